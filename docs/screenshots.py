@@ -19,7 +19,7 @@ from PIL import Image
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
-from checklist_rewards.cli.labels import Labelled  # noqa: E402
+from checklist_rewards.cli.trust import Labelled  # noqa: E402
 from checklist_rewards.ui.report import write_report  # noqa: E402
 from tests.ui import browser  # noqa: E402
 

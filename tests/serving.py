@@ -8,7 +8,7 @@ from typing import Any
 
 import uvicorn
 
-from checklist_rewards.cli.serve import listen
+from checklist_rewards.cli.serving import listen
 from checklist_rewards.server.connections import server_of
 from tests.conftest import HANG
 from tests.waiting import until

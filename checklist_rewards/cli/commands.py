@@ -38,82 +38,84 @@ class _Entry(NamedTuple):
 
 
 _ENTRIES = {
-    "generate": _Entry("Write", "generate:generate", "Write a checklist for every input, or one for a whole corpus."),
-    "checklists": _Entry("Write", "checklists:app", "Import checklists from other projects, and export them."),
+    "generate": _Entry("Write", "scoring:generate", "Write a checklist for every input, or one for a whole corpus."),
+    "checklists": _Entry(
+        "Write", "checklists:checklists_app", "Import checklists from other projects, and export them."
+    ),
     "list": _Entry(
-        "Write", "listing:show", "List pipelines, generators, refiners, scorers, backends, checks and prompts."
+        "Write", "checklists:show", "List pipelines, generators, refiners, scorers, backends, checks and prompts."
     ),
     "lint": _Entry(
         "Write",
-        "lint:lint",
+        "checklists:lint",
         "Validate prompts (.md), configs (.json, .yaml) and checklists (.json, or rows in .jsonl, .csv, .parquet).",
     ),
-    "score": _Entry("Score", "score:score", "Score texts by their checklists."),
-    "run": _Entry("Score", "score:run", "Write a checklist for every input and score the target by it."),
-    "rerank": _Entry("Score", "rerank:rerank", "Rank candidates by their checklist score (best-of-N)."),
+    "score": _Entry("Score", "scoring:score", "Score texts by their checklists."),
+    "run": _Entry("Score", "scoring:run", "Write a checklist for every input and score the target by it."),
+    "rerank": _Entry("Score", "candidates:rerank", "Rank candidates by their checklist score (best-of-N)."),
     "pairs": _Entry(
         "Score",
-        "pairs:pairs",
+        "candidates:pairs",
         "Build preference pairs from candidates by their checklist scores, for DPO, KTO or a reward model.",
     ),
     "refine": _Entry(
-        "Score", "refine:refine", "Let a model revise its own answers until they pass their checklists (STICK)."
+        "Score", "candidates:refine", "Let a model revise its own answers until they pass their checklists (STICK)."
     ),
     "replay": _Entry(
-        "Score", "replay:replay", "Score a reward log or a scored file again, without sampling new texts."
+        "Score", "replaying:replay", "Score a reward log or a scored file again, without sampling new texts."
     ),
     "demo": _Entry(
         "Train",
-        "demo:demo",
+        "training:demo",
         "Run an end-to-end demo with the pocket model: checklists, GRPO, best-of-8 and a plot.",
         {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": ["--help"]},
     ),
-    "audit": _Entry("Train", "audit:audit_log", "Look for reward hacking in the reward log of a training run."),
+    "audit": _Entry("Train", "training:audit_log", "Look for reward hacking in the reward log of a training run."),
     "distill": _Entry(
         "Train",
-        "distill:distill",
+        "training:distill",
         "Fine-tune a small encoder into a judge, from human labels or the probabilities of a larger judge.",
     ),
     "probe": _Entry(
         "Trust",
-        "probe:probe",
+        "trust:probe",
         "Test a judge on twelve obvious questions, and reject a model that cannot tell yes from no.",
     ),
     "agree": _Entry(
         "Trust",
-        "agree:agree",
+        "trust:agree",
         "Measure the agreement of judges with labels, or with each other, with confidence intervals.",
     ),
     "calibrate": _Entry(
         "Trust",
-        "calibrate:calibrate",
+        "trust:calibrate",
         "Calibrate a judge on labelled reads, with its error on held-out groups before and after.",
     ),
     "cascade": _Entry(
         "Trust",
-        "cascade:cascade",
+        "trust:cascade",
         "Simulate a judge cascade from two scored files: cost against agreement at each margin.",
     ),
     "diff": _Entry(
         "Trust",
-        "diff:diff",
+        "replaying:diff",
         "Compare two scorings of the same texts: flipped answers, changed scores, and the order within groups.",
     ),
     "inspect": _Entry(
         "Trust",
-        "inspect:inspect",
+        "looking:inspect",
         "Rank checklist items by how much they contribute: pass rate, variance, discrimination, redundancy.",
     ),
-    "serve": _Entry("Serve", "serve:serve", "Serve rewards over HTTP: one judge for any number of trainers."),
+    "serve": _Entry("Serve", "serving:serve", "Serve rewards over HTTP: one judge for any number of trainers."),
     "ui": _Entry(
         "Serve",
-        "ui:ui",
+        "serving:ui",
         "Open the app: look at files, annotate responses, judge and compare, and export settings as code.",
     ),
-    "store": _Entry("Serve", "store:app", "Merge stores of answers."),
+    "store": _Entry("Serve", "checklists:store_app", "Merge stores of answers."),
     "report": _Entry(
         "Look",
-        "report_page:report",
+        "looking:report",
         "Write one HTML page about a run: scores, every answer, training curves, comparisons, agreement with labels.",
     ),
 }
@@ -185,12 +187,12 @@ class _Commands(TyperGroup):
         try:
             return super().invoke(ctx)
         except ChecklistRewardsError as error:
-            from checklist_rewards.cli.report import refuse
+            from checklist_rewards.cli.output import refuse
 
             refuse(str(error))
             raise typer.Exit(2) from None
         except KeyboardInterrupt:
-            from checklist_rewards.cli.report import console
+            from checklist_rewards.cli.output import console
 
             console.print(
                 "Interrupted: no output was written. Answers received so far are in the store (unless --no-store is "
@@ -199,7 +201,7 @@ class _Commands(TyperGroup):
             )
             raise typer.Exit(130) from None
         except OSError as error:
-            from checklist_rewards.cli.report import DISK_FULL, refuse
+            from checklist_rewards.cli.output import DISK_FULL, refuse
 
             if error.errno not in DISK_FULL:
                 raise

@@ -1,119 +1,238 @@
-"""`--dry-run`: counts the requests a command would send.
+"""`--dry-run` of `generate`, `score`, `run` and `refine`: the same work with counters in place of the engines.
 
-A [`Counter`] takes the place of the engine, counts requests and answers none. The rows, the prompts and the store are
-the real ones, so stored answers are not counted. Some things are not known before the run:
-
-- The length of replies is counted at its limit.
-- A checklist that is not written yet is counted with as many questions as the writer may produce.
-- Second attempts after an unusable reply, and refiners on checklists that are not written yet, are not counted.
-
-Prompt tokens are counted with the model's tokenizer if its files are on this machine, otherwise as one token per byte,
-the upper bound (`backends/tokens.py`). Every prompt counts in full, although an engine that shares prefixes computes
-fewer tokens. The printed cost is therefore an upper bound, except for requests that fail and are sent again.
+The requests of `refine` depend on the model's answers, so the dry run counts an upper bound: every answer has the
+maximum length and fails every item, so all rounds take place.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from pathlib import Path
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import islice
+from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 from typing_extensions import override
 
-from checklist_rewards.backends import (
-    OPENAI,
-    Arrived,
-    Engine,
-    LabelRead,
-    Messages,
-    ReadGroup,
-    ReadResult,
-    Reply,
-    Sampling,
-    choose_backend,
-)
-from checklist_rewards.backends.tokens import Bounds, Tokens, local_tokenizer
+from checklist_rewards.backends import Arrived, Engine, Messages, Progress, Reply, Sampling
+from checklist_rewards.chat import prompt_text
 from checklist_rewards.checklists import Checklist, ChecklistItem
-from checklist_rewards.errors import ConfigError, SampleError
-from checklist_rewards.files.documents import read_text, read_value
+from checklist_rewards.cli.output import CHUNK_ROWS
+from checklist_rewards.cli.work import ANSWERS, CANDIDATES, CHECKLISTS, PURPOSES, SCORES, Counter, Line, Work
+from checklist_rewards.errors import GenerationError
+from checklist_rewards.files.store import Key, Store
+from checklist_rewards.generators import Request
 from checklist_rewards.judges.base import Prices
-from checklist_rewards.judges.budget import Wrapper
-from checklist_rewards.scores.reasons import Reason, Unanswered
+from checklist_rewards.pipelines import Pipeline
+from checklist_rewards.scorer import Sample, Scorer
+from checklist_rewards.scores import Score, Verdict, score_checklist
+from checklist_rewards.self_refine import Method, Task, refine_batch
 
-ANSWERS, CANDIDATES, CHECKLISTS, SCORES = PURPOSES = ("answers", "candidates", "checklists", "scores")
-"""What requests are for, in the order of the table."""
-_UNANSWERED = Unanswered(Reason.BACKEND_ERROR, "dry run")  # a reason that the store does not save
-_USUAL_ITEMS = 10
-_ASKED_TWICE = (
-    "Each read of a served model is counted as two requests: if the first returns no label probabilities, the answer "
-    "is requested as text."
-)
-_QUESTION = "Does the response do what the instruction asks for under point {}, and in the form that it asks for?"
+_CANDIDATES, _CANDIDATE = 4, "A candidate of some length, as they are. " * 25
+_REFINED = "Requests of the refiners are not counted, because they depend on the checklists."
+_STAGES = "Only the first stage that is not in the store is counted, because later stages depend on its replies."
+_ALL_ROUNDS = "Upper bound: assumes that no answer passes before the last round and each has --max-tokens tokens."
+_JUDGES = "Each judge of {} is counted with every read. A cascade sends fewer reads to its later judges."
+_LONGEST = "Checklists not written yet are counted with {} questions each."
 
 
-class Counter(Wrapper):
-    """A backend that counts the requests to its engine and leaves them unanswered. The engine is never loaded."""
+def forecast(
+    work: Work,
+    prices: Prices,
+    *,
+    requests: Iterable[Request] = (),
+    samples: Iterable[Sample] | None = None,
+    source: Any = None,
+) -> None:
+    """Print the calls, tokens and price of `generate`, `score` or `run`.
 
-    def __init__(self, engine: Engine):
-        super().__init__(engine)
-        self.calls = self.prompt_tokens = self.reply_tokens = 0
+    Args:
+        work ([`Work`]):
+            Config, engines and store.
+        prices (`Prices`):
+            US dollars per million prompt and reply tokens of each model.
+        requests (iterable of [`Request`], *optional*, defaults to `()`):
+            Inputs to write a checklist for.
+        samples (iterable of [`Sample`], *optional*):
+            Texts to score. If `requests` are given, one sample per request, scored by the written checklist; otherwise
+            each sample is scored by its own checklist.
+        source (*optional*):
+            Source of a corpus-level pipeline.
+    """
+    pipe = _checked(work)
+    stand_in = placeholder(getattr(pipe.generator, "max_items", None), work.config.universal)
+    missing = rows = 0
+    notes: list[str] = []
+    shared: Checklist | None = None
+    with _quiet():
+        if source is not None:
+            try:
+                shared = pipe.generate(source)
+            except GenerationError:
+                shared, missing = stand_in, 1
+                notes.append(_STAGES)
+        requests_left, samples_left = iter(requests), None if samples is None else iter(samples)
+        while True:
+            chunk = list(islice(requests_left, CHUNK_ROWS))
+            batch = [] if samples_left is None else list(islice(samples_left, CHUNK_ROWS))
+            if not chunk and not batch:
+                break
+            rows += len(chunk) or len(batch)
+            results = _generated(work, chunk) if chunk else []
+            missing += sum(not isinstance(result, Checklist) for result in results)
+            checklists: Sequence[Any] = [result if isinstance(result, Checklist) else stand_in for result in results]
+            if batch and not chunk:
+                checklists = [shared if shared is not None else sample.checklist for sample in batch]
+            pipe.score_batch(
+                [replace(sample, checklist=c) for c, sample in zip(checklists, batch, strict=bool(batch))]
+            )
+    if missing:
+        notes += [_REFINED] * bool(pipe.refiners)
+        notes += [_LONGEST.format(len(stand_in))] * (samples is not None)
+    if work.config.scorer.judge is not None and samples is not None:
+        notes.append(_JUDGES.format(work.config.scorer.judge))
+    lines = [line for line in work.lines if line.purpose != SCORES or samples is not None]
+    show(rows, lines, prices, notes)
 
-    @cached_property
-    def bounds(self) -> Bounds:
-        """Counts the tokens of requests."""
-        requests = 2 if _may_ask_twice(self.engine) else 1
-        return Bounds(self.engine.model, local_tokenizer(self.engine.model), requests=requests)
 
-    continues = True
+def forecast_refine(
+    work: Work,
+    policy: Engine,
+    prices: Prices,
+    tasks: Sequence[Task],
+    *,
+    rounds: int,
+    method: Method,
+    sampling: Sampling,
+) -> None:
+    """Print an upper bound of the calls, tokens and price of `refine`; see [`refine_batch`] for the arguments."""
+    pipe, answers = _checked(work), _LongestReplies(policy)
+    stand_in = placeholder(getattr(pipe.generator, "max_items", None), work.config.universal)
+    notes, store = [_ALL_ROUNDS], None if work.store is None else _ReadOnly(work.store)
+    with _quiet():
+        for start in range(0, len(tasks), CHUNK_ROWS):
+            chunk = list(tasks[start : start + CHUNK_ROWS])
+            missing = [number for number, task in enumerate(chunk) if task.checklist is None]
+            inputs = [prompt_text(chunk[number].prompt) for number in missing]
+            requests = [
+                pipe.check_request(Request(input or "", chunk[number].reference, history), f"request {place}")
+                for place, (number, (input, history)) in enumerate(zip(missing, inputs, strict=True), start=1)
+            ]
+            results = _generated(work, requests) if requests else []
+            for number, result in zip(missing, results, strict=True):
+                checklist = result if isinstance(result, Checklist) else stand_in
+                chunk[number] = replace(chunk[number], checklist=checklist)
+            if any(not isinstance(result, Checklist) for result in results):
+                notes[1:] = [_LONGEST.format(len(stand_in))]
+            refine_batch(
+                chunk,
+                answers.wrapped,
+                _FailingScorer(pipe.scorer),
+                rounds=rounds,
+                method=method,
+                sampling=sampling,
+                store=store,  # type: ignore[arg-type]
+            )
+    show(len(tasks), [Line(ANSWERS, answers), *work.lines], prices, notes)
 
-    def stand_in(self, max_tokens: int, place: int) -> str:
-        """A thought of `max_tokens` words, so that the reads after thoughts are counted too. Thoughts at several
-        places differ."""
-        return " ".join(["and", "or"][place >> bit & 1] for bit in range(max_tokens))
 
-    @override
-    def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> ReadResult:
-        """Count the reads; none is answered."""
-        self._count([tokens for group in self.bounds.reads(groups) for tokens in group])
-        return ReadResult([(LabelRead(None, _UNANSWERED),) * len(group.tails) for group in groups])
+def _checked(work: Work) -> Pipeline:
+    """The pipeline, after a check that the models of its counters exist."""
+    pipe = work.pipeline
+    for line in work.lines:
+        _ = line.counter.identity
+    return pipe
+
+
+class _LongestReplies(Counter):
+    """A counter that replies with texts of the maximum length."""
 
     @override
     def generate(
         self, prompts: Sequence[Messages], sampling: Sampling, arrived: Arrived | None = None
     ) -> list[list[Reply]]:
-        """Count the prompts; the replies are empty."""
-        self._count([self.bounds.reply(messages, sampling) for messages in prompts])
-        return [[Reply(None, unanswered=_UNANSWERED)] * sampling.n for _ in prompts]
-
-    def _count(self, calls: Sequence[Tokens]) -> None:
-        self.calls += len(calls)
-        self.prompt_tokens += sum(tokens.prompt for tokens in calls)
-        self.reply_tokens += sum(tokens.completion for tokens in calls)
+        """Count the prompts, and reply with `max_tokens` words each."""
+        super().generate(prompts, sampling, arrived)
+        return [[Reply(("and " * sampling.max_tokens).strip(), "length")] * sampling.n for _ in prompts]
 
 
-@dataclass(frozen=True)
-class Line:
-    """The requests to one engine for one purpose: a line of the table."""
+class _FailingScorer:
+    """Counts the real judge's prompts, and scores what the store does not answer as failing every item."""
 
-    purpose: str
-    counter: Counter
+    def __init__(self, scorer: Scorer):
+        self.scorer = scorer
+        self.check = scorer.check
 
-    @property
-    def model(self) -> str:
-        """The name of the model."""
-        return self.counter.engine.model
+    def score_batch(self, samples: Sequence[Sample], progress: Progress | None = None) -> list[Score]:
+        """The stored scores, or the worst possible score for the others."""
+        scores = self.scorer.score_batch(samples, progress)
+        return [
+            score if score.answered == score.total else score_checklist(sample.checklist, _worst(sample.checklist))
+            for sample, score in zip(samples, scores, strict=True)
+        ]
 
-    def cost(self, prices: Prices) -> float | None:
-        """Upper bound in US dollars; None if the model has no price."""
-        if self.model not in prices:
-            return None
-        per_prompt, per_reply = prices[self.model]
-        return (self.counter.prompt_tokens * per_prompt + self.counter.reply_tokens * per_reply) / 1e6
+
+def _worst(checklist: Checklist) -> list[Verdict]:
+    verdicts = []
+    for item in checklist.items:
+        values = {label: value for label, value in item.values.items() if value is not None}
+        verdicts.append(Verdict(answer=(min if item.weight >= 0 else max)(values, key=values.__getitem__)))
+    return verdicts
+
+
+class _ReadOnly:
+    """A store that saves nothing, because the texts of a dry run are not model replies."""
+
+    def __init__(self, store: Store):
+        self.get = store.get
+
+    def put(self, answers: Iterable[tuple[Key, str]]) -> None:
+        """Discard the answers."""
+
+
+def _generated(work: Work, requests: Sequence[Request]) -> list[Checklist | GenerationError]:
+    """The results of `write_batch`; a request that needs sampled candidates is counted with placeholder ones."""
+    pipe = work.pipeline
+    if not any(line.purpose == CANDIDATES for line in work.lines):
+        return pipe.write_batch(requests)
+    [writer] = [line.counter for line in work.lines if line.purpose == CHECKLISTS]
+    results = []
+    for request in requests:
+        before = writer.calls
+        [result] = pipe.write_batch([request])
+        if not isinstance(result, Checklist) and writer.calls == before:
+            texts = tuple(f"{number}. {_CANDIDATE}" for number in range(_CANDIDATES))
+            pipe.write_batch([replace(request, candidates=texts)])
+        results.append(result)
+    return results
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Suppress warnings about unanswered reads, because a dry run answers none."""
+    package = logging.getLogger("checklist_rewards")
+    before = package.level
+    package.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        package.setLevel(before)
+
+
+_QUESTION = "Does the response do what the instruction asks for under point {}, and in the form that it asks for?"
+
+
+_ASKED_TWICE = (
+    "Each read of a served model is counted as two requests: if the first returns no label probabilities, the answer "
+    "is requested as text."
+)
+
+
+_USUAL_ITEMS = 10
 
 
 def placeholder(max_items: int | None, universal: Sequence[ChecklistItem] = ()) -> Checklist:
@@ -147,40 +266,3 @@ def show(rows: int, lines: Sequence[Line], prices: Prices, notes: Sequence[str])
     summary = f"{rows} rows. Dry run: no request was sent, no model loaded, no file written."
     for note in (summary, *notes, *counted, *asked_twice):
         out.print(escape(note))
-
-
-def _may_ask_twice(engine: Engine) -> bool:
-    """Whether a read may take a second request, as on an OpenAI-compatible server."""
-    named = isinstance(engine.backend, str)
-    return named and choose_backend(engine.model, str(engine.backend), engine.base_url) == OPENAI
-
-
-def prices_from(options: Sequence[str] | None) -> Prices:
-    """US dollars per million prompt and reply tokens by model, from "MODEL=IN,OUT" or files that map models to pairs.
-
-    Raises:
-        SampleError: For a price that is not two numbers from 0 up.
-        ConfigError: For a file that is not a mapping.
-    """
-    prices: dict[str, tuple[float, float]] = {}
-    for text in options or ():
-        model, equals, numbers = text.rpartition("=")
-        pairs = {model: numbers.split(",")} if equals else read_value(read_text(Path(text)), Path(text))
-        if not isinstance(pairs, Mapping):
-            raise ConfigError(f"{text}: expected a mapping of models to [in, out], got {json.dumps(pairs):.60}.")
-        for name, pair in pairs.items():
-            prices[str(name)] = _pair(pair, f"--price {text}")
-    return prices
-
-
-def _pair(value: object, where: str) -> tuple[float, float]:
-    try:
-        per_prompt, per_reply = map(float, value)  # type: ignore[call-overload]
-    except (TypeError, ValueError):
-        raise SampleError(
-            f"{where}: expected two prices, as in org/model=0.15,0.6 (US dollars per million prompt and reply "
-            f"tokens), got {value!r:.60}."
-        ) from None
-    if not (0 <= per_prompt < float("inf") and 0 <= per_reply < float("inf")):
-        raise SampleError(f"{where}: prices must be at least 0, got {value!r:.60}.")
-    return per_prompt, per_reply

@@ -1,31 +1,162 @@
-"""From CLI options to a pipeline: the config with the user's changes, the writer, the judge and the store.
+"""The engines and the pipeline of one command: the config with the user's changes, the models and the store.
 
-No model is loaded here. A command assembles its pipeline once, with limits and meters on the engines. In a dry run,
-counters take the place of the engines. `--concurrency` is an engine setting, so it requires an engine of its own.
+No model is loaded here. A command assembles its pipeline once, with limits and meters on the engines. `--concurrency`
+is an engine setting, so it requires an engine of its own.
+
+In a dry run, a [`Counter`] takes the place of each engine, counts requests and answers none. The rows, the prompts and
+the store are the real ones, so stored answers are not counted. Some things are not known before the run:
+
+- The length of replies is counted at its limit.
+- A checklist that is not written yet is counted with as many questions as the writer may produce.
+- Second attempts after an unusable reply, and refiners on checklists that are not written yet, are not counted.
+
+Prompt tokens are counted with the model's tokenizer if its files are on this machine, otherwise as one token per byte,
+the upper bound (`backends/tokens.py`). Every prompt counts in full, although an engine that shares prefixes computes
+fewer tokens. The printed cost is therefore an upper bound, except for requests that fail and are sent again.
 """
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
-from checklist_rewards.backends import SERVED, Engine, choose_backend
+from typing_extensions import override
+
+from checklist_rewards.backends import (
+    OPENAI,
+    SERVED,
+    Arrived,
+    Engine,
+    LabelRead,
+    Messages,
+    ReadGroup,
+    ReadResult,
+    Reply,
+    Sampling,
+    choose_backend,
+)
+from checklist_rewards.backends.tokens import Bounds, Tokens, local_tokenizer
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.cli import options as o
-from checklist_rewards.cli.forecast import CANDIDATES, CHECKLISTS, SCORES, Counter, Line, prices_from
-from checklist_rewards.cli.report import RunReport, warn_of_models
+from checklist_rewards.cli.output import RunReport, warn_of_models
 from checklist_rewards.datasets.rows import Columns
 from checklist_rewards.datasets.tasks import RowTask
-from checklist_rewards.errors import SampleError
+from checklist_rewards.errors import ConfigError, SampleError
+from checklist_rewards.files.documents import read_text, read_value
 from checklist_rewards.files.store import Store
 from checklist_rewards.judges.base import Judge, Prices, Receipt
-from checklist_rewards.judges.budget import Budget, Meter
+from checklist_rewards.judges.budget import Budget, Meter, Wrapper
 from checklist_rewards.judges.remote import REMOTE
 from checklist_rewards.judges.settings import load_jury
 from checklist_rewards.pipelines import Pipeline, PipelineConfig, assemble
 from checklist_rewards.scorer import ChecklistScorer
-from checklist_rewards.scores.reasons import Reason
+from checklist_rewards.scores.reasons import Reason, Unanswered
+
+ANSWERS, CANDIDATES, CHECKLISTS, SCORES = PURPOSES = ("answers", "candidates", "checklists", "scores")
+"""What requests are for, in the order of the table."""
+_UNANSWERED = Unanswered(Reason.BACKEND_ERROR, "dry run")  # a reason that the store does not save
+
+
+class Counter(Wrapper):
+    """A backend that counts the requests to its engine and leaves them unanswered. The engine is never loaded."""
+
+    def __init__(self, engine: Engine):
+        super().__init__(engine)
+        self.calls = self.prompt_tokens = self.reply_tokens = 0
+
+    @cached_property
+    def bounds(self) -> Bounds:
+        """Counts the tokens of requests."""
+        requests = 2 if _may_ask_twice(self.engine) else 1
+        return Bounds(self.engine.model, local_tokenizer(self.engine.model), requests=requests)
+
+    continues = True
+
+    def stand_in(self, max_tokens: int, place: int) -> str:
+        """A thought of `max_tokens` words, so that the reads after thoughts are counted too. Thoughts at several
+        places differ."""
+        return " ".join(["and", "or"][place >> bit & 1] for bit in range(max_tokens))
+
+    @override
+    def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> ReadResult:
+        """Count the reads; none is answered."""
+        self._count([tokens for group in self.bounds.reads(groups) for tokens in group])
+        return ReadResult([(LabelRead(None, _UNANSWERED),) * len(group.tails) for group in groups])
+
+    @override
+    def generate(
+        self, prompts: Sequence[Messages], sampling: Sampling, arrived: Arrived | None = None
+    ) -> list[list[Reply]]:
+        """Count the prompts; the replies are empty."""
+        self._count([self.bounds.reply(messages, sampling) for messages in prompts])
+        return [[Reply(None, unanswered=_UNANSWERED)] * sampling.n for _ in prompts]
+
+    def _count(self, calls: Sequence[Tokens]) -> None:
+        self.calls += len(calls)
+        self.prompt_tokens += sum(tokens.prompt for tokens in calls)
+        self.reply_tokens += sum(tokens.completion for tokens in calls)
+
+
+@dataclass(frozen=True)
+class Line:
+    """The requests to one engine for one purpose: a line of the table."""
+
+    purpose: str
+    counter: Counter
+
+    @property
+    def model(self) -> str:
+        """The name of the model."""
+        return self.counter.engine.model
+
+    def cost(self, prices: Prices) -> float | None:
+        """Upper bound in US dollars; None if the model has no price."""
+        if self.model not in prices:
+            return None
+        per_prompt, per_reply = prices[self.model]
+        return (self.counter.prompt_tokens * per_prompt + self.counter.reply_tokens * per_reply) / 1e6
+
+
+def _may_ask_twice(engine: Engine) -> bool:
+    """Whether a read may take a second request, as on an OpenAI-compatible server."""
+    named = isinstance(engine.backend, str)
+    return named and choose_backend(engine.model, str(engine.backend), engine.base_url) == OPENAI
+
+
+def prices_from(options: Sequence[str] | None) -> Prices:
+    """US dollars per million prompt and reply tokens by model, from "MODEL=IN,OUT" or files that map models to pairs.
+
+    Raises:
+        SampleError: For a price that is not two numbers from 0 up.
+        ConfigError: For a file that is not a mapping.
+    """
+    prices: dict[str, tuple[float, float]] = {}
+    for text in options or ():
+        model, equals, numbers = text.rpartition("=")
+        pairs = {model: numbers.split(",")} if equals else read_value(read_text(Path(text)), Path(text))
+        if not isinstance(pairs, Mapping):
+            raise ConfigError(f"{text}: expected a mapping of models to [in, out], got {json.dumps(pairs):.60}.")
+        for name, pair in pairs.items():
+            prices[str(name)] = _pair(pair, f"--price {text}")
+    return prices
+
+
+def _pair(value: object, where: str) -> tuple[float, float]:
+    try:
+        per_prompt, per_reply = map(float, value)  # type: ignore[call-overload]
+    except (TypeError, ValueError):
+        raise SampleError(
+            f"{where}: expected two prices, as in org/model=0.15,0.6 (US dollars per million prompt and reply "
+            f"tokens), got {value!r:.60}."
+        ) from None
+    if not (0 <= per_prompt < float("inf") and 0 <= per_reply < float("inf")):
+        raise SampleError(f"{where}: prices must be at least 0, got {value!r:.60}.")
+    return per_prompt, per_reply
+
 
 _WRITER_FIELDS = ("reference", "context", "candidates", "chosen", "rejected")
 

@@ -37,7 +37,7 @@ SERVER = """
 import sys
 from pathlib import Path
 from checklist_rewards.backends import Engine
-from checklist_rewards.cli.serve import listen, run_server
+from checklist_rewards.cli.serving import listen, run_server
 from checklist_rewards.pipelines import PipelineConfig
 from checklist_rewards.ui.app import build_ui
 from checklist_rewards.ui.judging import Judging

@@ -81,7 +81,7 @@ class Instant:
 def serve(workers: int) -> None:
     """Print a free local port, serve on it until the process is terminated, and print the number of reads."""
     from checklist_rewards import ChecklistScorer
-    from checklist_rewards.cli.serve import listening_on, run_server
+    from checklist_rewards.cli.serving import listening_on, run_server
     from checklist_rewards.server import DEFAULT_MAX_BODY, build_app
     from checklist_rewards.server.scoring import LocalQueue
     from checklist_rewards.server.workers import AppSettings, Workers

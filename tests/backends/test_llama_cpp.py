@@ -82,7 +82,7 @@ def decision_weights(weights, tmp_path_factory) -> Path:
 @contextmanager
 def llama_server(binary: str, model: Path, alias: str, log: Path):
     """The address of a llama.cpp server as long as the block lasts."""
-    from checklist_rewards.cli.serve import listen
+    from checklist_rewards.cli.serving import listen
 
     with listen("127.0.0.1", 0) as free:
         port = free.getsockname()[1]

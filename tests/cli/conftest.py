@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from checklist_rewards.backends import engine as engines
 from checklist_rewards.cli import app
-from checklist_rewards.cli.report import console
+from checklist_rewards.cli.output import console
 from tests.fakes import FakeBackend
 
 

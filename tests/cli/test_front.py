@@ -8,7 +8,7 @@ from typer.main import get_command
 
 from checklist_rewards import __version__
 from checklist_rewards.cli import app
-from checklist_rewards.cli.demo import recipes_dir
+from checklist_rewards.cli.training import recipes_dir
 
 COMMANDS = [
     "generate",
@@ -70,7 +70,7 @@ def test_the_demo_is_found_and_gets_its_options(run, monkeypatch, tmp_path):
     assert (recipes_dir() / "demo.py").is_file()
     (tmp_path / "demo.py").write_text("import sys, beside\nprint('ran', sys.argv[1:], __name__)\n")
     (tmp_path / "beside.py").write_text("")
-    monkeypatch.setattr("checklist_rewards.cli.demo.recipes_dir", lambda: tmp_path)
+    monkeypatch.setattr("checklist_rewards.cli.training.recipes_dir", lambda: tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setattr(sys, "argv", [])
     shown = run("demo", "--output", "here", "--steps", "3")
@@ -95,6 +95,6 @@ def test_help_imports_no_command():
         "shown = CliRunner().invoke(app, ['--help']).output\n"
         "assert 'Score texts by their checklists.' in shown and 'Trust' in shown, shown\n"
         "loaded = [name for name in sys.modules if name.startswith('checklist_rewards.')]\n"
-        "assert not {'checklist_rewards.cli.score', 'checklist_rewards.pipelines'} & set(loaded), loaded\n"
+        "assert not {'checklist_rewards.cli.scoring', 'checklist_rewards.pipelines'} & set(loaded), loaded\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -58,7 +58,7 @@ def test_a_bad_packaged_prompt_is_one_of_so_many(run, monkeypatch, tmp_path):
     (tmp_path / "judges").mkdir()
     (tmp_path / "judges" / "good.md").write_text("{target} {question}")
     (tmp_path / "judges" / "bad.md").write_text("{question} {target}")
-    monkeypatch.setattr("checklist_rewards.cli.lint.prompts_dir", lambda: tmp_path)
+    monkeypatch.setattr("checklist_rewards.cli.checklists.prompts_dir", lambda: tmp_path)
     shown = run("lint")
     assert shown.exit_code == 2 and "1 of 2 files are invalid." in shown.stderr
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from checklist_rewards import Checklist
-from checklist_rewards.cli.outputs import check_outputs
+from checklist_rewards.cli.output import check_outputs
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.ranks import other_ranks
 from checklist_rewards.scores import Verdict, score_checklist
@@ -52,7 +52,7 @@ def files(run):
     ],
 )
 def test_an_output_over_another_file_is_refused(run, files, no_engine, monkeypatch, command, complaint):
-    monkeypatch.setattr("checklist_rewards.cli.score.read_checklist", lambda path: CHECKLIST)
+    monkeypatch.setattr("checklist_rewards.cli.scoring.read_checklist", lambda path: CHECKLIST)
     done = run(*command.split())
     assert done.exit_code == 2 and complaint in done.output, done.output
     assert {path.name: path.read_bytes() for path in Path().iterdir()} == files

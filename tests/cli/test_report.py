@@ -4,7 +4,7 @@ import json
 from dataclasses import replace
 
 from checklist_rewards import ChecklistScorer
-from checklist_rewards.cli.report import RunReport
+from checklist_rewards.cli.output import RunReport
 from checklist_rewards.judges import PanelJudge
 from tests.cli.conftest import read_jsonl, write_jsonl
 from tests.judges.voters import DEAD, Voter, sure

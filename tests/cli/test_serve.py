@@ -85,8 +85,8 @@ def test_the_address_it_shows_can_be_used_also_with_ipv6(run, monkeypatch):
         socket.create_server(("::1", 0), family=socket.AF_INET6).close()
     except OSError:
         pytest.skip("this machine has no IPv6")
-    monkeypatch.setattr("checklist_rewards.cli.serve.run_server", lambda app, listening: None)
-    monkeypatch.setattr("checklist_rewards.cli.serve.load", lambda judge: None)
+    monkeypatch.setattr("checklist_rewards.cli.serving.run_server", lambda app, listening: None)
+    monkeypatch.setattr("checklist_rewards.cli.serving.load", lambda judge: None)
     result = run("serve", "--host", "::1", "--port", 0, "--no-store")
     assert "at http://[::1]:" in result.stderr
 
@@ -115,8 +115,8 @@ def test_a_judge_that_cannot_be_used_is_refused_before_it_listens(run):
 @pytest.mark.parametrize("host", ["0.0.0.0", "::"])
 def test_beyond_loopback_a_token_is_required(run, monkeypatch, host):
     served = []
-    monkeypatch.setattr("checklist_rewards.cli.serve.run_server", lambda app, listening: served.append(app))
-    monkeypatch.setattr("checklist_rewards.cli.serve.load", lambda judge: None)
+    monkeypatch.setattr("checklist_rewards.cli.serving.run_server", lambda app, listening: served.append(app))
+    monkeypatch.setattr("checklist_rewards.cli.serving.load", lambda judge: None)
     monkeypatch.delenv("CHECKLIST_REWARDS_TOKEN", raising=False)
     result = run("serve", "--host", host, "--port", 0, "--no-store")
     assert result.exit_code == 2 and not served
@@ -133,8 +133,8 @@ def test_an_empty_token_is_refused(run):
 
 def test_every_way_of_judging_can_be_served(run, monkeypatch):
     served, loaded = [], []
-    monkeypatch.setattr("checklist_rewards.cli.serve.run_server", lambda app, listening: served.append(app))
-    monkeypatch.setattr("checklist_rewards.cli.serve.load", loaded.append)
+    monkeypatch.setattr("checklist_rewards.cli.serving.run_server", lambda app, listening: served.append(app))
+    monkeypatch.setattr("checklist_rewards.cli.serving.load", loaded.append)
     monkeypatch.setattr("checklist_rewards.server.build_app", lambda scorer, **settings: scorer)
     for options in (("--mode", "quality"), ("--reasoning",), ("--pipeline", "tick"), ("--threshold", "0.9")):
         result = run("serve", "--port", 0, "--no-store", *options)

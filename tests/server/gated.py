@@ -8,7 +8,7 @@ from pathlib import Path
 
 from checklist_rewards import ChecklistScorer
 from checklist_rewards.backends import LabelRead, ReadResult
-from checklist_rewards.cli.serve import listening_on, run_server
+from checklist_rewards.cli.serving import listening_on, run_server
 from tests.rewards.integrations.test_queue import knows
 from tests.waiting import until
 

@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("fastapi")
 pytest.importorskip("uvicorn")
 
-from checklist_rewards.cli.serve import listen
+from checklist_rewards.cli.serving import listen
 from checklist_rewards.server import app as server_app
 from checklist_rewards.server import build_app, connections
 from tests.rewards.integrations.test_queue import Held

@@ -13,7 +13,7 @@ from fastapi.testclient import TestClient
 
 from checklist_rewards import ChecklistItem, ChecklistScorer
 from checklist_rewards.backends import LabelRead, ReadResult
-from checklist_rewards.cli.serve import listen
+from checklist_rewards.cli.serving import listen
 from checklist_rewards.distill.training import Training, train_encoder
 from checklist_rewards.judges.settings import load_jury
 from checklist_rewards.prompts import fence

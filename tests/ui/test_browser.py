@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from checklist_rewards.cli.labels import Labelled
+from checklist_rewards.cli.trust import Labelled
 from checklist_rewards.evaluation.agreement import Bootstrap
 from checklist_rewards.ui.report import write_report
 from tests.ui import browser

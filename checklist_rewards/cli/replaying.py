@@ -1,45 +1,124 @@
-"""`replay`: score stored texts again, by another judge or from their stored answers."""
+"""`replay` and `diff`: score stored texts again, and compare two scorings.
+
+- `replay`: by another judge, or from the stored answers with other settings; with `--repeat`, variance components.
+- `diff`: what changes between two scorings of the same texts.
+"""
 
 from __future__ import annotations
 
+import json as json_text
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from dataclasses import replace as changed
+from hashlib import blake2b
 from itertools import chain, islice
 from pathlib import Path
 from typing import Annotated, Any, get_args
 
 import typer
 from rich.console import Console
+from rich.markup import escape
+from rich.table import Column, Table
 
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.cli import options as o
-from checklist_rewards.cli.dry import forecast
-from checklist_rewards.cli.files import CHUNK_ROWS, RowFile
-from checklist_rewards.cli.forecast import prices_from
-from checklist_rewards.cli.groups import grouped
-from checklist_rewards.cli.labels import Json, Resamples, Seed
-from checklist_rewards.cli.outputs import check_outputs
-from checklist_rewards.cli.report import RunReport, bars, console, warn_of_models, write_json
-from checklist_rewards.cli.variance import show_variance
-from checklist_rewards.cli.work import Work
+from checklist_rewards.cli.forecast import forecast
+from checklist_rewards.cli.options import InputKey, Json, Resamples, Seed, grouped
+from checklist_rewards.cli.output import (
+    CHUNK_ROWS,
+    RowFile,
+    RunReport,
+    bars,
+    check_outputs,
+    console,
+    warn_of_models,
+    write_json,
+)
+from checklist_rewards.cli.work import Work, prices_from
 from checklist_rewards.datasets.rows import Columns, read_checklist
 from checklist_rewards.errors import SampleError
-from checklist_rewards.evaluation.agreement import Bootstrap
+from checklist_rewards.evaluation.agreement import Bootstrap, Figure
 from checklist_rewards.evaluation.agreement.measures import DEFAULT_RESAMPLES
+from checklist_rewards.evaluation.differences import DifferenceReport, Differences, Matching, StoredScore, stored_reads
 from checklist_rewards.evaluation.replay import Replay, StoredRow, Weights, stored_checklist
-from checklist_rewards.evaluation.variance import Variance
+from checklist_rewards.evaluation.variance import Components, Variance, VarianceReport
 from checklist_rewards.files.documents import read_text, read_value
-from checklist_rewards.files.rows import Row, file_format, read_rows_for, write_rows
+from checklist_rewards.files.rows import Row, file_format, read_rows, read_rows_for, write_rows
 from checklist_rewards.judges.calibration import Calibration
 from checklist_rewards.judges.variants import MOST_REPEATS, how_repeated
+from checklist_rewards.progress import Bar
 from checklist_rewards.rewards.batch import content_key
 from checklist_rewards.scorer import ChecklistScorer
 from checklist_rewards.scores import Aggregation, Score, TargetState
 from checklist_rewards.scores.reasons import Reason, Unanswered
 from checklist_rewards.scores.table import SCORE_COLUMN, score_from
-from checklist_rewards.ui.records import RecordFile
+from checklist_rewards.ui.records import ID, Record, RecordFile
 from checklist_rewards.validation import finite_or_none
+
+_SHOWN_ITEMS = 20
+_QUESTION = 60
+
+
+def show_variance(console: Console, report: VarianceReport) -> None:
+    """Print the tables of a report."""
+    rows = f"{report.rows} rows, {report.repeats} repeats, {report.how}"
+    if report.incomplete:
+        rows += f"; {report.incomplete} rows without a score in one of the repeats are left out"
+    for name, components in (("scores", report.scores), ("reads", report.reads)):
+        if components is not None:
+            console.print(_components(f"variance of the {name} ({rows})", components))
+    if report.items:
+        console.print(_item_variance(report))
+    if report.standard_errors:
+        table = Table("repeats", "standard error", "within a group", title="precision", title_justify="left")
+        for error in report.standard_errors:
+            table.add_row(str(error.repeats), f"{error.all_texts:.4f}", f"{error.within_repeat:.4f}")
+        console.print(table)
+        console.print(f"A standard error of {report.precision:g} or less needs {report.needed} answers per question.")
+
+
+def _components(title: str, components: Components) -> Table:
+    table = Table("component", "variance", "share", title=title, title_justify="left")
+    parts = {name: f for name, f in components.figures.items() if name not in ("judge", "judge_share")}
+    whole = sum(figure.value or 0.0 for figure in parts.values())
+    for name, figure in parts.items():
+        share = "" if figure.value is None or whole == 0 else f"{figure.value / whole:.1%}"
+        table.add_row(name, figure.shown(4), share)
+    table.add_section()
+    table.add_row("judge", components.figures["judge"].shown(4), _percent(components.figures["judge_share"]))
+    return table
+
+
+def _item_variance(report: VarianceReport) -> Table:
+    more = report.all_items - min(_SHOWN_ITEMS, len(report.items))
+    title = "items with the largest judge variance" + (f" ({more} more)" if more else "")
+    table = Table(
+        Column("item", min_width=32),
+        "texts",
+        "text variance",
+        "judge variance",
+        "judge's share",
+        title=title,
+        title_justify="left",
+    )
+    for item in report.items[:_SHOWN_ITEMS]:
+        figures = item.figures
+        table.add_row(
+            escape(item.question[:_QUESTION]),
+            str(item.texts),
+            figures["text"].shown(4),
+            figures["judge"].shown(4),
+            _percent(figures["judge_share"]),
+        )
+    return table
+
+
+def _percent(figure: Figure) -> str:
+    if figure.value is None:
+        return ""
+    known = figure.low is not None and figure.high is not None
+    return f"{figure.value:.1%}" + (f" [{figure.low:.1%}, {figure.high:.1%}]" if known else "")
+
 
 _FROM_STORED = {"metric": "primary_metric"} | {
     field.name: field.name for field in fields(Aggregation) if field.name != "primary_metric"
@@ -48,7 +127,7 @@ _FROM_STORED = {"metric": "primary_metric"} | {
 REPEATS = "Repeats"
 
 
-@grouped
+@grouped("output", "model", "base_url", "threshold", "metric", "weights", "calibration", "checklist", "repeat", "json")
 def replay(
     files: o.Files,
     judge: o.OtherJudge,
@@ -294,3 +373,184 @@ def _check(stored: StoredFile, replayed: Replay) -> tuple[int, bool]:
     if file_format(stored.file.output) == ".csv" and stored.is_log:
         raise SampleError(f"--output {stored.file.output}: a reward log is written as .jsonl or .parquet.")
     return reads, len(prompts) < rows
+
+
+_SHOWN = 60
+
+
+def diff(
+    one: Annotated[Path, typer.Argument(metavar="ONE", show_default=False, help="A scored file or a reward log.")],
+    other: Annotated[
+        Path, typer.Argument(metavar="OTHER", show_default=False, help="The same texts with other scores.")
+    ],
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            show_default=False,
+            rich_help_panel=o.OUTPUT,
+            help="File with a row per text (.jsonl, .csv or .parquet): both scores and advantages, and all answers.",
+        ),
+    ] = None,
+    json: Json = None,
+    id_key: Annotated[
+        str | None,
+        typer.Option(
+            show_default="id, else step, prompt and text",
+            rich_help_panel=o.ROWS,
+            help="Column of row ids, to match rows across files.",
+        ),
+    ] = None,
+    input_key: InputKey = None,
+    target_key: Annotated[
+        str | None,
+        typer.Option(show_default="target, else completion", rich_help_panel=o.ROWS, help="Column of the text."),
+    ] = None,
+    bootstrap: Resamples = DEFAULT_RESAMPLES,
+    seed: Seed = 0,
+) -> None:
+    r"""Compare two scorings of the same texts: flipped answers, changed scores, and the order within groups.
+
+    Reads two scored files, or two reward logs, for example a log and its `replay`. Rows are matched by their id, or by
+    step, prompt and text, in any order; rows of one file only are counted and named. A group is the texts of a prompt,
+    in a log of one step.
+
+    **Examples**
+
+    ```
+    checklist-rewards diff rewards.jsonl again.jsonl
+    checklist-rewards diff scored.jsonl lenient.jsonl --json diff.json -o diff.parquet
+    ```
+    """
+    files = [one, other]
+    check_outputs(files, output=output, json=json)
+    if output is not None:
+        file_format(output)
+    sources = [RecordFile(path, input_key, target_key, id_key) for path in files]
+    for source in sources:
+        if source.kind() == "pairs":
+            raise SampleError(f"{source.path} has pairs; `diff` requires scored files or reward logs.")
+    named = id_key is not None or all(_has_id(source) for source in sources)
+    with Matching() as matching, bars() as bar:
+        for side, source in enumerate(sources):
+            _load(matching, side, source, named, bar(source.path.name, source.count()))
+        differences = Differences(matching)
+        compared = bar("compared", None)
+        if output is None:
+            for _ in differences.rows():
+                compared(1)
+        else:
+            with write_rows(output) as rows:
+                for record in differences.rows():
+                    rows.write(record)
+                    compared(1)
+        report = differences.report((str(one), str(other)), Bootstrap(bootstrap, seed, bar("bootstrap draws", None)))
+    if report.rows == 0:
+        raise SampleError(
+            f"{one} and {other} have no row in common: the first rows are {_first(report.only_one.first)} and "
+            f"{_first(report.only_other.first)} (set the id column with --id-key)."
+        )
+    _show(report)
+    if json is not None:
+        write_json(json, report.model_dump())
+
+
+def _load(matching: Matching, side: int, source: RecordFile, named: bool, advance: Bar) -> None:
+    for record in source:
+        prompt = json_text.dumps([record.step, record.prompt])
+        # A row without a prompt is a group of its own.
+        group = prompt if record.prompt is not None else f"{prompt} {record.target}"
+        # A row without an id among rows with ids is matched by its texts: its number may be the id of another row.
+        texts = json_text.dumps([record.step, record.prompt, record.target])
+        key = texts if not named else f"id {record.id}" if record.has_id else f"texts {texts}"
+        matching.add(side, _digest(key), _digest(group), _stored(record).dumped())
+        advance(1)
+
+
+def _stored(record: Record) -> StoredScore:
+    name = record.id if record.step is None else record.where
+    score = None if record.score is None else record.score.primary_score
+    return StoredScore(name, record.step, record.prompt, record.target, score, stored_reads(record.score))
+
+
+def _has_id(source: RecordFile) -> bool:
+    first = next(iter(read_rows(source.path)))
+    return source.kind() == "scored" and first.data.get(ID) is not None
+
+
+def _digest(text: str) -> bytes:
+    return blake2b(text.encode(errors="replace"), digest_size=16).digest()
+
+
+def _first(names: tuple[str, ...]) -> str:
+    return names[0] if names else "missing"
+
+
+def _show(report: DifferenceReport) -> None:
+    out = Console()
+    for name, only in ((report.one, report.only_one), (report.other, report.only_other)):
+        if only.rows:
+            more = ", …" if only.rows > len(only.first) else ""
+            console.print(
+                f"{name}: {only.rows} rows are only in this file: {', '.join(only.first)}{more}", markup=False
+            )
+    out.print(_totals(report))
+    if report.items:
+        out.print(_item_flips(report))
+    if report.reads:
+        out.print(_reads(report))
+
+
+def _totals(report: DifferenceReport) -> Table:
+    counts, figures = report.counts, report.figures
+    table = Table("", "count", "share or mean", title=f"{report.one} → {report.other}", title_justify="left")
+    lines: list[tuple[str, str, Any]] = [
+        ("rows in both", str(report.rows), None),
+        ("answers flipped", _of(counts["flips"], counts["reads"]), figures.get("flips")),
+        ("kappa (yes/no items)", "", figures.get("kappa")),
+        ("change of P(yes)", "", figures.get("shift")),
+        ("absolute change of P(yes)", "", figures.get("distance")),
+        ("scores changed", _of(counts["changed"], counts["scored"]), None),
+        ("change of the score", "", figures.get("change")),
+        ("absolute change of the score", "", figures.get("size")),
+        ("order within groups (Kendall)", f"{counts['ranked']} groups", figures.get("kendall")),
+        ("advantages reversed", _of(counts["reversed"], counts["advantages"]), figures.get("advantages_reversed")),
+        ("another best or worst text", _of(counts["other_pair"], counts["pairs"]), figures.get("other_pair")),
+        ("best below worst", _of(counts["reversed_pair"], counts["pairs"]), figures.get("reversed_pair")),
+        ("groups without variance", f"{counts['flat_one']} → {counts['flat_other']} of {counts['groups']}", None),
+    ]
+    for name, count, figure in lines:
+        table.add_row(name, count, "" if figure is None else figure.shown())
+    if counts["unmatched_items"]:
+        table.add_row("items in one of the two scores only", str(counts["unmatched_items"]), "")
+    return table
+
+
+def _item_flips(report: DifferenceReport) -> Table:
+    more = report.all_items - min(_SHOWN_ITEMS, len(report.items))
+    title = "items" + (f" with the most flips ({more} more)" if more else "")
+    table = Table(
+        Column("item", min_width=32), "flips", "share", "kappa", "change of P(yes)", title=title, title_justify="left"
+    )
+    for item in report.items[:_SHOWN_ITEMS]:
+        figures = item.figures
+        table.add_row(
+            escape(item.question[:_SHOWN]),
+            _of(item.flips, item.reads),
+            *(figures[name].shown(2) for name in ("flips", "kappa", "shift")),
+        )
+    return table
+
+
+def _reads(report: DifferenceReport) -> Table:
+    table = Table("row", "question", "text", "answers", "P(yes)", title="reads that differ most", title_justify="left")
+    for read in report.reads:
+        p = "" if read.p_one is None or read.p_other is None else f"{read.p_one:.2f} → {read.p_other:.2f}"
+        texts = [escape((text or "").replace("\n", " ")[:_SHOWN]) for text in (read.question, read.completion)]
+        table.add_row(escape(read.row), *texts, escape(f"{read.one} → {read.other}"), p)
+    return table
+
+
+def _of(count: int, total: int) -> str:
+    return f"{count} of {total}"

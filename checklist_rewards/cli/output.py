@@ -1,16 +1,20 @@
-"""Messages of a command on stderr: progress while it works and a summary at the end.
+"""The files that a command reads and writes, and its messages on stderr: progress, the summary and the exit code.
 
-A [`RunReport`] receives scores one by one and keeps totals only, so its size does not depend on the number of rows. It
-prints the summary, writes it as JSON for `--summary`, and returns the exit code.
+Rows are read twice: once to validate them and once to process them. Output paths are checked before a command does
+anything. A [`RunReport`] receives scores one by one and keeps totals only, so its size does not depend on the number
+of rows.
 """
 
 from __future__ import annotations
 
 import errno
 import json
+import logging
 import time
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +23,16 @@ from rich.markup import escape
 from rich.table import Table
 
 from checklist_rewards.backends.models import POCKET
+from checklist_rewards.datasets.rows import Columns
 from checklist_rewards.datasets.tasks import Totals
+from checklist_rewards.errors import SampleError
 from checklist_rewards.files.atomic import write_text
+from checklist_rewards.files.ranks import rank_of
+from checklist_rewards.files.rows import Row, file_format, read_rows_for
 from checklist_rewards.judges import Receipt
 from checklist_rewards.progress import AddBar, progress_on
 from checklist_rewards.scores.reasons import ADVICE, Reason
+from checklist_rewards.ui.records import RecordFile
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """Write errors for lack of space: a full disk, an exceeded quota, a file size limit."""
@@ -171,3 +180,109 @@ def _number(value: float | None) -> str:
 
 def _of(count: int, what: str) -> str:
     return f" ({count} {what})" if count else ""
+
+
+logger = logging.getLogger(__name__)
+
+
+def check_outputs(
+    inputs: Iterable[Path | None], *, folders: Mapping[str, Path | None] | None = None, **files: Path | None
+) -> None:
+    """Check the output paths of a command before it does anything.
+
+    Args:
+        inputs (iterable of `Path`):
+            The files that the command reads. With a reward log, the command also reads the logs of the other ranks.
+        folders (mapping, *optional*):
+            Output folders by option, such as `{"--plots": plots}`.
+        **files (`Path`, *optional*):
+            Output files by the name of their option, such as `json=json`; None for an option that is not set.
+
+    Raises:
+        SampleError: If an output has the wrong type, is an input, or has the path of another output.
+    """
+    read = [path for path in inputs if path is not None]
+    written: list[tuple[str, Path]] = []
+    for option, path in (folders or {}).items():
+        if path is not None:
+            if path.exists() and not path.is_dir():
+                raise SampleError(f"{option} {path} is a file, expected a folder.")
+            written.append((option, path))
+    for name, path in files.items():
+        if path is None:
+            continue
+        option = f"--{name}"
+        if path.is_dir():
+            raise SampleError(f"{option} {path} is a folder, expected a file name.")
+        if any(_same(path, other) for other in read):
+            raise SampleError(f"{option} {path} is an input file of this command; choose a different file name.")
+        for log in read:
+            if rank_of(path, log) is not None and _is_log(log):
+                raise SampleError(
+                    f"{option} {path} has the name of another rank's log of {log}, which is read with it; choose a "
+                    "different file name."
+                )
+        for other_option, other in written:
+            if _same(path, other):
+                raise SampleError(
+                    f"{option} {path} is also {other_option}; choose a different file name for one of them."
+                )
+        written.append((option, path))
+    for option, path in written:
+        if not path.parent.exists():
+            logger.warning("%s %s: the folder %s does not exist and is created.", option, path, path.parent)
+
+
+def _same(one: Path, other: Path) -> bool:
+    return one.resolve() == other.resolve() or (one.exists() and other.exists() and one.samefile(other))
+
+
+def _is_log(path: Path) -> bool:
+    try:
+        return RecordFile(path).kind() == "rewards"
+    except SampleError:  # another kind of file, which its command refuses or reads alone
+        return False
+
+
+CHUNK_ROWS = 4096
+"""Rows in memory at once. A command waits for the last reply of a chunk before it starts the next one, so small chunks
+would leave the engine idle."""
+
+
+@dataclass(frozen=True)
+class RowFile:
+    """The file of rows that a command reads, and the files that it writes.
+
+    Raises:
+        SampleError: If an output is a folder or would overwrite another file of the command; see [`check_outputs`].
+    """
+
+    path: Path
+    output: Path
+    summary: Path | None = None
+    others: tuple[Path | None, ...] = ()
+    """Other files that the command reads, such as a checklist or the store."""
+
+    def __post_init__(self) -> None:
+        check_outputs([self.path, *self.others], output=self.output, summary=self.summary)
+        file_format(self.output)
+
+    def __iter__(self) -> Iterator[Row]:
+        return read_rows_for(self.path, self.output)
+
+    def columns(self, **named: Any) -> Columns:
+        """The columns of this file, by its first row; `named` as in [`Columns.of`].
+
+        Raises:
+            SampleError: If the file has no rows.
+        """
+        first = next(iter(self), None)
+        if first is None:
+            raise SampleError(f"{self.path} has no rows.")
+        return Columns.of(first.data, blank_is_null=file_format(self.path) == ".csv", **named)
+
+    def chunks(self, size: int = CHUNK_ROWS) -> Iterator[list[Row]]:
+        """The rows in lists of up to `size`."""
+        rows = iter(self)
+        while chunk := list(islice(rows, size)):
+            yield chunk

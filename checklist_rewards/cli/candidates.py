@@ -1,0 +1,618 @@
+"""`rerank`, `pairs` and `refine`: several texts per prompt.
+
+- `rerank`: rank candidates, given in the rows or sampled from a policy.
+- `pairs`: preference data from scored candidates, with a dataset card that documents the selection.
+- `refine`: a model answers, receives the failed items of its checklist as feedback, and answers again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Annotated, Any
+
+import typer
+
+from checklist_rewards.backends import Sampling
+from checklist_rewards.checklists import Checklist
+from checklist_rewards.cli import options as o
+from checklist_rewards.cli.forecast import forecast_refine
+from checklist_rewards.cli.options import grouped
+from checklist_rewards.cli.output import CHUNK_ROWS, RowFile, RunReport, bars, check_outputs, warn_of_models
+from checklist_rewards.cli.work import ANSWERS, Work, prices_from
+from checklist_rewards.datasets.columns import checklist_columns
+from checklist_rewards.datasets.rows import PROMPT, Columns, read_checklist
+from checklist_rewards.errors import SampleError
+from checklist_rewards.files.atomic import write_text
+from checklist_rewards.files.rows import Row, file_format, write_rows
+from checklist_rewards.judges import Progress
+from checklist_rewards.preferences import (
+    Form,
+    Pair,
+    Rule,
+    ScoredPool,
+    Select,
+    UnansweredItems,
+    choose_pair,
+    keep_top,
+    preference_card,
+    rows_of,
+)
+from checklist_rewards.preferences import Ties as PairTies
+from checklist_rewards.rerank import (
+    Candidate,
+    Pool,
+    Ranking,
+    Ties,
+    check_candidates,
+    check_gold,
+    rerank_batch,
+    sample_candidates,
+    selection,
+)
+from checklist_rewards.scorer import ChecklistScorer, Sample
+from checklist_rewards.scores.reasons import Reason, Unanswered
+from checklist_rewards.self_refine import (
+    DEFAULT_ROUNDS,
+    Method,
+    Refinement,
+    Task,
+    refine_batch,
+)
+
+RANKING_COLUMNS = ("checklist_best", "checklist_ranks", "checklist_scores")
+_SCORES = ("score_of_the_best", "score_of_the_first", "score_on_average")
+_GOLD = ("precision", "gold_picked", "gold_first", "gold_mean", "gold_best")
+_OR_SAMPLED = "--candidates-key, or sample with --policy"
+CANDIDATES = "candidates"
+_POLICY = "Candidates"
+
+
+@grouped("output", "model", "base_url", "policy", "policy_base_url", "n", "candidates_key", "gold_key", "ties", "checklist")
+def rerank(
+    files: o.Files,
+    keys: o.Keys,
+    judge: o.JudgeOptions,
+    candidates_key: Annotated[
+        str, typer.Option(rich_help_panel=_POLICY, help="Column of the candidates: a list of texts.")
+    ] = CANDIDATES,
+    gold_key: Annotated[
+        str | None,
+        typer.Option(
+            show_default="none",
+            rich_help_panel=_POLICY,
+            help="Column of gold scores: a list with one number per candidate.",
+        ),
+    ] = None,
+    policy: Annotated[
+        str | None,
+        typer.Option(show_default="none", rich_help_panel=_POLICY, help="Model to sample the candidates from."),
+    ] = None,
+    policy_base_url: Annotated[
+        str | None,
+        typer.Option(show_default=False, rich_help_panel=_POLICY, help="URL of the policy's server."),
+    ] = None,
+    policy_engine: Annotated[
+        list[str] | None,
+        typer.Option(
+            show_default=False,
+            rich_help_panel=_POLICY,
+            help="Engine argument of the policy, as in --engine. Repeatable.",
+        ),
+    ] = None,
+    n: Annotated[int, typer.Option("--n", min=1, rich_help_panel=_POLICY, help="Candidates to sample per input.")] = 8,
+    temperature: Annotated[float, typer.Option(min=0, rich_help_panel=_POLICY, help="Sampling temperature.")] = 1.0,
+    max_tokens: Annotated[int, typer.Option(min=1, rich_help_panel=_POLICY, help="Most tokens per candidate.")] = 512,
+    seed: Annotated[int, typer.Option(rich_help_panel=_POLICY, help="Random seed of the sampling.")] = 0,
+    ties: Annotated[
+        Ties,
+        typer.Option(
+            rich_help_panel=_POLICY, help="Equal best scores: keep all, or pick the first or the shortest text."
+        ),
+    ] = "keep",
+    checklist: o.ChecklistFile = None,
+    checklist_key: o.ChecklistKey = None,
+    store_options: o.StoreOptions = o.StoreOptions(),  # noqa: B008 - frozen
+) -> None:
+    r"""Rank candidates by their checklist score (best-of-N).
+
+    Adds to every row **checklist_best** (the texts with rank 1, usually one), **checklist_ranks** (1 is best, equal
+    scores have equal ranks, null for a candidate without a score) and **checklist_scores**. Sampled candidates are
+    added too. With gold scores, the summary reports the precision of the choice.
+
+    Only the answers of the candidates are judged, without their thoughts; the columns have the full texts. A candidate
+    without an answer gets the lowest score and ranks after all others (see --no-answer).
+
+    **Examples**
+
+    ```
+    checklist-rewards rerank candidates.jsonl -o ranked.jsonl --gold-key human
+    checklist-rewards rerank prompts.jsonl -o ranked.jsonl \
+        --model org/judge --policy org/policy --n 16 --ties first
+    ```
+    """
+    work = Work.of(o.Preset(), store_options, judge=judge)
+    scorer = work.pipeline.scorer
+    assert isinstance(scorer, ChecklistScorer)  # only presets can name another scorer
+    if gold_key is not None and policy is not None:
+        raise SampleError(
+            f"--gold-key {gold_key} scores the candidates in the rows, but --policy {policy} samples new ones; omit "
+            "one of the two."
+        )
+    file = RowFile(files.rows, files.output, files.summary, (checklist, store_options.store))
+    columns = file.columns(
+        inputs=keys.input_key,
+        checklist=checklist_key,
+        reference=keys.reference_key,
+        history=keys.history_key,
+        shared=None if checklist is None else read_checklist(checklist),
+    )
+    engine = o.policy(judge, policy, policy_base_url, policy_engine)
+    sampling = Sampling(max_tokens, temperature, n=n, seed=seed)
+    total, reads, asks = 0, 0, False
+    for row in file:
+        row_checklist = _checked(scorer, columns, row)
+        if engine is None:
+            candidates = _candidates(columns, row, candidates_key, _OR_SAMPLED)
+            if gold_key is not None:
+                _gold(columns, row, gold_key, candidates)
+        else:
+            _prompt(columns, row, "sampling candidates")
+        total += 1
+        asks = asks or (row_checklist is not None and scorer.asks(row_checklist))
+        reads += 0 if row_checklist is None else len(row_checklist) * (n if engine is not None else len(candidates))
+    if engine is not None:
+        _ = engine.identity  # raises if the policy is not found
+    work.check_judge(asks)
+    report, totals, store = RunReport("rerank"), _RerankTotals(), work.store
+    with write_rows(files.output) as writer, bars() as bar:
+        sampled = None if engine is None else bar("prompts sampled", total)
+        progress = bar("reads", reads)
+        for chunk in file.chunks(max(1, CHUNK_ROWS // n)):
+            if engine is None:
+                texts = [_candidates(columns, row, candidates_key, _OR_SAMPLED) for row in chunk]
+            else:
+                texts = sample_candidates(
+                    [_prompt(columns, row, "sampling candidates") for row in chunk], engine, sampling, store, sampled
+                )
+            rankings = _rankings(scorer, columns, chunk, texts, ties, progress)
+            for row, candidates, ranking in zip(chunk, texts, rankings, strict=True):
+                if engine is not None and len(candidates) < n:
+                    report.miss(Unanswered(Reason.NO_REPLY, f"{len(candidates)} of {n} candidates"), row.number)
+                if ranking is None:
+                    if candidates:
+                        report.miss(Unanswered(Reason.NO_CHECKLIST), row.number)
+                else:
+                    totals.add(ranking, None if gold_key is None else _gold(columns, row, gold_key, candidates))
+                    for score in ranking.scores:
+                        report.add(row.number, score)
+                new = {} if engine is None else {CANDIDATES: candidates}
+                writer.write(row.data | new | _ranking_columns(ranking))
+            report.rows += len(chunk)
+    report.extra |= totals.summary()
+    raise typer.Exit(report.finish(files.output, scorer.receipt, files.summary))
+
+
+class _RerankTotals:
+    """Running totals over rankings: mean judge and gold scores of the picked, the first and the average candidate."""
+
+    def __init__(self) -> None:
+        self.tied = self.unpicked = 0
+        self.scores: list[tuple[float, ...]] = []
+        self.golds: list[tuple[float, ...]] = []
+
+    def add(self, ranking: Ranking, gold: list[float] | None) -> None:
+        self.tied += len(ranking.picked) > 1
+        self.unpicked += not ranking.picked
+        scores = [score.primary_score for score in ranking.scores if score.primary_score is not None]
+        first = ranking.scores[0].primary_score
+        if first is not None:
+            self.scores.append((max(scores), first, fmean(scores)))
+        if gold is not None and ranking.picked:
+            measured = selection([ranking], [gold])
+            self.golds.append(tuple(getattr(measured, name) for name in _GOLD))
+
+    def summary(self) -> dict[str, Any]:
+        lines: dict[str, Any] = {"rows with ties": self.tied, "rows without a pick": self.unpicked}
+        for names, rows in ((_SCORES, self.scores), (_GOLD, self.golds)):
+            if rows:
+                means = [fmean(column) for column in zip(*rows, strict=True)]
+                lines |= {name.replace("_", " "): mean for name, mean in zip(names, means, strict=True)}
+        return lines
+
+
+def _checked(judge: ChecklistScorer, columns: Columns, row: Row) -> Checklist | None:
+    """The row's checklist. Raises an error for a row that cannot be ranked."""
+    columns.input_of(row.data, row.where)
+    columns.reference_of(row.data, row.where)
+    checklist = columns.checklist_of(row.data, row.where)
+    for item in checklist.items if checklist is not None else ():
+        judge.check_item(item, row.where)
+    return checklist
+
+
+def _candidates(columns: Columns, row: Row, key: str, option: str = "--candidates-key") -> list[Candidate]:
+    """The row's candidates with their answers. Raises [`SampleError`] for invalid candidates."""
+    texts = check_candidates(columns.list_of(row.data, key, option, row.where), row.where)
+    return [Candidate(text, columns.answer_of(row.data, text)) for text in texts]
+
+
+def _gold(columns: Columns, row: Row, key: str, candidates: Sequence[str]) -> list[float]:
+    return check_gold(columns.list_of(row.data, key, "--gold-key", row.where), candidates, row.where)
+
+
+def _prompt(columns: Columns, row: Row, what: str) -> str | list[dict[str, str]]:
+    if not columns.inputs:
+        columns.get(row.data, PROMPT, "--input-key", row.where)
+    prompt = columns.messages_of(row.data, row.where)
+    if prompt is None:
+        raise SampleError(f"{row.where}: the input is empty; {what} requires a prompt.")
+    return prompt
+
+
+def _rankings(
+    judge: ChecklistScorer,
+    columns: Columns,
+    rows: Sequence[Row],
+    texts: Sequence[Sequence[Candidate]],
+    ties: Ties,
+    progress: Progress,
+) -> list[Ranking | None]:
+    """One ranking per row, from a single scoring batch; None for a row without a checklist or candidates."""
+    pools: list[Pool | None] = []
+    for row, candidates in zip(rows, texts, strict=True):
+        checklist = columns.checklist_of(row.data, row.where)
+        input, history = columns.input_of(row.data, row.where)
+        reference = columns.reference_of(row.data, row.where)
+        usable = checklist is not None and candidates
+        pools.append(Pool(checklist, candidates, input, reference, history) if usable else None)
+    rankings = iter(rerank_batch(judge, [pool for pool in pools if pool is not None], ties=ties, progress=progress))
+    return [None if pool is None else next(rankings) for pool in pools]
+
+
+def _ranking_columns(ranking: Ranking | None) -> dict[str, Any]:
+    if ranking is None:
+        return dict.fromkeys(RANKING_COLUMNS)
+    values = list(ranking.best), list(ranking.ranks), [score.model_dump() for score in ranking.scores]
+    return dict(zip(RANKING_COLUMNS, values, strict=True))
+
+
+_RULE = "Pair selection"
+_ROWS_AT_ONCE = CHUNK_ROWS // 8
+
+
+@grouped("output", "model", "base_url", "select", "min_margin", "form", "candidates_key", "checklist", "top_fraction", "card")
+def pairs(
+    files: o.Files,
+    keys: o.Keys,
+    judge: o.JudgeOptions,
+    candidates_key: Annotated[
+        str, typer.Option(rich_help_panel=o.ROWS, help="Column of the candidates: a list of texts.")
+    ] = "candidates",
+    form: Annotated[
+        Form,
+        typer.Option(rich_help_panel=o.OUTPUT, help="Output format: dpo, kto (unpaired), reward (with the margin)."),
+    ] = "dpo",
+    card: Annotated[
+        Path | None,
+        typer.Option(
+            show_default="the output's name with .md",
+            rich_help_panel=o.OUTPUT,
+            help="Dataset card to write: the selection rule, and the number of dropped prompts per reason.",
+        ),
+    ] = None,
+    select: Annotated[
+        Select,
+        typer.Option(
+            rich_help_panel=_RULE,
+            help="How to choose the pair of a row. rlcf: best_vs_worst, then keep the pairs that differ most in a "
+            "single item.",
+        ),
+    ] = "best_vs_worst",
+    min_margin: Annotated[
+        float, typer.Option(rich_help_panel=_RULE, help="Smallest difference of the two scores, 0 to 1.")
+    ] = 0.0,
+    top_fraction: Annotated[
+        float | None,
+        typer.Option(show_default="0.4", rich_help_panel=_RULE, help="Fraction of pairs that rlcf keeps, 0 to 1."),
+    ] = None,
+    ties: Annotated[
+        PairTies,
+        typer.Option(
+            rich_help_panel=_RULE, help="Pairs with equal scores: drop, or keep the earlier candidate as chosen."
+        ),
+    ] = "drop",
+    unanswered: Annotated[
+        UnansweredItems,
+        typer.Option(
+            rich_help_panel=_RULE,
+            help="Pairs with unanswered items: shared compares the items answered for both texts; bounds drops the "
+            "pair if a missing answer could reverse the order.",
+        ),
+    ] = "shared",
+    seed: Annotated[int, typer.Option(rich_help_panel=_RULE, help="Random seed of --select random.")] = 0,
+    checklist: o.ChecklistFile = None,
+    checklist_key: o.ChecklistKey = None,
+    store_options: o.StoreOptions = o.StoreOptions(),  # noqa: B008 - frozen
+) -> None:
+    r"""Build preference pairs from candidates by their checklist scores, for DPO, KTO or a reward model.
+
+    Every row requires an input and **candidates** and gives at most one pair: **prompt**, **chosen**, **rejected**,
+    both scores, the checklist, and the items that **flipped** between the two texts. Unanswered items never decide a
+    pair.
+
+    Only the answers of the candidates are judged, without their thoughts. The pairs have the full texts, so that the
+    policy learns its own format. A candidate without an answer gets the lowest score (see --no-answer).
+
+    **Examples**
+
+    ```
+    checklist-rewards pairs candidates.jsonl -o pairs.parquet --min-margin 0.1
+    checklist-rewards pairs candidates.jsonl -o pairs.jsonl --select rlcf --top-fraction 0.4
+    ```
+    """
+    work = Work.of(o.Preset(), store_options, judge=judge)
+    scorer = work.pipeline.scorer
+    assert isinstance(scorer, ChecklistScorer)  # only presets can name another scorer
+    rule = Rule(
+        select,
+        min_margin,
+        ties,
+        unanswered,
+        top_fraction,
+        seed,
+    )
+    file = RowFile(files.rows, files.output, files.summary, (checklist, store_options.store))
+    card = _card_path(card, files, file.others)
+    columns = file.columns(
+        inputs=keys.input_key,
+        checklist=checklist_key,
+        reference=keys.reference_key,
+        history=keys.history_key,
+        shared=None if checklist is None else read_checklist(checklist),
+    )
+    reads, asks = 0, False
+    for row in file:
+        row_checklist = columns.checklist_of(row.data, row.where)
+        items = () if row_checklist is None else row_checklist.items
+        for item in items:
+            scorer.check_item(item, row.where)
+        asks = asks or (row_checklist is not None and scorer.asks(row_checklist))
+        _prompt(columns, row, "a pair")
+        columns.reference_of(row.data, row.where)
+        reads += len(_candidates(columns, row, candidates_key)) * len(items)
+    work.check_judge(asks)
+    report, dropped, selected = RunReport("pairs"), Counter[str](), list[Pair]()
+    with write_rows(files.output) as writer, bars() as bar:
+        progress = bar("reads", reads)
+        for chunk in file.chunks(_ROWS_AT_ONCE):
+            checklists = [columns.checklist_of(row.data, row.where) for row in chunk]
+            candidates = [_candidates(columns, row, candidates_key) for row in chunk]
+            samples = [_samples(columns, *of_row) for of_row in zip(chunk, candidates, checklists, strict=True)]
+            scores = iter(scorer.score_batch([sample for row_samples in samples for sample in row_samples], progress))
+            for row, row_checklist, texts in zip(chunk, checklists, candidates, strict=True):
+                if row_checklist is None:
+                    report.miss(Unanswered(Reason.NO_CHECKLIST), row.number)
+                    dropped["no_checklist"] += 1
+                    continue
+                row_scores = [next(scores) for _ in texts]
+                for score in row_scores:
+                    report.add(row.number, score)
+                pair_or_reason = choose_pair(
+                    ScoredPool(_prompt(columns, row, "a pair"), row_checklist, texts, row_scores), rule
+                )
+                if isinstance(pair_or_reason, Pair):
+                    selected.append(pair_or_reason)
+                else:
+                    dropped[pair_or_reason] += 1
+            report.rows += len(chunk)
+        top = keep_top(selected, rule.fraction)  # ranks the pairs of all rows, so it runs after the last chunk
+        if len(top) < len(selected):
+            dropped["not_top"] += len(selected) - len(top)
+        for pair in top:
+            for line in rows_of(pair, form):
+                writer.write(line)
+    write_text(card, preference_card(files.output.stem, rule, form, len(top), dropped, work.judge.model))
+    report.extra |= _summary(top, dropped) | {"card": str(card)}
+    raise typer.Exit(report.finish(files.output, scorer.receipt, files.summary))
+
+
+def _card_path(card: Path | None, files: o.Files, others: Sequence[Path | None]) -> Path:
+    if file_format(files.output) == ".csv":
+        raise SampleError(f"--output {files.output}: CSV cannot hold the lists of a pair; allowed: .jsonl, .parquet.")
+    card = files.output.with_suffix(".md") if card is None else card
+    check_outputs([files.rows, *others], output=files.output, summary=files.summary, card=card)
+    return card
+
+
+def _samples(columns: Columns, row: Row, candidates: Sequence[Candidate], checklist: Checklist | None) -> list[Sample]:
+    """The answers of the row's candidates; empty without a checklist."""
+    input, history = columns.input_of(row.data, row.where)
+    reference = columns.reference_of(row.data, row.where)
+    targets = [] if checklist is None else [candidate.target for candidate in candidates]
+    return [Sample(checklist, target.text, input, reference, history, state=target.state) for target in targets]
+
+
+def _summary(pairs: list[Pair], dropped: Counter[str]) -> dict[str, Any]:
+    lines: dict[str, Any] = {"pairs": len(pairs)}
+    if pairs:
+        lines["mean margin"] = fmean(pair.margin for pair in pairs)
+    return lines | {f"dropped {reason}": count for reason, count in sorted(dropped.items())}
+
+
+_REFINEMENT = "Answers"
+
+
+def _answers(help: str, *names: str, default: str | bool = True, **more: Any) -> Any:
+    return typer.Option(*names, rich_help_panel=_REFINEMENT, help=help, show_default=default, **more)
+
+
+@grouped("output", "model", "base_url", "policy", "rounds", "method", "max_tokens", "pipeline", "checklist", "dry_run")
+def refine(
+    files: o.Files,
+    preset: o.Preset,
+    keys: o.Keys,
+    judge: o.JudgeOptions,
+    policy: Annotated[
+        str | None, _answers("Model that writes the answers and the checklists.", default="the judge")
+    ] = None,
+    policy_base_url: Annotated[str | None, _answers("URL of the policy's server.", default=False)] = None,
+    policy_engine: Annotated[
+        list[str] | None, _answers("Engine argument of the policy, as in --engine. Repeatable.", default=False)
+    ] = None,
+    rounds: Annotated[int, _answers("Most revisions after the first answer.", min=0)] = DEFAULT_ROUNDS,
+    method: Annotated[
+        Method,
+        _answers(
+            "Feedback for a revision: checklist, the judge's verdicts; critique, the model's own review, with the "
+            "checklist used only to score."
+        ),
+    ] = "checklist",
+    temperature: Annotated[float, _answers("Sampling temperature of the answers; 0 is greedy.", min=0)] = 0.0,
+    max_tokens: Annotated[int, _answers("Most tokens per answer.", min=1)] = 512,
+    seed: Annotated[int, _answers("Random seed of the sampling.")] = 0,
+    checklist: o.ChecklistFile = None,
+    checklist_key: o.ChecklistKey = None,
+    dry: o.Dry = o.Dry(),  # noqa: B008 - frozen
+    store_options: o.StoreOptions = o.StoreOptions(),  # noqa: B008
+) -> None:
+    r"""Let a model revise its own answers until they pass their checklists (STICK).
+
+    Adds to every row **refined** (the answer with the highest score; the earliest of equal ones), **refined_round**
+    (the round of that answer; 0 is the first answer), **refined_stopped** (why refinement ended) and
+    **refined_rounds** (every answer with its state, its score and the feedback). For a row without a checklist one is
+    written, in the same columns as by `generate`.
+
+    Thoughts are removed from the answers. A reply without an answer (cut in its thought, empty) never passes, and the
+    model is told what is missing.
+
+    **Examples**
+
+    ```
+    checklist-rewards refine prompts.jsonl -o refined.jsonl --model org/model --base-url http://localhost:8000/v1
+    checklist-rewards refine prompts.jsonl -o reviewed.jsonl --model org/judge --policy org/policy --method critique
+    checklist-rewards refine prompts.jsonl -o refined.jsonl --model org/model --dry-run --price org/model=0.15,0.60
+    ```
+    """
+    answerer = o.policy(judge, policy, policy_base_url, policy_engine) or judge.engine
+    work = Work.of(preset, store_options, writer=answerer, judge=judge, dry=dry)
+    engine = work.writer
+    assert engine is not None
+    if work.config.corpus_level:
+        raise SampleError(
+            f"--pipeline {work.config.name} writes one checklist for all rows; write it with `generate`, then set "
+            "--checklist."
+        )
+    file = RowFile(files.rows, files.output, files.summary, (checklist, store_options.store))
+    columns = file.columns(
+        inputs=keys.input_key,
+        checklist=checklist_key,
+        reference=keys.reference_key,
+        history=keys.history_key,
+        shared=None if checklist is None else read_checklist(checklist),
+    )
+    total = 0
+    for row in file:
+        _task(columns, row, checklist_key)
+        total += 1
+    prices = prices_from(dry.price)
+    sampling = Sampling(max_tokens, temperature, seed=seed)
+    if dry.dry_run:
+        tasks = [_task(columns, row, checklist_key) for row in file]
+        return forecast_refine(work, engine, prices, tasks, rounds=rounds, method=method, sampling=sampling)
+    pipe, answering = work.pipeline, work.engine(ANSWERS, engine)
+    pipe.check()
+    warn_of_models(*work.model_names)
+    report, totals = RunReport("refine"), _RefineTotals()
+    with write_rows(files.output) as out, bars() as bar:
+        progress = bar("replies at most", total * (1 + rounds * (2 if method == "critique" else 1)))
+        for chunk in file.chunks():
+            refinements = refine_batch(
+                [_task(columns, row, checklist_key) for row in chunk],
+                answering,
+                pipe.scorer,
+                pipe,
+                rounds=rounds,
+                method=method,
+                sampling=sampling,
+                store=work.store,
+                progress=progress,
+            )
+            for row, refinement in zip(chunk, refinements, strict=True):
+                _count(report, row, refinement)
+                totals.add(refinement)
+                written = _task(columns, row, checklist_key).checklist is None
+                new = checklist_columns(refinement.checklist) if written else {}
+                out.write(row.data | new | _refined_columns(refinement))
+            report.rows += len(chunk)
+    report.extra |= totals.summary()
+    work.account(report, prices)
+    raise typer.Exit(report.finish(files.output, getattr(pipe.scorer, "receipt", None), files.summary))
+
+
+class _RefineTotals:
+    """Running totals: scores of the first and the best answers."""
+
+    def __init__(self) -> None:
+        self.passed = self.answers = 0
+        self.scores: list[tuple[float, float]] = []
+
+    def add(self, refinement: Refinement) -> None:
+        score = None if refinement.best is None else refinement.rounds[refinement.best].score
+        # `stopped` does not tell: method="critique" continues after an answer that passes.
+        answered = refinement.best is not None and refinement.rounds[refinement.best].has_answer
+        self.passed += answered and score is not None and all(line.passed for line in score.items)
+        self.answers += len(refinement.rounds)
+        best = None if score is None else score.primary_score
+        plain = refinement.rounds[0].score if refinement.rounds else None
+        if plain is not None and plain.primary_score is not None and best is not None:
+            self.scores.append((plain.primary_score, best))
+
+    def summary(self) -> dict[str, Any]:
+        lines: dict[str, Any] = {"answers": self.answers, "rows that pass": self.passed}
+        if self.scores:
+            first, best = (fmean(column) for column in zip(*self.scores, strict=True))
+            lines |= {"score of the first": first, "score of the best": best}
+        return lines
+
+
+def _task(columns: Columns, row: Row, checklist_key: str | None) -> Task:
+    """The row as a task. Raises [`SampleError`] for a blank input."""
+    if not columns.inputs:
+        columns.get(row.data, PROMPT, "--input-key", row.where)
+    prompt = columns.messages_of(row.data, row.where)
+    if prompt is None or (isinstance(prompt, str) and not prompt.strip()):
+        raise SampleError(f"{row.where}: the input is empty.")
+    has_checklist = columns.shared is not None or checklist_key is not None or columns.checklist in row.data
+    checklist = columns.checklist_of(row.data, row.where) if has_checklist else None
+    return Task(prompt, checklist, columns.reference_of(row.data, row.where))
+
+
+def _count(report: RunReport, row: Row, refinement: Refinement) -> None:
+    stopped = Unanswered(refinement.stopped)
+    if stopped.reason == Reason.NO_REPLY:
+        report.miss(stopped, row.number)
+    if stopped.reason == Reason.NO_CHECKLIST:
+        report.miss(Unanswered(Reason.NOT_GENERATED, stopped.detail), row.number)
+    scores = [step.score for step in refinement.rounds if step.score is not None]
+    if scores:
+        report.add(row.number, scores[refinement.best or 0])
+
+
+def _refined_columns(refinement: Refinement) -> dict[str, Any]:
+    return {
+        "refined": refinement.text,
+        "refined_round": refinement.best,
+        "refined_stopped": refinement.stopped,
+        "refined_rounds": [
+            {
+                "text": step.text,
+                "state": step.state,
+                "score": None if step.score is None else step.score.model_dump(),
+                "feedback": step.feedback,
+            }
+            for step in refinement.rounds
+        ],
+    }

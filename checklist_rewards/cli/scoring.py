@@ -1,0 +1,503 @@
+"""`generate`, `score` and `run`: write checklists, score texts, or both, in this process or on Ray.
+
+With `--ray`, the same work is done on the shards of a dataset. `--example-input` prints an input of a pipeline as a
+template.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from checklist_rewards.checklists import Checklist
+from checklist_rewards.cli import options as o
+from checklist_rewards.cli.forecast import forecast
+from checklist_rewards.cli.options import PIPELINE, grouped
+from checklist_rewards.cli.output import (
+    DISK_FULL,
+    RowFile,
+    RunReport,
+    bars,
+    check_outputs,
+    console,
+    refuse,
+    warn_of_models,
+    write_json,
+)
+from checklist_rewards.cli.work import Work, prices_from
+from checklist_rewards.datasets.rows import Columns, read_checklist
+from checklist_rewards.datasets.shards import find_shards, first_row
+from checklist_rewards.datasets.tasks import RowWork, Source
+from checklist_rewards.errors import GenerationError, SampleError
+from checklist_rewards.files.rows import FORMATS, write_rows
+from checklist_rewards.pipelines import Pipeline, PipelineConfig, load_config, source_from
+from checklist_rewards.pipelines.pipeline import TRIED, a_few
+from checklist_rewards.pipelines.registry import GENERATORS
+from checklist_rewards.prompts import load_prompt
+from checklist_rewards.scorer import Sample
+from checklist_rewards.scores.reasons import Reason, Unanswered
+from checklist_rewards.validation import import_extra
+
+_ROW = {
+    "input": "Write a polite answer to this complaint: my parcel is late.",
+    "target": "We are sorry for the delay. Your parcel will reach you tomorrow.",
+}
+_EXTRA_FIELDS = {
+    "reference": "I am sorry that your parcel is late. I have asked the carrier, and it will arrive on Friday.",
+    "history": "user: Hello, I ordered on Monday.\n\nassistant: How can I help?",
+    "context": "Orders arrive within five days.",
+    "candidates": ["It is late.", "Sorry! It will come on Friday, I have checked."],
+    "responses": ["Sorry! It will come on Friday, I have checked.", "It is late."],
+    "chosen": "Sorry! It will come on Friday, I have checked.",
+    "rejected": "It is late.",
+}
+
+
+def example_input(config: PipelineConfig) -> str:
+    """An example row (JSONL) of a pipeline, or the example source (JSON) of a corpus-level pipeline.
+
+    A source type without an example is shown as its JSON schema.
+    """
+    if config.source is not None:
+        example = getattr(config.source, "example", None)
+        if example is None:
+            return json.dumps(config.source.model_json_schema(), indent=2)
+        return example().model_dump_json(indent=2)
+    parameters = inspect.signature(GENERATORS.get(config.generator.kind).factory).parameters
+    prompt = config.generator.prompt or (parameters["prompt"].default if "prompt" in parameters else None)
+    placeholders = load_prompt(prompt, "generator").placeholders if prompt else ()
+    row = _ROW | {
+        "candidates" if name == "responses" else name: value
+        for name, value in _EXTRA_FIELDS.items()
+        if name in placeholders
+    }
+    return json.dumps(row, ensure_ascii=False)
+
+
+def _show(name: str | None) -> None:
+    if name is not None:
+        typer.echo(example_input(load_config(name)))
+        raise typer.Exit
+
+
+ExampleInput = Annotated[
+    str | None,
+    typer.Option(
+        "--example-input",
+        metavar="PIPELINE",
+        rich_help_panel=PIPELINE,
+        show_default=False,
+        is_eager=True,
+        callback=_show,
+        help="Print an example input of this pipeline and exit.",
+    ),
+]
+
+
+def run_on_ray(
+    command: Work,
+    report: RunReport,
+    files: o.Files,
+    cluster: o.Cluster,
+    dry: o.Dry,
+    store: o.StoreOptions,
+    *models: str,
+    columns: dict[str, Any],
+    scores: bool = True,
+    checklists: Source | Checklist = Source.COLUMN,
+) -> None:
+    """Process all shards and print the report of all actors.
+
+    Args:
+        command ([`Work`]): config and engines.
+        report ([`RunReport`]): the report of the command.
+        files, cluster, dry, store: options of the command.
+        *models (`str`): the models, to warn about the pocket model.
+        columns (`dict`): arguments of [`Columns.of`].
+        scores, checklists: as in [`RowTask`].
+    """
+    [module] = import_extra("checklist_rewards.datasets.ray", extra="ray")
+    for name, value in (("--dry-run", dry.dry_run or None), ("--budget", dry.budget)):
+        if value is not None:
+            raise SampleError(f"{name} counts the calls of one process, so it cannot be combined with --ray; omit it.")
+    shards = find_shards(files.rows)
+    check_outputs(
+        [files.rows, *(shard.source for shard in shards)], folders={"--output": files.output}, summary=files.summary
+    )
+    if files.output.suffix.lower() in FORMATS:
+        raise SampleError(
+            f"--output {files.output} looks like a file; --ray writes a folder with one Parquet file per shard, so "
+            "give the name of a folder."
+        )
+    first = first_row(shards)
+    blank = first.where.split(", ")[0].lower().endswith(".csv")
+    task = command.task(Columns.of(first.data, blank_is_null=blank, **columns), scores=scores, checklists=checklists)
+    prices = prices_from(dry.price)
+    warn_of_models(*models)
+    keep = store.store or not store.no_store
+    settings = {"actors": cluster.actors, "num_gpus": cluster.num_gpus, "shard_rows": cluster.shard_rows}
+    try:
+        with bars() as bar:
+            report += module.run_shards(
+                task,
+                files.rows,
+                files.output,
+                store=keep,
+                progress=bar("rows", None),
+                **{name: value for name, value in settings.items() if value is not None},
+            )
+    except KeyboardInterrupt:
+        console.print(
+            "Interrupted: finished shards are kept, and so are answers (unless --no-store is set); rerun the same "
+            "command to continue.",
+            style="yellow",
+        )
+        raise typer.Exit(130) from None
+    except OSError as error:
+        if error.errno not in DISK_FULL:
+            raise
+        refuse(
+            f"a shard could not be written completely ({error.strerror or error}), so it was discarded. Finished "
+            "shards are kept; free some space and rerun the same command to continue."
+        )
+        raise typer.Exit(1) from None
+    command.account(report, prices)
+    raise typer.Exit(report.finish(files.output, report.judged, files.summary))
+
+
+def stores_of(cluster: o.Cluster, store: o.StoreOptions) -> o.StoreOptions:
+    """The store that this process opens: none with --ray, where --store is the folder of the stores of the shards.
+
+    Raises:
+        SampleError: For cluster options without --ray.
+    """
+    if cluster.ray:
+        store.check()
+        return o.StoreOptions(no_store=True)
+    for name in ("actors", "num_gpus", "shard_rows"):
+        if (value := getattr(cluster, name)) is not None:
+            raise SampleError(f"--{name.replace('_', '-')} {value} requires --ray; omit it.")
+    return store
+
+
+@grouped("output", "model", "base_url", "pipeline", "prompt", "input_key", "max_items", "constraints", "dry_run")
+def generate(
+    files: o.Files,
+    preset: o.Preset,
+    keys: o.WriterKeys,
+    writer: o.Writer,
+    concurrency: o.Concurrency = None,
+    dry: o.Dry = o.Dry(),  # noqa: B008 - frozen
+    cluster: o.Cluster = o.Cluster(),  # noqa: B008
+    store_options: o.StoreOptions = o.StoreOptions(),  # noqa: B008
+    example_input: ExampleInput = None,
+) -> None:
+    r"""Write a checklist for every input, or one for a whole corpus.
+
+    Adds the columns **checklist**, checklist_id, checklist_source and checklist_model to every row. If the input
+    column has another name, it is copied to **prompt**. The output is a dataset for TRL trainers and for `score`.
+    A row whose checklist could not be written has null there and is listed at the end.
+
+    Corpus-level pipelines (checkeval, interacteval, feedback) take a source, a JSON or YAML file, instead of rows,
+    and write one checklist to a .json file for `score --checklist`.
+
+    **Examples**
+
+    ```
+    checklist-rewards generate prompts.jsonl -o train.parquet --model org/model
+    checklist-rewards generate tasks.csv -o tasks.jsonl \
+        --input-key instruction --input-key context
+    checklist-rewards generate pairs.jsonl -o rubrics.jsonl --pipeline openrubrics_pairwise \
+        --model org/model --base-url http://localhost:8000/v1
+    checklist-rewards generate --example-input checkeval > dimensions.json
+    checklist-rewards generate dimensions.json -o shared.json --pipeline checkeval --model org/model
+    ```
+    """
+    work = Work.of(
+        preset,
+        stores_of(cluster, store_options),
+        writing=writer,
+        writer=writer.engine,
+        concurrency=concurrency,
+        dry=dry,
+    )
+    if work.config.corpus_level:
+        if cluster.ray:
+            raise SampleError(f"{work.config.name} writes a single checklist, which needs no cluster; omit --ray.")
+        return _shared(work, writer, files, dry)
+    pipe = work.pipeline
+    named = {"inputs": keys.input_key, "history": keys.history_key, "writer": work.writer_keys(keys)}
+    report = RunReport("generate")
+    if cluster.ray:
+        names, source = work.model_names, Source.WRITTEN
+        return run_on_ray(
+            work, report, files, cluster, dry, store_options, *names, columns=named, scores=False, checklists=source
+        )
+    file = RowFile(files.rows, files.output, files.summary, (store_options.store,))
+    columns = file.columns(**named)
+    rows = RowWork(pipe, columns, report, scores=False, checklists=Source.WRITTEN)
+    total = sum(1 for _ in map(rows.prepare, file))
+    prices = prices_from(dry.price)
+    if dry.dry_run:
+        return forecast(work, prices, requests=(columns.request_of(row.data, row.where) for row in file))
+    pipe.check_writers()
+    if pipe.needs_writer:
+        warn_of_models(*work.model_names)
+    with write_rows(files.output) as out, bars() as bar:
+        progress = bar("checklists", total)
+        for chunk in file.chunks():
+            for row in rows.process(list(map(rows.prepare, chunk)), progress):
+                out.write(row)
+    work.account(report, prices)
+    raise typer.Exit(report.finish(files.output, None, files.summary))
+
+
+def _shared(work: Work, writer: o.Writer, files: o.Files, dry: o.Dry) -> None:
+    """Write one checklist from a source to a JSON file."""
+    name = work.config.name
+    if files.output.suffix.lower() != ".json":
+        raise SampleError(f"--output {files.output}: {name} writes a single checklist; choose a .json file.")
+    check_outputs([files.rows], output=files.output, summary=files.summary)
+    source = source_from(work.config, files.rows)
+    prices = prices_from(dry.price)
+    if dry.dry_run:
+        return forecast(work, prices, source=source)
+    pipe = work.pipeline
+    pipe.check_writers()
+    warn_of_models(*work.model_names)
+    report = RunReport("generate")
+    checklist = write_shared(pipe, source, report)
+    if checklist is not None:
+        write_json(files.output, checklist.model_dump(mode="json"))
+    work.account(report, prices)
+    raise typer.Exit(report.finish(files.output if checklist is not None else Path("nothing"), None, files.summary))
+
+
+def write_shared(pipe: Pipeline, source: Any, report: RunReport, samples: Any = ()) -> Checklist | None:
+    """The checklist of a corpus-level pipeline, or None if a stage failed. Adds the stages to the report."""
+    checklist: Checklist | None = None
+    try:
+        checklist = pipe.generate(source, samples)
+        report.extra["questions"] = len(checklist)
+    except GenerationError as error:
+        raw = f" The last reply was {error.raw!r:.120}" if error.raw else ""
+        report.miss(Unanswered(Reason.NOT_GENERATED, f"{error}{raw}"), 0)
+    for stage in pipe.generator.stages:
+        report.extra[f"stage {stage.name}"] = f"{stage.asked} sent, {stage.kept} kept, {stage.seconds:.1f} s"
+    return checklist
+
+
+@grouped("output", "model", "base_url", "checklist", "judge", "calibration", "input_key", "target_key", "concurrency", "dry_run")
+def score(
+    files: o.Files,
+    preset: o.Preset,
+    keys: o.Keys,
+    judge: o.OnlyJudge,
+    checklist: o.ChecklistFile = None,
+    target_key: o.TargetKey = None,
+    checklist_key: o.ChecklistKey = None,
+    concurrency: o.Concurrency = None,
+    dry: o.Dry = o.Dry(),  # noqa: B008 - frozen
+    cluster: o.Cluster = o.Cluster(),  # noqa: B008
+    store_options: o.StoreOptions = o.StoreOptions(),  # noqa: B008
+) -> None:
+    r"""Score texts by their checklists.
+
+    Adds the column **checklist_score** to every row: the primary score, all other metrics, and the answer and
+    probability of each item. Rows with a null checklist are kept without a score.
+
+    As in training, only the answer of a text is judged, without its thought. A text without an answer (empty, cut in
+    its thought, ending with a tool call) is scored as --no-answer says, and the judge is not asked.
+
+    With --pipeline, the judge settings of that pipeline apply, unless other options override them.
+
+    **Examples**
+
+    ```
+    checklist-rewards score answers.jsonl -o scored.jsonl --model org/judge
+    checklist-rewards score a.csv -o b.parquet --checklist polite.json --pipeline checkeval
+    checklist-rewards score infobench.jsonl -o scored.jsonl \
+        --checklist-key decomposed_questions --target-key output \
+        --input-key instruction --input-key input
+    ```
+    """
+    command = Work.of(preset, stores_of(cluster, store_options), judge=judge, concurrency=concurrency, dry=dry)
+    pipe = command.pipeline
+    named = {
+        "inputs": keys.input_key,
+        "target": target_key,
+        "checklist": checklist_key,
+        "reference": keys.reference_key,
+        "history": keys.history_key,
+        "shared": None if checklist is None else read_checklist(checklist),
+    }
+    report = RunReport("score")
+    if cluster.ray:
+        return run_on_ray(command, report, files, cluster, dry, store_options, command.judge_name, columns=named)
+    file = RowFile(files.rows, files.output, files.summary, (checklist, store_options.store))
+    columns = file.columns(**named)
+    work = RowWork(pipe, columns, report, scores=True, checklists=Source.COLUMN)
+    reads, asks = 0, False
+    for prepared in map(work.prepare, file):
+        if prepared.checklist is not None:
+            reads += len(prepared.checklist)
+            asks = asks or command.asks(prepared.checklist)
+    prices = prices_from(dry.price)
+    if dry.dry_run:
+        return forecast(command, prices, samples=_samples(columns, file))
+    command.check_judge(asks)
+    with write_rows(files.output) as out, bars() as bar:
+        progress = bar("reads", reads)
+        for chunk in file.chunks():
+            for row in work.process(list(map(work.prepare, chunk)), reads=progress):
+                out.write(row)
+    command.account(report, prices)
+    raise typer.Exit(report.finish(files.output, _receipt(pipe), files.summary))
+
+
+@grouped("output", "model", "base_url", "pipeline", "generator_model", "source", "input_key", "target_key", "dry_run", "budget")
+def run(
+    files: o.Files,
+    preset: o.Preset,
+    keys: o.WriterKeys,
+    judge: o.JudgeOptions,
+    writer: o.OwnWriter,
+    source: Annotated[
+        Path | None,
+        typer.Option(
+            rich_help_panel=o.PIPELINE,
+            show_default=False,
+            help="Source of a corpus-level pipeline: a JSON or YAML file; see --example-input.",
+        ),
+    ] = None,
+    checklist: o.ChecklistFile = None,
+    target_key: o.TargetKey = None,
+    concurrency: o.Concurrency = None,
+    dry: o.Dry = o.Dry(),  # noqa: B008 - frozen
+    cluster: o.Cluster = o.Cluster(),  # noqa: B008
+    store_options: o.StoreOptions = o.StoreOptions(),  # noqa: B008
+    example_input: ExampleInput = None,
+) -> None:
+    r"""Write a checklist for every input and score the target by it.
+
+    Combines **generate** and **score**. The writer sees the input and its context, never the target. A row whose
+    checklist could not be written is kept without a score.
+
+    A corpus-level pipeline (checkeval, interacteval, feedback) writes one checklist from its --source and scores all
+    rows by it. With --checklist, no checklist is written and all rows are scored by the given one.
+
+    **Examples**
+
+    ```
+    checklist-rewards run answers.jsonl -o scored.jsonl --model org/judge
+    checklist-rewards run answers.jsonl -o scored.jsonl --pipeline rocketeval \
+        --model org/judge --base-url http://localhost:8000/v1 \
+        --generator-model org/writer
+    checklist-rewards run summaries.jsonl -o scored.jsonl --pipeline checkeval --source dimensions.json \
+        --model org/judge --dry-run --price org/judge=0.15,0.60
+    ```
+    """
+    command = Work.of(
+        preset,
+        stores_of(cluster, store_options),
+        writing=writer,
+        writer=writer.engine_beside(judge) if checklist is None else None,
+        judge=judge,
+        concurrency=concurrency,
+        dry=dry,
+    )
+    pipe = command.pipeline
+    file_checklist = None if checklist is None else read_checklist(checklist)
+    loaded_source = _source(command, source, file_checklist)
+    per_row = file_checklist is None and loaded_source is None
+    report = RunReport("run")
+    named = {
+        "inputs": keys.input_key,
+        "target": target_key,
+        "reference": keys.reference_key,
+        "history": keys.history_key,
+        "writer": command.writer_keys(keys) if per_row else {},
+        "shared": file_checklist,
+    }
+    checklists: Source | Checklist | None = Source.WRITTEN if per_row else file_checklist
+    if cluster.ray:
+        if checklists is None:
+            raise SampleError(
+                "--source cannot be combined with --ray: write the checklist with `checklist-rewards generate`, then "
+                "give it with --checklist."
+            )
+        return run_on_ray(
+            command,
+            report,
+            files,
+            cluster,
+            dry,
+            store_options,
+            *command.model_names,
+            columns=named,
+            checklists=checklists,
+        )
+    file = RowFile(files.rows, files.output, files.summary, (checklist, source, store_options.store))
+    columns = file.columns(**named)
+    work = RowWork(pipe, columns, report, scores=True, checklists=checklists)
+    total = sum(1 for _ in map(work.prepare, file))
+    prices = prices_from(dry.price)
+    if dry.dry_run:
+        requests = (columns.request_of(row.data, row.where) for row in file) if per_row else ()
+        samples = (columns.sample_of(row.data, row.where, file_checklist) for row in file)
+        return forecast(command, prices, requests=requests, samples=samples, source=loaded_source)
+    pipe.scorer.check()
+    if file_checklist is None:
+        pipe.check_writers()
+    warn_of_models(*command.model_names)
+    if loaded_source is not None:
+        step = max(1, -(-total // TRIED))
+        texts = a_few([columns.sample_of(row.data, row.where, ()) for row in islice(file, 0, None, step)])
+        trial_texts = texts if pipe.tries_texts else []
+        checklists = write_shared(pipe, loaded_source, report, trial_texts)
+        work = RowWork(pipe, columns, report, scores=True, checklists=checklists)
+    with write_rows(files.output) as out, bars() as bar:
+        written, reads = bar("checklists", total) if per_row else None, bar("reads", 0)
+        for chunk in file.chunks():
+            for row in work.process(list(map(work.prepare, chunk)), written, reads):
+                out.write(row)
+    command.account(report, prices)
+    raise typer.Exit(report.finish(files.output, _receipt(pipe), files.summary))
+
+
+def _source(command: Work, source: Path | None, checklist: Checklist | None) -> Any:
+    """The source of a corpus-level pipeline; None for other pipelines and with --checklist."""
+    if source is not None and checklist is not None:
+        raise SampleError(
+            f"--source {source} has no effect with --checklist, which is used as it is; omit one of them."
+        )
+    if command.config.corpus_level and checklist is None:
+        if source is None:
+            raise SampleError(
+                f"{command.config.name} writes one checklist for all rows and requires --source FILE (see "
+                f"--example-input {command.config.name}), or set --checklist FILE."
+            )
+        return source_from(command.config, source)
+    if source is not None:
+        raise SampleError(
+            f"--source {source} requires a corpus-level pipeline; {command.config.name} writes a checklist per row."
+        )
+    return None
+
+
+def _receipt(pipe: Pipeline) -> Any:
+    return getattr(pipe.scorer, "receipt", None)
+
+
+def _samples(columns: Columns, file: RowFile) -> Iterator[Sample]:
+    """The samples of the rows that have a checklist."""
+    for row in file:
+        checklist = columns.checklist_of(row.data, row.where)
+        if checklist is not None:
+            yield columns.sample_of(row.data, row.where, checklist)

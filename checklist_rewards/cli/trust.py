@@ -1,0 +1,778 @@
+"""`probe`, `agree`, `calibrate` and `cascade`: whether a judge can be trusted.
+
+- `agree`: agreement of judges with labels, and with each other.
+- `calibrate`: fit calibration maps for a judge's probabilities on labelled reads.
+- `cascade`: simulate a cascade of two judges from their scored files, and choose its margin.
+- `probe`: test whether a model can be used as a judge.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import combinations
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from checklist_rewards.checklists import YES, Checklist
+from checklist_rewards.cli import options as o
+from checklist_rewards.cli.options import Json, JsonOutput, Plots, Resamples, Seed, grouped
+from checklist_rewards.cli.output import bars, check_outputs, console, refuse, write_json
+from checklist_rewards.cli.work import Work
+from checklist_rewards.datasets.rows import Columns, read_checklist
+from checklist_rewards.errors import SampleError
+from checklist_rewards.evaluation.agreement import (
+    Answer,
+    Bootstrap,
+    Comparison,
+    JudgedRow,
+    PairedTest,
+    Section,
+    Target,
+    Unit,
+    compare,
+    compare_judges,
+    compare_raters,
+    labels_of,
+    pairs_of,
+    read_scored,
+    units_against_labels,
+    units_of_judges,
+)
+from checklist_rewards.evaluation.agreement.compare import plot_confusion, plot_reliability
+from checklist_rewards.evaluation.agreement.measures import AGAINST_LABELS, CATEGORICAL, DEFAULT_RESAMPLES
+from checklist_rewards.evaluation.agreement.scored import ID
+from checklist_rewards.evaluation.calibration import (
+    KindReport,
+    ThresholdChoice,
+    ThresholdRule,
+    fit_calibration,
+    labelled_reads,
+)
+from checklist_rewards.evaluation.cascade_replay import DEFAULT_TOLERANCE, as_rows, choose, plot_curve, replay
+from checklist_rewards.files.atomic import atomic_path
+from checklist_rewards.files.rows import read_rows
+from checklist_rewards.judges import Read
+from checklist_rewards.judges.calibration import EMPTY, YES_NO, Calibration, CalibrationMap, CalibrationMethod
+from checklist_rewards.judges.probe import DEFAULT_MARGIN, ProbeReport
+from checklist_rewards.judges.probe import probe as ask
+from checklist_rewards.scorer import ChecklistScorer
+from checklist_rewards.scores import Aggregation, Verdict
+
+LABELS = "Labels and groups"
+DEFAULT_KEY = "labels"
+
+Given = list[list[Answer | None] | float | None]
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """Options for the columns of labels, row ids and groups."""
+
+    label_key: Annotated[
+        str | None,
+        typer.Option(
+            show_default="labels",
+            rich_help_panel=LABELS,
+            help="Column of the labels: a list with one label per item, a mapping by item id, or a number per row.",
+        ),
+    ] = None
+    labels: Annotated[
+        Path | None,
+        typer.Option(show_default="the scored file", rich_help_panel=LABELS, help="Separate file with the labels."),
+    ] = None
+    id_key: Annotated[
+        str | None,
+        typer.Option(
+            show_default="id, else row number",
+            rich_help_panel=LABELS,
+            help="Column of row ids, to match rows across files.",
+        ),
+    ] = None
+    group_key: Annotated[
+        str | None,
+        typer.Option(
+            show_default="each row on its own",
+            rich_help_panel=LABELS,
+            help="Column of groups of dependent rows, such as the document. A group is resampled and held out as one.",
+        ),
+    ] = None
+    checklist: o.ChecklistFile = None
+    checklist_key: o.ChecklistKey = None
+
+    @property
+    def named(self) -> bool:
+        """Whether the user set an option for labels."""
+        return self.label_key is not None or self.labels is not None
+
+    @property
+    def shown(self) -> str:
+        """The name of the labels in tables."""
+        return self.label_key or DEFAULT_KEY
+
+    def read(self, path: Path) -> list[JudgedRow]:
+        """The rows of a scored file. Raises [`SampleError`]."""
+        shared: Checklist | None = None if self.checklist is None else read_checklist(self.checklist)
+        return read_scored(
+            path, id_key=self.id_key, group_key=self.group_key, checklist_key=self.checklist_key, shared=shared
+        )
+
+    def of(self, rows: Sequence[JudgedRow]) -> tuple[Given, int]:
+        """The labels of every row, and the number of labelled rows that were not scored.
+
+        Raises:
+            SampleError: For an invalid label, or if no row has a label.
+        """
+        key, unmatched = self.shown, 0
+        values = [row.data.get(key) for row in rows]
+        if self.labels is not None:
+            by_id = self._by_id(self.labels, rows)
+            values = [by_id.get(row.id) for row in rows]
+            unmatched = len(by_id.keys() - {row.id for row in rows})
+        if self.labels is None and not any(key in row.data for row in rows):
+            columns = ", ".join(map(repr, rows[0].data)) or "no other columns"
+            raise SampleError(
+                f"{rows[0].where}: column {key!r} not found; the row has {columns} (set --label-key or --labels)."
+            )
+        labels = [labels_of(row, value, key) for row, value in zip(rows, values, strict=True)]
+        if not any(isinstance(each, float) or any(each or ()) for each in labels):
+            raise SampleError(f"{rows[0].where}: neither this row nor any other has a label in column {key!r}.")
+        return labels, unmatched
+
+    def _by_id(self, path: Path, rows: Sequence[JudgedRow]) -> dict[str, Any]:
+        labelled = list(read_rows(path))
+        if not labelled:
+            raise SampleError(f"{path} has no rows.")
+        id_key = self.id_key or (ID if all(row.data.get(ID) is not None for row in labelled) else None)
+        labels: dict[str, Any] = {}
+        for number, row in enumerate(labelled, start=1):
+            for key in filter(None, (self.shown, id_key)):
+                if key not in row.data:
+                    columns = ", ".join(map(repr, row.data))
+                    raise SampleError(f"{row.where}: column {key!r} not found; the row has {columns}.")
+            name = str(number) if id_key is None else str(row.data[id_key])
+            if name in labels:
+                raise SampleError(f"{row.where}: duplicate id {name!r}; ids must be unique (--id-key).")
+            labels[name] = row.data[self.shown]
+        if not any(row.id in labels for row in rows):
+            raise SampleError(
+                f"{path} has labels for none of the scored rows: its first id is {next(iter(labels))!r}, the scored "
+                f"file's is {rows[0].id!r} (set the id column with --id-key)."
+            )
+        return labels
+
+
+_ORDER = (
+    *CATEGORICAL,
+    *AGAINST_LABELS,
+    *("auc", "rmse", "mae", "bias", "pearson", "spearman", "kendall", "emd", "ks"),
+)
+
+
+@grouped()
+def agree(
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="SCORED...", show_default=False, help="Files written by `score` or `run`, one per judge."
+        ),
+    ],
+    labelled: Labelled,
+    label_range: Annotated[
+        str,
+        typer.Option(metavar="LOW,HIGH", rich_help_panel=LABELS, help="Range of numeric row labels, worst to best."),
+    ] = "0,1",
+    input_key: Annotated[
+        str | None,
+        typer.Option(
+            show_default=False,
+            rich_help_panel=LABELS,
+            help="Column of the input. Every two rows with the same value are compared as a preference pair.",
+        ),
+    ] = None,
+    bootstrap: Resamples = DEFAULT_RESAMPLES,
+    seed: Seed = 0,
+    json: JsonOutput = None,
+    plots: Plots = None,
+) -> None:
+    r"""Measure the agreement of judges with labels, or with each other, with confidence intervals.
+
+    With labels (**--label-key** or **--labels**), each file is compared with the labels, and every two files are
+    tested against each other (McNemar test and group permutation test). Without labels, every two files are compared.
+    Unanswered items count only in the coverage. Confidence intervals are 95 % bootstrap intervals that resample groups
+    (**--group-key**), or rows.
+
+    **Examples**
+
+    ```
+    checklist-rewards agree scored.jsonl --label-key human --group-key document
+    checklist-rewards agree one.jsonl other.jsonl --labels gold.jsonl --json agreement.json
+    checklist-rewards agree candidates_scored.jsonl --label-key stars --label-range 1,5 --input-key prompt_id
+    ```
+    """
+    check_outputs([*files, labelled.labels], folders={"--plots": plots}, json=json)
+    if len(files) < 2 and not labelled.named:
+        raise SampleError(
+            f"{files[0]} is the only file and has no labels to compare with; set --label-key or --labels, or add "
+            "another scored file."
+        )
+    scale = _range(label_range)
+    scored = {str(path): labelled.read(path) for path in files}
+    if len(scored) < len(files):
+        raise SampleError(f"each scored file may be given only once, got {', '.join(map(str, files))}.")
+    with bars() as bar:
+        intervals = Bootstrap(bootstrap, seed, bar("bootstrap draws", None))
+        if labelled.named:
+            compared = [
+                _with_labels(name, rows, labelled, scale, input_key, intervals) for name, rows in scored.items()
+            ]
+            tests = [
+                compare_judges((one.one, other.one), units, others, intervals)
+                for (one, units), (other, others) in combinations(compared, 2)
+            ]
+        else:
+            compared = [
+                _with_each_other(one, other, input_key, intervals) for one, other in combinations(scored.items(), 2)
+            ]
+            tests = []
+        raters = compare_raters(list(scored.values()), intervals) if len(scored) > 1 else {}
+    _show([comparison for comparison, _ in compared], tests, raters, len(scored))
+    if plots is not None:
+        plots.mkdir(parents=True, exist_ok=True)
+        for number, (comparison, units) in enumerate(compared, start=1):
+            _draw(plots, f"{number}_" if len(compared) > 1 else "", comparison, units, labelled.named)
+    if json is not None:
+        write_json(
+            json,
+            {
+                "bootstrap": {"resamples": bootstrap, "seed": seed, "groups": labelled.group_key or "rows"},
+                "comparisons": [comparison.model_dump() for comparison, _ in compared],
+                "tests": [test.model_dump() for test in tests],
+                "judges_among_each_other": {kind: section.model_dump() for kind, section in raters.items()},
+            },
+        )
+
+
+def _with_labels(
+    name: str,
+    rows: Sequence[JudgedRow],
+    labelled: Labelled,
+    scale: tuple[float, float],
+    input_key: str | None,
+    intervals: Bootstrap,
+) -> tuple[Comparison, list[Unit]]:
+    given, unmatched = labelled.of(rows)
+    units, targets = units_against_labels(rows, given)
+    targets = [_scaled(target, rows, *scale) for target in targets]
+    inputs = _inputs(rows, targets, input_key)
+    names, counts = (name, labelled.shown), {"unmatched_rows": unmatched}
+    return compare(names, units, targets, intervals, against_labels=True, inputs=inputs, **counts), units
+
+
+def _with_each_other(
+    one: tuple[str, Sequence[JudgedRow]],
+    other: tuple[str, Sequence[JudgedRow]],
+    input_key: str | None,
+    intervals: Bootstrap,
+) -> tuple[Comparison, list[Unit]]:
+    names = one[0], other[0]
+    pairs, unmatched_rows = pairs_of(one[1], other[1], names)
+    units, targets, unmatched_items = units_of_judges(pairs)
+    counts = {"unmatched_rows": unmatched_rows, "unmatched_items": unmatched_items}
+    inputs = _inputs(one[1], targets, input_key)
+    return compare(names, units, targets, intervals, against_labels=False, inputs=inputs, **counts), units
+
+
+def _range(text: str) -> tuple[float, float]:
+    try:
+        low, high = (float(part) for part in text.split(","))
+    except ValueError:
+        low = high = 0.0
+    if not low < high < float("inf"):
+        raise SampleError(f"--label-range {text!r}: expected two increasing numbers, worst and best, such as 1,5.")
+    return low, high
+
+
+def _scaled(target: Target, rows: Sequence[JudgedRow], low: float, high: float) -> Target:
+    """The target with its numeric label rescaled from [low, high] to [0, 1]."""
+    if not target.given or target.other is None:
+        return target
+    if not low <= target.other <= high:
+        where = next(row.where for row in rows if row.id == target.key)
+        raise SampleError(
+            f"{where}: label {target.other:g} is outside the range {low:g} to {high:g}; set --label-range to the "
+            "worst and the best label."
+        )
+    return Target(target.key, target.group, target.one, (target.other - low) / (high - low), True)
+
+
+def _inputs(rows: Sequence[JudgedRow], targets: Sequence[Target], key: str | None) -> list[str] | None:
+    if key is None:
+        return None
+    inputs: dict[str, str] = {}
+    for row in rows:
+        if key not in row.data:
+            raise SampleError(f"{row.where}: column {key!r} not found; set --input-key to a column of this file.")
+        inputs[row.id] = str(row.data[key])
+    return [inputs[target.key] for target in targets]
+
+
+def _show(
+    comparisons: Sequence[Comparison], tests: Sequence[PairedTest], raters: Mapping[str, Section], judges: int
+) -> None:
+    console = Console()
+    for comparison in comparisons:
+        console.print(escape(f"{comparison.one} and {comparison.other}: {_coverage(comparison)}"), soft_wrap=True)
+        console.print(_comparison(comparison))
+        for kind, section in comparison.items.items():
+            if section.confusion is not None and section.units:
+                console.print(
+                    escape(f"{kind}: rows are {comparison.one}, columns are {comparison.other}"), soft_wrap=True
+                )
+                console.print(_confusion(section))
+    if raters and judges > 2:
+        console.print(f"Agreement among all {judges} judges:")
+        table = Table("items", "units", "alpha", "interval alpha", "Fleiss' kappa")
+        for kind, section in raters.items():
+            table.add_row(escape(kind), str(section.units), *(str(figure) for figure in section.figures.values()))
+        console.print(table)
+    for test in tests:
+        console.print(escape(f"{test.one} against {test.other}:"), soft_wrap=True)
+        console.print(_test(test))
+
+
+def _comparison(comparison: Comparison) -> Table:
+    sections = {**comparison.items, "targets": comparison.targets, "preferences": comparison.preferences}
+    shown = {name: section for name, section in sections.items() if section is not None and section.units}
+    table = Table("", *(escape(name) for name in shown))
+    table.add_row("units", *(str(section.units) for section in shown.values()))
+    names = dict.fromkeys(name for section in shown.values() for name in section.figures)
+    for name in sorted(names, key=lambda name: _ORDER.index(name) if name in _ORDER else len(_ORDER)):
+        figures = [section.figures.get(name) for section in shown.values()]
+        if any(figure is not None and figure.value is not None for figure in figures):
+            table.add_row(name, *("" if figure is None else escape(str(figure)) for figure in figures))
+    return table
+
+
+def _coverage(comparison: Comparison) -> str:
+    parts = [f"coverage {comparison.coverage} of {comparison.units} items"]
+    for what, count in (("rows", comparison.unmatched_rows), ("items", comparison.unmatched_items)):
+        if count:
+            parts.append(f"{count} {what} in one file only")
+    return "; ".join(parts)
+
+
+def _confusion(section: Section) -> Table:
+    assert section.labels is not None and section.confusion is not None
+    table = Table("", *map(escape, section.labels))
+    for label, row in zip(section.labels, section.confusion, strict=True):
+        table.add_row(escape(label), *map(str, row))
+    return table
+
+
+def _test(test: PairedTest) -> Table:
+    table = Table(show_header=False)
+    for name, value in (
+        ("items answered by both", str(test.units)),
+        ("correct only in the first, only in the second", f"{test.only_one_right}, {test.only_other_right}"),
+        ("difference in accuracy", _number(test.accuracy_difference)),
+        ("p, McNemar (items independent)", _number(test.mcnemar_p)),
+        ("p, permutation of groups", _number(test.permutation_p)),
+        ("difference in mean absolute error", _number(test.error_difference)),
+        ("p, permutation of groups", _number(test.error_permutation_p)),
+    ):
+        table.add_row(name, value)
+    return table
+
+
+def _draw(folder: Path, prefix: str, comparison: Comparison, units: Sequence[Unit], against_labels: bool) -> None:
+    for kind, section in comparison.items.items():
+        if section.confusion is not None and section.units:
+            name = re.sub(r"\W+", "_", kind).strip("_")
+            plot_confusion(folder / f"{prefix}confusion_{name}.png", section, comparison.one, comparison.other)
+    read = [
+        (unit.one.soft, float(unit.other.label == YES))
+        for unit in units
+        if unit.one is not None and unit.other is not None and unit.item.options is None and unit.one.probabilities
+    ]
+    if against_labels and read:
+        curve = [p for p, _ in read if p is not None], [truth for p, truth in read if p is not None]
+        plot_reliability(folder / f"{prefix}reliability.png", {comparison.one: curve}, f"{YES_NO} items")
+
+
+def _number(value: float | None) -> str:
+    return "none" if value is None else f"{value:.4f}"
+
+
+_FIT = "Calibration"
+
+
+@grouped("output", "label_key", "labels", "group_key", "id_key", "method", "fit_threshold", "costs", "plots", "json")
+def calibrate(
+    rows: Annotated[
+        Path, typer.Argument(metavar="SCORED", show_default=False, help="A file written by `score` or `run`.")
+    ],
+    labelled: Labelled,
+    output: Annotated[
+        Path,
+        typer.Option(
+            "--output",
+            "-o",
+            show_default=False,
+            rich_help_panel=o.OUTPUT,
+            help="JSON file to write the calibration to.",
+        ),
+    ],
+    keys: o.Keys,
+    judge: o.OnlyJudge,
+    method: Annotated[
+        CalibrationMethod | None,
+        typer.Option(
+            show_default="the lowest Brier score on held-out groups",
+            rich_help_panel=_FIT,
+            help="Calibration method for yes/no items. Items with options always use temperature.",
+        ),
+    ] = None,
+    fit_threshold: Annotated[
+        ThresholdRule | None,
+        typer.Option(rich_help_panel=_FIT, help="Also fit a yes/no threshold: highest F1, or lowest cost."),
+    ] = None,
+    costs: Annotated[
+        str,
+        typer.Option(
+            metavar="YES,NO",
+            rich_help_panel=_FIT,
+            help="For --fit-threshold cost: the cost of a wrong yes and of a wrong no.",
+        ),
+    ] = "1,1",
+    contextual: Annotated[
+        bool,
+        typer.Option(
+            "--contextual",
+            rich_help_panel=_FIT,
+            help="Subtract the bias of --model, measured by its answers about an empty target.",
+        ),
+    ] = False,
+    bootstrap: Resamples = DEFAULT_RESAMPLES,
+    seed: Seed = 0,
+    json: Json = None,
+    plots: Plots = None,
+    store_options: o.StoreOptions = o.StoreOptions(),  # noqa: B008 - frozen
+) -> None:
+    r"""Calibrate a judge on labelled reads, with its error on held-out groups before and after.
+
+    Pass the result to `score`, `run` and other commands with **--calibration**, or to a scorer as `calibration`. The
+    reported Brier score, calibration error (ECE), accuracy and F1 are cross-validated over groups; the saved
+    calibration is fitted on all reads.
+
+    **Examples**
+
+    ```
+    checklist-rewards calibrate scored.jsonl --label-key human --group-key document -o map.json --plots plots
+    checklist-rewards calibrate scored.jsonl --label-key human -o map.json --fit-threshold cost --costs 5,1
+    checklist-rewards score answers.jsonl -o calibrated.jsonl --model org/judge --calibration map.json
+    ```
+    """
+    check_outputs([rows, labelled.labels, store_options.store], folders={"--plots": plots}, output=output, json=json)
+    threshold = None if fit_threshold is None else ThresholdChoice(fit_threshold, *_costs(costs))
+    scored = labelled.read(rows)
+    given, _ = labelled.of(scored)
+    reads = labelled_reads(scored, given)  # raises for unusable labels before the judge is called
+    if contextual:
+        empty = _empty_targets(scored, reads.judge, labelled, keys, judge, store_options)
+        reads = labelled_reads(scored, given, empty)
+    with bars() as bar:
+        intervals = Bootstrap(bootstrap, seed, bar("bootstrap draws", None))
+        calibration, reports = fit_calibration(reads, method=method, threshold=threshold, bootstrap=intervals)
+    calibration.save(output)
+    stdout = Console()
+    for report in reports:
+        about = f"{report.kind} items: {report.reads} reads, {report.groups} groups, held out"
+        stdout.print(escape(f"{calibration.judge}, {about}"), soft_wrap=True)
+        stdout.print(_table(report))
+        stdout.print(escape(f"saved: {report.method}, {_parameters(calibration.maps[report.kind])}"), soft_wrap=True)
+        if not report.helped:
+            console.print(
+                f"[yellow]On held-out groups the {escape(report.method)} map of {escape(report.kind)} items does not "
+                "lower the Brier score; consider using the judge without calibration.[/]"
+            )
+    if reads.left_out:
+        stdout.print(f"{reads.left_out} labelled items without probabilities were skipped.")
+    stdout.print(f"written: {escape(str(output))}")
+    if plots is not None:
+        plots.mkdir(parents=True, exist_ok=True)
+        for report in reports:
+            name = re.sub(r"\W+", "_", report.kind)
+            curves = {"before": report.confidences["before"], report.method: report.confidences[report.method]}
+            plot_reliability(plots / f"reliability_{name}.png", curves, f"{report.kind} items, held out")
+    if json is not None:
+        write_json(json, _record(calibration, reports, reads.left_out))
+
+
+def _costs(text: str) -> tuple[float, float]:
+    try:
+        false_yes, false_no = (float(part) for part in text.split(","))
+    except ValueError:
+        raise SampleError(
+            f"--costs {text!r}: expected two numbers, the cost of a wrong yes and of a wrong no, such as 5,1."
+        ) from None
+    return false_yes, false_no
+
+
+def _empty_targets(
+    rows: Sequence[JudgedRow],
+    name: str,
+    labelled: Labelled,
+    keys: o.Keys,
+    judge: o.JudgeOptions,
+    store_options: o.StoreOptions,
+) -> dict[tuple[str, str], Verdict]:
+    """The judge's verdict on every item for an empty target."""
+    scorer = Work.of(o.Preset(), store_options, judge=judge).pipeline.scorer
+    assert isinstance(scorer, ChecklistScorer)
+    if scorer.judge.name != name:
+        raise SampleError(
+            f"the file was scored by {name!r} but --model is {scorer.judge.name!r}; --contextual requires the same "
+            "judge."
+        )
+    columns = Columns.of(rows[0].data, inputs=keys.input_key, reference=keys.reference_key, history=keys.history_key)
+    reads, places = [], []
+    for number, row in enumerate(rows):
+        input, history = columns.input_of(row.data, row.where)
+        reference = columns.reference_of(row.data, row.where)
+        for key, item in zip(row.keys, row.items, strict=True):
+            if item.check is None:
+                scorer.judge.check_item(item, row.where)
+                reads.append(Read(item, EMPTY, input, reference, history, number))
+                places.append((row.id, key))
+    scorer.check()
+    with bars() as bar:
+        verdicts = scorer.judge.judge(reads, bar("empty targets", len(reads)))
+    return dict(zip(places, verdicts, strict=True))
+
+
+def _table(report: KindReport) -> Table:
+    columns = {"before": report.before, **report.after}
+    table = Table("", *columns)
+    for figure in dict.fromkeys(name for figures in columns.values() for name in figures):
+        table.add_row(figure, *(escape(f[figure].shown(4)) if figure in f else "" for f in columns.values()))
+    return table
+
+
+def _parameters(fitted: CalibrationMap) -> str:
+    named = {name: getattr(fitted, name) for name in ("temperature", "slope", "intercept", "threshold")}
+    shown = [f"{name} {value:.4g}" for name, value in named.items() if value is not None]
+    return ", ".join(shown if fitted.knots is None else [f"{len(fitted.knots)} knots", *shown])
+
+
+def _record(calibration: Calibration, reports: Sequence[KindReport], left_out: int) -> dict[str, Any]:
+    def dumped(figures: Any) -> dict[str, Any]:
+        return {name: figure.model_dump() for name, figure in figures.items()}
+
+    return {
+        "judge": calibration.judge,
+        "read_by": calibration.read_by,
+        "contextual": calibration.contextual,
+        "left_out": left_out,
+        "kinds": {
+            report.kind: {
+                "reads": report.reads,
+                "groups": report.groups,
+                "method": report.method,
+                "before": dumped(report.before),
+                "after": {name: dumped(figures) for name, figures in report.after.items()},
+            }
+            for report in reports
+        },
+    }
+
+
+_SHOWN_STEP = 5
+
+
+@grouped()
+def cascade(
+    cheap: Annotated[
+        Path, typer.Argument(metavar="CHEAP", show_default=False, help="A file scored by the cheap judge.")
+    ],
+    strong: Annotated[
+        Path, typer.Argument(metavar="STRONG", show_default=False, help="The same rows scored by the strong judge.")
+    ],
+    label_key: Annotated[
+        str | None,
+        typer.Option(
+            show_default="the strong judge's answers",
+            rich_help_panel=o.ROWS,
+            help="Column of labels to measure agreement with.",
+        ),
+    ] = None,
+    id_key: Annotated[
+        str | None, typer.Option(show_default="id, else row number", rich_help_panel=o.ROWS, help="Column of row ids.")
+    ] = None,
+    cheap_cost: Annotated[float, typer.Option(min=0, help="Price of a cheap read relative to a strong read.")] = 0.0,
+    tolerance: Annotated[
+        float, typer.Option(min=0, max=1, help="Largest loss of agreement to accept for a lower cost.")
+    ] = DEFAULT_TOLERANCE,
+    threshold: Annotated[float, o.option_of(Aggregation, "threshold", panel=None, default=True, min=0, max=1)] = (
+        Aggregation.threshold
+    ),
+    plot: Annotated[
+        Path | None,
+        typer.Option(show_default=False, rich_help_panel=o.OUTPUT, help="Plot of cost against agreement (.png)."),
+    ] = None,
+    json: Annotated[
+        Path | None,
+        typer.Option(
+            "--json",
+            "-o",
+            "--output",
+            show_default=False,
+            rich_help_panel=o.OUTPUT,
+            help="JSON file of the curve.",
+        ),
+    ] = None,
+    checklist: o.ChecklistFile = None,
+    checklist_key: o.ChecklistKey = None,
+) -> None:
+    r"""Simulate a judge cascade from two scored files: cost against agreement at each margin.
+
+    In a cascade, the cheap judge answers first. The strong judge is asked only if the margin of the cheap judge (the
+    probability of its best answer minus that of the second best) is too small. This command calls no model: it tries
+    every margin on the answers in both files.
+
+    **Example**
+
+    ```
+    checklist-rewards cascade small.jsonl large.jsonl --label-key human --cheap-cost 0.05 --plot curve.png
+    ```
+    """
+    check_outputs([cheap, strong, checklist], plot=plot, json=json)
+    shared = None if checklist is None else read_checklist(checklist)
+    files = [read_scored(path, id_key=id_key, checklist_key=checklist_key, shared=shared) for path in (cheap, strong)]
+    pairs, unpaired = pairs_of(files[0], files[1], (str(cheap), str(strong)))
+    curve = replay(
+        [first.items for first, _ in pairs],
+        [first.score for first, _ in pairs],
+        [second.score for _, second in pairs],
+        None if label_key is None else [_labels(first, label_key) for first, _ in pairs],
+        cheap_cost=cheap_cost,
+        threshold=threshold,
+    )
+    chosen = choose(curve, tolerance=tolerance)
+    table = Table("margin", "escalated", "cost", "agreement", title="cascade", title_justify="left")
+    for point in sorted({*curve[::_SHOWN_STEP], chosen}, key=lambda point: point.margin):
+        agreement = "–" if point.agreement is None else f"{point.agreement:.4f}"
+        mark = " <" if point == chosen else ""
+        table.add_row(f"{point.margin:.2f}", f"{point.escalated:.1%}", f"{point.cost:.3f}", agreement + mark)
+    console.print(table)
+    console.print(
+        f"{len(pairs)} rows; {chosen.coverage:.1%} of the reads have an answer and a label"
+        + (f"; {unpaired} rows are in one file only" if unpaired else "")
+        + f". Chosen margin: {chosen.margin:.2f}, the cheapest within {tolerance:g} of the best agreement."
+    )
+    if json is not None:
+        write_json(json, {"rows": len(pairs), "unpaired": unpaired, "chosen": asdict(chosen), "curve": as_rows(curve)})
+    if plot is not None:
+        with atomic_path(plot) as temporary:
+            plot_curve(curve, chosen, temporary)
+
+
+def _labels(row: JudgedRow, key: str) -> list[str | None] | None:
+    labels = labels_of(row, row.data.get(key), key)
+    if isinstance(labels, float):
+        raise SampleError(
+            f"{row.where}: {key!r} must hold one label per item, got a single number for the whole target "
+            f"({labels:g})."
+        )
+    return None if labels is None else [None if answer is None else answer.label for answer in labels]
+
+
+_HIDDEN = "unknown: the model is on a server"
+
+
+@grouped()
+def probe(
+    judge: o.ProbeOptions,
+    margin: Annotated[
+        float,
+        typer.Option(
+            min=-1,
+            max=1,
+            rich_help_panel=o.JUDGE,
+            help="Smallest difference between the mean P(yes) of yes items and of no items.",
+        ),
+    ] = DEFAULT_MARGIN,
+    summary: o.Summary = None,
+) -> None:
+    """Test a judge on twelve obvious questions, and reject a model that cannot tell yes from no.
+
+    Reports the separation of yes and no items, the probability mass of the labels at the next token, the tokens read
+    as yes and no, the position of the label in the model's own replies, and the end of the prompt (an open thinking
+    block makes every read useless). Answers are not stored. Exit code 1 if the judge is rejected.
+
+    **Examples**
+
+    ```
+    checklist-rewards probe --model org/judge
+    checklist-rewards probe --model org/judge --base-url http://localhost:8000/v1
+    ```
+    """
+    check_outputs([], summary=summary)
+    report = ask(judge.engine, margin=margin, **judge.settings)
+    out = Console()
+    out.print(_items(report))
+    out.print(_facts(report))
+    if summary is not None:
+        numbers = ("accuracy", "yes_mean", "no_mean", "margin", "mass", "answered", "label_first", "refusal")
+        write_json(summary, {**{name: getattr(report, name) for name in numbers}, **asdict(report)})
+    if report.refusal is not None:
+        refuse(report.refusal)
+        raise typer.Exit(1)
+
+
+def _items(report: ProbeReport) -> Table:
+    table = Table("question", "truth", "P(yes)", "mass", "its reply")
+    for line in report.lines:
+        table.add_row(
+            line.item.question,
+            "yes" if line.item.holds else "no",
+            _probability(line.p_yes) if line.unanswered is None else escape(line.unanswered),
+            _probability(line.mass),
+            escape(repr((line.opening or "")[:24])),
+        )
+    return table
+
+
+def _facts(report: ProbeReport) -> Table:
+    table = Table(show_header=False)
+    forms = _HIDDEN
+    if report.labels is not None:
+        forms = "; ".join(f"{label}: {' '.join(map(repr, tokens))}" for label, tokens in report.labels.items())
+    first = f"first word in {report.label_first} of {len(report.lines)}"
+    if all(line.opening is None for line in report.lines):
+        first = "none: it writes no text"
+    others = sorted({line.label_at for line in report.lines if line.label_at is not None and line.label_at > 1})
+    for name, value in (
+        ("accuracy", f"{report.accuracy:.2f} at threshold {report.threshold}"),
+        ("mean P(yes), yes items", _probability(report.yes_mean)),
+        ("mean P(yes), no items", _probability(report.no_mean)),
+        ("margin", f"{_probability(report.margin)}, at least {report.least_margin} required"),
+        ("mean mass", _probability(report.mass)),
+        ("tokens read", forms),
+        ("label in its own replies", first + (f"; also as word {', '.join(map(str, others))}" if others else "")),
+        ("end of the prompt", _HIDDEN if report.tail is None else repr(report.tail)),
+        ("thinking block at the end", report.thinking or _HIDDEN),
+        ("verdict", "rejected" if report.refusal is not None else "usable as a judge"),
+    ):
+        table.add_row(name, escape(value))
+    return table
+
+
+def _probability(value: float | None) -> str:
+    return "none" if value is None else f"{value:.3f}"
