@@ -70,7 +70,9 @@ CANDIDATES = "candidates"
 _POLICY = "Candidates"
 
 
-@grouped("output", "model", "base_url", "policy", "policy_base_url", "n", "candidates_key", "gold_key", "ties", "checklist")
+@grouped(
+    "output", "model", "base_url", "policy", "policy_base_url", "n", "candidates_key", "gold_key", "ties", "checklist"
+)
 def rerank(
     files: o.Files,
     keys: o.Keys,
@@ -283,7 +285,18 @@ _RULE = "Pair selection"
 _ROWS_AT_ONCE = CHUNK_ROWS // 8
 
 
-@grouped("output", "model", "base_url", "select", "min_margin", "form", "candidates_key", "checklist", "top_fraction", "card")
+@grouped(
+    "output",
+    "model",
+    "base_url",
+    "select",
+    "min_margin",
+    "form",
+    "candidates_key",
+    "checklist",
+    "top_fraction",
+    "card",
+)
 def pairs(
     files: o.Files,
     keys: o.Keys,

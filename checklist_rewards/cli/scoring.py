@@ -186,7 +186,9 @@ def stores_of(cluster: o.Cluster, store: o.StoreOptions) -> o.StoreOptions:
     return store
 
 
-@grouped("output", "model", "base_url", "pipeline", "prompt", "input_key", "max_items", "constraints", "dry_run")
+@grouped(
+    "output", "model", "base_url", "pipeline", "generator_prompt", "input_key", "max_items", "constraints", "dry_run"
+)
 def generate(
     files: o.Files,
     preset: o.Preset,
@@ -293,7 +295,18 @@ def write_shared(pipe: Pipeline, source: Any, report: RunReport, samples: Any = 
     return checklist
 
 
-@grouped("output", "model", "base_url", "checklist", "judge", "calibration", "input_key", "target_key", "concurrency", "dry_run")
+@grouped(
+    "output",
+    "model",
+    "base_url",
+    "checklist",
+    "judge",
+    "calibration",
+    "input_key",
+    "target_key",
+    "concurrency",
+    "dry_run",
+)
 def score(
     files: o.Files,
     preset: o.Preset,
@@ -361,7 +374,18 @@ def score(
     raise typer.Exit(report.finish(files.output, _receipt(pipe), files.summary))
 
 
-@grouped("output", "model", "base_url", "pipeline", "generator_model", "source", "input_key", "target_key", "dry_run", "budget")
+@grouped(
+    "output",
+    "model",
+    "base_url",
+    "pipeline",
+    "generator_model",
+    "source",
+    "input_key",
+    "target_key",
+    "dry_run",
+    "budget",
+)
 def run(
     files: o.Files,
     preset: o.Preset,

@@ -45,3 +45,16 @@ def test_only_options_that_the_user_gave_override_a_pipeline():
     for option in options_of("score").values():
         if option.rich_help_panel == "Judge":
             assert (option.default is None) == (option.name != "backend"), option.opts
+
+
+def test_help_starts_with_the_ten_options_that_most_users_need():
+    """Without a heading are the arguments and at most ten options; all others have one."""
+    for name, command in get_command(app).commands.items():
+        plain = [option for option in command.params if option.rich_help_panel is None]
+        options = [option for option in plain if option.param_type_name == "option"]
+        assert len(options) <= 10, name
+        headings = {option.rich_help_panel for option in command.params} - {None}
+        assert len(command.params) < 30 or (len(options) >= 6 and headings), name
+    options = options_of("score")
+    assert list(options)[:4] == ["--output", "--model", "--base-url", "--checklist"]
+    assert options["--mass-floor"].rich_help_panel == "Judge"
