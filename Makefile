@@ -61,12 +61,12 @@ mutants: $(VENV)/.installed-test
 	$(CAPPED) $(RUN) tests/mutants/run.py --number $(MUTANTS) --seed $(SEED)
 
 bench: $(VENV)/.installed-test
-	$(CAPPED) $(RUN) -P recipes/benchmarks/reads.py
-	$(CAPPED) $(RUN) -P recipes/benchmarks/served.py
-	$(CAPPED) $(RUN) -P recipes/benchmarks/serve.py
-	$(CAPPED) $(RUN) -P recipes/benchmarks/offline.py
-	$(CAPPED) $(RUN) -P recipes/benchmarks/report.py
-	$(CAPPED) $(RUN) -P recipes/benchmarks/app.py
+	$(CAPPED) $(RUN) -P recipes/studies/benchmarks/reads.py
+	$(CAPPED) $(RUN) -P recipes/studies/benchmarks/served.py
+	$(CAPPED) $(RUN) -P recipes/studies/benchmarks/serve.py
+	$(CAPPED) $(RUN) -P recipes/studies/benchmarks/offline.py
+	$(CAPPED) $(RUN) -P recipes/studies/benchmarks/report.py
+	$(CAPPED) $(RUN) -P recipes/studies/benchmarks/app.py
 
 docs: $(VENV)/.installed-docs
 	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build

@@ -6,10 +6,11 @@ from collections import Counter
 
 import pytest
 import torch
-from english import comparison, infobench, negated, opposites, probes, protocol, save, train
-from english.floors import length, overlap, regression
+from english import opposites, save, train
 from english.tasks import DEV, TASKS, TRAIN, WORDINGS, Example, load, training_pairs
 from safetensors.torch import load_file, save_file
+from studies.judges import comparison, infobench, negated, probes, protocol
+from studies.judges.floors import length, overlap, regression
 
 from checklist_rewards import ChecklistScorer
 from checklist_rewards.backends.difference import apply_difference
