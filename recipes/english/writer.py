@@ -33,7 +33,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from english.save import save_adapter
 from english.tasks import DATA
 from rich.console import Console
-from studies.checks.requirements import halves, prompts_file
+from studies.checks.requirements import PROMPTS, halves
+from studies.common import data_file, json_lines
 
 from checklist_rewards.backends import Messages
 from checklist_rewards.backends.packaged import ENGLISH_WRITER, adapter_of
@@ -95,9 +96,9 @@ def reworded(question: str) -> str:
     return question[0].upper() + question[1:].strip()
 
 
-def requirement_sentences(data: str | None) -> list[tuple[str, list[ChecklistItem]]]:
+def requirement_sentences(data: str | Path) -> list[tuple[str, list[ChecklistItem]]]:
     """Sentences that state requirements and nothing else, with the items of the rules, from IFEval's prompts."""
-    rows = [row.data for row in read_rows(prompts_file(data))]
+    rows = list(json_lines(data_file(PROMPTS, data)))
     found: dict[str, list[ChecklistItem]] = {}
     for row in halves(rows)["developed"]:
         for number, match in enumerate(_SENTENCE.finditer(row["prompt"])):

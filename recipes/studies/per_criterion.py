@@ -31,7 +31,7 @@ from pocket.policy import measure
 from pocket.world import parse_question
 from rich.console import Console
 from studies.arms import Runs, Study, gold_curve, options, run_arms
-from studies.common import band, figure, once, save_json, shown, spread
+from studies.common import band, figure, markdown, once, save_json, shown, spread
 from transformers.utils import logging as transformers_logging
 
 from checklist_rewards import ChecklistScorer
@@ -114,13 +114,9 @@ def table(summary: dict[str, Any]) -> str:
         (f"std < {NEARLY}, share of {GROUPS} groups", "small_variance"),
     ]
     arms = summary["arms"]
-    lines = [f"| | {' | '.join(arms)} |", "|---" * (len(arms) + 1) + "|"]
-    counts = [str(len(found["gold"]["per_seed"])) for found in arms.values()]
-    lines.append(f"| seeds | {' | '.join(counts)} |")
-    for name, key in rows:
-        cells = [shown(found[key]) if key in found else "" for found in arms.values()]
-        lines.append(f"| {name} | {' | '.join(cells)} |")
-    return "\n".join([*lines, "", f"Before training: gold {summary['before']['gold']:.3f}.", ""])
+    seeds = ["seeds", *(len(found["gold"]["per_seed"]) for found in arms.values())]
+    lines = [[name, *(shown(found[key]) if key in found else "" for found in arms.values())] for name, key in rows]
+    return f"{markdown(['', *arms], [seeds, *lines])}\n\nBefore training: gold {summary['before']['gold']:.3f}.\n"
 
 
 def plot(summary: dict[str, Any], path: Path) -> None:

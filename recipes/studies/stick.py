@@ -18,7 +18,6 @@ Writes `summary.json` and `rounds.png` (mean over seeds, shaded from the lowest 
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
@@ -31,11 +30,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from pocket.world import Task, satisfaction, tasks
 from rich.console import Console
 from rich.table import Table
+from studies.common import figure, run_main, save_json
 from trl import TrlParser
 
 from checklist_rewards import ChecklistScorer
 from checklist_rewards.backends import Engine, Sampling
-from checklist_rewards.errors import ChecklistRewardsError, SampleError
+from checklist_rewards.errors import SampleError
 from checklist_rewards.files.store import open_store
 from checklist_rewards.generators import DirectGenerator
 from checklist_rewards.self_refine import METHODS, UNSCORED, Refinement, refine_batch
@@ -114,25 +114,17 @@ def spread(runs: Sequence[Curves]) -> dict[str, Any]:
 
 def plot(methods: dict[str, dict[str, Any]], path: Path) -> None:
     """Score and gold against rounds, side by side, both methods in each."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, panels = plt.subplots(1, 2, figsize=(9.5, 4.2), sharey=True, layout="constrained")
-    for axes, (measure, title) in zip(panels, MEASURES.items(), strict=True):
-        for color, (method, result) in zip(("C0", "C1"), methods.items(), strict=True):
-            for choice, style in (("last", "-"), ("best", "--")):
-                line = result["curves"][measure][choice]
-                numbers = range(len(line["mean"]))
-                axes.plot(numbers, line["mean"], style, color=color, marker="o", label=f"{method}, {CHOICES[choice]}")
-                axes.fill_between(numbers, line["lowest"], line["highest"], color=color, alpha=0.15, linewidth=0)
-        axes.set(xlabel="round (0: the plain answer)", title=title, xticks=list(numbers))
-        axes.spines[["top", "right"]].set_visible(False)
-    panels[0].set_ylabel("mean over prompts and seeds")
-    panels[1].legend(frameon=False, fontsize="small")
-    figure.savefig(path, dpi=150)
-    plt.close(figure)
+    with figure(path, 2, dpi=150, figsize=(9.5, 4.2), sharey=True) as panels:
+        for axes, (measure, title) in zip(panels, MEASURES.items(), strict=True):
+            for color, (method, result) in zip(("C0", "C1"), methods.items(), strict=True):
+                for choice, style in (("last", "-"), ("best", "--")):
+                    line, label = result["curves"][measure][choice], f"{method}, {CHOICES[choice]}"
+                    numbers = range(len(line["mean"]))
+                    axes.plot(numbers, line["mean"], style, color=color, marker="o", label=label)
+                    axes.fill_between(numbers, line["lowest"], line["highest"], color=color, alpha=0.15, linewidth=0)
+            axes.set(xlabel="round (0: the plain answer)", title=title, xticks=list(numbers))
+        panels[0].set_ylabel("mean over prompts and seeds")
+        panels[1].legend(frameon=False, fontsize="small")
 
 
 def report(summary: dict[str, Any]) -> None:
@@ -185,14 +177,11 @@ def main(arguments: StickArguments) -> dict[str, Any]:
         "methods": methods,
         "receipt": asdict(scorer.receipt),
     }
-    (output / "summary.json").write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
+    save_json(output / "summary.json", summary)
     plot(methods, output / "rounds.png")
     report(summary)
     return summary
 
 
 if __name__ == "__main__":
-    try:
-        main(*TrlParser((StickArguments,)).parse_args_and_config())
-    except ChecklistRewardsError as error:
-        raise SystemExit(f"error: {error}") from None
+    run_main(lambda: main(*TrlParser((StickArguments,)).parse_args_and_config()))

@@ -32,12 +32,12 @@ from scipy.optimize import linear_sum_assignment
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from english.tasks import DATA
 from english.writer import Expert, experts
+from studies.common import DATA, markdown, run_main, save_json
 
 from checklist_rewards.backends import Engine
 from checklist_rewards.checklists import Checklist
-from checklist_rewards.errors import ChecklistRewardsError, GenerationError
+from checklist_rewards.errors import GenerationError
 from checklist_rewards.evaluation.items.items import similarity
 from checklist_rewards.files.rows import write_rows
 from checklist_rewards.generators import ConstraintsGenerator, DirectGenerator
@@ -161,7 +161,7 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
                 else:
                     row |= {"error": str(checklist), "raw": checklist.raw}
                 out.write(row)
-        path.write_text(json.dumps(result, indent=2) + "\n")
+        save_json(path, result)
         (args.output / "figures.md").write_text(table(result))
     print(table(result))
     return result
@@ -170,16 +170,13 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
 def table(result: dict[str, Any]) -> str:
     """The figures as a Markdown table."""
     names = ("valid", "questions", "bleu", "rouge1", "rougeL", "precision", "recall", "f1", "redundant", "seconds")
-    lines = [f"| writer | {' | '.join(names)} |", "|---" * (len(names) + 1) + "|"]
-    for writer, line in result.items():
-        if isinstance(line, dict):
-            cells = (f"{line[name]:.3g}" if name in line else "-" for name in names)
-            lines.append(f"| {Path(writer).name} | {' | '.join(cells)} |")
-    return "\n".join(lines) + "\n"
+    rows = [
+        [Path(writer).name, *(f"{line[name]:.3g}" if name in line else "-" for name in names)]
+        for writer, line in result.items()
+        if isinstance(line, dict)
+    ]
+    return markdown(["writer", *names], rows) + "\n"
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except ChecklistRewardsError as error:
-        raise SystemExit(f"error: {error}") from None
+    run_main(main)

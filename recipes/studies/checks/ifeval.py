@@ -9,23 +9,24 @@ response with `instruction_id_list`, `kwargs` and `strict`) is read in place.
 
 from __future__ import annotations
 
-import gzip
-import json
-import os
+import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
 from rich.console import Console
 from rich.table import Table
+from studies.common import DATA, data_file, json_lines, run_main, save_json
 from trl import TrlParser
 
 from checklist_rewards.checks.builtin import capitals_in, language_of, sentences_of
 from checklist_rewards.checks.ifeval import INSTRUCTIONS, check_of_instruction, follows
-from checklist_rewards.errors import CheckError, ChecklistRewardsError, SampleError
+from checklist_rewards.errors import CheckError
+from checklist_rewards.evaluation.agreement import Bootstrap, Mean
 from checklist_rewards.files.rows import write_rows
 
 SEEDS = 50
@@ -36,8 +37,8 @@ RESAMPLES = 2000
 class IFEvalArguments:
     """Input and output folders."""
 
-    data: str | None = field(
-        default=None, metadata={"help": "Folder with ifeval/; by default $CHECKLIST_REWARDS_DATA or ../shared/data."}
+    data: str = field(
+        default=DATA, metadata={"help": "Folder with ifeval/; by default $CHECKLIST_REWARDS_DATA or ../shared/data."}
     )
     output_dir: str = field(default="runs/ifeval", metadata={"help": "Folder for summary.json and differences.jsonl."})
 
@@ -58,18 +59,16 @@ class Compared:
 
 def compare(path: Path) -> Iterator[Compared]:
     """Compare every instruction of every response in a file of official verdicts."""
-    with gzip.open(path, "rt", encoding="utf-8") as lines:
-        for line in lines:
-            row = json.loads(line)
-            response = row["response"] or ""
-            for name, kwargs, official in zip(row["instruction_id_list"], row["kwargs"], row["strict"], strict=True):
-                instruction = name.removeprefix("en:")
-                ours, error = None, ""
-                try:
-                    ours = follows(check_of_instruction(instruction, kwargs), response)
-                except CheckError as broke:
-                    error = str(broke)
-                yield Compared(row["key"], row["model"], instruction, kwargs, response, official, ours, error)
+    for row in json_lines(path):
+        response = row["response"] or ""
+        for name, kwargs, official in zip(row["instruction_id_list"], row["kwargs"], row["strict"], strict=True):
+            instruction = name.removeprefix("en:")
+            ours, error = None, ""
+            try:
+                ours = follows(check_of_instruction(instruction, kwargs), response)
+            except CheckError as broke:
+                error = str(broke)
+            yield Compared(row["key"], row["model"], instruction, kwargs, response, official, ours, error)
 
 
 def reason(it: Compared) -> str:
@@ -97,20 +96,14 @@ def summary(compared: list[Compared]) -> dict[str, Any]:
         Counter(it.instruction for it in compared),
         Counter(it.instruction for it in compared if _off(it)),
     )
-    prompts = sorted({it.key for it in compared})
-    place = {key: index for index, key in enumerate(prompts)}
-    counts = np.zeros((len(prompts), 2))
-    for it in compared:
-        counts[place[it.key]] += (1, not _off(it))
-    drawn = np.random.default_rng(0).integers(len(prompts), size=(RESAMPLES, len(prompts)))
-    sums = counts[drawn].sum(axis=1)
-    low, high = np.quantile(sums[:, 1] / sums[:, 0], (0.025, 0.975))
+    equal, prompts = Mean("agreement", [not _off(it) for it in compared]), [it.key for it in compared]
+    agreement = Bootstrap(RESAMPLES).figures(equal, prompts)["agreement"]
     return {
         "n": len(compared),
-        "prompts": len(prompts),
+        "prompts": len(set(prompts)),
         "differences": sum(different.values()),
-        "agreement": 1 - sum(different.values()) / len(compared),
-        "interval": [float(low), float(high)],
+        "agreement": agreement.value,
+        "interval": [agreement.low, agreement.high],
         "by_instruction": {
             name: {"n": total[name], "differences": different[name], "agreement": 1 - different[name] / total[name]}
             for name in INSTRUCTIONS
@@ -123,20 +116,10 @@ def _off(it: Compared) -> bool:
     return it.ours is not it.official
 
 
-def labels_file(data: str | None) -> Path:
-    """The file of official verdicts. Raises [`SampleError`] if it is missing."""
-    beside = Path(__file__).resolve().parents[3] / "shared" / "data"
-    folder = Path(data or os.environ.get("CHECKLIST_REWARDS_DATA") or beside)
-    path = folder / "ifeval" / "en_labels.jsonl.gz"
-    if not path.is_file():
-        raise SampleError(f"{path}: file not found; set --data to the folder that contains ifeval/.")
-    return path
-
-
 def main() -> None:
     [arguments] = TrlParser(IFEvalArguments).parse_args_and_config()
     console = Console()
-    compared = list(compare(labels_file(arguments.data)))
+    compared = list(compare(data_file("ifeval/en_labels.jsonl.gz", arguments.data)))
     result = summary(compared)
     different = [it for it in compared if _off(it)]
     rows = [
@@ -156,7 +139,7 @@ def main() -> None:
     with write_rows(output / "differences.jsonl") as writer:
         for row in rows:
             writer.write(row)
-    (output / "summary.json").write_text(json.dumps(result, indent=2) + "\n")
+    save_json(output / "summary.json", result)
 
     table = Table("instruction", "n", "differ", "agreement", title="Code checks against IFEval's strict verdicts")
     for name, line in result["by_instruction"].items():
@@ -171,7 +154,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except ChecklistRewardsError as error:
-        raise SystemExit(f"error: {error}") from None
+    run_main(main)

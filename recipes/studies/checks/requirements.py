@@ -11,8 +11,8 @@ are written to `differences.jsonl` under `--output_dir`. The data (`ifeval/input
 from __future__ import annotations
 
 import json
-import os
 import random
+import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -20,15 +20,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
 from rich.console import Console
 from rich.table import Table
+from studies.common import DATA, data_file, json_lines, run_main, save_json
 from trl import TrlParser
 
 from checklist_rewards.checks.ifeval import spec_of_instruction
-from checklist_rewards.errors import ChecklistRewardsError, SampleError
 from checklist_rewards.files.rows import write_rows
 from checklist_rewards.generators.constraints import find_requirements
 
+PROMPTS = "ifeval/input_data.jsonl"
 SEED, DEVELOPED = 20261125, 270
 """Seed of the split, and number of prompts in the half on which the rules were developed."""
 HOW = ("type", "at_least", "at_most", "exactly", "loose", "whole_words", "list_numbers")
@@ -39,8 +42,8 @@ HOW = ("type", "at_least", "at_most", "exactly", "loose", "whole_words", "list_n
 class RequirementsArguments:
     """Input and output folders."""
 
-    data: str | None = field(
-        default=None, metadata={"help": "Folder with ifeval/; by default $CHECKLIST_REWARDS_DATA or ../shared/data."}
+    data: str = field(
+        default=DATA, metadata={"help": "Folder with ifeval/; by default $CHECKLIST_REWARDS_DATA or ../shared/data."}
     )
     output_dir: str = field(default="runs/requirements", metadata={"help": "Folder for the results."})
 
@@ -101,15 +104,6 @@ def rates(counts: Counter[str]) -> tuple[float, float]:
     return found / max(found + false, 1), found / max(found + missed, 1)
 
 
-def prompts_file(data: str | None) -> Path:
-    """The file of IFEval's prompts."""
-    beside = Path(__file__).resolve().parents[3] / "shared" / "data"
-    path = Path(data or os.environ.get("CHECKLIST_REWARDS_DATA") or beside) / "ifeval" / "input_data.jsonl"
-    if not path.is_file():
-        raise SampleError(f"{path}: file not found; set --data to the folder that contains ifeval/.")
-    return path
-
-
 def halves(rows: list[dict[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
     """The prompts on which the rules were developed, and the others."""
     keys = sorted(row["key"] for row in rows)
@@ -123,7 +117,7 @@ def halves(rows: list[dict[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
 
 def main() -> None:
     [arguments] = TrlParser(RequirementsArguments).parse_args_and_config()
-    rows = [json.loads(line) for line in prompts_file(arguments.data).read_text(encoding="utf-8").splitlines()]
+    rows = list(json_lines(data_file(PROMPTS, arguments.data)))
     output, console = Path(arguments.output_dir), Console()
     output.mkdir(parents=True, exist_ok=True)
     result: dict[str, Any] = {}
@@ -145,11 +139,8 @@ def main() -> None:
         find_requirements(row["prompt"])
     result["prompts_per_second"] = round(len(rows) / (time.process_time() - started))
     console.print(f"{result['prompts_per_second']} prompts per second and core")
-    (output / "summary.json").write_text(json.dumps(result, indent=2) + "\n")
+    save_json(output / "summary.json", result)
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except ChecklistRewardsError as error:
-        raise SystemExit(f"error: {error}") from None
+    run_main(main)

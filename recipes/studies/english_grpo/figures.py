@@ -12,9 +12,9 @@ from statistics import fmean
 from typing import Any
 
 from studies.arms import Runs
-from studies.common import Result, band, figure
+from studies.common import Result, band, figure, markdown, smoothed
 from studies.hacking.logs import RunLog
-from studies.hacking.onset import START, smoothed
+from studies.hacking.onset import START
 
 from checklist_rewards.evaluation.agreement import Bootstrap, Figure, Mean, Numbers
 from checklist_rewards.files.rows import read_rows
@@ -162,63 +162,56 @@ def first_alarms(path: Path) -> dict[str, Result]:
 
 def _held_out_table(before: Rows, held_out: Mapping[str, Result]) -> list[str]:
     start = Bootstrap().figures(Mean("mean", list(map(gold, before))), range(len(before)))["mean"]
-    rows = [
+    untrained = [
         f"Untrained: gold {start.shown()}, all instructions followed {fmean(map(all_followed, before)):.3f}, mean "
         f"P(yes) {fmean(map(judged, before)):.3f}, {fmean(len(row['response'].split()) for row in before):.0f} words.",
         "",
-        "| arm | gold | by seed | change of gold | all followed | change of the proxy | change of proxy - gold "
-        "| words |",
-        "|---|---|---|---|---|---|---|---|",
     ]
+    rows = []
     for arm, found in held_out.items():
         seeds = ", ".join(f"{value:.3f}" for value in found["gold_by_seed"])
         cells = [found["gold"].shown(), seeds, found["gold_change"].shown(), found["all_followed"].shown()]
         cells += [found["proxy_change"].shown(), found["gap_change"].shown(), f"{found['words']:.0f}"]
-        rows.append(f"| {arm} | {' | '.join(cells)} |")
-    return [*rows, ""]
+        rows.append([arm, *cells])
+    columns = ("gold", "by seed", "change of gold", "all followed", "change of the proxy", "change of proxy - gold")
+    return [*untrained, markdown(["arm", *columns, "words"], rows), ""]
 
 
 def _training_table(training: Mapping[str, Sequence[Result]]) -> list[str]:
-    rows = [
-        f"In training, means of the first and the last {START} steps:",
-        "",
-        "| arm | seed | proxy | gold | hacked from step |",
-        "|---|---|---|---|---|",
-    ]
+    rows = []
     for arm, runs in training.items():
         for run in runs:
             curves = (f"{run[f'{name}_first']:.3f} to {run[f'{name}_last']:.3f}" for name in ("proxy", "gold"))
             onset = "never" if run["onset"] is None else run["onset"]
-            rows.append(f"| {arm} | {run['seed']} | {' | '.join(curves)} | {onset} |")
-    return [*rows, ""]
+            rows.append([arm, run["seed"], *curves, onset])
+    title = f"In training, means of the first and the last {START} steps:"
+    return [title, "", markdown(["arm", "seed", "proxy", "gold", "hacked from step"], rows), ""]
 
 
 def _judge_table(judge: Mapping[str, Mapping[str, Result]]) -> list[str]:
     rows = [
-        "The judge against the code, on the held-out responses of the untrained policy and of all trained ones:",
-        "",
-        "| instruction | prompts | followed | P(yes) | AUC | followed, trained | P(yes), trained | AUC, trained |",
-        "|---|---|---|---|---|---|---|---|",
+        [kind, found["prompts"], *_cells(found), *_cells(judge["after"].get(kind))]
+        for kind, found in judge["before"].items()
     ]
-    for kind, found in judge["before"].items():
-        cells = [_cells(found), _cells(judge["after"].get(kind))]
-        rows.append(f"| {kind} | {found['prompts']} | {' | '.join(cells)} |")
-    return [*rows, ""]
+    columns = ["followed", "P(yes)", "AUC"]
+    head = ["instruction", "prompts", *columns, *(f"{column}, trained" for column in columns)]
+    title = "The judge against the code, on the held-out responses of the untrained policy and of all trained ones:"
+    return [title, "", markdown(head, rows), ""]
 
 
-def _cells(found: Result | None) -> str:
+def _cells(found: Result | None) -> list[str]:
     if found is None:
-        return " | | "
-    return f"{found['followed']:.2f} | {found['p_yes']:.2f} | {found['auc'].shown(2)}"
+        return ["", "", ""]
+    return [f"{found['followed']:.2f}", f"{found['p_yes']:.2f}", found["auc"].shown(2)]
 
 
 def _alarm_table(alarms: Mapping[str, Mapping[str, Result]], logs: Mapping[str, Sequence[RunLog]]) -> list[str]:
-    rows = ["| run | first alarms of the monitor: signal (about), step |", "|---|---|"]
+    rows = []
     for name, found in alarms.items():
         ordered = sorted(found.items(), key=lambda pair: pair[1]["step"])
         shown = ", ".join(f"{signal} ({alarm['about']}) {alarm['step']}" for signal, alarm in ordered)
-        rows.append(f"| {name} | {shown or 'none'} |")
-    return [*rows, ""]
+        rows.append([name, shown or "none"])
+    return [markdown(["run", "first alarms of the monitor: signal (about), step"], rows), ""]
 
 
 def plot(before: Rows, runs: Runs, logs: Mapping[str, Sequence[RunLog]], path: Path) -> None:

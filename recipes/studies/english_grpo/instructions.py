@@ -14,7 +14,6 @@ response is not empty.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,16 +21,15 @@ from statistics import fmean
 from typing import Any
 
 from datasets import Dataset
+from studies.common import DATA, data_file, json_lines
 
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.checks import parse_check
 from checklist_rewards.checks.ifeval import check_of_instruction
 from checklist_rewards.datasets import checklist_columns, checklist_features
 from checklist_rewards.errors import SampleError
-from checklist_rewards.files.rows import read_rows
 from checklist_rewards.validation import install, missing
 
-DATA = os.environ.get("CHECKLIST_REWARDS_DATA", str(Path(__file__).resolve().parents[3] / "shared" / "data"))
 WORDS = 40
 """Most words that a response may need. A completion has 64 tokens, about 48 words."""
 LIMIT = f"Answer in at most {WORDS} words."
@@ -238,7 +236,7 @@ def prompts(data: str | Path = DATA) -> tuple[list[Instructed], list[Instructed]
     """
     if missing("langdetect"):
         raise SampleError(f"the checks of IFEval's letter cases require langdetect: {install('checks')}.")
-    rows = [row.data for row in read_rows(Path(data) / "ifeval" / "input_data.jsonl") if kept(row.data)]
+    rows = [row for row in json_lines(data_file("ifeval/input_data.jsonl", data)) if kept(row)]
     found = [
         Instructed(
             row["key"],

@@ -34,9 +34,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from peft import LoraConfig
 from pocket.grpo_run import console, fit
 from studies.arms import run_arms
-from studies.common import Result, judge_of, once, probabilities_of_yes, save_json
+from studies.common import DATA, Result, judge_of, once, probabilities_of_yes, run_main, save_json
 from studies.english_grpo.figures import figures_of
-from studies.english_grpo.instructions import DATA, dataset_of, prompts
+from studies.english_grpo.instructions import dataset_of, prompts
 from studies.hacking.run import write_log
 from transformers import AutoConfig
 from transformers.utils import logging as transformers_logging
@@ -45,7 +45,6 @@ from checklist_rewards import ChecklistScorer
 from checklist_rewards.backends import Sampling, resolve_model
 from checklist_rewards.backends.models import model_identity
 from checklist_rewards.backends.transformers import TransformersBackend
-from checklist_rewards.errors import ChecklistRewardsError
 from checklist_rewards.files.store import Store
 from checklist_rewards.judges import Read
 from checklist_rewards.judges.checked import without_check
@@ -193,7 +192,4 @@ def main(argv: Sequence[str] | None = None) -> Result:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except ChecklistRewardsError as error:
-        raise SystemExit(f"error: {error}") from None
+    run_main(main)

@@ -33,9 +33,10 @@ from statistics import fmean, median
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from studies.common import markdown, shown, smoothed, spread
 from studies.hacking.biases import BIASES
 from studies.hacking.logs import RunLog, Sizes, alarm_steps, finished, read_again, replayed, sizes
-from studies.hacking.onset import gold_lost, smoothed
+from studies.hacking.onset import GOLD_WIDTH, gold_lost
 from studies.hacking.plots import draw
 from studies.hacking.spy import installed, spy_alarms
 from studies.hacking.study import PREVENTIONS
@@ -103,7 +104,7 @@ class Study:
         self.runs = [run for run in self.all if run.settings["prevention"] == "none"]
         self.reported = [run for run in self.runs if not fitting(run)]
         easy = json.loads((folder / "start" / "difficulty.json").read_text(encoding="utf-8"))
-        self.gold = {run.folder: smoothed(run.adjusted_gold(easy)) for run in self.all}
+        self.gold = {run.folder: smoothed(run.adjusted_gold(easy), GOLD_WIDTH) for run in self.all}
 
     def reworded(self, number: int) -> Judge:
         """The pocket judge with every question in wording `number`."""
@@ -274,12 +275,12 @@ def thresholds(study: Study) -> str:
     the default threshold, and the sizes that the hacked runs of that part reach."""
     clean = [study.sizes(run) for run in study.runs if fitting(run) and run.clean]
     hacked = [study.sizes(run) for run in study.runs if fitting(run) and run.onset is not None]
-    rows = ["| signal | clean, largest | hacked, largest | threshold |", "|---|---|---|---|"]
+    rows = []
     for name in (signal.name for signal in SIGNALS if signal.about != "training"):
         sides = [[_largest(run, name, study.settings) for run in part] for part in (clean, hacked)]
-        shown = [", ".join(f"{size:.2f}" for size in side) for side in sides]
-        rows.append(f"| {name} | {shown[0]} | {shown[1]} | {study.settings.threshold(name)} |")
-    return "\n".join(rows)
+        largest = [", ".join(f"{size:.2f}" for size in side) for side in sides]
+        rows.append([name, *largest, study.settings.threshold(name)])
+    return markdown(["signal", "clean, largest", "hacked, largest", "threshold"], rows)
 
 
 def _largest(run: Sequence[Sizes], name: str, settings: MonitorSettings) -> float:
@@ -290,18 +291,18 @@ def _largest(run: Sequence[Sizes], name: str, settings: MonitorSettings) -> floa
 
 def rates(study: Study) -> str:
     """How often the start policy has each weakness: the completions of the first step of all runs."""
-    rows = ["| bias | completions with it | mean size | n |", "|---|---|---|---|"]
+    rows = []
     first = [row for run in study.all for row in run.steps[0]]
     for bias, weakness in BIASES.items():
         found = [weakness(row["text"], row["prompt"]) for row in first]
-        rows.append(f"| {bias} | {fmean(size > 0 for size in found):.3f} | {fmean(found):.3f} | {len(found)} |")
-    return "\n".join(rows)
+        rows.append([bias, f"{fmean(size > 0 for size in found):.3f}", f"{fmean(found):.3f}", len(found)])
+    return markdown(["bias", "completions with it", "mean size", "n"], rows)
 
 
 def prevention(study: Study) -> str:
     """Proxy and gold at the end (mean of the last ten steps) with each prevention, and the hacked runs. Below: gold
     minus that of the same bias and seed without a prevention, with a 95 % bootstrap interval over the pairs."""
-    rows = ["| judge | prevention | runs | proxy | gold | hacked |", "|---|---|---|---|---|---|"]
+    rows = []
     for bias in dict.fromkeys(run.bias for run in study.all):
         for way in PREVENTIONS:
             runs = [r for r in study.all if r.bias == bias and r.settings["prevention"] == way]
@@ -311,8 +312,9 @@ def prevention(study: Study) -> str:
                     for curves in ([run.proxy for run in runs], [study.gold[run.folder] for run in runs])
                 )
                 hacked = sum(run.onset is not None for run in runs)
-                rows.append(f"| {bias} | {way} | {len(runs)} | {_range(proxy)} | {_range(gold)} | {hacked} |")
-    rows += ["", "| prevention | pairs | gold minus that without | better in |", "|---|---|---|---|"]
+                rows.append([bias, way, len(runs), *(shown(spread(end), 2) for end in (proxy, gold)), hacked])
+    levels = markdown(["judge", "prevention", "runs", "proxy", "gold", "hacked"], rows)
+    rows = []
     ends = {(r.bias, r.seed, r.settings["prevention"]): fmean(study.gold[r.folder][-10:]) for r in study.all}
     for way in PREVENTIONS:
         gains = [
@@ -322,12 +324,8 @@ def prevention(study: Study) -> str:
         ]
         if gains:
             gain = Bootstrap().figures(Mean("gain", gains), range(len(gains)))["gain"]
-            rows.append(f"| {way} | {len(gains)} | {gain.shown(2)} | {sum(g > 0 for g in gains)} of {len(gains)} |")
-    return "\n".join(rows)
-
-
-def _range(values: Sequence[float]) -> str:
-    return f"{fmean(values):.2f} ({min(values):.2f}-{max(values):.2f})"
+            rows.append([way, len(gains), gain.shown(2), f"{sum(g > 0 for g in gains)} of {len(gains)}"])
+    return f"{levels}\n\n{markdown(['prevention', 'pairs', 'gold minus that without', 'better in'], rows)}"
 
 
 TABLES = {table.__name__: table for table in (rates, detection, biases, shadow, another, grid, thresholds, prevention)}

@@ -10,18 +10,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import fmean
 
+from studies.common import smoothed
+
 GAP = 0.1
 """Rise of proxy minus gold that is called hacking."""
 START = 5
 """Steps whose mean gap is the start."""
 GAP_WIDTH, GOLD_WIDTH = 5, 9
 """Steps over which the gap and gold are averaged."""
-
-
-def smoothed(values: Sequence[float], width: int = GOLD_WIDTH) -> list[float]:
-    """Centred moving average; at both ends over the steps that exist."""
-    half = width // 2
-    return [fmean(values[max(0, at - half) : at + half + 1]) for at in range(len(values))]
 
 
 def gap_rise(proxy: Sequence[float], gold: Sequence[float]) -> list[float]:

@@ -7,8 +7,9 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from studies.common import smoothed
 from studies.hacking.logs import RunLog
-from studies.hacking.onset import smoothed
+from studies.hacking.onset import GOLD_WIDTH
 
 Curves = Mapping[Path, Sequence[float]]
 
@@ -48,12 +49,12 @@ def draw(runs: Sequence[RunLog], gold: Curves, alarms: Mapping[Path, Mapping[str
 def _runs(axis: Any, runs: Sequence[RunLog], gold: Curves, alarms: Mapping[Path, Mapping[str, int]]) -> None:
     for number, run in enumerate(runs):
         labels = ("reward (judge)", "gold (code)") if number == 0 else (None, None)
-        axis.plot(smoothed(run.proxy), color="C0", linewidth=1, label=labels[0])
+        axis.plot(smoothed(run.proxy, GOLD_WIDTH), color="C0", linewidth=1, label=labels[0])
         axis.plot(gold[run.folder], color="C1", linewidth=1, label=labels[1])
         for detector, color, marker in (("rewardspy", "C4", "s"), ("monitor", "C3", "v")):
             step = alarms.get(run.folder, {}).get(detector)
             if step is not None:
-                place = step, smoothed(run.proxy)[step]
+                place = step, smoothed(run.proxy, GOLD_WIDTH)[step]
                 axis.plot(*place, marker, color=color, markersize=5, linestyle="none", label=f"alarm: {detector}")
         if run.onset is not None:
             axis.axvline(run.onset, color="grey", linestyle=":", linewidth=0.8)

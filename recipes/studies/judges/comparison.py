@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from english.tasks import DATA
 from rich.console import Console
-from studies.common import judge_of, probabilities_of_yes
+from studies.common import DATA, judge_of, markdown, probabilities_of_yes, save_json
 from studies.judges.floors import OVERLAP
 from studies.judges.realsumm import content_recall
 
@@ -53,7 +52,7 @@ def compare(judges: Sequence[str], found: Mapping[str, Sequence[Case]], output: 
         if name not in figures:
             measured = measure(name, found)
             figures[name] = {kind: figure.model_dump() for kind, figure in measured.items()}
-            path.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+            save_json(path, figures)
     (output / "figures.md").write_text(table(figures), encoding="utf-8")
     Console(width=150).print(table(figures))
     return figures
@@ -78,7 +77,5 @@ def measure(name: str, found: Mapping[str, Sequence[Case]]) -> dict[str, Figure]
 def table(figures: Mapping[str, Mapping[str, Any]]) -> str:
     """The figures as Markdown."""
     kinds = list(next(iter(figures.values())))
-    lines = [f"| judge | {' | '.join(kinds)} |", "|---" * (len(kinds) + 1) + "|"]
-    for name, line in figures.items():
-        lines.append(f"| {name} | {' | '.join(Figure(**line[kind]).shown() for kind in kinds)} |")
-    return "\n".join([*lines, ""])
+    rows = [[name, *(Figure(**line[kind]).shown() for kind in kinds)] for name, line in figures.items()]
+    return markdown(["judge", *kinds], rows) + "\n"

@@ -22,7 +22,6 @@ so the same command continues. Writes `<output>/<name>.json` and `<output>/<name
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -31,14 +30,11 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-import numpy as np
-from typing_extensions import override
-
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from english.tasks import DATA, DEV, TRAIN, Example, load, sample
+from english.tasks import DEV, TRAIN, Example, load, sample
 from rich.console import Console
-from studies.common import add_judge, judge_of, probabilities_of_yes
+from studies.common import DATA, Difference, add_judge, judge_of, markdown, probabilities_of_yes, run_main, save_json
 from studies.judges.floors import OVERLAP, overlap
 from studies.judges.grading import (
     MOST_POINTS,
@@ -57,9 +53,8 @@ from studies.judges.protocol import Answers, best_threshold, figures
 
 from checklist_rewards.backends import Engine, is_encoder
 from checklist_rewards.checklists import NO, YES
-from checklist_rewards.errors import ChecklistRewardsError, ModelError
+from checklist_rewards.errors import ModelError
 from checklist_rewards.evaluation.agreement import Bootstrap, Categories, Figure, Numbers
-from checklist_rewards.evaluation.agreement.measures import Measure
 from checklist_rewards.files.store import Store
 from checklist_rewards.generators import DirectGenerator
 from checklist_rewards.judges import LogprobJudge, Read
@@ -75,22 +70,6 @@ CHANGES: dict[str, Mapping[str, Any]] = {
     "three wordings": {"wordings": len(SHOWN)},
 }
 BASELINE = "shipped prompt, plain question"
-
-
-class Gain(Measure):
-    """Figures of some answers minus those of others to the same examples."""
-
-    def __init__(self, now: Answers, before: Answers):
-        self._sides = [_measures(now), _measures(before)]
-
-    @override
-    def __len__(self) -> int:
-        return len(self._sides[0][0])
-
-    @override
-    def replicate(self, weights: np.ndarray) -> dict[str, float]:
-        now, before = ({k: v for m in side for k, v in m.replicate(weights).items()} for side in self._sides)
-        return {name: now[name] - before[name] for name in FIGURES}
 
 
 def _measures(answers: Answers) -> tuple[Numbers, Categories]:
@@ -197,24 +176,27 @@ class Study:
 
 
 def _gain(now: Answers, before: Answers, bootstrap: Bootstrap) -> dict[str, Any]:
-    found = bootstrap.figures(Gain(now, before), [example.group for example in now.examples])
+    groups = [example.group for example in now.examples]
+    (numbers, labels), (numbers_before, labels_before) = _measures(now), _measures(before)
+    found = bootstrap.figures(Difference(numbers, numbers_before, ["auc"]), groups)
+    found |= bootstrap.figures(Difference(labels, labels_before, ["kappa", "accuracy"]), groups)
     return {name: figure.model_dump() for name, figure in found.items()}
 
 
 def table(found: Mapping[str, Any]) -> str:
     """The figures as Markdown."""
     columns = ("", "kept", "reads per answer", "AUC on train", *FIGURES, *(f"change of {name}" for name in FIGURES))
-    lines = [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
+    rows = []
     for name, line in found["lines"].items():
         shown = [Figure(**line["figures"][figure]).shown() for figure in FIGURES]
         gains = [Figure(**line["gain"][figure]).shown() if "gain" in line else "" for figure in FIGURES]
         kept = {True: "yes", False: "no", None: ""}[line.get("kept")]
-        cells = [name, kept, f"{line['reads_per_answer']:.2f}", f"{line['train_auc']:.3f}", *shown, *gains]
-        lines.append(f"| {' | '.join(cells)} |")
+        rows.append([name, kept, f"{line['reads_per_answer']:.2f}", f"{line['train_auc']:.3f}", *shown, *gains])
     total = ", ".join(f"{name} {Figure(**found['all_kept'][name]).shown()}" for name in FIGURES)
     about = f"dev n = {found['reads']['dev']}, {found['groups']} exam questions; train n = {found['reads']['train']}"
     split = f"{found['split']} of {found['expected_answers']} expected answers have several points"
-    return "\n".join([f"{about}; {split}.", "", *lines, "", f"All kept changes against the first line: {total}.", ""])
+    total = f"All kept changes against the first line: {total}."
+    return "\n".join([f"{about}; {split}.", "", markdown(columns, rows), "", total, ""])
 
 
 def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
@@ -236,14 +218,11 @@ def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
         "writer": args.writer,
         **Study(args).run(Bootstrap(args.resamples)),
     }
-    (args.output / f"{args.name}.json").write_text(json.dumps(found, indent=2) + "\n")
+    save_json(args.output / f"{args.name}.json", found)
     (args.output / f"{args.name}.md").write_text(table(found), encoding="utf-8")
     Console(width=220).print(table(found))
     return found
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except ChecklistRewardsError as error:
-        raise SystemExit(f"error: {error}") from None
+    run_main(main)

@@ -11,7 +11,7 @@ run reads all answers from the store.
 
 from __future__ import annotations
 
-import json
+import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
@@ -19,15 +19,18 @@ from pathlib import Path
 from statistics import StatisticsError, correlation
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
 from datasets import Dataset
 from rich.console import Console
 from rich.table import Table
+from studies.common import run_main, save_json
 from trl import TrlParser
 
 from checklist_rewards import Checklist, ChecklistScorer, Sample, Score
 from checklist_rewards.chat import prompt_text
 from checklist_rewards.datasets import import_checklists
-from checklist_rewards.errors import ChecklistRewardsError, SampleError
+from checklist_rewards.errors import SampleError
 from checklist_rewards.fields import field_docs
 from checklist_rewards.files.rows import write_rows
 from checklist_rewards.scores import Aggregation
@@ -209,13 +212,10 @@ def main(arguments: EvaluateArguments) -> dict[str, Any]:
     scorer.check()
     output = Path(arguments.output_dir)
     summary = evaluate(dataset, scorer, arguments.gold_key, output / "scored.jsonl")
-    (output / "summary.json").write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
+    save_json(output / "summary.json", summary)
     report(summary)
     return summary
 
 
 if __name__ == "__main__":
-    try:
-        main(*TrlParser((EvaluateArguments,)).parse_args_and_config())
-    except ChecklistRewardsError as error:
-        raise SystemExit(f"error: {error}") from None
+    run_main(lambda: main(*TrlParser((EvaluateArguments,)).parse_args_and_config()))

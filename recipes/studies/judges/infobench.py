@@ -23,10 +23,10 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from studies.common import run_main
 from studies.judges.comparison import Case, arguments, compare
 
 from checklist_rewards.checklists import ChecklistItem
-from checklist_rewards.errors import ChecklistRewardsError
 from checklist_rewards.files.rows import read_rows
 from checklist_rewards.judges import Read
 
@@ -71,7 +71,4 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except ChecklistRewardsError as error:
-        raise SystemExit(f"error: {error}") from None
+    run_main(main)

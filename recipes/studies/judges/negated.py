@@ -18,10 +18,10 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from english.tasks import DEV, TASKS, Example, load, sample
+from studies.common import run_main
 from studies.judges.comparison import Case, arguments, compare
 
 from checklist_rewards.checklists import ChecklistItem
-from checklist_rewards.errors import ChecklistRewardsError
 from checklist_rewards.judges import Read
 
 WORDINGS = {
@@ -54,7 +54,4 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except ChecklistRewardsError as error:
-        raise SystemExit(f"error: {error}") from None
+    run_main(main)

@@ -10,7 +10,6 @@ A judge that cannot do what a probe needs has an AUC near 0.5. Prints a table, a
 from __future__ import annotations
 
 import argparse
-import json
 import random
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -21,10 +20,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from rich.console import Console
 from rich.table import Table
-from studies.common import add_judge, judge_of, probabilities_of_yes
+from studies.common import add_judge, judge_of, probabilities_of_yes, run_main, save_json
 
 from checklist_rewards.checklists import ChecklistItem
-from checklist_rewards.errors import ChecklistRewardsError
 from checklist_rewards.evaluation.agreement import Bootstrap, Figure, Mean, Numbers
 from checklist_rewards.judges import Judge, Read
 
@@ -206,12 +204,9 @@ def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
     Console(width=120).print(table)
     summary = {name: {key: figure.model_dump() for key, figure in line.items()} for name, line in found.items()}
     if args.json is not None:
-        args.json.write_text(json.dumps(summary, indent=2) + "\n")
+        save_json(args.json, summary)
     return summary
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except ChecklistRewardsError as error:
-        raise SystemExit(f"error: {error}") from None
+    run_main(main)

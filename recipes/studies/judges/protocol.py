@@ -25,15 +25,14 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from english.tasks import DATA, DEV, TASKS, TRAIN, Example, load, sample
+from english.tasks import DEV, TASKS, TRAIN, Example, load, sample
 from english.train import ADAPTER, ENCODER, RECORD, name_of
 from rich.console import Console
-from studies.common import judge_of, probabilities_of_yes
+from studies.common import DATA, judge_of, markdown, probabilities_of_yes, run_main, save_json
 from studies.judges.floors import LENGTH, OVERLAP, REGRESSION, length, overlap, regression
 
 from checklist_rewards.backends.packaged import SMOLLM2
 from checklist_rewards.checklists import NO, YES, ChecklistItem
-from checklist_rewards.errors import ChecklistRewardsError
 from checklist_rewards.evaluation.agreement import Bootstrap, Categories, Figure, Numbers
 from checklist_rewards.evaluation.calibration import Probabilities, ThresholdChoice
 from checklist_rewards.files.store import Store
@@ -143,11 +142,11 @@ def table(found: Mapping[str, Mapping[str, Any]]) -> str:
     lines: list[str] = []
     for task, task_figures in found.items():
         lines += [f"{task}: n = {task_figures['n']}, {task_figures['groups']} groups", ""]
-        lines += [f"| | {' | '.join(FIGURES)} |", "|---" * (len(FIGURES) + 1) + "|"]
-        for method, line in task_figures["methods"].items():
-            cells = [Figure(**line[name]).shown() if name in line else "" for name in FIGURES]
-            lines.append(f"| {method} | {' | '.join(cells)} |")
-        lines.append("")
+        rows = [
+            [method, *(Figure(**line[name]).shown() if name in line else "" for name in FIGURES)]
+            for method, line in task_figures["methods"].items()
+        ]
+        lines += [markdown(["", *FIGURES], rows), ""]
     return "\n".join(lines)
 
 
@@ -170,14 +169,11 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
         }
         examples = evaluation.dev[task]
         found[task] = {"n": len(examples), "groups": len({e.group for e in examples}), "methods": methods}
-    (args.output / "figures.json").write_text(json.dumps(found, indent=2) + "\n")
+    save_json(args.output / "figures.json", found)
     (args.output / "figures.md").write_text(table(found), encoding="utf-8")
     Console(width=150).print(table(found))
     return found
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except ChecklistRewardsError as error:
-        raise SystemExit(f"error: {error}") from None
+    run_main(main)

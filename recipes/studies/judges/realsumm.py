@@ -18,14 +18,15 @@ Writes `figures.json`, `figures.png` and the models, with a table on the termina
 
 from __future__ import annotations
 
-import gzip
 import json
-import os
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import numpy as np
 from rich.console import Console
@@ -34,12 +35,13 @@ from scipy.stats import pearsonr, spearmanr
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from studies.common import DATA, data_file, json_lines, run_main, save_json
 from trl import TrlParser
 
 from checklist_rewards.checklists import NO, YES, ChecklistItem
 from checklist_rewards.distill.labels import LabelledPair
 from checklist_rewards.distill.training import Training, train_encoder
-from checklist_rewards.errors import ChecklistRewardsError, SampleError
+from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement import Bootstrap, Categories, Figure, Mean, Numbers
 from checklist_rewards.files.rows import write_rows
 from checklist_rewards.files.store import Store
@@ -85,10 +87,7 @@ class Unit:
 class RealsummArguments:
     """Data and training settings."""
 
-    data: str = field(
-        default=os.environ.get("CHECKLIST_REWARDS_DATA", str(Path(__file__).resolve().parents[3] / "shared" / "data")),
-        metadata={"help": "The folder of the shared data, with realsumm/votes.jsonl.gz."},
-    )
+    data: str = field(default=DATA, metadata={"help": "The folder of the shared data, with realsumm/votes.jsonl.gz."})
     output_dir: str = field(default="runs/realsumm")
     base: str | None = field(
         default=None, metadata={"help": "The encoder to start from. Defaults to the packaged all-MiniLM-L6-v2."}
@@ -108,11 +107,6 @@ class RealsummArguments:
 
 def load_units(folder: str | Path) -> list[Unit]:
     """The units, in the order of the file. Raises [`SampleError`] if the data is missing."""
-    path = Path(folder) / "realsumm" / "votes.jsonl.gz"
-    if not path.is_file():
-        raise SampleError(f"{path}: file not found; set --data to the folder that contains realsumm/votes.jsonl.gz.")
-    with gzip.open(path, "rt", encoding="utf-8") as lines:
-        rows = [json.loads(line) for line in lines]
     return [
         Unit(
             row["doc_id"],
@@ -123,7 +117,7 @@ def load_units(folder: str | Path) -> list[Unit]:
             row["votes_total"],
             row["fold_by_example"],
         )
-        for row in rows
+        for row in json_lines(data_file("realsumm/votes.jsonl.gz", folder))
     ]
 
 
@@ -371,12 +365,9 @@ def main(arguments: RealsummArguments) -> dict[str, Any]:
         "agrees_with_the_majority_of_other_workers": people,
         "published": PUBLISHED,
     }
-    (folder / "figures.json").write_text(json.dumps(summary, indent=2) + "\n")
+    save_json(folder / "figures.json", summary)
     return summary
 
 
 if __name__ == "__main__":
-    try:
-        main(*TrlParser((RealsummArguments,)).parse_args_and_config())
-    except ChecklistRewardsError as error:
-        raise SystemExit(f"error: {error}") from None
+    run_main(lambda: main(*TrlParser((RealsummArguments,)).parse_args_and_config()))

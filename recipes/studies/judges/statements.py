@@ -11,17 +11,18 @@ guessing. Wordings of one judge and set are compared on the same texts.
 from __future__ import annotations
 
 import argparse
-import gzip
-import json
-import os
 import random
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from rich.console import Console
 from rich.table import Table
 from sklearn.metrics import roc_auc_score
+from studies.common import DATA, data_file, json_lines, run_main, save_json
 
 from checklist_rewards import ChecklistScorer, Sample
 
@@ -36,14 +37,12 @@ _QUOTED = re.compile(r"'(.+)'\?\Z")
 
 def rows(folder: Path, name: str) -> Iterator[tuple[str, str, bool]]:
     """Fact, text and people's answer."""
-    path = folder / name / ("votes.jsonl.gz" if name == "realsumm" else "dev.jsonl.gz")
-    with gzip.open(path, "rt", encoding="utf-8") as file:
-        for line in file:
-            row = json.loads(line)
-            if name == "realsumm":
-                yield row["criterion"], row["response"], 2 * row["votes_present"] > row["votes_total"]
-            elif found := _QUOTED.search(row["question"]):
-                yield found.group(1), row["target"], row["label"] > 0.5
+    path = data_file(f"{name}/{'votes' if name == 'realsumm' else 'dev'}.jsonl.gz", folder)
+    for row in json_lines(path):
+        if name == "realsumm":
+            yield row["criterion"], row["response"], 2 * row["votes_present"] > row["votes_total"]
+        elif found := _QUOTED.search(row["question"]):
+            yield found.group(1), row["target"], row["label"] > 0.5
 
 
 def chosen(folder: Path, name: str, number: int) -> list[tuple[str, str, bool]]:
@@ -59,7 +58,7 @@ def main(argv: list[str] | None = None) -> dict[str, float]:
     parser.add_argument("--judges", nargs="+", default=["english", "english-encoder", "smollm2"])
     parser.add_argument("--sets", nargs="+", default=["realsumm", "argkp", "semeval"])
     parser.add_argument("--number", type=int, default=200, help="texts of each set")
-    parser.add_argument("--data", type=Path, default=Path(os.environ.get("CHECKLIST_REWARDS_DATA", "../shared/data")))
+    parser.add_argument("--data", type=Path, default=Path(DATA))
     parser.add_argument("--output", type=Path, default=Path("runs/statements.json"))
     options = parser.parse_args(argv)
     figures: dict[str, float] = {}
@@ -81,11 +80,10 @@ def main(argv: list[str] | None = None) -> dict[str, float]:
                     figures[f"{judge}, {name}, {form}, {wording}"] = auc
                     cells.append(f"{auc:.3f}")
                 table.add_row(judge, name, form, *cells)
-        options.output.parent.mkdir(parents=True, exist_ok=True)
-        options.output.write_text(json.dumps(figures, indent=2) + "\n")
+        save_json(options.output, figures)
     Console().print(table)
     return figures
 
 
 if __name__ == "__main__":
-    main()
+    run_main(main)

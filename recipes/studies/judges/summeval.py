@@ -7,21 +7,18 @@ mean rating of three experts. `validation.py` runs it.
 
 from __future__ import annotations
 
-import gzip
-import json
 import random
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean, median
 from typing import Any, NamedTuple
 
-from studies.common import checklist_scores
+from studies.common import checklist_scores, data_file, json_lines
 from studies.judges.floors import LENGTH, OVERLAP
 from studies.judges.realsumm import content_recall
 
 from checklist_rewards.backends import Progress
 from checklist_rewards.checklists import ChecklistItem
-from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement import Bootstrap, Numbers
 from checklist_rewards.judges import Judge, Read
 
@@ -84,23 +81,16 @@ def load(data: str | Path, documents: int, seed: int = 0) -> list[Rated]:
 
 def _drawn(data: str | Path, documents: int, seed: int) -> tuple[list[list[Rated]], list[Rated]]:
     """The chosen summaries by article, and all summaries of the other articles."""
-    folder = Path(data) / "summeval"
-    if not folder.is_dir():
-        raise SampleError(f"{folder}: folder not found; set CHECKLIST_REWARDS_DATA to the folder that contains it.")
-    articles = {row["doc_id"]: row["source"] for row in _rows(folder / "summeval_docs.jsonl.gz")}
+    sources = json_lines(data_file("summeval/summeval_docs.jsonl.gz", data))
+    articles = {row["doc_id"]: row["source"] for row in sources}
     by_document: dict[str, list[Rated]] = {}
-    for row in _rows(folder / "summeval_16sys_expert_mean.jsonl.gz"):
+    for row in json_lines(data_file("summeval/summeval_16sys_expert_mean.jsonl.gz", data)):
         rated = Rated(row["doc_id"], articles[row["doc_id"]], row["summary"], row["expert_mean"])
         by_document.setdefault(rated.document, []).append(rated)
     rng = random.Random(seed)
     order = rng.sample(sorted(by_document), len(by_document))
     chosen = [rng.sample(by_document[document], OF_EACH) for document in order[:documents]]
     return chosen, [rated for document in order[documents:] for rated in by_document[document]]
-
-
-def _rows(path: Path) -> list[dict[str, Any]]:
-    with gzip.open(path, "rt", encoding="utf-8") as lines:
-        return [json.loads(line) for line in lines]
 
 
 def judged(judge: Judge, rated: Sequence[Rated], progress: Progress | None = None) -> Scores:

@@ -18,8 +18,6 @@ Writes `figures.json` and the thoughts (`reads.jsonl`) to `--output_dir`, and a 
 
 from __future__ import annotations
 
-import gzip
-import json
 import random
 import sys
 import time
@@ -29,16 +27,15 @@ from pathlib import Path
 from typing import Any
 
 from trl import TrlParser
-from typing_extensions import override
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from pocket.world import tasks, write_response
+from studies.common import Difference, json_lines, markdown, run_main, save_json
 
 from checklist_rewards.backends import Engine
 from checklist_rewards.checklists import YES, ChecklistItem
-from checklist_rewards.errors import ChecklistRewardsError, SampleError
+from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement import Bootstrap, Figure, Mean, Numbers
-from checklist_rewards.evaluation.agreement.measures import Measure
 from checklist_rewards.files.rows import write_rows
 from checklist_rewards.files.store import open_store
 from checklist_rewards.judges import LogprobJudge, Read, ThinkingJudge
@@ -90,9 +87,7 @@ def pocket_reads(count: int, seed: int) -> list[Labelled]:
 
 def labelled_reads(path: Path, count: int, seed: int) -> list[Labelled]:
     """`count` rows of a file, drawn at random, in the order of the file."""
-    opened = gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8")
-    with opened as lines:
-        rows = [json.loads(line) for line in lines]
+    rows = list(json_lines(path))
     if len(rows) < count:
         raise SampleError(f"{path}: it has {len(rows)} rows; --rows is {count}.")
     drawn = sorted(random.Random(seed).sample(range(len(rows)), count))
@@ -112,22 +107,6 @@ def labelled_reads(path: Path, count: int, seed: int) -> list[Labelled]:
     ]
 
 
-class AUCGain(Measure):
-    """AUC of some predictions minus that of others about the same units."""
-
-    def __init__(self, predicted: Sequence[float], before: Sequence[float], truth: Sequence[bool]):
-        labels = [float(label) for label in truth]
-        self.now, self.before = Numbers(list(predicted), labels), Numbers(list(before), labels)
-
-    @override
-    def __len__(self) -> int:
-        return len(self.now)
-
-    @override
-    def replicate(self, weights: Any) -> dict[str, float]:
-        return {"auc_gain": self.now.replicate(weights)["auc"] - self.before.replicate(weights)["auc"]}
-
-
 def figures_of(
     labelled: Sequence[Labelled],
     verdicts: Sequence[Verdict],
@@ -142,12 +121,12 @@ def figures_of(
         for one, now, before in zip(labelled, verdicts, first, strict=True)
         if now.probabilities and before.probabilities
     ]
-    groups, truth = [one.group for one, _, _ in known], [one.label for one, _, _ in known]
-    predicted, before = [p for _, p, _ in known], [p for _, _, p in known]
-    right = [float((p >= threshold) == label) for p, label in zip(predicted, truth, strict=True)]
+    groups, truth = [one.group for one, _, _ in known], [float(one.label) for one, _, _ in known]
+    right = [float((p >= threshold) == one.label) for one, p, _ in known]
+    now, before = (Numbers(predicted, truth) for predicted in ([p for _, p, _ in known], [p for _, _, p in known]))
     return {
-        "auc": bootstrap.figures(Numbers(predicted, list(map(float, truth))), groups)["auc"],
-        **bootstrap.figures(AUCGain(predicted, before, truth), groups),
+        "auc": bootstrap.figures(now, groups)["auc"],
+        "auc_gain": bootstrap.figures(Difference(now, before, ["auc"]), groups)["auc"],
         **bootstrap.figures(Mean("accuracy", right), groups),
     }
 
@@ -186,16 +165,19 @@ def measured(
 
 def table(lines: Sequence[dict[str, Any]]) -> str:
     """The figures as Markdown."""
-    head = "| thinking | AUC | AUC gain | accuracy | label mass | tokens per read | seconds per read | cut off |"
-    rows = [head, "|---|---|---|---|---|---|---|---|"]
-    for line in lines:
-        shown = line["shown"]
-        mass = "-" if line["mass"] is None else f"{line['mass']:.2f}"
-        rows.append(
-            f"| {line['thinking']} | {shown['auc']} | {shown['auc_gain']} | {shown['accuracy']} | {mass} | "
-            f"{line['generated_tokens_per_read']:.1f} | {line['seconds_per_read']:.3f} | {line['cut_off']} |"
+    head = "thinking", "AUC", "AUC gain", "accuracy", "label mass", "tokens per read", "seconds per read", "cut off"
+    rows = [
+        (
+            line["thinking"],
+            *(line["shown"][name] for name in ("auc", "auc_gain", "accuracy")),
+            "-" if line["mass"] is None else f"{line['mass']:.2f}",
+            f"{line['generated_tokens_per_read']:.1f}",
+            f"{line['seconds_per_read']:.3f}",
+            line["cut_off"],
         )
-    return "\n".join(rows)
+        for line in lines
+    ]
+    return markdown(head, rows)
 
 
 def main(arguments: ThinkingArguments) -> list[dict[str, Any]]:
@@ -229,12 +211,9 @@ def main(arguments: ThinkingArguments) -> list[dict[str, Any]]:
     yes = sum(one.label for one in labelled)
     groups = len({one.group for one in labelled})
     print(f"\n{len(labelled)} reads in {groups} groups, {yes} of them yes.\n\n{table(lines)}")
-    (output / "figures.json").write_text(json.dumps(lines, indent=2) + "\n", encoding="utf-8")
+    save_json(output / "figures.json", lines)
     return lines
 
 
 if __name__ == "__main__":
-    try:
-        main(*TrlParser((ThinkingArguments,)).parse_args_and_config())
-    except ChecklistRewardsError as error:
-        raise SystemExit(f"error: {error}") from None
+    run_main(lambda: main(*TrlParser((ThinkingArguments,)).parse_args_and_config()))

@@ -23,14 +23,13 @@ from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from english.tasks import DATA
 from rich.console import Console
-from studies.common import judge_of
+from studies.common import DATA, judge_of, markdown, run_main, save_json
 from studies.judges import summeval
 from studies.judges.floors import LENGTH, OVERLAP, length, overlap
 from studies.judges.pairs import SETS, by_rule, judged, pairs_of, preferences, reads_of
 
-from checklist_rewards.errors import ChecklistRewardsError, SampleError
+from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement import Bootstrap, Figure
 from checklist_rewards.files.store import Store
 from checklist_rewards.judges import Judge
@@ -120,45 +119,41 @@ def evaluate(validation: Validation, judge: Named, store: Store) -> dict[str, An
             raise SampleError(f"{path} has the settings {found['settings']}; choose another name or --output.")
         return found
     found = {"settings": settings, **validation.judge(judge_of(judge.model, judge.adapter, store), judge.name)}
-    path.write_text(json.dumps(found, indent=2) + "\n")
+    save_json(path, found)
     return found
 
 
 def ratings_table(found: Mapping[str, Mapping[str, Any]]) -> str:
     """Spearman and MAE by dimension as Markdown."""
-    lines = [_line("Spearman, MAE", "n", *summeval.QUESTIONS), "|---" * (len(summeval.QUESTIONS) + 2) + "|"]
+    rows: list[Sequence[Any]] = []
     for name, one in found.items():
         dimensions = one["ratings"].values()
         cells = [", ".join(_shown(dimension[key]) for key in ("spearman", "mae")) for dimension in dimensions]
-        lines.append(_line(name, min(dimension["n"] for dimension in dimensions), *cells))
+        rows.append([name, min(dimension["n"] for dimension in dimensions), *cells])
     for name, row in PUBLISHED_RATINGS.items():
-        lines.append(_line(f"published: {name}", 100, *(f"{spearman:.3f}, {mae:.3f}" for spearman, mae in row)))
-    return "\n".join(lines)
+        rows.append([f"published: {name}", 100, *(f"{spearman:.3f}, {mae:.3f}" for spearman, mae in row)])
+    return markdown(["Spearman, MAE", "n", *summeval.QUESTIONS], rows)
 
 
 def pairs_table(found: Mapping[str, Mapping[str, Any]]) -> str:
     """Wins, effect sizes and tests as Markdown. The interval of the wins is Wilson's."""
     columns = ("wins", "losses", "ties", "difference", "Cohen's d", "p, t-test", "p, permutation")
-    lines = [_line("", "pairs", "n", *columns), "|---" * (len(columns) + 3) + "|"]
+    rows: list[Sequence[Any]] = []
     for name, one in found.items():
         for task, row in one["pairs"].items():
             if not row["n"]:
-                lines.append(_line(name, task, f"0 ({row['unread']} do not fit)", *[""] * len(columns)))
+                rows.append([name, task, f"0 ({row['unread']} do not fit)", *[""] * len(columns)])
                 continue
             low, high = row["wilson"]
             cells = [_shown(row[key]) for key in ("difference", "cohens_d")]
             tests = [_p(row["t_test_p"]["value"]), _p(row["permutation_p"])]
             shares = [f"{row['wins']['value']:.3f} [{low:.3f}, {high:.3f}]"]
             shares += [f"{row[key]['value']:.3f}" for key in ("losses", "ties")]
-            lines.append(_line(name, task, row["n"], *shares, *cells, *tests))
+            rows.append([name, task, row["n"], *shares, *cells, *tests])
     for name, (wins, losses, ties, difference, d, p) in PUBLISHED_PAIRS.items():
         shares = [f"{percent / 100:.2f}" for percent in (wins, losses, ties)]
-        lines.append(_line(f"published: {name}", "RewardBench", 100, *shares, difference, d, _p(p), ""))
-    return "\n".join(lines)
-
-
-def _line(*cells: Any) -> str:
-    return f"| {' | '.join(map(str, cells))} |"
+        rows.append([f"published: {name}", "RewardBench", 100, *shares, difference, d, _p(p), ""])
+    return markdown(["", "pairs", "n", *columns], rows)
 
 
 def _shown(figure: Mapping[str, Any] | None) -> str:
@@ -191,7 +186,4 @@ def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except ChecklistRewardsError as error:
-        raise SystemExit(f"error: {error}") from None
+    run_main(main)

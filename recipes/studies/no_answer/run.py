@@ -48,7 +48,7 @@ from pocket.world import (
     write_text,
 )
 from studies.arms import run_arms
-from studies.common import Result, band, figure, once, save_json, shown, spread
+from studies.common import Result, band, figure, markdown, once, save_json, shown, smoothed, spread
 from studies.no_answer.training import LoggedReward, by_step, grpo, mean_words, read_log, shares, teach
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging as transformers_logging
@@ -211,12 +211,11 @@ def table(summary: Result) -> str:
         "trained_gold": "gold, mean of all steps",
         "reward_without_answer": "reward without an answer",
     }
-    head = ["arm", *columns.values()]
-    lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
-    for arm, found in summary.items():
-        cells = [_shown(found[name], 0 if name == "thought" else 2) for name in columns]
-        lines.append(f"| {' | '.join([arm, *cells])} |")
-    return "\n".join([*lines, ""])
+    rows = [
+        [arm, *(_shown(found[name], 0 if name == "thought" else 2) for name in columns)]
+        for arm, found in summary.items()
+    ]
+    return markdown(["arm", *columns.values()], rows) + "\n"
 
 
 def _shown(values: Result | None, digits: int) -> str:
@@ -256,16 +255,10 @@ def plot(runs: dict[str, list[Result]], path: Path) -> None:
             for arm, found in runs.items():
                 if not found:
                     continue
-                curves = [smooth([step[name] for step in run["curve"]]) for run in found]
+                curves = [smoothed([step[name] for step in run["curve"]], 5) for run in found]
                 band(axes, dict(enumerate(zip(*curves, strict=True), start=1)), arm, COLORS[arm])
             axes.set(xlabel="GRPO step", ylabel=label, ylim=(0, None))
         all_axes[0].legend(frameon=False, fontsize=8)
-
-
-def smooth(values: Sequence[float], width: int = 5) -> list[float]:
-    """Means of up to `width` neighbours."""
-    half = width // 2
-    return [fmean(values[max(0, place - half) : place + half + 1]) for place in range(len(values))]
 
 
 def options() -> argparse.ArgumentParser:

@@ -34,7 +34,7 @@ import torch
 from datasets import Dataset
 from peft import LoraConfig, PeftModel, get_peft_model
 from pocket.grpo_run import console
-from studies.common import Result, once, save_json
+from studies.common import Result, markdown, once, run_main, save_json
 from studies.no_answer.training import Completion, LoggedReward, by_step, grpo, mean_words, read_log, shares, teach
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging as transformers_logging
@@ -42,7 +42,6 @@ from transformers.utils import logging as transformers_logging
 from checklist_rewards import Checklist, ChecklistItem, ChecklistScorer
 from checklist_rewards.backends import Progress, resolve_model
 from checklist_rewards.backends.models import model_identity
-from checklist_rewards.errors import ChecklistRewardsError
 from checklist_rewards.judges import Judge, Read, Receipt
 from checklist_rewards.scores import Verdict
 
@@ -276,12 +275,12 @@ def table(result: Result) -> str:
         "cut": "cut", "thought": "words of thought", "answer": "words of answer",
         "second": "answers with a second `</think>`",
     }  # fmt: skip
-    lines = [f"| step | {' | '.join(names.values())} |", "|---" * (len(names) + 1) + "|"]
-    for step in result["curve"]:
-        cells = ["" if step[name] is None else f"{step[name]:.2f}" for name in names]
-        lines.append(f"| {step['step']} | {' | '.join(cells)} |")
+    rows = [
+        [step["step"], *("" if step[name] is None else f"{step[name]:.2f}" for name in names)]
+        for step in result["curve"]
+    ]
     facts = [f"- {name.replace('_', ' ')}: {count}" for name, count in result["evidence"].items()]
-    return "\n".join([*lines, "", *facts, ""])
+    return "\n".join([markdown(["step", *names.values()], rows), "", *facts, ""])
 
 
 def options() -> argparse.ArgumentParser:
@@ -315,7 +314,4 @@ def main(argv: Sequence[str] | None = None) -> Result:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except ChecklistRewardsError as error:
-        raise SystemExit(f"error: {error}") from None
+    run_main(main)

@@ -77,11 +77,5 @@ def chosen(rewards: Table, gold: Table) -> dict[str, Any]:
     }
 
 
-def running_mean(values: Sequence[float], width: int = 5) -> list[float]:
-    """Centred means over up to `width` values."""
-    half = width // 2
-    return [fmean(values[max(0, place - half) : place + half + 1]) for place in range(len(values))]
-
-
 def _flat(table: Table) -> list[float]:
     return [value for line in table for value in line]

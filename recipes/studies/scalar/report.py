@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from studies.common import band, figure, shown, spread
-from studies.scalar.measures import running_mean
+from studies.common import band, figure, markdown, shown, smoothed, spread
 from studies.scalar.rewards import ARMS
 
 COLORS = {"judge": "C0", "calibrated": "C2", "scalar": "C3"}
@@ -44,18 +43,17 @@ def table(summary: dict[str, Any]) -> str:
     """The results as Markdown: means over the seeds, with the least and the greatest."""
     columns = {"ordered": "pairs in order", "gold": "gold", "gap": "gap", "grpo_gold": "GRPO gold", "grpo_gap": "gap"}
     head = ["labels", "reward", "seeds", *columns.values()]
-    lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
+    rows = []
     for row in summary["rows"]:
         figures = [_shown(row[name], signed="gap" in name) if name in row else "" for name in columns]
-        cells = [f"{row['budget']:,}", NAMES[row["arm"]], str(row["seeds"]), *figures]
-        lines.append(f"| {' | '.join(cells)} |")
+        rows.append([f"{row['budget']:,}", NAMES[row["arm"]], row["seeds"], *figures])
     known = summary["references"]
     for name, (text, _) in LINES.items():
-        lines.append(f"| | {text} | | | {known[name]:.3f} | | | |")
+        rows.append(["", text, "", "", f"{known[name]:.3f}", "", "", ""])
     for name, text in (("start", "judge before any label"), ("packaged", "pocket judge, fully trained")):
-        found = known[name]
-        lines.append(f"| | {text} | | {found['ordered']:.3f} | {found['gold']:.3f} | {found['gap']:+.3f} | | |")
-    return "\n".join([*lines, ""])
+        cells = [f"{known[name][key]:.3f}" for key in ("ordered", "gold")]
+        rows.append(["", text, "", *cells, f"{known[name]['gap']:+.3f}", "", ""])
+    return markdown(head, rows) + "\n"
 
 
 def _shown(figure: dict[str, Any], signed: bool) -> str:
@@ -101,7 +99,7 @@ def _steps(axes: Any, cells: Cells, budget: int) -> None:
         if not runs:
             continue
         for name, style in (("gold", "-"), ("proxy", "--")):
-            curves = [running_mean([entry[name] for entry in run["curve"]]) for run in runs]
+            curves = [smoothed([entry[name] for entry in run["curve"]], 5) for run in runs]
             means = [sum(values) / len(values) for values in zip(*curves, strict=True)]
             axes.plot(range(1, len(means) + 1), means, color=COLORS[arm], linestyle=style, linewidth=2)
             if name == "gold":

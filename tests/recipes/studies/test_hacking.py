@@ -8,7 +8,7 @@ import pytest
 from studies.hacking.biases import BIASES, BiasedJudge
 from studies.hacking.evaluate import Outcome, Study, badness, fitting, line, outcome, shares, whole
 from studies.hacking.logs import alarm_steps, finished, read_again, replayed, sizes
-from studies.hacking.onset import gap_rise, gold_lost, onset, smoothed
+from studies.hacking.onset import gap_rise, gold_lost, onset
 from studies.hacking.study import Run, study
 
 from checklist_rewards import ChecklistScorer
@@ -92,7 +92,6 @@ def test_the_onset_is_the_first_step_from_which_the_gap_stays():
 def test_gold_lost_counts_from_the_best_so_far():
     gold = [0.5, 0.7, 0.6, 0.4, 0.9]
     assert [gold_lost(gold, step) for step in range(5)] == pytest.approx([0, 0, 0.1, 0.3, 0])
-    assert smoothed([0.0, 3.0, 0.0, 3.0], width=3) == pytest.approx([1.5, 1.0, 2.0, 1.5])
 
 
 def test_the_study_has_five_biases_three_seeds_and_ten_clean_runs():

@@ -48,16 +48,7 @@ def test_the_checks_agree_with_the_official_verdicts(data_dir, tmp_path, monkeyp
     assert min(line["agreement"] for line in summary["by_instruction"].values()) >= 0.97
 
 
-def test_it_says_where_the_data_should_be(tmp_path, monkeypatch):
+def test_missing_data_is_an_error(tmp_path, monkeypatch):
+    monkeypatch.setattr("sys.argv", ["ifeval.py", "--data", str(tmp_path), "--output_dir", str(tmp_path)])
     with pytest.raises(SampleError, match="en_labels.jsonl.gz: file not found; set --data"):
-        ifeval.labels_file(str(tmp_path))
-
-
-def test_the_data_is_looked_for_beside_the_repository(monkeypatch, tmp_path):
-    monkeypatch.delenv("CHECKLIST_REWARDS_DATA", raising=False)
-    script = tmp_path / "repository" / "recipes" / "evaluate" / "ifeval.py"
-    monkeypatch.setattr(ifeval, "__file__", str(script))
-    labels = tmp_path / "shared" / "data" / "ifeval" / "en_labels.jsonl.gz"
-    labels.parent.mkdir(parents=True)
-    labels.touch()
-    assert ifeval.labels_file(None) == labels
+        ifeval.main()

@@ -48,6 +48,7 @@ def test_the_rules_find_nine_of_ten_on_prompts_they_were_not_made_for(data_dir, 
     assert held_out["prompts"] == 271 and held_out["precision"] >= 0.96 and held_out["recall"] >= 0.9
 
 
-def test_it_says_where_the_data_should_be(tmp_path):
+def test_missing_data_is_an_error(tmp_path, monkeypatch):
+    monkeypatch.setattr("sys.argv", ["requirements.py", "--data", str(tmp_path), "--output_dir", str(tmp_path)])
     with pytest.raises(SampleError, match="input_data.jsonl: file not found; set --data"):
-        requirements.prompts_file(str(tmp_path))
+        requirements.main()
