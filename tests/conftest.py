@@ -84,6 +84,7 @@ SLOWEST = (
     "ui/app/test_batch.py",
     "recipes/studies/test_english_grpo.py",
     "recipes/test_english.py",
+    "recipes/studies/test_judges.py",
     "distill/test_adapter.py",
     "rewards/test_pairs_train.py",
     "cli/test_serve.py",

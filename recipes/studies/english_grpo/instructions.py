@@ -232,7 +232,7 @@ def prompts(data: str | Path = DATA) -> tuple[list[Instructed], list[Instructed]
     """The prompts for training, and the held-out ones.
 
     Raises:
-        SampleError: If the file `ifeval/input_data.jsonl` cannot be read, or langdetect is missing.
+        SampleError: If the file `ifeval/input_data.jsonl` or langdetect is missing.
     """
     if missing("langdetect"):
         raise SampleError(f"the checks of IFEval's letter cases require langdetect: {install('checks')}.")

@@ -104,7 +104,7 @@ def test_gold_is_the_official_verdict(data_dir):
 
 def test_missing_data_is_an_error(tmp_path):
     pytest.importorskip("langdetect")
-    with pytest.raises(SampleError, match="input_data.jsonl: cannot be read"):
+    with pytest.raises(SampleError, match="input_data.jsonl: file not found"):
         prompts(tmp_path)
 
 
