@@ -37,7 +37,7 @@ from studies.arms import run_arms
 from studies.common import DATA, Result, judge_of, once, probabilities_of_yes, run_main, save_json
 from studies.english_grpo.figures import figures_of
 from studies.english_grpo.instructions import dataset_of, prompts
-from studies.hacking.run import write_log
+from studies.hacking.logs import write_log
 from transformers import AutoConfig
 from transformers.utils import logging as transformers_logging
 

@@ -1,4 +1,4 @@
-"""Finished runs, read back: proxy and gold per step, and what a monitor or rewardspy would have said."""
+"""Logs of runs: proxy and gold per step, and what a monitor or rewardspy would have reported on them."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from typing import Any
 from studies.hacking.onset import onset
 
 from checklist_rewards.checklists import YES, ChecklistItem
+from checklist_rewards.files.atomic import atomic_path
 from checklist_rewards.files.rows import read_rows
 from checklist_rewards.judges import Judge, Read
 from checklist_rewards.monitor import MonitorSettings
@@ -99,6 +100,22 @@ def _reduced(data: Mapping[str, Any]) -> Row:
         "score": data["score"]["primary_score"],
         "gold": data["gold"],
     }
+
+
+def write_log(raw: Path, path: Path, gold: Callable[[str, str], float]) -> None:
+    """Write the log of a run with gold, without the fields of scores that are None; delete the raw log."""
+    with atomic_path(path) as temporary, temporary.open("w", encoding="utf-8") as file:
+        for row in read_rows(raw):
+            found = gold(row.data["prompt"][-1]["content"], row.data["completion"])
+            record = row.data | {"score": _without_none(row.data["score"]), "gold": found}
+            file.write(json.dumps(record) + "\n")
+    raw.unlink()
+
+
+def _without_none(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_none(part) for key, part in value.items() if part is not None}
+    return [_without_none(part) for part in value] if isinstance(value, list) else value
 
 
 def finished(folder: Path) -> list[RunLog]:

@@ -16,7 +16,6 @@ runs again under each prevention.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -26,18 +25,17 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from pocket.grpo_run import Gold, console, satisfied, train
+from pocket.grpo_run import console, satisfied, train
 from pocket.policy import checklist_dataset
 from pocket.world import tasks
 from studies.common import once
 from studies.hacking.biases import BIASES, BiasedJudge
+from studies.hacking.logs import write_log
 from studies.hacking.start import make_start, measure_difficulty
 from studies.hacking.study import PREVENTIONS, STRENGTH, Run, study
 from transformers.utils import logging as transformers_logging
 
 from checklist_rewards import ChecklistScorer
-from checklist_rewards.files.atomic import atomic_path
-from checklist_rewards.files.rows import read_rows
 from checklist_rewards.judges import Judge
 from checklist_rewards.judges.panel import PanelJudge
 from checklist_rewards.monitor import MonitorSettings, RewardMonitor
@@ -89,22 +87,6 @@ def execute(run: Run, output: Path) -> dict[str, Any]:
 
     with TemporaryDirectory() as reads:  # judges of a panel share their reads; runs do not
         return once(folder, asdict(run), trained)
-
-
-def write_log(raw: Path, path: Path, gold: Gold) -> None:
-    """Write the log of a run with gold, without the fields of scores that are None; delete the raw log."""
-    with atomic_path(path) as temporary, temporary.open("w", encoding="utf-8") as file:
-        for row in read_rows(raw):
-            found = gold(row.data["prompt"][-1]["content"], row.data["completion"])
-            record = row.data | {"score": _without_none(row.data["score"]), "gold": found}
-            file.write(json.dumps(record) + "\n")
-    raw.unlink()
-
-
-def _without_none(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _without_none(part) for key, part in value.items() if part is not None}
-    return [_without_none(part) for part in value] if isinstance(value, list) else value
 
 
 def main(argv: Sequence[str] | None = None) -> None:
