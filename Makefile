@@ -2,7 +2,7 @@
 #   make demo    the main job on the pocket model: checklists, GRPO, best-of-8, a plot (no vLLM needed)
 #   make demo-english    the same on real English: SmolLM2-135M learns to follow everyday requests (a quarter of an hour)
 #   make test    every behaviour, with vLLM on the CPU where it can be had
-#   make test-all    the same, and the studies of recipes/ on a small scale
+#   make test-all    the same, and the studies of recipes/studies/ on a small scale
 #   make bench   reads per second and tokens computed, as ratios within one run
 #   make docs    the documentation, as pages in site/
 #   make test-frameworks    the adapters inside verl, ms-swift and others, each in an environment of its own (7 GB);
@@ -61,12 +61,12 @@ mutants: $(VENV)/.installed-test
 	$(CAPPED) $(RUN) tests/mutants/run.py --number $(MUTANTS) --seed $(SEED)
 
 bench: $(VENV)/.installed-test
-	$(CAPPED) $(RUN) -P recipes/benchmarks/reads.py
-	$(CAPPED) $(RUN) -P recipes/benchmarks/served.py
-	$(CAPPED) $(RUN) -P recipes/benchmarks/serve.py
-	$(CAPPED) $(RUN) -P recipes/benchmarks/offline.py
-	$(CAPPED) $(RUN) -P recipes/benchmarks/report.py
-	$(CAPPED) $(RUN) -P recipes/benchmarks/app.py
+	$(CAPPED) $(RUN) -P recipes/studies/benchmarks/reads.py
+	$(CAPPED) $(RUN) -P recipes/studies/benchmarks/served.py
+	$(CAPPED) $(RUN) -P recipes/studies/benchmarks/serve.py
+	$(CAPPED) $(RUN) -P recipes/studies/benchmarks/offline.py
+	$(CAPPED) $(RUN) -P recipes/studies/benchmarks/report.py
+	$(CAPPED) $(RUN) -P recipes/studies/benchmarks/app.py
 
 docs: $(VENV)/.installed-docs
 	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build

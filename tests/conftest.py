@@ -45,7 +45,7 @@ _own_cache()
 
 collect_ignore = ["frameworks"]  # other environments: make test-frameworks
 REPO = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(REPO / "recipes"), str(REPO / "recipes" / "evaluate")]
+sys.path.insert(0, str(REPO / "recipes"))
 
 import pytest  # noqa: E402
 from hypothesis import HealthCheck, settings  # noqa: E402
@@ -82,8 +82,9 @@ SLOWEST = (
     "checks/test_unit_tests.py",
     "ui/app/test_browser_annotate.py",
     "ui/app/test_batch.py",
-    "recipes/test_english_grpo.py",
+    "recipes/studies/test_english_grpo.py",
     "recipes/test_english.py",
+    "recipes/studies/test_judges.py",
     "distill/test_adapter.py",
     "rewards/test_pairs_train.py",
     "cli/test_serve.py",

@@ -258,7 +258,7 @@ def test_the_cells_of_a_notebook_run(path, page_folder, capsys):
 
 @pytest.mark.parametrize(
     "page",
-    [*PAGES, REPO / "CHANGELOG.md", REPO / "recipes/pocket/README.md"],
+    [*PAGES, REPO / "CHANGELOG.md", *sorted(REPO.glob("recipes/**/README.md"))],
     ids=lambda page: str(page.relative_to(REPO)),
 )
 def test_links_to_files_lead_somewhere(page):

@@ -9,7 +9,8 @@ In IFEval, an empty response follows no instruction. [`follows`] applies this ru
 IFEval has a rule of its own (any line that starts with a hyphen is a bullet, the number of a list item is a sentence,
 a keyword may occur inside a word), an option of the check selects it.
 
-`recipes/evaluate/ifeval.py` compares the checks with the official verdicts and lists each difference with its reason.
+`recipes/studies/checks/ifeval.py` compares the checks with the official verdicts and lists each difference with its
+reason.
 """
 
 from __future__ import annotations

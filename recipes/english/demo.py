@@ -30,25 +30,25 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-import torch  # noqa: E402
-from datasets import Dataset  # noqa: E402
-from english.everyday import Everyday, prompts  # noqa: E402
-from peft import LoraConfig, PeftModel  # noqa: E402
-from pocket.grpo_run import Bar, GoldReward, console  # noqa: E402
-from pocket.study import figure, once, save_json  # noqa: E402
-from rich.table import Table  # noqa: E402
-from transformers import AutoModelForCausalLM, AutoTokenizer, ProgressCallback  # noqa: E402
-from transformers.trainer_utils import get_last_checkpoint  # noqa: E402
-from transformers.utils import logging as transformers_logging  # noqa: E402
-from trl import GRPOConfig, GRPOTrainer  # noqa: E402
+import torch
+from datasets import Dataset
+from english.everyday import Everyday, prompts
+from peft import LoraConfig, PeftModel
+from pocket.grpo_run import Bar, GoldReward, console
+from rich.table import Table
+from studies.common import figure, once, save_json
+from transformers import AutoModelForCausalLM, AutoTokenizer, ProgressCallback
+from transformers.trainer_utils import get_last_checkpoint
+from transformers.utils import logging as transformers_logging
+from trl import GRPOConfig, GRPOTrainer
 
-from checklist_rewards import Checklist, ChecklistScorer  # noqa: E402
-from checklist_rewards.backends import resolve_model  # noqa: E402
-from checklist_rewards.datasets import build_checklists, save_dataset  # noqa: E402
-from checklist_rewards.errors import ChecklistRewardsError  # noqa: E402
-from checklist_rewards.monitor import RewardMonitor  # noqa: E402
-from checklist_rewards.rewards.trl import ChecklistReward  # noqa: E402
-from checklist_rewards.ui.report import write_report  # noqa: E402
+from checklist_rewards import Checklist, ChecklistScorer
+from checklist_rewards.backends import resolve_model
+from checklist_rewards.datasets import build_checklists, save_dataset
+from checklist_rewards.errors import ChecklistRewardsError
+from checklist_rewards.monitor import RewardMonitor
+from checklist_rewards.rewards.trl import ChecklistReward
+from checklist_rewards.ui.report import write_report
 
 ARMS = ("mixed", "code", "judge")
 N = 8

@@ -20,11 +20,11 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from english.train import ADAPTER, ENCODER, RECORD, name_of  # noqa: E402
-from safetensors.torch import load_file, save_file  # noqa: E402
+from english.train import ADAPTER, ENCODER, RECORD, name_of
+from safetensors.torch import load_file, save_file
 
-from checklist_rewards.backends.difference import save_difference  # noqa: E402
-from checklist_rewards.backends.packaged import (  # noqa: E402
+from checklist_rewards.backends.difference import save_difference
+from checklist_rewards.backends.packaged import (
     BERT,
     DIFFERENCE,
     ENGLISH,
@@ -33,7 +33,7 @@ from checklist_rewards.backends.packaged import (  # noqa: E402
     english_encoder,
     minilm_weights,
 )
-from checklist_rewards.evaluation.agreement import Figure  # noqa: E402
+from checklist_rewards.evaluation.agreement import Figure
 
 WEIGHTS, CONFIG = "adapter_model.safetensors", "adapter_config.json"
 _CARDS = {ADAPTER: "card.md", ENCODER: "card_encoder.md"}

@@ -15,21 +15,17 @@ REALSumm has no dev split: fold 1 of its documents is the dev split here.
 
 from __future__ import annotations
 
-import gzip
-import json
-import os
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from english.opposites import form_pairs, negated
+from studies.common import DATA, data_file, json_lines
 
 from checklist_rewards.distill.labels import LabelledPair, by_target
-from checklist_rewards.errors import SampleError
 
-DATA = os.environ.get("CHECKLIST_REWARDS_DATA", str(Path(__file__).resolve().parents[3] / "shared" / "data"))
 TASKS = ("realsumm", "semeval", "argkp", "evouna")
 TRAIN, DEV = "train", "dev"
 _DEV_FOLD = 1
@@ -94,7 +90,7 @@ def load(task: str, split: str, data: str | Path = DATA) -> list[Example]:
     """The examples of a split, "train" or "dev", each once; dev examples that are in the training split are left out.
     Raises [`SampleError`] if the data is missing."""
     if task == "realsumm":
-        rows = _rows(Path(data) / task / "votes.jsonl.gz")
+        rows = json_lines(data_file(f"{task}/votes.jsonl.gz", data))
         return [
             Example(
                 task,
@@ -108,7 +104,7 @@ def load(task: str, split: str, data: str | Path = DATA) -> list[Example]:
         ]
     examples = []
     seen = {_key(example) for example in load(task, TRAIN, data)} if split == DEV else set()
-    for row in _rows(Path(data) / task / f"{split}.jsonl.gz"):
+    for row in json_lines(data_file(f"{task}/{split}.jsonl.gz", data)):
         example = Example(
             task, row["group"], row["target"], _statement(row), row["label"], row["input"], _references(row)
         )
@@ -169,13 +165,6 @@ def training_pairs(
                     pairs.append(negated(task, pairs[-1], examples[place].statement, rng))
     pairs += form_pairs([pair.target for pair in pairs], int(opposites * len(pairs) / 2), seed)
     return pairs
-
-
-def _rows(path: Path) -> Iterator[dict[str, Any]]:
-    if not path.is_file():
-        raise SampleError(f"{path}: file not found; set CHECKLIST_REWARDS_DATA to the folder that contains the tasks.")
-    with gzip.open(path, "rt", encoding="utf-8") as lines:
-        yield from map(json.loads, lines)
 
 
 def _statement(row: dict[str, Any]) -> str:

@@ -22,13 +22,13 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from english.tasks import DATA, TASKS, training_pairs  # noqa: E402
-from rich.console import Console  # noqa: E402
+from english.tasks import DATA, TASKS, training_pairs
+from rich.console import Console
 
-from checklist_rewards.distill.adapter import AdapterTraining, train_adapter  # noqa: E402
-from checklist_rewards.distill.training import Training, TrainingStep, train_encoder  # noqa: E402
-from checklist_rewards.errors import ChecklistRewardsError, SampleError  # noqa: E402
-from checklist_rewards.progress import progress_on  # noqa: E402
+from checklist_rewards.distill.adapter import AdapterTraining, train_adapter
+from checklist_rewards.distill.training import Training, TrainingStep, train_encoder
+from checklist_rewards.errors import ChecklistRewardsError, SampleError
+from checklist_rewards.progress import progress_on
 
 ADAPTER, ENCODER = "adapter", "encoder"
 RECORD = "training.json"

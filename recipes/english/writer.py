@@ -3,8 +3,9 @@
     python recipes/english/writer.py --output runs/writer
     python recipes/english/writer.py --output runs/writer --save
 
-Experts wrote yes/no questions for InFoBench's 500 instructions. 100 instructions are held out (`writing.py` measures
-on them). Each of the others gives up to three examples, with the messages that the pipeline `english` sends:
+Experts wrote yes/no questions for InFoBench's 500 instructions. 100 instructions are held out
+(`recipes/studies/writing.py` measures on them). Each of the others gives up to three examples, with the messages that
+the pipeline `english` sends:
 
 - the instruction with its questions;
 - the instruction with one to three requirements from other prompts, and a question about each of them;
@@ -27,24 +28,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-sys.path[:0] = [str(Path(__file__).resolve().parents[1]), str(Path(__file__).resolve().parents[1] / "evaluate")]
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from english.save import save_adapter  # noqa: E402
-from english.tasks import DATA  # noqa: E402
-from requirements import halves, prompts_file  # noqa: E402
-from rich.console import Console  # noqa: E402
+from english.save import save_adapter
+from english.tasks import DATA
+from rich.console import Console
+from studies.checks.requirements import PROMPTS, halves
+from studies.common import data_file, json_lines
 
-from checklist_rewards.backends import Messages  # noqa: E402
-from checklist_rewards.backends.packaged import ENGLISH_WRITER, adapter_of  # noqa: E402
-from checklist_rewards.checklists import ChecklistItem  # noqa: E402
-from checklist_rewards.distill.adapter import AdapterTraining, train_writer  # noqa: E402
-from checklist_rewards.distill.training import TrainingStep  # noqa: E402
-from checklist_rewards.errors import ChecklistRewardsError, SampleError  # noqa: E402
-from checklist_rewards.files.rows import read_rows  # noqa: E402
-from checklist_rewards.generators.constraints import constraint_items, covering  # noqa: E402
-from checklist_rewards.generators.direct import DEFAULT_PROMPT  # noqa: E402
-from checklist_rewards.progress import progress_on  # noqa: E402
-from checklist_rewards.prompts import load_prompt  # noqa: E402
+from checklist_rewards.backends import Messages
+from checklist_rewards.backends.packaged import ENGLISH_WRITER, adapter_of
+from checklist_rewards.checklists import ChecklistItem
+from checklist_rewards.distill.adapter import AdapterTraining, train_writer
+from checklist_rewards.distill.training import TrainingStep
+from checklist_rewards.errors import ChecklistRewardsError, SampleError
+from checklist_rewards.files.rows import read_rows
+from checklist_rewards.generators.constraints import constraint_items, covering
+from checklist_rewards.generators.direct import DEFAULT_PROMPT
+from checklist_rewards.progress import progress_on
+from checklist_rewards.prompts import load_prompt
 
 FILE = "infobench/infobench_en_gpt4out_gpt4judge.jsonl"
 HELD_OUT, SEED = 100, 20261125
@@ -94,9 +96,9 @@ def reworded(question: str) -> str:
     return question[0].upper() + question[1:].strip()
 
 
-def requirement_sentences(data: str | None) -> list[tuple[str, list[ChecklistItem]]]:
+def requirement_sentences(data: str | Path) -> list[tuple[str, list[ChecklistItem]]]:
     """Sentences that state requirements and nothing else, with the items of the rules, from IFEval's prompts."""
-    rows = [row.data for row in read_rows(prompts_file(data))]
+    rows = list(json_lines(data_file(PROMPTS, data)))
     found: dict[str, list[ChecklistItem]] = {}
     for row in halves(rows)["developed"]:
         for number, match in enumerate(_SENTENCE.finditer(row["prompt"])):
@@ -192,7 +194,7 @@ def train(args: argparse.Namespace) -> dict[str, Any]:
 
 def save(adapter: Path, record: dict[str, Any], figures: dict[str, Any]) -> None:
     """Make an adapter the packaged `english-writer`, in float16 and with its card."""
-    from english.writing import table
+    from studies.writing import table
 
     output = adapter_of(ENGLISH_WRITER)
     output.mkdir(exist_ok=True)

@@ -20,8 +20,8 @@ from pathlib import Path
 RECIPES = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(RECIPES), str(RECIPES.parent)]
 
-from pocket.tokenizer import ASSISTANT, END, SYSTEM, USER  # noqa: E402
-from pocket.world import (  # noqa: E402
+from pocket.tokenizer import ASSISTANT, END, SYSTEM, USER
+from pocket.world import (
     FAMILIES,
     SYLLABLES,
     TRAIN_WORDS,
@@ -37,9 +37,9 @@ from pocket.world import (  # noqa: E402
     write_response,
     write_text,
 )
-from transformers import PreTrainedTokenizerFast  # noqa: E402
+from transformers import PreTrainedTokenizerFast
 
-from checklist_rewards.prompts import load_prompt  # noqa: E402
+from checklist_rewards.prompts import load_prompt
 
 VIOLATE = 0.38
 """Probability that a demonstration of the follow skill breaks a constraint, so that the policy can still improve."""

@@ -20,9 +20,9 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from pocket import data, repair  # noqa: E402
-from pocket.train import collate, generate, prompt_hashes, tree_mask  # noqa: E402
-from pocket.world import FAMILIES, UNSEEN_PAIRS, Task, parse_question, satisfaction, tasks, write_response  # noqa: E402
+from pocket import data, repair
+from pocket.train import collate, generate, prompt_hashes, tree_mask
+from pocket.world import FAMILIES, UNSEEN_PAIRS, Task, parse_question, satisfaction, tasks, write_response
 
 REPAIR_TASKS = 128
 """Number of tasks on which revision is measured, which requires long prompts and many replies."""

@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from pocket.data import ask, spoil  # noqa: E402
-from pocket.world import FAMILIES, WORD_FAMILIES, Task, tasks, write_response  # noqa: E402
+from pocket.data import ask, spoil
+from pocket.world import FAMILIES, WORD_FAMILIES, Task, tasks, write_response
 
-from checklist_rewards.files.rows import write_rows  # noqa: E402
+from checklist_rewards.files.rows import write_rows
 
 VIOLATE = 0.4
 

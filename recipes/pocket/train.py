@@ -28,13 +28,13 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 from transformers.modeling_outputs import BaseModelOutputWithPast
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from pocket import byhand, data, repair  # noqa: E402
-from pocket.save import save_pocket  # noqa: E402
-from pocket.stages import STAGES, Stage  # noqa: E402
-from pocket.tokenizer import END, PAD, build_tokenizer  # noqa: E402
-from pocket.world import Task, sample_task  # noqa: E402
+from pocket import byhand, data, repair
+from pocket.save import save_pocket
+from pocket.stages import STAGES, Stage
+from pocket.tokenizer import END, PAD, build_tokenizer
+from pocket.world import Task, sample_task
 
-from checklist_rewards.prompts import prompts_dir, split_front_matter  # noqa: E402
+from checklist_rewards.prompts import prompts_dir, split_front_matter
 
 PROMPTS = ("judges/item", "generators/tick")
 

@@ -1,4 +1,4 @@
-"""The English judges: tasks with their wordings, floors, the protocol, and the probes."""
+"""The making of the English judges: tasks with their wordings, opposite questions, training, and saving."""
 
 import json
 import re
@@ -6,17 +6,13 @@ from collections import Counter
 
 import pytest
 import torch
-from english import comparison, infobench, negated, opposites, probes, protocol, save, train
-from english.floors import length, overlap, regression
+from english import opposites, save, train
 from english.tasks import DEV, TASKS, TRAIN, WORDINGS, Example, load, training_pairs
 from safetensors.torch import load_file, save_file
+from studies.judges import probes
 
-from checklist_rewards import ChecklistScorer
 from checklist_rewards.backends.difference import apply_difference
 from checklist_rewards.errors import SampleError
-from checklist_rewards.evaluation.agreement import Bootstrap
-from checklist_rewards.judges import LogprobJudge
-from tests.fakes import FakeBackend
 
 
 def example(target="It rains in Rome.", statement="it rains", label=1.0, group="g", **more):
@@ -100,44 +96,6 @@ def test_questions_about_form_are_answered_by_code():
     assert set(found) == set(IN_WORDS)
 
 
-def test_floors():
-    some = [example(), example("The sun shines.", label=0.0), example("It pours.", references=("it pours",))]
-    assert overlap(some) == [1.0, 0.0, 1.0] and length(some) == [17.0, 15.0, 9.0]
-    predicted = regression(some * 5, some)
-    assert predicted[0] > 0.5 > predicted[1]
-
-
-def test_the_threshold_is_chosen_on_other_examples():
-    some = [example(label=label, group=str(n)) for n, label in enumerate((1.0, 1.0, 0.0, 0.0))]
-    chosen = protocol.best_threshold([0.9, 0.8, 0.7, 0.1], some)
-    assert 0.7 < chosen < 0.8
-    found = protocol.figures(protocol.Answers(some, [0.9, 0.8, 0.7, 0.1], chosen), Bootstrap(0))
-    assert (found["auc"].value, found["kappa"].value, found["accuracy"].value) == (1, 1, 1)
-    ranks = protocol.figures(protocol.Answers(some, [3, 2, 4, 1], None), Bootstrap(0))
-    assert set(ranks) == {"auc"}
-
-
-def test_the_protocol_reads_the_judges_that_are_trained(data_dir, tmp_path, monkeypatch):
-    """With a fake engine in place of SmolLM2, and no trained judge but one that left out semeval."""
-    backend = FakeBackend(lambda prefix, tail: 0.5 + len(prefix) % 100 / 250)
-    monkeypatch.setattr(protocol, "_CHOSEN_ON", 10)
-    monkeypatch.setattr(protocol, "_FITTED_ON", 100)
-    monkeypatch.setattr(
-        protocol.Evaluation,
-        "judge",
-        lambda self, name: LogprobJudge(backend=backend) if name in ("base", "adapter-not-semeval") else None,
-    )
-    arguments = ["--output", str(tmp_path), "--reads", "30", "--untrained", "--data", str(data_dir)]
-    found = protocol.main([*arguments, "--resamples", "20"])
-    methods = {task: set(of_task["methods"]) for task, of_task in found.items()}
-    assert "SmolLM2 adapter, unseen" in methods["semeval"] and "SmolLM2 adapter, unseen" not in methods["argkp"]
-    assert all(
-        {"word overlap", "SmolLM2, untrained", "lexical regression, unseen"} <= some for some in methods.values()
-    )
-    assert json.loads((tmp_path / "figures.json").read_text()) == found
-    assert "| SmolLM2 adapter, unseen |" in (tmp_path / "figures.md").read_text()
-
-
 def test_a_trained_judge_is_not_trained_again(tmp_path):
     (tmp_path / "adapter-not-argkp").mkdir()
     (tmp_path / "adapter-not-argkp" / train.RECORD).write_text(
@@ -150,60 +108,6 @@ def test_a_trained_judge_is_not_trained_again(tmp_path):
         train.main(["adapter", "--output", str(tmp_path), "--leave-out", "argkp", "--after", str(tmp_path)])
     with pytest.raises(SampleError, match="was trained with .*choose another --output for .*'opposites': 0.5"):
         train.main(["adapter", "--output", str(tmp_path), "--leave-out", "argkp", "--opposites", "0.5"])
-
-
-def test_probes_are_pairs_of_yes_and_no_that_differ_in_one_detail():
-    for name in probes.PROBES:
-        some = probes.probes(name)
-        assert len(some) == 2 * probes.SIZE and some == probes.probes(name)
-        for right, wrong in zip(some[::2], some[1::2], strict=True):
-            assert right.yes and not wrong.yes and right.question == wrong.question and right.target != wrong.target
-
-
-def test_a_judge_that_looks_for_not_passes_the_probe_of_negation_only_in_the_text(few_resamples):
-    judge = ChecklistScorer(backend=FakeBackend(lambda prefix, tail: 0.2 if " not " in prefix else 0.8), store=False)
-    found = probes.measure(judge.judge)
-    assert found["negation"]["auc"].value == 1 and found["negation"]["pairs"].value == 1
-    assert found["roles"]["auc"].value == 0.5 and found["roles"]["pairs"].value == 0.5
-    assert found["roles"]["accuracy"].value == 0.5
-
-
-@pytest.fixture
-def few_resamples(monkeypatch):
-    for module in (comparison, probes):
-        monkeypatch.setattr(module, "Bootstrap", lambda: Bootstrap(50))
-
-
-def test_infobench_asks_about_the_right_answer_and_about_another_one(tmp_path, few_resamples):
-    rows = [
-        {
-            "instruction": f"Write about {word}.",
-            "input": None,
-            "category": word,
-            "decomposed_questions": [f"Does the text name {word}?", "Is it in verse?"],
-            "eval": [True, False],
-            "output": f"Here is {word}.",
-        }
-        for word in ("rain", "snow", "wind")
-    ]
-    path = tmp_path / infobench.FILE
-    path.parent.mkdir()
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    figures = infobench.main(
-        ["pocket", "--data", str(tmp_path), "--output", str(tmp_path / "out"), "--questions", "3"]
-    )
-    assert figures["word overlap"]["another answer"]["value"] == 1.0
-    assert set(figures) == {"word overlap", "pocket"}
-    assert "| word overlap | 1.000" in (tmp_path / "out" / "figures.md").read_text()
-
-
-def test_an_opposite_question_has_the_opposite_label(data_dir, tmp_path, few_resamples):
-    figures = negated.main(["pocket", "--data", str(data_dir), "--output", str(tmp_path), "--questions", "5"])
-    assert set(figures["pocket"]) == {name for task in TASKS for name in (task, f"{task}, not")}
-    overlap_of = {name: figure["value"] for name, figure in figures["word overlap"].items()}
-    assert overlap_of["evouna"] > 0.8 and overlap_of["evouna, not"] < 0.2
-    trained = {text for some in (WORDINGS, opposites.NEGATED) for texts in some.values() for text in texts}
-    assert not trained & set(negated.WORDINGS.values())
 
 
 def test_a_packaged_encoder_is_a_difference_with_a_card(tmp_path, monkeypatch):

@@ -1,0 +1,295 @@
+"""Benchmark of reads: throughput of the engines, and cost per read of this package (`make bench`).
+
+All engines run the same model on the same 64 targets x 8 questions (a prefix of about 430 tokens, tails of about 20).
+They take turns, so that other load on the machine affects all of them; medians are reported. Every repeat uses new
+texts, so that no prefix cache contains them.
+
+(a) plain         a loop of `transformers` over whole prompts, one at a time
+(b) transformers  the transformers engine of this package: the prefix once, with all tails packed behind it
+(c) vllm          the vLLM engine of this package: prompts ordered by prefix, prefix cache on (skipped if missing)
+(d) adapter       10,000 reads on an engine that answers instantly: time per read for rendering, hashing, planning,
+                  storing and scoring, and memory
+
+Prints a table and writes `runs/bench/reads.json`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import math
+import os
+import platform
+import random
+import statistics
+import sys
+import tempfile
+import time
+import tracemalloc
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.table import Table
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+from pocket.world import FAMILIES, Constraint, sample_plan, sample_task, words_of, write_text
+
+from checklist_rewards import ChecklistScorer, Sample
+from checklist_rewards.backends import Arrived, Backend, LabelRead, Messages, ReadGroup, ReadResult, Reply, Sampling
+from checklist_rewards.backends.transformers import TransformersBackend
+from checklist_rewards.errors import ModelError
+from checklist_rewards.prompts import load_prompt
+
+LABELS = ("yes", "no")
+PREFIX_TOKENS = 430
+ADAPTER_READS = (2_500, 5_000, 10_000)
+Timed = tuple[float, int, int]
+"""Seconds, computed prompt tokens, and the minimum of computed prompt tokens."""
+
+
+def workload(backend: TransformersBackend, targets: int, questions: int, seed: int) -> list[ReadGroup]:
+    """Groups of reads, rendered with the packaged judge prompt. Every seed gives other texts."""
+    rng = random.Random(seed)
+    prompt = load_prompt("judges/item", "judge")
+    groups = []
+    for _ in range(targets):
+        instruction = sample_task(rng, split="train").instruction
+        target, prefix = "", ""
+        while True:
+            longer = f"{target} {write_text(rng, sample_plan(rng, 1), words_of('train'))}".strip()
+            rendered = prompt.prefix(input=instruction, target=longer)
+            [tokens] = backend.tokens.groups([ReadGroup(prompt.system, rendered, ())])
+            if prefix and len(tokens.prefix) > PREFIX_TOKENS:
+                break
+            target, prefix = longer, rendered
+        groups.append(ReadGroup(prompt.system, prefix, tuple(prompt.tail(q) for q in some_questions(rng, questions))))
+    return groups
+
+
+def some_questions(rng: random.Random, count: int) -> list[str]:
+    """Distinct questions of the pocket world."""
+    questions: dict[str, None] = {}
+    while len(questions) < count:
+        family = rng.choice(list(FAMILIES))
+        values = FAMILIES[family].values
+        value = rng.choice(values) if values else rng.choice(words_of("train"))
+        questions[Constraint(family, value).question()] = None
+    return list(questions)
+
+
+@torch.inference_mode()
+def plain_loop(backend: TransformersBackend, groups: Sequence[ReadGroup]) -> tuple[int, list[float]]:
+    """A plain loop over whole prompts, one at a time. Returns computed tokens, and P(yes) of each read."""
+    yes, no = (list(forms) for forms in backend.tokens.label_groups(LABELS))
+    computed, answers = 0, []
+    for group in backend.tokens.groups(groups):
+        for tail in group.tails:
+            ids = torch.tensor([group.prefix + tail], device=backend.device)
+            last = backend.model(input_ids=ids, use_cache=False, logits_to_keep=1).logits[0, -1].float()
+            weights = [last[yes].logsumexp(-1).exp().item(), last[no].logsumexp(-1).exp().item()]
+            answers.append(weights[0] / sum(weights))
+            computed += ids.numel()
+    return computed, answers
+
+
+def p_yes(result: ReadResult) -> list[float]:
+    reads = [read.logprobs for group in result.reads for read in group]
+    assert all(reads), "a read of the benchmark is unanswered"
+    return [1 / (1 + math.exp(no - yes)) for yes, no in reads]  # type: ignore[misc]
+
+
+def engines(model: str) -> tuple[dict[str, Any], str | None]:
+    """The engines to compare, by name, and the reason if vLLM is missing."""
+    ours = TransformersBackend(model)
+    try:
+        from checklist_rewards.backends.vllm import VLLMBackend
+
+        return {"plain": ours, "transformers": ours, "vllm": VLLMBackend(model)}, None
+    except (ImportError, ModelError) as error:
+        return {"plain": ours, "transformers": ours}, str(error)
+
+
+def run(name: str, engine: Any, groups: Sequence[ReadGroup], floor: int) -> tuple[Timed, list[float]]:
+    started = time.perf_counter()
+    if name == "plain":
+        computed, answers = plain_loop(engine, groups)
+        return (time.perf_counter() - started, computed, floor), answers
+    result = engine.read(groups, LABELS)
+    return (time.perf_counter() - started, result.computed_tokens, result.planned_tokens), p_yes(result)
+
+
+def compare_engines(model: str, targets: int, questions: int, repeats: int) -> dict[str, Any]:
+    """Verdicts per second and computed tokens of every engine. The engines take turns."""
+    by_name, missing = engines(model)
+    ours = by_name["transformers"]
+    for name, engine in by_name.items():  # the first call allocates memory and fills caches
+        run(name, engine, workload(ours, 4, questions, seed=-1), 1)
+    timed: dict[str, list[Timed]] = {name: [] for name in by_name}
+    apart = 0.0
+    for repeat in range(repeats):
+        groups = workload(ours, targets, questions, seed=repeat)
+        floor = ours_floor(ours, groups)
+        answers = {}
+        names = list(by_name)
+        for name in names[repeat % len(names) :] + names[: repeat % len(names)]:
+            outcome, answers[name] = run(name, by_name[name], groups, floor)
+            timed[name].append(outcome)
+        apart = max(
+            apart, *(abs(a - b) for other in answers.values() for a, b in zip(answers["plain"], other, strict=True))
+        )
+    [sample] = ours.tokens.groups(groups[:1])
+    return {
+        "reads": targets * questions,
+        "prefix_tokens": len(sample.prefix),
+        "tail_tokens": statistics.mean(map(len, sample.tails)),
+        "engines": {name: summary(targets * questions, outcomes) for name, outcomes in timed.items()},
+        "largest_difference_in_p_yes": apart,
+        "vllm_missing": missing,
+    }
+
+
+def ours_floor(backend: TransformersBackend, groups: Sequence[ReadGroup]) -> int:
+    return sum(len(group.prefix) + sum(map(len, group.tails)) for group in backend.tokens.groups(groups))
+
+
+def summary(reads: int, outcomes: Sequence[Timed]) -> dict[str, float]:
+    seconds = [seconds for seconds, _, _ in outcomes]
+    return {
+        "verdicts_per_second": reads / statistics.median(seconds),
+        "slowest": reads / max(seconds),
+        "fastest": reads / min(seconds),
+        "computed_tokens": statistics.median(computed for _, computed, _ in outcomes),
+        "computed_over_floor": statistics.median(computed / floor for _, computed, floor in outcomes),
+    }
+
+
+class InstantBackend:
+    """An engine that answers instantly, so that only the adapter takes time."""
+
+    identity = "instant"
+    chunk_reads = 512
+    answer = LabelRead((math.log(0.7), math.log(0.2)))
+
+    def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> ReadResult:
+        return ReadResult([(self.answer,) * len(group.tails) for group in groups])
+
+    def generate(
+        self, prompts: Sequence[Messages], sampling: Sampling, arrived: Arrived | None = None
+    ) -> list[list[Reply]]:
+        raise NotImplementedError
+
+
+def samples(reads: int, questions: int = 8) -> list[Sample]:
+    """Targets of about 1,000 characters with `questions` items each."""
+    rng = random.Random(reads)
+    checklists = [some_questions(rng, questions) for _ in range(64)]
+    texts = [" ".join(f"word{rng.randrange(10**6)}" for _ in range(90)) for _ in range(reads // questions)]
+    return [Sample(rng.choice(checklists), text, f"Write something about {text[:40]}.") for text in texts]
+
+
+def adapter_cost(repeats: int) -> dict[str, Any]:
+    """Milliseconds per read without the engine, and peak and retained bytes per read."""
+    backend: Backend = InstantBackend()
+    reads = ADAPTER_READS[-1]
+    milliseconds = {"without_store": [], "with_store": [], "all_stored": []}
+    for _ in range(repeats):
+        batch = samples(reads)
+        with tempfile.TemporaryDirectory() as folder:
+            stored = Path(folder) / "store.sqlite"
+            for name, store in (("without_store", False), ("with_store", stored), ("all_stored", stored)):
+                scorer = ChecklistScorer("instant", backend=backend, store=store)
+                seconds = timed(lambda scorer=scorer, batch=batch: scorer.score_batch(batch))
+                milliseconds[name].append(1000 * seconds / reads)
+    peak, kept = {}, {}
+    for count in ADAPTER_READS:
+        batch, scorer = samples(count), ChecklistScorer("instant", backend=backend, store=False)
+        gc.collect()
+        tracemalloc.start()
+        scores = scorer.score_batch(batch)
+        held, highest = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert len(scores) == len(batch)
+        peak[count], kept[count] = highest / count, held / count
+        del scores
+    return {
+        "reads": reads,
+        "milliseconds_per_read": {name: statistics.median(values) for name, values in milliseconds.items()},
+        "peak_bytes_per_read": peak,
+        "kept_bytes_per_read": kept,
+    }
+
+
+def timed(call: Callable[[], object]) -> float:
+    gc.collect()
+    started = time.perf_counter()
+    call()
+    return time.perf_counter() - started
+
+
+def show(results: dict[str, Any], console: Console) -> None:
+    reads, adapter = results["reads"], results["adapter"]
+    table = Table(
+        title=f"{reads['reads']} reads: prefix {reads['prefix_tokens']} tokens, tails {reads['tail_tokens']:.0f}",
+        title_justify="left",
+    )
+    for column in ("engine", "verdicts/s", "slowest - fastest", "x plain", "tokens computed", "x minimum"):
+        table.add_column(column, justify="left" if column == "engine" else "right")
+    plain = reads["engines"]["plain"]["verdicts_per_second"]
+    for name, engine in reads["engines"].items():
+        table.add_row(
+            name,
+            f"{engine['verdicts_per_second']:.0f}",
+            f"{engine['slowest']:.0f} - {engine['fastest']:.0f}",
+            f"{engine['verdicts_per_second'] / plain:.1f}",
+            f"{engine['computed_tokens']:.0f}",
+            f"{engine['computed_over_floor']:.2f}",
+        )
+    console.print(table)
+    if reads["vllm_missing"]:
+        console.print(f"vllm: skipped ({reads['vllm_missing']})")
+    console.print(f"largest difference in P(yes) from the plain loop: {reads['largest_difference_in_p_yes']:.1e}\n")
+    table = Table(title=f"cost of the adapter, {adapter['reads']} reads", title_justify="left")
+    table.add_column("per read")
+    table.add_column("value", justify="right")
+    for name, milliseconds in adapter["milliseconds_per_read"].items():
+        table.add_row(f"time, {name.replace('_', ' ')}", f"{milliseconds:.3f} ms")
+    for count in ADAPTER_READS:
+        kept, peak = adapter["kept_bytes_per_read"][count], adapter["peak_bytes_per_read"][count]
+        table.add_row(f"memory at {count} reads, retained / peak", f"{kept:.0f} / {peak:.0f} bytes")
+    console.print(table)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", default="pocket", help="pocket, a folder or a Hub ID (default: %(default)s)")
+    parser.add_argument("--targets", type=int, default=64, help="number of texts (default: %(default)s)")
+    parser.add_argument("--questions", type=int, default=8, help="questions per text (default: %(default)s)")
+    parser.add_argument("--repeats", type=int, default=5, help="repeats (default: %(default)s)")
+    parser.add_argument(
+        "--output",
+        type=Path,
+        default=Path("runs/bench/reads.json"),
+        help="file for the results (default: %(default)s)",
+    )
+    arguments = parser.parse_args()
+    results = {
+        "model": arguments.model,
+        "machine": f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores",
+        "threads": torch.get_num_threads(),
+        "device": "cuda" if torch.cuda.is_available() else "cpu",
+        "repeats": arguments.repeats,
+        "adapter": adapter_cost(arguments.repeats),
+        "reads": compare_engines(arguments.model, arguments.targets, arguments.questions, arguments.repeats),
+    }
+    arguments.output.parent.mkdir(parents=True, exist_ok=True)
+    arguments.output.write_text(json.dumps(results, indent=2) + "\n")
+    show(results, Console())
+    print(f"results written to {arguments.output}")
+
+
+if __name__ == "__main__":
+    main()

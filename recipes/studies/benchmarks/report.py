@@ -1,0 +1,145 @@
+"""Benchmark of the report page with 20,000 rows x 10 items (`make bench`).
+
+Generation: rows per second, peak memory of the process above its start, and the size of the page. In headless
+Chromium, if it is installed: time from opening the file to the first view, and the times of a filter by answer, of a
+text search and of a sort, with the drawing of the rows; medians over the repeats.
+
+Prints a table and writes `runs/bench/report.json`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
+from checklist_rewards import Checklist
+from checklist_rewards.scores import Verdict, score_checklist
+
+OPENED = "return Boolean(document.querySelector('main').dataset.view)"
+FILTER = """
+const [label, value, done] = arguments;
+const started = performance.now();
+const status = document.querySelector('[role=status]');
+const seen = new MutationObserver(() => requestAnimationFrame(() => setTimeout(() => {
+    seen.disconnect();
+    done(performance.now() - started);
+})));
+seen.observe(status, {childList: true});
+if (label === null) {
+    document.querySelectorAll('.grid-head button')[1].click();
+} else {
+    const input = [...document.querySelectorAll('.filters label')].find((one) => one.textContent.startsWith(label))
+        .querySelector('input, select');
+    input.value = value;
+    input.dispatchEvent(new Event(input.tagName === 'SELECT' ? 'change' : 'input'));
+}
+"""
+
+
+def rows(count: int, items: int, words: int) -> Iterator[dict[str, Any]]:
+    """Scored rows with random answers and texts."""
+    rng = random.Random(0)
+    checklist = Checklist.parse([f"Does the response meet condition {number}?" for number in range(items)])
+    vocabulary = ["".join(rng.choices("abcdefghijklmnopqrstuvwxyz", k=rng.randint(2, 9))) for _ in range(5000)]
+    for number in range(count):
+        ps = [rng.random() for _ in range(items)]
+        verdicts = [Verdict({"yes": p, "no": 1 - p}, mass=0.9 + 0.1 * rng.random(), judge="judge") for p in ps]
+        yield {
+            "prompt": " ".join(rng.choices(vocabulary, k=20)) + f" {number // 8}",
+            "target": " ".join(rng.choices(vocabulary, k=words)),
+            "checklist_score": score_checklist(checklist, verdicts).model_dump(mode="json"),
+        }
+
+
+def generation(path: Path, page: Path) -> dict[str, float]:
+    """Seconds and memory of the generation, in a process of its own."""
+    code = (
+        "import json, resource, sys, time\n"
+        "from pathlib import Path\n"
+        "from checklist_rewards.ui.report import write_report\n"
+        "peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024\n"
+        "before, started = peak(), time.perf_counter()\n"
+        "[shown] = write_report(Path(sys.argv[2]), [Path(sys.argv[1])])\n"
+        "seconds = time.perf_counter() - started\n"
+        "print(json.dumps({'rows': shown.rows, 'seconds': seconds, 'memory_mib': peak() - before}))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code, path, page], capture_output=True, text=True, check=True)
+    measured = json.loads(done.stdout.splitlines()[-1])
+    size = page.stat().st_size / 2**20
+    return {**measured, "rows_per_second": measured["rows"] / measured["seconds"], "page_mib": size}
+
+
+def in_browser(page: Path, repeats: int, folder: Path) -> dict[str, float] | None:
+    """Milliseconds in Chromium; None if it is not installed."""
+    from tests.ui import browser
+
+    if browser.found() is None:
+        return None
+    driver = browser.start(folder / "profile")
+    try:
+        times: dict[str, list[float]] = {}
+        for _ in range(repeats):
+            driver.get("about:blank")
+            started = time.perf_counter()
+            driver.get(f"file://{page}#/0/matrix")
+            while not driver.execute_script(OPENED):
+                time.sleep(0.005)
+            times.setdefault("first_view_ms", []).append(1000 * (time.perf_counter() - started))
+            time.sleep(0.5)
+            for name, label, value in (
+                ("filter_ms", "answer", "fail"),
+                ("search_ms", "search", "ab"),
+                ("search_again_ms", "search", "abc"),
+                ("sort_ms", None, None),
+            ):
+                times.setdefault(name, []).append(driver.execute_async_script(FILTER, label, value))
+        return {name: statistics.median(values) for name, values in times.items()}
+    finally:
+        driver.quit()
+
+
+def main(argv: list[str] | None = None) -> dict[str, Any]:
+    """Run the benchmark."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--rows", type=int, default=20_000)
+    parser.add_argument("--items", type=int, default=10)
+    parser.add_argument("--words", type=int, default=80, help="words per response")
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--output", type=Path, default=Path("runs/bench/report.json"))
+    args = parser.parse_args(argv)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        path, page = folder / "scored.jsonl", folder / "report.html"
+        with path.open("w") as file:
+            for row in rows(args.rows, args.items, args.words):
+                file.write(json.dumps(row) + "\n")
+        result: dict[str, Any] = {"rows": args.rows, "items": args.items, "generation": generation(path, page)}
+        result["browser"] = in_browser(page, args.repeats, folder)
+    table = Table(
+        title=f"The report of {args.rows:,} rows x {args.items} items", title_justify="left", show_header=False
+    )
+    for key, value in {**result["generation"], **(result["browser"] or {})}.items():
+        table.add_row(key.replace("_", " "), f"{value:,.1f}")
+    Console().print(table)
+    if result["browser"] is None:
+        Console().print("No browser: apt-get install chromium chromium-driver.")
+    args.output.parent.mkdir(parents=True, exist_ok=True)
+    args.output.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+    return result
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,271 @@
+"""Load test of the reward server (`make bench`).
+
+`checklist_rewards.server` runs in a separate process with an engine that answers instantly, so the server itself is
+measured: HTTP, row checks, the queue, planning, scoring, JSON. 64 clients send one row of eight questions per request,
+each as soon as its last request is answered. This is the worst case: a trainer that sends whole batches costs far
+less. Every text is new and no answer is stored, so no answer is reused.
+
+Reports requests per second, latency (median, p99, maximum), errors, and the memory of all processes of the server,
+sampled every second: if it does not grow, the mean of the last third of the run equals that of the first third. The
+rate of `GET /health` in the same run is the upper bound for HTTP on this machine.
+
+Every request has an id, which is the id of its first question, and its answer must contain it. At the end the engine
+reports how many reads it computed. So a request that was lost, answered with the scores of another or scored twice is
+noticed.
+
+    python -P recipes/studies/benchmarks/serve.py --clients 512 --workers 2 --seconds 600
+
+Prints a table and writes `runs/bench/serve.json`. Exit code 1 if a request failed, a row was not scored, or the number
+of reads is not that of the requests.
+"""
+
+# ruff: noqa: E402
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+# Python puts the folder of a script first on the path, where `http.py` would shadow the standard library's `http`.
+HERE = Path(__file__).resolve().parent
+sys.path[:] = [path for path in sys.path if Path(path).resolve() != HERE]
+
+import argparse
+import asyncio
+import itertools
+import json
+import os
+import platform
+import random
+import statistics
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import aiohttp
+from rich.console import Console
+from rich.table import Table
+
+from checklist_rewards.backends import Arrived, LabelRead, Messages, ReadGroup, ReadResult, Reply, Sampling
+
+QUESTIONS = [f"Does the response do what point {number} of the instruction asks for?" for number in range(1, 9)]
+WORDS = "amber basil cedar delta ember fjord grove heron inlet jetty knoll larch maple north ocean pearl".split()
+TEXT_WORDS = 100
+HEALTH_SECONDS = 3.0
+WARM_UP_SECONDS = 2.0
+
+
+class Instant:
+    """An engine with a constant answer."""
+
+    identity = "instant"
+    chunk_reads = 4096
+    reads = 0
+    _READ = LabelRead((-0.2, -1.9))
+
+    def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> ReadResult:
+        """Answer yes with P(yes) = 0.85 to every read."""
+        self.reads += sum(len(group.tails) for group in groups)
+        return ReadResult([(self._READ,) * len(group.tails) for group in groups])
+
+    def generate(
+        self, prompts: Sequence[Messages], sampling: Sampling, arrived: Arrived | None = None
+    ) -> list[list[Reply]]:
+        """Not supported."""
+        raise NotImplementedError("this benchmark generates no text")
+
+
+def serve(workers: int) -> None:
+    """Print a free local port, serve on it until the process is terminated, and print the number of reads."""
+    from checklist_rewards import ChecklistScorer
+    from checklist_rewards.cli.serving import listening_on, run_server
+    from checklist_rewards.server import DEFAULT_MAX_BODY, build_app
+    from checklist_rewards.server.scoring import LocalQueue
+    from checklist_rewards.server.workers import AppSettings, Workers
+
+    engine = Instant()
+    scorer = ChecklistScorer(backend=engine, store=False)
+    with listening_on("127.0.0.1", 0, workers) as sockets:
+        port = sockets[0].getsockname()[1]
+        if workers == 1:
+            print(port, flush=True)
+            run_server(build_app(scorer), sockets[0])
+        else:
+            settings = AppSettings.of(scorer, max_body=DEFAULT_MAX_BODY, token=None)
+            Workers(settings, LocalQueue(scorer), sockets).run(lambda: print(port, flush=True))
+    print(engine.reads, flush=True)
+
+
+@contextmanager
+def served(workers: int) -> Iterator[tuple[str, int, list[int]]]:
+    """Address and process id of the server, and a list that has the number of its reads at the end."""
+    command = [sys.executable, "-P", str(HERE / "serve.py"), "--serve", "--workers", str(workers)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        reads: list[int] = []
+        try:
+            port = server.stdout.readline()
+            if not port:
+                sys.exit("the server did not start; see its error message above.")
+            yield f"http://127.0.0.1:{int(port)}", server.pid, reads
+        finally:
+            server.terminate()
+            reads += map(int, server.stdout.read().split())
+            server.wait(60)
+
+
+def bodies(seed: int) -> Iterator[tuple[str, bytes]]:
+    """Ids and bodies of requests of one row each, all different."""
+    rng = random.Random(seed)
+    for number in itertools.count():
+        name = f"request-{seed}-{number}"
+        target = " ".join(rng.choices(WORDS, k=TEXT_WORDS)) + f" {rng.random()}"
+        checklist = [{"question": QUESTIONS[0], "id": name}, *QUESTIONS[1:]]
+        row = {"checklist": checklist, "target": target, "input": "Write about the sea."}
+        yield name, json.dumps({"samples": [row]}).encode()
+
+
+async def ask(session: aiohttp.ClientSession, url: str, name: str, body: bytes | None) -> str | None:
+    """Send a request. Returns the error, or None if the row was scored."""
+    try:
+        async with session.request("GET" if body is None else "POST", url, data=body) as response:
+            content = await response.read()
+    except aiohttp.ClientError as error:
+        return type(error).__name__
+    if response.status != 200:
+        return f"status {response.status}"
+    if body is None:
+        return None
+    if not content.endswith(b'"errors":[]}') or b'"primary_score":0.8' not in content:
+        return "not scored"
+    return None if b'"id":"%s"' % name.encode() in content else "the answer to another request"
+
+
+async def load(url: str, clients: int, seconds: float, *, rows: bool) -> tuple[list[float], Counter[str]]:
+    """Latencies in seconds and failures of `clients` that send requests without a pause."""
+    latencies: list[float] = []
+    failures: Counter[str] = Counter()
+    end = time.perf_counter() + seconds
+
+    async def client(session: aiohttp.ClientSession, seed: int) -> None:
+        requests = bodies(seed)
+        while not latencies or time.perf_counter() < end:
+            started = time.perf_counter()
+            failure = await ask(session, url, *(next(requests) if rows else ("", None)))
+            latencies.append(time.perf_counter() - started)
+            if failure is not None:
+                failures[failure] += 1
+
+    first = random.randrange(10**9)  # ids and texts differ between the phases of a run
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
+        await asyncio.gather(*(client(session, first + seed) for seed in range(clients)))
+    return latencies, failures
+
+
+def resident(pid: int) -> float | None:
+    """Memory of a process and its children in MB; None if the system does not report it."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    except OSError:
+        return None
+    own = next((int(line.split()[1]) / 1024 for line in lines if line.startswith("VmRSS:")), None)
+    return None if own is None else own + sum(resident(int(child)) or 0.0 for child in children)
+
+
+async def measured(url: str, pid: int, clients: int, seconds: float) -> dict[str, Any]:
+    """Run the load test, and sample the memory of the server every second."""
+    memory: list[float | None] = []
+
+    async def watch() -> None:
+        while True:
+            await asyncio.sleep(min(1.0, seconds / 12))
+            memory.append(resident(pid))
+
+    health_seconds = min(HEALTH_SECONDS, seconds)
+    health, refused = await load(f"{url}/health", clients, health_seconds, rows=False)
+    warm_up, warm_up_failures = await load(f"{url}/score", clients, min(WARM_UP_SECONDS, seconds), rows=True)
+    memory.append(resident(pid))
+    watching = asyncio.ensure_future(watch())
+    started = time.perf_counter()
+    latencies, failures = await load(f"{url}/score", clients, seconds, rows=True)
+    took = time.perf_counter() - started
+    watching.cancel()
+    memory.append(resident(pid))
+    cuts = statistics.quantiles(latencies, n=100)
+    known = [megabytes for megabytes in memory if megabytes is not None]
+    third = len(known) // 3
+    return {
+        "clients": clients,
+        "seconds": took,
+        "requests": len(latencies),
+        "requests_per_second": len(latencies) / took,
+        "health_per_second": len(health) / health_seconds,
+        "milliseconds": {"p50": cuts[49] * 1e3, "p99": cuts[98] * 1e3, "worst": max(latencies) * 1e3},
+        "failures": dict(failures + refused + warm_up_failures),
+        "reads_expected": len(QUESTIONS) * (len(latencies) + len(warm_up)),
+        "memory_mb": known,
+        "memory_first_third_mb": statistics.fmean(known[:third]) if third else None,
+        "memory_last_third_mb": statistics.fmean(known[-third:]) if third else None,
+    }
+
+
+def show(results: dict[str, Any], console: Console) -> None:
+    """Print the results."""
+    title = f"reward server, {results['workers']} worker(s), {results['clients']} clients, one row per request"
+    table = Table(title=title, title_justify="left")
+    for column in ("requests", "per second", "p50 ms", "p99 ms", "max ms", "errors", "GET /health per second"):
+        table.add_column(column, justify="right")
+    numbers = [results["requests"], results["requests_per_second"], *results["milliseconds"].values()]
+    numbers += [sum(results["failures"].values()), results["health_per_second"]]
+    table.add_row(*(f"{number:,.0f}" for number in numbers))
+    console.print(table)
+    if results["failures"]:
+        console.print(f"errors: {results['failures']}")
+    console.print(f"reads of the engine: {results['reads']:,}; of all requests: {results['reads_expected']:,}")
+    first, last = results["memory_first_third_mb"], results["memory_last_third_mb"]
+    if first is None:
+        console.print("memory: not reported by this system, or the run was too short.")
+        return
+    step = max(1, len(results["memory_mb"]) // 12)
+    console.print("memory, MB over time: " + " ".join(f"{mb:.0f}" for mb in results["memory_mb"][::step]))
+    per_request = (last - first) * 2**20 / (results["requests"] * 2 / 3)
+    console.print(
+        f"mean of the first third {first:.1f}, of the last third {last:.1f}: {per_request:+.0f} bytes per request"
+    )
+
+
+def main() -> None:
+    """Run the script."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=60.0, help="duration of the load test (default: %(default)s)")
+    parser.add_argument("--clients", type=int, default=64, help="concurrent clients (default: %(default)s)")
+    parser.add_argument("--workers", type=int, default=1, help="workers of the server (default: %(default)s)")
+    parser.add_argument(
+        "--output",
+        type=Path,
+        default=Path("runs/bench/serve.json"),
+        help="file for the results (default: %(default)s)",
+    )
+    parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.serve:
+        return serve(arguments.workers)
+    arguments.output.parent.mkdir(parents=True, exist_ok=True)
+    load_before = os.getloadavg()[0]
+    with served(arguments.workers) as (url, pid, reads):
+        results = asyncio.run(measured(url, pid, arguments.clients, arguments.seconds))
+    results["workers"], results["reads"] = arguments.workers, sum(reads)
+    results["machine"] = f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores"
+    results["load"] = load_before
+    arguments.output.write_text(json.dumps(results, indent=2) + "\n")
+    show(results, Console())
+    print(f"results written to {arguments.output}")
+    return sys.exit(1 if results["failures"] or results["reads"] != results["reads_expected"] else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,276 @@
+"""Benchmark of served judges, compared with a client that only posts requests (`make bench`).
+
+The server (`instant.py`, a separate process) answers instantly. The clients take turns; medians are reported:
+
+(a) lists    one-token verdicts through the whole scorer, with lists of prompts per request, as on a vLLM server
+(b) chats    the same with one chat request per read
+(c) aiohttp  a loop that only posts the requests of (b) and parses the responses: the upper bound on this machine
+(d) decisions, aiohttp decisions
+             (a) and (c) with a Decisions API: one request per text, with its eight questions
+(e) latency  1,000 reads, 256 at a time, with responses after 0.3 s
+
+With `--rivals`, `autochecklist` and `autorubric` from PyPI also score the same texts and questions, each in its own
+environment under `runs/bench/`, with their default settings and prompts, and with fewer targets because they are
+slower.
+
+Prints a table and writes `runs/bench/served.json`.
+"""
+
+# ruff: noqa: E402
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parents[1]))
+
+import argparse
+import asyncio
+import gc
+import json
+import os
+import platform
+import random
+import statistics
+import subprocess
+import time
+import venv
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import aiohttp
+from pocket.world import FAMILIES, Constraint, words_of
+from rich.console import Console
+from rich.table import Table
+
+from checklist_rewards import ChecklistScorer, Sample
+from checklist_rewards.backends.decisions.backend import DecisionsBackend
+from checklist_rewards.backends.decisions.protocols import SystemOne
+from checklist_rewards.backends.decisions.question import DecisionQuestion
+from checklist_rewards.backends.openai import OpenAIBackend
+from checklist_rewards.backends.openai.wire import label_body
+from checklist_rewards.prompts import load_prompt
+
+RIVALS = {
+    "autochecklist-item": "autochecklist==0.2.3",
+    "autochecklist-logprobs": "autochecklist==0.2.3",
+    "autochecklist-batch": "autochecklist==0.2.3",
+    "autorubric": "autorubric==1.6.1",
+}
+QUESTIONS = 8
+LATENCY_READS = 1000
+LATENCY_CONCURRENCY = 256
+
+
+def samples(targets: int, seed: int) -> list[Sample]:
+    """Texts of about 150 words with eight questions each. Every seed gives other texts."""
+    rng = random.Random(seed)
+    batch = []
+    for _ in range(targets):
+        questions: dict[str, None] = {}
+        while len(questions) < QUESTIONS:
+            family = rng.choice(list(FAMILIES))
+            values = FAMILIES[family].values
+            questions[Constraint(family, rng.choice(values or words_of("train"))).question()] = None
+        text = " ".join(rng.choice(words_of("train")) for _ in range(150))
+        batch.append(Sample(list(questions), f"{text} {rng.random()}", f"Write about {text[:30]}."))
+    return batch
+
+
+@contextmanager
+def instant_server() -> Iterator[str]:
+    """Address, without a path, of a server that answers instantly."""
+    command = [sys.executable, "-P", str(HERE / "instant.py")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdin is not None and server.stdout is not None
+        yield f"http://127.0.0.1:{int(server.stdout.readline())}"
+        server.stdin.close()
+
+
+def score(backend: OpenAIBackend | DecisionsBackend, batch: Sequence[Sample]) -> float:
+    """Seconds to score a batch without a store."""
+    scorer = ChecklistScorer(backend.model, backend=backend, store=False)
+    started = time.perf_counter()
+    scores = scorer.score_batch(batch)
+    seconds = time.perf_counter() - started
+    assert all(score.answered == QUESTIONS for score in scores), "a read of the benchmark is unanswered"
+    return seconds
+
+
+def bodies(batch: Sequence[Sample]) -> list[dict[str, Any]]:
+    """The bodies of the chat requests for a batch."""
+    prompt = load_prompt("judges/item", "judge")
+    requests = []
+    for sample in batch:
+        prefix = prompt.prefix(input=sample.input, target=sample.target)
+        for question in sample.checklist:
+            messages = [{"role": "user", "content": prefix + prompt.tail(question)}]
+            if prompt.system is not None:
+                messages.insert(0, {"role": "system", "content": prompt.system})
+            requests.append(label_body("instant", messages, frozenset()))
+    return requests
+
+
+def decision_bodies(batch: Sequence[Sample]) -> list[dict[str, Any]]:
+    """The bodies of the requests to a Decisions API for a batch."""
+    prompt = load_prompt("judges/decision", "judge")
+    requests = []
+    for sample in batch:
+        state = prompt.prefix(input=sample.input, target=sample.target).rstrip()
+        tails = [prompt.tail(question).strip() for question in sample.checklist]
+        questions = {f"q{n}": DecisionQuestion("predicate", tail) for n, tail in enumerate(tails, start=1)}
+        requests.append(SystemOne().body("instant", prompt.system, state, questions))
+    return requests
+
+
+def post(url: str, requests: Sequence[dict[str, Any]], concurrency: int) -> float:
+    """Seconds to post all requests to `url` with aiohttp only."""
+
+    async def all_of_them() -> float:
+        slots = asyncio.Semaphore(concurrency)
+        async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
+
+            async def one(body: dict[str, Any]) -> Any:
+                async with slots, session.post(url, json=body) as response:
+                    return await response.json()
+
+            started = time.perf_counter()
+            await asyncio.gather(*map(one, requests))
+            return time.perf_counter() - started
+
+    return asyncio.run(all_of_them())
+
+
+def throughput(url: str, targets: int, repeats: int, concurrency: int) -> dict[str, Any]:
+    """Verdicts per second of lists, chats, decisions, and aiohttp with the requests of the last two."""
+    lists = OpenAIBackend("instant", f"{url}/v1", concurrency=concurrency)
+    chats = OpenAIBackend("instant", f"{url}/chats/v1", concurrency=concurrency)
+    decisions = DecisionsBackend("instant", f"{url}/chats/v1", concurrency=concurrency)
+    runs: dict[str, Callable[[list[Sample]], float]] = {
+        "lists": lambda batch: score(lists, batch),
+        "chats": lambda batch: score(chats, batch),
+        "aiohttp": lambda batch: post(f"{url}/chats/v1/chat/completions", bodies(batch), concurrency),
+        "decisions": lambda batch: score(decisions, batch),
+        "aiohttp decisions": lambda batch: post(f"{url}/chats/v1/systemone", decision_bodies(batch), concurrency),
+    }
+    for run in runs.values():  # the first call opens connections
+        run(samples(8, seed=-1))
+    gc.collect()
+    gc.freeze()  # a full collection takes as long as a run, and would hit a random one
+    seconds: dict[str, list[float]] = {name: [] for name in runs}
+    names = list(runs)
+    for repeat in range(repeats):
+        batch = samples(targets, seed=repeat)
+        for name in names[repeat % len(names) :] + names[: repeat % len(names)]:
+            seconds[name].append(runs[name](batch))
+    gc.unfreeze()
+    reads = targets * QUESTIONS
+    return {name: rate(reads, of_client) for name, of_client in seconds.items()} | {"reads": reads}
+
+
+def latency(url: str, repeats: int) -> dict[str, Any]:
+    """Seconds for 1,000 reads with responses after 0.3 s."""
+    backend = OpenAIBackend("slow", f"{url}/chats/v1", concurrency=LATENCY_CONCURRENCY)
+    seconds = [score(backend, samples(LATENCY_READS // QUESTIONS, seed=100 + repeat)) for repeat in range(repeats)]
+    return {"reads": LATENCY_READS, "concurrency": LATENCY_CONCURRENCY, "seconds": statistics.median(seconds)}
+
+
+def rivals(url: str, targets: int, folder: Path, repeats: int) -> dict[str, Any]:
+    """Verdicts per second of other packages on the same texts and questions, or the error."""
+    work = folder / "work.json"
+    rows = [{"input": s.input, "target": s.target, "questions": s.checklist} for s in samples(targets, seed=0)]
+    work.write_text(json.dumps(rows))
+    rates: dict[str, Any] = {}
+    for name, requirement in RIVALS.items():
+        try:
+            python = environment(folder / requirement.partition("==")[0], requirement)
+            command = [str(python), "-P", str(HERE / "rivals.py"), name, f"{url}/v1", str(work)]
+            outcomes = [
+                json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+                for _ in range(repeats)
+            ]
+            rates[name] = rate(outcomes[0]["verdicts"], [outcome["seconds"] for outcome in outcomes])
+        except subprocess.CalledProcessError as error:
+            rates[name] = {"missing": f"{requirement}: {(error.stderr or '').strip().splitlines()[-1:]}"}
+    return rates
+
+
+def environment(folder: Path, requirement: str) -> Path:
+    """The Python of an environment with `requirement`, created at the first call."""
+    python = folder / "bin" / "python"
+    if not (folder / ".installed").is_file():
+        venv.create(folder, with_pip=True, clear=True)
+        install = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", requirement]
+        subprocess.run(install, capture_output=True, text=True, check=True)
+        (folder / ".installed").touch()
+    return python
+
+
+def rate(verdicts: int, seconds: Sequence[float]) -> dict[str, float]:
+    """Verdicts per second: median, minimum and maximum."""
+    return {
+        "verdicts_per_second": verdicts / statistics.median(seconds),
+        "slowest": verdicts / max(seconds),
+        "fastest": verdicts / min(seconds),
+    }
+
+
+def show(results: dict[str, Any], console: Console) -> None:
+    """Print the results."""
+    table = Table(title=f"{results['throughput']['reads']} reads by HTTP", title_justify="left")
+    for column in ("client", "verdicts/s", "slowest - fastest", "x aiohttp"):
+        table.add_column(column, justify="left" if column == "client" else "right")
+    bare = {name: results["throughput"][name]["verdicts_per_second"] for name in ("aiohttp", "aiohttp decisions")}
+    rows = {name: row for name, row in results["throughput"].items() if name != "reads"} | results["rivals"]
+    for name, row in rows.items():
+        if "missing" in row:
+            console.print(f"{name}: skipped ({row['missing']})")
+            continue
+        speed = row["verdicts_per_second"]
+        share = speed / bare["aiohttp decisions" if "decisions" in name else "aiohttp"]
+        table.add_row(name, f"{speed:,.0f}", f"{row['slowest']:,.0f} - {row['fastest']:,.0f}", f"{share:.2f}")
+    console.print(table)
+    slow = results["latency"]
+    console.print(
+        f"{slow['reads']} reads with responses after 0.3 s, {slow['concurrency']} at a time: {slow['seconds']:.2f} s"
+    )
+
+
+def main() -> None:
+    """Run the script."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "--targets", type=int, default=256, help="number of texts with 8 questions each (default: %(default)s)"
+    )
+    parser.add_argument("--repeats", type=int, default=5, help="repeats (default: %(default)s)")
+    parser.add_argument("--concurrency", type=int, default=64, help="concurrent requests (default: %(default)s)")
+    parser.add_argument("--rivals", action="store_true", help="also measure autochecklist and autorubric from PyPI")
+    parser.add_argument(
+        "--rival-targets", type=int, default=24, help="number of texts for --rivals (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--output",
+        type=Path,
+        default=Path("runs/bench/served.json"),
+        help="file for the results (default: %(default)s)",
+    )
+    arguments = parser.parse_args()
+    arguments.output.parent.mkdir(parents=True, exist_ok=True)
+    with instant_server() as url:
+        results = {
+            "machine": f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores",
+            "load": os.getloadavg()[0],
+            "throughput": throughput(url, arguments.targets, arguments.repeats, arguments.concurrency),
+            "latency": latency(url, min(3, arguments.repeats)),
+            "rivals": rivals(url, arguments.rival_targets, arguments.output.parent, 2) if arguments.rivals else {},
+        }
+    arguments.output.write_text(json.dumps(results, indent=2) + "\n")
+    show(results, Console())
+    print(f"results written to {arguments.output}")
+
+
+if __name__ == "__main__":
+    main()

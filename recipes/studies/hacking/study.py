@@ -1,0 +1,49 @@
+"""The runs of the study: their settings and their order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from studies.hacking.biases import BIASES
+
+SEEDS, CLEAN_SEEDS = range(3), range(10)
+STRENGTH = 0.8
+PREVENTIONS: dict[str, dict[str, Any]] = {
+    "none": {},
+    "dropout": {"held_out": 0.5, "draw": "step"},
+    "panel": {},
+    "steering": {"steering": "penalize"},
+}
+"""Monitor settings of each prevention."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """The settings of one run. `bias=None` is a clean run."""
+
+    bias: str | None
+    seed: int
+    strength: float = STRENGTH
+    prevention: str = "none"
+    steps: int = 40
+    groups: int = 4
+    prompts: int = 128
+    learning_rate: float = 5e-4
+    max_tokens: int = 72
+
+    @property
+    def name(self) -> str:
+        """Folder of the run."""
+        prevention = [] if self.prevention == "none" else [self.prevention]
+        return "-".join([self.bias or "clean", *prevention, str(self.seed)])
+
+
+def study() -> Iterator[Run]:
+    """All runs, in the order in which they are of use."""
+    for seed in SEEDS:
+        yield from (Run(bias, seed) for bias in BIASES)
+        yield from (Run(None, clean) for clean in CLEAN_SEEDS if clean % len(SEEDS) == seed)
+    for seed in SEEDS:
+        yield from (Run(bias, seed, prevention=way) for way in PREVENTIONS if way != "none" for bias in BIASES)
