@@ -47,7 +47,6 @@ from checklist_rewards.rewards.batch import Batch, RewardLog, TrainerReward
 from checklist_rewards.rewards.placement import within
 from checklist_rewards.rewards.ranks import gathered, log_to_trainer, rank
 from checklist_rewards.rewards.reward import ChecklistReward
-from checklist_rewards.rewards.split import Parts
 from checklist_rewards.scorer import ChecklistScorer
 from checklist_rewards.scores import PrimaryMetric
 from checklist_rewards.scores.scales import on_scale
@@ -150,9 +149,9 @@ class EvolvingChecklistReward(TrainerReward):
             if hasattr(part, "check"):
                 part.check()
 
-    def rewarded(self, batch: Batch, parts: Parts | None = None) -> Batch:
+    def rewarded(self, batch: Batch) -> Batch:
         """Judge, reward and log a call; see [`ChecklistReward.rewarded`]."""
-        batch = self.reward.rewards_of(self.judged(batch), parts)
+        batch = self.reward.rewards_of(self.judged(batch))
         self.reward.record(batch)
         return batch
 

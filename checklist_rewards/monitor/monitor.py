@@ -48,7 +48,7 @@ from checklist_rewards.rewards.batch import AsyncReward, Batch, RewardLog, Rewar
 from checklist_rewards.rewards.placement import check_child, within
 from checklist_rewards.rewards.ranks import gathered, log_to_trainer, rank
 from checklist_rewards.rewards.reward import ChecklistReward
-from checklist_rewards.rewards.split import By, Parts, RewardPart, only, split
+from checklist_rewards.rewards.split import By, RewardPart, only
 from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores import NO_ANSWER_STATES, PrimaryMetric, Score
 from checklist_rewards.validation import known
@@ -218,7 +218,7 @@ class RewardMonitor(TrainerReward):
         self._steps, self._readings = 0, dict[str, Reading]()
         self._evaluated: set[str] = set()
 
-    def rewarded(self, batch: Batch, parts: Parts | None = None) -> Batch:
+    def rewarded(self, batch: Batch) -> Batch:
         """Judge, watch and log a call; see [`TrainerReward.rewarded`].
 
         In an evaluation (the trainer's model is not in training mode), the same items are held out, but nothing is
@@ -233,7 +233,7 @@ class RewardMonitor(TrainerReward):
             held_out, samples, scores = self._guard(
                 "held_out", lambda: hold_out(whole.samples, whole.scores, self.settings, self._metric, step), kept
             )
-            made = self._source.rewards_of(replace(whole, samples=samples, scores=scores), parts)
+            made = self._source.rewards_of(replace(whole, samples=samples, scores=scores))
             made = replace(made, samples=whole.samples, scores=whole.scores)
             if self.settings.steering == "penalize":
                 made = self._guard("steering", lambda: _penalized(made), made)
@@ -260,7 +260,7 @@ class RewardMonitor(TrainerReward):
         if not isinstance(self.reward, ChecklistReward):
             kind = type(self.reward).__name__
             raise SampleError(f"split() requires a ChecklistReward; this monitor watches an {kind}.")
-        return split(self, self.reward, by, names=names, dataset=dataset)
+        return self.reward.split_for(self, by, names=names, dataset=dataset)
 
     def exchanges(self, hook: Any) -> bool:
         """Whether a call communicates between ranks: always."""

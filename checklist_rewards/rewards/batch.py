@@ -33,16 +33,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import SampleError
 from checklist_rewards.rewards.ranks import ranks
 from checklist_rewards.scorer import Sample
 from checklist_rewards.scores import NO_ANSWER_STATES, Score, TargetState, score_checklist
-
-if TYPE_CHECKING:
-    from checklist_rewards.rewards.split import Parts
 
 _SHOWN_DIGITS = 16
 
@@ -136,6 +133,8 @@ class Batch:
     log_extra: LogExtra | None = None
     log_metric: LogMetric | None = None
     trainer_state: Any = None
+    split: Callable[[Batch], Iterable[tuple[str, Batch]]] | None = None
+    """Gives name and batch of each part of the checklists, if the reward is split."""
     samples: Samples = ()
     """None for a row without a checklist."""
     scores: Scores = ()
@@ -277,8 +276,8 @@ class TrainerReward(ABC):
         return self.rewarded(Batch(prompts, completions, columns, log_extra, log_metric, trainer_state)).rewards
 
     @abstractmethod
-    def rewarded(self, batch: Batch, parts: Parts | None = None) -> Batch:
-        """Judge, reward and log a call. Returns the batch with its rewards, also those of `parts`."""
+    def rewarded(self, batch: Batch) -> Batch:
+        """Judge, reward and log a call. Returns the batch with its rewards."""
 
     @abstractmethod
     def exchanges(self, hook: Any) -> bool:

@@ -53,7 +53,7 @@ from checklist_rewards.rewards.ranks import (
     trl_before,
 )
 from checklist_rewards.rewards.readers import Readers
-from checklist_rewards.rewards.split import By, Parts, RewardPart, split
+from checklist_rewards.rewards.split import By, RewardPart, split
 from checklist_rewards.rewards.steps import Shaping
 from checklist_rewards.scorer import ChecklistScorer, Sample, ScoringPipeline, scorer_of
 from checklist_rewards.scores import PRIMARY_METRICS, PrimaryMetric, Score
@@ -197,11 +197,24 @@ class ChecklistReward(TrainerReward):
 
         Use `multi_objective_aggregation="normalize_then_sum"` to normalize each part by itself.
         """
-        return split(self, self, by, names=names, dataset=dataset)
+        return self.split_for(self, by, names=names, dataset=dataset)
 
-    def rewarded(self, batch: Batch, parts: Parts | None = None) -> Batch:
+    def split_for(
+        self,
+        source: TrainerReward,
+        by: By,
+        *,
+        names: Sequence[str] | None = None,
+        dataset: Iterable[Mapping[str, Any]] | None = None,
+    ) -> list[RewardPart]:
+        """As [`split`], with `source`, a wrapper of this reward, in place of this reward."""
+        metric = self.metric or self.scorer.aggregation.primary_metric
+        columns = (self.column, self.reference)
+        return split(source, by, metric, columns, names=names, categories=self.categories, dataset=dataset)
+
+    def rewarded(self, batch: Batch) -> Batch:
         """Judge, reward and log a call, in three steps between which a wrapper can act."""
-        batch = self.rewards_of(self.judged(batch), parts)
+        batch = self.rewards_of(self.judged(batch))
         self.record(batch)
         return batch
 
@@ -218,11 +231,11 @@ class ChecklistReward(TrainerReward):
         scores = self._scores(samples)
         return replace(batch, samples=samples, scores=scores, seconds=time.perf_counter() - started)
 
-    def rewards_of(self, batch: Batch, parts: Parts | None = None) -> Batch:
+    def rewards_of(self, batch: Batch) -> Batch:
         """The rewards from samples and scores, which may have some of their items; the second step."""
         pairs, by_group = batch.pairs, self.fails_by_group(batch.log_metric)
         made = self._rewarded(batch, pairs, by_group)
-        for name, part in () if parts is None else parts.batches(batch):
+        for name, part in () if batch.split is None else batch.split(batch):
             made = made.with_part(name, self._rewarded(part, pairs, by_group))
         return made
 

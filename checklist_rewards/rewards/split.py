@@ -21,7 +21,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import SampleError
@@ -29,9 +29,6 @@ from checklist_rewards.rewards.batch import Batch, Rewards, TrainerReward, compl
 from checklist_rewards.scorer import Sample
 from checklist_rewards.scores import PrimaryMetric, Score
 from checklist_rewards.validation import nearest, one_of
-
-if TYPE_CHECKING:
-    from checklist_rewards.rewards.reward import ChecklistReward
 
 By = Literal["category", "sign"] | Mapping[str, Sequence[str]] | Callable[[ChecklistItem], str | None]
 """How items are assigned to parts; see [`split`]."""
@@ -103,7 +100,7 @@ class RewardPart(TrainerReward):
         checklists that have any. 1 if `split()` was called without a dataset."""
         self._shared = shared
 
-    def rewarded(self, batch: Batch, parts: Parts | None = None) -> Batch:
+    def rewarded(self, batch: Batch) -> Batch:
         """The rewards of this part: None for a completion whose checklist has no item of this part, or of which too
         few were answered. How they were made stays with the reward of the whole checklist."""
         return replace(batch, rewards=self._shared.rewards(self.part, batch))
@@ -120,10 +117,12 @@ class RewardPart(TrainerReward):
 
 def split(
     source: TrainerReward,
-    reward: ChecklistReward,
     by: By,
+    metric: PrimaryMetric,
+    columns: tuple[str, str | None],
     *,
     names: Sequence[str] | None = None,
+    categories: Sequence[str] = (),
     dataset: Iterable[Mapping[str, Any]] | None = None,
 ) -> list[RewardPart]:
     """Several reward functions that share one scoring.
@@ -131,15 +130,18 @@ def split(
     Args:
         source ([`ChecklistReward`] or [`RewardMonitor`]):
             Judges the completions.
-        reward ([`ChecklistReward`]):
-            Its metric, its checklist column, and its `categories`: the names of the parts for `by="category"`, if
-            neither `names` nor `dataset` is given.
         by (`str`, mapping or callable):
             `"category"`: the item's category. `"sign"`: `positive` and `negative` weights. A mapping from the name of
             a part to its categories. A callable from a [`ChecklistItem`] to the name of its part. Items without a
             part belong to `other`.
+        metric (`str`):
+            The metric of the reward.
+        columns (pair of `str`):
+            Names of the columns of checklists and of references.
         names (sequence of `str`, *optional*):
             Names of the parts, in their order. An item of another part is an error.
+        categories (sequence of `str`, *optional*):
+            The names of the parts for `by="category"`, if neither `names` nor `dataset` is given.
         dataset (iterable of mappings, *optional*):
             The training rows. Their checklists are checked and determine the names and weights of the parts.
 
@@ -149,11 +151,10 @@ def split(
     Raises:
         SampleError: For an argument or a checklist that cannot be used.
     """
-    metric = reward.metric or reward.scorer.aggregation.primary_metric
     if metric == "quality":
         raise SampleError("metric='quality' cannot be split: it grades the whole text, not items.")
     checked = _checked(by)
-    given = names if names is not None else _names(by, reward.categories)
+    given = names if names is not None else _names(by, categories)
     if isinstance(given, str) or not all(isinstance(name, str) and name for name in given):
         raise SampleError(f"names={given!r} is not allowed; it must be a list of strings.")
     if len(set(given)) < len(given):
@@ -162,7 +163,7 @@ def split(
     sizes = {name: [1.0] for name in given}
     if dataset is not None:
         sizes = parts.check(
-            (_checklist(row, reward.column, number) for number, row in enumerate(dataset, start=1)), "dataset"
+            (_checklist(row, columns[0], number) for number, row in enumerate(dataset, start=1)), "dataset"
         )
         empty = [name for name in parts.names if not sizes[name]]
         if empty:
@@ -170,7 +171,7 @@ def split(
         sizes = {name: sizes[name] for name in [*filter(sizes.get, given), *sizes]}  # the given order comes first
     if not sizes:
         raise SampleError("split() does not know the names of the parts; pass dataset=... or names=[...].")
-    shared = _Shared(source, replace(parts, names=tuple(sizes)), reward.column, reward.reference)
+    shared = _Shared(source, replace(parts, names=tuple(sizes)), columns)
     return [RewardPart(shared, name, sum(sizes[name]) / len(sizes[name])) for name in sizes]
 
 
@@ -207,17 +208,17 @@ class _Judged:
 class _Shared:
     """The scoring that the parts of one split share. Thread-safe; a pickled copy starts empty."""
 
-    def __init__(self, source: TrainerReward, parts: Parts, column: str, reference: str | None):
-        self.source, self.parts, self.column, self.reference = source, parts, column, reference
+    def __init__(self, source: TrainerReward, parts: Parts, columns: tuple[str, str | None]):
+        self.source, self.parts, self.columns = source, parts, columns
         self._lock = threading.Lock()
         self._judged: deque[_Judged] = deque(maxlen=_MOST_BATCHES)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.source, self.parts, self.column, self.reference)
+        return type(self), (self.source, self.parts, self.columns)
 
     def rewards(self, part: str, batch: Batch) -> Rewards:
         """The rewards of one part, judged now or taken from another part's call."""
-        read = [batch.columns.get(name) for name in (self.column, self.reference) if name is not None]
+        read = [batch.columns.get(name) for name in self.columns if name is not None]
         key = content_key([list(batch.prompts), list(batch.completions), read])
         with self._lock:
             judged = next((one for one in self._judged if one.key == key and part in one.left), None)
@@ -234,10 +235,10 @@ class _Shared:
 
     def _judge(self, judged: _Judged, batch: Batch) -> None:
         try:
-            checklists = batch.columns.get(self.column)
+            checklists = batch.columns.get(self.columns[0])
             if checklists is not None and not isinstance(checklists, str | Mapping):  # else the reward refuses it
                 self.parts.check(checklists, self.source.__name__)
-            judged.found.set_result(self.source.rewarded(batch, self.parts).parts)
+            judged.found.set_result(self.source.rewarded(replace(batch, split=self.parts.batches)).parts)
         except BaseException as error:  # whatever it was, the parts that wait for this batch must not wait for ever
             judged.found.set_exception(error)
             with self._lock:
