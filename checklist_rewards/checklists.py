@@ -26,6 +26,7 @@ Given = TypeVar("Given")
 Computed = TypeVar("Computed")
 
 YES, NO = "yes", "no"
+_YES_NO: Mapping[str, float | None] = {YES: 1.0, NO: 0.0}
 CANNOT_ASSESS = "cannot_assess"
 """Default label of an abstention."""
 MAX_WEIGHT = 1_000_000
@@ -155,16 +156,16 @@ class ChecklistItem(BaseModel):
         return self
 
     @property
-    def values(self) -> dict[str, float | None]:
+    def values(self) -> Mapping[str, float | None]:
         """Value of each possible answer, in [0, 1]; None for an abstention."""
         if self.options is None:
-            return {YES: 1.0, NO: 0.0}
+            return _YES_NO
         return {option.label: option.value for option in self.options}
 
     @property
     def yes_no(self) -> bool:
         """Whether the possible answers are yes (1), no (0) and at most an abstention."""
-        return {label: value for label, value in self.values.items() if value is not None} == {YES: 1.0, NO: 0.0}
+        return {label: value for label, value in self.values.items() if value is not None} == _YES_NO
 
 
 _MOST_PARSED = 1024

@@ -16,6 +16,7 @@ labels of P(label) x value. Its credit is v if w >= 0 else 1 - v; it passes when
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -127,7 +128,7 @@ def answer_of(item: ChecklistItem, verdict: Verdict, threshold: float = DEFAULT_
             f"{list(values)}"
         )
     if verdict.probabilities is None or verdict.method == "votes":
-        if verdict.answer not in values:
+        if verdict.answer is None or verdict.answer not in values:
             raise ValueError(f"judge answered {verdict.answer!r} for item {item.id}, expected one of {list(values)}")
         return verdict.answer
     if item.options is None:
@@ -557,7 +558,8 @@ def credit_of(weight: float, value: float) -> float:
 
 Answers = Literal["soft", "hard"]
 
-_LEVELS = ((0.2, "no_10"), (0.4, "no_30"), (0.6, "unsure"), (0.8, "yes_70"))
+_BOUNDS = (0.2, 0.4, 0.6, 0.8)
+_LEVELS = ("no_10", "no_30", "unsure", "yes_70", "yes_90")
 
 
 def score_checklist(
@@ -651,7 +653,7 @@ def item_credits(checklist: Checklist, score: Score, answers: Answers = "soft") 
 
 def level(yes: float) -> str:
     """P(yes) in words: no_10, no_30, unsure, yes_70 or yes_90."""
-    return next((name for bound, name in _LEVELS if yes < bound), "yes_90")
+    return _LEVELS[bisect_right(_BOUNDS, yes)]
 
 
 def _value(item: ChecklistItem, answer: str, abstention: Abstention) -> float | None:
@@ -665,6 +667,9 @@ def _value(item: ChecklistItem, answer: str, abstention: Abstention) -> float | 
 
 
 def _soft(item: ChecklistItem, probabilities: Mapping[str, float], abstention: Abstention, hard: float) -> float:
+    if item.options is None:
+        scale = probabilities[YES] + probabilities[NO]
+        return min(1.0, max(0.0, probabilities[YES] / scale)) if scale > 0 else hard
     weighed = [(p, _value(item, label, abstention)) for label, p in probabilities.items()]
     known = [(p, v) for p, v in weighed if v is not None]
     scale = math.fsum(p for p, _ in known)
@@ -673,12 +678,12 @@ def _soft(item: ChecklistItem, probabilities: Mapping[str, float], abstention: A
 
 def _line(item: ChecklistItem, verdict: Verdict, rules: Aggregation) -> ItemScore:
     probabilities = _plain(verdict.probabilities)
-    votes = tuple(vote_of(item, vote, rules.threshold) for vote in verdict.votes) or None
+    votes = tuple([vote_of(item, vote, rules.threshold) for vote in verdict.votes]) or None
     answer = value = soft = passed = agreement = None
     if verdict.unanswered is None:
         answer = answer_of(item, verdict, rules.threshold)
         value = _value(item, answer, rules.abstention)
-        agreement = _agreement(answer, votes or ())
+        agreement = None if votes is None else _agreement(answer, votes)
     elif verdict.unanswered.reason == Reason.NO_ANSWER and rules.no_answer == "lowest":
         known = [v for v in item.values.values() if v is not None]
         value = soft = min(known) if item.weight >= 0 else max(known)

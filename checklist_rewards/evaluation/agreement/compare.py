@@ -388,7 +388,7 @@ def agreement_of(
         bootstrap ([`Bootstrap`]): settings of the confidence intervals.
     """
     kinds: dict[str, list[tuple[str, Sequence[str | None]]]] = {}
-    values: dict[str, dict[str, float | None]] = {}
+    values: dict[str, Mapping[str, float | None]] = {}
     for item, group, given in units:
         kinds.setdefault(kind_of(item), []).append((group, given))
         values[kind_of(item)] = item.values
