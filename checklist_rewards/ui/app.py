@@ -36,7 +36,7 @@ from checklist_rewards.files.rows import read_rows
 from checklist_rewards.ui import annotations as answers
 from checklist_rewards.ui.annotations import Task, ordered, read_tasks
 from checklist_rewards.ui.building import Building
-from checklist_rewards.ui.bundle import page_file, read_data
+from checklist_rewards.ui.bundle import page_file
 from checklist_rewards.ui.code import items_of, loop_commands, snippets, without_secrets
 from checklist_rewards.ui.comparisons import ExportedLabels, exported
 from checklist_rewards.ui.guard import Guard, TooLarge, cookie_name, json_body, page_token
@@ -46,7 +46,8 @@ from checklist_rewards.ui.library import Library, checklist_text
 from checklist_rewards.ui.live import Live
 from checklist_rewards.ui.project import DOCUMENTS, OutsideError, Project
 from checklist_rewards.ui.records import RecordFile
-from checklist_rewards.ui.report import write_report
+from checklist_rewards.ui.report import report_data
+from checklist_rewards.ui.table import json_chunks
 from checklist_rewards.version import __version__
 
 FOLDER = "uploads"
@@ -457,16 +458,14 @@ def _stamp(path: Path) -> str:
 
 
 def _report(path: Path, labels: ExportedLabels | None) -> bytes:
-    """The data of a file's report: that of the page which `checklist-rewards report` writes."""
-    with tempfile.TemporaryDirectory() as folder:
-        page = Path(folder, "report.html")
-        try:
-            write_report(page, [path], labels=labels)
-        except SampleError:
-            if labels is None:
-                raise
-            write_report(page, [path])  # labels of another file with this name
-        return read_data(page)
+    """The data of the page that `checklist-rewards report` writes, as JSON."""
+    try:
+        data = report_data([path], labels=labels)
+    except SampleError:
+        if labels is None:
+            raise
+        data = report_data([path])  # labels of another file with this name
+    return "".join(json_chunks(data)).encode()
 
 
 def _events(events: Iterator[dict[str, Any]]) -> Iterator[bytes]:
