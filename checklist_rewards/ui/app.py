@@ -30,6 +30,7 @@ from fastapi.responses import FileResponse, HTMLResponse, Response, StreamingRes
 
 from checklist_rewards.datasets.importing import AUTO
 from checklist_rewards.errors import ChecklistRewardsError, SampleError
+from checklist_rewards.evaluation.agreement import Labels
 from checklist_rewards.files.atomic import atomic_path
 from checklist_rewards.files.documents import read_text, read_value
 from checklist_rewards.files.rows import read_rows
@@ -38,7 +39,7 @@ from checklist_rewards.ui.annotations import Task, ordered, read_tasks
 from checklist_rewards.ui.building import Building
 from checklist_rewards.ui.bundle import page_file
 from checklist_rewards.ui.code import items_of, loop_commands, snippets, without_secrets
-from checklist_rewards.ui.comparisons import ExportedLabels, exported
+from checklist_rewards.ui.comparisons import exported
 from checklist_rewards.ui.guard import Guard, TooLarge, cookie_name, json_body, page_token
 from checklist_rewards.ui.jobs import Jobs
 from checklist_rewards.ui.judging import Judging
@@ -314,7 +315,7 @@ def build_ui(judging: Judging, token: str) -> FastAPI:
         for one in paths:
             project.existing(one.relative_to(project.folder).as_posix())
         labels = exported(project, path)
-        stamp = " ".join(map(_stamp, [*paths, *([] if labels is None else [labels.path])]))
+        stamp = " ".join(map(_stamp, [*paths, *([] if labels is None else [labels])]))
         if request.query_params.get("known") == stamp:
             return Response(status_code=204)
         data = await asyncio.to_thread(reports.get, path, stamp)
@@ -452,10 +453,10 @@ def _stamp(path: Path) -> str:
     return f"{status.st_mtime_ns}-{status.st_size}"
 
 
-def _report(path: Path, labels: ExportedLabels | None) -> bytes:
+def _report(path: Path, labels: Path | None) -> bytes:
     """The data of the page that `checklist-rewards report` writes, as JSON."""
     try:
-        data = report_data([path], labels=labels)
+        data = report_data([path], labels=None if labels is None else Labels(labels, lenient=True))
     except SampleError:
         if labels is None:
             raise

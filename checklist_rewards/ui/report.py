@@ -19,12 +19,12 @@ from pathlib import Path
 from typing import Any
 
 from checklist_rewards.errors import SampleError
-from checklist_rewards.evaluation.agreement import Bootstrap, JudgedRow, read_scored
+from checklist_rewards.evaluation.agreement import Bootstrap, JudgedRow, Labels, read_scored
 from checklist_rewards.files.documents import read_text, read_value
 from checklist_rewards.files.rows import Row, read_rows
 from checklist_rewards.progress import AddBar
 from checklist_rewards.ui.bundle import write_page
-from checklist_rewards.ui.comparisons import Labels, against_labels, between, between_logs, read_log
+from checklist_rewards.ui.comparisons import against_labels, between, between_logs, read_log
 from checklist_rewards.ui.figures import FileFigures, TrainingFigures
 from checklist_rewards.ui.records import Kind, RecordFile, draw, kept, number_or_none
 from checklist_rewards.ui.table import Evidence, Names, Spans, Table, is_annotations, json_chunks
@@ -265,7 +265,7 @@ def report_data(
             rows = judged[str(file.path)]
             answers, unmatched = labels.of(rows)
             name = str(file.path)
-            trust[file.path.name] = against_labels(name, labels.shown, rows, answers, unmatched, intervals)
+            trust[file.path.name] = against_labels(name, labels.key, rows, answers, unmatched, intervals)
             given = {
                 row.id: [None if label is None else label.label for label in own]
                 for row, own in zip(rows, answers, strict=True)
