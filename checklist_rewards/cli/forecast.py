@@ -23,9 +23,9 @@ from typing_extensions import override
 from checklist_rewards.backends import Arrived, Engine, Messages, Progress, Reply, Sampling
 from checklist_rewards.chat import prompt_text
 from checklist_rewards.checklists import Checklist, ChecklistItem
-from checklist_rewards.cli.output import CHUNK_ROWS
 from checklist_rewards.cli.work import ANSWERS, CANDIDATES, CHECKLISTS, PURPOSES, SCORES, Counter, Line, Work
 from checklist_rewards.errors import GenerationError
+from checklist_rewards.files.rows import CHUNK_ROWS
 from checklist_rewards.files.store import Key, Store
 from checklist_rewards.generators import Request
 from checklist_rewards.judges.base import Prices
