@@ -39,6 +39,8 @@ SHORTEST_WINDOW = 5.0
 """Seconds that a rate is measured over at least, before a time left is estimated."""
 SECONDS_VARIABLE = "CHECKLIST_REWARDS_PROGRESS_SECONDS"
 """Environment variable that replaces `SECONDS_BETWEEN_LINES`, for a program that reads the lines."""
+FORECAST_VARIABLE = "CHECKLIST_REWARDS_FORECAST"
+"""Environment variable: with `json`, a dry run prints its table and notes as JSON, for a program that reads them."""
 
 
 class Bar:

@@ -19,7 +19,7 @@ from PIL import Image
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
-from checklist_rewards.cli.trust import Labelled  # noqa: E402
+from checklist_rewards.evaluation.agreement import Labels  # noqa: E402
 from checklist_rewards.ui.report import write_report  # noqa: E402
 from tests.ui import browser  # noqa: E402
 
@@ -44,7 +44,7 @@ def main(log: Path, shaped: Path, *scored: Path) -> None:
         folder = Path(name)
         write_report(folder / "run.html", [log])
         write_report(folder / "shaped.html", [shaped])
-        write_report(folder / "judges.html", scored, labels=Labelled(label_key="labels", group_key="task"))
+        write_report(folder / "judges.html", scored, labels=Labels(key="labels", group_key="task"))
         driver = browser.start(folder / "profile", width=SIZE[0], height=SIZE[1])
         for shot, page, view, heading in SHOTS:
             driver.get("about:blank")

@@ -141,14 +141,13 @@ def test_parquet_names_its_extra_before_anything_is_written(monkeypatch, tmp_pat
 
 
 def test_a_report_needs_no_extra_and_says_what_it_leaves_out(monkeypatch, tmp_path):
-    from checklist_rewards.ui.bundle import read_data
     from checklist_rewards.ui.report import write_report
-    from tests.ui.files import scored_rows, write
+    from tests.ui.files import page_data, scored_rows, write
 
     hide(monkeypatch, "numpy", "scipy")
     paths = [write(tmp_path / f"{name}.jsonl", scored_rows(8, name)) for name in ("one", "two")]
     write_report(tmp_path / "report.html", paths)
-    data = json.loads(read_data(tmp_path / "report.html"))
+    data = page_data(tmp_path / "report.html")
     extra = "pip install 'checklist-rewards[evaluation]'."
     assert data["notes"] == [f"Comparisons require numpy: {extra}"]
     assert data["files"][0]["analysis"] == {"missing": f"Item analysis requires numpy: {extra}"}

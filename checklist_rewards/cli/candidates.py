@@ -20,14 +20,14 @@ from checklist_rewards.checklists import Checklist
 from checklist_rewards.cli import options as o
 from checklist_rewards.cli.forecast import forecast_refine
 from checklist_rewards.cli.options import grouped
-from checklist_rewards.cli.output import CHUNK_ROWS, RowFile, RunReport, bars, check_outputs, warn_of_models
+from checklist_rewards.cli.output import RowFile, RunReport, bars, check_outputs, warn_of_models
 from checklist_rewards.cli.work import ANSWERS, Work, prices_from
-from checklist_rewards.datasets.columns import checklist_columns
-from checklist_rewards.datasets.rows import PROMPT, Columns, read_checklist
+from checklist_rewards.datasets.columns import PROMPT, checklist_columns
+from checklist_rewards.datasets.rows import Columns, read_checklist
 from checklist_rewards.errors import SampleError
 from checklist_rewards.fields import settings_of
 from checklist_rewards.files.atomic import write_text
-from checklist_rewards.files.rows import Row, file_format, write_rows
+from checklist_rewards.files.rows import CHUNK_ROWS, Row, file_format, write_rows
 from checklist_rewards.judges import Progress
 from checklist_rewards.preferences import (
     Form,

@@ -6,7 +6,9 @@ maximum length and fails every item, so all rounds take place.
 
 from __future__ import annotations
 
+import json
 import logging
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -21,13 +23,14 @@ from typing_extensions import override
 from checklist_rewards.backends import Arrived, Engine, Messages, Progress, Reply, Sampling
 from checklist_rewards.chat import prompt_text
 from checklist_rewards.checklists import Checklist, ChecklistItem
-from checklist_rewards.cli.output import CHUNK_ROWS
 from checklist_rewards.cli.work import ANSWERS, CANDIDATES, CHECKLISTS, PURPOSES, SCORES, Counter, Line, Work
 from checklist_rewards.errors import GenerationError
+from checklist_rewards.files.rows import CHUNK_ROWS
 from checklist_rewards.files.store import Key, Store
 from checklist_rewards.generators import Request
 from checklist_rewards.judges.base import Prices
 from checklist_rewards.pipelines import Pipeline
+from checklist_rewards.progress import FORECAST_VARIABLE
 from checklist_rewards.scorer import Sample, Scorer
 from checklist_rewards.scores import Score, Verdict, score_checklist
 from checklist_rewards.self_refine import Method, Task, refine_batch
@@ -241,28 +244,37 @@ def placeholder(max_items: int | None, universal: Sequence[ChecklistItem] = ()) 
     return Checklist.parse([*questions, *universal])
 
 
+_HEADS = ("for", "model", "calls", "prompt tokens, at most", "reply tokens, at most", "US dollars, at most")
+
+
 def show(rows: int, lines: Sequence[Line], prices: Prices, notes: Sequence[str]) -> None:
-    """Print the table of calls, tokens and costs."""
+    """Print the table of calls, tokens and costs, and the notes; as JSON if [`FORECAST_VARIABLE`] asks for it."""
     lines = sorted(lines, key=lambda line: PURPOSES.index(line.purpose))
-    table = Table("for", "model", "calls", "prompt tokens, at most", "reply tokens, at most", "US dollars, at most")
-    total = 0.0
+    table = []
     for line in lines:
         cost = line.cost(prices)
-        total += cost or 0.0
         counts = (line.counter.calls, line.counter.prompt_tokens, line.counter.reply_tokens)
         price = "no --price" if cost is None else f"{cost:,.4f}"
-        table.add_row(line.purpose, escape(line.model), *(f"{count:,}" for count in counts), price)
-    out = Console(soft_wrap=True, highlight=False)
-    out.print(table)
+        table.append([line.purpose, line.model, *(f"{count:,}" for count in counts), price])
+    said = []
     if prices and len(lines) > 1:
-        out.print(f"Total of the models with a price: at most {total:,.4f} US dollars.")
+        total = sum(line.cost(prices) or 0.0 for line in lines)
+        said.append(f"Total of the models with a price: at most {total:,.4f} US dollars.")
+    said.append(f"{rows} rows. Dry run: no request was sent, no model loaded, no file written.")
     by_bytes = [line.model for line in lines if line.counter.calls and line.counter.bounds.tokens is None]
-    counted = [
+    said += notes
+    said += [
         f"The tokenizer of {model} is not on this machine, so its prompts are counted as one token per byte. English "
         "text has about a quarter of that."
         for model in dict.fromkeys(by_bytes)
     ]
-    asked_twice = [_ASKED_TWICE] * any(line.counter.calls and line.counter.bounds.requests > 1 for line in lines)
-    summary = f"{rows} rows. Dry run: no request was sent, no model loaded, no file written."
-    for note in (summary, *notes, *counted, *asked_twice):
+    said += [_ASKED_TWICE] * any(line.counter.calls and line.counter.bounds.requests > 1 for line in lines)
+    if os.environ.get(FORECAST_VARIABLE) == "json":
+        print(json.dumps({"heads": _HEADS, "rows": table, "notes": said}))
+        return
+    out, printed = Console(soft_wrap=True, highlight=False), Table(*_HEADS)
+    for row in table:
+        printed.add_row(*map(escape, row))
+    out.print(printed)
+    for note in said:
         out.print(escape(note))

@@ -387,7 +387,7 @@ def report(
             output,
             files,
             title=title,
-            labels=labelled if labelled.named else None,
+            labels=labelled.as_labels() if labelled.named else None,
             max_rows=max_rows,
             seed=seed,
             intervals=Bootstrap(bootstrap, seed),

@@ -28,7 +28,7 @@ from checklist_rewards.datasets.tasks import Totals
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.atomic import write_text
 from checklist_rewards.files.ranks import rank_of
-from checklist_rewards.files.rows import Row, file_format, read_rows_for
+from checklist_rewards.files.rows import CHUNK_ROWS, Row, file_format, read_rows_for
 from checklist_rewards.judges import Receipt
 from checklist_rewards.progress import AddBar, progress_on
 from checklist_rewards.scores.reasons import ADVICE, Reason
@@ -242,11 +242,6 @@ def _is_log(path: Path) -> bool:
         return RecordFile(path).kind() == "rewards"
     except SampleError:  # another kind of file, which its command refuses or reads alone
         return False
-
-
-CHUNK_ROWS = 4096
-"""Rows in memory at once. A command waits for the last reply of a chunk before it starts the next one, so small chunks
-would leave the engine idle."""
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,6 @@ from checklist_rewards.cli import options as o
 from checklist_rewards.cli.forecast import forecast
 from checklist_rewards.cli.options import InputKey, Json, Resamples, Seed, grouped
 from checklist_rewards.cli.output import (
-    CHUNK_ROWS,
     RowFile,
     RunReport,
     bars,
@@ -43,7 +42,7 @@ from checklist_rewards.evaluation.differences import DifferenceReport, Differenc
 from checklist_rewards.evaluation.replay import Replay, StoredRow, Weights, stored_checklist
 from checklist_rewards.evaluation.variance import Components, Variance, VarianceReport
 from checklist_rewards.files.documents import read_text, read_value
-from checklist_rewards.files.rows import Row, file_format, read_rows, read_rows_for, write_rows
+from checklist_rewards.files.rows import CHUNK_ROWS, Row, file_format, read_rows, read_rows_for, write_rows
 from checklist_rewards.judges.calibration import Calibration
 from checklist_rewards.judges.variants import MOST_REPEATS, how_repeated
 from checklist_rewards.progress import Bar

@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from checklist_rewards.checklists import YES, Checklist
+from checklist_rewards.checklists import YES
 from checklist_rewards.cli import options as o
 from checklist_rewards.cli.options import Json, JsonOutput, Plots, Resamples, Seed, grouped
 from checklist_rewards.cli.output import bars, check_outputs, console, refuse, write_json
@@ -28,10 +28,10 @@ from checklist_rewards.cli.work import Work
 from checklist_rewards.datasets.rows import Columns, read_checklist
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement import (
-    Answer,
     Bootstrap,
     Comparison,
     JudgedRow,
+    Labels,
     PairedTest,
     Section,
     Target,
@@ -47,7 +47,6 @@ from checklist_rewards.evaluation.agreement import (
 )
 from checklist_rewards.evaluation.agreement.compare import plot_confusion, plot_reliability
 from checklist_rewards.evaluation.agreement.measures import AGAINST_LABELS, CATEGORICAL, DEFAULT_RESAMPLES
-from checklist_rewards.evaluation.agreement.scored import ID
 from checklist_rewards.evaluation.calibration import (
     KindReport,
     ThresholdChoice,
@@ -57,7 +56,6 @@ from checklist_rewards.evaluation.calibration import (
 )
 from checklist_rewards.evaluation.cascade_replay import DEFAULT_TOLERANCE, as_rows, choose, plot_curve, replay
 from checklist_rewards.files.atomic import atomic_path
-from checklist_rewards.files.rows import read_rows
 from checklist_rewards.judges import Read
 from checklist_rewards.judges.calibration import EMPTY, YES_NO, Calibration, CalibrationMap, CalibrationMethod
 from checklist_rewards.judges.probe import DEFAULT_MARGIN, ProbeReport
@@ -66,9 +64,6 @@ from checklist_rewards.scorer import ChecklistScorer
 from checklist_rewards.scores import Aggregation, Verdict
 
 LABELS = "Labels and groups"
-DEFAULT_KEY = "labels"
-
-Given = list[list[Answer | None] | float | None]
 
 
 @dataclass(frozen=True)
@@ -111,61 +106,16 @@ class Labelled:
         """Whether the user set an option for labels."""
         return self.label_key is not None or self.labels is not None
 
-    @property
-    def shown(self) -> str:
-        """The name of the labels in tables."""
-        return self.label_key or DEFAULT_KEY
-
-    def read(self, path: Path) -> list[JudgedRow]:
-        """The rows of a scored file. Raises [`SampleError`]."""
-        shared: Checklist | None = None if self.checklist is None else read_checklist(self.checklist)
-        return read_scored(
-            path, id_key=self.id_key, group_key=self.group_key, checklist_key=self.checklist_key, shared=shared
+    def as_labels(self) -> Labels:
+        """The labels that the options describe. Raises a [`ChecklistError`] for an unusable checklist."""
+        return Labels(
+            path=self.labels,
+            key=self.label_key or Labels.key,
+            id_key=self.id_key,
+            group_key=self.group_key,
+            checklist_key=self.checklist_key,
+            shared=None if self.checklist is None else read_checklist(self.checklist),
         )
-
-    def of(self, rows: Sequence[JudgedRow]) -> tuple[Given, int]:
-        """The labels of every row, and the number of labelled rows that were not scored.
-
-        Raises:
-            SampleError: For an invalid label, or if no row has a label.
-        """
-        key, unmatched = self.shown, 0
-        values = [row.data.get(key) for row in rows]
-        if self.labels is not None:
-            by_id = self._by_id(self.labels, rows)
-            values = [by_id.get(row.id) for row in rows]
-            unmatched = len(by_id.keys() - {row.id for row in rows})
-        if self.labels is None and not any(key in row.data for row in rows):
-            columns = ", ".join(map(repr, rows[0].data)) or "no other columns"
-            raise SampleError(
-                f"{rows[0].where}: column {key!r} not found; the row has {columns} (set --label-key or --labels)."
-            )
-        labels = [labels_of(row, value, key) for row, value in zip(rows, values, strict=True)]
-        if not any(isinstance(each, float) or any(each or ()) for each in labels):
-            raise SampleError(f"{rows[0].where}: neither this row nor any other has a label in column {key!r}.")
-        return labels, unmatched
-
-    def _by_id(self, path: Path, rows: Sequence[JudgedRow]) -> dict[str, Any]:
-        labelled = list(read_rows(path))
-        if not labelled:
-            raise SampleError(f"{path} has no rows.")
-        id_key = self.id_key or (ID if all(row.data.get(ID) is not None for row in labelled) else None)
-        labels: dict[str, Any] = {}
-        for number, row in enumerate(labelled, start=1):
-            for key in filter(None, (self.shown, id_key)):
-                if key not in row.data:
-                    columns = ", ".join(map(repr, row.data))
-                    raise SampleError(f"{row.where}: column {key!r} not found; the row has {columns}.")
-            name = str(number) if id_key is None else str(row.data[id_key])
-            if name in labels:
-                raise SampleError(f"{row.where}: duplicate id {name!r}; ids must be unique (--id-key).")
-            labels[name] = row.data[self.shown]
-        if not any(row.id in labels for row in rows):
-            raise SampleError(
-                f"{path} has labels for none of the scored rows: its first id is {next(iter(labels))!r}, the scored "
-                f"file's is {rows[0].id!r} (set the id column with --id-key)."
-            )
-        return labels
 
 
 _ORDER = (
@@ -223,15 +173,14 @@ def agree(
             "another scored file."
         )
     scale = _range(label_range)
-    scored = {str(path): labelled.read(path) for path in files}
+    labels = labelled.as_labels()
+    scored = {str(path): labels.read(path) for path in files}
     if len(scored) < len(files):
         raise SampleError(f"each scored file may be given only once, got {', '.join(map(str, files))}.")
     with bars() as bar:
         intervals = Bootstrap(bootstrap, seed, bar("bootstrap draws", None))
         if labelled.named:
-            compared = [
-                _with_labels(name, rows, labelled, scale, input_key, intervals) for name, rows in scored.items()
-            ]
+            compared = [_with_labels(name, rows, labels, scale, input_key, intervals) for name, rows in scored.items()]
             tests = [
                 compare_judges((one.one, other.one), units, others, intervals)
                 for (one, units), (other, others) in combinations(compared, 2)
@@ -262,16 +211,16 @@ def agree(
 def _with_labels(
     name: str,
     rows: Sequence[JudgedRow],
-    labelled: Labelled,
+    labels: Labels,
     scale: tuple[float, float],
     input_key: str | None,
     intervals: Bootstrap,
 ) -> tuple[Comparison, list[Unit]]:
-    given, unmatched = labelled.of(rows)
+    given, unmatched = labels.of(rows)
     units, targets = units_against_labels(rows, given)
     targets = [_scaled(target, rows, *scale) for target in targets]
     inputs = _inputs(rows, targets, input_key)
-    names, counts = (name, labelled.shown), {"unmatched_rows": unmatched}
+    names, counts = (name, labels.key), {"unmatched_rows": unmatched}
     return compare(names, units, targets, intervals, against_labels=True, inputs=inputs, **counts), units
 
 
@@ -481,11 +430,12 @@ def calibrate(
     """
     check_outputs([rows, labelled.labels, store_options.store], folders={"--plots": plots}, output=output, json=json)
     threshold = None if fit_threshold is None else ThresholdChoice(fit_threshold, *_costs(costs))
-    scored = labelled.read(rows)
-    given, _ = labelled.of(scored)
+    labels = labelled.as_labels()
+    scored = labels.read(rows)
+    given, _ = labels.of(scored)
     reads = labelled_reads(scored, given)  # raises for unusable labels before the judge is called
     if contextual:
-        empty = _empty_targets(scored, reads.judge, labelled, keys, judge, store_options)
+        empty = _empty_targets(scored, reads.judge, keys, judge, store_options)
         reads = labelled_reads(scored, given, empty)
     with bars() as bar:
         intervals = Bootstrap(bootstrap, seed, bar("bootstrap draws", None))
@@ -528,7 +478,6 @@ def _costs(text: str) -> tuple[float, float]:
 def _empty_targets(
     rows: Sequence[JudgedRow],
     name: str,
-    labelled: Labelled,
     keys: o.Keys,
     judge: o.JudgeOptions,
     store_options: o.StoreOptions,

@@ -34,6 +34,7 @@ from checklist_rewards.datasets.columns import (
 )
 from checklist_rewards.datasets.scoring import map_stream
 from checklist_rewards.errors import ConfigError, GenerationError, SampleError
+from checklist_rewards.files.rows import CHUNK_ROWS
 from checklist_rewards.generators import Generator, Request
 from checklist_rewards.judges import Progress
 from checklist_rewards.pipelines import GeneratorConfig, Pipeline, PipelineConfig
@@ -44,8 +45,6 @@ from checklist_rewards.validation import known, nearest, one_of
 logger = logging.getLogger(__name__)
 
 DEFAULT_PIPELINE = "tick"
-CHUNK_ROWS = 4096
-"""Rows per chunk. Large, because the engine idles while the last replies of a chunk are pending."""
 _PIPELINE_SETTINGS = ("model", "backend", "base_url", "budget", "store", "refiners")
 _LISTED = 10
 _EXCERPT = 200

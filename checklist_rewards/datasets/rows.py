@@ -21,13 +21,14 @@ from typing import Any
 
 from checklist_rewards.chat import CompletionReader, Target, opens_thinking, prompt_text
 from checklist_rewards.checklists import Checklist
+from checklist_rewards.datasets.columns import PROMPT
 from checklist_rewards.errors import ChecklistError, SampleError
 from checklist_rewards.files.cells import messages_in
 from checklist_rewards.generators import Request
 from checklist_rewards.pipelines.pipeline import CANDIDATES, fields_of, joined
 from checklist_rewards.scorer import Sample
 
-PROMPT, HISTORY, REFERENCE = "prompt", "history", "reference"
+HISTORY, REFERENCE = "history", "reference"
 INPUTS, TARGETS = (PROMPT, "input"), ("target", "completion")
 _TEXT = "a string or chat messages"
 _READER = CompletionReader()

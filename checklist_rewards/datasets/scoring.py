@@ -14,12 +14,13 @@ from datasets import Dataset, Features, IterableDataset, Value
 from checklist_rewards.datasets.columns import dataset_from_rows
 from checklist_rewards.datasets.rows import Columns
 from checklist_rewards.datasets.shards import in_groups
-from checklist_rewards.datasets.tasks import SCORE, RowWork, Source, Totals
+from checklist_rewards.datasets.tasks import RowWork, Source, Totals
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.rows import Row
 from checklist_rewards.files.spool import as_json
 from checklist_rewards.pipelines import Pipeline, PipelineConfig
 from checklist_rewards.scorer import Scorer
+from checklist_rewards.scores.table import SCORE_COLUMN
 
 BATCH_ROWS = 1024
 """Rows of a stream that are read and scored together."""
@@ -80,18 +81,18 @@ def score_dataset(
         assert result is not None
         return result
 
-    features = None if dataset.features is None else Features({**dataset.features, SCORE: Value("string")})
+    features = None if dataset.features is None else Features({**dataset.features, SCORE_COLUMN: Value("string")})
     return map_stream(
         dataset,
         lambda rows, start: [_as_text(row) for row in scored(enumerate(rows, start=start))],
         features,
-        list(dict.fromkeys([*first, SCORE])),
+        list(dict.fromkeys([*first, SCORE_COLUMN])),
         BATCH_ROWS,
     )
 
 
 def _as_text(row: dict[str, Any]) -> dict[str, Any]:
-    return row | {SCORE: None if row[SCORE] is None else as_json(row[SCORE])}
+    return row | {SCORE_COLUMN: None if row[SCORE_COLUMN] is None else as_json(row[SCORE_COLUMN])}
 
 
 def map_stream(

@@ -44,12 +44,11 @@ from checklist_rewards.errors import (
     shown,
 )
 from checklist_rewards.files.atomic import atomic_path, write_text
-from checklist_rewards.files.rows import FORMATS, Row, file_format, read_rows_for, write_batches
+from checklist_rewards.files.rows import CHUNK_ROWS, FORMATS, Row, file_format, read_rows_for, write_batches
 from checklist_rewards.files.spool import JSON_TEXT, ArrowSpool, as_cell
 from checklist_rewards.files.store import Store, key_of
 from checklist_rewards.scores.reasons import Reason, Unanswered
 
-CHUNK_ROWS = 4096
 _DEATHS = 2
 _PARTS = 16
 _NO_ROW = (ModelError, ConfigError, PromptError, StoreError)

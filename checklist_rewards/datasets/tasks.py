@@ -38,6 +38,7 @@ from checklist_rewards.replies import NoReply
 from checklist_rewards.scorer import Sample
 from checklist_rewards.scores import NO_ANSWER_STATES, Score
 from checklist_rewards.scores.reasons import Reason, Unanswered
+from checklist_rewards.scores.table import SCORE_COLUMN
 from checklist_rewards.scores.tally import Tally
 
 _SHOWN_ROWS = 5
@@ -177,10 +178,6 @@ class Totals:
 _TOTALS = TypeAdapter(Totals)
 
 
-SCORE = "checklist_score"
-"""The column that scoring adds."""
-
-
 class Source(StrEnum):
     """Where the checklist of a row comes from."""
 
@@ -284,7 +281,7 @@ class RowWork:
                     data[PROMPT] = self.columns.messages_of(row.row.data, row.row.where)
                 data |= checklist_columns(result)
             if self.scores:
-                data[SCORE] = None if score is None else score.model_dump()
+                data[SCORE_COLUMN] = None if score is None else score.model_dump()
             out.append(data)
             if self.writes:
                 ruled = row.request.input if row.request is not None and self.pipe.finds_constraints else None
@@ -301,7 +298,7 @@ class RowWork:
         self.totals.rows += 1
         self.totals.miss(why, self.name_of(row))
         columns = checklist_columns(None) if self.keeps else {}
-        return row.data | columns | ({SCORE: None} if self.scores else {})
+        return row.data | columns | ({SCORE_COLUMN: None} if self.scores else {})
 
     def name_of(self, row: Row) -> int | str:
         """The row in the totals: its number, after the name of its shard if it has one."""

@@ -24,9 +24,10 @@ from checklist_rewards.checklists import NO, YES, Checklist
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.rows import Row, read_rows
 from checklist_rewards.judges.questions import named
+from checklist_rewards.scores.table import SCORE_COLUMN
 from checklist_rewards.validation import string
 
-SCORE, CHECKLIST, LABELS = "checklist_score", "checklist", "labels"
+CHECKLIST, LABELS = "checklist", "labels"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +78,7 @@ def read_labels(
         if key is not None and row.data.get(key) in (None, ""):
             raise SampleError(f"{row.where}: the group {key!r} is missing or empty (--group-key).")
         group = target if key is None else str(row.data[key])
-        if row.data.get(SCORE) is not None and label_key not in row.data:
+        if row.data.get(SCORE_COLUMN) is not None and label_key not in row.data:
             answers = _answers(row)
         elif CHECKLIST in row.data and LABELS in row.data and label_key not in row.data:
             answers = _given(row)
@@ -131,7 +132,7 @@ def folds_of(pairs: Sequence[LabelledPair], folds: int, seed: int = 0) -> list[i
 
 
 def _answers(row: Row) -> Iterator[tuple[str, float]]:
-    score = row.data[SCORE]
+    score = row.data[SCORE_COLUMN]
     try:
         score = json.loads(score) if isinstance(score, str) else score
         for line in score["items"] if isinstance(score, Mapping) else ():
@@ -139,7 +140,9 @@ def _answers(row: Row) -> Iterator[tuple[str, float]]:
             if line.get("unanswered") is None and set(probabilities) == {YES, NO}:
                 yield line["question"], float(probabilities[YES])
     except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
-        raise SampleError(f"{row.where}: {SCORE} is not a valid score ({type(error).__name__}: {error}).") from None
+        raise SampleError(
+            f"{row.where}: {SCORE_COLUMN} is not a valid score ({type(error).__name__}: {error})."
+        ) from None
 
 
 def _given(row: Row) -> Iterator[tuple[str, float]]:

@@ -38,6 +38,8 @@ from checklist_rewards.validation import install, missing
 if TYPE_CHECKING:
     import pyarrow as pa
 
+CHUNK_ROWS = 4096
+"""Rows in memory at once. The engine idles while the last replies of a chunk are pending, so small chunks are slow."""
 FORMATS = (".jsonl", ".csv", ".parquet")
 _BOM = b"\xef\xbb\xbf"
 _PARQUET_ROWS = 256

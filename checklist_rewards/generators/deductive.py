@@ -29,11 +29,9 @@ from checklist_rewards.generators.stages import (
     Dimension,
     Dimensions,
     Prompt,
-    Run,
     StageMethod,
     StagePrompt,
     Step,
-    Watcher,
     check_questions,
     holds_questions,
     questions_of,
@@ -170,20 +168,6 @@ class DeductiveGenerator(CorpusWriter):
         if self.deduplicator is not None:
             self.deduplicator.check()
 
-    def generate(self, source: Dimensions | Mapping[str, Any], *, progress: Watcher | None = None) -> Checklist:
-        """Write the checklist of all dimensions.
-
-        Args:
-            source ([`Dimensions`] or mapping): the dimensions to cover.
-            progress (callable, *optional*): called with every completed [`Stage`].
-
-        Raises:
-            SampleError: If the source is not valid. Nothing has been sent to the model at that point.
-            StageError: If a stage fails. The message names the stage and its dimensions.
-        """
-        source = self._source(source)
-        return self._written(self._run(progress), source)
-
     def _order(self) -> Mapping[str, StageMethod]:
         order: dict[str, StageMethod] = {"seed": self._seed}
         order |= {stage: partial(self._augment, stage) for stage in (_MODES[mode] for mode in self.modes)}
@@ -212,72 +196,66 @@ class DeductiveGenerator(CorpusWriter):
     def _finished(self, source: Dimensions, draft: Pools) -> Checklist:
         return self._checklist(spread([_items(pool) for pool in draft.pools], self.max_items))
 
-    def _seed(self, run: Run, source: Dimensions, draft: None) -> Pools:
+    def _seed(self, step: Step, source: Dimensions, draft: None) -> Pools:
         given = {dimension.name: _seed_questions(dimension) for dimension in source.dimensions}
         missing = [dimension for dimension in source.dimensions if not given[dimension.name]]
-        with run.stage("seed") as step:
-            prompts = [self._messages("seed", source, dimension) for dimension in missing]
-            values = step.ask(prompts, [d.name for d in missing], Questions, holds_questions)
-            written = {d.name: questions_of(value) for d, value in zip(missing, values, strict=True)}
-            pools = [Pool(dimension=name, seeds=questions or written[name]) for name, questions in given.items()]
-            return _kept(step, pools)
+        prompts = [self._messages("seed", source, dimension) for dimension in missing]
+        values = step.ask(prompts, [d.name for d in missing], Questions, holds_questions)
+        written = {d.name: questions_of(value) for d, value in zip(missing, values, strict=True)}
+        pools = [Pool(dimension=name, seeds=questions or written[name]) for name, questions in given.items()]
+        return _kept(step, pools)
 
-    def _augment(self, stage: str, run: Run, source: Dimensions, draft: Pools) -> Pools:
-        with run.stage(stage) as step:
-            prompts = [
-                self._messages(stage, source, dimension, questions=_listed(pool.seeds))
-                for dimension, pool in zip(source.dimensions, draft.pools, strict=True)
-            ]
-            values = step.ask(prompts, [pool.dimension for pool in draft.pools], Questions, holds_questions)
-            pools = []
-            for pool, value in zip(draft.pools, values, strict=True):
-                known = {question.casefold() for question in pool.questions}
-                new = [question for question in questions_of(value) if question.casefold() not in known]
-                pools.append(pool.model_copy(update={"added": [*pool.added, *new]}))
-            return _kept(step, pools)
+    def _augment(self, stage: str, step: Step, source: Dimensions, draft: Pools) -> Pools:
+        prompts = [
+            self._messages(stage, source, dimension, questions=_listed(pool.seeds))
+            for dimension, pool in zip(source.dimensions, draft.pools, strict=True)
+        ]
+        values = step.ask(prompts, [pool.dimension for pool in draft.pools], Questions, holds_questions)
+        pools = []
+        for pool, value in zip(draft.pools, values, strict=True):
+            known = {question.casefold() for question in pool.questions}
+            new = [question for question in questions_of(value) if question.casefold() not in known]
+            pools.append(pool.model_copy(update={"added": [*pool.added, *new]}))
+        return _kept(step, pools)
 
-    def _filter(self, run: Run, source: Dimensions, draft: Pools) -> Pools:
-        with run.stage("filter") as step:
-            dimensions = zip(source.dimensions, draft.pools, strict=True)
-            pairs = [(d, question) for d, pool in dimensions for question in pool.questions]
-            prompts = [
-                self.prompts["filter"].messages(
-                    task=source.task, dimension=d.name, definition=d.definition, candidate=question
-                )
-                for d, question in pairs
-            ]
-            replies = step.ask(
-                prompts, [f"{d.name}, {question!r}" for d, question in pairs], FilterReply, temperature=0.0
+    def _filter(self, step: Step, source: Dimensions, draft: Pools) -> Pools:
+        dimensions = zip(source.dimensions, draft.pools, strict=True)
+        pairs = [(d, question) for d, pool in dimensions for question in pool.questions]
+        prompts = [
+            self.prompts["filter"].messages(
+                task=source.task, dimension=d.name, definition=d.definition, candidate=question
             )
-            passed = {
-                (dimension.name, question)
-                for (dimension, question), reply in zip(pairs, replies, strict=True)
-                if reply.yes_is_better and reply.belongs
-            }
-            pools = [
-                Pool(
-                    dimension=pool.dimension,
-                    seeds=[question for question in pool.seeds if (pool.dimension, question) in passed],
-                    added=[question for question in pool.added if (pool.dimension, question) in passed],
-                )
-                for pool in draft.pools
-            ]
-            empty = [pool.dimension for pool in pools if not pool.questions]
-            if empty:
-                why = "None of its questions passed; widen its definition or set filtering=False."
-                raise step.error(f"{empty[0]}: {why}", empty, len(pools))
-            return _kept(step, pools)
+            for d, question in pairs
+        ]
+        replies = step.ask(prompts, [f"{d.name}, {question!r}" for d, question in pairs], FilterReply, temperature=0.0)
+        passed = {
+            (dimension.name, question)
+            for (dimension, question), reply in zip(pairs, replies, strict=True)
+            if reply.yes_is_better and reply.belongs
+        }
+        pools = [
+            Pool(
+                dimension=pool.dimension,
+                seeds=[question for question in pool.seeds if (pool.dimension, question) in passed],
+                added=[question for question in pool.added if (pool.dimension, question) in passed],
+            )
+            for pool in draft.pools
+        ]
+        empty = [pool.dimension for pool in pools if not pool.questions]
+        if empty:
+            why = "None of its questions passed; widen its definition or set filtering=False."
+            raise step.error(f"{empty[0]}: {why}", empty, len(pools))
+        return _kept(step, pools)
 
-    def _deduplicate(self, run: Run, source: Dimensions, draft: Pools) -> Pools:
+    def _deduplicate(self, step: Step, source: Dimensions, draft: Pools) -> Pools:
         assert self.deduplicator is not None
-        with run.stage("deduplicate") as step:
-            pools = []
-            for pool in draft.pools:
-                # One dimension at a time, because a question may belong to two dimensions and then counts in both.
-                refined = self.deduplicator.refine(self._checklist(_items(pool)))
-                pools.append(Pool(dimension=pool.dimension, added=[item.question for item in refined.items]))
-            step.asked = draft.total
-            return _kept(step, pools)
+        pools = []
+        for pool in draft.pools:
+            # One dimension at a time, because a question may belong to two dimensions and then counts in both.
+            refined = self.deduplicator.refine(self._checklist(_items(pool)))
+            pools.append(Pool(dimension=pool.dimension, added=[item.question for item in refined.items]))
+        step.asked = draft.total
+        return _kept(step, pools)
 
     def _messages(self, stage: str, source: Dimensions, dimension: Dimension, **fields: str) -> Messages:
         parts = dimension.sub_dimensions

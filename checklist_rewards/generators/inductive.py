@@ -25,7 +25,6 @@ from checklist_rewards.generators.stages import (
     CorpusWriter,
     Feedback,
     Prompt,
-    Run,
     StageMethod,
     StagePrompt,
     Step,
@@ -132,18 +131,16 @@ class InductiveGenerator(CorpusWriter):
             SampleError: If the source is not valid. Nothing has been sent to the model at that point.
             StageError: If a stage fails. The message names the stage.
         """
-        feedback = Feedback.of(source)
         for number, sample in enumerate(samples, start=1):
             if not isinstance(sample, Sample):
                 raise SampleError(f"sample {number} must be a Sample, got {type(sample).__name__} {sample!r:.60}.")
         if samples and "unit_test" in self.refiners:
             self.refiners["unit_test"].check()
-        run = self._run(progress)
-        checklist = self._written(run, feedback)
+        checklist = super().generate(source, progress=progress)
         for stage, refiner in self.refiners.items():
             if (stage == "unit_test" and not samples) or (stage == "select" and len(checklist) <= self.max_items):
                 continue
-            with run.stage(stage) as step:
+            with self._stage(stage, progress) as step:
                 step.asked = len(checklist)
                 checklist = refiner.refine(checklist, samples)
                 step.kept = len(checklist)
@@ -171,20 +168,19 @@ class InductiveGenerator(CorpusWriter):
             [ChecklistItem(question=entry.question, sources=tuple(entry.sources)) for entry in draft.questions]
         )
 
-    def _questions(self, run: Run, feedback: Feedback, draft: None) -> SourcedQuestions:
-        with run.stage("questions") as step:
-            items = self._ask_in_batches(step, feedback)
-            merged: dict[str, ChecklistItem] = {}
-            for item in items:
-                first = merged.setdefault(item.question.casefold(), item)
-                sources = tuple(sorted({*first.sources, *item.sources}))
-                merged[item.question.casefold()] = first.model_copy(update={"sources": sources})
-            if not merged:
-                raise step.error("The model wrote no question for any observation.", [], 1)
-            step.kept = len(merged)
-            return SourcedQuestions(
-                questions=[SourcedQuestion(question=i.question, sources=list(i.sources)) for i in merged.values()]
-            )
+    def _questions(self, step: Step, feedback: Feedback, draft: None) -> SourcedQuestions:
+        items = self._ask_in_batches(step, feedback)
+        merged: dict[str, ChecklistItem] = {}
+        for item in items:
+            first = merged.setdefault(item.question.casefold(), item)
+            sources = tuple(sorted({*first.sources, *item.sources}))
+            merged[item.question.casefold()] = first.model_copy(update={"sources": sources})
+        if not merged:
+            raise step.error("The model wrote no question for any observation.", [], 1)
+        step.kept = len(merged)
+        return SourcedQuestions(
+            questions=[SourcedQuestion(question=i.question, sources=list(i.sources)) for i in merged.values()]
+        )
 
     def _ask_in_batches(self, step: Step, feedback: Feedback) -> list[ChecklistItem]:
         pending = list(batches(feedback.observations, self.batch_size, self.batch_chars))

@@ -26,11 +26,10 @@ from checklist_rewards.generators.shapes import Questions, Shape, is_question, t
 from checklist_rewards.generators.stages import (
     CorpusWriter,
     Prompt,
-    Run,
     StageMethod,
     StagePrompt,
+    Step,
     ThinkAloud,
-    Watcher,
     check_questions,
     holds_questions,
     numbered,
@@ -150,20 +149,6 @@ class InteractiveGenerator(CorpusWriter):
             raise SampleError(f"max_items={max_items!r} is not allowed; it must be at least min_items={min_items}.")
         self.max_components, self.min_items, self.max_items = max_components, min_items, max_items
 
-    def generate(self, source: ThinkAloud | Mapping[str, Any], *, progress: Watcher | None = None) -> Checklist:
-        """Write the checklist of one dimension. The dimension is the category of all items.
-
-        Args:
-            source ([`ThinkAloud`] or mapping): the dimension and the attributes.
-            progress (callable, *optional*): called with every completed [`Stage`].
-
-        Raises:
-            SampleError: If the source is not valid. Nothing has been sent to the model at that point.
-            StageError: If a stage fails. The message names the stage.
-        """
-        source = self._source(source)
-        return self._written(self._run(progress), source)
-
     def _order(self) -> Mapping[str, StageMethod]:
         return {
             "components": self._components,
@@ -189,13 +174,12 @@ class InteractiveGenerator(CorpusWriter):
             raise SampleError("the draft has no questions yet; run the stages up to 'validate', or write some.")
         return self._checklist([ChecklistItem(question=text, category=source.dimension) for text in draft.questions])
 
-    def _components(self, run: Run, source: ThinkAloud, draft: None) -> Themes:
-        with run.stage("components") as step:
-            prompt = self.prompts["components"].messages(
-                **_about(source), attributes=numbered(source.attributes), count=self.max_components
-            )
-            [reply] = step.ask([prompt], [source.dimension], Components, lambda _, v: self._component_complaint(v))
-            step.kept = len(reply.components)
+    def _components(self, step: Step, source: ThinkAloud, draft: None) -> Themes:
+        prompt = self.prompts["components"].messages(
+            **_about(source), attributes=numbered(source.attributes), count=self.max_components
+        )
+        [reply] = step.ask([prompt], [source.dimension], Components, lambda _, v: self._component_complaint(v))
+        step.kept = len(reply.components)
         return Themes(themes=[Theme(name=entry.name, meaning=entry.meaning) for entry in reply.components])
 
     def _component_complaint(self, value: Components) -> str | None:
@@ -206,7 +190,7 @@ class InteractiveGenerator(CorpusWriter):
             return f"each component needs a name of its own; got {', '.join(map(repr, names))}."
         return None
 
-    def _assign(self, run: Run, source: ThinkAloud, draft: Themes) -> Themes:
+    def _assign(self, step: Step, source: ThinkAloud, draft: Themes) -> Themes:
         attributes = source.attributes
 
         def complaint(index: int, value: Assignments) -> str | None:
@@ -222,22 +206,21 @@ class InteractiveGenerator(CorpusWriter):
                 return f"there are no attributes {unknown}; the numbers are 0 to {len(attributes) - 1}."
             return f"the attributes {missing} are assigned to no component." if missing else None
 
-        with run.stage("assign") as step:
-            prompt = self.prompts["assign"].messages(
-                **_about(source), attributes=numbered(attributes), components=_listed(draft.themes)
-            )
-            [reply] = step.ask([prompt], [source.dimension], Assignments, complaint)
-            assigned = {_key(entry.component): entry.attributes for entry in reply.assignments}
-            # Components without attributes are dropped.
-            themes = [
-                theme.model_copy(update={"attributes": [attributes[number] for number in sorted(set(numbers))]})
-                for theme in draft.themes
-                if (numbers := assigned[_key(theme.name)])
-            ]
-            step.kept = len(themes)
+        prompt = self.prompts["assign"].messages(
+            **_about(source), attributes=numbered(attributes), components=_listed(draft.themes)
+        )
+        [reply] = step.ask([prompt], [source.dimension], Assignments, complaint)
+        assigned = {_key(entry.component): entry.attributes for entry in reply.assignments}
+        # Components without attributes are dropped.
+        themes = [
+            theme.model_copy(update={"attributes": [attributes[number] for number in sorted(set(numbers))]})
+            for theme in draft.themes
+            if (numbers := assigned[_key(theme.name)])
+        ]
+        step.kept = len(themes)
         return Themes(themes=themes)
 
-    def _key_questions(self, run: Run, source: ThinkAloud, draft: Themes) -> Themes:
+    def _key_questions(self, step: Step, source: ThinkAloud, draft: Themes) -> Themes:
         names = [theme.name for theme in draft.themes]
 
         def complaint(index: int, value: KeyQuestions) -> str | None:
@@ -246,18 +229,17 @@ class InteractiveGenerator(CorpusWriter):
                     return f"{entry.question!r:.80} is not a yes/no question; it must end with a question mark."
             return _unmatched(names, [entry.component for entry in value.questions])
 
-        with run.stage("key_questions") as step:
-            prompt = self.prompts["key_questions"].messages(**_about(source), components=_listed_themes(draft.themes))
-            [reply] = step.ask([prompt], [source.dimension], KeyQuestions, complaint)
-            key_questions = {_key(entry.component): tidy(entry.question) for entry in reply.questions}
-            step.kept = len(draft.themes)
+        prompt = self.prompts["key_questions"].messages(**_about(source), components=_listed_themes(draft.themes))
+        [reply] = step.ask([prompt], [source.dimension], KeyQuestions, complaint)
+        key_questions = {_key(entry.component): tidy(entry.question) for entry in reply.questions}
+        step.kept = len(draft.themes)
         return Themes(
             themes=[
                 theme.model_copy(update={"key_question": key_questions[_key(theme.name)]}) for theme in draft.themes
             ]
         )
 
-    def _sub_questions(self, run: Run, source: ThinkAloud, draft: Themes) -> Themes:
+    def _sub_questions(self, step: Step, source: ThinkAloud, draft: Themes) -> Themes:
         least, most = SUB_QUESTIONS
         _check_key_questions(draft)
 
@@ -268,25 +250,24 @@ class InteractiveGenerator(CorpusWriter):
                 None if least <= count <= most else f"the reply holds {count} questions; {least} to {most} are wanted."
             )
 
-        with run.stage("sub_questions") as step:
-            prompts = [
-                self.prompts["sub_questions"].messages(
-                    **_about(source),
-                    component=f"{theme.name}: {theme.meaning}",
-                    attributes=numbered(theme.attributes),
-                    key_question=theme.key_question,
-                )
-                for theme in draft.themes
-            ]
-            replies = step.ask(prompts, [theme.name for theme in draft.themes], Questions, complaint)
-            themes = [
-                theme.model_copy(update={"sub_questions": questions_of(value)})
-                for theme, value in zip(draft.themes, replies, strict=True)
-            ]
-            step.kept = sum(len(theme.sub_questions) for theme in themes)
+        prompts = [
+            self.prompts["sub_questions"].messages(
+                **_about(source),
+                component=f"{theme.name}: {theme.meaning}",
+                attributes=numbered(theme.attributes),
+                key_question=theme.key_question,
+            )
+            for theme in draft.themes
+        ]
+        replies = step.ask(prompts, [theme.name for theme in draft.themes], Questions, complaint)
+        themes = [
+            theme.model_copy(update={"sub_questions": questions_of(value)})
+            for theme, value in zip(draft.themes, replies, strict=True)
+        ]
+        step.kept = sum(len(theme.sub_questions) for theme in themes)
         return Themes(themes=themes)
 
-    def _validate(self, run: Run, source: ThinkAloud, draft: Themes) -> Themes:
+    def _validate(self, step: Step, source: ThinkAloud, draft: Themes) -> Themes:
         _check_key_questions(draft)
 
         def complaint(index: int, value: Questions) -> str | None:
@@ -296,13 +277,12 @@ class InteractiveGenerator(CorpusWriter):
                 return wrong
             return f"the reply holds {count} questions; {self.min_items} to {self.max_items} are wanted."
 
-        with run.stage("validate") as step:
-            prompt = self.prompts["validate"].messages(
-                **_about(source), questions=_all_questions(draft.themes), least=self.min_items, most=self.max_items
-            )
-            [reply] = step.ask([prompt], [source.dimension], Questions, complaint)
-            questions = questions_of(reply)
-            step.kept = len(questions)
+        prompt = self.prompts["validate"].messages(
+            **_about(source), questions=_all_questions(draft.themes), least=self.min_items, most=self.max_items
+        )
+        [reply] = step.ask([prompt], [source.dimension], Questions, complaint)
+        questions = questions_of(reply)
+        step.kept = len(questions)
         return draft.model_copy(update={"questions": questions})
 
 

@@ -21,7 +21,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, TypeVar
 
@@ -277,35 +277,8 @@ def holds_questions(index: int, value: BaseModel) -> str | None:
         return f"the reply cannot be used: {error}."
 
 
-@dataclass
-class Run:
-    """One run of a corpus-level generator."""
-
-    writer: CorpusWriter
-    progress: Watcher | None = None
-    stages: list[Stage] = field(default_factory=list)
-
-    @contextmanager
-    def stage(self, name: str) -> Iterator[Step]:
-        """Run a stage: measure its time, report it when completed, and name it in any error."""
-        step, started = Step(self.writer, name), time.perf_counter()
-        try:
-            yield step
-        except StageError:
-            raise
-        except (GenerationError, ChecklistError) as error:
-            raise step.error(str(error), [], 1, getattr(error, "raw", "")) from error
-        stage = Stage(name, step.asked, step.kept, time.perf_counter() - started)
-        logger.info(
-            "%s: %s, %d asked, %d kept, %.1f s", self.writer.name, name, stage.asked, stage.kept, stage.seconds
-        )
-        self.stages.append(stage)
-        if self.progress is not None:
-            self.progress(stage)
-
-
-StageMethod = Callable[[Run, Any, Any], BaseModel]
-"""(run, source, draft of the stage before, None for the first stage) -> draft."""
+StageMethod = Callable[[Step, Any, Any], BaseModel]
+"""(step, source, draft of the stage before, None for the first stage) -> draft."""
 
 
 class CorpusWriter:
@@ -348,6 +321,20 @@ class CorpusWriter:
         """Check that the model exists, without loading it. Raises [`ModelError`]."""
         _ = self.engine.identity
 
+    def generate(self, source: Any, *, progress: Watcher | None = None) -> Checklist:
+        """Write the checklist of a source.
+
+        Args:
+            source (`source_shape` or mapping): the source, such as [`Dimensions`] or [`ThinkAloud`].
+            progress (callable, *optional*): called with every completed [`Stage`].
+
+        Raises:
+            SampleError: If the source is not valid. Nothing has been sent to the model at that point.
+            StageError: If a stage fails. The message names the stage and the parts that failed.
+        """
+        source = self._source(source)
+        return self._finished(source, self._walk(self.order, source, None, progress))
+
     @property
     def order(self) -> tuple[str, ...]:
         """The names of the stages that `generate` walks through with these settings."""
@@ -373,19 +360,38 @@ class CorpusWriter:
         one_of("stage", stage, self.order)
         source = self._source(source)
         given = None if stage == self.order[0] else self._draft(source, draft)
-        return self._order()[stage](self._run(progress), source, given)
+        return self._walk([stage], source, given, progress)
 
     def checklist(self, source: Any, draft: Any) -> Checklist:
         """The checklist of the last draft. Raises [`SampleError`] if the draft is not valid or has no questions."""
         source = self._source(source)
         return self._finished(source, self._draft(source, draft))
 
-    def _written(self, run: Run, source: Any) -> Checklist:
-        """Walk through all stages."""
-        draft = None
-        for stage in self._order().values():
-            draft = stage(run, source, draft)
-        return self._finished(source, draft)
+    def _walk(self, stages: Sequence[str], source: Any, draft: Any, progress: Watcher | None) -> Any:
+        """The draft after some stages, of a checked source and the draft before them."""
+        self.check()
+        self.stages = []
+        order = self._order()
+        for stage in stages:
+            with self._stage(stage, progress) as step:
+                draft = order[stage](step, source, draft)
+        return draft
+
+    @contextmanager
+    def _stage(self, name: str, progress: Watcher | None) -> Iterator[Step]:
+        """Run a stage: measure its time, report it when completed, and name it in any error."""
+        step, started = Step(self, name), time.perf_counter()
+        try:
+            yield step
+        except StageError:
+            raise
+        except (GenerationError, ChecklistError) as error:
+            raise step.error(str(error), [], 1, getattr(error, "raw", "")) from error
+        stage = Stage(name, step.asked, step.kept, time.perf_counter() - started)
+        logger.info("%s: %s, %d asked, %d kept, %.1f s", self.name, name, stage.asked, stage.kept, stage.seconds)
+        self.stages.append(stage)
+        if progress is not None:
+            progress(stage)
 
     def _order(self) -> Mapping[str, StageMethod]:
         """The stages by name, in order."""
@@ -404,12 +410,6 @@ class CorpusWriter:
             return self.draft_shape.model_validate(draft)
         except ValidationError as error:
             raise SampleError(f"{self.name}: the draft: {one_sentence(error, self.draft_shape)}") from None
-
-    def _run(self, progress: Watcher | None) -> Run:
-        self.check()
-        run = Run(self, progress)
-        self.stages = run.stages
-        return run
 
     def _checklist(self, items: Sequence[ChecklistItem]) -> Checklist:
         return Checklist(items=tuple(items), source=f"{self.name}/{__version__}", model=self.model)

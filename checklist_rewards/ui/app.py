@@ -30,15 +30,16 @@ from fastapi.responses import FileResponse, HTMLResponse, Response, StreamingRes
 
 from checklist_rewards.datasets.importing import AUTO
 from checklist_rewards.errors import ChecklistRewardsError, SampleError
+from checklist_rewards.evaluation.agreement import Labels
 from checklist_rewards.files.atomic import atomic_path
 from checklist_rewards.files.documents import read_text, read_value
 from checklist_rewards.files.rows import read_rows
 from checklist_rewards.ui import annotations as answers
 from checklist_rewards.ui.annotations import Task, ordered, read_tasks
 from checklist_rewards.ui.building import Building
-from checklist_rewards.ui.bundle import page_file, read_data
+from checklist_rewards.ui.bundle import page_file
 from checklist_rewards.ui.code import items_of, loop_commands, snippets, without_secrets
-from checklist_rewards.ui.comparisons import ExportedLabels, exported
+from checklist_rewards.ui.comparisons import exported
 from checklist_rewards.ui.guard import Guard, TooLarge, cookie_name, json_body, page_token
 from checklist_rewards.ui.jobs import Jobs
 from checklist_rewards.ui.judging import Judging
@@ -46,7 +47,8 @@ from checklist_rewards.ui.library import Library, checklist_text
 from checklist_rewards.ui.live import Live
 from checklist_rewards.ui.project import DOCUMENTS, OutsideError, Project
 from checklist_rewards.ui.records import RecordFile
-from checklist_rewards.ui.report import write_report
+from checklist_rewards.ui.report import report_data
+from checklist_rewards.ui.table import json_chunks
 from checklist_rewards.version import __version__
 
 FOLDER = "uploads"
@@ -121,44 +123,44 @@ def add_batch(app: FastAPI, judging: Judging) -> None:
 
     @app.get("/api/jobs")
     async def listed() -> Response:
-        return _body({"jobs": await asyncio.to_thread(jobs.all), "stored": judging.store is not None})
+        return _json({"jobs": await asyncio.to_thread(jobs.all), "stored": judging.store is not None})
 
     @app.post("/api/jobs/models")
     async def models(request: Request) -> Response:
         settings = (await json_body(request)).get("settings") or {}
-        return _body({"models": await asyncio.to_thread(judging.models, settings)})
+        return _json({"models": await asyncio.to_thread(judging.models, settings)})
 
     @app.get("/api/jobs/preview")
     async def preview(request: Request) -> Response:
-        return _body(await asyncio.to_thread(jobs.preview, request.query_params.get("file", "")))
+        return _json(await asyncio.to_thread(jobs.preview, request.query_params.get("file", "")))
 
     @app.post("/api/jobs/forecast")
     async def forecast(request: Request) -> Response:
-        return _body(await asyncio.to_thread(jobs.forecast, await json_body(request)))
+        return _json(await asyncio.to_thread(jobs.forecast, await json_body(request)))
 
     @app.post("/api/jobs/code")
     async def code(request: Request) -> Response:
-        return _body(await asyncio.to_thread(jobs.code, await json_body(request)))
+        return _json(await asyncio.to_thread(jobs.code, await json_body(request)))
 
     @app.post("/api/jobs")
     async def create(request: Request) -> Response:
-        return _body(await asyncio.to_thread(jobs.create, await json_body(request)))
+        return _json(await asyncio.to_thread(jobs.create, await json_body(request)))
 
     @app.post("/api/jobs/pause")
     async def pause(request: Request) -> Response:
-        return _body(await asyncio.to_thread(jobs.pause, (await json_body(request)).get("id")))
+        return _json(await asyncio.to_thread(jobs.pause, (await json_body(request)).get("id")))
 
     @app.post("/api/jobs/resume")
     async def resume(request: Request) -> Response:
         body = await json_body(request)
-        return _body(await asyncio.to_thread(jobs.resume, body.get("id"), body.get("budget")))
+        return _json(await asyncio.to_thread(jobs.resume, body.get("id"), body.get("budget")))
 
     @app.post("/api/upload")
     async def upload(request: Request) -> Response:
         length = request.headers.get("content-length", "")
         if length.isdecimal() and int(length) > MAX_UPLOAD:
-            return _body({"error": f"the file is larger than {MAX_UPLOAD:,} bytes; copy it into the folder."}, 413)
-        return _body({"name": await receive(project, request.query_params.get("name"), request.stream())})
+            return _json({"error": f"the file is larger than {MAX_UPLOAD:,} bytes; copy it into the folder."}, 413)
+        return _json({"name": await receive(project, request.query_params.get("name"), request.stream())})
 
     @app.get("/api/download")
     async def download(request: Request) -> Response:
@@ -172,27 +174,27 @@ def add_build(app: FastAPI, judging: Judging) -> None:
 
     @app.get("/api/build")
     async def choices() -> Response:
-        return _body(await asyncio.to_thread(building.choices))
+        return _json(await asyncio.to_thread(building.choices))
 
     @app.post("/api/build/plan")
     async def plan(request: Request) -> Response:
-        return _body(await asyncio.to_thread(_while_typed, building.plan, await json_body(request)))
+        return _json(await asyncio.to_thread(_while_typed, building.plan, await json_body(request)))
 
     @app.post("/api/build/stage")
     async def stage(request: Request) -> Response:
-        return _body(await asyncio.to_thread(building.stage, await json_body(request)))
+        return _json(await asyncio.to_thread(building.stage, await json_body(request)))
 
     @app.post("/api/build/checklist")
     async def checklist(request: Request) -> Response:
-        return _body(await asyncio.to_thread(building.checklist, await json_body(request)))
+        return _json(await asyncio.to_thread(building.checklist, await json_body(request)))
 
     @app.post("/api/build/refine")
     async def refine(request: Request) -> Response:
-        return _body(await asyncio.to_thread(building.refine, await json_body(request)))
+        return _json(await asyncio.to_thread(building.refine, await json_body(request)))
 
     @app.post("/api/build/preview")
     async def preview(request: Request) -> Response:
-        return _body(await asyncio.to_thread(_while_typed, building.preview, await json_body(request)))
+        return _json(await asyncio.to_thread(_while_typed, building.preview, await json_body(request)))
 
 
 def add_library(app: FastAPI, judging: Judging) -> None:
@@ -201,23 +203,23 @@ def add_library(app: FastAPI, judging: Judging) -> None:
 
     @app.get("/api/library")
     async def listed() -> Response:
-        return _body(await asyncio.to_thread(library.listed))
+        return _json(await asyncio.to_thread(library.listed))
 
     @app.get("/api/library/file")
     async def read(request: Request) -> Response:
-        return _body(await asyncio.to_thread(library.read, request.query_params.get("name")))
+        return _json(await asyncio.to_thread(library.read, request.query_params.get("name")))
 
     @app.post("/api/library/check")
     async def check(request: Request) -> Response:
         body = await json_body(request)
-        return _body(await asyncio.to_thread(library.check, body.get("name"), body.get("text")))
+        return _json(await asyncio.to_thread(library.check, body.get("name"), body.get("text")))
 
     @app.post("/api/library/file")
     async def save(request: Request) -> Response:
         body = await json_body(request)
         text = checklist_text(body["checklist"]) if "checklist" in body else body.get("text")
         saved = await asyncio.to_thread(library.save, body.get("name"), text, body.get("stamp"))
-        return _body(saved)
+        return _json(saved)
 
     @app.post("/api/library/import")
     async def import_file(request: Request) -> Response:
@@ -227,7 +229,7 @@ def add_library(app: FastAPI, judging: Judging) -> None:
             raise SampleError(f"format must be a text, got {type(format).__name__}.")
         may_abstain = bool(body.get("may_abstain"))
         pitfalls = body.get("pitfalls")
-        return _body(await asyncio.to_thread(library.import_file, file, output, format, may_abstain, pitfalls))
+        return _json(await asyncio.to_thread(library.import_file, file, output, format, may_abstain, pitfalls))
 
 
 def add_live(app: FastAPI, project: Project) -> None:
@@ -238,7 +240,7 @@ def add_live(app: FastAPI, project: Project) -> None:
     async def figures(request: Request) -> Response:
         query = request.query_params
         found = await asyncio.to_thread(live.figures, query.get("file", ""), query.get("known"))
-        return Response(status_code=204) if found is None else _body(found)
+        return Response(status_code=204) if found is None else _json(found)
 
 
 def _while_typed(answer: Callable[[dict[str, Any]], dict[str, Any]], body: dict[str, Any]) -> dict[str, Any]:
@@ -247,11 +249,6 @@ def _while_typed(answer: Callable[[dict[str, Any]], dict[str, Any]], body: dict[
         return answer(body)
     except ChecklistRewardsError as error:
         return {"error": without_secrets(str(error), os.environ)}
-
-
-def _body(content: Any, status: int = 200) -> Response:
-    # In ASCII: a text may contain half a surrogate pair, which UTF-8 cannot encode.
-    return Response(json.dumps(content, separators=(",", ":")).encode("ascii"), status, media_type="application/json")
 
 
 VIEWS = ("", "report", "annotate", "judge", "compare", "build", "batch", "library", "live")
@@ -318,7 +315,7 @@ def build_ui(judging: Judging, token: str) -> FastAPI:
         for one in paths:
             project.existing(one.relative_to(project.folder).as_posix())
         labels = exported(project, path)
-        stamp = " ".join(map(_stamp, [*paths, *([] if labels is None else [labels.path])]))
+        stamp = " ".join(map(_stamp, [*paths, *([] if labels is None else [labels])]))
         if request.query_params.get("known") == stamp:
             return Response(status_code=204)
         data = await asyncio.to_thread(reports.get, path, stamp)
@@ -456,17 +453,15 @@ def _stamp(path: Path) -> str:
     return f"{status.st_mtime_ns}-{status.st_size}"
 
 
-def _report(path: Path, labels: ExportedLabels | None) -> bytes:
-    """The data of a file's report: that of the page which `checklist-rewards report` writes."""
-    with tempfile.TemporaryDirectory() as folder:
-        page = Path(folder, "report.html")
-        try:
-            write_report(page, [path], labels=labels)
-        except SampleError:
-            if labels is None:
-                raise
-            write_report(page, [path])  # labels of another file with this name
-        return read_data(page)
+def _report(path: Path, labels: Path | None) -> bytes:
+    """The data of the page that `checklist-rewards report` writes, as JSON."""
+    try:
+        data = report_data([path], labels=None if labels is None else Labels(labels, lenient=True))
+    except SampleError:
+        if labels is None:
+            raise
+        data = report_data([path])  # labels of another file with this name
+    return "".join(json_chunks(data)).encode()
 
 
 def _events(events: Iterator[dict[str, Any]]) -> Iterator[bytes]:

@@ -19,7 +19,6 @@ from importlib.resources import files
 from pathlib import Path
 from typing import IO
 
-from checklist_rewards.errors import SampleError
 from checklist_rewards.files.atomic import atomic_path
 
 _IMPORT = re.compile(r"""^import \{ ([^}]+) \} from "\./([\w-]+\.js)";\n""", re.M)
@@ -48,14 +47,6 @@ def write_page(path: Path, title: str, chunks: Iterable[str]) -> None:
         file.write(_filled(head, filled))
         _write_data(file, chunks)
         file.write(_filled(tail, filled))
-
-
-def read_data(path: Path) -> bytes:
-    """The data of a page, as JSON. Raises [`SampleError`] for another file."""
-    match = re.search(r'<script id="data"[^>]*>([^<]*)</script>', path.read_text(encoding="utf-8"))
-    if match is None:
-        raise SampleError(f"{path} is not a report of `checklist-rewards report`.")
-    return gzip.decompress(base64.b64decode(match[1]))
 
 
 def page_file(name: str) -> str:

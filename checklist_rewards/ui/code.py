@@ -25,7 +25,7 @@ from checklist_rewards.backends import Engine
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import SampleError, without_password
 from checklist_rewards.pipelines import PipelineConfig
-from checklist_rewards.progress import SECONDS_VARIABLE
+from checklist_rewards.progress import FORECAST_VARIABLE, SECONDS_VARIABLE
 from checklist_rewards.scorer import Sample
 from checklist_rewards.ui.judging import Judging
 from checklist_rewards.validation import one_sentence
@@ -74,7 +74,7 @@ def validated(value: Any, where: str) -> Job:
 
 
 def arguments(job: Job, judging: Judging, config: Path) -> list[str]:
-    """The arguments of `score` for a job. Every option is one argument, so that no value is taken for an option.
+    """The arguments of `score` for a job.
 
     Args:
         job ([`Job`]): The job.
@@ -82,34 +82,38 @@ def arguments(job: Job, judging: Judging, config: Path) -> list[str]:
         config (`Path`): The file with the pipeline of the job.
     """
     project, judge = judging.project, judging.judge
-    options: dict[str, Any] = {"config": config}
-    if judging.config_of(job.settings).scorer.judge is None:  # otherwise, the config names a file of judges
-        options["model"] = judge.model
-        if isinstance(judge.backend, str) and judge.backend != "auto":
-            options["backend"] = judge.backend
-        if judge.base_url is not None:
-            options["base-url"] = judge.base_url
-        if judge.settings:
-            options["engine"] = json.dumps(dict(judge.settings))
+    judged_by = engine_arguments(judge, public=False)
+    options = _job_options(job, judging.config_of(job.settings), judged_by, judging.store_path)
     if job.checklist is not None:
         options["checklist"] = project.existing(job.checklist)
-    for name in ("target", "checklist", "reference", "history"):
-        if getattr(job.columns, name) is not None:
-            options[f"{name}-key"] = getattr(job.columns, name)
-    if job.budget is not None:
-        options["budget"] = job.budget
-    if judging.store_path is not None:
-        options["store"] = judging.store_path
-    given = [f"--{name}={value}" for name, value in options.items()]
-    given += [f"--input-key={name}" for name in job.columns.input]
     prices = job.price if isinstance(job.price, dict) else {judge.model: job.price}
-    given += [f"--price={model}={price[0]},{price[1]}" for model, price in prices.items() if price is not None]
-    given += ["--no-store"] * (judging.store is None)
-    return [str(project.path(job.file)), f"--output={project.path(job.output)}", *given]
+    options["price"] = [f"{model}={price[0]},{price[1]}" for model, price in prices.items() if price is not None]
+    options |= {"config": config, "budget": job.budget}
+    given = [str(project.path(job.file)), f"--output={project.path(job.output)}", *_given(options)]
+    return [*given, *["--no-store"] * (judging.store is None)]
+
+
+def _job_options(job: Job, config: PipelineConfig, judge: Mapping[str, Any], store_path: str | None) -> dict[str, Any]:
+    """The options of `score` for a job, without its config and its costs. The judge's are not used if the config names
+    a file of judges."""
+    columns = {f"{name}_key": value for name, value in job.columns.model_dump().items()}
+    given = judge if config.scorer.judge is None else {}
+    return {**given, **columns, "checklist": job.checklist, "store": store_path}
+
+
+def _given(options: Mapping[str, Any]) -> list[str]:
+    """Options of a command, each one argument, so that no value is taken for an option. None is not given."""
+    return [
+        f"--{name.replace('_', '-')}={json.dumps(each) if isinstance(each, dict) else each}"
+        for name, value in options.items()
+        for each in (value if isinstance(value, list) else [value])
+        if each is not None
+    ]
 
 
 def environment() -> dict[str, str]:
-    """The environment of the process: this package, a line of progress per second, and no line breaks in tables."""
+    """The environment of the process: this package, a line of progress per second, a dry run as JSON, and no line
+    breaks in messages."""
     package = str(Path(__file__).resolve().parents[2])
     paths = [package, *filter(None, [os.environ.get("PYTHONPATH")])]
     return {
@@ -119,6 +123,7 @@ def environment() -> dict[str, str]:
         "COLUMNS": "1000",
         "NO_COLOR": "1",
         SECONDS_VARIABLE: "1",
+        FORECAST_VARIABLE: "json",
     }
 
 
@@ -142,7 +147,7 @@ def snippets(config: PipelineConfig, judge: Engine, sample: Sample, store_path: 
     text = _yaml(config)
     return {
         "python": _python(config, judge, sample, store_path),
-        "cli": _command(text, [] if config.scorer.judge else _engine_options(judge), sample, store_path),
+        "cli": _command(text, {} if config.scorer.judge else engine_arguments(judge), sample, store_path),
         "yaml": text,
     }
 
@@ -150,12 +155,7 @@ def snippets(config: PipelineConfig, judge: Engine, sample: Sample, store_path: 
 def file_snippets(config: PipelineConfig, judge: Engine, job: Job, store_path: str | None = None) -> dict[str, str]:
     """Code that scores the file of a batch job as the job does, to be run in the project folder; see [`snippets`]."""
     text = _yaml(config)
-    options = [] if config.scorer.judge else _engine_options(judge)
-    for name, value in job.columns.model_dump().items():
-        for column in value if isinstance(value, list) else [value]:
-            options += [] if column is None else [f"--{name}-key={column}"]
-    options += [] if job.checklist is None else ["--checklist", job.checklist]
-    options += [] if store_path is None else ["--store", store_path]
+    options = _job_options(job, config, engine_arguments(judge), store_path)
     return {
         "python": _python_of_file(config, judge, job, store_path),
         "cli": _score(job.file, job.output, text, options),
@@ -184,7 +184,7 @@ def items_of(checklist: Checklist) -> list[str | dict[str, Any]]:
 def loop_commands(file: str, labels: str, scored: bool, config: PipelineConfig, judge: Engine) -> list[str]:
     """The commands that use a labels file: agreement, calibration, few-shot examples and distillation."""
     jury = config.scorer.judge
-    options = _engine_options(judge) if jury is None else ["--judge", jury]
+    options = _given(engine_arguments(judge) if jury is None else {"judge": jury})
     first = [] if scored else [["score", file, "-o", "scored.jsonl", *options]]
     answers = file if scored else "scored.jsonl"
     commands = [
@@ -196,16 +196,6 @@ def loop_commands(file: str, labels: str, scored: bool, config: PipelineConfig, 
         ["distill", labels, "-o", "judge"],
     ]
     return [shlex.join(["checklist-rewards", *command]) for command in commands]
-
-
-def _engine_options(judge: Engine) -> list[str]:
-    options: list[str] = []
-    for name, value in engine_arguments(judge).items():
-        if name == "engine":
-            options += ["--engine", json.dumps(value)]
-        else:
-            options += [f"--{name.replace('_', '-')}", value]
-    return options
 
 
 def _scorer(config: PipelineConfig, judge: Engine, store_path: str | None) -> str:
@@ -235,20 +225,17 @@ def _python(config: PipelineConfig, judge: Engine, sample: Sample, store_path: s
     return "\n".join(lines) + "\n"
 
 
-def _command(text: str, options: list[str], sample: Sample, store_path: str | None) -> str:
+def _command(text: str, judge: Mapping[str, Any], sample: Sample, store_path: str | None) -> str:
     row: dict[str, Any] = {"prompt": sample.input, "target": sample.target, "checklist": items_of(sample.checklist)}
-    for name in ("reference", "history"):
-        value = getattr(sample, name)
-        if value is not None:
-            row[name] = value
-            options = [*options, f"--{name}-key", name]
-    if store_path is not None:
-        options = [*options, "--store", store_path]
-    return f"cat > row.jsonl <<'END'\n{json.dumps(row)}\nEND\n" + _score("row.jsonl", "scored.jsonl", text, options)
+    more = {name: value for name in ("reference", "history") if (value := getattr(sample, name)) is not None}
+    options = {**judge, **{f"{name}_key": name for name in more}, "store": store_path}
+    score = _score("row.jsonl", "scored.jsonl", text, options)
+    return f"cat > row.jsonl <<'END'\n{json.dumps(row | more)}\nEND\n{score}"
 
 
-def _score(file: str, output: str, text: str, options: list[str]) -> str:
-    command = shlex.join(["checklist-rewards", "score", file, "-o", output, "--config", "judge.yaml", *options])
+def _score(file: str, output: str, text: str, options: Mapping[str, Any]) -> str:
+    given = ["score", file, "-o", output, "--config", "judge.yaml", *_given(options)]
+    command = shlex.join(["checklist-rewards", *given])
     return f"cat > judge.yaml <<'END'\n{text}END\n{command}\n"
 
 
@@ -283,15 +270,16 @@ def _python_of_file(config: PipelineConfig, judge: Engine, job: Job, store_path:
     return "\n".join(lines) + "\n"
 
 
-def engine_arguments(engine: Engine) -> dict[str, Any]:
-    """The arguments of an engine that may be shown, without defaults except for the model."""
-    settings = {name: value for name, value in engine.settings.items() if not _SECRET.search(name)}
-    shown: dict[str, Any] = {"model": engine.model}
+def engine_arguments(engine: Engine, public: bool = True) -> dict[str, Any]:
+    """The arguments of an engine without defaults, except for the model; if `public`, only what may be shown."""
+    settings = {name: value for name, value in engine.settings.items() if not (public and _SECRET.search(name))}
+    given: dict[str, Any] = {"model": engine.model}
     if engine.backend != "auto" and isinstance(engine.backend, str):
-        shown["backend"] = engine.backend
+        given["backend"] = engine.backend
     if engine.base_url is not None:
-        shown["base_url"] = ",".join(map(public_address, engine.base_url.split(",")))
-    return shown | ({"engine": settings} if settings else {})
+        shown = ",".join(map(public_address, engine.base_url.split(",")))
+        given["base_url"] = shown if public else engine.base_url
+    return given | ({"engine": settings} if settings else {})
 
 
 def public_address(address: str) -> str:

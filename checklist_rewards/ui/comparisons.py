@@ -14,60 +14,31 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from checklist_rewards.checklists import YES
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement import (
-    Answer,
     Bootstrap,
     Categories,
     JudgedRow,
     Unit,
     compare,
     judged_row,
-    labels_of,
     pairs_of,
-    read_scored,
     units_against_labels,
     units_of_judges,
 )
+from checklist_rewards.evaluation.agreement.scored import RowLabels
 from checklist_rewards.evaluation.calibration import Probabilities, labelled_reads
-from checklist_rewards.files.rows import read_rows
 from checklist_rewards.judges.calibration import YES_NO, kind_of, reliability
 from checklist_rewards.scores import DEFAULT_THRESHOLD
 from checklist_rewards.ui.figures import dumped
 from checklist_rewards.ui.project import Project
-from checklist_rewards.ui.records import ID, Record, RecordFile
+from checklist_rewards.ui.records import Record, RecordFile
 from checklist_rewards.ui.table import Column
 
 FOLDER = "labels"
-COLUMN = "labels"
-
-
-@dataclass(frozen=True)
-class ExportedLabels:
-    """A labels file, read as `agree --labels` reads it.
-
-    Args:
-        path (`Path`): The file.
-    """
-
-    path: Path
-    shown: str = COLUMN
-
-    def read(self, path: Any) -> list[JudgedRow]:
-        """The rows of a scored file."""
-        return read_scored(path)
-
-    def of(self, rows: Sequence[JudgedRow]) -> tuple[Any, int]:
-        """The labels of every row, and the number of labelled rows that were not scored. Raises [`SampleError`] if no
-        row has a label."""
-        by_id = {str(row.data.get(ID)): row.data.get(COLUMN) for row in read_rows(self.path)}
-        labels = [labels_of(row, by_id.get(row.id), COLUMN) for row in rows]
-        if not any(isinstance(each, float) or any(each or ()) for each in labels):
-            raise SampleError(f"{self.path.name} has labels for none of the rows.")
-        return labels, len(by_id.keys() - {row.id for row in rows})
 
 
 def name_of(file: str | Path) -> str:
@@ -75,10 +46,10 @@ def name_of(file: str | Path) -> str:
     return f"{FOLDER}/{Path(file).stem}.jsonl"
 
 
-def exported(project: Project, path: Path) -> ExportedLabels | None:
-    """The labels that were exported for a file of the project, if any."""
+def exported(project: Project, path: Path) -> Path | None:
+    """The file of the labels that were exported for a file of the project, if any."""
     labels = project.path(name_of(path))
-    return ExportedLabels(labels) if labels.is_file() and labels != path else None
+    return labels if labels.is_file() and labels != path else None
 
 
 Match = Literal["completion", "step"]
@@ -158,28 +129,8 @@ def _hash(text: str) -> str:
     return blake2b(text.encode(errors="replace"), digest_size=12).hexdigest()
 
 
-Given = Sequence[list[Answer | None] | float | None]
-
-
-class Labels(Protocol):
-    """Where the labels of scored rows are: the options of `agree`."""
-
-    @property
-    def shown(self) -> str:
-        """The name of the labels."""
-        ...
-
-    def read(self, path: Any) -> list[JudgedRow]:
-        """The rows of a scored file."""
-        ...
-
-    def of(self, rows: Sequence[JudgedRow]) -> tuple[Any, int]:
-        """The labels of every row, and the number of labelled rows that were not scored."""
-        ...
-
-
 def against_labels(
-    name: str, shown: str, rows: Sequence[JudgedRow], given: Given, unmatched: int, intervals: Bootstrap
+    name: str, shown: str, rows: Sequence[JudgedRow], given: Sequence[RowLabels], unmatched: int, intervals: Bootstrap
 ) -> dict[str, Any]:
     """The figures of `agree` for one file with labels, and of `calibrate` before calibration."""
     units, targets = units_against_labels(rows, given)
@@ -243,7 +194,7 @@ def _per_item(units: Sequence[Unit], against: bool) -> list[dict[str, Any]]:
     return sorted(lines, key=lambda line: -line["flipped"])
 
 
-def _calibration(rows: Sequence[JudgedRow], given: Given, intervals: Bootstrap) -> dict[str, Any] | str:
+def _calibration(rows: Sequence[JudgedRow], given: Sequence[RowLabels], intervals: Bootstrap) -> dict[str, Any] | str:
     try:
         labelled = labelled_reads(rows, given)
     except SampleError as error:

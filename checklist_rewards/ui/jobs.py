@@ -142,13 +142,8 @@ class Jobs:
         output, errors = (stream.decode("utf-8", "replace") for stream in (ran.stdout, ran.stderr))
         if ran.returncode:
             raise SampleError(self._public((_ERROR.findall(errors) or [errors[-500:] or "the dry run failed."])[-1]))
-        lines = output.splitlines()
-        heads = [_cells(line, "┃") for line in lines if line.startswith("┃")]
-        return {
-            "heads": heads[0] if heads else [],
-            "rows": [_cells(line, "│") for line in lines if line.startswith("│")],
-            "notes": [self._public(line) for line in lines if line and line[0] not in "┃│┏┡└├"],
-        }
+        found = json.loads(output.splitlines()[-1])  # a library may have printed something before it
+        return {**found, "notes": list(map(self._public, found["notes"]))}
 
     def code(self, request: Mapping[str, Any]) -> dict[str, str]:
         """The job as Python, as a command, and as YAML; see [`file_snippets`]."""
@@ -364,10 +359,6 @@ class Jobs:
 
 def _open(path: Path) -> int:
     return os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
-
-
-def _cells(line: str, edge: str) -> list[str]:
-    return [cell.strip() for cell in line.strip(edge).split(edge)]
 
 
 def _number(text: str | None) -> int | None:

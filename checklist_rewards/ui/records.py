@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from checklist_rewards.chat import completion_text, prompt_text, transcript_text
+from checklist_rewards.datasets.rows import INPUTS, TARGETS
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.ranks import other_ranks
 from checklist_rewards.files.rows import Row, file_format, read_rows
@@ -22,7 +23,6 @@ from checklist_rewards.scores.table import SCORE_COLUMN, score_from
 from checklist_rewards.validation import finite_or_none
 
 Kind = Literal["scored", "rewards", "pairs"]
-INPUTS, TARGETS = ("prompt", "input"), ("target", "completion")
 ID, CHECKLIST = "id", "checklist"
 _REWARDS = ("step", "completion", "reward", "score")
 _PAIRS = ("chosen", "rejected")

@@ -1,9 +1,9 @@
 """Files of a run as one HTML page.
 
-[`write_report`] reads every file once, row by row, and holds the rows that the page shows in columns, so memory is
+[`report_data`] reads every file once, row by row, and holds the rows that the page shows in columns, so memory is
 bounded by `max_rows`. A larger file is sampled, and the page reports this. All figures are computed over all rows by
 the functions of the other commands. Files with labels, and two scored files, are compared as `agree` does, which reads
-them completely.
+them completely. [`write_report`] writes the data with the page as one file; the app serves the data alone.
 
 A report also shows JSON results of `agree`, `calibrate` and `inspect`, summaries of `score` and others, and the file
 of a reward monitor (`monitor.jsonl`), as columns over the steps and a list of alarms. After a restart the monitor's
@@ -19,12 +19,12 @@ from pathlib import Path
 from typing import Any
 
 from checklist_rewards.errors import SampleError
-from checklist_rewards.evaluation.agreement import Bootstrap, JudgedRow, read_scored
+from checklist_rewards.evaluation.agreement import Bootstrap, JudgedRow, Labels, read_scored
 from checklist_rewards.files.documents import read_text, read_value
 from checklist_rewards.files.rows import Row, read_rows
 from checklist_rewards.progress import AddBar
 from checklist_rewards.ui.bundle import write_page
-from checklist_rewards.ui.comparisons import Labels, against_labels, between, between_logs, read_log
+from checklist_rewards.ui.comparisons import against_labels, between, between_logs, read_log
 from checklist_rewards.ui.figures import FileFigures, TrainingFigures
 from checklist_rewards.ui.records import Kind, RecordFile, draw, kept, number_or_none
 from checklist_rewards.ui.table import Evidence, Names, Spans, Table, is_annotations, json_chunks
@@ -158,8 +158,26 @@ class _People:
     evidence: Spans = field(default_factory=dict)
 
 
-def write_report(
-    output: Path,
+def write_report(output: Path, paths: Sequence[Path], **options: Any) -> list[Shown]:
+    """Write a report.
+
+    Args:
+        output (`Path`): The HTML file.
+        paths (sequence of `Path`): The files; see [`report_data`].
+        options (*optional*): Further arguments of [`report_data`].
+
+    Returns:
+        `list[Shown]`: One per file of rows.
+
+    Raises:
+        SampleError: If a file cannot be read or shown, or the page cannot be written.
+    """
+    data = report_data(paths, **options)
+    write_page(output, data["title"], json_chunks(data))
+    return [Shown(part["name"], part["kind"], part["total"], part["shown"]) for part in data["files"]]
+
+
+def report_data(
     paths: Sequence[Path],
     *,
     title: str | None = None,
@@ -172,12 +190,10 @@ def write_report(
     id_key: str | None = None,
     extra: Mapping[str, Any] | None = None,
     progress: AddBar | None = None,
-) -> list[Shown]:
-    """Write a report.
+) -> dict[str, Any]:
+    """Read files for a report.
 
     Args:
-        output (`Path`):
-            The HTML file.
         paths (sequence of `Path`):
             Scored files, reward logs and pairs (.jsonl, .csv, .parquet), files of annotations and of reward monitors,
             and results of `agree`, `calibrate` and `inspect` and summaries (.json).
@@ -205,10 +221,10 @@ def write_report(
             Adds a progress bar.
 
     Returns:
-        `list[Shown]`: One per file of rows.
+        `dict`: The data of the page, for [`json_chunks`].
 
     Raises:
-        SampleError: If a file cannot be read or shown, or the page cannot be written.
+        SampleError: If a file cannot be read or shown.
     """
     whole_number("max_rows", max_rows)
     intervals = intervals or Bootstrap()
@@ -241,7 +257,7 @@ def write_report(
             }
     if labels is not None and not scored:
         raise SampleError("labels require a scored file; none of the files has scores.")
-    texts, parts, shown = Names(), [], []
+    texts, parts = Names(), []
     trust: dict[str, Any] = {}
     for file, kind in zip(files, kinds, strict=True):
         given: dict[str, list[str | None]] = {}
@@ -249,21 +265,18 @@ def write_report(
             rows = judged[str(file.path)]
             answers, unmatched = labels.of(rows)
             name = str(file.path)
-            trust[file.path.name] = against_labels(name, labels.shown, rows, answers, unmatched, intervals)
+            trust[file.path.name] = against_labels(name, labels.key, rows, answers, unmatched, intervals)
             given = {
                 row.id: [None if label is None else label.label for label in own]
                 for row, own in zip(rows, answers, strict=True)
                 if isinstance(own, list)
             }
-        part = _part(file, kind, texts, _People(given, evidence.of(file.path)), max_rows, seed, progress)
-        parts.append(part)
-        shown.append(Shown(part["name"], kind, part["total"], part["shown"]))
-    title = title or ", ".join(path.name for path in paths)
+        parts.append(_part(file, kind, texts, _People(given, evidence.of(file.path)), max_rows, seed, progress))
     compared = _comparisons(judged, logs, intervals, notes)
-    data = {
+    return {
         "format": FORMAT,
         "version": __version__,
-        "title": title,
+        "title": title or ", ".join(path.name for path in paths),
         "notes": notes,
         "files": parts,
         "comparisons": compared,
@@ -273,8 +286,6 @@ def write_report(
         "extra": dict(extra or {}),
         "texts": texts,  # last: the tables before it have added all of them
     }
-    write_page(output, title, json_chunks(data))
-    return shown
 
 
 def _part(

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from checklist_rewards.files.rows import read_rows
-from checklist_rewards.ui.bundle import read_data
 from tests.cli.conftest import read_jsonl, write_jsonl
+from tests.ui.files import page_data
 
 ROWS = [
     {"prompt": "p", "target": text, "checklist": ["Is it long?", "Is it red?"], "human": ["Is it long?"]}
@@ -34,7 +34,7 @@ def test_figures_in_json_and_on_the_page(run, scored):
     assert record["targets"] == 6
     assert [item["answered"] for item in record["items"]] == [6, 6]
     assert 0 < record["items"][0]["pass_rate"] < 1
-    page = json.loads(read_data(Path("items.html")))
+    page = page_data(Path("items.html"))
     assert [item["question"] for item in page["extra"]["items"]["items"]] == ["Is it long?", "Is it red?"]
     assert page["extra"]["items"]["items"] == record["items"]
     assert page["extra"]["view"] == "trust" and page["files"][0]["overview"]["rows"] == 6
@@ -168,6 +168,6 @@ def test_a_repeated_question_is_shown_by_inspect_report_and_the_app(run, engine)
     assert [item["answered"] for item in items] == [6, 6, 6] and items[2]["id"] == f"{items[0]['id']}#2"
     done = run("report", "scored.jsonl", "-o", "page.html")
     assert done.exit_code == 0, done.output
-    [file] = json.loads(read_data(Path("page.html")))["files"]
+    [file] = page_data(Path("page.html"))["files"]
     assert [item["id"] for item in file["overview"]["items"]] == [item["id"] for item in items]
     assert [item["counted"] for item in file["overview"]["items"]] == [6, 6, 6]

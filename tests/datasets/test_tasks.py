@@ -5,11 +5,12 @@ import pytest
 from checklist_rewards import Checklist
 from checklist_rewards.backends import Engine
 from checklist_rewards.datasets.rows import Columns
-from checklist_rewards.datasets.tasks import SCORE, RowTask, Source
+from checklist_rewards.datasets.tasks import RowTask, Source
 from checklist_rewards.errors import ConfigError, ModelError, SampleError
 from checklist_rewards.files.rows import Row
 from checklist_rewards.pipelines import PipelineConfig
 from checklist_rewards.scores.reasons import Reason, Unanswered
+from checklist_rewards.scores.table import SCORE_COLUMN
 from tests.fakes import FakeBackend
 from tests.generators.fakes import Replies
 
@@ -53,7 +54,7 @@ def test_rows_with_checklists_are_scored_and_counted():
     data = [ONE | {"checklist": ["Is it kind?", "Is it short?"]}, TWO | {"checklist": None}]
     work, bar = opened(data[0]), Bar()
     first, second = done(work, data, None, bar)
-    assert first[SCORE]["primary_score"] == pytest.approx(0.75) and second[SCORE] is None
+    assert first[SCORE_COLUMN]["primary_score"] == pytest.approx(0.75) and second[SCORE_COLUMN] is None
     assert [{key: row[key] for key in data[0]} for row in (first, second)] == data
     assert (bar.done, bar.expected) == (2, 0)  # the caller counts the reads of checklists in the rows
     totals = work.totals
@@ -67,7 +68,7 @@ def test_one_checklist_for_all_rows_is_written_to_them():
     work, bar = opened(ONE, checklists=checklist), Bar()
     found = done(work, [ONE, TWO], None, bar)
     assert [row["checklist_id"] for row in found] == [checklist.id] * 2
-    assert all(NEW_COLUMNS <= row.keys() and row[SCORE] is not None for row in found)
+    assert all(NEW_COLUMNS <= row.keys() and row[SCORE_COLUMN] is not None for row in found)
     assert (bar.done, bar.expected) == (2, 2)
     assert work.totals.rows == 2 and not work.totals.unanswered
 
@@ -76,7 +77,7 @@ def test_checklists_are_written_scored_and_counted():
     work, bar, counted = opened(ONE, checklists=Source.WRITTEN), Bar(), []
     found = done(work, [ONE, TWO], counted.append, bar)
     assert [[item["question"] for item in row["checklist"]] for row in found] == [["Is it kind?", "Is it short?"]] * 2
-    assert all(row[SCORE]["primary_score"] == pytest.approx(0.75) for row in found)
+    assert all(row[SCORE_COLUMN]["primary_score"] == pytest.approx(0.75) for row in found)
     assert sum(counted) == 2 and (bar.done, bar.expected) == (4, 4)
     totals = work.totals
     assert (totals.rows, totals.checklists, totals.tally.reads) == (2, 2, 4)
@@ -86,7 +87,7 @@ def test_checklists_are_written_scored_and_counted():
 def test_a_checklist_that_was_not_written_is_counted_once():
     work = opened(ONE, reply="no JSON", checklists=Source.WRITTEN)
     [row] = done(work, [ONE])
-    assert row[SCORE] is None and {row[name] for name in NEW_COLUMNS} == {None}
+    assert row[SCORE_COLUMN] is None and {row[name] for name in NEW_COLUMNS} == {None}
     assert (work.totals.rows, work.totals.checklists) == (1, 0)
     assert {reason: count.count for reason, count in work.totals.unanswered.items()} == {"not_generated": 1}
     assert "The last reply was 'no JSON'" in work.totals.unanswered["not_generated"].detail
@@ -96,7 +97,7 @@ def test_rows_that_are_only_given_a_checklist_have_no_score():
     data = {"prompt": "Greet me."}
     work = opened(data, checklists=Source.WRITTEN, scores=False)
     [row] = done(work, [data])
-    assert SCORE not in row and row["prompt"] == "Greet me." and len(row["checklist"]) == 2
+    assert SCORE_COLUMN not in row and row["prompt"] == "Greet me." and len(row["checklist"]) == 2
     assert work.totals.judged is None and work.totals.checklists == 1
     other = opened({"input": "Greet me."}, checklists=Source.WRITTEN, scores=False)
     with pytest.raises(SampleError, match="row 1.*the input is in input, but the row also has a column 'prompt'"):
@@ -106,9 +107,9 @@ def test_rows_that_are_only_given_a_checklist_have_no_score():
 @pytest.mark.parametrize(
     ("settings", "added"),
     [
-        ({}, {SCORE}),
-        ({"checklists": Checklist.parse(["Is it kind?"])}, {SCORE} | NEW_COLUMNS),
-        ({"checklists": Source.WRITTEN}, {SCORE} | NEW_COLUMNS),
+        ({}, {SCORE_COLUMN}),
+        ({"checklists": Checklist.parse(["Is it kind?"])}, {SCORE_COLUMN} | NEW_COLUMNS),
+        ({"checklists": Source.WRITTEN}, {SCORE_COLUMN} | NEW_COLUMNS),
         ({"checklists": Source.WRITTEN, "scores": False}, NEW_COLUMNS),
     ],
 )

@@ -1,7 +1,10 @@
 """Files for reports: scored rows, a reward log, pairs."""
 
+import base64
+import gzip
 import json
 import random
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -204,3 +207,9 @@ def stated_rows(steps: int = 6) -> Iterator[dict[str, Any]]:
                 "reward": score.primary_score,
                 "score": score.model_dump(mode="json"),
             }
+
+
+def page_data(path: Path) -> dict[str, Any]:
+    """The data of a report's HTML file."""
+    match = re.search(r'<script id="data"[^>]*>([^<]*)</script>', path.read_text(encoding="utf-8"))
+    return json.loads(gzip.decompress(base64.b64decode(match[1])))

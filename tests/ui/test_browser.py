@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from checklist_rewards.cli.trust import Labelled
-from checklist_rewards.evaluation.agreement import Bootstrap
+from checklist_rewards.evaluation.agreement import Bootstrap, Labels
 from checklist_rewards.ui.report import write_report
 from tests.ui import browser
 from tests.ui.browser import Page
@@ -48,7 +47,7 @@ def judges(folder, chromium) -> Page:
     one = write(folder / "one.jsonl", scored_rows(120))
     two = write(folder / "two.jsonl", scored_rows(120, "two", seed=5))
     path = folder / "judges.html"
-    write_report(path, [one, two], labels=Labelled(label_key="labels"), intervals=Bootstrap(20))
+    write_report(path, [one, two], labels=Labels(key="labels"), intervals=Bootstrap(20))
     return Page(chromium, path)
 
 

@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from checklist_rewards.ui.bundle import read_data
 from tests.cli.conftest import run, write_jsonl  # noqa: F401
-from tests.ui.files import reward_rows, scored_rows, write
+from tests.ui.files import page_data, reward_rows, scored_rows, write
 
 
 @pytest.fixture
@@ -17,7 +16,7 @@ def files(tmp_path) -> tuple[Path, Path]:
 
 
 def page() -> dict:
-    return json.loads(read_data(Path("report.html")))
+    return page_data(Path("report.html"))
 
 
 def test_one_file_and_the_default_output(run, files):  # noqa: F811
@@ -74,7 +73,7 @@ def test_labels_in_another_file_and_other_columns(run, files):  # noqa: F811
 def test_the_log_of_a_run(run, tmp_path):  # noqa: F811
     write(tmp_path / "rewards.jsonl", reward_rows())
     assert run("report", "rewards.jsonl", "-o", "run.html").exit_code == 0
-    assert json.loads(read_data(Path("run.html")))["files"][0]["training"]["learned"]
+    assert page_data(Path("run.html"))["files"][0]["training"]["learned"]
 
 
 @pytest.mark.parametrize(

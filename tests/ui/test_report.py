@@ -14,7 +14,7 @@ from checklist_rewards.files.rows import write_rows
 from checklist_rewards.generators import ConstraintsGenerator
 from checklist_rewards.scores import Score
 from checklist_rewards.scores.tally import tally, wilson
-from checklist_rewards.ui.bundle import joined_modules, read_data
+from checklist_rewards.ui.bundle import joined_modules
 from checklist_rewards.ui.figures import pattern_of
 from checklist_rewards.ui.report import write_report
 from tests.cli.conftest import read_jsonl
@@ -23,6 +23,7 @@ from tests.ui.files import (
     HOSTILE,
     annotation,
     monitor_rows,
+    page_data,
     pair_rows,
     quoting_rows,
     reward_rows,
@@ -35,7 +36,7 @@ from tests.ui.files import (
 
 def data_of(tmp_path: Path, *paths: Path, **options) -> dict:
     write_report(tmp_path / "report.html", list(paths), **options)
-    return json.loads(read_data(tmp_path / "report.html"))
+    return page_data(tmp_path / "report.html")
 
 
 def column(spec) -> list:
@@ -222,7 +223,7 @@ def test_rows_without_an_answer_are_left_out_of_comparisons(tmp_path):
 
 
 def data_texts(tmp_path: Path) -> list[str]:
-    return json.loads(read_data(tmp_path / "report.html"))["texts"]
+    return page_data(tmp_path / "report.html")["texts"]
 
 
 def test_logs_of_several_ranks_are_one_run(tmp_path):

@@ -31,6 +31,7 @@ from checklist_rewards.evaluation.agreement.measures import (
 from checklist_rewards.evaluation.agreement.scored import (
     Answer,
     JudgedRow,
+    Labels,
     judged_row,
     labels_of,
     pairs_of,
@@ -44,6 +45,7 @@ __all__ = [
     "Comparison",
     "Figure",
     "JudgedRow",
+    "Labels",
     "Mean",
     "Numbers",
     "PairedTest",

@@ -21,7 +21,7 @@ from pydantic import ValidationError
 
 from checklist_rewards.checklists import NO, YES, Checklist, ChecklistItem
 from checklist_rewards.errors import SampleError
-from checklist_rewards.files.rows import file_format
+from checklist_rewards.files.rows import file_format, read_rows
 from checklist_rewards.judges.questions import named
 from checklist_rewards.scores import ItemScore, Score, item_keys
 from checklist_rewards.scores.scales import ordinal_scale
@@ -158,7 +158,7 @@ def answer_labelled(item: ChecklistItem, label: Any, where: str) -> Answer | Non
     return Answer(name, value, value)
 
 
-def labels_of(row: JudgedRow, value: Any, key: str) -> list[Answer | None] | float | None:
+def labels_of(row: JudgedRow, value: Any, key: str) -> RowLabels:
     """The labels of a row: one per item, or one number for the whole target.
 
     Args:
@@ -197,6 +197,82 @@ def labels_of(row: JudgedRow, value: Any, key: str) -> list[Answer | None] | flo
         answer_labelled(item, label, f"{row.where}, item {number} ({item.question!r:.60})")
         for number, (item, label) in enumerate(zip(row.items, value, strict=True), start=1)
     ]
+
+
+RowLabels = list[Answer | None] | float | None
+"""The labels of a row: one per item, or one number for the whole target, or None for an unlabelled row."""
+
+
+@dataclass(frozen=True)
+class Labels:
+    """The labels of scored rows, in a column of the scored file or in a file of their own.
+
+    Args:
+        path (`Path`, *optional*): A file with the labels, matched by row id. Defaults to the scored file.
+        key (`str`, *optional*, defaults to `"labels"`): Column of the labels.
+        id_key, group_key, checklist_key, shared (*optional*): How scored files are read; see [`read_scored`].
+        lenient (`bool`, *optional*, defaults to `False`): Accept rows of `path` without an `id` or without labels, and
+            repeated ids, of which the last counts.
+    """
+
+    path: Path | None = None
+    key: str = "labels"
+    id_key: str | None = None
+    group_key: str | None = None
+    checklist_key: str | None = None
+    shared: Checklist | None = None
+    lenient: bool = False
+
+    def read(self, path: str | Path) -> list[JudgedRow]:
+        """The rows of a scored file. Raises [`SampleError`]."""
+        return read_scored(
+            path, id_key=self.id_key, group_key=self.group_key, checklist_key=self.checklist_key, shared=self.shared
+        )
+
+    def of(self, rows: Sequence[JudgedRow]) -> tuple[list[RowLabels], int]:
+        """The labels of every row, and the number of labelled rows that were not scored.
+
+        Raises:
+            SampleError: For an invalid label, or if no row has a label.
+        """
+        key, unmatched = self.key, 0
+        values = [row.data.get(key) for row in rows]
+        if self.path is not None:
+            by_id = self._by_id(self.path, rows)
+            values = [by_id.get(row.id) for row in rows]
+            unmatched = len(by_id.keys() - {row.id for row in rows})
+        elif not any(key in row.data for row in rows):
+            columns = ", ".join(map(repr, rows[0].data)) or "no other columns"
+            raise SampleError(
+                f"{rows[0].where}: column {key!r} not found; the row has {columns} (set --label-key or --labels)."
+            )
+        labels = [labels_of(row, value, key) for row, value in zip(rows, values, strict=True)]
+        if not any(isinstance(each, float) or any(each or ()) for each in labels):
+            raise SampleError(f"{rows[0].where}: neither this row nor any other has a label in column {key!r}.")
+        return labels, unmatched
+
+    def _by_id(self, path: Path, rows: Sequence[JudgedRow]) -> dict[str, Any]:
+        labelled = list(read_rows(path))
+        if not labelled:
+            raise SampleError(f"{path} has no rows.")
+        have_ids = self.lenient or all(row.data.get(ID) is not None for row in labelled)
+        id_key = self.id_key or (ID if have_ids else None)
+        labels: dict[str, Any] = {}
+        for number, row in enumerate(labelled, start=1):
+            for key in filter(None, (self.key, id_key)):
+                if key not in row.data and not self.lenient:
+                    columns = ", ".join(map(repr, row.data))
+                    raise SampleError(f"{row.where}: column {key!r} not found; the row has {columns}.")
+            name = str(number) if id_key is None else str(row.data.get(id_key))
+            if name in labels and not self.lenient:
+                raise SampleError(f"{row.where}: duplicate id {name!r}; ids must be unique (--id-key).")
+            labels[name] = row.data.get(self.key)
+        if not any(row.id in labels for row in rows):
+            raise SampleError(
+                f"{path} has labels for none of the scored rows: its first id is {next(iter(labels))!r}, the scored "
+                f"file's is {rows[0].id!r} (set the id column with --id-key)."
+            )
+        return labels
 
 
 def kind_of(item: ChecklistItem) -> str:

@@ -6,7 +6,7 @@ import pytest
 
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import SampleError
-from checklist_rewards.evaluation.agreement import labels_of, pairs_of, read_scored
+from checklist_rewards.evaluation.agreement import Labels, labels_of, pairs_of, read_scored
 from checklist_rewards.evaluation.agreement.scored import answer_given, kind_of
 from tests.evaluation.agreement.files import LOST, scored_file
 
@@ -139,3 +139,15 @@ def test_files_without_scores_and_files_of_other_rows_are_refused(tmp_path):
     (tmp_path / "plain.jsonl").write_text('{"id": "a"}\n')
     with pytest.raises(SampleError, match="column not found: 'checklist_score'"):
         read_scored(tmp_path / "plain.jsonl")
+
+
+def test_a_labels_file_with_a_repeated_id_is_refused_unless_it_is_read_leniently(tmp_path):
+    row = {"checklist": ["Is it red?"], "said": [0.9]}
+    scored = scored_file(tmp_path / "s.jsonl", {**row, "id": "a"}, {**row, "id": "b"})
+    path = tmp_path / "labels.jsonl"
+    path.write_text('{"id": "a", "labels": ["yes"]}\n{"id": "a", "labels": ["no"]}\n{"id": "b"}\n{"id": "c"}\n')
+    strict = Labels(path)
+    with pytest.raises(SampleError, match="duplicate id 'a'; ids must be unique"):
+        strict.of(strict.read(scored))
+    labels, unmatched = Labels(path, lenient=True).of(strict.read(scored))
+    assert [[answer and answer.label for answer in own or ()] for own in labels] == [["no"], []] and unmatched == 1

@@ -6,6 +6,7 @@ import pytest
 
 from tests.ui import browser, layout
 from tests.ui.app.conftest import POCKET_QUESTIONS, POCKET_RESPONSES, fill, run
+from tests.ui.files import page_data
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("browser"), pytest.mark.usefixtures("no_messages")]
 
@@ -31,13 +32,11 @@ def test_the_files_of_the_project_are_listed_and_the_address_has_no_token(page):
 
 
 def test_a_report_is_that_of_the_command(page, project, tmp_path):
-    from checklist_rewards.ui.bundle import read_data
-
     page.driver.get(f"{page.base}/report?file=scored.jsonl")
     page.wait("document.querySelector('.tile') !== null")
     shown = page.js("return document.querySelector('#view').textContent")
     run("report", project / "scored.jsonl", "-o", tmp_path / "report.html")
-    overview = json.loads(read_data(tmp_path / "report.html"))["files"][0]["overview"]
+    overview = page_data(tmp_path / "report.html")["files"][0]["overview"]
     assert f"{overview['mean']:.3f}" in shown
     page.driver.get(f"{page.base}/report?file=scored.jsonl#/0/matrix/9")
     page.wait("document.querySelector('.response') !== null")

@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from checklist_rewards import BatchScore
-from checklist_rewards.evaluation.agreement import Bootstrap, compare, read_scored, units_against_labels
+from checklist_rewards.evaluation.agreement import Bootstrap, Labels, compare, read_scored, units_against_labels
 from checklist_rewards.scores.tally import PassRate
-from checklist_rewards.ui.comparisons import ExportedLabels
 from tests.conftest import REPO
 from tests.ui import browser
 from tests.ui.app.conftest import POCKET_QUESTIONS, POCKET_RESPONSES, fill, run
@@ -122,7 +121,7 @@ def test_the_figures_are_equal_in_the_app_the_report_the_command_line_and_python
         [line] = [text for text in rates if text.startswith(question)]
         assert rate.micro in numbers and "[{:.3f}, {:.3f}]".format(*rate.interval) in line
     rows = read_scored(project / "scored.jsonl")
-    given, _ = ExportedLabels(project / "labels" / "scored.jsonl").of(rows)
+    given, _ = Labels(project / "labels" / "scored.jsonl").of(rows)
     units, targets = units_against_labels(rows, given)
     names = ("scored.jsonl", "labels")
     python = compare(names, units, targets, Bootstrap(), against_labels=True).model_dump()["items"]["yes/no"][
