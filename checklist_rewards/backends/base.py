@@ -129,7 +129,7 @@ class ReadResult:
     """Tokens of all prompts, as if each were computed separately."""
     computed_tokens: int | None = 0
     """Prompt tokens that the engine computed. None if the engine does not report cached tokens."""
-    planned_tokens: int = 0
+    floor_tokens: int = 0
     """Prompt tokens if each prefix and each tail is computed once; see [`Receipt`]."""
     separate: int = 0
     """Reads whose prompt was computed separately, because sharing the prefix would not be exact for this model."""

@@ -113,7 +113,7 @@ class EncoderBackend:
         """
         if tuple(labels) != ("yes", "no"):
             raise ModelError(f"an encoder answers yes or no; it cannot be used with the labels {', '.join(labels)}.")
-        rows, planned_tokens = rows_of(self.texts, self.model, groups)
+        rows, floor_tokens = rows_of(self.texts, self.model, groups)
         best: dict[Any, float] = {}
         broken = set()
         try:
@@ -137,7 +137,7 @@ class EncoderBackend:
             for group, read_group in enumerate(groups)
         ]
         separate = sum(row.length + (len(row.questions) - 1) * row.shared for row in rows)
-        return ReadResult(reads, separate, sum(row.length for row in rows), planned_tokens)
+        return ReadResult(reads, separate, sum(row.length for row in rows), floor_tokens)
 
     def generate(
         self, prompts: Sequence[Messages], sampling: Sampling, arrived: Arrived | None = None

@@ -147,13 +147,13 @@ def rows_of(
     ids_of = dict(zip(distinct, texts.tokens(distinct), strict=True))
     targets = texts.tokens([group.prefix for group in groups])
     rows: list[EncoderRow] = []
-    planned_tokens = 0
+    floor_tokens = 0
     for number, (tokens, texts_by_name) in enumerate(zip(targets, contexts, strict=True)):
         context = {name: ids for name, text in texts_by_name.items() if (ids := ids_of[text])}
         questions = [(place, ids_of[tail]) for place, tail in enumerate(groups[number].tails)]
         fitting = [((number, place), ids) for place, ids in questions if len(ids) <= MAX_QUESTION]
-        planned_tokens += len(tokens) + 2 + sum(len(ids) + 2 for _, ids in fitting)
-        planned_tokens += sum(len(segment.tokens) for segment in texts.segments(context, ()))
+        floor_tokens += len(tokens) + 2 + sum(len(ids) + 2 for _, ids in fitting)
+        floor_tokens += sum(len(segment.tokens) for segment in texts.segments(context, ()))
         if layout == PACKED:
             framed = [(place, texts.framed(ids)) for place, ids in fitting]
             for part in _windows(tokens, window - 2):
@@ -165,7 +165,7 @@ def rows_of(
                 for pair, kinds in texts.pairs(ids, tokens, min(window + len(ids), room_limit)):
                     row = EncoderRow(pair, [(place, [])], kinds)
                     rows.append(_matched(row, texts, context) if layout == MATCHED else row)
-    return rows, planned_tokens
+    return rows, floor_tokens
 
 
 def _windows(tokens: list[int], room: int) -> Iterator[list[int]]:

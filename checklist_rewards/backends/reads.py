@@ -2,7 +2,8 @@
 
 Such an engine accepts prompts as token ids and returns the log-probabilities of given tokens as the next token.
 [`read_prompts`] assembles the prompts, skips those that do not fit the context, and sums the probabilities of all
-surface forms of each label. Prompts with the same prefix are adjacent, so the engine finds the prefix in its cache.
+surface forms of each label. Prompts that start with the same tokens are adjacent, so the engine finds these in its
+cache.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 
 from checklist_rewards.backends.base import LabelRead, ReadGroup, ReadResult
-from checklist_rewards.backends.tokens import ChatTokenizer, count_tokens
+from checklist_rewards.backends.tokens import ChatTokenizer
+from checklist_rewards.backends.trees import floor_tokens, in_order
 from checklist_rewards.errors import ModelError
 from checklist_rewards.scores.reasons import Reason, Unanswered
 
@@ -58,13 +60,14 @@ def read_prompts(
         )
     tokenized = tokens.groups(groups)
     reads = [[LabelRead(None, over_limit)] * len(group.tails) for group in tokenized]
-    places = [(number, index) for number, group in enumerate(tokenized) for index, _ in group.fitting(limit)]
-    prompts = [group.prefix + tail for group in tokenized for _, tail in group.fitting(limit)]
+    fitting = [(number, *one) for number in in_order(tokenized) for one in tokenized[number].fitting(limit)]
+    places = [(number, index) for number, index, _ in fitting]
+    prompts = [tokenized[number].prefix + tail for number, _, tail in fitting]
     answers, computed = ask(prompts, ids, [number for number, _ in places]) if prompts else ([], 0)
     for (number, index), answer in zip(places, answers, strict=True):
         reads[number][index] = _label_read(answer, forms)
-    prompt_tokens, planned_tokens = count_tokens(tokenized, limit)
-    return ReadResult([tuple(group) for group in reads], prompt_tokens, computed, planned_tokens)
+    prompt_tokens, floor = floor_tokens(tokenized, limit)
+    return ReadResult([tuple(group) for group in reads], prompt_tokens, computed, floor)
 
 
 def _label_read(answer: Answer, forms: Sequence[tuple[int, ...]]) -> LabelRead:

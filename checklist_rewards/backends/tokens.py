@@ -219,21 +219,6 @@ class _Parts(NamedTuple):
     seam_tokens: int
 
 
-def count_tokens(groups: Sequence[TokenGroup], limit: int) -> tuple[int, int]:
-    """Count the prompt tokens of all reads that fit into `limit` tokens.
-
-    Returns:
-        `tuple[int, int]`: The count if each prompt is computed separately, and the count if each prefix and each tail
-        is computed once.
-    """
-    separate = once = 0
-    for group in groups:
-        tails = [len(tail) for _, tail in group.fitting(limit)]
-        separate += len(group.prefix) * len(tails) + sum(tails)
-        once += (len(group.prefix) if tails else 0) + sum(tails)
-    return separate, once
-
-
 class ChatTokenizer:
     """A Hugging Face tokenizer with its chat template, for prompts whose user message is data. Safe to share between
     threads.

@@ -1,8 +1,11 @@
-"""The transformers engine: batched generation, and label reads in one packed forward pass per target.
+"""The transformers engine: batched generation, and label reads of whole prompt trees.
 
-All questions about a target are read together, in one row that contains the prefix once. Rows of
-several targets are padded to a batch. The output head runs only at the answer positions. If packed rows would not be
-exact for a model, every prompt is read separately; `ReadResult.separate` counts these reads.
+Reads are packed into rows that contain shared tokens once (`trees.py`): the rules and the input of several targets,
+and each target of its questions. Rows are padded to a batch. The output head runs only at the answer positions. If
+such rows would not be exact for a model, every prompt is read separately; `ReadResult.separate` counts these reads.
+
+A longer row shares more, but attention is computed over all pairs of its tokens, also where the mask hides them.
+Targets therefore continue a row only while the tokens that this saves cost more than the pairs that it adds.
 
 Batches are limited by `max_batch_tokens` (including padding), so memory does not grow with the number of reads. A
 batch that does not fit into memory is halved. A single prompt that does not fit is unanswered.
@@ -12,16 +15,11 @@ generator, so a reply depends on the other prompts in the batch. [`RowSampler`] 
 instead (the Gumbel-max trick: the argmax of logits / temperature + Gumbel noise is a sample from the softmax), and
 `generate` takes the argmax. Up to floating-point noise, a reply therefore depends only on its prompt and its seed.
 
-Attention masks keep the reads of one row independent. A packed row consists of a prefix and all question tails:
-
-    prefix  p p p p            positions 0 1 2 3
-    tail 1  . . . . a a        positions         4 5
-    tail 2  . . . .     b b b  positions         4 5 6
-
-With the *tree mask*, each tail attends to the prefix and to itself, and positions restart after the prefix. Each
-answer is therefore the same as with a separate prompt. Layers with a sliding window or with chunks get their own mask,
-because the window is measured in positions and not in columns of the row. (A 4-D mask replaces the model's own mask,
-so a single mask for all layers would disable the windows.)
+Attention masks keep the reads of one row independent: with the *tree mask*, each token attends to the tokens before it
+in its own prompt, and positions are those in its prompt. Each answer is therefore the same as with a separate prompt.
+Layers with a sliding window or with chunks get their own mask, because the window is measured in positions and not in
+columns of the row. (A 4-D mask replaces the model's own mask, so a single mask for all layers would disable the
+windows.)
 
 Models with recurrent layers (Mamba, linear attention) pass a state from token to token and cannot be packed. For these
 models, and for those that fail [`packs_exactly`], each prompt is read separately. Separate prompts are padded on the
@@ -55,7 +53,8 @@ from checklist_rewards.backends.base import (
     reply_seed,
 )
 from checklist_rewards.backends.models import adapter_dir, load_whole, model_identity, pinned, resolve_model
-from checklist_rewards.backends.tokens import TokenGroup, count_tokens, load_chat_tokenizer
+from checklist_rewards.backends.tokens import TokenGroup, load_chat_tokenizer
+from checklist_rewards.backends.trees import Branch, TreeRow, floor_tokens, in_order, tree_rows
 from checklist_rewards.errors import BackendError, ModelError
 from checklist_rewards.scores.reasons import Reason, Unanswered
 from checklist_rewards.validation import unknown
@@ -106,19 +105,6 @@ _NARROW = 8
 _CHECKED_TOKENS = 32
 
 
-class PackedRow(NamedTuple):
-    """A prefix and some tails of one group, with the index of each tail in the group."""
-
-    group: int
-    prefix: list[int]
-    tails: list[tuple[int, list[int]]]
-
-    @property
-    def length(self) -> int:
-        """Number of tokens without padding."""
-        return len(self.prefix) + sum(len(tail) for _, tail in self.tails)
-
-
 class Inputs(NamedTuple):
     """A batch of rows as the arguments of a forward pass."""
 
@@ -159,34 +145,32 @@ class Layers:
         return cls((only,), False)
 
 
-def packed_inputs(rows: Sequence[PackedRow], layers: Layers, model: Any, device: torch.device) -> Inputs:
-    """Create the inputs for a batch of packed rows.
+def tree_inputs(rows: Sequence[TreeRow[Any]], layers: Layers, model: Any, device: torch.device) -> Inputs:
+    """Create the inputs for a batch of rows of several prompts.
 
     Args:
-        rows (sequence of [`PackedRow`]): The rows.
+        rows (sequence of [`TreeRow`]): The rows.
         layers ([`Layers`]): The layers of the model.
         model: The causal language model. Its configuration defines the widths of windows and chunks.
         device (`torch.device`): The device of the tensors; masks are computed there.
     """
-    shape = len(rows), max(row.length for row in rows)
+    shape = len(rows), max(len(row.ids) for row in rows)
+    padding = max(len(row.starts) for row in rows)  # one more segment, so that no softmax row is empty
     ids, positions = (torch.zeros(shape, dtype=torch.long) for _ in range(2))
-    branch = torch.full(shape, -1, dtype=torch.long)  # 0 is the prefix, k is tail k, -1 is padding
+    segments = torch.full(shape, padding, dtype=torch.long)
+    ancestors = torch.zeros(len(rows), padding + 1, padding + 1, dtype=torch.bool)
+    ancestors[:, padding, padding] = True
     answers: list[tuple[int, int]] = []
     for r, row in enumerate(rows):
-        start = len(row.prefix)
-        ids[r, :start] = torch.tensor(row.prefix, dtype=torch.long)
-        positions[r, :start] = torch.arange(start)
-        branch[r, :start] = 0
-        for k, (_, tail) in enumerate(row.tails, start=1):
-            end = start + len(tail)
-            ids[r, start:end] = torch.tensor(tail, dtype=torch.long)
-            positions[r, start:end] = torch.arange(len(row.prefix), len(row.prefix) + len(tail))
-            branch[r, start:end] = k
-            answers.append((r, end - 1))
-            start = end
-    ids, positions, branch = ids.to(device), positions.to(device), branch.to(device)
-    query, key = branch[:, :, None], branch[:, None, :]
-    visible = ((key == 0) | (key == query)).tril()  # padding attends to itself, so that no softmax row is empty
+        width, count = len(row.ids), len(row.starts)
+        ids[r, :width] = torch.tensor(row.ids, dtype=torch.long)
+        positions[r, :width] = torch.from_numpy(row.positions())
+        segments[r, :width] = torch.from_numpy(row.segments())
+        ancestors[r, :count, :count] = torch.from_numpy(row.ancestors())
+        answers += [(r, column) for column in row.answers]
+    ids, positions, segments, ancestors = (part.to(device) for part in (ids, positions, segments, ancestors))
+    of_row = torch.arange(len(rows), device=device)[:, None, None]
+    visible = ancestors[of_row, segments[:, :, None], segments[:, None, :]].tril()
     mask = attention_masks(visible, positions, layers, model)
     return Inputs(ids, positions, mask, torch.tensor(answers, device=device))
 
@@ -207,18 +191,17 @@ def attention_masks(
     return masks if layers.keyed else masks[layers.kinds[0]]
 
 
-def plain_inputs(rows: Sequence[PackedRow], device: torch.device) -> Inputs:
-    """Create the inputs for separate prompts, one tail per row, padded on the right."""
-    prompts = [[*row.prefix, *tail] for row in rows for _, tail in row.tails]
-    ids = torch.zeros(len(prompts), max(map(len, prompts)), dtype=torch.long)
-    for r, prompt in enumerate(prompts):
-        ids[r, : len(prompt)] = torch.tensor(prompt, dtype=torch.long)
-    answers = torch.tensor([(r, len(prompt) - 1) for r, prompt in enumerate(prompts)], device=device)
+def plain_inputs(rows: Sequence[TreeRow[Any]], device: torch.device) -> Inputs:
+    """Create the inputs for rows of one prompt, padded on the right."""
+    ids = torch.zeros(len(rows), max(len(row.ids) for row in rows), dtype=torch.long)
+    for r, row in enumerate(rows):
+        ids[r, : len(row.ids)] = torch.tensor(row.ids, dtype=torch.long)
+    answers = torch.tensor([(r, len(row.ids) - 1) for r, row in enumerate(rows)], device=device)
     return Inputs(ids.to(device), None, None, answers)
 
 
 def packs_exactly(model: Any, layers: Layers, logits: Callable[[Inputs], torch.Tensor], device: torch.device) -> bool:
-    """Check on a few arbitrary tokens whether packed reads give the same result as separate prompts.
+    """Check on a few arbitrary tokens whether trees of prompts give the same result as separate prompts.
 
     The reference uses the model's own masks. Windows and chunks are narrowed during the check, so that the prompts are
     longer than them.
@@ -231,13 +214,15 @@ def packs_exactly(model: Any, layers: Layers, logits: Callable[[Inputs], torch.T
     """
     config = model.config.get_text_config()
     size = model.get_input_embeddings().num_embeddings
-    tokens = [(17 * k + 11) % size for k in range(48)]
-    tails = [(0, tokens[24:30]), (1, tokens[30:41]), (2, tokens[41:48])]
+    ids = [(17 * k + 11) % size for k in range(64)]
+    rules, one, other = ids[:14], ids[14:24], ids[24:36]
+    tails = [(ids[36:42], 0), (ids[42:53], 1), (ids[53:60], 2)]
     with _narrowed(config):
-        separate = [logits(plain_inputs([PackedRow(0, tokens[:24], [tail])], device)) for tail in tails]
-        plain = torch.cat(separate)
+        branches = [(rules + one, tails), (rules + other, tails[1:])]
+        separate = [row for prefix, some in branches for tail in some for row in tree_rows([(prefix, [tail])], 0)]
+        plain = torch.cat([logits(plain_inputs([row], device)) for row in separate])
         try:
-            packed = logits(packed_inputs([PackedRow(0, tokens[:24], tails)], layers, model, device))
+            packed = logits(tree_inputs(list(tree_rows(branches, 2**31)), layers, model, device))
         except Exception as error:  # architectures raise different errors for masks that they do not support
             logger.info("%s does not support custom attention masks: %s", type(model).__name__, error)
             return False
@@ -308,10 +293,16 @@ _TOKENIZER_SETTINGS = ("cache_dir", "gguf_file", "local_files_only", "revision",
 )
 _CPU_READ_TOKENS = 2048  # per forward pass; larger batches do not fit into a CPU's caches and are slower
 
+_EVEN = 6
+"""Attention over a row of this many tokens, times the hidden size, costs as much as all matrices: a layer has about
+12 x size^2 weights, so 24 x size^2 operations per token, and 4 x size per pair of tokens."""
+
 _CPU_OUT_OF_MEMORY = re.compile(r"not enough memory|can't allocate memory|out of memory", re.I)
 
 R = TypeVar("R")
 T = TypeVar("T")
+_Place = tuple[int, int]
+"""The numbers of a group and of its tail."""
 
 
 class TransformersBackend:
@@ -363,6 +354,7 @@ class TransformersBackend:
             self.model.set_attn_implementation("eager")  # sdpa does not apply soft-capping
         self.max_length: int = getattr(config, "max_position_embeddings", 2**31)
         self._boundary = rope_boundary(config)
+        self._even = _EVEN * config.hidden_size
         self.layers = Layers.of(self.model)
         self.packs = self.layers is not None and packs_exactly(self.model, self.layers, self._logits, self.device)
         if not self.packs:
@@ -381,22 +373,22 @@ class TransformersBackend:
         computed = separate = 0
         budget = min(self.max_batch_tokens, _CPU_READ_TOKENS) if self.device.type == "cpu" else self.max_batch_tokens
 
-        def answer(rows: Sequence[PackedRow]) -> list[list[LabelRead]]:
+        def answer(rows: Sequence[TreeRow[_Place]]) -> list[list[LabelRead]]:
             with self._lock:
                 logprobs = iter(self._label_logprobs(rows, forms).tolist())
-            return [[LabelRead(tuple(next(logprobs))) for _ in row.tails] for row in rows]
+            return [[LabelRead(tuple(next(logprobs))) for _ in row.values] for row in rows]
 
-        def lost(row: PackedRow) -> list[LabelRead]:
-            return [LabelRead(None, _no_memory(f"a row of {row.length} tokens"))] * len(row.tails)
+        def lost(row: TreeRow[_Place]) -> list[LabelRead]:
+            return [LabelRead(None, _no_memory(f"a row of {len(row.ids)} tokens"))] * len(row.values)
 
-        for batch in self._batches(self._rows(tokenized), lambda row: row.length, budget, self._kind):
-            computed += sum(row.length for row in batch)
+        for batch in self._batches(self._rows(tokenized), lambda row: len(row.ids), budget, self._kind):
+            computed += sum(len(row.ids) for row in batch)
             for row, answers in zip(batch, _in_memory(batch, answer, lost), strict=True):
-                for (index, _), read in zip(row.tails, answers, strict=True):
-                    reads[row.group][index] = read
-                separate += 0 if self.packs else len(row.tails)
-        prompt_tokens, planned_tokens = count_tokens(tokenized, self.max_length)
-        return ReadResult([tuple(group) for group in reads], prompt_tokens, computed, planned_tokens, separate)
+                for (number, index), read in zip(row.values, answers, strict=True):
+                    reads[number][index] = read
+                separate += 0 if self.packs else len(row.values)
+        prompt_tokens, floor = floor_tokens(tokenized, self.max_length)
+        return ReadResult([tuple(group) for group in reads], prompt_tokens, computed, floor, separate)
 
     def generate(
         self, prompts: Sequence[Messages], sampling: Sampling, arrived: Arrived | None = None
@@ -434,39 +426,36 @@ class TransformersBackend:
                     arrived(index, texts)
         return replies
 
-    def _rows(self, groups: Sequence[TokenGroup]) -> list[PackedRow]:
-        """Split groups into rows within the token budget, longest first to minimize padding."""
-        rows: list[PackedRow] = []
-        for number, group in enumerate(groups):
-            start = len(group.prefix)
-            for compatible in self._split(start, group.fitting(self.max_length)):
-                tails: list[tuple[int, list[int]]] = []
-                length = start
-                for index, tail in compatible:
-                    if tails and (length + len(tail) > self.max_batch_tokens or not self.packs):
-                        rows.append(PackedRow(number, group.prefix, tails))
-                        tails, length = [], start
-                    tails.append((index, tail))
-                    length += len(tail)
-                if tails:
-                    rows.append(PackedRow(number, group.prefix, tails))
-        rows.sort(key=lambda row: (self._kind(row), -row.length))
+    def _rows(self, groups: Sequence[TokenGroup]) -> list[TreeRow[_Place]]:
+        """The prompts in rows, longest first to minimize padding."""
+        branches: dict[bool, list[Branch[_Place]]] = {False: [], True: []}
+        for number in in_order(groups):
+            group, by_length = groups[number], dict[bool, list[tuple[list[int], _Place]]]()
+            for index, tail in group.fitting(self.max_length):
+                by_length.setdefault(self._long(len(group.prefix) + len(tail)), []).append((tail, (number, index)))
+            for long, tails in by_length.items():
+                branches[long] += [(group.prefix, tails)] if self.packs else [(group.prefix, [tail]) for tail in tails]
+        room, worth = (self.max_batch_tokens, self._saves) if self.packs else (0, None)
+        rows = [row for some in branches.values() for row in tree_rows(some, room, worth)]
+        rows.sort(key=lambda row: (self._kind(row), -len(row.ids)))
         return rows
 
-    def _split(self, start: int, tails: list[tuple[int, list[int]]]) -> list[list[tuple[int, list[int]]]]:
-        """Split tails into those whose prompts can be computed together: LongRoPE uses other frequencies for long
-        prompts."""
-        if self._boundary is None:
-            return [tails]
-        room = self._boundary - start
-        return [[t for t in tails if len(t[1]) <= room], [t for t in tails if len(t[1]) > room]]
+    def _saves(self, width: int, new: int, alone: int) -> bool:
+        """Whether `new` tokens more in a row of `width` cost less than `alone` tokens in a row of their own."""
 
-    def _kind(self, row: PackedRow) -> tuple[bool, bool]:
-        """What rows of one forward pass have in common: whether they are long, and whether they have several tails."""
-        return self._long(row), len(row.tails) > 1
+        def cost(tokens: int) -> float:
+            return tokens * (1 + tokens / self._even)
 
-    def _long(self, row: PackedRow) -> bool:
-        return self._boundary is not None and len(row.prefix) + len(row.tails[0][1]) > self._boundary
+        return cost(width + new) - cost(width) <= cost(alone)
+
+    def _kind(self, row: TreeRow[_Place]) -> tuple[bool, bool]:
+        """What rows of one forward pass have in common: whether they are long, and have several prompts."""
+        reach = max(depth + length for depth, length in zip(row.depths, row.lengths, strict=True))
+        return self._long(reach), len(row.values) > 1
+
+    def _long(self, length: int) -> bool:
+        """Whether a prompt is computed apart from others: LongRoPE uses other frequencies for long prompts."""
+        return self._boundary is not None and length > self._boundary
 
     def _may_pad(self, reach: int) -> bool:
         """Whether prompts of different lengths can be sampled together, if the longest reaches this length."""
@@ -503,13 +492,13 @@ class TransformersBackend:
             yield batch
 
     @torch.inference_mode()
-    def _label_logprobs(self, rows: Sequence[PackedRow], forms: Sequence[tuple[int, ...]]) -> torch.Tensor:
-        """ln P(label) for every tail of every row, in row order: shape (reads, labels)."""
+    def _label_logprobs(self, rows: Sequence[TreeRow[Any]], forms: Sequence[tuple[int, ...]]) -> torch.Tensor:
+        """ln P(label) for every prompt of every row, in row order: shape (reads, labels)."""
         # A single prompt per row needs no mask, whose size grows with the square of the row. Only such rows may be
         # longer than `max_batch_tokens`.
-        if self.packs and any(len(row.tails) > 1 for row in rows):
+        if any(len(row.values) > 1 for row in rows):
             assert self.layers is not None
-            inputs = packed_inputs(rows, self.layers, self.model, self.device)
+            inputs = tree_inputs(rows, self.layers, self.model, self.device)
         else:
             inputs = plain_inputs(rows, self.device)
         logits = self._logits(inputs)

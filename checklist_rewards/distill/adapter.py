@@ -7,9 +7,9 @@ summed over their surface forms and the label may be soft. So training raises th
 A writer is trained on replies to the messages of a generator. The loss is the cross-entropy of the reply's tokens,
 with the token that ends a reply.
 
-Rows are prefix trees (`tree.py`), with half of the tokens of separate prompts or less. Lower layers are frozen, which
-saves their backward pass. Checkpoints are written to the folder `<output>.training`; after an interruption, the same
-call continues from the last one.
+Rows are prefix trees (`backends/trees.py`), with half of the tokens of separate prompts or less. Lower layers are
+frozen, which saves their backward pass. Checkpoints are written to the folder `<output>.training`; after an
+interruption, the same call continues from the last one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -32,9 +32,9 @@ from checklist_rewards.backends import Messages, ReadGroup
 from checklist_rewards.backends.models import model_identity, resolve_model
 from checklist_rewards.backends.tokens import ChatTokenizer, load_chat_tokenizer
 from checklist_rewards.backends.transformers import Layers, attention_masks
+from checklist_rewards.backends.trees import Branch, TreeRow, tree_rows
 from checklist_rewards.distill.labels import Context, LabelledPair, by_target
 from checklist_rewards.distill.training import TrainingStep, bf16_is_faster
-from checklist_rewards.distill.tree import TreeRow, positions, tree_rows, visible
 from checklist_rewards.errors import ModelError, SampleError
 from checklist_rewards.files.atomic import write_text
 from checklist_rewards.judges.logprob import DEFAULT_PROMPT, LABELS
@@ -182,13 +182,13 @@ def train_writer(
     tokens = load_chat_tokenizer(resolve_model(base))
     end = tokens.tokenizer.eos_token_id
 
-    def prompts() -> Iterator[tuple[list[int], int]]:
+    def prompts() -> Iterator[Branch[int]]:
         for messages, reply in replies:
             written = [*tokens.encoder.data([reply])[0], end]
-            yield [*tokens.prompt(messages), *written], len(written)
+            yield tokens.prompt(messages), [(written, len(written))]
 
     return _train(
-        list(tree_rows(prompts(), training.row_tokens)),
+        list(_fitting(prompts(), training.row_tokens)),
         reply_losses,
         output,
         base=base,
@@ -208,6 +208,7 @@ def _check_peft() -> None:
         raise ModelError("an adapter is trained in one process; start it without torchrun or accelerate launch.")
 
 
+T = TypeVar("T")
 Losses = Callable[[Any, Mapping[str, torch.Tensor], Layers], torch.Tensor]
 """The losses of a row: a function of the model, the row's tensors and the layers."""
 
@@ -407,7 +408,7 @@ def _rows(
         blocks += [members[start : start + size] for start in range(0, len(members), size)]
     rng.shuffle(blocks)
 
-    def prompts() -> Iterator[tuple[list[int], float]]:
+    def prompts() -> Iterator[Branch[float]]:
         for block in blocks:
             groups = [
                 ReadGroup(
@@ -418,10 +419,16 @@ def _rows(
                 for target, given, reference in block
             ]
             for context, group in zip(block, tokens.groups(groups), strict=True):
-                for place, tail in zip(contexts[context], group.tails, strict=True):
-                    yield [*group.prefix, *tail], pairs[place].label
+                labels = [pairs[place].label for place in contexts[context]]
+                yield group.prefix, list(zip(group.tails, labels, strict=True))
 
-    return tree_rows(prompts(), training.row_tokens)
+    return _fitting(prompts(), training.row_tokens)
+
+
+def _fitting(branches: Iterable[Branch[T]], room: int) -> Iterator[TreeRow[T]]:
+    """Rows of the prompts that fit into one."""
+    fitting = ((prefix, [one for one in tails if len(prefix) + len(one[0]) <= room]) for prefix, tails in branches)
+    return tree_rows(fitting, room)
 
 
 def _collated(rows: Sequence[TreeRow[Any]]) -> dict[str, Any]:
@@ -431,11 +438,11 @@ def _collated(rows: Sequence[TreeRow[Any]]) -> dict[str, Any]:
 
 def _tensors(row: TreeRow[Any]) -> dict[str, torch.Tensor]:
     return {
-        "ids": torch.from_numpy(row.ids).long()[None],
-        "parents": torch.from_numpy(row.parents).long(),
-        "positions": torch.from_numpy(positions(row.parents))[None],
-        "visible": torch.from_numpy(visible(row.parents))[None],
-        "answers": torch.from_numpy(row.answers).long(),
+        "ids": torch.tensor(row.ids)[None],
+        "parents": torch.from_numpy(row.parent_columns()),
+        "positions": torch.from_numpy(row.positions())[None],
+        "visible": torch.from_numpy(row.visible())[None],
+        "answers": torch.tensor(row.answers),
         "values": torch.tensor(row.values),
     }
 

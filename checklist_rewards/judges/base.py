@@ -61,7 +61,7 @@ class Receipt:
     """Tokens of all replies; a label read counts as one."""
     computed_tokens: int | None = 0
     """Prompt tokens computed by the engine; None if a server does not report its cached tokens."""
-    planned_tokens: int = 0
+    floor_tokens: int = 0
     """Prompt tokens if every target's prompt and every question after it is computed once. An engine that shares more,
     such as vLLM an input of several targets, computes fewer."""
     separate: int = 0
@@ -107,8 +107,8 @@ class Receipt:
         text = f"{self.reads} reads: {self.asked} asked, {self.stored} from the store, {self.deduplicated} duplicates"
         if self.unanswered:
             text += f", {self.unanswered} unanswered"
-        if self.planned_tokens and self.computed_tokens is not None:
-            ratio = self.computed_tokens / self.planned_tokens
+        if self.floor_tokens and self.computed_tokens is not None:
+            ratio = self.computed_tokens / self.floor_tokens
             text += f"; {self.computed_tokens} prompt tokens computed, {ratio:.2f} x the plan"
             if self.separate:
                 text += f" ({self.separate} reads as separate prompts: this model cannot share a prefix exactly)"

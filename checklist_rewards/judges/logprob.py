@@ -354,7 +354,7 @@ class LogprobJudge(Paid):
             if result.completion_tokens is None
             else result.completion_tokens,
             computed_tokens=result.computed_tokens,
-            planned_tokens=result.planned_tokens,
+            floor_tokens=result.floor_tokens,
             separate=result.separate,
             engine_seconds=time.perf_counter() - started,
         )

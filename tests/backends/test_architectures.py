@@ -68,7 +68,7 @@ def test_reads_are_those_of_a_plain_forward_pass(name):
     assert max(distances) < 1e-4
     assert engine.packs == (name not in SEPARATE)
     assert result.separate == (0 if engine.packs else len(read))
-    assert result.computed_tokens == (result.planned_tokens if engine.packs else result.prompt_tokens)
+    assert result.computed_tokens == (result.floor_tokens if engine.packs else result.prompt_tokens)
 
 
 @pytest.mark.parametrize("name", ARCHITECTURES)

@@ -58,7 +58,7 @@ def test_what_cannot_be_told_is_not_known(broken_server, counters):
     scorer = ChecklistScorer(SERVED_NAME, backend=judge, store=False)
     scorer.score(["Is it short?", "Is it long?"], "Hello there.")
     assert scorer.receipt.computed_tokens is None
-    assert scorer.receipt.prompt_tokens > scorer.receipt.planned_tokens > 0
+    assert scorer.receipt.prompt_tokens > scorer.receipt.floor_tokens > 0
     assert str(scorer.receipt).endswith("completion tokens; computed tokens not reported by the server")
 
 
@@ -106,7 +106,7 @@ def test_chat_reads_are_counted_by_their_responses(broken_server):
 
 
 def test_receipts_add_up_to_unknown_where_one_part_is_unknown():
-    known, unknown = Receipt(computed_tokens=5, planned_tokens=5), Receipt(computed_tokens=None)
+    known, unknown = Receipt(computed_tokens=5, floor_tokens=5), Receipt(computed_tokens=None)
     assert (known + unknown).computed_tokens is None and (known + known).computed_tokens == 10
     assert (known - unknown).computed_tokens is None
 
@@ -119,4 +119,4 @@ def test_a_vllm_servers_receipt_is_near_the_floor(vllm_server, world_reads):
     groups = [ReadGroup(group.system, f"{group.prefix} {'word ' * 200}", group.tails) for group in world_reads]
     result = judge.read(groups, LABELS)
     assert result.computed_tokens is not None
-    assert 0 < result.computed_tokens < 1.3 * result.planned_tokens < result.prompt_tokens
+    assert 0 < result.computed_tokens < 1.3 * result.floor_tokens < result.prompt_tokens

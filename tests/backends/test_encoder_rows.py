@@ -43,7 +43,7 @@ def group(target, *context, questions=QUESTIONS):
 
 
 def test_each_text_has_positions_of_its_own_and_marks_what_the_target_says(texts, layout):
-    found, planned_tokens = rows(texts, layout, group("red cat", *GIVEN))
+    found, floor_tokens = rows(texts, layout, group("red cat", *GIVEN))
     assert len(found) == (1 if layout == "packed" else 2)
     for row in found:
         given = {segment.start: segment for segment in row.context}
@@ -52,7 +52,7 @@ def test_each_text_has_positions_of_its_own_and_marks_what_the_target_says(texts
         assert words == [["blue", "cat", "[SEP]"], ["red", "dog", "[SEP]"]]
         assert [segment.kinds for segment in row.context] == [[0, 1, 0], [1, 0, 0]]
         assert row.length == len(row.target) + 6 + sum(len(tokens) for _, tokens in row.questions)
-    assert planned_tokens == (2 + 2) + 2 * 3 + 2 * (5 + 2)
+    assert floor_tokens == (2 + 2) + 2 * 3 + 2 * (5 + 2)
 
 
 def test_what_is_not_given_or_not_trained_with_leaves_the_row_as_it_was(texts, layout):

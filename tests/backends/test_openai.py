@@ -33,7 +33,7 @@ def test_a_served_judge_gives_the_same_p_yes(pocket, vllm_server, world_reads):
     served = load_backend(SERVED_NAME, base_url=vllm_server).read(world_reads, LABELS)
     here = pocket.read(world_reads, LABELS)
     assert largest_difference(served, here) < 1e-3
-    assert (served.prompt_tokens, served.planned_tokens) == (here.prompt_tokens, here.planned_tokens)
+    assert (served.prompt_tokens, served.floor_tokens) == (here.prompt_tokens, here.floor_tokens)
 
 
 @with_server

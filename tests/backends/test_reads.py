@@ -35,7 +35,7 @@ def test_prompts_that_share_a_prefix_stand_together():
 def test_a_label_is_the_sum_of_its_surface_forms():
     result = read(all_equal)
     assert result.reads[0][0].logprobs == (pytest.approx(math.log(0.4)), pytest.approx(math.log(0.2)))
-    assert (result.prompt_tokens, result.computed_tokens, result.planned_tokens) == (6 + 6 + 5, 7, 3 + 3 + 3 + 5)
+    assert (result.prompt_tokens, result.computed_tokens, result.floor_tokens) == (6 + 6 + 5, 7, 3 + 3 + 3 + 5)
 
 
 def test_a_label_without_any_probability_is_minus_infinity():

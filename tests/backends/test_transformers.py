@@ -60,7 +60,7 @@ def test_a_model_that_cannot_pack_gives_the_same_answers(own_pocket, world_reads
 
 def test_each_prefix_and_each_tail_is_computed_once(pocket, world_reads):
     result = pocket.read(world_reads, LABELS)
-    assert result.computed_tokens == result.planned_tokens < result.prompt_tokens
+    assert result.computed_tokens == result.floor_tokens < result.prompt_tokens
 
 
 def test_no_forward_pass_is_larger_than_the_token_budget(own_pocket, world_reads):

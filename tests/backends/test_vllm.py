@@ -39,7 +39,7 @@ def test_no_prefix_token_is_computed_twice_beyond_block_rounding(vllm_pocket):
     groups = [ReadGroup(None, f"Target number {n}. " * 30, tails) for n in range(8)]
     result = vllm_pocket.read(groups, LABELS)
     repeats = sum(len(group.tails) - 1 for group in groups)
-    assert result.computed_tokens <= result.planned_tokens + repeats * (BLOCK - 1)
+    assert result.computed_tokens <= result.floor_tokens + repeats * (BLOCK - 1)
     assert result.prompt_tokens > 2 * result.computed_tokens
 
 
@@ -63,9 +63,9 @@ def test_labels_after_thoughts_agree_and_a_shared_thought_is_computed_once(pocke
     ]
     there, here = vllm_pocket.read(shared, LABELS), pocket.read(shared, LABELS)
     assert largest_difference(there, here) < 1e-3
-    assert here.computed_tokens == here.planned_tokens == there.planned_tokens
+    assert here.computed_tokens == here.floor_tokens == there.floor_tokens
     repeats = sum(len(group.tails) - 1 for group in shared)
-    assert there.computed_tokens <= there.planned_tokens + repeats * (BLOCK - 1) < there.prompt_tokens
+    assert there.computed_tokens <= there.floor_tokens + repeats * (BLOCK - 1) < there.prompt_tokens
 
 
 @with_engine

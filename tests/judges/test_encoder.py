@@ -80,9 +80,9 @@ def test_an_answer_does_not_depend_on_what_else_is_asked(engine):
 def test_packed_each_target_is_read_once_for_all_its_questions(engine, layout):
     target = ReadGroup(None, "red cat dog tree river", tuple(asked(word).question for word in WORDS[:4]))
     cost = engine.read([target], YES_NO)
-    assert cost.planned_tokens == (5 + 2) + 4 * (5 + 2)
+    assert cost.floor_tokens == (5 + 2) + 4 * (5 + 2)
     if layout == "packed":
-        assert cost.computed_tokens == cost.planned_tokens
+        assert cost.computed_tokens == cost.floor_tokens
         assert cost.prompt_tokens == 4 * ((5 + 2) + (5 + 2))
     else:  # anew for every question, the two framed together
         assert cost.computed_tokens == cost.prompt_tokens == 4 * (5 + 5 + 3)

@@ -344,7 +344,7 @@ def test_the_pocket_model_thinks_and_answers(pocket, scorer):
         assert score_checklist(score_list(questions), [i.verdict() for i in score.items], thinks.aggregation) == score
         assert [i.confidence for i in score.items] != [i.confidence for i in bare.items]
         spent = thinks.judge.receipt
-        assert spent.computed_tokens == spent.planned_tokens > 0 and spent.completion_tokens > 2
+        assert spent.computed_tokens == spent.floor_tokens > 0 and spent.completion_tokens > 2
 
 
 def score_list(questions):

@@ -119,7 +119,7 @@ def run(name: str, engine: Any, groups: Sequence[ReadGroup], floor: int) -> tupl
         computed, answers = plain_loop(engine, groups)
         return (time.perf_counter() - started, computed, floor), answers
     result = engine.read(groups, LABELS)
-    return (time.perf_counter() - started, result.computed_tokens, result.planned_tokens), p_yes(result)
+    return (time.perf_counter() - started, result.computed_tokens, result.floor_tokens), p_yes(result)
 
 
 def compare_engines(model: str, targets: int, questions: int, repeats: int) -> dict[str, Any]:

@@ -1,0 +1,214 @@
+"""Prompts as a prefix tree: tokens with which several prompts start are in a row, and computed, once.
+
+    rules               r r r r                     positions 0 1 2 3
+    target 1            . . . . a a                 positions         4 5
+    question 1          . . . . . . p p             positions             6 7
+    question 2          . . . . . .     q q         positions             6 7
+    target 2, question  . . . .             b b b   positions         4 5 6
+
+Each token attends to the tokens before it in its own prompt, at its position there, so every answer is that of a
+separate prompt. Reading (`transformers.py`) and training (`distill/adapter.py`) use the same rows. The number of
+tokens of a tree is the least that has to be computed for its prompts: the floor of every engine ([`floor_tokens`]).
+
+A tree is kept as *segments*: runs of tokens between two places where prompts part.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Generic, NamedTuple, TypeVar
+
+from checklist_rewards.backends.tokens import TokenGroup
+from checklist_rewards.validation import np
+
+T = TypeVar("T")
+
+Branch = tuple[Sequence[int], Sequence[tuple[Sequence[int], T]]]
+"""Token ids with which some prompts start, and the rest of each prompt with what belongs to it."""
+
+
+class TreeRow(NamedTuple, Generic[T]):
+    """A row of several prompts."""
+
+    ids: list[int]
+    """Token ids."""
+    starts: list[int]
+    """The column in which each segment starts, ascending."""
+    parents: list[int]
+    """The segment before each segment in its prompts, or -1; always a lower number."""
+    depths: list[int]
+    """The position of the first token of each segment in its prompts."""
+    answers: list[int]
+    """The column of the last token of each prompt."""
+    values: list[T]
+    """What belongs to each prompt."""
+
+    @property
+    def lengths(self) -> list[int]:
+        """The number of tokens of each segment."""
+        return [end - start for start, end in zip(self.starts, [*self.starts[1:], len(self.ids)], strict=True)]
+
+    def segments(self) -> np.ndarray:
+        """The segment of each token, shape (width,)."""
+        return np.repeat(np.arange(len(self.starts)), self.lengths)
+
+    def positions(self) -> np.ndarray:
+        """The position of each token in its prompts, shape (width,)."""
+        return np.arange(len(self.ids)) + np.repeat(np.subtract(self.depths, self.starts), self.lengths)
+
+    def ancestors(self) -> np.ndarray:
+        """Whether each segment attends to each segment (of the second axis), shape (segments, segments)."""
+        seen = np.eye(len(self.starts), dtype=bool)
+        for segment, parent in enumerate(self.parents):
+            if parent >= 0:
+                seen[segment] |= seen[parent]
+        return seen
+
+    def visible(self) -> np.ndarray:
+        """Whether each token attends to each token (of the second axis), shape (width, width)."""
+        segments = self.segments()
+        return np.tril(self.ancestors()[segments[:, None], segments[None, :]])
+
+    def parent_columns(self) -> np.ndarray:
+        """The column of the token before each token in its prompts, or -1: shape (width,)."""
+        before = np.arange(-1, len(self.ids) - 1)
+        ends = [*self.starts[1:], len(self.ids)]
+        before[self.starts] = [-1 if parent < 0 else ends[parent] - 1 for parent in self.parents]
+        return before
+
+
+def tree_rows(
+    branches: Iterable[Branch[T]], room: int, worth: Callable[[int, int, int], bool] | None = None
+) -> Iterator[TreeRow[T]]:
+    """Fill rows with prompts, in order; branches with tokens in common should be adjacent.
+
+    Args:
+        branches (iterable of [`Branch`]): The prompts. Empty prompts are skipped.
+        room (`int`): Most tokens in a row of several prompts. A longer prompt gets a row of its own.
+        worth (callable, *optional*): Whether a branch continues a row, of the width of the row, the tokens that it
+            would add to the row, and its tokens in a row of its own. Defaults to always.
+    """
+    tree: _Tree[T] = _Tree()
+    for prefix, tails in branches:
+        alone = len(prefix) + sum(len(tail) for tail, _ in tails)
+        if tree.values and worth is not None and not worth(len(tree.ids), alone - tree.known(prefix), alone):
+            yield tree.row()
+            tree = _Tree()
+        node = None
+        for tail, value in tails:
+            if not len(prefix) + len(tail):
+                continue
+            new = len(tail) if node is not None else len(prefix) - tree.known(prefix) + len(tail)
+            if tree.values and len(tree.ids) + new > room:
+                yield tree.row()
+                tree, node = _Tree(), None
+            node = tree.add(prefix) if node is None else node
+            tree.finish(tree.add(tail, node), value)
+    if tree.values:
+        yield tree.row()
+
+
+def in_order(groups: Iterable[TokenGroup]) -> list[int]:
+    """The numbers of groups, in an order in which groups that start with the same tokens are adjacent."""
+    keys = [array("q", group.prefix).tobytes() for group in groups]
+    return sorted(range(len(keys)), key=keys.__getitem__)
+
+
+def floor_tokens(groups: Iterable[TokenGroup], limit: int) -> tuple[int, int]:
+    """Count the prompt tokens of all reads that fit into `limit` tokens.
+
+    Returns:
+        `tuple[int, int]`: The tokens of all prompts, each by itself, and those of their tree.
+    """
+    separate, tree = 0, _Tree[None]()
+    for group in groups:
+        tails = group.fitting(limit)
+        separate += len(group.prefix) * len(tails) + sum(len(tail) for _, tail in tails)
+        if tails:
+            node = tree.add(group.prefix)
+            for _, tail in tails:
+                tree.add(tail, node)
+    return separate, len(tree.ids)
+
+
+class _Node:
+    """A segment of a tree that grows: the tokens from `start` on, `length` of them."""
+
+    __slots__ = ("start", "length", "parent", "depth", "children")
+
+    def __init__(self, start: int, length: int, parent: _Node | None, depth: int):
+        self.start, self.length, self.parent, self.depth = start, length, parent, depth
+        self.children: dict[int, _Node] = {}
+
+
+class _Tree(Generic[T]):
+    """A row to which prompts are added."""
+
+    def __init__(self) -> None:
+        self.ids: list[int] = []
+        self.values: list[T] = []
+        self._answers: list[int] = []
+        self._root = _Node(0, 0, None, 0)
+        self._nodes: list[_Node] = []
+
+    def known(self, tokens: Sequence[int]) -> int:
+        """How many of the first tokens of a prompt the tree has."""
+        node, at = self._root, 0
+        while at < len(tokens) and (child := node.children.get(tokens[at])) is not None:
+            shared = self._shared(child, tokens, at)
+            node, at = child, at + shared
+            if shared < child.length:
+                break
+        return at
+
+    def add(self, tokens: Sequence[int], after: _Node | None = None) -> _Node:
+        """Add tokens after the end of a segment (by default at the start of a prompt). Returns the segment that ends
+        with them; it is no longer one if other tokens that part from it earlier are added than after its end."""
+        node, at = after or self._root, 0
+        while at < len(tokens):
+            child = node.children.get(tokens[at])
+            if child is None:
+                child = _Node(len(self.ids), len(tokens) - at, node, node.depth + node.length)
+                self.ids.extend(tokens[at:])
+                self._nodes.append(child)
+                node.children[tokens[at]] = child
+                return child
+            shared = self._shared(child, tokens, at)
+            if shared < child.length:
+                self._part(child, shared)
+            node, at = child, at + shared
+        return node
+
+    def finish(self, node: _Node, value: T) -> None:
+        """End a prompt with the last token of a segment."""
+        self._answers.append(node.start + node.length - 1)
+        self.values.append(value)
+
+    def row(self) -> TreeRow[T]:
+        nodes = sorted(self._nodes, key=lambda node: node.start)
+        number = {id(node): place for place, node in enumerate(nodes)}
+        return TreeRow(
+            self.ids,
+            [node.start for node in nodes],
+            [number.get(id(node.parent), -1) for node in nodes],
+            [node.depth for node in nodes],
+            self._answers,
+            self.values,
+        )
+
+    def _shared(self, node: _Node, tokens: Sequence[int], at: int) -> int:
+        most = min(node.length, len(tokens) - at)
+        ours, theirs = self.ids[node.start : node.start + most], tokens[at : at + most]
+        if ours == theirs:
+            return most
+        return next(place for place, (one, other) in enumerate(zip(ours, theirs, strict=True)) if one != other)
+
+    def _part(self, node: _Node, length: int) -> None:
+        """Cut a segment in two after its first tokens; `node` keeps these."""
+        rest = _Node(node.start + length, node.length - length, node, node.depth + length)
+        rest.children = node.children
+        for child in rest.children.values():
+            child.parent = rest
+        self._nodes.append(rest)
+        node.length, node.children = length, {self.ids[rest.start]: rest}
