@@ -8,7 +8,7 @@ A longer row shares more, but attention is computed over all pairs of its tokens
 Targets therefore continue a row only while the tokens that this saves cost more than the pairs that it adds.
 
 Batches are limited by `max_batch_tokens` (including padding), so memory does not grow with the number of reads. A
-batch that does not fit into memory is halved. A single prompt that does not fit is unanswered.
+batch that does not fit into memory is halved, and so is a row. A single prompt that does not fit is unanswered.
 
 Sampling has a separate random generator for each row. `generate` of transformers samples a whole batch with one global
 generator, so a reply depends on the other prompts in the batch. [`RowSampler`] adds noise from a generator per row
@@ -379,7 +379,9 @@ class TransformersBackend:
             return [[LabelRead(tuple(next(logprobs))) for _ in row.values] for row in rows]
 
         def lost(row: TreeRow[_Place]) -> list[LabelRead]:
-            return [LabelRead(None, _no_memory(f"a row of {len(row.ids)} tokens"))] * len(row.values)
+            if len(row.values) > 1:
+                return [read for half in row.halves() for read in _in_memory([half], answer, lost)[0]]
+            return [LabelRead(None, _no_memory(f"a row of {len(row.ids)} tokens"))]
 
         for batch in self._batches(self._rows(tokenized), lambda row: len(row.ids), budget, self._kind):
             computed += sum(len(row.ids) for row in batch)

@@ -65,6 +65,18 @@ class TreeRow(NamedTuple, Generic[T]):
                 seen[segment] |= seen[parent]
         return seen
 
+    def halves(self) -> list[TreeRow[T]]:
+        """Two rows with half of the prompts each, in order."""
+        prompts: list[Branch[T]] = []
+        before = self.parent_columns().tolist()
+        for column, value in zip(self.answers, self.values, strict=True):
+            columns = [column]
+            while (column := before[column]) >= 0:
+                columns.append(column)
+            prompts.append(([self.ids[place] for place in reversed(columns)], [([], value)]))
+        middle = len(prompts) // 2
+        return [row for some in (prompts[:middle], prompts[middle:]) for row in tree_rows(some, len(self.ids))]
+
     def visible(self) -> np.ndarray:
         """Whether each token attends to each token (of the second axis), shape (width, width)."""
         segments = self.segments()

@@ -6,6 +6,7 @@ with `CHECKLIST_REWARDS_WRITE_DOCS=1 pytest tests/backends/test_architectures.py
 """
 
 import functools
+import math
 import os
 import tempfile
 from pathlib import Path
@@ -62,13 +63,17 @@ def alone(name: str) -> list[torch.Tensor]:
 @pytest.mark.parametrize("name", ARCHITECTURES)
 def test_reads_are_those_of_a_plain_forward_pass(name):
     engine = engine_of(name)
+    engine._even = math.inf  # rows of several targets, at any price
     result = engine.read(GROUPS, LABELS)
     read = [torch.tensor(answer.logprobs) for group in result.reads for answer in group]
     distances = [(ours - theirs).abs().max().item() for ours, theirs in zip(read, alone(name), strict=True)]
     assert max(distances) < 1e-4
     assert engine.packs == (name not in SEPARATE)
     assert result.separate == (0 if engine.packs else len(read))
-    assert result.computed_tokens == (result.floor_tokens if engine.packs else result.prompt_tokens)
+    if name == "Phi-3, LongRoPE":  # short and long prompts in rows of their own
+        assert result.floor_tokens < result.computed_tokens < 1.05 * result.floor_tokens
+    else:
+        assert result.computed_tokens == (result.floor_tokens if engine.packs else result.prompt_tokens)
 
 
 @pytest.mark.parametrize("name", ARCHITECTURES)

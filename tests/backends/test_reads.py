@@ -26,16 +26,16 @@ def test_prompts_that_share_a_prefix_stand_together():
     asked = []
     read(lambda prompts, ids, groups: (asked.extend(prompts), all_equal(prompts, ids, groups))[1])
     assert [CHAT.tokenizer.decode(prompt) for prompt in asked] == [
+        "[bos] text is it long",
         "[bos] text text is it short",
         "[bos] text text is it long",
-        "[bos] text is it long",
     ]
 
 
 def test_a_label_is_the_sum_of_its_surface_forms():
     result = read(all_equal)
     assert result.reads[0][0].logprobs == (pytest.approx(math.log(0.4)), pytest.approx(math.log(0.2)))
-    assert (result.prompt_tokens, result.computed_tokens, result.floor_tokens) == (6 + 6 + 5, 7, 3 + 3 + 3 + 5)
+    assert (result.prompt_tokens, result.computed_tokens, result.floor_tokens) == (6 + 6 + 5, 7, 3 + 3 + 1 + 3)
 
 
 def test_a_label_without_any_probability_is_minus_infinity():
@@ -46,7 +46,7 @@ def test_a_label_without_any_probability_is_minus_infinity():
 def test_one_failed_prompt_costs_one_read():
     def ask(prompts, ids, groups):
         answers, computed = all_equal(prompts, ids, groups)
-        return [answers[0], "backend_error: gone", answers[2]], computed
+        return [answers[0], answers[1], "backend_error: gone"], computed
 
     reasons = [[read.unanswered for read in group] for group in read(ask).reads]
     assert reasons == [[None, "backend_error: gone"], [None]]

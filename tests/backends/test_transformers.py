@@ -58,9 +58,22 @@ def test_a_model_that_cannot_pack_gives_the_same_answers(own_pocket, world_reads
     assert separate.computed_tokens == separate.prompt_tokens == packed.prompt_tokens
 
 
-def test_each_prefix_and_each_tail_is_computed_once(pocket, world_reads):
-    result = pocket.read(world_reads, LABELS)
-    assert result.computed_tokens == result.floor_tokens < result.prompt_tokens
+def test_tokens_that_prompts_share_are_computed_once_where_that_saves_more_than_a_long_row_costs(
+    own_pocket, world_reads
+):
+    result = own_pocket.read(world_reads, LABELS)
+    assert result.floor_tokens <= result.computed_tokens < result.prompt_tokens / 2
+    assert flat_of_trees(own_pocket, world_reads, math.inf).computed_tokens == result.floor_tokens
+    assert flat_of_trees(own_pocket, world_reads, 1e-9).computed_tokens > result.computed_tokens
+
+
+def flat_of_trees(engine, groups, even):
+    """A read in rows as long as possible (even = inf), or with one target in each (even = 0)."""
+    engine._even, before = even, engine._even
+    try:
+        return engine.read(groups, LABELS)
+    finally:
+        engine._even = before
 
 
 def test_no_forward_pass_is_larger_than_the_token_budget(own_pocket, world_reads):

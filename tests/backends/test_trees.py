@@ -31,6 +31,13 @@ def test_a_full_row_is_followed_by_another_and_a_long_prompt_has_its_own():
     assert not list(tree_rows([], 4))
 
 
+def test_a_row_that_is_too_large_is_halved():
+    [row] = tree_rows(BRANCHES, 100)
+    first, second = row.halves()
+    assert (first.values, second.values) == (["a", "b"], ["c", "a again", "ends inside"])
+    assert (first.ids, second.ids) == ([1, 2, 3, 4, 5], [1, 2, 6, 3, 4])
+
+
 def test_a_branch_continues_a_row_only_if_that_is_worth_it():
     branches = [([1, 2, 3], [([4], 0)]), ([1, 2, 5], [([6], 1)]), ([7, 8, 9], [([6], 2)])]
     asked = []

@@ -10,6 +10,7 @@ from checklist_rewards import ChecklistScorer
 from checklist_rewards.backends import Engine, load_backend
 from checklist_rewards.backends.packaged import ENGLISH, adapter_of
 from checklist_rewards.backends.transformers import Layers
+from checklist_rewards.backends.trees import tree_rows
 from checklist_rewards.distill.adapter import (
     AdapterTraining,
     _rows,
@@ -20,7 +21,6 @@ from checklist_rewards.distill.adapter import (
     train_writer,
 )
 from checklist_rewards.distill.labels import LabelledPair
-from checklist_rewards.distill.tree import tree_rows
 from checklist_rewards.errors import ModelError, SampleError
 from checklist_rewards.generators import DirectGenerator
 from checklist_rewards.judges.logprob import LABELS
@@ -196,7 +196,7 @@ def test_the_loss_of_a_reply_is_that_of_a_separate_prompt():
     for messages, reply in replies(["red", "red", "blue"]):
         written = [*engine.tokens.encoder.data([reply])[0], end]
         prompts.append(([*engine.tokens.prompt(messages), *written], len(written)))
-    [row] = tree_rows(prompts, 1024)
+    [row] = tree_rows([(prompt, [([], count)]) for prompt, count in prompts], 1024)
     layers = Layers.of(engine.model)
     with torch.no_grad():
         losses = reply_losses(engine.model, _tensors(row), layers)
