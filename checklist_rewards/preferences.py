@@ -24,10 +24,13 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
+
+from annotated_types import Ge, Le
 
 from checklist_rewards.checklists import Checklist, content_hash
 from checklist_rewards.errors import SampleError
+from checklist_rewards.fields import check_fields
 from checklist_rewards.replies import Candidate
 from checklist_rewards.scores import (
     EQUAL,
@@ -39,7 +42,7 @@ from checklist_rewards.scores import (
     item_credits,
     score_checklist,
 )
-from checklist_rewards.validation import fraction, one_of
+from checklist_rewards.validation import one_of
 from checklist_rewards.version import __version__
 
 Select = Literal["best_vs_worst", "random", "rlcf"]
@@ -91,8 +94,8 @@ class Rule:
     """`"best_vs_worst"`: the pair with the largest margin; the earliest among equals. `"random"`: a random pair with a
     margin of at least `min_margin`. `"rlcf"`: best_vs_worst, then only the `top_fraction` of all
     prompts whose pair differs most in a single item (RLCF, arXiv:2507.18624)."""
-    min_margin: float = 0.0
-    """Least difference of the two scores, in [0, 1]."""
+    min_margin: Annotated[float, Ge(0), Le(1)] = 0.0
+    """Least difference of the two scores, from 0 to 1."""
     ties: Ties = "drop"
     """`"drop"`: equal scores make no pair. `"keep"`: they do, and the earlier candidate is chosen, but one with an
     answer before one without."""
@@ -100,15 +103,12 @@ class Rule:
     """`"shared"`: compare on the items answered for both. `"bounds"`: compare the lower bound of one score with the
     upper bound of the other."""
     top_fraction: float | None = None
-    """Fraction of pairs that `"rlcf"` keeps, in (0, 1]. Defaults to 0.4. The other rules keep all pairs."""
+    """Fraction of pairs that `"rlcf"` keeps, above 0 and at most 1; the other rules keep all. Defaults to 0.4."""
     seed: int = 0
-    """Seed of `"random"`. The pair of a prompt does not depend on the other prompts."""
+    """Seed of the choice `"random"`. The pair of a prompt does not depend on the other prompts."""
 
     def __post_init__(self) -> None:
-        one_of("select", self.select, get_args(Select))
-        one_of("ties", self.ties, get_args(Ties))
-        one_of("unanswered", self.unanswered, get_args(UnansweredItems))
-        fraction("min_margin", self.min_margin)
+        check_fields(self)
         if self.top_fraction is not None and not 0 < self.top_fraction <= 1:
             raise SampleError(
                 f"top_fraction={self.top_fraction!r} is not allowed; it must be a number above 0 and at most 1."

@@ -31,10 +31,11 @@ def one_of(name: str, value: object, allowed: Iterable[object]) -> None:
         raise SampleError(f"{name}={shown(value)} is not known; allowed: {', '.join(map(repr, choices))}.")
 
 
-def whole_number(name: str, value: object, *, at_least: int = 1) -> None:
-    """Check that `value` is an `int` (not a `bool`) and at least `at_least`."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < at_least:
-        raise SampleError(f"{name}={shown(value)} is not allowed; it must be a whole number from {at_least} up.")
+def whole_number(name: str, value: object, *, at_least: int | None = 1) -> None:
+    """Check that `value` is an `int` (not a `bool`) and at least `at_least`, if that is given."""
+    if isinstance(value, bool) or not isinstance(value, int) or (at_least is not None and value < at_least):
+        limit = "" if at_least is None else f" from {at_least} up"
+        raise SampleError(f"{name}={shown(value)} is not allowed; it must be a whole number{limit}.")
 
 
 def fraction(name: str, value: object, *, at_least: float = 0.0) -> None:

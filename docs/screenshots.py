@@ -1,4 +1,4 @@
-"""Take the screenshots of `docs/report.md`.
+"""Take the screenshots of `docs/results.md`.
 
     python docs/screenshots.py rewards.jsonl shaped.jsonl scored.jsonl calibrated.jsonl
 

@@ -30,10 +30,12 @@ from checklist_rewards.pipelines import builtin
 from checklist_rewards.pipelines.registry import GENERATORS, REFINERS, SCORERS
 from tests.conftest import REPO
 
-GENERATED = ("architectures.md", "tokenizers.md")
-PAGES = [REPO / "README.md", *sorted(REPO.glob("docs/*.md"))] + [REPO / "CONTRIBUTING.md", REPO / "SECURITY.md"]
-PAGES = [page for page in PAGES if page.name not in GENERATED]
+PAGES = [REPO / "README.md", *sorted(REPO.glob("docs/*.md")), *sorted(REPO.glob("docs/studies/*.md"))]
+PAGES += [REPO / "CONTRIBUTING.md", REPO / "SECURITY.md"]
 NOTEBOOKS = sorted(REPO.glob("docs/notebooks/*.ipynb"))
+GENERATED = {"cli.md", "pocket.md", "changelog.md", "contributing.md", "security.md"}
+GENERATED |= {f"notebooks/{path.stem}.md" for path in NOTEBOOKS}
+"""Pages that `docs/site.py` makes, relative to `docs/`."""
 FENCE = re.compile(
     r"(?:<!-- not run: (?P<reason>[^>]+) -->\n+)?^```(?P<info>[^\n`]*)\n(?P<code>.*?)^```$", re.M | re.S
 )
@@ -224,7 +226,7 @@ def check_data(block: Block) -> None:
 
 @pytest.mark.slow
 @pytest.mark.xdist_group("docs")
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPO)))
 def test_the_blocks_of_a_page_run(page, page_folder, capsys):
     namespace = {"__name__": "__main__"}
     for block in blocks(page):
@@ -261,15 +263,16 @@ def test_the_cells_of_a_notebook_run(path, page_folder, capsys):
 )
 def test_links_to_files_lead_somewhere(page):
     for target in re.findall(r"\]\(([^)\s#]+)", page.read_text(encoding="utf-8")):
-        generated = target in ("cli.md", "pocket.md", *(f"notebooks/{path.stem}.md" for path in NOTEBOOKS))
+        generated = os.path.relpath(page.parent / target, REPO / "docs") in GENERATED
         assert target.startswith("https://") or generated or (page.parent / target).exists(), target
 
 
 def test_the_overview_and_the_navigation_name_every_page():
     overview, navigation = ((REPO / name).read_text() for name in ("docs/index.md", "mkdocs.yml"))
-    pages = {page.name for page in REPO.glob("docs/*.md")} - {"index.md"}
-    assert {page for page in pages if f"({page})" not in overview} == set()
-    assert {page for page in pages if f": {page}" not in navigation} == set()
+    pages = {page.relative_to(REPO / "docs").as_posix() for page in REPO.glob("docs/**/*.md")}
+    pages |= GENERATED
+    assert set(re.findall(r": (\S+\.md)$", navigation, re.M)) == pages
+    assert {page for page in pages - {"index.md"} if f"({page})" not in overview} == set()
 
 
 def test_the_examples_of_the_help_parse():

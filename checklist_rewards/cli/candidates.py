@@ -25,6 +25,7 @@ from checklist_rewards.cli.work import ANSWERS, Work, prices_from
 from checklist_rewards.datasets.columns import checklist_columns
 from checklist_rewards.datasets.rows import PROMPT, Columns, read_checklist
 from checklist_rewards.errors import SampleError
+from checklist_rewards.fields import settings_of
 from checklist_rewards.files.atomic import write_text
 from checklist_rewards.files.rows import Row, file_format, write_rows
 from checklist_rewards.judges import Progress
@@ -33,14 +34,11 @@ from checklist_rewards.preferences import (
     Pair,
     Rule,
     ScoredPool,
-    Select,
-    UnansweredItems,
     choose_pair,
     keep_top,
     preference_card,
     rows_of,
 )
-from checklist_rewards.preferences import Ties as PairTies
 from checklist_rewards.rerank import (
     Candidate,
     Pool,
@@ -285,6 +283,19 @@ _RULE = "Pair selection"
 _ROWS_AT_ONCE = CHUNK_ROWS // 8
 
 
+_RULE_OPTIONS: Any = o.group_of(
+    *(o.setting(Rule, name, panel=_RULE, always=name != "top_fraction") for name in settings_of(Rule))
+)
+
+
+class RuleOptions(_RULE_OPTIONS):
+    """How the pair of a row is chosen."""
+
+    def rule(self) -> Rule:
+        """Raises [`SampleError`] for a value that is not allowed."""
+        return Rule(**{name: getattr(self, name) for name in settings_of(Rule)})
+
+
 @grouped(
     "output",
     "model",
@@ -301,6 +312,7 @@ def pairs(
     files: o.Files,
     keys: o.Keys,
     judge: o.JudgeOptions,
+    rule_options: RuleOptions,
     candidates_key: Annotated[
         str, typer.Option(rich_help_panel=o.ROWS, help="Column of the candidates: a list of texts.")
     ] = "candidates",
@@ -316,36 +328,6 @@ def pairs(
             help="Dataset card to write: the selection rule, and the number of dropped prompts per reason.",
         ),
     ] = None,
-    select: Annotated[
-        Select,
-        typer.Option(
-            rich_help_panel=_RULE,
-            help="How to choose the pair of a row. rlcf: best_vs_worst, then keep the pairs that differ most in a "
-            "single item.",
-        ),
-    ] = "best_vs_worst",
-    min_margin: Annotated[
-        float, typer.Option(rich_help_panel=_RULE, help="Smallest difference of the two scores, 0 to 1.")
-    ] = 0.0,
-    top_fraction: Annotated[
-        float | None,
-        typer.Option(show_default="0.4", rich_help_panel=_RULE, help="Fraction of pairs that rlcf keeps, 0 to 1."),
-    ] = None,
-    ties: Annotated[
-        PairTies,
-        typer.Option(
-            rich_help_panel=_RULE, help="Pairs with equal scores: drop, or keep the earlier candidate as chosen."
-        ),
-    ] = "drop",
-    unanswered: Annotated[
-        UnansweredItems,
-        typer.Option(
-            rich_help_panel=_RULE,
-            help="Pairs with unanswered items: shared compares the items answered for both texts; bounds drops the "
-            "pair if a missing answer could reverse the order.",
-        ),
-    ] = "shared",
-    seed: Annotated[int, typer.Option(rich_help_panel=_RULE, help="Random seed of --select random.")] = 0,
     checklist: o.ChecklistFile = None,
     checklist_key: o.ChecklistKey = None,
     store_options: o.StoreOptions = o.StoreOptions(),  # noqa: B008 - frozen
@@ -369,14 +351,7 @@ def pairs(
     work = Work.of(o.Preset(), store_options, judge=judge)
     scorer = work.pipeline.scorer
     assert isinstance(scorer, ChecklistScorer)  # only presets can name another scorer
-    rule = Rule(
-        select,
-        min_margin,
-        ties,
-        unanswered,
-        top_fraction,
-        seed,
-    )
+    rule = rule_options.rule()
     file = RowFile(files.rows, files.output, files.summary, (checklist, store_options.store))
     card = _card_path(card, files, file.others)
     columns = file.columns(

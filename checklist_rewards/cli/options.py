@@ -238,18 +238,20 @@ def option_of(
         **more:
             Arguments of `typer.Option`.
     """
-    doc = re.sub(r"\[?`(\w+)`\]?", _as_option, " ".join(field_docs(owner).get(name, "").split()))
+    own = settings_of(owner) if is_dataclass(owner) else {}
+    optional = {*settings_of(JudgeSettings), *settings_of(Aggregation), *own}
+
+    def as_option(named: re.Match[str]) -> str:
+        """The option of a setting that a docstring names; other names stay code."""
+        field = named[1]
+        if field in NOT_AN_OPTION or field not in optional:
+            return f"`{field}`"
+        return SPELLED.get(field, (f"--{field.replace('_', '-')}",))[0].partition("/")[0]
+
+    doc = re.sub(r"\[?`(\w+)`\]?", as_option, " ".join(field_docs(owner).get(name, "").split()))
     text, _, documented = doc.partition(" Defaults to ")
     shown = documented.rstrip(".").replace("`", "")
     return option(panel, f"{form} {text}".strip(), *names, default=default or shown or False, **more)
-
-
-def _as_option(name: re.Match[str]) -> str:
-    """The option of a setting that a docstring names; other names stay code."""
-    field = name[1]
-    if field in NOT_AN_OPTION or field not in settings_of(JudgeSettings) | settings_of(Aggregation):
-        return f"`{field}`"
-    return SPELLED.get(field, (f"--{field.replace('_', '-')}",))[0].partition("/")[0]
 
 
 InputKey = Annotated[

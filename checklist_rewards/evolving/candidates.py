@@ -18,7 +18,7 @@ from checklist_rewards.evolving.proposer import Group, Proposal, Proposer
 from checklist_rewards.refiners.base import Refiner, refine_all
 from checklist_rewards.refiners.deduplicator import Deduplicator
 from checklist_rewards.refiners.embedding import near_duplicates, similarities
-from checklist_rewards.rewards.batch import Call, content_key
+from checklist_rewards.rewards.batch import Batch, content_key
 from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores import ItemScore, Score, rescore
 from checklist_rewards.scores.scales import on_scale
@@ -65,11 +65,11 @@ def rows_of(prompts: Sequence[Any], column: Any) -> list[Row | None] | None:
     ]
 
 
-def shown_to_ranks(call: Call, rows: Sequence[Row | None]) -> list[Shown]:
+def shown_to_ranks(batch: Batch, rows: Sequence[Row | None]) -> list[Shown]:
     """The completions of this rank that have a checklist."""
     return [
         Shown(row, replace(sample, checklist=None), None if score is None else score.primary_score)
-        for row, sample, score in zip(rows, call.samples, call.scores, strict=True)
+        for row, sample, score in zip(rows, batch.samples, batch.scores, strict=True)
         if row is not None and sample is not None
     ]
 
@@ -91,14 +91,14 @@ def group_of(some: Sequence[Shown], had: PromptItems) -> Group:
 def read_candidates(
     scorer: ChecklistScorer,
     retries: int,
-    call: Call,
+    batch: Batch,
     rows: Sequence[Row | None],
     proposed: Mapping[str, Sequence[ChecklistItem]],
 ) -> dict[int, Lines]:
     """The judge's answers to the candidates, by the place of the completion in the call."""
     chosen = {
         place: replace(sample, checklist=Checklist(items=tuple(proposed[row.key])))
-        for place, (row, sample) in enumerate(zip(rows, call.samples, strict=True))
+        for place, (row, sample) in enumerate(zip(rows, batch.samples, strict=True))
         if row is not None and sample is not None and proposed.get(row.key)
     }
     scores = scorer.score_batch(list(chosen.values()), retries=retries) if chosen else []
@@ -114,15 +114,15 @@ def credits_of(score: Score | None, read: Lines) -> Credits:
 
 
 def rescored(
-    call: Call,
+    batch: Batch,
     rows: Sequence[Row | None],
     read: Mapping[int, Lines],
     changes: Changes,
     scale: Sequence[Option] | None,
-) -> Call:
+) -> Batch:
     """The call under the new checklists. Nothing is read again."""
-    samples, scores = list(call.samples), list(call.scores)
-    for place, (row, sample, score) in enumerate(zip(rows, call.samples, call.scores, strict=True)):
+    samples, scores = list(batch.samples), list(batch.scores)
+    for place, (row, sample, score) in enumerate(zip(rows, batch.samples, batch.scores, strict=True)):
         if row is None or sample is None or score is None or row.key not in changes:
             continue
         before, after = changes[row.key]
@@ -134,7 +134,7 @@ def rescored(
         known = Score.of(lines, score.aggregation, score.quality)
         samples[place] = replace(sample, checklist=checklist)
         scores[place] = rescore(checklist, known)
-    return replace(call, samples=samples, scores=scores)
+    return replace(batch, samples=samples, scores=scores)
 
 
 MOST_CANDIDATES = 8

@@ -17,6 +17,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -42,21 +43,10 @@ from checklist_rewards.generators.base import Generator
 from checklist_rewards.refiners.base import Refiner
 from checklist_rewards.refiners.deduplicator import Deduplicator
 from checklist_rewards.refiners.unit_tester import UnitTester
-from checklist_rewards.rewards.batch import (
-    Call,
-    LogExtra,
-    LogMetric,
-    RewardLog,
-    Rewards,
-    Samples,
-    Scores,
-    StagedReward,
-    Trail,
-)
+from checklist_rewards.rewards.batch import Batch, RewardLog, TrainerReward
 from checklist_rewards.rewards.placement import within
 from checklist_rewards.rewards.ranks import gathered, log_to_trainer, rank
 from checklist_rewards.rewards.reward import ChecklistReward
-from checklist_rewards.rewards.split import Parts
 from checklist_rewards.scorer import ChecklistScorer
 from checklist_rewards.scores import PrimaryMetric
 from checklist_rewards.scores.scales import on_scale
@@ -70,7 +60,7 @@ _REWRITES = 2
 """Rewrites per item of the default unit test."""
 
 
-class EvolvingChecklistReward(StagedReward):
+class EvolvingChecklistReward(TrainerReward):
     """Adds items to the checklists of a [`ChecklistReward`] while the policy is trained; pass it to the trainer in
     place of the reward. A [`RewardMonitor`] goes around it: `RewardMonitor(EvolvingChecklistReward(...))`.
 
@@ -159,52 +149,32 @@ class EvolvingChecklistReward(StagedReward):
             if hasattr(part, "check"):
                 part.check()
 
-    def judged(
-        self,
-        prompts: Sequence[Any],
-        completions: Sequence[Any],
-        columns: Mapping[str, Any],
-        log_extra: LogExtra | None = None,
-        log_metric: LogMetric | None = None,
-        trainer_state: Any = None,
-    ) -> Call:
+    def rewarded(self, batch: Batch) -> Batch:
+        """Judge, reward and log a call; see [`ChecklistReward.rewarded`]."""
+        batch = self.reward.rewards_of(self.judged(batch))
+        self.reward.record(batch)
+        return batch
+
+    def judged(self, batch: Batch) -> Batch:
         """Score the completions of one call under the current checklists, and let these evolve. In an evaluation (the
         trainer's model is not in training mode), they do not change."""
-        rows = rows_of(prompts, columns.get(self.reward.column))
+        rows = rows_of(batch.prompts, batch.columns.get(self.reward.column))
         with within(self.scorer.judge, self.deadline):
             if rows is None:  # the reward reports what is wrong with the column
-                return self.reward.judged(prompts, completions, columns, log_extra, log_metric, trainer_state)
-            hooks = Call(prompts, (), (), (), 0.0, False, log_extra, log_metric, trainer_state)
-            if hooks.training:
-                self._begin(hooks)
+                return self.reward.judged(batch)
+            if batch.training:
+                self._begin(batch)
             current = [None if row is None else self.buffer.checklist(row.key, row.base) for row in rows]
-            columns = {**columns, self.reward.column: current}
-            call = self.reward.judged(prompts, completions, columns, log_extra, log_metric, trainer_state)
-            if not call.training:
-                return call
+            batch = self.reward.judged(replace(batch, columns={**batch.columns, self.reward.column: current}))
+            if not batch.training:
+                return batch
             self.buffer.calls += 1
             if (self.buffer.calls - 1) % self.every == 0:
-                call = self._evolved(call, rows)
-            saved = getattr(trainer_state, "stateful_callbacks", None)
+                batch = self._evolved(batch, rows)
+            saved = getattr(batch.trainer_state, "stateful_callbacks", None)
             if saved is not None:
                 saved[self._key] = self.state
-        return call
-
-    def rewards_of(
-        self, call: Call, samples: Samples, scores: Scores, parts: Parts | None = None
-    ) -> tuple[Rewards, Trail]:
-        """See [`ChecklistReward.rewards_of`]."""
-        return self.reward.rewards_of(call, samples, scores, parts)
-
-    def record(
-        self,
-        call: Call,
-        rewards: Sequence[float | None],
-        trail: Trail,
-        more: Sequence[Mapping[str, Any]] | None = None,
-    ) -> None:
-        """See [`ChecklistReward.record`]."""
-        self.reward.record(call, rewards, trail, more)
+        return batch
 
     def exchanges(self, hook: Any) -> bool:
         """Whether a call communicates between ranks: always."""
@@ -227,44 +197,44 @@ class EvolvingChecklistReward(StagedReward):
     def _key(self) -> str:
         return f"EvolvingChecklistReward/{self.__name__}"
 
-    def _begin(self, call: Call) -> None:
+    def _begin(self, batch: Batch) -> None:
         """At the first call in training: continue from the checkpoint, or without a trainer's state, from the file."""
         if self._begun:
             return
         self._begun = True
         if self.path is None:
-            folder = getattr(getattr(call.trainer, "args", None), "output_dir", None)
+            folder = getattr(getattr(batch.trainer, "args", None), "output_dir", None)
             own = self.log.path
             path = None if own is None else own.with_name(f"{own.stem}.{_FILE}")
             self.path = path if folder is None else Path(folder) / _FILE
-        saved = (getattr(call.trainer_state, "stateful_callbacks", None) or {}).get(self._key)
+        saved = (getattr(batch.trainer_state, "stateful_callbacks", None) or {}).get(self._key)
         if saved:
             self.restore(saved)
-        elif call.trainer_state is None and self.path is not None and self.path.is_file():
+        elif batch.trainer_state is None and self.path is not None and self.path.is_file():
             self.restore(read_buffer(self.path))
 
-    def _evolved(self, call: Call, rows: Sequence[Row | None]) -> Call:
-        """The call with its samples and scores after one update of the buffer. All ranks call this equally often, and
+    def _evolved(self, batch: Batch, rows: Sequence[Row | None]) -> Batch:
+        """The batch with its samples and scores after one update of the buffer. All ranks call this equally often, and
         every rank reaches each `gathered`."""
-        everyone = [one for part in gathered(shown_to_ranks(call, rows)) for one in part]
+        everyone = [one for part in gathered(shown_to_ranks(batch, rows)) for one in part]
         proposed: dict[str, list[ChecklistItem]] = {}
         if rank() == 0:
             proposed = self._safely("proposer", lambda: self._proposed(everyone), proposed)
         proposed = gathered(proposed)[0]
         read: dict[int, Lines] = {}
         retries = self.reward.retries
-        read = self._safely("reading", lambda: read_candidates(self.scorer, retries, call, rows, proposed), read)
+        read = self._safely("reading", lambda: read_candidates(self.scorer, retries, batch, rows, proposed), read)
         credits: dict[str, list[Credits]] = {}
         mine = [
             (row.key, credits_of(score, read.get(place, {})))
-            for place, (row, score) in enumerate(zip(rows, call.scores, strict=True))
+            for place, (row, score) in enumerate(zip(rows, batch.scores, strict=True))
             if row is not None
         ]
         for key, of_completion in (one for part in gathered(mine) for one in part):
             credits.setdefault(key, []).append(of_completion)
         changes = self._update({one.row.key: one.row for one in everyone}, credits, proposed)
-        self._report(call, proposed, changes)
-        return self._safely("rescoring", lambda: rescored(call, rows, read, changes, self.reward.scale), call)
+        self._report(batch, proposed, changes)
+        return self._safely("rescoring", lambda: rescored(batch, rows, read, changes, self.reward.scale), batch)
 
     def _proposed(self, everyone: Sequence[Shown]) -> dict[str, list[ChecklistItem]]:
         """Ask the proposer about the groups whose last proposal is longest ago."""
@@ -300,7 +270,7 @@ class EvolvingChecklistReward(StagedReward):
 
     def _report(
         self,
-        call: Call,
+        batch: Batch,
         proposed: Mapping[str, Sequence[ChecklistItem]],
         changes: Changes,
     ) -> None:
@@ -315,7 +285,7 @@ class EvolvingChecklistReward(StagedReward):
         }
         named = [(f"{self.__name__}/evolving/{name}", float(number)) for name, number in numbers.items()]
         self.log.add(named)
-        log_to_trainer(call.log_metric, named)
+        log_to_trainer(batch.log_metric, named)
         if rank() == 0 and self.path is not None:
             path = self.path
             self._safely("file", lambda: write_buffer(path, self.state), None)

@@ -23,17 +23,19 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from checklist_rewards.backends import Progress
 from checklist_rewards.backends.base import MISSED, is_over, time_left
 from checklist_rewards.checklists import NO, YES, ChecklistItem
-from checklist_rewards.checks import Check, parse_check, sandbox
 from checklist_rewards.errors import CheckError, ChecklistError
 from checklist_rewards.fields import check_fields
 from checklist_rewards.judges.base import Judge, Read, Receipt
 from checklist_rewards.scores import Verdict
 from checklist_rewards.scores.reasons import Reason, Unanswered
+
+if TYPE_CHECKING:
+    from checklist_rewards.checks import Check
 
 logger = logging.getLogger(__name__)
 
@@ -154,6 +156,8 @@ def _in_time(check: Future[Verdict]) -> Verdict:
 
 def usable_check(item: ChecklistItem, where: str, allow_code: AllowCode) -> Check:
     """The item's check. Raises [`ChecklistError`], starting with `where`, if it cannot be used."""
+    from checklist_rewards.checks import parse_check, sandbox  # a quarter of the time to import the package
+
     where = f"{where}, item {item.id} ({item.question!r})"
     if item.options is not None:
         raise ChecklistError(f"{where}: a check answers yes or no, but the item also has options; remove one of them.")
@@ -174,6 +178,8 @@ def usable_check(item: ChecklistItem, where: str, allow_code: AllowCode) -> Chec
 
 def run_check(item: ChecklistItem, target: str, input: str | None, allow_code: AllowCode) -> Verdict:
     """The verdict of the item's check on a target; unanswered("check_error: ...") if the check fails."""
+    from checklist_rewards.checks import sandbox
+
     try:
         check = usable_check(item, "not checked", allow_code)
         with sandbox.unsafe(allow_code == "unsafe"):

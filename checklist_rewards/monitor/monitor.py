@@ -44,20 +44,11 @@ from checklist_rewards.monitor.seen import Observation, Seen, seen_of
 from checklist_rewards.monitor.settings import Draw, MonitorSettings
 from checklist_rewards.monitor.text import steering
 from checklist_rewards.monitor.watch import Alarm, Guard, Watch, alarm_record, not_evaluated, start_record, step_record
-from checklist_rewards.rewards.batch import (
-    AsyncReward,
-    Call,
-    RewardLog,
-    Rewards,
-    Samples,
-    StagedReward,
-    Trail,
-    TrainerReward,
-)
+from checklist_rewards.rewards.batch import AsyncReward, Batch, RewardLog, Rewards, TrainerReward
 from checklist_rewards.rewards.placement import check_child, within
 from checklist_rewards.rewards.ranks import gathered, log_to_trainer, rank
 from checklist_rewards.rewards.reward import ChecklistReward
-from checklist_rewards.rewards.split import By, Parts, RewardPart, only, split
+from checklist_rewards.rewards.split import By, RewardPart, only
 from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores import NO_ANSWER_STATES, PrimaryMetric, Score
 from checklist_rewards.validation import known
@@ -197,12 +188,14 @@ class RewardMonitor(TrainerReward):
             raise SampleError("RewardMonitor(...) wraps the reward itself; call split() of the monitor instead.")
         if isinstance(reward, AsyncReward):
             raise SampleError("RewardMonitor(...) wraps the reward itself; call as_async() of the monitor instead.")
-        if not isinstance(reward, StagedReward):
+        source = getattr(reward, "reward", reward)
+        if isinstance(reward, RewardMonitor) or not isinstance(source, ChecklistReward):
             raise SampleError(f"reward={reward!r:.60} is not allowed; it must be a ChecklistReward.")
         if settings is not None and options:
             raise SampleError(f"{', '.join(options)} cannot be combined with settings=...; set it there.")
         known("RewardMonitor", options, MonitorSettings.__dataclass_fields__)
         self.reward = reward
+        self._source = source
         self.__name__ = reward.__name__
         self.settings = settings or MonitorSettings(**options)
         self.shadow = ChecklistScorer(**shadow) if isinstance(shadow, Mapping) else shadow
@@ -225,35 +218,35 @@ class RewardMonitor(TrainerReward):
         self._steps, self._readings = 0, dict[str, Reading]()
         self._evaluated: set[str] = set()
 
-    def rewarded(self, *batch: Any, parts: Parts | None = None) -> tuple[Rewards, Trail]:
+    def rewarded(self, batch: Batch) -> Batch:
         """Judge, watch and log a call; see [`TrainerReward.rewarded`].
 
         In an evaluation (the trainer's model is not in training mode), the same items are held out, but nothing is
         watched.
         """
         with within(self.reward.scorer.judge, self.reward.deadline):  # one deadline; sleep once, after the retests
-            call = self.reward.judged(*batch)
-            self._step = self._calls if call.step is None else call.step
-            training = self._guard("start", lambda: self._begin(call), True)
-            step = self._calls if call.step is None else call.step
-            whole: HeldOut = [()] * len(call.samples), call.samples, call.scores
+            whole = self.reward.judged(batch)
+            self._step = self._calls if whole.step is None else whole.step
+            training = self._guard("start", lambda: self._begin(whole), True)
+            step = self._calls if whole.step is None else whole.step
+            kept: HeldOut = [()] * len(whole.samples), whole.samples, whole.scores
             held_out, samples, scores = self._guard(
-                "held_out", lambda: hold_out(call.samples, call.scores, self.settings, self._metric, step), whole
+                "held_out", lambda: hold_out(whole.samples, whole.scores, self.settings, self._metric, step), kept
             )
-            made = self.reward.rewards_of(call, samples, scores, parts)
+            made = self._source.rewards_of(replace(whole, samples=samples, scores=scores))
+            made = replace(made, samples=whole.samples, scores=whole.scores)
             if self.settings.steering == "penalize":
-                made = self._guard("steering", lambda: _penalized_with_parts(call.samples, *made), made)
-            rewards, trail = made
-            extra = self._extra_reads(call, step) if training else Extra(len(call.samples))
+                made = self._guard("steering", lambda: _penalized(made), made)
+            extra = self._extra_reads(made, step) if training else Extra(len(made.samples))
         more = self._guard("log", lambda: extra.fields(held_out), None)
-        self.reward.record(call, rewards, trail, more)
+        self._source.record(made, more)
         if training:
             self._calls += 1
-            seen: list[Seen] = self._guard("completions", lambda: _seen(call, rewards, held_out, extra), [])
+            seen: list[Seen] = self._guard("completions", lambda: _seen(made, held_out, extra), [])
             ranks = self._guard("ranks", lambda: gathered((seen, extra.reads, extra.canaries)), None)
             if ranks is not None:
-                self._guard("signals", lambda: self._update(step, call, ranks), None)
-        return rewards, trail
+                self._guard("signals", lambda: self._update(step, made, ranks), None)
+        return made
 
     def split(
         self,
@@ -267,7 +260,7 @@ class RewardMonitor(TrainerReward):
         if not isinstance(self.reward, ChecklistReward):
             kind = type(self.reward).__name__
             raise SampleError(f"split() requires a ChecklistReward; this monitor watches an {kind}.")
-        return split(self, self.reward, by, names=names, dataset=dataset)
+        return self.reward.split_for(self, by, names=names, dataset=dataset)
 
     def exchanges(self, hook: Any) -> bool:
         """Whether a call communicates between ranks: always."""
@@ -317,14 +310,14 @@ class RewardMonitor(TrainerReward):
     def __setstate__(self, state: dict[str, Any]) -> None:
         RewardMonitor.__init__(self, **state)
 
-    def _begin(self, call: Call) -> bool:
+    def _begin(self, batch: Batch) -> bool:
         """Prepare the first call; whether this call belongs to training."""
-        trainer = call.trainer
-        if not call.training:
+        trainer = batch.trainer
+        if not batch.training:
             return False
         if self._calls:
             return True
-        saved = (getattr(call.trainer_state, "stateful_callbacks", None) or {}).get(self._key)
+        saved = (getattr(batch.trainer_state, "stateful_callbacks", None) or {}).get(self._key)
         if self.log.path is None:
             folder = getattr(getattr(trainer, "args", None), "output_dir", None)
             own = self.reward.log.path
@@ -333,7 +326,7 @@ class RewardMonitor(TrainerReward):
         if saved:
             self._guard("restore", lambda: self.restore(saved), None)
         if rank() == 0:
-            self.log.write([start_record(self.__name__, call.step or 0, self._watch)])
+            self.log.write([start_record(self.__name__, batch.step or 0, self._watch)])
         handler = getattr(trainer, "callback_handler", None)
         if trainer is not None and handler is not None and self.callback not in handler.callbacks:
             trainer.add_callback(self.callback)
@@ -347,12 +340,12 @@ class RewardMonitor(TrainerReward):
     def _metric(self) -> Any:
         return self.reward.metric or self.reward.scorer.aggregation.primary_metric
 
-    def _extra_reads(self, call: Call, step: int) -> Extra:
-        settings, scorer, extra = self.settings, self.reward.scorer, Extra(len(call.samples))
+    def _extra_reads(self, batch: Batch, step: int) -> Extra:
+        settings, scorer, extra = self.settings, self.reward.scorer, Extra(len(batch.samples))
         rng = random.Random(f"{settings.seed}:{step}:{rank()}")
         scored = {
             place: (sample, score)
-            for place, (sample, score) in enumerate(zip(call.samples, call.scores, strict=True))
+            for place, (sample, score) in enumerate(zip(batch.samples, batch.scores, strict=True))
             if sample is not None and score is not None
         }
         asked = {place: pair for place, pair in scored.items() if not pair[1].no_answer}
@@ -416,7 +409,7 @@ class RewardMonitor(TrainerReward):
         assert self.shadow is not None
         extra.shadow, extra.reads["shadow"] = read_shadow(self.shadow, samples, self._budget)
 
-    def _update(self, step: int, call: Call, ranks: Sequence[tuple[list[Seen], Counter[str], list[Canary]]]) -> None:
+    def _update(self, step: int, batch: Batch, ranks: Sequence[tuple[list[Seen], Counter[str], list[Canary]]]) -> None:
         observation = Observation(step, [one for seen, _, _ in ranks for one in seen])
         reads = sum((counts for _, counts, _ in ranks), Counter())
         canaries = [canary for _, _, found in ranks for canary in found]
@@ -436,8 +429,8 @@ class RewardMonitor(TrainerReward):
         metrics |= {"alarms": float(self._watch.alarms), "length_matched": statistics.get("length_matched")}
         named = [(f"{self.__name__}/monitor/{name}", v) for name, v in metrics.items() if v is not None]
         self.reward.log.add(named)
-        log_to_trainer(call.log_metric, named)
-        saved = getattr(call.trainer_state, "stateful_callbacks", None)
+        log_to_trainer(batch.log_metric, named)
+        saved = getattr(batch.trainer_state, "stateful_callbacks", None)
         if saved is not None:
             saved[self._key] = self.state
 
@@ -453,31 +446,30 @@ class RewardMonitor(TrainerReward):
         self.should_stop = self.should_stop or alarm.action == "stop"
 
 
-def _penalized(samples: Sequence[Sample | None], rewards: Sequence[float | None]) -> list[float | None]:
-    return [
-        min(reward, 0.0) if reward is not None and sample is not None and steering(sample.target) else reward
-        for sample, reward in zip(samples, rewards, strict=True)
-    ]
+def _penalized(batch: Batch) -> Batch:
+    def limited(rewards: Rewards) -> Rewards:
+        return [
+            min(reward, 0.0) if reward is not None and sample is not None and steering(sample.target) else reward
+            for sample, reward in zip(batch.samples, rewards, strict=True)
+        ]
+
+    parts = {name: limited(values) for name, values in batch.parts.items()}
+    return replace(batch, rewards=limited(batch.rewards), parts=parts)
 
 
-def _penalized_with_parts(samples: Samples, rewards: Rewards, trail: Trail) -> tuple[Rewards, Trail]:
-    parts = {name: _penalized(samples, values) for name, values in trail.parts.items()}
-    return _penalized(samples, rewards), replace(trail, parts=parts)
-
-
-def _seen(call: Call, rewards: Sequence[float | None], held_out: Sequence[Sequence[str]], extra: Extra) -> list[Seen]:
+def _seen(batch: Batch, held_out: Sequence[Sequence[str]], extra: Extra) -> list[Seen]:
     return [
         seen_of(
             sample.target,
-            call.prompts[place],
-            rewards[place],
-            call.scores[place],
+            batch.prompts[place],
+            batch.rewards[place],
+            batch.scores[place],
             held_out[place],
             extra.shadow.get(place),
             extra.retests.get(place, ()),
             sample.checklist.id,
-            call.completions[place] if sample.target_state in NO_ANSWER_STATES else None,
+            batch.completions[place] if sample.target_state in NO_ANSWER_STATES else None,
         )
-        for place, sample in enumerate(call.samples)
+        for place, sample in enumerate(batch.samples)
         if sample is not None
     ]

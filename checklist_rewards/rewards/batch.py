@@ -1,4 +1,8 @@
-"""One call of a trainer: the base class of rewards, how the rewards of a call were made, and what is logged of it.
+"""One call of a trainer: the batch, the base class of rewards, and what is logged.
+
+A [`Batch`] is one call of a reward, from what the trainer passed to the rewards and how they were made: the values
+after every shaping step, and the groups. Each step of a reward returns a batch with more in it. The batch refers to
+values of the reward, so nothing is computed twice, and the rewards are the same with and without a log.
 
 Prompts are described and hashed by content, for logs and to group the completions of a prompt. A prompt is a string or
 chat messages, which may contain images: PIL images, bytes, arrays. These cannot be written as JSON, and their `repr`
@@ -6,9 +10,6 @@ contains a memory address, which differs between completions of one prompt and b
 
     >>> described([{"type": "text", "text": "What is this?"}, {"type": "image", "image": b"GIF89a"}])
     [{'type': 'text', 'text': 'What is this?'}, {'type': 'image', 'image': '<bytes 6, sha256 610f5ae4d76e3326>'}]
-
-A [`Trail`] says how the rewards of one call were made: the values after every shaping step, and the groups. It refers
-to values of the reward, so nothing is computed twice, and the rewards are the same with and without a log.
 
 A [`RewardLog`] has metrics and completions for trainers that pass no `log_metric` or `log_extra`. Only `GRPOTrainer`
 and `RLOOTrainer` pass these functions to a reward. For other trainers (`OnlineDPOTrainer`, `AsyncGRPOTrainer`, custom
@@ -103,38 +104,6 @@ FAILED_GROUP = "failed group"
 _DIGITS = 16
 
 
-@dataclass(frozen=True, slots=True)
-class Trail:
-    """The stages of the rewards of one call."""
-
-    stages: Sequence[tuple[str, Sequence[float | None]]] = ()
-    """Name and values of the stages, from the score on; one value per completion."""
-    groups: Sequence[str] = ()
-    """One name per completion, equal for the completions of one dataset row. Empty if no group was needed."""
-    metrics: Sequence[tuple[str, float]] = ()
-    """Metrics of the shaping steps and of the parts, as pairs of name and value."""
-    parts: Mapping[str, Sequence[float | None]] = field(default_factory=dict)
-    """The rewards of each part of the checklists, if the reward is split."""
-
-    def columns(self, place: int, checklist: Checklist | None, score: Score | None) -> dict[str, Any]:
-        """The columns `group`, `parts` and `shaping` of the log line of one completion.
-
-        `shaping` is a list of [name, value], from the score to the reward, and is left out if the reward is the score
-        and no answer was calibrated.
-        """
-        columns: dict[str, Any] = {"group": self.groups[place][:_DIGITS]} if self.groups else {}
-        if self.parts:
-            columns["parts"] = {name: values[place] for name, values in self.parts.items()}
-        if score is None or checklist is None:
-            return columns
-        calibrated = any(line.uncalibrated is not None for line in score.items)
-        if len(self.stages) < 2 and not calibrated:
-            return columns
-        before: list[list[Any]] = [[UNCALIBRATED, _uncalibrated(checklist, score)]] if calibrated else []
-        made: list[list[Any]] = [[name, values[place]] for name, values in self.stages]
-        return {**columns, "shaping": before + (made or [[score.primary_metric, score.primary_score]])}
-
-
 def _uncalibrated(checklist: Checklist, score: Score) -> float | None:
     verdicts = [
         replace(line.verdict(), probabilities=line.uncalibrated or line.probabilities, uncalibrated=None)
@@ -154,20 +123,32 @@ Rewards = list[float | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
-    """One call of a reward: what was judged, and the trainer's hooks."""
+class Batch:
+    """One call of a reward. Sequences have one value per completion."""
 
     prompts: Sequence[Any]
     completions: Sequence[Any]
-    samples: Sequence[Sample | None]
+    columns: Mapping[str, Any] = field(default_factory=dict)
+    """The other columns of the dataset, and the token ids of the completions."""
+    log_extra: LogExtra | None = None
+    log_metric: LogMetric | None = None
+    trainer_state: Any = None
+    split: Callable[[Batch], Iterable[tuple[str, Batch]]] | None = None
+    """Gives name and batch of each part of the checklists, if the reward is split."""
+    samples: Samples = ()
     """None for a row without a checklist."""
-    scores: Sequence[Score | None]
-    seconds: float
+    scores: Scores = ()
+    seconds: float = 0.0
     """Time that the judge took."""
-    pairs: bool
-    log_extra: LogExtra | None
-    log_metric: LogMetric | None
-    trainer_state: Any
+    groups: Sequence[str] = ()
+    """One name per completion, equal for the completions of one dataset row. Empty if no group was needed."""
+    rewards: Rewards = field(default_factory=list)
+    stages: Sequence[tuple[str, Rewards]] = ()
+    """Name and values of the stages of the rewards, from the score on. Empty if the reward is the score."""
+    metrics: Sequence[tuple[str, float]] = ()
+    """Metrics of the shaping steps and of the parts, as pairs of name and value."""
+    parts: Mapping[str, Rewards] = field(default_factory=dict)
+    """The rewards of each part of the checklists, if the reward is split."""
 
     @property
     def step(self) -> int | None:
@@ -184,6 +165,48 @@ class Call:
         """Whether the call belongs to training: the trainer's model is in training mode, or the trainer is not
         known."""
         return getattr(getattr(self.trainer, "model", None), "training", True) is not False
+
+    @property
+    def pairs(self) -> bool:
+        """Whether `OnlineDPOTrainer` made this call: every prompt twice, `[A, B, A, B]`, with the trainer's state and
+        without logging hooks."""
+        half, odd = divmod(len(self.prompts), 2)
+        hooks = self.log_extra is not None or self.log_metric is not None
+        if hooks or self.trainer_state is None or odd:
+            return False
+        keys = [content_key(prompt) for prompt in self.prompts]  # arrays cannot be compared with ==
+        return keys[:half] == keys[half:]
+
+    def staged(self, name: str, rewards: Rewards, metrics: Sequence[tuple[str, float]] = ()) -> Batch:
+        """The batch after one more stage of its rewards."""
+        stages = [*self.stages, (name, rewards)]
+        return replace(self, rewards=rewards, stages=stages, metrics=[*self.metrics, *metrics])
+
+    def with_part(self, name: str, part: Batch) -> Batch:
+        """The batch with the rewards and metrics of a part, whose samples and scores have the items of the part."""
+        rows = zip(part.samples, part.scores, part.rewards, strict=True)
+        numbers = [*metrics_of([row for row in rows if row[0] is not None], ()), *part.metrics]
+        metrics = [*self.metrics, *((f"{name}/{key}", value) for key, value in numbers)]
+        return replace(self, parts={**self.parts, name: part.rewards}, metrics=metrics)
+
+    def log_columns(self, place: int) -> dict[str, Any]:
+        """The columns `group`, `parts` and `shaping` of the log line of one completion.
+
+        `shaping` is a list of [name, value], from the score to the reward, and is left out if the reward is the score
+        and no answer was calibrated.
+        """
+        columns: dict[str, Any] = {"group": self.groups[place][:_DIGITS]} if self.groups else {}
+        if self.parts:
+            columns["parts"] = {name: values[place] for name, values in self.parts.items()}
+        sample, score = self.samples[place], self.scores[place]
+        if score is None or sample is None:
+            return columns
+        calibrated = any(line.uncalibrated is not None for line in score.items)
+        if len(self.stages) < 2 and not calibrated:
+            return columns
+        before: list[list[Any]] = [[UNCALIBRATED, _uncalibrated(sample.checklist, score)]] if calibrated else []
+        made: list[list[Any]] = [[name, values[place]] for name, values in self.stages]
+        return {**columns, "shaping": before + (made or [[score.primary_metric, score.primary_score]])}
 
 
 def trainer_of(log_metric: Any, trainer_state: Any) -> Any:
@@ -202,16 +225,6 @@ def trainer_of(log_metric: Any, trainer_state: Any) -> Any:
             return owner
         frame = frame.f_back
     return None
-
-
-def are_pairs(prompts: Sequence[Any], hooks: bool, state: Any) -> bool:
-    """Whether `OnlineDPOTrainer` made this call: every prompt twice, `[A, B, A, B]`, with the trainer's state and
-    without logging hooks."""
-    half, odd = divmod(len(prompts), 2)
-    if hooks or state is None or odd:
-        return False
-    keys = [content_key(prompt) for prompt in prompts]  # arrays cannot be compared with ==
-    return keys[:half] == keys[half:]
 
 
 class TrainerReward(ABC):
@@ -260,19 +273,11 @@ class TrainerReward(ABC):
         columns = kwargs if checklist is None else {"checklist": checklist, **kwargs}
         if completion_ids is not None:
             columns = {**columns, COMPLETION_IDS: completion_ids}
-        return self.rewarded(prompts, completions, columns, log_extra, log_metric, trainer_state)[0]
+        return self.rewarded(Batch(prompts, completions, columns, log_extra, log_metric, trainer_state)).rewards
 
     @abstractmethod
-    def rewarded(
-        self,
-        prompts: Sequence[Any],
-        completions: Sequence[Any],
-        columns: Mapping[str, Any],
-        log_extra: LogExtra | None,
-        log_metric: LogMetric | None,
-        trainer_state: Any,
-    ) -> tuple[Rewards, Trail]:
-        """Judge and log a call. Returns the rewards and how they were made."""
+    def rewarded(self, batch: Batch) -> Batch:
+        """Judge, reward and log a call. Returns the batch with its rewards."""
 
     @abstractmethod
     def exchanges(self, hook: Any) -> bool:
@@ -282,44 +287,6 @@ class TrainerReward(ABC):
         """The same reward as a coroutine. Trainers await several of them concurrently, each in a thread. With more
         than one rank, a reward that exchanges completions between ranks is refused."""
         return AsyncReward(self)
-
-
-class StagedReward(TrainerReward):
-    """A reward that is computed in three steps (judge, compute, log), so that a wrapper can act between them."""
-
-    def rewarded(self, *batch: Any, parts: Any = None) -> tuple[Rewards, Trail]:
-        """Judge and log a call, with the arguments of [`judged`]. The trail has the rewards of `parts`."""
-        call = self.judged(*batch)
-        rewards, trail = self.rewards_of(call, call.samples, call.scores, parts)
-        self.record(call, rewards, trail)
-        return rewards, trail
-
-    @abstractmethod
-    def judged(
-        self,
-        prompts: Sequence[Any],
-        completions: Sequence[Any],
-        columns: Mapping[str, Any],
-        log_extra: LogExtra | None = None,
-        log_metric: LogMetric | None = None,
-        trainer_state: Any = None,
-    ) -> Call:
-        """Score the completions; the first step."""
-
-    @abstractmethod
-    def rewards_of(self, call: Call, samples: Samples, scores: Scores, parts: Any = None) -> tuple[Rewards, Trail]:
-        """The rewards of a call and how they were made, from its samples and scores or from some of their items; the
-        second step."""
-
-    @abstractmethod
-    def record(
-        self,
-        call: Call,
-        rewards: Sequence[float | None],
-        trail: Trail,
-        more: Sequence[Mapping[str, Any]] | None = None,
-    ) -> None:
-        """Log the scores and rewards of a call; the third step."""
 
 
 class AsyncReward:
@@ -431,30 +398,23 @@ class RewardLog:
             )
 
 
-def log_records(
-    step: int | None,
-    prompts: Sequence[Any],
-    completions: Sequence[Any],
-    samples: Sequence[Sample | None],
-    rewards: Sequence[float | None],
-    scores: Sequence[Score | None],
-    trail: Trail,
-) -> Iterator[dict[str, Any]]:
-    """The records of completions for [`RewardLog.write`]. `completion` is the text that was judged; `written`, what
-    the trainer passed, is added where that has no answer."""
-    rows = zip(prompts, completions, samples, rewards, scores, strict=True)
+def log_records(batch: Batch) -> Iterator[dict[str, Any]]:
+    """The records of the completions for [`RewardLog.write`]. `completion` is the text that was judged; `written`,
+    what the trainer passed, is added where that has no answer."""
+    rows = zip(batch.prompts, batch.completions, batch.samples, batch.rewards, batch.scores, strict=True)
     for place, (prompt, completion, sample, reward, score) in enumerate(rows):
         state = None if sample is None else sample.target_state
         yield {
-            "step": step,
+            "step": batch.step,
             "prompt": described(prompt),
             "completion": None if sample is None else sample.target,
             "state": state,
             **({"written": described(completion)} if state in NO_ANSWER_STATES else {}),
             "reward": reward,
             "checklist_hash": None if sample is None else sample.checklist.id,
-            **trail.columns(place, None if sample is None else sample.checklist, score),
+            **batch.log_columns(place),
             "score": None if score is None else score.model_dump(),
+            **({} if batch.training else {"evaluation": True}),
         }
 
 
@@ -484,16 +444,13 @@ def _shortened(question: str) -> str:
 
 
 def metrics_of(
-    samples: Sequence[Sample | None],
-    scores: Sequence[Score | None],
-    rewards: Sequence[float | None],
-    categories: Sequence[str],
+    rows: Iterable[tuple[Sample | None, Score | None, float | None]], categories: Sequence[str]
 ) -> list[tuple[str, float]]:
-    """The metrics of all completions, as pairs of name and value."""
+    """The metrics of all completions (sample, score and reward), as pairs of name and value."""
     # TRL averages all logged values of all ranks, so missing values must not be logged.
     return [
         (name, value)
-        for row in zip(samples, scores, rewards, strict=True)
+        for row in rows
         for name, value in completion_metrics(*row, categories).items()
         if value is not None
     ]

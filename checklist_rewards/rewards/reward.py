@@ -14,11 +14,11 @@ This module imports neither TRL nor torch. `trl.py` is its entry point for TRL's
 
 from __future__ import annotations
 
-import functools
 import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,16 +29,10 @@ from checklist_rewards.rewards.batch import (
     COMPLETION_IDS,
     FAILED_GROUP,
     NOT_ANSWERED,
-    Call,
-    LogExtra,
-    LogMetric,
+    Batch,
     RewardLog,
-    Rewards,
     Samples,
-    Scores,
-    StagedReward,
-    Trail,
-    are_pairs,
+    TrainerReward,
     completion_metrics,
     content_key,
     log_records,
@@ -59,8 +53,8 @@ from checklist_rewards.rewards.ranks import (
     trl_before,
 )
 from checklist_rewards.rewards.readers import Readers
-from checklist_rewards.rewards.split import By, Parts, RewardPart, split
-from checklist_rewards.rewards.steps import Judged, Shaping
+from checklist_rewards.rewards.split import By, RewardPart, split
+from checklist_rewards.rewards.steps import Shaping
 from checklist_rewards.scorer import ChecklistScorer, Sample, ScoringPipeline, scorer_of
 from checklist_rewards.scores import PRIMARY_METRICS, PrimaryMetric, Score
 from checklist_rewards.scores.scales import on_scale
@@ -74,7 +68,7 @@ _TAKEN_NAMES = ("reward", "reward_std", "step", "prompt", "completion", "advanta
 logger = logging.getLogger(__name__)
 
 
-class ChecklistReward(StagedReward):
+class ChecklistReward(TrainerReward):
     """A reward function for `GRPOTrainer`, `RLOOTrainer` and other trainers with the same reward interface.
 
     Args:
@@ -203,63 +197,61 @@ class ChecklistReward(StagedReward):
 
         Use `multi_objective_aggregation="normalize_then_sum"` to normalize each part by itself.
         """
-        return split(self, self, by, names=names, dataset=dataset)
+        return self.split_for(self, by, names=names, dataset=dataset)
 
-    def judged(
+    def split_for(
         self,
-        prompts: Sequence[Any],
-        completions: Sequence[Any],
-        columns: Mapping[str, Any],
-        log_extra: LogExtra | None = None,
-        log_metric: LogMetric | None = None,
-        trainer_state: Any = None,
-    ) -> Call:
-        """Score the completions of one call; the first step of [`rewarded`], with the arguments of [`__call__`]."""
-        trainer = trainer_of(log_metric, trainer_state)
+        source: TrainerReward,
+        by: By,
+        *,
+        names: Sequence[str] | None = None,
+        dataset: Iterable[Mapping[str, Any]] | None = None,
+    ) -> list[RewardPart]:
+        """As [`split`], with `source`, a wrapper of this reward, in place of this reward."""
+        metric = self.metric or self.scorer.aggregation.primary_metric
+        columns = (self.column, self.reference)
+        return split(source, by, metric, columns, names=names, categories=self.categories, dataset=dataset)
+
+    def rewarded(self, batch: Batch) -> Batch:
+        """Judge, reward and log a call, in three steps between which a wrapper can act."""
+        batch = self.rewards_of(self.judged(batch))
+        self.record(batch)
+        return batch
+
+    def judged(self, batch: Batch) -> Batch:
+        """Score the completions; the first step."""
+        trainer = trainer_of(batch.log_metric, batch.trainer_state)
         if list(getattr(trainer, "reward_func_names", ())).count(self.__name__) > 1:
             raise SampleError(
                 f"two rewards of this trainer are named {self.__name__!r}, so their metrics would be mixed; give each "
                 "a name of its own with name=..."
             )
-        samples = self._samples(prompts, completions, columns, trainer)
+        samples = self._samples(batch.prompts, batch.completions, batch.columns, trainer)
         started = time.perf_counter()
         scores = self._scores(samples)
-        seconds = time.perf_counter() - started
-        pairs = are_pairs(prompts, log_extra is not None or log_metric is not None, trainer_state)
-        return Call(prompts, completions, samples, scores, seconds, pairs, log_extra, log_metric, trainer_state)
+        return replace(batch, samples=samples, scores=scores, seconds=time.perf_counter() - started)
 
-    def rewards_of(
-        self, call: Call, samples: Samples, scores: Scores, parts: Parts | None = None
-    ) -> tuple[Rewards, Trail]:
-        """The rewards of a call and how they were made, from its samples and scores or from some of their items; the
-        second step."""
-        by_group = self.fails_by_group(call.log_metric)
-        rewards_of = functools.partial(self._rewards, call.prompts, call.pairs, by_group)
-        rewards, trail = rewards_of(samples, scores)
-        return rewards, trail if parts is None else parts.added(trail, samples, scores, rewards_of)
+    def rewards_of(self, batch: Batch) -> Batch:
+        """The rewards from samples and scores, which may have some of their items; the second step."""
+        pairs, by_group = batch.pairs, self.fails_by_group(batch.log_metric)
+        made = self._rewarded(batch, pairs, by_group)
+        for name, part in () if batch.split is None else batch.split(batch):
+            made = made.with_part(name, self._rewarded(part, pairs, by_group))
+        return made
 
-    def record(
-        self,
-        call: Call,
-        rewards: Sequence[float | None],
-        trail: Trail,
-        more: Sequence[Mapping[str, Any]] | None = None,
-    ) -> None:
-        """Log the scores and rewards of a call; the third step. `more` has one mapping of further log fields per
-        completion."""
-        name, samples, scores = self.__name__, call.samples, call.scores
-        if call.log_extra is not None:
-            call.log_extra(f"{name}/items", [one_line(score) for score in scores])
-        numbers = [*metrics_of(samples, scores, rewards, self.categories), *trail.metrics]
-        numbers.append(("judge_seconds", call.seconds))
+    def record(self, batch: Batch, more: Sequence[Mapping[str, Any]] | None = None) -> None:
+        """Log the scores and rewards; the third step. `more` has one mapping of further log fields per completion."""
+        name = self.__name__
+        if batch.log_extra is not None:
+            batch.log_extra(f"{name}/items", [one_line(score) for score in batch.scores])
+        rows = zip(batch.samples, batch.scores, batch.rewards, strict=True)
+        numbers = [*metrics_of(rows, self.categories), *batch.metrics, ("judge_seconds", batch.seconds)]
         metrics = [(f"{name}/{key}", value) for key, value in numbers]
-        log_to_trainer(call.log_metric, metrics)
+        log_to_trainer(batch.log_metric, metrics)
         self.log.add(metrics)
-        self._report_states(samples)
+        self._report_states(batch.samples)
         if self.log.path is not None:
-            records = log_records(call.step, call.prompts, call.completions, samples, rewards, scores, trail)
-            if not call.training:
-                records = ({**record, "evaluation": True} for record in records)
+            records = log_records(batch)
             self.log.write(records if more is None else map(dict.__or__, records, map(dict, more)))
 
     def pop_stats(self) -> dict[str, float]:
@@ -362,34 +354,29 @@ class ChecklistReward(StagedReward):
         in_order = iter(scores)
         return [None if sample is None else next(in_order) for sample in samples]
 
-    def _rewards(
-        self, prompts: Sequence[Any], pairs: bool, by_group: bool, samples: Samples, scores: Scores
-    ) -> tuple[Rewards, Trail]:
-        rewards = [None if score is None else score.primary_score for score in scores]
+    def _rewarded(self, batch: Batch, pairs: bool, by_group: bool) -> Batch:
+        rewards = [None if score is None else score.primary_score for score in batch.scores]
         failed = [
             score
-            for score, reward in zip(scores, rewards, strict=True)
+            for score, reward in zip(batch.scores, rewards, strict=True)
             if score is not None and reward is None and not score.no_answer
         ]
         if failed:
             self._report_failures(failed, len(rewards), pairs, by_group)
         if not (pairs or by_group or self.shaping.steps):
-            return rewards, Trail()
+            return replace(batch, rewards=rewards)
         # A group is the completions of one dataset row. Equal rows count as one group.
-        rows = list(zip(prompts, samples, scores, strict=True))
         shown = once_per_object(repr)
-        groups = [content_key([prompt, s and shown(s.checklist), s and s.reference]) for prompt, s, _ in rows]
-        judged = [None if s is None or score is None else Judged(s.checklist, score, s.target) for _, s, score in rows]
+        rows = zip(batch.prompts, batch.samples, strict=True)
+        groups = [content_key([prompt, s and shown(s.checklist), s and s.reference]) for prompt, s in rows]
         metric = self.metric or self.scorer.aggregation.primary_metric
-        shaped = self.shaping.stages(rewards, judged, groups)
-        stages = [(metric, rewards), *((stage.name, stage.values) for stage in shaped)]
-        rewards = stages[-1][1]
+        batch = self.shaping(replace(batch, groups=groups).staged(metric, rewards))
         if pairs or by_group:
-            missing = {group for reward, group in zip(rewards, groups, strict=True) if reward is None}
+            missing = {group for reward, group in zip(batch.rewards, groups, strict=True) if reward is None}
             missing = failed_on_any_rank(missing) if by_group else missing
-            rewards = abstained(rewards, groups, missing)
-            stages += [(FAILED_GROUP, rewards)] if missing else []
-        return rewards, Trail(stages, groups, [number for stage in shaped for number in stage.metrics])
+            if missing:
+                batch = batch.staged(FAILED_GROUP, abstained(batch.rewards, groups, missing))
+        return batch
 
     def _report_states(self, samples: Samples) -> None:
         """Warn once for every state without a whole answer that many completions of a call have."""

@@ -18,26 +18,15 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import SampleError
-from checklist_rewards.rewards.batch import (
-    LogExtra,
-    LogMetric,
-    Rewards,
-    Samples,
-    Scores,
-    Trail,
-    TrainerReward,
-    completion_metrics,
-    content_key,
-    metrics_of,
-)
-from checklist_rewards.scorer import ChecklistScorer, Sample
+from checklist_rewards.rewards.batch import Batch, Rewards, TrainerReward, completion_metrics, content_key
+from checklist_rewards.scorer import Sample
 from checklist_rewards.scores import PrimaryMetric, Score
 from checklist_rewards.validation import nearest, one_of
 
@@ -46,31 +35,6 @@ By = Literal["category", "sign"] | Mapping[str, Sequence[str]] | Callable[[Check
 OTHER = "other"
 """The part of items that are assigned to none."""
 _MOST_BATCHES = 64
-
-_Hooks = tuple[LogExtra | None, LogMetric | None, Any]
-
-
-class Splittable(Protocol):
-    """What a split uses of a reward or a monitored reward."""
-
-    __name__: str
-
-    def exchanges(self, hook: Any) -> bool:
-        """Whether a call communicates between ranks."""
-
-    def rewarded(self, *batch: Any, parts: Parts | None = None) -> tuple[Rewards, Trail]:
-        """Judge a batch and log it, with the arguments of [`ChecklistReward.judged`]; the trail has the rewards of the
-        parts."""
-
-
-class Settings(Protocol):
-    """What a split uses of the settings of a reward."""
-
-    metric: PrimaryMetric | None
-    scorer: ChecklistScorer
-    column: str
-    reference: str | None
-    categories: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -112,23 +76,11 @@ class Parts:
                 sizes.setdefault(part, []).append(size)
         return sizes
 
-    def added(
-        self,
-        trail: Trail,
-        samples: Samples,
-        scores: Scores,
-        rewards_of: Callable[[Samples, Scores], tuple[Rewards, Trail]],
-    ) -> Trail:
-        """The trail with the rewards and metrics of all parts."""
-        rewards: dict[str, Rewards] = {}
-        metrics = list(trail.metrics)
+    def batches(self, batch: Batch) -> Iterator[tuple[str, Batch]]:
+        """Name and batch of each part: the samples and scores with its items, or None where a checklist has none."""
         for name in self.names:
-            rows = [self._only(name, sample, score) for sample, score in zip(samples, scores, strict=True)]
-            rewards[name], made = rewards_of([sample for sample, _ in rows], [score for _, score in rows])
-            known = [(*row, r) for row, r in zip(rows, rewards[name], strict=True) if row[0] is not None]
-            numbers = metrics_of([s for s, _, _ in known], [s for _, s, _ in known], [r for _, _, r in known], ())
-            metrics += [(f"{name}/{key}", value) for key, value in [*numbers, *made.metrics]]
-        return replace(trail, parts=rewards, metrics=metrics)
+            rows = [self._only(name, sample, score) for sample, score in zip(batch.samples, batch.scores, strict=True)]
+            yield name, replace(batch, samples=[sample for sample, _ in rows], scores=[score for _, score in rows])
 
     def _only(self, name: str, sample: Sample | None, score: Score | None) -> tuple[Sample | None, Score | None]:
         if sample is None or score is None:
@@ -148,12 +100,10 @@ class RewardPart(TrainerReward):
         checklists that have any. 1 if `split()` was called without a dataset."""
         self._shared = shared
 
-    def rewarded(
-        self, prompts: Sequence[Any], completions: Sequence[Any], columns: Mapping[str, Any], *hooks: Any
-    ) -> tuple[Rewards, Trail]:
+    def rewarded(self, batch: Batch) -> Batch:
         """The rewards of this part: None for a completion whose checklist has no item of this part, or of which too
-        few were answered. The trail stays with the reward of the whole checklist."""
-        return self._shared.rewards(self.part, prompts, completions, columns, hooks), Trail()
+        few were answered. How they were made stays with the reward of the whole checklist."""
+        return replace(batch, rewards=self._shared.rewards(self.part, batch))
 
     def exchanges(self, hook: Any) -> bool:
         """Whether a call communicates between ranks, in the trainer that passed this hook."""
@@ -166,11 +116,13 @@ class RewardPart(TrainerReward):
 
 
 def split(
-    source: Splittable,
-    reward: Settings,
+    source: TrainerReward,
     by: By,
+    metric: PrimaryMetric,
+    columns: tuple[str, str | None],
     *,
     names: Sequence[str] | None = None,
+    categories: Sequence[str] = (),
     dataset: Iterable[Mapping[str, Any]] | None = None,
 ) -> list[RewardPart]:
     """Several reward functions that share one scoring.
@@ -178,15 +130,18 @@ def split(
     Args:
         source ([`ChecklistReward`] or [`RewardMonitor`]):
             Judges the completions.
-        reward ([`ChecklistReward`]):
-            Its metric, its checklist column, and its `categories`: the names of the parts for `by="category"`, if
-            neither `names` nor `dataset` is given.
         by (`str`, mapping or callable):
             `"category"`: the item's category. `"sign"`: `positive` and `negative` weights. A mapping from the name of
             a part to its categories. A callable from a [`ChecklistItem`] to the name of its part. Items without a
             part belong to `other`.
+        metric (`str`):
+            The metric of the reward.
+        columns (pair of `str`):
+            Names of the columns of checklists and of references.
         names (sequence of `str`, *optional*):
             Names of the parts, in their order. An item of another part is an error.
+        categories (sequence of `str`, *optional*):
+            The names of the parts for `by="category"`, if neither `names` nor `dataset` is given.
         dataset (iterable of mappings, *optional*):
             The training rows. Their checklists are checked and determine the names and weights of the parts.
 
@@ -196,11 +151,10 @@ def split(
     Raises:
         SampleError: For an argument or a checklist that cannot be used.
     """
-    metric = reward.metric or reward.scorer.aggregation.primary_metric
     if metric == "quality":
         raise SampleError("metric='quality' cannot be split: it grades the whole text, not items.")
     checked = _checked(by)
-    given = names if names is not None else _names(by, reward.categories)
+    given = names if names is not None else _names(by, categories)
     if isinstance(given, str) or not all(isinstance(name, str) and name for name in given):
         raise SampleError(f"names={given!r} is not allowed; it must be a list of strings.")
     if len(set(given)) < len(given):
@@ -209,7 +163,7 @@ def split(
     sizes = {name: [1.0] for name in given}
     if dataset is not None:
         sizes = parts.check(
-            (_checklist(row, reward.column, number) for number, row in enumerate(dataset, start=1)), "dataset"
+            (_checklist(row, columns[0], number) for number, row in enumerate(dataset, start=1)), "dataset"
         )
         empty = [name for name in parts.names if not sizes[name]]
         if empty:
@@ -217,7 +171,7 @@ def split(
         sizes = {name: sizes[name] for name in [*filter(sizes.get, given), *sizes]}  # the given order comes first
     if not sizes:
         raise SampleError("split() does not know the names of the parts; pass dataset=... or names=[...].")
-    shared = _Shared(source, replace(parts, names=tuple(sizes)), reward.column, reward.reference)
+    shared = _Shared(source, replace(parts, names=tuple(sizes)), columns)
     return [RewardPart(shared, name, sum(sizes[name]) / len(sizes[name])) for name in sizes]
 
 
@@ -243,7 +197,7 @@ def only(sample: Sample, score: Score, items: Sequence[str], metric: PrimaryMetr
 
 
 @dataclass(eq=False)
-class _Batch:
+class _Judged:
     """The rewards of a batch, for the parts that have not taken theirs."""
 
     key: str
@@ -254,45 +208,42 @@ class _Batch:
 class _Shared:
     """The scoring that the parts of one split share. Thread-safe; a pickled copy starts empty."""
 
-    def __init__(self, source: Splittable, parts: Parts, column: str, reference: str | None):
-        self.source, self.parts, self.column, self.reference = source, parts, column, reference
+    def __init__(self, source: TrainerReward, parts: Parts, columns: tuple[str, str | None]):
+        self.source, self.parts, self.columns = source, parts, columns
         self._lock = threading.Lock()
-        self._batches: deque[_Batch] = deque(maxlen=_MOST_BATCHES)
+        self._judged: deque[_Judged] = deque(maxlen=_MOST_BATCHES)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.source, self.parts, self.column, self.reference)
+        return type(self), (self.source, self.parts, self.columns)
 
-    def rewards(
-        self, part: str, prompts: Sequence[Any], completions: Sequence[Any], columns: Mapping[str, Any], hooks: _Hooks
-    ) -> Rewards:
+    def rewards(self, part: str, batch: Batch) -> Rewards:
         """The rewards of one part, judged now or taken from another part's call."""
-        read = [columns.get(name) for name in (self.column, self.reference) if name is not None]
-        key = content_key([list(prompts), list(completions), read])
+        read = [batch.columns.get(name) for name in self.columns if name is not None]
+        key = content_key([list(batch.prompts), list(batch.completions), read])
         with self._lock:
-            batch = next((batch for batch in self._batches if batch.key == key and part in batch.left), None)
-            judges = batch is None
-            if batch is None:
-                batch = _Batch(key, set(self.parts.names))
-                self._batches.append(batch)
-            batch.left.discard(part)
-            if not batch.left:
-                self._batches.remove(batch)
+            judged = next((one for one in self._judged if one.key == key and part in one.left), None)
+            judges = judged is None
+            if judged is None:
+                judged = _Judged(key, set(self.parts.names))
+                self._judged.append(judged)
+            judged.left.discard(part)
+            if not judged.left:
+                self._judged.remove(judged)
         if judges:
-            self._judge(batch, prompts, completions, columns, hooks)
-        return list(batch.found.result()[part])
+            self._judge(judged, batch)
+        return list(judged.found.result()[part])
 
-    def _judge(self, batch: _Batch, prompts: Any, completions: Any, columns: Mapping[str, Any], hooks: _Hooks) -> None:
+    def _judge(self, judged: _Judged, batch: Batch) -> None:
         try:
-            checklists = columns.get(self.column)
+            checklists = batch.columns.get(self.columns[0])
             if checklists is not None and not isinstance(checklists, str | Mapping):  # else the reward refuses it
                 self.parts.check(checklists, self.source.__name__)
-            _, trail = self.source.rewarded(prompts, completions, columns, *hooks, parts=self.parts)
-            batch.found.set_result(trail.parts)
+            judged.found.set_result(self.source.rewarded(replace(batch, split=self.parts.batches)).parts)
         except BaseException as error:  # whatever it was, the parts that wait for this batch must not wait for ever
-            batch.found.set_exception(error)
+            judged.found.set_exception(error)
             with self._lock:
-                if batch in self._batches:
-                    self._batches.remove(batch)
+                if judged in self._judged:
+                    self._judged.remove(judged)
             raise
 
 

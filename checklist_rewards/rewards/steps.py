@@ -21,8 +21,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, NamedTuple, Self
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 from typing_extensions import override
@@ -31,31 +30,15 @@ from checklist_rewards.backends.models import resolve_model
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import SampleError
 from checklist_rewards.rewards import group_shaping, shaping
+from checklist_rewards.rewards.batch import Batch, Rewards
 from checklist_rewards.rewards.ranks import from_other_ranks
 from checklist_rewards.rewards.shaping import Gate, Spread, Unit
+from checklist_rewards.scorer import Sample
 from checklist_rewards.scores import Answers, Score, item_credits
 from checklist_rewards.validation import one_sentence
 
-Values = list[float | None]
 WITHOUT_VARIANCE = "items_without_variance"
 """Metric of the steps that shape items across a group: the share of items, over all groups, without variance."""
-
-
-class Stage(NamedTuple):
-    """What a step made of the values, and its metrics."""
-
-    name: str
-    values: Values
-    metrics: list[tuple[str, float]]
-
-
-@dataclass(frozen=True, slots=True)
-class Judged:
-    """A completion as the steps see it."""
-
-    checklist: Checklist
-    score: Score
-    text: str
 
 
 class ShapingStep(BaseModel):
@@ -66,18 +49,18 @@ class ShapingStep(BaseModel):
     """Whether the value of a completion depends on its group, which requires communication between ranks."""
     name: str
 
-    def value(self, value: float, of: Judged) -> float | None:
+    def value(self, value: float, sample: Sample, score: Score) -> float | None:
         """The value of one completion after this step."""
         raise NotImplementedError
 
-    def values(self, values: Values, judged: Sequence[Judged | None], groups: Sequence[str]) -> Values:
-        """The values of all completions after this step. `groups` has one name per completion, equal per prompt."""
-        pairs = zip(values, judged, strict=True)
-        return [None if value is None or of is None else self.value(value, of) for value, of in pairs]
+    def values(self, batch: Batch) -> Rewards:
+        """The rewards of all completions after this step."""
+        rows = zip(batch.rewards, batch.samples, batch.scores, strict=True)
+        return [None if v is None or s is None or score is None else self.value(v, s, score) for v, s, score in rows]
 
-    def stage(self, values: Values, judged: Sequence[Judged | None], groups: Sequence[str]) -> Stage:
-        """Apply the step; arguments as in `values`."""
-        return Stage(self.name, self.values(values, judged, groups), [])
+    def __call__(self, batch: Batch) -> Batch:
+        """Apply the step."""
+        return batch.staged(self.name, self.values(batch))
 
 
 class Earned(ShapingStep):
@@ -97,10 +80,10 @@ class Earned(ShapingStep):
         return categories
 
     @override
-    def value(self, value: float, of: Judged) -> float | None:
-        credits = item_credits(of.checklist, of.score, self.answers)
-        gained = shaping.earned(of.checklist, credits, self.categories)
-        return shaping.less(gained, shaping.penalties(of.checklist, credits, self.categories))
+    def value(self, value: float, sample: Sample, score: Score) -> float | None:
+        credits = item_credits(sample.checklist, score, self.answers)
+        gained = shaping.earned(sample.checklist, credits, self.categories)
+        return shaping.less(gained, shaping.penalties(sample.checklist, credits, self.categories))
 
 
 class GateStep(ShapingStep):
@@ -112,9 +95,9 @@ class GateStep(ShapingStep):
     answers: Answers = "soft"
 
     @override
-    def value(self, value: float, of: Judged) -> float | None:
-        credits = item_credits(of.checklist, of.score, self.answers)
-        return shaping.gate(value, of.checklist, credits, self.how, self.floor)
+    def value(self, value: float, sample: Sample, score: Score) -> float | None:
+        credits = item_credits(sample.checklist, score, self.answers)
+        return shaping.gate(value, sample.checklist, credits, self.how, self.floor)
 
 
 class FormatGate(ShapingStep):
@@ -134,8 +117,8 @@ class FormatGate(ShapingStep):
         return form
 
     @override
-    def value(self, value: float, of: Judged) -> float | None:
-        return shaping.format_gate(value, of.text, self.form, self.otherwise)
+    def value(self, value: float, sample: Sample, score: Score) -> float | None:
+        return shaping.format_gate(value, sample.target, self.form, self.otherwise)
 
 
 class LengthPenalty(ShapingStep):
@@ -166,9 +149,11 @@ class LengthPenalty(ShapingStep):
         return {"free": self.free, "cap": self.cap, "at_cap": self.at_cap, "exponent": self.exponent}
 
     @override
-    def value(self, value: float, of: Judged) -> float | None:
+    def value(self, value: float, sample: Sample, score: Score) -> float | None:
         tokenize = None if self.tokenizer is None else _tokenize(self.tokenizer)
-        return shaping.less(value, shaping.length_penalty(shaping.length(of.text, self.unit, tokenize), **self._curve))
+        return shaping.less(
+            value, shaping.length_penalty(shaping.length(sample.target, self.unit, tokenize), **self._curve)
+        )
 
 
 class Clipped(ShapingStep):
@@ -184,7 +169,7 @@ class Clipped(ShapingStep):
         return self
 
     @override
-    def value(self, value: float, of: Judged) -> float | None:
+    def value(self, value: float, sample: Sample, score: Score) -> float | None:
         return shaping.clipped(value, self.low, self.high)
 
 
@@ -196,10 +181,11 @@ class Centred(ShapingStep):
     spread: Spread = "none"
 
     @override
-    def values(self, values: Values, judged: Sequence[Judged | None], groups: Sequence[str]) -> Values:
-        others = from_other_ranks(list(zip(values, groups, strict=True)))
-        other_values, other_groups = [value for value, _ in others], [group for _, group in others]
-        return shaping.centred([*values, *other_values], [*groups, *other_groups], self.spread)[: len(values)]
+    def values(self, batch: Batch) -> Rewards:
+        mine = list(zip(batch.rewards, batch.groups, strict=True))
+        everyone = [*mine, *from_other_ranks(mine)]
+        values, groups = [value for value, _ in everyone], [group for _, group in everyone]
+        return shaping.centred(values, groups, self.spread)[: len(mine)]
 
 
 class ItemsAcrossGroup(ShapingStep):
@@ -216,28 +202,30 @@ class ItemsAcrossGroup(ShapingStep):
         raise NotImplementedError
 
     @override
-    def stage(self, values: Values, judged: Sequence[Judged | None], groups: Sequence[str]) -> Stage:
-        pairs = zip(values, judged, strict=True)
+    def __call__(self, batch: Batch) -> Batch:
+        groups = batch.groups
         rows = [
-            None if value is None or of is None else item_credits(of.checklist, of.score, self.answers)
-            for value, of in pairs
+            None
+            if v is None or sample is None or score is None
+            else item_credits(sample.checklist, score, self.answers)
+            for v, sample, score in zip(batch.rewards, batch.samples, batch.scores, strict=True)
         ]
         others = from_other_ranks(list(zip(groups, rows, strict=True)))
-        shaped: Values = [None] * len(values)
+        values: Rewards = [None] * len(rows)
         metrics: list[tuple[str, float]] = []
         for group in dict.fromkeys(groups):
             places = [place for place, row in enumerate(rows) if row is not None and groups[place] == group]
-            checklist = next((of.checklist for place in places if (of := judged[place]) is not None), None)
+            checklist = next((s.checklist for place in places if (s := batch.samples[place]) is not None), None)
             if checklist is None:
                 continue
             mine = [row for place in places if (row := rows[place]) is not None]
             credits = [*mine, *(row for other, row in others if row is not None and other == group)]
             # The values of other ranks come last; their ranks compute them too, from the same rows in another order.
             for place, value in zip(places, self.shaped(credits, checklist), strict=False):
-                shaped[place] = value
+                values[place] = value
             flat = group_shaping.without_variance(credits, self.min_std)
             metrics += [(WITHOUT_VARIANCE, float(f)) for f, i in zip(flat, checklist.items, strict=True) if i.weight]
-        return Stage(self.name, shaped, metrics)
+        return batch.staged(self.name, values, metrics)
 
 
 class ItemZscore(ItemsAcrossGroup):
@@ -306,30 +294,11 @@ class Shaping:
         """Names of the metrics of all steps."""
         return [WITHOUT_VARIANCE] if any(isinstance(step, ItemsAcrossGroup) for step in self.steps) else []
 
-    def __call__(self, values: Values, judged: Sequence[Judged | None], groups: Sequence[str]) -> Values:
-        """Apply all steps.
-
-        Args:
-            values (list of `float` or `None`):
-                Rewards before shaping.
-            judged (sequence of [`Judged`] or `None`):
-                The completions.
-            groups (sequence of `str`):
-                One name per completion, equal for completions of the same prompt.
-
-        Returns:
-            `list[float | None]`: Rewards after shaping.
-        """
-        stages = self.stages(values, judged, groups)
-        return stages[-1].values if stages else values
-
-    def stages(self, values: Values, judged: Sequence[Judged | None], groups: Sequence[str]) -> list[Stage]:
-        """Apply all steps, and return what each step made of the values."""
-        stages = []
+    def __call__(self, batch: Batch) -> Batch:
+        """Apply all steps to the rewards of a batch that has samples, scores and groups. Each step adds a stage."""
         for step in self.steps:
-            stages.append(step.stage(values, judged, groups))
-            values = stages[-1].values
-        return stages
+            batch = step(batch)
+        return batch
 
 
 def _step(step: Any, where: str) -> ShapingStep:

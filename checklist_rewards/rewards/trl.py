@@ -22,7 +22,6 @@ environment variable `CHECKLIST_REWARDS_CONFIG` (`configured.py`).
 from __future__ import annotations
 
 from checklist_rewards.rewards.batch import AsyncReward
-from checklist_rewards.rewards.configured import reward_from_environment
 from checklist_rewards.rewards.reward import ChecklistReward
 
 __all__ = ["AsyncReward", "ChecklistReward"]
@@ -31,5 +30,7 @@ __all__ = ["AsyncReward", "ChecklistReward"]
 def __getattr__(name: str) -> ChecklistReward:
     # `trl grpo --reward_funcs` takes an attribute of a module and has no way to pass arguments to it.
     if name == "reward":
+        from checklist_rewards.rewards.configured import reward_from_environment
+
         return reward_from_environment()
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

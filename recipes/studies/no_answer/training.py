@@ -22,6 +22,7 @@ from transformers import PrinterCallback, ProgressCallback
 from trl import GRPOConfig, GRPOTrainer
 
 from checklist_rewards.chat import CompletionReader
+from checklist_rewards.rewards.batch import Batch
 from checklist_rewards.rewards.trl import ChecklistReward
 
 if TYPE_CHECKING:
@@ -34,9 +35,9 @@ Draw = Callable[[random.Random], tuple[str, str]]
 class LoggedReward(ChecklistReward):
     """The checklist reward. Its log has the whole completion, with its thought, as `whole`."""
 
-    def record(self, call: Any, rewards: Any, trail: Any, more: Sequence[Mapping[str, Any]] | None = None) -> None:
-        wholes = [{"whole": completion[-1]["content"]} for completion in call.completions]
-        super().record(call, rewards, trail, wholes if more is None else list(map(dict.__or__, wholes, more)))
+    def record(self, batch: Batch, more: Sequence[Mapping[str, Any]] | None = None) -> None:
+        wholes = [{"whole": completion[-1]["content"]} for completion in batch.completions]
+        super().record(batch, wholes if more is None else list(map(dict.__or__, wholes, more)))
 
 
 @dataclass(frozen=True)

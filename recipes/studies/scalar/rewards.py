@@ -34,7 +34,7 @@ RANK = 64
 LAYERS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 """Matrices with LoRA: those of `train_adapter`."""
 LEARNING_RATES = {"judge": 1e-3, "calibrated": 1e-3, "scalar": 5e-4}
-"""The best of three on another seed with 3,000 labels (`docs/scalar.md`)."""
+"""The best of three on another seed with 3,000 labels (`docs/studies/scalar.md`)."""
 HELD_OUT = 1 / 5
 """Share of the labels of *calibrated* that its map is fitted on."""
 _MAP = "calibration.json"
