@@ -116,7 +116,7 @@ class AUCGain(Measure):
 
     def __init__(self, predicted: Sequence[float], before: Sequence[float], truth: Sequence[bool]):
         labels = [float(label) for label in truth]
-        self.now, self.before = Numbers(list(predicted), labels), Numbers(list(before), labels)
+        self.now, self.before = (Numbers(list(side), labels, only=["auc"]) for side in (predicted, before))
 
     @override
     def __len__(self) -> int:
@@ -145,7 +145,7 @@ def figures_of(
     predicted, before = [p for _, p, _ in known], [p for _, _, p in known]
     right = [float((p >= threshold) == label) for p, label in zip(predicted, truth, strict=True)]
     return {
-        "auc": bootstrap.figures(Numbers(predicted, list(map(float, truth))), groups)["auc"],
+        "auc": bootstrap.figures(Numbers(predicted, list(map(float, truth)), only=["auc"]), groups)["auc"],
         **bootstrap.figures(AUCGain(predicted, before, truth), groups),
         **bootstrap.figures(Mean("accuracy", right), groups),
     }

@@ -72,6 +72,13 @@ def test_a_draw_of_the_bootstrap_is_the_figure_of_the_repeated_units(binary):
         assert Numbers(one, other).figures() == pytest.approx(of_numbers(one, other), abs=1e-12)
 
 
+def test_only_the_figures_that_are_needed_are_computed():
+    one, other = [0.1, 0.9, 0.4], [0.0, 1.0, 1.0]
+    whole = Numbers(one, other).figures()
+    assert Numbers(one, other, only=["auc", "rmse"]).figures() == {name: whole[name] for name in ("auc", "rmse")}
+    assert Numbers([], [], only=["auc"]).figures() == {"auc": None}
+
+
 def test_a_share_is_a_mean():
     assert Mean("coverage", [True, True, False, True]).figures() == {"coverage": 0.75}
     assert Mean("coverage", []).figures() == {"coverage": None}
