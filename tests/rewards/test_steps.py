@@ -2,7 +2,6 @@
 
 import json
 import pickle
-from dataclasses import replace
 
 import pandas as pd
 import pytest
