@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from checklist_rewards.backends import Progress
 from checklist_rewards.checklists import ChecklistItem
+from checklist_rewards.files.store import Key
 from checklist_rewards.scores import Verdict
 
 
@@ -117,6 +118,33 @@ class Receipt:
         if self.computed_tokens is None:
             text += "; computed tokens not reported by the server"
         return text
+
+
+def counted(keys: Sequence[Key], asked: Sequence[bool], verdicts: Sequence[Sequence[Verdict]]) -> Receipt:
+    """The number of reads of a call, without tokens.
+
+    Args:
+        keys (sequence of keys):
+            Key of each request. Requests with the same key are counted once.
+        asked (sequence of `bool`):
+            Whether a request was sent to the engine instead of answered from the store.
+        verdicts (sequence of sequences of [`Verdict`]):
+            The verdicts of each request, one per read.
+    """
+    reads = deduplicated = stored = fresh = unanswered = 0
+    seen: set[Key] = set()
+    for key, is_asked, group in zip(keys, asked, verdicts, strict=True):
+        reads += len(group)
+        if key in seen:
+            deduplicated += len(group)
+            continue
+        seen.add(key)
+        if is_asked:
+            fresh += len(group)
+        else:
+            stored += len(group)
+        unanswered += sum(verdict.unanswered is not None for verdict in group)
+    return Receipt(reads, deduplicated, stored, fresh, unanswered)
 
 
 _PAYING = threading.Lock()

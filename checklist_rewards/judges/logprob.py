@@ -32,7 +32,7 @@ import json
 import logging
 import math
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
@@ -45,7 +45,7 @@ from checklist_rewards.backends.models import config_of
 from checklist_rewards.checklists import NO, YES, ChecklistItem
 from checklist_rewards.errors import BackendError, ChecklistError
 from checklist_rewards.files.store import Key, Store, key_of
-from checklist_rewards.judges.base import Paid, Read, Receipt
+from checklist_rewards.judges.base import Paid, Read, Receipt, counted
 from checklist_rewards.judges.questions import FewShot, check_askable, check_readable, question_for_reads
 from checklist_rewards.prompts import PromptTemplate, load_prompt
 from checklist_rewards.scores import Method, Verdict
@@ -221,7 +221,8 @@ class LogprobJudge(Paid):
         """
         rendered = self._render(reads)
         verdicts, asked, spent = self._answered(rendered, progress)
-        self._pay(spent, counts(len(reads), len(verdicts), len(asked), verdicts.values()))
+        keys = [read.key for read in rendered]
+        self._pay(spent, counted(keys, [key in asked for key in keys], [(verdicts[key],) for key in keys]))
         return [as_declared(verdicts[r.key], read.item) for r, read in zip(rendered, reads, strict=True)]
 
     def _answered(
@@ -357,14 +358,6 @@ class LogprobJudge(Paid):
         unsure = Unanswered(Reason.OFF_LABEL) if mass is not None and mass < self.mass_floor else None
         method: Method = "decision" if self._decides else "logprobs" if read.exact else "top_logprobs"
         return Verdict(probabilities, mass=mass, unanswered=unsure, judge=self.name, method=method)
-
-
-def counts(reads: int, distinct: int, asked: int, verdicts: Iterable[Verdict]) -> Receipt:
-    """The counts of a call: its reads, those that differ, those that were asked, and the verdicts of the latter."""
-    unanswered = sum(verdict.unanswered is not None for verdict in verdicts)
-    return Receipt(
-        reads=reads, deduplicated=reads - distinct, stored=distinct - asked, asked=asked, unanswered=unanswered
-    )
 
 
 def as_declared(verdict: Verdict, item: ChecklistItem) -> Verdict:

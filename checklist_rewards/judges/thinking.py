@@ -36,7 +36,7 @@ from checklist_rewards.backends import Arrived, Backend, Engine, Messages, Progr
 from checklist_rewards.backends.base import Written, check_continues
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.store import Key, Store, key_of
-from checklist_rewards.judges.base import Read
+from checklist_rewards.judges.base import Read, counted
 from checklist_rewards.judges.budget import Meter
 from checklist_rewards.judges.logprob import (
     DEFAULT_MASS_FLOOR,
@@ -44,7 +44,6 @@ from checklist_rewards.judges.logprob import (
     LogprobJudge,
     RenderedRead,
     as_declared,
-    counts,
 )
 from checklist_rewards.judges.questions import FewShot, question_for_reads
 from checklist_rewards.judges.written import DEFAULT_TEMPERATURE
@@ -162,15 +161,12 @@ class ThinkingJudge(LogprobJudge):
             self._combined([self._vote(thought, read, verdicts) for thought, read in zip(*pair, strict=True)])
             for pair in zip(thoughts, after, strict=True)
         ]
-        distinct = {
-            (read.key, question): place for place, (read, question) in enumerate(zip(rendered, again, strict=True))
-        }
-        fresh = sum(
-            thinker.asked(prompts[place]) or any(read is not None and read.key in asked for read in after[place])
-            for place in distinct.values()
-        )
-        mine = counts(len(reads), len(distinct), fresh, [combined[place] for place in distinct.values()])
-        self._pay(thinker.spent, spent, mine)
+        keys = [key_of(read.key, question) for read, question in zip(rendered, again, strict=True)]
+        fresh = [
+            thinker.asked(prompt) or any(read is not None and read.key in asked for read in group)
+            for prompt, group in zip(prompts, after, strict=True)
+        ]
+        self._pay(thinker.spent, spent, counted(keys, fresh, [(verdict,) for verdict in combined]))
         return [_as_declared(verdict, read) for verdict, read in zip(combined, reads, strict=True)]
 
     @override
