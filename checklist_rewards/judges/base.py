@@ -8,11 +8,11 @@ read.
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Protocol
 
-from checklist_rewards.backends import Progress
+from checklist_rewards.backends import Engine, Progress
 from checklist_rewards.checklists import ChecklistItem
 from checklist_rewards.files.store import Key
 from checklist_rewards.scores import Verdict
@@ -182,3 +182,24 @@ class Judge(Protocol):
     def judge(self, reads: Sequence[Read], progress: Progress | None = None) -> list[Verdict]:
         """Answer every read, in order."""
         ...
+
+
+def judges_of(judge: Any) -> Iterator[Any]:
+    """The inner judges of a judge, such as the members of a panel, and then the judge itself."""
+    for inner in [*getattr(judge, "judges", ()), *([judge.inner] if hasattr(judge, "inner") else [])]:
+        yield from judges_of(inner)
+    yield judge
+
+
+def engines_of(judge: Any) -> Iterator[Engine]:
+    """The engines of a judge and of its inner judges, without wrappers such as a budget."""
+    for each in judges_of(judge):
+        if isinstance(engine := getattr(each, "engine", None), Engine):
+            yield engine.unwrapped
+
+
+def innermost(judge: Any) -> Any:
+    """The judge behind those that only change questions or answers, such as a calibration."""
+    while hasattr(judge, "inner"):
+        judge = judge.inner
+    return judge

@@ -414,7 +414,10 @@ class EncoderJudge(LogprobJudge):
     def context(self) -> tuple[str, ...]:
         """What the model reads besides target and question: "input", "reference", both or nothing. The model is not
         loaded."""
-        return _context_of(self.engine)
+        engine = self.engine.unwrapped
+        if isinstance(engine.backend, str):
+            return context_of(config_of(engine.model, engine.settings.get("revision")))
+        return getattr(engine.backend, "context", ())
 
     def check_item(self, item: ChecklistItem, where: str) -> None:
         """Raise [`ChecklistError`], starting with `where`, for an item that is not answered by yes or no."""
@@ -436,10 +439,3 @@ class EncoderJudge(LogprobJudge):
             key = key_of(bases[about], question)
             rendered.append(RenderedRead(key, _LABELS, None, read.target, question, context))
         return rendered
-
-
-def _context_of(engine: Engine) -> tuple[str, ...]:
-    engine = engine.unwrapped
-    if isinstance(engine.backend, str):
-        return context_of(config_of(engine.model, engine.settings.get("revision")))
-    return getattr(engine.backend, "context", ())
