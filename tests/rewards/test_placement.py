@@ -75,6 +75,11 @@ def test_a_panel_and_what_is_put_around_a_judge_are_looked_into():
     assert in_process(CheckedJudge(served)) is None
 
 
+def test_a_backend_object_says_whether_it_runs_here(pocket):
+    assert in_process(LogprobJudge("judge", backend=pocket)) == "judge"
+    assert in_process(LogprobJudge("judge", backend=FakeBackend())) is None
+
+
 def test_an_engine_behind_a_budget_is_found(monkeypatch):
     budget = {"dollars": 1, "prices": {"pocket": [1, 1]}}
     reward = ChecklistReward(model="pocket", backend="transformers", store=False, budget=budget)
