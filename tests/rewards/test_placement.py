@@ -19,7 +19,7 @@ from checklist_rewards.rewards import placement
 from checklist_rewards.rewards.placement import in_process, load
 from checklist_rewards.rewards.trl import ChecklistReward
 from tests.fakes import FakeBackend
-from tests.rewards.test_trainers import train
+from tests.rewards.test_trl_trainers import train
 
 SERVED = dict(model="judge", base_url="http://127.0.0.1:9/v1")
 
