@@ -1,7 +1,7 @@
 """Every fault of a server in every mode that writes: no row lost, no wrong answer, a reason for what is missing; and
 in the generators.
 
-The modes that read one token are in `tests/backends/test_faults.py`.
+The modes that read one token are in `tests/backends/test_openai_faults.py`.
 """
 
 import pytest
@@ -11,7 +11,7 @@ from checklist_rewards.backends.openai import OpenAIBackend
 from checklist_rewards.errors import GenerationError
 from checklist_rewards.generators import DirectGenerator
 from checklist_rewards.generators.shapes import WeightedQuestions
-from tests.backends.test_faults import NO_REPLY, judge
+from tests.backends.test_openai_faults import NO_REPLY, judge
 from tests.faultserver import DRESSED, FAULTS, GRADE, INDICES, MARK, SILENT
 
 QUESTIONS = ("Is it fine (yes)?", "Is it red (no)?", "Is it short (yes)?")

@@ -21,7 +21,8 @@ from tests.conftest import REPO
 
 OF_EXTRAS = (
     "torch transformers trl datasets accelerate pyarrow pandas vllm peft numpy scipy sklearn statsmodels ray "
-    "sentence_transformers matplotlib jinja2 huggingface_hub tokenizers fastapi starlette uvicorn wasmtime langdetect"
+    "krippendorff sentence_transformers matplotlib jinja2 huggingface_hub tokenizers fastapi starlette uvicorn "
+    "wasmtime langdetect"
 ).split()
 
 NOT_LIGHT = {

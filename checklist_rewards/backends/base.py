@@ -216,7 +216,10 @@ def reply_seed(seed: int, prompt: Messages | Sequence[int], index: int = 0) -> i
 
 
 class Backend(Protocol):
-    """An engine with a loaded model. Create it with [`load_backend`], which shares engines between callers."""
+    """An engine with a loaded model. Create it with [`load_backend`], which shares engines between callers.
+
+    An engine that runs its model in the calling process has the attribute `in_process = True`.
+    """
 
     chunk_reads: int
     """Number of reads per call: enough to use the engine fully, but few enough to store results often."""

@@ -78,6 +78,7 @@ class EncoderBackend:
     """
 
     chunk_reads = 512
+    in_process = True
     name = "encoder"
 
     def __init__(self, model: str, **settings: Any):

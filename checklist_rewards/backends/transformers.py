@@ -323,6 +323,7 @@ class TransformersBackend:
     """
 
     chunk_reads = 512
+    in_process = True
     continues = True
 
     def __init__(self, model: str, *, max_batch_tokens: int = 8192, adapter: str | None = None, **settings: Any):

@@ -98,6 +98,7 @@ class VLLMBackend:
     """
 
     chunk_reads = 4096
+    in_process = True
     continues = True
 
     def __init__(self, model: str, *, adapter: str | None = None, **settings: Any):

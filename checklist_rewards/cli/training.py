@@ -28,7 +28,7 @@ from checklist_rewards.distill.folds import cross_validate, held_out_figures, mo
 from checklist_rewards.distill.labels import LabelledPair, folds_of, read_labels
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement import Bootstrap, Figure
-from checklist_rewards.evaluation.agreement.measures import DEFAULT_RESAMPLES
+from checklist_rewards.evaluation.agreement.measures import DEFAULT_RESAMPLES, LIBRARIES
 from checklist_rewards.files.rows import write_rows
 from checklist_rewards.monitor import Audit, MonitorSettings, audit
 from checklist_rewards.monitor.signals import SIGNALS, About
@@ -141,6 +141,7 @@ def distill(
     )
     several = folds > 1
     if several:
+        import_extra(*LIBRARIES, extra="encoder")  # now, not after the training
         folds_of(pairs, folds, seed)  # raises for labels that cannot be split, before training starts
     check_installed()
     figures: dict[str, Figure] | None = None

@@ -82,14 +82,10 @@ def held_out_figures(
     groups = [pair.group for pair, _ in readable]
     values, labels = [value for _, value in readable], [pair.label for pair, _ in readable]
     judged, true = ([YES if value > 0.5 else NO for value in side] for side in (values, labels))
-    auc = bootstrap.figures(Numbers(values, [float(label > 0.5) for label in labels]), groups)["auc"]
+    auc = bootstrap.figures(Numbers(values, [float(label > 0.5) for label in labels], only=["auc"]), groups)
     categories = bootstrap.figures(Categories(judged, true, {YES: 1.0, NO: 0.0}), groups)
-    numbers = bootstrap.figures(Numbers(values, labels), groups)
-    return (
-        {"auc": auc}
-        | {name: categories[name] for name in ("kappa", "accuracy")}
-        | {name: numbers[name] for name in ("rmse", "pearson")}
-    )
+    numbers = bootstrap.figures(Numbers(values, labels, only=["rmse", "pearson"]), groups)
+    return auc | {name: categories[name] for name in ("kappa", "accuracy")} | numbers
 
 
 def no_better_than_chance(figures: Mapping[str, Figure]) -> str | None:

@@ -121,6 +121,7 @@ def folds_of(pairs: Sequence[LabelledPair], folds: int, seed: int = 0) -> list[i
         sizes[pair.group] = sizes.get(pair.group, 0) + 1
     if len(sizes) < folds:
         raise SampleError(f"got {len(sizes)} groups for {folds} folds; use more labels or fewer folds.")
+    # Not by scikit-learn, whose GroupKFold balances the sizes of folds only if it does not shuffle.
     groups = sorted(sizes)
     random.Random(seed).shuffle(groups)
     groups.sort(key=lambda group: -sizes[group])  # the largest groups first, so that small ones balance the folds

@@ -359,6 +359,7 @@ class Probabilities(Measure):
 
     @override
     def replicate(self, weights: np.ndarray) -> dict[str, float]:
+        # No library has these figures for reads of items with different options.
         gaps = np.bincount(self._bins, weights * (self.confidences - self.hits), BINS)
         values = {
             "brier": weighted_mean(self.squares, weights),

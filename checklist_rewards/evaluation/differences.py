@@ -505,7 +505,7 @@ def _figures(sums: np.ndarray) -> Mapping[str, float]:
     table = np.array([[of["yes_yes"], of["yes_no"]], [of["no_yes"], of["no_no"]]])
     return {
         "flips": over(of["flips"], of["reads"]),
-        "kappa": kappa_of(table, 1 - np.eye(2)),
+        "kappa": kappa_of(table),
         "shift": over(of["shift"], of["shifted"]),
         "distance": over(of["distance"], of["shifted"]),
         "change": over(of["change"], of["scored"]),
@@ -522,7 +522,7 @@ def _item_figures(labels: int) -> Any:
         table = sums[:-2].reshape(labels, labels)
         return {
             "flips": over(table.sum() - np.trace(table), table.sum()),
-            "kappa": kappa_of(table, 1 - np.eye(labels)) if labels else math.nan,
+            "kappa": kappa_of(table),
             "shift": over(sums[-1], sums[-2]),
         }
 

@@ -13,7 +13,7 @@ analysis-of-variance estimates of random effects (Searle, Casella and McCulloch 
 
 Intervals resample prompts. A text is left out of an estimate if one of its repeats is unanswered. A text without an
 answer, which no judge has read, is left out of all estimates. Only sums are kept: a few numbers per prompt, and one
-per item and repeat of it.
+per item and repeat of it. The analysis of variance of statsmodels needs all rows in memory.
 """
 
 from __future__ import annotations

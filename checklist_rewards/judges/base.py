@@ -8,12 +8,13 @@ read.
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Protocol
 
-from checklist_rewards.backends import Progress
+from checklist_rewards.backends import Engine, Progress
 from checklist_rewards.checklists import ChecklistItem
+from checklist_rewards.files.store import Key
 from checklist_rewards.scores import Verdict
 
 
@@ -119,6 +120,33 @@ class Receipt:
         return text
 
 
+def counted(keys: Sequence[Key], asked: Sequence[bool], verdicts: Sequence[Sequence[Verdict]]) -> Receipt:
+    """The number of reads of a call, without tokens.
+
+    Args:
+        keys (sequence of keys):
+            Key of each request. Requests with the same key are counted once.
+        asked (sequence of `bool`):
+            Whether a request was sent to the engine instead of answered from the store.
+        verdicts (sequence of sequences of [`Verdict`]):
+            The verdicts of each request, one per read.
+    """
+    reads = deduplicated = stored = fresh = unanswered = 0
+    seen: set[Key] = set()
+    for key, is_asked, group in zip(keys, asked, verdicts, strict=True):
+        reads += len(group)
+        if key in seen:
+            deduplicated += len(group)
+            continue
+        seen.add(key)
+        if is_asked:
+            fresh += len(group)
+        else:
+            stored += len(group)
+        unanswered += sum(verdict.unanswered is not None for verdict in group)
+    return Receipt(reads, deduplicated, stored, fresh, unanswered)
+
+
 _PAYING = threading.Lock()
 
 
@@ -154,3 +182,24 @@ class Judge(Protocol):
     def judge(self, reads: Sequence[Read], progress: Progress | None = None) -> list[Verdict]:
         """Answer every read, in order."""
         ...
+
+
+def judges_of(judge: Any) -> Iterator[Any]:
+    """The inner judges of a judge, such as the members of a panel, and then the judge itself."""
+    for inner in [*getattr(judge, "judges", ()), *([judge.inner] if hasattr(judge, "inner") else [])]:
+        yield from judges_of(inner)
+    yield judge
+
+
+def engines_of(judge: Any) -> Iterator[Engine]:
+    """The engines of a judge and of its inner judges, without wrappers such as a budget."""
+    for each in judges_of(judge):
+        if isinstance(engine := getattr(each, "engine", None), Engine):
+            yield engine.unwrapped
+
+
+def innermost(judge: Any) -> Any:
+    """The judge behind those that only change questions or answers, such as a calibration."""
+    while hasattr(judge, "inner"):
+        judge = judge.inner
+    return judge

@@ -11,18 +11,17 @@ not apply.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-from checklist_rewards.backends import DECISIONS, Backend, Engine, LabelRead
+from checklist_rewards.backends import DECISIONS, Backend, Engine
 from checklist_rewards.backends.decisions.question import DecisionQuestion
 from checklist_rewards.checklists import ChecklistItem
 from checklist_rewards.files.store import Key, Store, key_of
 from checklist_rewards.judges.base import Read
-from checklist_rewards.judges.logprob import DEFAULT_MASS_FLOOR, Labels, LogprobJudge, RenderedRead
+from checklist_rewards.judges.logprob import DEFAULT_MASS_FLOOR, LogprobJudge, RenderedRead
 from checklist_rewards.judges.questions import check_askable, in_order, when_to_abstain
 from checklist_rewards.prompts import PromptTemplate
-from checklist_rewards.scores import Method
 
 DEFAULT_PROMPT = "judges/decision"
 MOST_LEVELS = 10
@@ -48,6 +47,8 @@ class DecisionsJudge(LogprobJudge):
             Store for the answers.
     """
 
+    _decides = True
+
     def __init__(
         self,
         model: str | Engine,
@@ -64,11 +65,10 @@ class DecisionsJudge(LogprobJudge):
         """Raise [`ChecklistError`], starting with `where`, for an item that no model answers."""
         check_askable(item, where)
 
-    def _render(self, reads: Sequence[Read]) -> tuple[list[RenderedRead], dict[Key, Labels]]:
+    def _render(self, reads: Sequence[Read]) -> list[RenderedRead]:
         prompt = self.prompt
         states: dict[tuple[str | None, ...], tuple[str, Key]] = {}
         rendered: list[RenderedRead] = []
-        labels: dict[Key, Labels] = {}
         for read in reads:
             about = (read.target, read.input, read.reference, read.history)
             if about not in states:
@@ -79,17 +79,9 @@ class DecisionsJudge(LogprobJudge):
             state, state_key = states[about]
             question = question_of(read.item, read.target, self.name, prompt)
             text = question.text()
-            rendered.append(RenderedRead(key_of(state_key, text), prompt.system, state, text))
-            labels[rendered[-1].key] = {label: label for label in question.labels}
-        return rendered, labels
-
-    def _batches(
-        self, missing: Sequence[RenderedRead], labels: Mapping[Key, Labels]
-    ) -> Iterable[tuple[tuple[str, ...], Sequence[RenderedRead]]]:
-        return [((), missing)]  # each question names its own labels, so all of a target fit one request
-
-    def _method(self, read: LabelRead) -> Method:
-        return "decision"
+            labels = {label: label for label in question.labels}
+            rendered.append(RenderedRead(key_of(state_key, text), labels, prompt.system, state, text))
+        return rendered
 
 
 def question_of(item: ChecklistItem, target: str, judge: str, prompt: PromptTemplate) -> DecisionQuestion:

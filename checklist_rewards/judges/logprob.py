@@ -32,7 +32,7 @@ import json
 import logging
 import math
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
@@ -45,7 +45,7 @@ from checklist_rewards.backends.models import config_of
 from checklist_rewards.checklists import NO, YES, ChecklistItem
 from checklist_rewards.errors import BackendError, ChecklistError
 from checklist_rewards.files.store import Key, Store, key_of
-from checklist_rewards.judges.base import Paid, Read, Receipt
+from checklist_rewards.judges.base import Paid, Read, Receipt, counted
 from checklist_rewards.judges.questions import FewShot, check_askable, check_readable, question_for_reads
 from checklist_rewards.prompts import PromptTemplate, load_prompt
 from checklist_rewards.scores import Method, Verdict
@@ -57,11 +57,16 @@ _FASTER = 1.5
 _LATENCIES = 8
 
 
+Labels = Mapping[str, str]
+"""Next tokens to read, and the label of the item that each stands for."""
+
+
 @dataclass(frozen=True, slots=True)
 class RenderedRead:
     """A read rendered to text, with the store key of everything its answer depends on."""
 
     key: Key
+    labels: Labels
     system: str | None
     prefix: str
     tail: str
@@ -71,20 +76,7 @@ class RenderedRead:
     """The thought after which the label is read."""
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedGroup:
-    """A group for the engine, with the key of each tail."""
-
-    group: ReadGroup
-    keys: tuple[Key, ...]
-
-
-def distinct(reads: Sequence[RenderedRead]) -> dict[Key, RenderedRead]:
-    """Each read once, in order of first appearance."""
-    return {read.key: read for read in reads}
-
-
-def group_by_prefix(reads: Sequence[RenderedRead]) -> list[PlannedGroup]:
+def group_by_prefix(reads: Sequence[RenderedRead]) -> list[list[RenderedRead]]:
     """Group distinct reads by system prompt, prefix and context, sorted so that groups with a common start are
     adjacent. Reads of several questions after one thought are a group of their own, whose prefix includes the thought.
     """
@@ -92,19 +84,7 @@ def group_by_prefix(reads: Sequence[RenderedRead]) -> list[PlannedGroup]:
     for read in reads:
         thought = read.written.thought if read.written is not None and read.written.question else ""
         groups.setdefault((read.system or "", read.prefix, read.context, thought), []).append(read)
-    return [
-        PlannedGroup(
-            ReadGroup(
-                members[0].system,
-                members[0].prefix,
-                tuple(read.tail for read in members),
-                members[0].context,
-                tuple(read.written for read in members if read.written is not None),
-            ),
-            tuple(read.key for read in members),
-        )
-        for _, members in sorted(groups.items(), key=lambda group: group[0])
-    ]
+    return [groups[about] for about in sorted(groups)]
 
 
 class Pace:
@@ -134,26 +114,28 @@ class Pace:
         self.reads = max(self.reads, int(reads * min(growth, _GROWTH)))
 
 
-def chunks(groups: Sequence[PlannedGroup], chunk_reads: int, pace: Pace | None = None) -> Iterator[list[PlannedGroup]]:
+def chunks(
+    groups: Sequence[Sequence[RenderedRead]], chunk_reads: int, pace: Pace | None = None
+) -> Iterator[list[Sequence[RenderedRead]]]:
     """Split groups into chunks of at most `chunk_reads` reads; a larger group is a chunk of its own.
 
     Args:
-        groups (sequence of [`PlannedGroup`]):
-            Groups to split.
+        groups (sequence of sequences of [`RenderedRead`]):
+            Groups to split, as [`group_by_prefix`] returns them.
         chunk_reads (`int`):
             Limit of the engine.
         pace ([`Pace`], *optional*):
             Lower limit, evaluated before each group is added.
     """
-    chunk: list[PlannedGroup] = []
+    chunk: list[Sequence[RenderedRead]] = []
     size = 0
     for group in groups:
         most = chunk_reads if pace is None else min(chunk_reads, pace.reads)
-        if chunk and size + len(group.keys) > most:
+        if chunk and size + len(group) > most:
             yield chunk
             chunk, size = [], 0
         chunk.append(group)
-        size += len(group.keys)
+        size += len(group)
     if chunk:
         yield chunk
 
@@ -161,8 +143,6 @@ def chunks(groups: Sequence[PlannedGroup], chunk_reads: int, pace: Pace | None =
 logger = logging.getLogger(__name__)
 
 LABELS = (YES, NO)
-Labels = Mapping[str, str]
-"""Next tokens to read, and the label of the item that each stands for."""
 DEFAULT_PROMPT = "judges/item"
 OPTIONS_PROMPT = "judges/options"
 DEFAULT_MASS_FLOOR = 0.5
@@ -191,6 +171,9 @@ class LogprobJudge(Paid):
 
     _reason_first = False
     """Whether examples show their reason before the answer."""
+    _decides = False
+    """Whether each question names its own labels to the engine, a Decisions API, so that all of a target fit one
+    request."""
 
     def __init__(
         self,
@@ -236,79 +219,77 @@ class LogprobJudge(Paid):
             progress (`Callable[[int], None]`, *optional*):
                 Called with the number of reads answered since the last call.
         """
-        rendered, labels = self._render(reads)
-        verdicts, asked, spent = self._answered(rendered, labels, progress)
-        self._pay(spent, counts(len(reads), len(verdicts), len(asked), verdicts.values()))
+        rendered = self._render(reads)
+        verdicts, asked, spent = self._answered(rendered, progress)
+        keys = [read.key for read in rendered]
+        self._pay(spent, counted(keys, [key in asked for key in keys], [(verdicts[key],) for key in keys]))
         return [as_declared(verdicts[r.key], read.item) for r, read in zip(rendered, reads, strict=True)]
 
     def _answered(
-        self, rendered: Sequence[RenderedRead], labels: Mapping[Key, Labels], progress: Progress | None = None
+        self, rendered: Sequence[RenderedRead], progress: Progress | None = None
     ) -> tuple[dict[Key, Verdict], set[Key], Receipt]:
         """The verdict of every distinct read by its key, the keys that were not in the store, and the cost."""
-        unique = distinct(rendered)
+        distinct = {read.key: read for read in rendered}
         answers: dict[Key, LabelRead] = {}
         if self.store is not None:
-            answers.update(self.store.get(list(unique), lambda key, text: _loaded(text, labels[key])))
-        missing = [read for key, read in unique.items() if key not in answers]
+            answers.update(self.store.get(list(distinct), lambda key, text: _loaded(text, distinct[key].labels)))
+        missing = [read for key, read in distinct.items() if key not in answers]
         if progress is not None:
             progress(len(rendered) - len(missing))
-        spent = self._ask(missing, labels, answers, progress) if missing else Receipt()
-        verdicts = {key: self._verdict(answer, labels[key]) for key, answer in answers.items()}
+        spent = self._ask(missing, answers, progress) if missing else Receipt()
+        verdicts = {key: self._verdict(answer, distinct[key].labels) for key, answer in answers.items()}
         return verdicts, {read.key for read in missing}, spent
 
-    def _render(self, reads: Sequence[Read]) -> tuple[list[RenderedRead], dict[Key, Labels]]:
-        return self._with_questions(reads, list(map(self._question, reads)))
-
-    def _with_questions(
-        self, reads: Sequence[Read], questions: Sequence[tuple[str, Labels]]
-    ) -> tuple[list[RenderedRead], dict[Key, Labels]]:
-        """The reads as text, each with its question, and the labels of each."""
+    def _render(self, reads: Sequence[Read]) -> list[RenderedRead]:
+        """The reads as text, each with its question."""
         prefixes: dict[tuple[str | None, ...], tuple[str, Key]] = {}
         tails: dict[tuple[str, str], str] = {}
         rendered: list[RenderedRead] = []
-        labels: dict[Key, Labels] = {}
-        for read, (question, meanings) in zip(reads, questions, strict=True):
+        for read, (question, labels) in zip(reads, self._questions(reads), strict=True):
             prompt = self.prompt if read.item.options is None else self.options_prompt
-            about = (prompt.name, *meanings, read.target, read.input, read.reference, read.history)
+            about = (prompt.name, *labels, read.target, read.input, read.reference, read.history)
             if about not in prefixes:
                 prefix = prompt.prefix(
                     target=read.target, input=read.input, reference=read.reference, history=read.history
                 )
-                base = key_of(_FORMAT, self.identity, *meanings, prompt.system or "")
+                base = key_of(_FORMAT, self.identity, *labels, prompt.system or "")
                 prefixes[about] = prefix, key_of(base, prefix)
             prefix, prefix_key = prefixes[about]
             if (prompt.name, question) not in tails:
                 tails[prompt.name, question] = prompt.tail(question)
             tail = tails[prompt.name, question]
-            rendered.append(RenderedRead(key_of(prefix_key, tail), prompt.system, prefix, tail))
-            labels[rendered[-1].key] = meanings
-        return rendered, labels
+            rendered.append(RenderedRead(key_of(prefix_key, tail), labels, prompt.system, prefix, tail))
+        return rendered
 
-    def _question(self, read: Read) -> tuple[str, Labels]:
-        question, meanings = question_for_reads(read.item, read.target, self.name)
-        if self.examples is None:
-            return question, meanings
-        # Shown as "B (kind)": the letter is the expected answer, and the label explains it, because the letters of an
-        # item's labels differ between targets.
-        words = {label: token if token == label else f"{token} ({label})" for token, label in meanings.items()}
-        return self.examples.question(
-            read.item, read.target, question, words=words, reason_first=self._reason_first
-        ), meanings
+    def _questions(self, reads: Sequence[Read]) -> list[tuple[str, Labels]]:
+        """The question of each read, and its labels."""
+        questions: list[tuple[str, Labels]] = []
+        for read in reads:
+            question, labels = question_for_reads(read.item, read.target, self.name)
+            if self.examples is not None:
+                # Shown as "B (kind)": the letter is the expected answer, and the label explains it, because the
+                # letters of an item's labels differ between targets.
+                words = {label: token if token == label else f"{token} ({label})" for token, label in labels.items()}
+                question = self.examples.question(
+                    read.item, read.target, question, words=words, reason_first=self._reason_first
+                )
+            questions.append((question, labels))
+        return questions
 
     def _ask(
-        self,
-        missing: Sequence[RenderedRead],
-        labels: Mapping[Key, Labels],
-        answers: dict[Key, LabelRead],
-        progress: Progress | None,
+        self, missing: Sequence[RenderedRead], answers: dict[Key, LabelRead], progress: Progress | None
     ) -> Receipt:
+        """Ask the engine, add what it answers to `answers` and to the store, and return the cost."""
         backend = self.engine.load()
         spent = Receipt()
         # The engine is asked in small chunks if answers are stored after each, or if time may run out between them.
         pace = None if self.store is None and time_left() is None else self._pace
-        for tokens, alike in self._batches(missing, labels):
+        by_labels: dict[tuple[str, ...], list[RenderedRead]] = {}
+        for read in missing:
+            by_labels.setdefault(() if self._decides else tuple(read.labels), []).append(read)
+        for labels, alike in by_labels.items():
             for chunk in chunks(group_by_prefix(alike), backend.chunk_reads, pace):
-                fresh, cost = self._read(backend, chunk, tokens)
+                fresh, cost = self._read(backend, chunk, labels)
                 spent += cost
                 if any(read.unanswered is None for read in fresh.values()):
                     self._pace.took(len(fresh), cost.engine_seconds)
@@ -319,24 +300,25 @@ class LogprobJudge(Paid):
                     progress(len(fresh))
         return spent
 
-    def _batches(
-        self, missing: Sequence[RenderedRead], labels: Mapping[Key, Labels]
-    ) -> Iterable[tuple[tuple[str, ...], Sequence[RenderedRead]]]:
-        """The reads that can be sent together, with the tokens to read."""
-        by_labels: dict[tuple[str, ...], list[RenderedRead]] = {}
-        for read in missing:
-            by_labels.setdefault(tuple(labels[read.key]), []).append(read)
-        return by_labels.items()
-
     def _read(
-        self, backend: Backend, chunk: Sequence[PlannedGroup], labels: tuple[str, ...]
+        self, backend: Backend, chunk: Sequence[Sequence[RenderedRead]], labels: tuple[str, ...]
     ) -> tuple[dict[Key, LabelRead], Receipt]:
         started = time.perf_counter()
-        keys = [key for planned in chunk for key in planned.keys]
+        keys = [read.key for reads in chunk for read in reads]
         if is_over():
             return dict.fromkeys(keys, LabelRead(None, MISSED)), Receipt()
+        groups = [
+            ReadGroup(
+                reads[0].system,
+                reads[0].prefix,
+                tuple(read.tail for read in reads),
+                reads[0].context,
+                tuple(read.written for read in reads if read.written is not None),
+            )
+            for reads in chunk
+        ]
         try:
-            result = backend.read([planned.group for planned in chunk], labels)
+            result = backend.read(groups, labels)
         except BackendError as error:
             # The reads of this chunk are unanswered. They are not stored, so a rerun repeats them.
             logger.warning("%d reads failed: %s", len(keys), error)
@@ -374,18 +356,8 @@ class LogprobJudge(Paid):
         mass = min(1.0, total * math.exp(top)) if read.mass_reported else None
         probabilities = {label: weight / total for label, weight in zip(labels.values(), weights, strict=True)}
         unsure = Unanswered(Reason.OFF_LABEL) if mass is not None and mass < self.mass_floor else None
-        return Verdict(probabilities, mass=mass, unanswered=unsure, judge=self.name, method=self._method(read))
-
-    def _method(self, read: LabelRead) -> Method:
-        return "logprobs" if read.exact else "top_logprobs"
-
-
-def counts(reads: int, distinct: int, asked: int, verdicts: Iterable[Verdict]) -> Receipt:
-    """The counts of a call: its reads, those that differ, those that were asked, and the verdicts of the latter."""
-    unanswered = sum(verdict.unanswered is not None for verdict in verdicts)
-    return Receipt(
-        reads=reads, deduplicated=reads - distinct, stored=distinct - asked, asked=asked, unanswered=unanswered
-    )
+        method: Method = "decision" if self._decides else "logprobs" if read.exact else "top_logprobs"
+        return Verdict(probabilities, mass=mass, unanswered=unsure, judge=self.name, method=method)
 
 
 def as_declared(verdict: Verdict, item: ChecklistItem) -> Verdict:
@@ -442,7 +414,10 @@ class EncoderJudge(LogprobJudge):
     def context(self) -> tuple[str, ...]:
         """What the model reads besides target and question: "input", "reference", both or nothing. The model is not
         loaded."""
-        return _context_of(self.engine)
+        engine = self.engine.unwrapped
+        if isinstance(engine.backend, str):
+            return context_of(config_of(engine.model, engine.settings.get("revision")))
+        return getattr(engine.backend, "context", ())
 
     def check_item(self, item: ChecklistItem, where: str) -> None:
         """Raise [`ChecklistError`], starting with `where`, for an item that is not answered by yes or no."""
@@ -452,7 +427,7 @@ class EncoderJudge(LogprobJudge):
                 f"{where}, item {item.id} ({item.question!r}): it has options, but an encoder only answers yes or no."
             )
 
-    def _render(self, reads: Sequence[Read]) -> tuple[list[RenderedRead], dict[Key, Labels]]:
+    def _render(self, reads: Sequence[Read]) -> list[RenderedRead]:
         bases: dict[tuple[str, tuple[tuple[str, str], ...]], Key] = {}
         rendered = []
         for read in reads:
@@ -461,12 +436,6 @@ class EncoderJudge(LogprobJudge):
             if about not in bases:
                 bases[about] = key_of(_ENCODER_FORMAT, self.identity, read.target, *chain.from_iterable(context))
             question = read.item.question
-            rendered.append(RenderedRead(key_of(bases[about], question), None, read.target, question, context))
-        return rendered, dict.fromkeys((read.key for read in rendered), _LABELS)
-
-
-def _context_of(engine: Engine) -> tuple[str, ...]:
-    engine = engine.unwrapped
-    if isinstance(engine.backend, str):
-        return context_of(config_of(engine.model, engine.settings.get("revision")))
-    return getattr(engine.backend, "context", ())
+            key = key_of(bases[about], question)
+            rendered.append(RenderedRead(key, _LABELS, None, read.target, question, context))
+        return rendered

@@ -36,7 +36,7 @@ from checklist_rewards.backends import Arrived, Backend, Engine, Messages, Progr
 from checklist_rewards.backends.base import Written, check_continues
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.store import Key, Store, key_of
-from checklist_rewards.judges.base import Read
+from checklist_rewards.judges.base import Read, counted
 from checklist_rewards.judges.budget import Meter
 from checklist_rewards.judges.logprob import (
     DEFAULT_MASS_FLOOR,
@@ -44,7 +44,6 @@ from checklist_rewards.judges.logprob import (
     LogprobJudge,
     RenderedRead,
     as_declared,
-    counts,
 )
 from checklist_rewards.judges.questions import FewShot, question_for_reads
 from checklist_rewards.judges.written import DEFAULT_TEMPERATURE
@@ -145,55 +144,35 @@ class ThinkingJudge(LogprobJudge):
             progress (`Callable[[int], None]`, *optional*):
                 Called with the number of reads whose thoughts were written since the last call.
         """
-        put = [self._question(read) for read in reads]
+        again = [""] * len(reads)
         if self.per == "target":
-            questions = _together(reads, put)
             again = [question_for_reads(read.item, read.target, self.name)[0] for read in reads]
-        else:
-            questions, again = put, [""] * len(reads)
-        rendered, labels = self._with_questions(reads, questions)
-        rendered = [replace(read, tail=f"{read.tail}\n\n{_FIRST[self.per]}") for read in rendered]
+        rendered = [replace(read, tail=f"{read.tail}\n\n{_FIRST[self.per]}") for read in self._render(reads)]
         thinker = _Thinker(self.engine)
         prompts = [chat_messages(read.system, read.prefix + read.tail) for read in rendered]
         replies = sample_replies(thinker.wrapped, prompts, self.sampling, self.store, progress)
         thoughts = [[self._thought(reply, place) for place, reply in enumerate(group)] for group in replies]
-        keys, after, meanings = self._after(rendered, labels, thoughts, again)
-        verdicts, asked, spent = self._answered(after, meanings)
-        combined = [
-            self._combined([self._vote(thought, key, verdicts) for thought, key in zip(*pair, strict=True)])
-            for pair in zip(thoughts, keys, strict=True)
+        after = [
+            [_after(read, thought, question) for thought in group]
+            for read, group, question in zip(rendered, thoughts, again, strict=True)
         ]
-        distinct = {
-            (read.key, question): place for place, (read, question) in enumerate(zip(rendered, again, strict=True))
-        }
-        fresh = sum(thinker.asked(prompts[place]) or not asked.isdisjoint(keys[place]) for place in distinct.values())
-        mine = counts(len(reads), len(distinct), fresh, [combined[place] for place in distinct.values()])
-        self._pay(thinker.spent, spent, mine)
+        verdicts, asked, spent = self._answered([read for group in after for read in group if read is not None])
+        combined = [
+            self._combined([self._vote(thought, read, verdicts) for thought, read in zip(*pair, strict=True)])
+            for pair in zip(thoughts, after, strict=True)
+        ]
+        keys = [key_of(read.key, question) for read, question in zip(rendered, again, strict=True)]
+        fresh = [
+            thinker.asked(prompt) or any(read is not None and read.key in asked for read in group)
+            for prompt, group in zip(prompts, after, strict=True)
+        ]
+        self._pay(thinker.spent, spent, counted(keys, fresh, [(verdict,) for verdict in combined]))
         return [_as_declared(verdict, read) for verdict, read in zip(combined, reads, strict=True)]
 
-    def _after(
-        self,
-        rendered: Sequence[RenderedRead],
-        labels: Mapping[Key, Labels],
-        thoughts: Sequence[Sequence[Thought]],
-        again: Sequence[str],
-    ) -> tuple[list[list[Key | None]], list[RenderedRead], dict[Key, Labels]]:
-        """The reads after the thoughts: the key of each read's thoughts (None without a thought), the reads, and their
-        labels."""
-        keys: list[list[Key | None]] = []
-        after: list[RenderedRead] = []
-        meanings: dict[Key, Labels] = {}
-        for read, group, question in zip(rendered, thoughts, again, strict=True):
-            keys.append([])
-            for thought in group:
-                if thought.text is None:
-                    keys[-1].append(None)
-                    continue
-                key = key_of(read.key, "after a thought", read.tail, thought.text, question)
-                keys[-1].append(key)
-                after.append(replace(read, key=key, written=Written(thought.text, question)))
-                meanings[key] = labels[read.key]
-        return keys, after, meanings
+    @override
+    def _questions(self, reads: Sequence[Read]) -> list[tuple[str, Labels]]:
+        put = super()._questions(reads)
+        return put if self.per == "item" else _together(reads, put)
 
     def _thought(self, reply: Reply, place: int) -> Thought:
         if reply.thought is not None:
@@ -209,12 +188,12 @@ class ThinkingJudge(LogprobJudge):
             cut_off = cut_off and not closed
         return Thought(text.strip(), cut_off)
 
-    def _vote(self, thought: Thought, key: Key | None, verdicts: Mapping[Key, Verdict]) -> Verdict:
+    def _vote(self, thought: Thought, read: RenderedRead | None, verdicts: Mapping[Key, Verdict]) -> Verdict:
         """The verdict after one thought."""
-        if key is None:
+        if read is None:
             return Verdict(unanswered=thought.unanswered, judge=self.name)
         mark = f" [cut off at {self.sampling.max_tokens} tokens]" if thought.cut_off else ""
-        verdict = verdicts[key]
+        verdict = verdicts[read.key]
         method: Method | None = None if verdict.method is None else "thought"
         return replace(verdict, reasoning=f"{thought.text}{mark}", method=method)
 
@@ -248,6 +227,14 @@ class _Thinker(Meter):
     ) -> list[list[Reply]]:
         check_continues(self.engine.load())
         return super().generate(prompts, sampling, arrived)
+
+
+def _after(read: RenderedRead, thought: Thought, question: str) -> RenderedRead | None:
+    """The read after a thought; None without a thought."""
+    if thought.text is None:
+        return None
+    key = key_of(read.key, "after a thought", read.tail, thought.text, question)
+    return replace(read, key=key, written=Written(thought.text, question))
 
 
 def _together(reads: Sequence[Read], put: Sequence[tuple[str, Labels]]) -> list[tuple[str, Labels]]:

@@ -19,7 +19,7 @@ from typing import Any, Literal
 from checklist_rewards.backends import Sampling
 from checklist_rewards.checklists import ChecklistItem
 from checklist_rewards.errors import SampleError
-from checklist_rewards.judges.base import Judge, Progress, Read, Receipt
+from checklist_rewards.judges.base import Judge, Progress, Read, Receipt, innermost, judges_of
 from checklist_rewards.prompts import PromptTemplate, load_prompt
 from checklist_rewards.scores import Verdict
 
@@ -100,7 +100,7 @@ class VariantJudge:
 def how_repeated(judge: Judge) -> Repeats:
     """How [`repeated`] repeats a judge: "resampled" if it samples its replies at a temperature above 0, otherwise
     "reworded"."""
-    sampling = getattr(_innermost(judge), "sampling", None)
+    sampling = getattr(innermost(judge), "sampling", None)
     return "resampled" if isinstance(sampling, Sampling) and sampling.temperature > 0 else "reworded"
 
 
@@ -123,7 +123,7 @@ def repeated(judge: Judge, number: int) -> Judge:
         again.sampling = replace(again.sampling, seed=again.sampling.seed + _SEEDS * number)
         again.receipt = Receipt()
         return again
-    if any(getattr(part, "examples", None) is not None for part in (judge, *getattr(judge, "judges", ()))):
+    if any(getattr(each, "examples", None) is not None for each in judges_of(judge)):
         raise SampleError(
             "a judge with examples cannot be asked a reworded question: its examples belong to the wording of a "
             "question; omit `examples`, or set a temperature above 0 to repeat by sampling."
@@ -133,12 +133,6 @@ def repeated(judge: Judge, number: int) -> Judge:
 
 _SEEDS = 1000
 """Distance of the seeds of two repeats. A reply that cannot be parsed is requested again with the next seed."""
-
-
-def _innermost(judge: Judge) -> Judge:
-    while hasattr(judge, "inner"):
-        judge = judge.inner
-    return judge
 
 
 @cache

@@ -55,8 +55,8 @@ from typing import Any, TypeVar
 from checklist_rewards.backends import Backend, Engine, Messages, Progress, Reply, Sampling
 from checklist_rewards.checklists import ChecklistItem
 from checklist_rewards.errors import GenerationError
-from checklist_rewards.files.store import Key, Store
-from checklist_rewards.judges.base import Paid, Read, Receipt
+from checklist_rewards.files.store import Store
+from checklist_rewards.judges.base import Paid, Read, Receipt, counted
 from checklist_rewards.judges.budget import Meter, prompt_key
 from checklist_rewards.judges.questions import (
     FewShot,
@@ -151,16 +151,19 @@ class BatchJudge(Paid):
         """Answer every read, in order. Reads of one `sample` share a call; identical calls are made once."""
         meter = Meter(self.engine)
         sheets = _sheets(reads, self.max_questions)
-        first = [self._messages(sheet, sheet.reads) for sheet in sheets]
         pending = [(sheet, list(range(len(sheet.reads)))) for sheet in sheets]
-        for number in range(_ROUNDS):
-            self._ask(pending, meter, _in_reads(pending, progress) if number == 0 else None)
+        prompts = self._ask(pending, meter, _in_reads(pending, progress))
+        for _ in range(_ROUNDS - 1):
             pending = [(sheet, sheet.open) for sheet, _ in pending if sheet.open]
-            if not pending:
-                break
-        verdicts = {place: verdict for sheet in sheets for place, verdict in self._verdicts(sheet)}
-        self._pay(meter.spent, _counts(sheets, first, meter, verdicts))
-        return [verdicts[place] for place in range(len(reads))]
+            self._ask(pending, meter, None)
+        verdicts = [self._verdicts(sheet) for sheet in sheets]
+        self._pay(meter.spent, _counted(prompts, meter, verdicts))
+        placed = {
+            place: verdict
+            for sheet, own in zip(sheets, verdicts, strict=True)
+            for place, verdict in zip(sheet.places, own, strict=True)
+        }
+        return [placed[place] for place in range(len(reads))]
 
     def form(self, items: Sequence[ChecklistItem]) -> str:
         """The part of the prompt that describes the reply format."""
@@ -178,26 +181,26 @@ class BatchJudge(Paid):
             raise Unreadable("it answers none of the questions by one of their possible answers", answers)
         return answers
 
-    def _ask(self, pending: Sequence[tuple[_Sheet, Sequence[int]]], meter: Meter, progress: Progress | None) -> None:
-        by_schema: dict[str, list[tuple[_Sheet, Sequence[int]]]] = {}
-        for sheet, indices in pending:
-            schema = self.schema([sheet.reads[index].item for index in indices])
-            by_schema.setdefault(schema, []).append((sheet, indices))
-        for schema, jobs in by_schema.items():
-            reads = [[sheet.reads[index] for index in indices] for sheet, indices in jobs]
-            outcomes = ask_judge(
-                meter.wrapped,
-                [self._messages(sheet, some) for (sheet, _), some in zip(jobs, reads, strict=True)],
-                [partial(self.read, items=[read.item for read in some]) for some in reads],
-                replace(self.sampling, schema=schema),
-                store=self.store,
-                progress=progress,
-            )
-            for (sheet, indices), (outcome,) in zip(jobs, outcomes, strict=True):
-                sheet.take(indices, outcome)
+    def _ask(
+        self, pending: Sequence[tuple[_Sheet, Sequence[int]]], meter: Meter, progress: Progress | None
+    ) -> list[Messages]:
+        """Ask some questions of each sheet, record the outcomes, and return the prompts."""
+        items = [[sheet.reads[index].item for index in indices] for sheet, indices in pending]
+        prompts = [self._messages(sheet.reads[0], some) for (sheet, _), some in zip(pending, items, strict=True)]
+        outcomes = ask_judge(
+            meter,
+            prompts,
+            [partial(self.read, items=some) for some in items],
+            list(map(self.schema, items)),
+            self.sampling,
+            store=self.store,
+            progress=progress,
+        )
+        for (sheet, indices), (outcome,) in zip(pending, outcomes, strict=True):
+            sheet.take(indices, outcome)
+        return prompts
 
-    def _messages(self, sheet: _Sheet, reads: Sequence[Read]) -> Messages:
-        about, items = sheet.reads[0], [read.item for read in reads]
+    def _messages(self, about: Read, items: Sequence[ChecklistItem]) -> Messages:
         user = self.prompt.render(
             input=about.input,
             target=about.target,
@@ -207,13 +210,12 @@ class BatchJudge(Paid):
         )
         return chat_messages(self.prompt.system, f"{user}\n\n{self.form(items)}")
 
-    def _verdicts(self, sheet: _Sheet) -> list[tuple[int, Verdict]]:
+    def _verdicts(self, sheet: _Sheet) -> list[Verdict]:
         out = []
-        for index, place in enumerate(sheet.places):
+        for index in range(len(sheet.reads)):
             label, reasoning = sheet.answers.labels.get(index), sheet.answers.reasoning.get(index)
             lost = None if label is not None else sheet.lost.get(index, _MISSING)
-            verdict = Verdict(None, label, None, lost, reasoning, self.name, "reply", sheet.answers.grade)
-            out.append((place, verdict))
+            out.append(Verdict(None, label, None, lost, reasoning, self.name, "reply", sheet.answers.grade))
         return out
 
 
@@ -379,17 +381,8 @@ def _in_reads(
     return lambda calls: progress(sum(next(sizes) for _ in range(calls)))
 
 
-def _counts(
-    sheets: Sequence[_Sheet], first: Sequence[Messages], meter: Meter, verdicts: Mapping[int, Verdict]
-) -> Receipt:
-    distinct = {prompt_key(messages): (sheet, messages) for sheet, messages in zip(sheets, first, strict=True)}
-    total = sum(len(sheet.reads) for sheet in sheets)
-    reads = sum(len(sheet.reads) for sheet, _ in distinct.values())
-    asked = sum(len(sheet.reads) for sheet, messages in distinct.values() if meter.asked(messages))
-    unanswered = sum(
-        verdicts[place].unanswered is not None for sheet, _ in distinct.values() for place in sheet.places
-    )
-    return Receipt(reads=total, deduplicated=total - reads, stored=reads - asked, asked=asked, unanswered=unanswered)
+def _counted(prompts: Sequence[Messages], meter: Meter, verdicts: Sequence[Sequence[Verdict]]) -> Receipt:
+    return counted(list(map(prompt_key, prompts)), list(map(meter.asked, prompts)), verdicts)
 
 
 Value = TypeVar("Value")
@@ -430,9 +423,10 @@ class Lost(GenerationError):
 
 
 def ask_judge(
-    engine: Engine,
+    meter: Meter,
     prompts: Sequence[Messages],
     readers: Sequence[Callable[[str], Value]],
+    schemas: Sequence[str | None],
     sampling: Sampling,
     *,
     store: Store | None = None,
@@ -441,19 +435,23 @@ def ask_judge(
     """Ask an engine, and repeat the prompts whose reply cannot be parsed, up to three replies in all.
 
     Args:
-        engine, prompts, sampling, store, progress:
+        meter ([`Meter`]):
+            The engine. Prompts with the same schema are sent together.
+        prompts, sampling, store, progress:
             As in [`sample_values`].
         readers (sequence of callables, one per prompt):
             Called with the text of a reply. Returns its value, or raises [`Unreadable`].
+        schemas (sequence of `str` or None, one per prompt):
+            JSON schema of a reply.
 
     Returns:
         `list[list[Value | Lost]]`: `sampling.n` outcomes per prompt, in order.
     """
 
-    def parse(index: int, reply: Reply) -> Value:
+    def parse(place: int, reply: Reply) -> Value:
         text = reply.text or ""
         try:
-            return readers[index](text)
+            return readers[alike[place]](text)
         except Unreadable as error:
             if reply.finish_reason == "length":
                 complaint = f"the reply is longer than max_tokens={sampling.max_tokens}"
@@ -461,8 +459,16 @@ def ask_judge(
             got = f", got {text[:_SHOWN]!r}" if error.partial is None else ""
             raise Lost(Unanswered(Reason.UNPARSABLE, f"{error}{got}"), error.partial, str(error)) from None
 
-    outcomes = sample_values(engine, prompts, parse, sampling, store=store, retry=_retry, progress=progress)
-    return [[_lost(each) if isinstance(each, GenerationError) else each for each in group] for group in outcomes]
+    by_schema: dict[str | None, list[int]] = {}
+    for index, schema in enumerate(schemas):
+        by_schema.setdefault(schema, []).append(index)
+    outcomes: dict[int, list[Value | Lost]] = {}
+    for schema, alike in by_schema.items():
+        some, own = [prompts[index] for index in alike], replace(sampling, schema=schema)
+        groups = sample_values(meter.wrapped, some, parse, own, store=store, retry=_retry, progress=progress)
+        for index, group in zip(alike, groups, strict=True):
+            outcomes[index] = [_lost(each) if isinstance(each, GenerationError) else each for each in group]
+    return [outcomes[index] for index in range(len(prompts))]
 
 
 def _lost(error: GenerationError) -> Lost:
@@ -567,34 +573,18 @@ class ReasonedJudge(Paid):
         prefixes: dict[tuple[str | None, ...], str] = {}
         prompts = [self._messages(read, prefixes) for read in reads]
         read_reply = read_reasoned if self.reasoning else read_word
-        by_schema: dict[str | None, list[int]] = {}
-        for index, read in enumerate(reads):
-            by_schema.setdefault(_schema(tuple(read.item.values)) if self.reasoning else None, []).append(index)
-        verdicts: dict[int, Verdict] = {}
-        for schema, indices in by_schema.items():
-            outcomes = ask_judge(
-                meter.wrapped,
-                [prompts[index] for index in indices],
-                [partial(read_reply, item=reads[index].item) for index in indices],
-                replace(self.sampling, schema=schema),
-                store=self.store,
-                progress=progress,
-            )
-            for index, outcome in zip(indices, outcomes, strict=True):
-                verdicts[index] = self._verdict(outcome, reads[index].item)
-        distinct: dict[Key, int] = {}
-        for index, prompt in enumerate(prompts):
-            distinct.setdefault(prompt_key(prompt), index)
-        asked = sum(meter.asked(prompts[index]) for index in distinct.values())
-        counts = Receipt(
-            reads=len(reads),
-            deduplicated=len(reads) - len(distinct),
-            stored=len(distinct) - asked,
-            asked=asked,
-            unanswered=sum(verdicts[index].unanswered is not None for index in distinct.values()),
+        outcomes = ask_judge(
+            meter,
+            prompts,
+            [partial(read_reply, item=read.item) for read in reads],
+            [_schema(read.item) if self.reasoning else None for read in reads],
+            self.sampling,
+            store=self.store,
+            progress=progress,
         )
-        self._pay(meter.spent, counts)
-        return [verdicts[index] for index in range(len(reads))]
+        verdicts = [self._verdict(outcome, read.item) for outcome, read in zip(outcomes, reads, strict=True)]
+        self._pay(meter.spent, _counted(prompts, meter, [(verdict,) for verdict in verdicts]))
+        return verdicts
 
     def _messages(self, read: Read, prefixes: dict[tuple[str | None, ...], str]) -> Messages:
         prompt = self.prompt if read.item.options is None else self.options_prompt
@@ -646,10 +636,7 @@ def vote(answered: Sequence[LabelAndReasoning], item: ChecklistItem, judge: str 
 
 def read_reasoned(reply: str, item: ChecklistItem) -> LabelAndReasoning:
     """Parse `{"reasoning": ..., "answer": ...}`. Raises [`Unreadable`] for any other reply."""
-    try:
-        value = extract_json(reply)
-    except ValueError as error:
-        raise Unreadable(str(error)) from None
+    value = json_of(reply)
     if not isinstance(value, dict) or "answer" not in value:
         raise Unreadable('the JSON has no "answer"')
     label = named(value["answer"], item)
@@ -688,12 +675,9 @@ def _alternatives(answers: Sequence[str]) -> str:
     return f"{', '.join(labels[:-1])} or {labels[-1]}"
 
 
-def _schema(labels: tuple[str, ...]) -> str:
-    answer = {"type": "string", "enum": list(labels)}
-    properties = {"reasoning": {"type": "string"}, "answer": answer}  # the reasoning comes first
-    return json.dumps(
-        {"type": "object", "properties": properties, "required": [*properties], "additionalProperties": False}
-    )
+def _schema(item: ChecklistItem) -> str:
+    answer = {"type": "string", "enum": list(item.values)}
+    return json.dumps(object_schema({REASONING: {"type": "string"}, "answer": answer}))  # the reasoning comes first
 
 
 QUALITY_PROMPT = "judges/quality"

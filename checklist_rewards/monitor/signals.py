@@ -134,6 +134,7 @@ def shadow_gap(one: Seen) -> float | None:
 
 def kappa(sums: Sums) -> float | None:
     """Cohen's kappa (1960) from the counts of [`Shadowed.agreement`]; None if both judges always answer the same."""
+    # Not by statsmodels: `audit` works in the base install, without numpy.
     both, own, other, neither = sums
     total = both + own + other + neither
     if not total:

@@ -17,11 +17,12 @@ from typing import Any
 
 from checklist_rewards.backends import Engine, choose_backend
 from checklist_rewards.backends.base import deadline
+from checklist_rewards.backends.engine import SERVED
 from checklist_rewards.errors import ModelError, NoServerError
+from checklist_rewards.judges.base import engines_of, judges_of
 from checklist_rewards.judges.remote import RemoteJudge
 
 _ASYNC_WORKER = "trl.experimental.async_grpo.async_rollout_worker"
-_IN_PROCESS = ("transformers", "vllm", "encoder")
 
 
 def check_child(name: str, judge: Any) -> None:
@@ -39,12 +40,12 @@ def check_child(name: str, judge: Any) -> None:
 
 def in_process(judge: Any) -> str | None:
     """The judge's model if it runs in the calling process; None for a served judge or one without a known engine."""
-    for engine in _engines(judge):
+    for engine in engines_of(judge):
         if isinstance(engine.backend, str):
-            kind = choose_backend(engine.model, engine.backend, engine.base_url)
+            here = choose_backend(engine.model, engine.backend, engine.base_url) not in SERVED
         else:
-            kind = type(engine.backend).__module__.rpartition(".")[2]
-        if kind in _IN_PROCESS:
+            here = getattr(engine.backend, "in_process", False)
+        if here:
             return engine.model
     return None
 
@@ -56,7 +57,7 @@ def keep_awake(judge: Any) -> AbstractContextManager[Any]:
     scorings.
     """
     with ExitStack() as stack:  # if an engine fails to load, those that are awake go back to sleep
-        for engine in _engines(judge):
+        for engine in engines_of(judge):
             backend = engine.backend
             if engine.settings.get("enable_sleep_mode"):
                 backend = engine.load()
@@ -90,25 +91,10 @@ def load(judge: Any) -> None:
         start()
 
 
-def _engines(judge: Any) -> Iterator[Engine]:
-    """The engines of a judge and of its inner judges, such as the members of a panel, without wrappers such as a
-    budget."""
-    for inner in _inner(judge):
-        yield from _engines(inner)
-    engine = getattr(judge, "engine", None)
-    if isinstance(engine, Engine):
-        yield engine.unwrapped
-
-
 def _starts(judge: Any) -> Iterator[Callable[[], object]]:
     """What loads the engines of a judge and of its inner judges, or connects to their reward servers."""
-    for inner in _inner(judge):
-        yield from _starts(inner)
-    if isinstance(engine := getattr(judge, "engine", None), Engine):
-        yield engine.unwrapped.load
-    if isinstance(judge, RemoteJudge):
-        yield judge.server.judge
-
-
-def _inner(judge: Any) -> list[Any]:
-    return [*getattr(judge, "judges", ()), *([judge.inner] if hasattr(judge, "inner") else [])]
+    for each in judges_of(judge):
+        if isinstance(each, RemoteJudge):
+            yield each.server.judge
+        elif isinstance(engine := getattr(each, "engine", None), Engine):
+            yield engine.unwrapped.load

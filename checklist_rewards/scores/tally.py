@@ -144,6 +144,7 @@ def wilson(passed: int, counted: int) -> tuple[float, float] | None:
     """
     if not counted:
         return None
+    # Not by statsmodels: `score` works in the base install, without numpy.
     rate, z2 = passed / counted, _Z_95**2
     middle = rate + z2 / (2 * counted)
     half = _Z_95 * math.sqrt(rate * (1 - rate) / counted + z2 / (4 * counted**2))

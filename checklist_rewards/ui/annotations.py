@@ -31,13 +31,14 @@ from checklist_rewards.checklists import CANNOT_ASSESS, NO, YES, Checklist, Chec
 from checklist_rewards.datasets.rows import INPUTS, TARGETS
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement import Bootstrap, Section, agreement_of, read_scored
+from checklist_rewards.evaluation.agreement.measures import LIBRARIES
 from checklist_rewards.files.rows import read_rows, write_rows
 from checklist_rewards.scores import DEFAULT_THRESHOLD, ItemScore, Score, item_keys
 from checklist_rewards.scores.table import SCORE_COLUMN
 from checklist_rewards.ui.comparisons import name_of
 from checklist_rewards.ui.project import Project
 from checklist_rewards.ui.records import CHECKLIST, ID, shown_prompt
-from checklist_rewards.validation import missing
+from checklist_rewards.validation import install, missing
 
 Order = Literal["random", "uncertain", "differ"]
 _NO_MARGIN = 2.0
@@ -332,6 +333,7 @@ def answers_of(people: Sequence[Annotator], name: str) -> Mapping[Key, Annotatio
 
 def progress(tasks: Sequence[Task], people: Sequence[Annotator]) -> dict[str, Any]:
     """Counts per annotator, and their agreement as `agree` computes it, without intervals."""
+    lacking = missing(*LIBRARIES)
     return {
         "items": sum(len(task.items) for task in tasks),
         "annotators": [
@@ -344,7 +346,7 @@ def progress(tasks: Sequence[Task], people: Sequence[Annotator]) -> dict[str, An
             for person in people
         ],
         "agreement": {kind: section.model_dump() for kind, section in agreement(tasks, people).items()},
-        "missing": "Agreement requires numpy: pip install 'checklist-rewards[ui]'." if missing("numpy") else None,
+        "missing": f"Agreement requires {lacking[0]}: {install('ui')}." if lacking else None,
     }
 
 
@@ -353,7 +355,7 @@ def agreement(tasks: Sequence[Task], people: Sequence[Annotator]) -> dict[str, S
 
     "Cannot assess" counts as an answer where the item has this option, and as none where it has not.
     """
-    if len(people) < 2 or missing("numpy"):
+    if len(people) < 2 or missing(*LIBRARIES):
         return {}
     units = []
     for task in tasks:

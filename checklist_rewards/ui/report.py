@@ -20,6 +20,7 @@ from typing import Any
 
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement import Bootstrap, JudgedRow, Labels, read_scored
+from checklist_rewards.evaluation.agreement.measures import LIBRARIES
 from checklist_rewards.files.documents import read_text, read_value
 from checklist_rewards.files.rows import Row, read_rows
 from checklist_rewards.progress import AddBar
@@ -135,7 +136,6 @@ def _mappings(row: Row, name: str) -> Iterator[Mapping[str, Any]]:
 
 FORMAT = "report-1"
 MAX_ROWS = 20_000
-_NUMERICAL = ("numpy", "scipy")
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,7 +247,7 @@ def report_data(
     if annotated and not set(evidence.files()) & {file.path.name for file in files}:
         notes.append(f"The annotations are about {', '.join(evidence.files())}, not about a file of this report.")
     if labels is not None or len(scored) > 1 or len(logs) > 1:
-        if lacking := missing(*_NUMERICAL):
+        if lacking := missing(*LIBRARIES):
             notes.append(f"Comparisons require {lacking[0]}: {install('evaluation')}.")
             logs = []
         elif labels is not None or len(scored) > 1:

@@ -1,4 +1,4 @@
-"""One of two ranks whose trainer shards models; each loads a judge. Run by `test_loading.py` under torchrun."""
+"""One of two ranks whose trainer shards models; each loads a judge. Run by `test_engine_loading.py` under torchrun."""
 
 import json
 import os

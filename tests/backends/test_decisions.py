@@ -15,7 +15,7 @@ from checklist_rewards.errors import ModelError, SampleError
 from checklist_rewards.judges.decisions import DecisionsJudge, levels_of
 from checklist_rewards.judges.probe import probe
 from checklist_rewards.judges.settings import JudgeSettings
-from tests.backends.test_faults import HASTY, SETTINGS
+from tests.backends.test_openai_faults import HASTY, SETTINGS
 from tests.faultserver import DECIDED, DECISION_FAULTS, MARK, UNDECIDED
 
 PREDICATES = [DecisionQuestion("predicate", "Is it fine (yes)?"), DecisionQuestion("predicate", "Is it red (no)?")]

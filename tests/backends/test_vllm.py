@@ -374,7 +374,7 @@ def test_a_sleeping_judge_is_awake_for_the_reward_only(sleeper, tmp_path, monkey
 
     from checklist_rewards import ChecklistScorer
     from checklist_rewards.rewards.trl import ChecklistReward
-    from tests.rewards.test_trainers import train
+    from tests.rewards.test_trl_trainers import train
 
     engine, calls = sleeper
     samples = GRPOTrainer._generate

@@ -7,7 +7,7 @@ import pytest
 
 from checklist_rewards import ChecklistScorer, Sample
 from tests.cli.conftest import write_jsonl
-from tests.cli.test_pipelines import table
+from tests.cli.test_scoring_pipelines import table
 
 TEXTS = ("Short.", "A longer text of some words, with <b>markup</b>, <|im_end|> and 日本語.", "One more. " * 40)
 ROWS = [{"prompt": "Write.", "target": text, "checklist": ["Is it fine (yes)?", "Is it red (no)?"]} for text in TEXTS]

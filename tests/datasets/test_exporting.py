@@ -21,7 +21,7 @@ from checklist_rewards.rewards.reward import ChecklistReward
 from tests.cli.conftest import run, write_jsonl  # noqa: F401 - a fixture
 from tests.datasets.building import jsonl
 from tests.datasets.samples import SAMPLES
-from tests.datasets.test_formats import read
+from tests.datasets.test_importing_formats import read
 from tests.fakes import FakeBackend
 from tests.rewards.conftest import adapter  # noqa: F401 - a fixture
 from tests.rewards.hosts import openrlhf_executor, swift_rewards

@@ -1,6 +1,7 @@
 """The judge that thinks: thoughts, reads after them, what is stored and counted, what is refused."""
 
 import math
+import re
 from dataclasses import replace
 
 import pytest
@@ -120,6 +121,23 @@ def test_one_thought_per_target_sees_all_its_items_and_each_is_put_again():
     assert [[w.question for w in group.written] for group in engine.groups] == [["Is it short?", "Is it polite?"]] * 2
     assert (judge.receipt.asked, judge.receipt.calls) == (4, 2 + 4)
     assert [len(set(group.tails)) for group in engine.groups] == [1, 1]
+
+
+def test_the_letters_of_each_item_are_its_own_after_one_thought():
+    """Items with equally many options share a thought and its letters, which stand for other labels in each."""
+
+    class Polite(Thinks):
+        def _of(self, written):
+            shown = dict(re.findall(r"^([A-Z])\. (.+)$", written.question, re.MULTILINE))
+            return LabelRead(tuple(math.log(0.9 if shown[label] == "polite" else 0.05) for label in self.labels))
+
+    options = tuple(
+        Option(label=label, value=value) for label, value in (("rude", 0), ("neutral", 0.5), ("polite", 1))
+    )
+    judge = ThinkingJudge(backend=Polite(lambda messages: "Well."), per="target")
+    items = [ChecklistItem(question=f"How polite is line {number}?", options=options) for number in range(8)]
+    verdicts = judge.judge([Read(item, "Hi.") for item in items])
+    assert all(max(v.probabilities, key=v.probabilities.__getitem__) == "polite" for v in verdicts)
 
 
 def test_one_thought_per_target_has_no_question_about_another_target():

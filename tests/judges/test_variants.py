@@ -113,6 +113,9 @@ def test_a_judge_with_examples_is_not_reworded():
     assert repeated(judge, 0) is judge
     with pytest.raises(SampleError, match="omit `examples`"):
         repeated(judge, 1)
+    plain = [LogprobJudge(Engine("fake", FakeBackend())) for _ in range(2)]
+    with pytest.raises(SampleError, match="omit `examples`"):
+        repeated(PanelJudge([plain[0], PanelJudge([plain[1], judge])]), 1)
 
 
 @pytest.mark.slow

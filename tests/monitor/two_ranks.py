@@ -1,4 +1,4 @@
-"""One of two ranks that share a monitor's signals. Run by `test_ranks.py` under torchrun."""
+"""One of two ranks that share a monitor's signals. Run by `test_monitor_ranks.py` under torchrun."""
 
 import json
 import sys

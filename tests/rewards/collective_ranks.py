@@ -1,4 +1,4 @@
-"""One of two ranks that run whatever the rewards exchange. Run by `test_collectives.py` under torchrun.
+"""One of two ranks that run whatever the rewards exchange. Run by `test_ranks_collectives.py` under torchrun.
 
 Groups that fail or are centred are in `group_ranks.py`, which this calls. A monitor is in
 `tests/monitor/two_ranks.py`, and GRPO runs are in `two_ranks.py` and `eval_ranks.py`.
@@ -25,7 +25,7 @@ from checklist_rewards.rewards.trl import ChecklistReward
 from tests.fakes import FakeBackend
 from tests.rewards.group_ranks import in_groups
 from tests.rewards.test_callback import HELD_OUT, gold_is_best
-from tests.rewards.test_failures import failing, online_dpo
+from tests.rewards.test_reward_failures import failing, online_dpo
 
 folder, rank = Path(sys.argv[1]), int(os.environ["RANK"])
 

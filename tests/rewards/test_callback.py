@@ -15,7 +15,7 @@ from checklist_rewards.rewards.trl import ChecklistReward
 from tests.fakes import FakeBackend
 from tests.families import FAMILIES, model, tokenizer
 from tests.ranks import on_two_ranks
-from tests.rewards.test_trainers import ON_CPU, SMALL, by_hash, rows
+from tests.rewards.test_trl_trainers import ON_CPU, SMALL, by_hash, rows
 
 HELD_OUT = [
     {**row, "answer": answer} for row, answer in zip(rows(conversational=True, n=3), ["gold", "tin", "x"], strict=True)

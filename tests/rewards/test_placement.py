@@ -19,7 +19,7 @@ from checklist_rewards.rewards import placement
 from checklist_rewards.rewards.placement import in_process, load
 from checklist_rewards.rewards.trl import ChecklistReward
 from tests.fakes import FakeBackend
-from tests.rewards.test_trainers import train
+from tests.rewards.test_trl_trainers import train
 
 SERVED = dict(model="judge", base_url="http://127.0.0.1:9/v1")
 
@@ -73,6 +73,11 @@ def test_a_panel_and_what_is_put_around_a_judge_are_looked_into():
     here = LogprobJudge("pocket", backend="transformers", store=None)
     assert in_process(PanelJudge([served, CheckedJudge(here)])) == "pocket"
     assert in_process(CheckedJudge(served)) is None
+
+
+def test_a_backend_object_says_whether_it_runs_here(pocket):
+    assert in_process(LogprobJudge("judge", backend=pocket)) == "judge"
+    assert in_process(LogprobJudge("judge", backend=FakeBackend())) is None
 
 
 def test_an_engine_behind_a_budget_is_found(monkeypatch):

@@ -8,7 +8,7 @@ import pytest
 from checklist_rewards import ChecklistScorer, Sample
 from checklist_rewards.rewards.trl import ChecklistReward
 from tests.fakes import FakeBackend
-from tests.rewards.test_trainers import by_hash, rows, text_of, train
+from tests.rewards.test_trl_trainers import by_hash, rows, text_of, train
 
 SIZE = 4
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("trainers")]

@@ -16,7 +16,7 @@ from checklist_rewards.rewards.steps import STEPS, Shaping
 from checklist_rewards.rewards.trl import ChecklistReward
 from checklist_rewards.scores import Verdict, score_checklist
 from tests.fakes import FakeBackend
-from tests.rewards.test_trainers import by_hash, completions, train
+from tests.rewards.test_trl_trainers import by_hash, completions, train
 
 ITEMS = [
     {"question": "Polite?", "required": True, "category": "tone"},

@@ -1,4 +1,4 @@
-"""One of two ranks of a GRPO run whose judge works on rank 0 only. Run by `test_trainers.py` under torchrun."""
+"""One of two ranks of a GRPO run whose judge works on rank 0 only. Run by `test_trl_trainers.py` under torchrun."""
 
 import json
 import os

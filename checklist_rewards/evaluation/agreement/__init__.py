@@ -1,7 +1,7 @@
 """Agreement of judges with labels and with each other: figures with confidence intervals, and significance tests.
 
-`scored` reads scored files and labels, and `compare` computes all figures. `categories`, `numbers`, `raters` and
-`pairs` define the figures, `bootstrap` their confidence intervals, and `paired` the tests between two judges.
+`scored` reads scored files and labels, `measures` defines the figures and their confidence intervals, and `compare`
+computes all figures of two sides and the tests between two judges.
 """
 
 from checklist_rewards.evaluation.agreement.compare import (

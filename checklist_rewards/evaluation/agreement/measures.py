@@ -2,9 +2,13 @@
 
 Reads of one target, and targets of one document, are not independent. The bootstrap therefore resamples whole *groups*
 with replacement (Davison and Hinkley 1997, section 3.8) and reports the percentile interval of each figure. A resample
-is a weight per unit: how often the group of the unit was drawn. Measures compute with weights instead of copying data,
-so 1,000 resamples of 26,400 units take seconds. The figure itself is computed in the same way, with all weights 1; the
-tests compare it with scikit-learn, scipy, statsmodels and krippendorff.
+is a weight per unit: how often the group of the unit was drawn. The figure itself is computed in the same way, with
+all weights 1. The loop is not `scipy.stats.bootstrap`, which does not resample groups and gives no interval if one
+resample is undefined.
+
+Kappa and Fleiss' kappa are those of statsmodels, alpha is that of krippendorff, and correlations and distances of
+distributions are those of numpy and scipy. Cases that these libraries refuse or answer with a warning are NaN here,
+which [`Measure.figures`] reports as None.
 
 Bootstrap intervals of the expected calibration error, the earth mover's distance and the Kolmogorov-Smirnov distance
 are biased upwards near 0 and may exclude the estimate.
@@ -14,8 +18,7 @@ There is no interval (None) with a single group, or if a figure is defined in fe
 Two raters on categories have accuracy, kappa, weighted kappa and alpha; against labels also precision, recall, F1 and
 phi. All figures are computed from the weighted confusion matrix, which is much faster than from the answers.
 
-Two raters on numbers have correlations, errors, and the distance of their distributions. All figures are computed from
-weights, on values sorted once; Kendall's tau is scipy's.
+Two raters on numbers have correlations, errors, and the distance of their distributions.
 
 On pairs, a judge and human labels agree on which of two targets of one input is better. Each pair has two score
 differences, one from the judge and one from the labels. The sign of a difference is a win, a tie or a loss of the
@@ -26,7 +29,7 @@ Where the labels are not tied, the better target is the *chosen* one, and the ju
 Wins, the mean difference, its effect size and a paired t-test are the figures of AutoChecklist's table 3.
 
 Any number of judges have Krippendorff's alpha and Fleiss' kappa. Alpha uses all units answered by at least two judges;
-Fleiss' kappa uses only units answered by all. Both are sums over units, so bootstrap replicates reweight the units.
+Fleiss' kappa uses only units answered by all.
 
 For files of any size, figures are computed from sums. Many figures of a file (a kappa, a mean, a variance component)
 are functions of sums over its rows. Kept per bootstrap group, these sums need a few numbers per group instead of all
@@ -49,6 +52,8 @@ from checklist_rewards.validation import import_extra, np, whole_number
 
 CONFIDENCE = 0.95
 DEFAULT_RESAMPLES = 1000
+LIBRARIES = ("numpy", "scipy", "statsmodels", "krippendorff")
+"""The packages that compute the figures. The extras `evaluation`, `ui` and `encoder` install them."""
 _DEFINED = 0.9
 
 
@@ -201,6 +206,9 @@ class Categories(Measure):
         self.values = np.array([value for value in values.values() if value is not None], dtype=float)
         self.positive = None if positive is None else codes[positive]
         self._distances = np.subtract.outer(self.values, self.values) ** 2
+        each = np.eye(len(self.labels), dtype=np.int64)
+        # For each cell of the table, how many of the two raters give each answer.
+        self._answers = (each[:, None] + each).reshape(-1, len(self.labels))
 
     @property
     def confusion(self) -> np.ndarray:
@@ -214,15 +222,16 @@ class Categories(Measure):
     @override
     def replicate(self, weights: np.ndarray) -> dict[str, float]:
         table = self._table(weights)
-        valued, different = table[np.ix_(self.valued, self.valued)], 1 - np.eye(len(table))
+        answers = np.repeat(self._answers, table.astype(np.int64).ravel(), axis=0)
         figures = {
             "accuracy": over(np.trace(table), table.sum()),
-            "kappa": kappa_of(table, different),
-            "weighted_kappa": kappa_of(valued, self._distances),
-            "alpha": _alpha(table, different),
-            "interval_alpha": _alpha(valued, self._distances),
+            "kappa": kappa_of(table),
+            "weighted_kappa": kappa_of(table[np.ix_(self.valued, self.valued)], self._distances),
+            "alpha": alpha_of(answers),
+            "interval_alpha": alpha_of(answers[:, self.valued], self.values),
         }
         if self.positive is not None:
+            # Not by scikit-learn: its phi of a constant rater is 0, and it takes milliseconds per resample.
             yes = self.positive
             both, judged_yes, labelled_yes = table[yes, yes], table[yes].sum(), table[:, yes].sum()
             total = table.sum()
@@ -240,19 +249,39 @@ class Categories(Measure):
         return np.bincount(self.one * size + self.other, weights, size * size).reshape(size, size)
 
 
-def kappa_of(table: np.ndarray, distances: np.ndarray) -> float:
-    """1 - mean distance / mean distance expected for independent raters."""
-    total = table.sum()
-    expected = table.sum(1) @ distances @ table.sum(0)
-    return 1 - (table * distances).sum() * total / expected if total and expected > 0 else math.nan
+def kappa_of(table: np.ndarray, distances: np.ndarray | None = None) -> float:
+    """Cohen's kappa of a square table of counts; NaN for an empty table, or if only one answer occurs.
+
+    Args:
+        table (array of k x k): counts of answers, one rater in rows, the other in columns.
+        distances (array of k x k, *optional*): distances of the answers. By default, all different answers are equally
+            distant.
+    """
+    if not table.sum():
+        return math.nan
+    [raters] = import_extra("statsmodels.stats.inter_rater")
+    distances = 1 - np.eye(len(table)) if distances is None else distances
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return float(raters.cohens_kappa(table, weights=distances, return_results=False))
 
 
-def _alpha(table: np.ndarray, distances: np.ndarray) -> float:
-    """1 - observed / expected disagreement over coincidences (Krippendorff 2011, with two answers per unit)."""
-    coincidences = table + table.T
-    counts = coincidences.sum(0)
-    expected = counts @ distances @ counts
-    return 1 - (counts.sum() - 1) * (coincidences * distances).sum() / expected if expected > 0 else math.nan
+def alpha_of(counts: np.ndarray, values: np.ndarray | None = None) -> float:
+    """Krippendorff's alpha; NaN if no unit has two answers, or if only one answer occurs.
+
+    Args:
+        counts (array of units x k): how many raters gave each answer.
+        values (array of k, *optional*): the values of the answers, whose squared distances are used. By default, all
+            different answers are equally distant.
+    """
+    if counts.shape[1] < 2 or not (counts.sum(1) > 1).any():
+        return math.nan
+    [krippendorff] = import_extra("krippendorff")
+    level = "nominal" if values is None else "interval"
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return float(krippendorff.alpha(value_counts=counts, value_domain=values, level_of_measurement=level))
+
+
+NUMERICAL = ("pearson", "spearman", "kendall", "rmse", "mae", "bias", "emd", "ks", "auc")
 
 
 class Numbers(Measure):
@@ -260,6 +289,8 @@ class Numbers(Measure):
 
     Args:
         one, other (sequence of `float`, equally long): the numbers of each rater.
+        only (sequence of `str`, *optional*, defaults to all): the figures to compute. A resample of all figures takes
+            milliseconds, one of the AUC alone a fraction of it.
 
     Figures:
         pearson, spearman, kendall (tau-b): None if a rater is constant or there are fewer than two units.
@@ -271,12 +302,10 @@ class Numbers(Measure):
             labelled 0, ties counted half. None unless `other` contains both 0 and 1 and no other values.
     """
 
-    def __init__(self, one: Sequence[float], other: Sequence[float]):
+    def __init__(self, one: Sequence[float], other: Sequence[float], only: Sequence[str] = NUMERICAL):
         self.one, self.other = np.asarray(one, dtype=float), np.asarray(other, dtype=float)
-        self._grid, codes = np.unique(np.concatenate([self.one, self.other]), return_inverse=True)
-        self._one, self._other = codes[: len(self.one)], codes[len(self.one) :]
-        self._gaps = np.diff(self._grid)
-        self._binary = bool(len(self.other)) and bool(np.isin(self.other, (0.0, 1.0)).all())
+        self.only = only
+        self._binary = bool(np.isin(self.other, (0.0, 1.0)).all())
 
     @override
     def __len__(self) -> int:
@@ -284,34 +313,35 @@ class Numbers(Measure):
 
     @override
     def replicate(self, weights: np.ndarray) -> dict[str, float]:
-        size, total = len(self._grid), weights.sum()
-        counts = [np.bincount(codes, weights, size) for codes in (self._one, self._other)]
-        cumulative = [np.cumsum(count) for count in counts]
-        gaps = np.abs(cumulative[0] - cumulative[1])[:-1] / total
-        error = self.one - self.other
-        varied = all(np.count_nonzero(count) > 1 for count in counts)
-        ranks = [above - (count - 1) / 2 for above, count in zip(cumulative, counts, strict=True)]
-        return {
-            "pearson": _correlation(self.one, self.other, weights) if varied else math.nan,
-            "spearman": _correlation(ranks[0][self._one], ranks[1][self._other], weights) if varied else math.nan,
-            "kendall": self._kendall(weights) if varied else math.nan,
-            "rmse": math.sqrt(weighted_mean(error**2, weights)),
-            "mae": weighted_mean(np.abs(error), weights),
-            "bias": weighted_mean(error, weights),
-            "emd": float(gaps @ self._gaps),
-            "ks": float(gaps.max(initial=0)),
-            "auc": self._auc(weights) if self._binary else math.nan,
-        }
-
-    def _kendall(self, weights: np.ndarray) -> float:
         units = np.repeat(np.arange(len(weights)), weights)
-        return tau(self._one[units], self._other[units])
+        if not len(units):
+            return dict.fromkeys(self.only, math.nan)
+        [stats] = import_extra("scipy.stats")
+        one, other = self.one[units], self.other[units]
+        error = one - other
+        varied = np.ptp(one) > 0 and np.ptp(other) > 0
+        compute: dict[str, Callable[[], float]] = {
+            "pearson": lambda: np.corrcoef(one, other)[0, 1] if varied else math.nan,
+            "spearman": lambda: stats.spearmanr(one, other).statistic if varied else math.nan,
+            "kendall": lambda: tau(one, other) if varied else math.nan,
+            "rmse": lambda: math.sqrt((error**2).mean()),
+            "mae": lambda: np.abs(error).mean(),
+            "bias": lambda: error.mean(),
+            "emd": lambda: stats.wasserstein_distance(one, other),
+            "ks": lambda: stats.ks_2samp(one, other, method="asymp").statistic,
+            "auc": lambda: _auc(one[other == 1], one[other == 0]) if self._binary else math.nan,
+        }
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return {name: float(compute[name]()) for name in self.only}
 
-    def _auc(self, weights: np.ndarray) -> float:
-        positive = weights * self.other
-        above = np.bincount(self._one, positive, len(self._grid))
-        below = np.bincount(self._one, weights - positive, len(self._grid))
-        return over(above @ (np.cumsum(below) - below / 2), above.sum() * below.sum())
+
+def _auc(positive: np.ndarray, negative: np.ndarray) -> float:
+    if not len(positive) or not len(negative):
+        return math.nan
+    [stats] = import_extra("scipy.stats")
+    # The area is the Mann-Whitney U per pair; scikit-learn takes three times as long and is not in the extra `ui`.
+    u = stats.mannwhitneyu(positive, negative, method="asymptotic").statistic
+    return float(u / (len(positive) * len(negative)))
 
 
 class Mean(Measure):
@@ -335,12 +365,6 @@ def tau(one: np.ndarray, other: np.ndarray) -> float:
     # The p-value is not used, and "asymptotic" is its cheapest method; that method fails for two units.
     method = "asymptotic" if len(one) > 2 else "exact"
     return float(stats.kendalltau(one, other, method=method).statistic)
-
-
-def _correlation(one: np.ndarray, other: np.ndarray, weights: np.ndarray) -> float:
-    one, other = (side - weighted_mean(side, weights) for side in (one, other))
-    spread = math.sqrt((weights @ one**2) * (weights @ other**2))
-    return max(-1.0, min(over(weights @ (one * other), spread), 1.0)) if spread > 0 else math.nan
 
 
 _EQUAL = 1e-9
@@ -441,13 +465,8 @@ class Raters(Measure):
             for answer in row:
                 if answer is not None:
                     self.counts[unit, codes[answer]] += 1
-        self.values = np.array([math.nan if value is None else value for value in values.values()])
-        valued = ~np.isnan(self.values)
-        self._nominal = _Coincidences(self.counts, 1.0 - np.eye(len(codes)))
-        self._interval = _Coincidences(
-            self.counts[:, valued], np.subtract.outer(self.values[valued], self.values[valued]) ** 2
-        )
-        self._complete = (self.counts.sum(1) == self.judges) & (self.judges > 1)
+        self._valued = [code for code, value in enumerate(values.values()) if value is not None]
+        self.values = np.array([value for value in values.values() if value is not None], dtype=float)
 
     @override
     def __len__(self) -> int:
@@ -455,38 +474,19 @@ class Raters(Measure):
 
     @override
     def replicate(self, weights: np.ndarray) -> dict[str, float]:
+        counts = np.repeat(self.counts, weights, axis=0)
         return {
-            "alpha": self._nominal.alpha(weights),
-            "interval_alpha": self._interval.alpha(weights),
-            "fleiss_kappa": self._fleiss(weights * self._complete),
+            "alpha": alpha_of(counts),
+            "interval_alpha": alpha_of(counts[:, self._valued], self.values),
+            "fleiss_kappa": self._fleiss(counts[counts.sum(1) == self.judges]),
         }
 
-    def _fleiss(self, weights: np.ndarray) -> float:
-        total = weights.sum()
-        if not total:
+    def _fleiss(self, complete: np.ndarray) -> float:
+        if self.judges < 2 or not len(complete):
             return math.nan
-        shares = weights @ self.counts / (total * self.judges)
-        chance = shares @ shares
-        equal = ((self.counts**2).sum(1) - self.judges) / (self.judges * (self.judges - 1))
-        return over(weights @ equal / total - chance, 1 - chance)
-
-
-class _Coincidences:
-    """Krippendorff's alpha: 1 - disagreement of the pairs within units / disagreement of all pairs."""
-
-    def __init__(self, counts: np.ndarray, distances: np.ndarray):
-        self.counts, self.distances = counts, distances
-        answered = counts.sum(1)
-        self._pairable = answered > 1
-        within = np.einsum("uc,ck,uk->u", counts, distances, counts)
-        self._observed = within / np.maximum(answered - 1, 1)  # each unit has the weight of its number of answers
-
-    def alpha(self, weights: np.ndarray) -> float:
-        """Alpha with unit i counted `weights[i]` times."""
-        weights = weights * self._pairable
-        counts = weights @ self.counts
-        expected = counts @ self.distances @ counts
-        return 1 - over((counts.sum() - 1) * (weights @ self._observed), expected)
+        [raters] = import_extra("statsmodels.stats.inter_rater")
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return float(raters.fleiss_kappa(complete))
 
 
 class Totals(Measure):

@@ -351,6 +351,7 @@ class ItemAnalysis:
 
 def _correlation(one: np.ndarray, other: np.ndarray) -> float | None:
     """Pearson's r; None for fewer than 5 pairs or if a variable is constant."""
+    # Not by scipy, whose p-values take most of the time: a file can have tens of thousands of pairs of items.
     if len(one) < MIN_TARGETS or one.std() == 0 or other.std() == 0:
         return None
     return float(np.clip(np.corrcoef(one, other)[0, 1], -1.0, 1.0))

@@ -1,4 +1,4 @@
-"""Measure another package on the workload of `http.py`. Runs in its own environment, without this package.
+"""Measure another package on the workload of `served.py`. Runs in its own environment, without this package.
 
     python -P rivals.py autochecklist-item http://127.0.0.1:8000/v1 work.json
 

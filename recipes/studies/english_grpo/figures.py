@@ -141,7 +141,7 @@ def by_kind(rows: Rows) -> dict[str, Result]:
 
 def _agreement(items: Sequence[tuple[str, int, float, float]]) -> Result:
     _, keys, yes, followed = zip(*items, strict=True)
-    auc = Bootstrap(resamples=300).figures(Numbers(yes, followed), keys)["auc"]
+    auc = Bootstrap(resamples=300).figures(Numbers(yes, followed, only=["auc"]), keys)["auc"]
     return {
         "n": len(items),
         "prompts": len(set(keys)),

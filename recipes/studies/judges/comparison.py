@@ -70,7 +70,8 @@ def measure(name: str, found: Mapping[str, Sequence[Case]]) -> dict[str, Figure]
             with progress_on(Console()) as bar:
                 predicted = probabilities_of_yes(judge, reads, bar(f"{name}, {kind}", len(reads)))
         truths = [float(case.yes) for case in some]
-        figures[kind] = Bootstrap().figures(Numbers(predicted, truths), [case.group for case in some])["auc"]
+        measured = Numbers(predicted, truths, only=["auc"])
+        figures[kind] = Bootstrap().figures(measured, [case.group for case in some])["auc"]
     return figures
 
 

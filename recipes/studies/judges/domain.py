@@ -77,7 +77,8 @@ def _measures(answers: Answers) -> tuple[Numbers, Categories]:
     right = [example.label > 0.5 for example in answers.examples]
     said = [YES if p >= answers.threshold else NO for p in answers.predicted]
     truths = [YES if label else NO for label in right]
-    return Numbers(answers.predicted, [float(label) for label in right]), Categories(said, truths, {YES: 1, NO: 0})
+    numbers = Numbers(answers.predicted, [float(label) for label in right], only=["auc"])
+    return numbers, Categories(said, truths, {YES: 1, NO: 0})
 
 
 class Study:

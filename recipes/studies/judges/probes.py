@@ -184,7 +184,7 @@ def measure(judge: Judge, seed: int = 0) -> dict[str, dict[str, Figure]]:
         won = [float(a > b) + 0.5 * (a == b) for a, b in zip(yes[::2], yes[1::2], strict=True)]
         right = [(p >= 0.5) == probe.yes for p, probe in zip(yes, some, strict=True)]
         found[name] = {
-            "auc": bootstrap.figures(Numbers(yes, [float(probe.yes) for probe in some]), pairs)["auc"],
+            "auc": bootstrap.figures(Numbers(yes, [float(probe.yes) for probe in some], only=["auc"]), pairs)["auc"],
             "accuracy": bootstrap.figures(Mean("accuracy", right), pairs)["accuracy"],
             "pairs": bootstrap.figures(Mean("pairs", won), pairs[::2])["pairs"],
         }

@@ -60,7 +60,7 @@ def figures(answers: Answers, bootstrap: Bootstrap) -> dict[str, Figure]:
     groups = [example.group for example in answers.examples]
     truths = [YES if example.label > 0.5 else NO for example in answers.examples]
     predicted, threshold = list(answers.predicted), answers.threshold
-    found = {"auc": bootstrap.figures(Numbers(predicted, [float(t == YES) for t in truths]), groups)["auc"]}
+    found = bootstrap.figures(Numbers(predicted, [float(t == YES) for t in truths], only=["auc"]), groups)
     if threshold is not None:
         called = [YES if p >= threshold else NO for p in predicted]
         categories = bootstrap.figures(Categories(called, truths, {YES: 1.0, NO: 0.0}), groups)

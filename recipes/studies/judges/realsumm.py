@@ -209,7 +209,8 @@ def figures(units: Sequence[Unit], predicted: Sequence[float], bootstrap: Bootst
     majority = [unit.majority for unit in units]
     answers = [[YES if yes else NO for yes in side] for side in (np.asarray(predicted) > 0.5, majority)]
     by_unit = bootstrap.figures(Categories(*answers, {YES: 1.0, NO: 0.0}), documents)
-    auc = bootstrap.figures(Numbers(list(predicted), [float(yes) for yes in majority]), documents)["auc"]
+    binary = Numbers(list(predicted), [float(yes) for yes in majority], only=["auc"])
+    auc = bootstrap.figures(binary, documents)["auc"]
     found = {"auc": auc, "kappa": by_unit["kappa"], "accuracy": by_unit["accuracy"]}
     by_document = summary_correlations(units, predicted)
     for place, name in enumerate(("pearson", "spearman")):

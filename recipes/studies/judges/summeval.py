@@ -131,7 +131,8 @@ def measure(scores: Scores, rated: Sequence[Rated], bootstrap: Bootstrap) -> dic
         if not known:
             found[name] = {"n": 0, "spearman": None, "mae": None}
             continue
-        numbers = Numbers([4 * value + 1 for value, _ in known], [one.ratings[name] for _, one in known])
+        on_stars, ratings = [4 * value + 1 for value, _ in known], [one.ratings[name] for _, one in known]
+        numbers = Numbers(on_stars, ratings, only=["spearman", "mae"])
         figures = bootstrap.figures(numbers, [one.document for _, one in known])
         on_scale = all(0 <= value <= 1 for value, _ in known)
         found[name] = {

@@ -123,7 +123,9 @@ def figures_of(
     ]
     groups, truth = [one.group for one, _, _ in known], [float(one.label) for one, _, _ in known]
     right = [float((p >= threshold) == one.label) for one, p, _ in known]
-    now, before = (Numbers(predicted, truth) for predicted in ([p for _, p, _ in known], [p for _, _, p in known]))
+    now, before = (
+        Numbers(predicted, truth, only=["auc"]) for predicted in ([p for _, p, _ in known], [p for _, _, p in known])
+    )
     return {
         "auc": bootstrap.figures(now, groups)["auc"],
         "auc_gain": bootstrap.figures(Difference(now, before, ["auc"]), groups)["auc"],

@@ -80,7 +80,7 @@ def test_what_is_not_defined_is_none_and_nothing_else_is(table, undefined):
 
 
 @pytest.mark.parametrize("values", [YES_NO, GRADES, {"a": 0.0, "b": 0.3, "c": 1.0, "na": None}])
-def test_a_draw_of_the_bootstrap_is_the_libraries_figure_of_the_repeated_units(values):
+def test_a_draw_of_the_bootstrap_is_the_figure_of_the_repeated_units(values):
     rng = np.random.default_rng(1)
     labels = list(values)
     positive = "yes" if "yes" in values else None

@@ -53,7 +53,7 @@ def test_without_two_answers_that_can_differ_there_is_no_figure(answers):
     }
 
 
-def test_a_draw_of_the_bootstrap_is_the_libraries_figure_of_the_repeated_units():
+def test_a_draw_of_the_bootstrap_is_the_figure_of_the_repeated_units():
     rng = np.random.default_rng(3)
     answers = [tuple(rng.choice(["yes", "no", "na", None], 3)) for _ in range(30)] + [("yes", "no", "na")] * 3
     values = {"yes": 1.0, "no": 0.3, "na": None}

@@ -14,7 +14,7 @@ from checklist_rewards.errors import BackendError
 from checklist_rewards.rewards.ranks import abstained
 from checklist_rewards.rewards.trl import ChecklistReward
 from tests.fakes import FakeBackend
-from tests.rewards.test_trainers import ON_CPU, by_hash, rows, text_of
+from tests.rewards.test_trl_trainers import ON_CPU, by_hash, rows, text_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("trainers")]
 

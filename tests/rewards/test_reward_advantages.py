@@ -12,7 +12,7 @@ from checklist_rewards import ChecklistScorer, Sample
 from checklist_rewards.backends import LabelRead
 from checklist_rewards.rewards.trl import ChecklistReward
 from tests.fakes import FakeBackend
-from tests.rewards.test_trainers import by_hash, rows, text_of, train
+from tests.rewards.test_trl_trainers import by_hash, rows, text_of, train
 
 GROUPS, SIZE = 4, 4
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("trainers")]

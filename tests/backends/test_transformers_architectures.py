@@ -2,7 +2,7 @@
 
 The reference has nothing of ours: a plain `model(input_ids)` per prompt, and `generate` on a single prompt. The
 prompts reach far beyond the windows of 16 tokens. The table in `docs/compatibility.md` is this suite's; write it again
-with `CHECKLIST_REWARDS_WRITE_DOCS=1 pytest tests/backends/test_architectures.py`.
+with `CHECKLIST_REWARDS_WRITE_DOCS=1 pytest tests/backends/test_transformers_architectures.py`.
 """
 
 import functools

@@ -9,7 +9,7 @@ from checklist_rewards.evolving import EvolvingChecklistReward
 from checklist_rewards.monitor import RewardMonitor
 from checklist_rewards.rewards.trl import ChecklistReward
 from tests.evolving.fakes import Script
-from tests.monitor.test_trainers import train
+from tests.monitor.test_monitor_trainers import train
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("trainers")]
 

@@ -1,13 +1,13 @@
 """Every fault of a server in every mode that writes: no row is lost, no wrong answer counts, the neighbours are well.
 
-The one-token mode meets the same faults in `tests/backends/test_faults.py`.
+The one-token mode meets the same faults in `tests/backends/test_openai_faults.py`.
 """
 
 import pytest
 
 from checklist_rewards import ChecklistScorer, Sample
 from checklist_rewards.backends.openai import OpenAIBackend
-from tests.backends.test_faults import HASTY, SETTINGS
+from tests.backends.test_openai_faults import HASTY, SETTINGS
 from tests.faultserver import FAULTS, GRADE, MARK
 
 QUESTIONS = ["Is it fine (yes)?", "Is it red (no)?"]

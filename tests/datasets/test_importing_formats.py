@@ -1,6 +1,6 @@
 """Rubrics as people have them: what is taken from each format, what is asked, and whose number the score is.
 
-`python -m tests.datasets.test_formats` writes the table of `docs/checklists.md`.
+`python -m tests.datasets.test_importing_formats` writes the table of `docs/checklists.md`.
 """
 
 import csv
@@ -573,7 +573,7 @@ def table(folder: Path) -> str:
     return "\n".join(lines) + "\n"
 
 
-BEGIN, END = "<!-- formats: python -m tests.datasets.test_formats -->\n", "<!-- end of formats -->\n"
+BEGIN, END = "<!-- formats: python -m tests.datasets.test_importing_formats -->\n", "<!-- end of formats -->\n"
 
 
 def test_the_page_has_this_table(tmp_path):
@@ -584,7 +584,7 @@ def test_the_page_has_this_table(tmp_path):
 def test_every_packaged_format_is_named_like_its_file_and_has_a_sample():
     assert {path.stem for path in FOLDER.glob("*.yaml")} == known_formats().keys()
     shown = {sample.format for sample in SAMPLES.values()}
-    assert known_formats().keys() - shown <= {"autorubric", "rubric"}  # tests/test_rubrics.py
+    assert known_formats().keys() - shown <= {"autorubric", "rubric"}  # tests/datasets/test_rubrics.py
     assert all(format.about for format in known_formats().values())
 
 

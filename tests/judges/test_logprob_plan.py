@@ -4,40 +4,40 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from checklist_rewards.files.store import key_of
-from checklist_rewards.judges.logprob import Pace, RenderedRead, chunks, distinct, group_by_prefix
+from checklist_rewards.judges.logprob import Pace, RenderedRead, chunks, group_by_prefix
+
+YES_NO = {"yes": "yes", "no": "no"}
 
 
-def read(prefix: str, tail: str, system: str | None = None) -> RenderedRead:
-    return RenderedRead(key_of(system or "", prefix, tail), system, prefix, tail)
+def read(prefix: str, tail: str, context: tuple[tuple[str, str], ...] = ()) -> RenderedRead:
+    return RenderedRead(key_of(prefix, tail, repr(context)), YES_NO, None, prefix, tail, context)
 
 
-def test_equal_reads_are_made_once_and_reads_are_grouped_by_prefix():
-    reads = [read("A", "1"), read("B", "1"), read("A", "2"), read("A", "1")]
-    groups = group_by_prefix(list(distinct(reads).values()))
-    assert [(g.group.prefix, g.group.tails) for g in groups] == [("A", ("1", "2")), ("B", ("1",))]
+def test_reads_are_grouped_by_prefix():
+    reads = [read("A", "1"), read("B", "1"), read("A", "2")]
+    assert group_by_prefix(reads) == [[reads[0], reads[2]], [reads[1]]]
 
 
 def test_a_target_with_another_reference_is_another_group():
     red, blue = (("reference", word) for word in ("red", "blue"))
-    reads = [RenderedRead(key_of(*red), None, "A", "1", (red,)), RenderedRead(key_of(*blue), None, "A", "1", (blue,))]
-    groups = group_by_prefix([*reads, read("A", "1")])
-    assert [(g.group.tails, g.group.context) for g in groups] == [(("1",), ()), (("1",), (blue,)), (("1",), (red,))]
+    reads = [read("A", "1", (red,)), read("A", "1", (blue,)), read("A", "1")]
+    assert group_by_prefix(reads) == [[reads[2]], [reads[1]], [reads[0]]]
 
 
 def test_completions_of_one_input_stand_together_however_a_trainer_mixed_them():
     tiled = [read(f"{prompt}: {completion}", "?") for completion in "xyz" for prompt in "AB"]
-    assert [g.group.prefix[0] for g in group_by_prefix(tiled)] == ["A", "A", "A", "B", "B", "B"]
+    assert [group[0].prefix[0] for group in group_by_prefix(tiled)] == ["A", "A", "A", "B", "B", "B"]
 
 
 @given(st.lists(st.tuples(st.sampled_from("ABCD"), st.sampled_from("123456"))), st.integers(1, 9))
 def test_a_chunk_never_cuts_a_group_and_every_read_is_in_one_chunk(pairs, size):
-    reads = list(distinct([read(*pair) for pair in pairs]).values())
+    reads = [read(*pair) for pair in dict.fromkeys(pairs)]
     planned = group_by_prefix(reads)
     cut = list(chunks(planned, size))
     assert [group for chunk in cut for group in chunk] == planned
     for chunk in cut:
-        assert len(chunk) == 1 or sum(len(group.keys) for group in chunk) <= size
-    assert sorted(key for group in planned for key in group.keys) == sorted(r.key for r in reads)
+        assert len(chunk) == 1 or sum(map(len, chunk)) <= size
+    assert sorted(r.key for group in planned for r in group) == sorted(r.key for r in reads)
 
 
 def sizes(engine_seconds, chunk_reads=4096, groups=1000) -> list[int]:
@@ -45,7 +45,7 @@ def sizes(engine_seconds, chunk_reads=4096, groups=1000) -> list[int]:
     pace, found = Pace(), []
     planned = group_by_prefix([read(f"{group:05}", tail) for group in range(groups) for tail in "12345678"])
     for chunk in chunks(planned, chunk_reads, pace):
-        found.append(sum(len(group.keys) for group in chunk))
+        found.append(sum(map(len, chunk)))
         pace.took(found[-1], engine_seconds(found[-1]))
     return found
 

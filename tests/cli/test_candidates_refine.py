@@ -7,7 +7,7 @@ import pytest
 
 from checklist_rewards.backends import Reply, Sampling, engine
 from tests.cli.conftest import read_jsonl, write_jsonl
-from tests.cli.test_pipelines import table
+from tests.cli.test_scoring_pipelines import table
 from tests.generators.fakes import Replies
 from tests.test_self_refine import ITEMS, improving, knows
 

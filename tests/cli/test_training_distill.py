@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -98,4 +99,13 @@ def test_what_cannot_be_distilled_is_one_sentence(run, arguments, said):
     write_labels()
     done = run("distill", *arguments)
     assert done.exit_code == 2 and said in done.stderr
+    assert not Path("judge").exists()
+
+
+@pytest.mark.parametrize("hidden", ["krippendorff", "statsmodels"])
+def test_a_library_of_the_held_out_figures_is_missed_before_the_training(run, tmp_path, monkeypatch, hidden):
+    write_labels()
+    monkeypatch.setitem(sys.modules, hidden, None)
+    done = run("distill", "labels.jsonl", "-o", "judge", "--base", "nowhere", "--folds", "2")
+    assert done.exit_code == 2 and f"{hidden}: pip install 'checklist-rewards[encoder]'" in done.stderr, done.output
     assert not Path("judge").exists()
