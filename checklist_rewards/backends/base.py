@@ -130,7 +130,7 @@ class ReadResult:
     computed_tokens: int | None = 0
     """Prompt tokens that the engine computed. None if the engine does not report cached tokens."""
     floor_tokens: int = 0
-    """Prompt tokens if each prefix and each tail is computed once; see [`Receipt`]."""
+    """Prompt tokens if those with which several prompts start are computed once: the tokens of their tree."""
     separate: int = 0
     """Reads whose prompt was computed separately, because sharing the prefix would not be exact for this model."""
     completion_tokens: int | None = None

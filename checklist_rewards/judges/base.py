@@ -63,8 +63,8 @@ class Receipt:
     computed_tokens: int | None = 0
     """Prompt tokens computed by the engine; None if a server does not report its cached tokens."""
     floor_tokens: int = 0
-    """Prompt tokens if every target's prompt and every question after it is computed once. An engine that shares more,
-    such as vLLM an input of several targets, computes fewer."""
+    """Prompt tokens if those with which several prompts of a call of the engine start are computed once: rules and
+    input of several targets, and a target of its questions. An engine with a cache of earlier calls computes fewer."""
     separate: int = 0
     """Reads computed as separate prompts because the model cannot share a prefix exactly."""
     engine_seconds: float = 0.0
@@ -110,7 +110,7 @@ class Receipt:
             text += f", {self.unanswered} unanswered"
         if self.floor_tokens and self.computed_tokens is not None:
             ratio = self.computed_tokens / self.floor_tokens
-            text += f"; {self.computed_tokens} prompt tokens computed, {ratio:.2f} x the plan"
+            text += f"; {self.computed_tokens} prompt tokens computed, {ratio:.2f} x the floor"
             if self.separate:
                 text += f" ({self.separate} reads as separate prompts: this model cannot share a prefix exactly)"
         elif self.prompt_tokens:

@@ -5,9 +5,11 @@ They take turns, so that other load on the machine affects all of them; medians 
 texts, so that no prefix cache contains them.
 
 (a) plain         a loop of `transformers` over whole prompts, one at a time
-(b) transformers  the transformers engine of this package: the prefix once, with all tails packed behind it
+(b) transformers  the transformers engine of this package: trees of prompts
 (c) vllm          the vLLM engine of this package: prompts ordered by prefix, prefix cache on (skipped if missing)
-(d) adapter       10,000 reads on an engine that answers instantly: time per read for rendering, hashing, planning,
+(d) groups        8 completions of one prompt x 8 questions, for inputs of 30 to 2,000 tokens: all in one call, one
+                  call per completion, and a plain forward pass of as many tokens as the tree has (`prefill`)
+(e) adapter       10,000 reads on an engine that answers instantly: time per read for rendering, hashing, planning,
                   storing and scoring, and memory
 
 Prints a table and writes `runs/bench/reads.json`.
@@ -41,11 +43,14 @@ from pocket.world import FAMILIES, Constraint, sample_plan, sample_task, words_o
 from checklist_rewards import ChecklistScorer, Sample
 from checklist_rewards.backends import Arrived, Backend, LabelRead, Messages, ReadGroup, ReadResult, Reply, Sampling
 from checklist_rewards.backends.transformers import TransformersBackend
+from checklist_rewards.backends.trees import floor_tokens
 from checklist_rewards.errors import ModelError
 from checklist_rewards.prompts import load_prompt
 
 LABELS = ("yes", "no")
 PREFIX_TOKENS = 430
+INPUT_TOKENS = (30, 150, 400, 2_000)
+WORDS = "the of and to in is it you that he was for on are with as his they be at one have this from or had by".split()
 ADAPTER_READS = (2_500, 5_000, 10_000)
 Timed = tuple[float, int, int]
 """Seconds, computed prompt tokens, and the minimum of computed prompt tokens."""
@@ -153,7 +158,50 @@ def compare_engines(model: str, targets: int, questions: int, repeats: int) -> d
 
 
 def ours_floor(backend: TransformersBackend, groups: Sequence[ReadGroup]) -> int:
-    return sum(len(group.prefix) + sum(map(len, group.tails)) for group in backend.tokens.groups(groups))
+    return floor_tokens(backend.tokens.groups(groups), backend.max_length)[1]
+
+
+def group_workload(input_tokens: int, seed: int) -> list[ReadGroup]:
+    """One prompt of about `input_tokens` tokens, 8 completions of 60 words, 8 questions about each."""
+    rng = random.Random(seed)
+    prompt, questions = load_prompt("judges/item", "judge"), some_questions(rng, 8)
+    given = " ".join(rng.choices(WORDS, k=input_tokens))
+    targets = [" ".join(rng.choices(WORDS, k=60)) for _ in range(8)]
+    tails = tuple(prompt.tail(question) for question in questions)
+    return [ReadGroup(prompt.system, prompt.prefix(input=given, target=target), tails) for target in targets]
+
+
+@torch.inference_mode()
+def prefill(backend: TransformersBackend, tokens: int) -> None:
+    """A plain forward pass of `tokens` tokens, in rows of 512."""
+    for start in range(0, tokens, 512):
+        ids = torch.arange(start, min(start + 512, tokens), device=backend.device)[None] % 1000
+        backend.model(input_ids=ids, use_cache=False, logits_to_keep=1)
+
+
+def compare_groups(model: str, repeats: int) -> list[dict[str, float]]:
+    """For each length of the input: tokens of the tree, computed tokens, and median seconds of the three ways."""
+    backend, lines = TransformersBackend(model), []
+    for input_tokens in INPUT_TOKENS:
+        if input_tokens + 400 > backend.max_length:
+            continue
+        seconds: dict[str, list[float]] = {"together": [], "one_by_one": [], "prefill": []}
+        for repeat in range(repeats):
+            groups = group_workload(input_tokens, repeat)
+            if repeat == 0:  # the first pass of a length allocates memory
+                backend.read(groups[:1], LABELS)
+            floor = ours_floor(backend, groups)
+            ways: dict[str, Callable[[], object]] = {
+                "together": lambda groups=groups: backend.read(groups, LABELS),
+                "one_by_one": lambda groups=groups: [backend.read([group], LABELS) for group in groups],
+                "prefill": lambda floor=floor: prefill(backend, floor),
+            }
+            for name, way in ways.items():
+                seconds[name].append(timed(way))
+            result = backend.read(groups, LABELS)
+        medians = {name: statistics.median(values) for name, values in seconds.items()}
+        lines.append({"input_tokens": input_tokens, "floor": floor, "computed": result.computed_tokens, **medians})
+    return lines
 
 
 def summary(reads: int, outcomes: Sequence[Timed]) -> dict[str, float]:
@@ -252,6 +300,24 @@ def show(results: dict[str, Any], console: Console) -> None:
     if reads["vllm_missing"]:
         console.print(f"vllm: skipped ({reads['vllm_missing']})")
     console.print(f"largest difference in P(yes) from the plain loop: {reads['largest_difference_in_p_yes']:.1e}\n")
+    table = Table(title="8 completions of a prompt x 8 questions, transformers", title_justify="left")
+    for column in (
+        "input tokens",
+        "x floor",
+        "verdicts/s",
+        "x one call per completion",
+        "time / prefill of the floor",
+    ):
+        table.add_column(column, justify="right")
+    for line in results["groups"]:
+        table.add_row(
+            f"{line['input_tokens']:,}",
+            f"{line['computed'] / line['floor']:.2f}",
+            f"{64 / line['together']:.1f}",
+            f"{line['one_by_one'] / line['together']:.1f}",
+            f"{line['together'] / line['prefill']:.2f}",
+        )
+    console.print(table)
     table = Table(title=f"cost of the adapter, {adapter['reads']} reads", title_justify="left")
     table.add_column("per read")
     table.add_column("value", justify="right")
@@ -283,6 +349,7 @@ def main() -> None:
         "device": "cuda" if torch.cuda.is_available() else "cpu",
         "repeats": arguments.repeats,
         "adapter": adapter_cost(arguments.repeats),
+        "groups": compare_groups(arguments.model, min(arguments.repeats, 3)),
         "reads": compare_engines(arguments.model, arguments.targets, arguments.questions, arguments.repeats),
     }
     arguments.output.parent.mkdir(parents=True, exist_ok=True)

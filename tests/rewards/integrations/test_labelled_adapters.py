@@ -1,6 +1,6 @@
 """What adapters do beside rewarding: labels that cannot be used, samples that are not scored, settings that travel.
 
-That they all give the same rewards is in `test_reward_same_rewards.py`; the hosts they are called by are in `hosts.py`.
+That they all give the same rewards is in `test_reward_same_rewards.py`; the hosts that call them are in `hosts.py`.
 """
 
 import asyncio
