@@ -11,7 +11,7 @@ from transformers import PreTrainedTokenizerFast
 
 from checklist_rewards.backends import ReadGroup
 from checklist_rewards.backends.templates import ChatTemplate
-from checklist_rewards.backends.tokens import ChatTokenizer, TokenGroup, count_tokens, load_chat_tokenizer
+from checklist_rewards.backends.tokens import ChatTokenizer, load_chat_tokenizer
 from checklist_rewards.chat import strip_thinking
 from checklist_rewards.errors import ModelError
 from checklist_rewards.prompts import load_prompt
@@ -266,9 +266,3 @@ def test_a_read_must_leave_room_for_its_answer():
     group = TokenGroup([1] * 10, [[2] * 5, [2] * 6])
     assert [index for index, _ in group.fitting(16)] == [0]
     assert [index for index, _ in group.fitting(17)] == [0, 1]
-
-
-def test_the_floor_counts_each_prefix_once_and_only_what_fits():
-    groups = [TokenGroup([1] * 10, [[2] * 5, [2] * 6]), TokenGroup([1] * 100, [[2] * 5])]
-    assert count_tokens(groups, 50) == (15 + 16, 10 + 5 + 6)
-    assert count_tokens(groups, 1000) == (15 + 16 + 105, 10 + 5 + 6 + 105)
