@@ -11,7 +11,7 @@ from transformers import PreTrainedTokenizerFast
 
 from checklist_rewards.backends import ReadGroup
 from checklist_rewards.backends.templates import ChatTemplate
-from checklist_rewards.backends.tokens import ChatTokenizer, load_chat_tokenizer
+from checklist_rewards.backends.tokens import ChatTokenizer, TokenGroup, load_chat_tokenizer
 from checklist_rewards.chat import strip_thinking
 from checklist_rewards.errors import ModelError
 from checklist_rewards.prompts import load_prompt
