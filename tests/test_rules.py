@@ -79,7 +79,10 @@ def test_rule_4_a_prefix_is_computed_once(pocket):
     scorer.score_batch([Sample(QUESTIONS, text) for text in TEXTS * 2])
     receipt = scorer.receipt
     assert (receipt.reads, receipt.asked, receipt.deduplicated) == (24, 12, 12)
-    assert receipt.computed_tokens == receipt.floor_tokens < receipt.prompt_tokens
+    assert receipt.floor_tokens <= receipt.computed_tokens < receipt.prompt_tokens
+    one = ChecklistScorer("pocket", backend="transformers", store=False)
+    one.score(QUESTIONS, TEXTS[0])
+    assert one.receipt.computed_tokens == one.receipt.floor_tokens < one.receipt.prompt_tokens
 
 
 def test_rule_5_rerun_is_resume_and_one_changed_word_is_one_read(pocket, tmp_path):

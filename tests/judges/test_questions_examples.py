@@ -174,7 +174,7 @@ def test_the_prefix_of_a_target_is_computed_once_with_examples_too(pocket):
     scorer.score_batch([Sample(items, text) for text in ("my 7 keno like this", "is it a bako?", "a deko")])
     r = scorer.receipt
     assert (r.asked, r.unanswered) == (6, 0)
-    assert r.computed_tokens == r.floor_tokens < r.prompt_tokens
+    assert r.floor_tokens <= r.computed_tokens < r.prompt_tokens / 1.5
 
 
 def test_another_example_is_another_read_for_its_item_alone(tmp_path):
