@@ -28,6 +28,7 @@ from trl import GRPOConfig, GRPOTrainer
 
 from checklist_rewards import ChecklistScorer
 from checklist_rewards.backends import pocket_dir
+from checklist_rewards.rewards.batch import Batch
 from checklist_rewards.rewards.trl import ChecklistReward
 
 if TYPE_CHECKING:
@@ -75,21 +76,21 @@ class Watched:
     """Adds metrics of its duration, of the score before shaping (*proxy*), and of groups without variance to a reward;
     inherit from it first. If the reward is split, a group has no variance if it has none in any part."""
 
-    def rewarded(self: Any, prompts: Any, completions: Any, columns: Any, *hooks: Any, **options: Any) -> Any:
+    def rewarded(self: Any, batch: Batch) -> Batch:
         before, started = self.scorer.receipt, time.perf_counter()
-        rewards, trail = super().rewarded(prompts, completions, columns, *hooks, **options)
+        batch = super().rewarded(batch)
         seconds = time.perf_counter() - started
-        _, log_metric, *_ = hooks
+        log_metric = batch.log_metric
         log_metric("reward_seconds", seconds)
         log_metric("engine_seconds", (self.scorer.receipt - before).engine_seconds)
-        for score in trail.stages[0][1] if trail.stages else rewards:
+        for score in batch.stages[0][1] if batch.stages else batch.rewards:
             if score is not None:
                 log_metric("proxy", score)
-        trained = list(trail.parts.values()) or [rewards]
+        trained = list(batch.parts.values()) or [batch.rewards]
         for name, least in (("zero_variance", EQUAL), ("small_variance", NEARLY)):
             flat = zip(*(flat_groups(values, N, least) for values in trained), strict=True)
             log_metric(name, fmean(map(all, flat)))
-        return rewards, trail
+        return batch
 
 
 class WatchedReward(Watched, ChecklistReward):

@@ -50,7 +50,7 @@ def test_code_runs_only_where_it_is_allowed(run, no_engine):
 
 
 def test_code_runs_in_a_plain_process_only_where_the_user_says_so(run, no_engine, monkeypatch):
-    monkeypatch.setattr("checklist_rewards.judges.checked.sandbox.unavailable", lambda: "wasmtime is not installed")
+    monkeypatch.setattr("checklist_rewards.checks.sandbox.unavailable", lambda: "wasmtime is not installed")
     rows([CODE])
     shown = run("score", "rows.jsonl", "-o", "out.jsonl", "--allow-code")
     told = " ".join(shown.stderr.split())

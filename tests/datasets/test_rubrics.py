@@ -15,7 +15,7 @@ from checklist_rewards.files.rows import write_rows
 from checklist_rewards.judges.questions import FewShot
 from tests.judges.fakes import Lettered
 
-DATA = Path(__file__).parent / "data"
+DATA = Path(__file__).parents[1] / "data"
 FILES = {
     "autorubric.json": "autorubric",
     "rubric.yaml": "rubric",
