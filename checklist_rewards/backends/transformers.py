@@ -256,6 +256,7 @@ def rope_boundary(config: Any) -> int | None:
 
 
 def _within(kind: str, config: Any, positions: torch.Tensor) -> torch.Tensor:
+    positions = positions.int()  # half of the memory, which grows with the square of the row
     query, key = positions[:, :, None], positions[:, None, :]
     if kind == SLIDING:
         return query - key < config.sliding_window
@@ -293,6 +294,8 @@ _TOKENIZER_SETTINGS = ("cache_dir", "gguf_file", "local_files_only", "revision",
 )
 _CPU_READ_TOKENS = 2048  # per forward pass; larger batches do not fit into a CPU's caches and are slower
 
+_WIDEST = 4096
+"""Most tokens in a row of several prompts: the mask of a row grows with the square of its width."""
 _EVEN = 4.5
 """Attention over a row of this many tokens, times the hidden size, takes as long as all matrices. A layer has about
 12 x size^2 weights, so 24 x size^2 operations per token, and 4 x size per pair of tokens: 6 by this count, and 4.4 as
@@ -439,7 +442,7 @@ class TransformersBackend:
                 by_length.setdefault(self._long(len(group.prefix) + len(tail)), []).append((tail, (number, index)))
             for long, tails in by_length.items():
                 branches[long] += [(group.prefix, tails)] if self.packs else [(group.prefix, [tail]) for tail in tails]
-        room, worth = (self.max_batch_tokens, self._saves) if self.packs else (0, None)
+        room, worth = (min(self.max_batch_tokens, _WIDEST), self._saves) if self.packs else (0, None)
         rows = [row for some in branches.values() for row in tree_rows(some, room, worth)]
         rows.sort(key=lambda row: (self._kind(row), -len(row.ids)))
         return rows

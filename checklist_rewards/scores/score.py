@@ -156,16 +156,7 @@ class Vote(Outcome):
 
     def verdict(self) -> Verdict:
         """Convert the vote back to a verdict."""
-        return Verdict(
-            self.probabilities,
-            self.answer,
-            self.mass,
-            self.unanswered,
-            self.reasoning,
-            self.judge,
-            self.method,
-            uncalibrated=self.uncalibrated,
-        )
+        return _verdict_of(self)
 
 
 def vote_of(item: ChecklistItem, verdict: Verdict, threshold: float = DEFAULT_THRESHOLD) -> Vote:
@@ -306,17 +297,21 @@ class ItemScore(Outcome):
 
     def verdict(self) -> Verdict:
         """Convert back to a verdict, to score it again."""
-        return Verdict(
-            self.probabilities,
-            self.answer,
-            self.mass,
-            self.unanswered,
-            self.reasoning,
-            self.judge,
-            self.method,
-            votes=tuple(vote.verdict() for vote in self.votes or ()),
-            uncalibrated=self.uncalibrated,
-        )
+        return _verdict_of(self, tuple(vote.verdict() for vote in self.votes or ()))
+
+
+def _verdict_of(of: Vote | ItemScore, votes: tuple[Verdict, ...] = ()) -> Verdict:
+    return Verdict(
+        of.probabilities,
+        of.answer,
+        of.mass,
+        of.unanswered,
+        of.reasoning,
+        of.judge,
+        of.method,
+        votes=votes,
+        uncalibrated=of.uncalibrated,
+    )
 
 
 class Score(BaseModel):

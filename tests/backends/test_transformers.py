@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from checklist_rewards.backends import ReadGroup, Sampling, load_backend
+from checklist_rewards.backends import transformers as packing
 from checklist_rewards.backends.transformers import TransformersBackend
 from checklist_rewards.errors import BackendError, ModelError
 
@@ -65,6 +66,22 @@ def test_tokens_that_prompts_share_are_computed_once_where_that_saves_more_than_
     assert result.floor_tokens <= result.computed_tokens < result.prompt_tokens / 2
     assert flat_of_trees(own_pocket, world_reads, math.inf).computed_tokens == result.floor_tokens
     assert flat_of_trees(own_pocket, world_reads, 1e-9).computed_tokens > result.computed_tokens
+
+
+def test_a_row_of_several_prompts_is_no_wider_than_its_mask_may_be(own_pocket, world_reads, monkeypatch):
+    whole = flat(own_pocket.read(world_reads, LABELS))
+    widths = []
+    monkeypatch.setattr(packing, "_WIDEST", 200)
+    hook = own_pocket.model.register_forward_pre_hook(
+        lambda module, args, kwargs: widths.append((kwargs["attention_mask"] is None, kwargs["input_ids"].shape[1])),
+        with_kwargs=True,
+    )
+    try:
+        narrow = flat(own_pocket.read(world_reads, LABELS))
+    finally:
+        hook.remove()
+    assert all(plain or width <= 200 for plain, width in widths) and len({plain for plain, _ in widths}) == 2
+    assert (whole - narrow).abs().max() < 1e-4
 
 
 def flat_of_trees(engine, groups, even):
