@@ -26,6 +26,7 @@ def address(monkeypatch, fault_server):
     from ray.serve._private.api import call_user_app_builder_with_args_if_necessary
 
     monkeypatch.setenv("CHECKLIST_REWARDS_TOKEN", "secret")
+    monkeypatch.setenv("RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S", "60")  # Serve kills a proxy that is not up in 5 s
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     path = os.pathsep.join([str(REPO / "recipes"), str(REPO)])
