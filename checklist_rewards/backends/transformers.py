@@ -295,7 +295,7 @@ _TOKENIZER_SETTINGS = ("cache_dir", "gguf_file", "local_files_only", "revision",
 _CPU_READ_TOKENS = 2048  # per forward pass; larger batches do not fit into a CPU's caches and are slower
 
 _WIDEST = 4096
-"""Most tokens in a row of several prompts: the mask of a row grows with the square of its width."""
+"""Most tokens in a row of several targets: the mask of a row grows with the square of its width."""
 _EVEN = 4.5
 """Attention over a row of this many tokens, times the hidden size, takes as long as all matrices. A layer has about
 12 x size^2 weights, so 24 x size^2 operations per token, and 4 x size per pair of tokens: 6 by this count, and 4.4 as
@@ -359,7 +359,7 @@ class TransformersBackend:
             self.model.set_attn_implementation("eager")  # sdpa does not apply soft-capping
         self.max_length: int = getattr(config, "max_position_embeddings", 2**31)
         self._boundary = rope_boundary(config)
-        self._even = _EVEN * config.hidden_size
+        self._even = _EVEN * self.model.get_input_embeddings().embedding_dim
         self.layers = Layers.of(self.model)
         self.packs = self.layers is not None and packs_exactly(self.model, self.layers, self._logits, self.device)
         if not self.packs:
@@ -370,7 +370,7 @@ class TransformersBackend:
             )
 
     def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> ReadResult:
-        """Compute the log-probabilities of the labels, with all tails of a group in one row if the model allows it."""
+        """Compute the log-probabilities of the labels, in rows of several prompts if the model allows it."""
         forms = self.tokens.label_groups(labels)
         tokenized = self.tokens.groups(groups)
         too_long = LabelRead(None, Unanswered(Reason.TOO_LONG))
@@ -379,8 +379,10 @@ class TransformersBackend:
         budget = min(self.max_batch_tokens, _CPU_READ_TOKENS) if self.device.type == "cpu" else self.max_batch_tokens
 
         def answer(rows: Sequence[TreeRow[_Place]]) -> list[list[LabelRead]]:
+            nonlocal computed
             with self._lock:
                 logprobs = iter(self._label_logprobs(rows, forms).tolist())
+            computed += sum(len(row.ids) for row in rows)
             return [[LabelRead(tuple(next(logprobs))) for _ in row.values] for row in rows]
 
         def lost(row: TreeRow[_Place]) -> list[LabelRead]:
@@ -389,7 +391,6 @@ class TransformersBackend:
             return [LabelRead(None, _no_memory(f"a row of {len(row.ids)} tokens"))]
 
         for batch in self._batches(self._rows(tokenized), lambda row: len(row.ids), budget, self._kind):
-            computed += sum(len(row.ids) for row in batch)
             for row, answers in zip(batch, _in_memory(batch, answer, lost), strict=True):
                 for (number, index), read in zip(row.values, answers, strict=True):
                     reads[number][index] = read
@@ -442,7 +443,7 @@ class TransformersBackend:
                 by_length.setdefault(self._long(len(group.prefix) + len(tail)), []).append((tail, (number, index)))
             for long, tails in by_length.items():
                 branches[long] += [(group.prefix, tails)] if self.packs else [(group.prefix, [tail]) for tail in tails]
-        room, worth = (min(self.max_batch_tokens, _WIDEST), self._saves) if self.packs else (0, None)
+        room, worth = (self.max_batch_tokens, self._saves) if self.packs else (0, None)
         rows = [row for some in branches.values() for row in tree_rows(some, room, worth)]
         rows.sort(key=lambda row: (self._kind(row), -len(row.ids)))
         return rows
@@ -453,7 +454,7 @@ class TransformersBackend:
         def cost(tokens: int) -> float:
             return tokens * (1 + tokens / self._even)
 
-        return cost(width + new) - cost(width) <= cost(alone)
+        return width + new <= _WIDEST and cost(width + new) - cost(width) <= cost(alone)
 
     def _kind(self, row: TreeRow[_Place]) -> tuple[bool, bool]:
         """What rows of one forward pass have in common: whether they are long, and have several prompts."""

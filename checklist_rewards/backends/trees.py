@@ -175,8 +175,8 @@ class _Tree(Generic[T]):
         return at
 
     def add(self, tokens: Sequence[int], after: _Node | None = None) -> _Node:
-        """Add tokens after the end of a segment (by default at the start of a prompt). Returns the segment that ends
-        with them; it is no longer one if other tokens that part from it earlier are added than after its end."""
+        """Add tokens after the end of a segment, by default at the start of a prompt. Returns the segment that ends
+        with them. It stays whole while tokens are only added after it."""
         node, at = after or self._root, 0
         while at < len(tokens):
             child = node.children.get(tokens[at])

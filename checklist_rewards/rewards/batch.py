@@ -256,7 +256,7 @@ class TrainerReward(ABC):
             trainer_state (*optional*):
                 Provides the step for log lines.
             log_extra (callable, *optional*):
-                Called with the column `<name>/detail`, each completion's [`Score`] as JSON.
+                Called with the column `<name>/items`, a line of text for each completion: its answers by item.
             log_metric (callable, *optional*):
                 Called with the metrics of [`metric_names`].
             **kwargs:

@@ -9,6 +9,7 @@ import torch
 from checklist_rewards.backends import ReadGroup, Sampling, load_backend
 from checklist_rewards.backends import transformers as packing
 from checklist_rewards.backends.transformers import TransformersBackend
+from checklist_rewards.backends.trees import floor_tokens
 from checklist_rewards.errors import BackendError, ModelError
 
 LABELS = ("yes", "no")
@@ -68,20 +69,25 @@ def test_tokens_that_prompts_share_are_computed_once_where_that_saves_more_than_
     assert flat_of_trees(own_pocket, world_reads, 1e-9).computed_tokens > result.computed_tokens
 
 
-def test_a_row_of_several_prompts_is_no_wider_than_its_mask_may_be(own_pocket, world_reads, monkeypatch):
-    whole = flat(own_pocket.read(world_reads, LABELS))
+def test_a_row_is_widened_by_other_targets_up_to_its_mask_and_the_questions_of_a_target_stay_together(
+    own_pocket, world_reads, monkeypatch
+):
+    whole = own_pocket.read(world_reads, LABELS)
+    each = [floor_tokens([group], own_pocket.max_length)[1] for group in own_pocket.tokens.groups(world_reads)]
+    monkeypatch.setattr(packing, "_WIDEST", max(each) - 1)
+    monkeypatch.setattr(own_pocket, "_even", math.inf)
     widths = []
-    monkeypatch.setattr(packing, "_WIDEST", 200)
     hook = own_pocket.model.register_forward_pre_hook(
-        lambda module, args, kwargs: widths.append((kwargs["attention_mask"] is None, kwargs["input_ids"].shape[1])),
-        with_kwargs=True,
+        lambda module, args, kwargs: widths.append(kwargs["input_ids"].shape[1]), with_kwargs=True
     )
     try:
-        narrow = flat(own_pocket.read(world_reads, LABELS))
+        narrow = own_pocket.read(world_reads, LABELS)
+        monkeypatch.setattr(packing, "_WIDEST", 0)
+        alone = own_pocket.read(world_reads, LABELS)
     finally:
         hook.remove()
-    assert all(plain or width <= 200 for plain, width in widths) and len({plain for plain, _ in widths}) == 2
-    assert (whole - narrow).abs().max() < 1e-4
+    assert max(widths) == max(each) and alone.computed_tokens == sum(each) >= narrow.computed_tokens
+    assert (flat(whole) - flat(narrow)).abs().max() < 1e-4 and (flat(whole) - flat(alone)).abs().max() < 1e-4
 
 
 def flat_of_trees(engine, groups, even):
