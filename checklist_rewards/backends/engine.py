@@ -224,6 +224,34 @@ class Engine:
         """`model` itself if it is an engine, otherwise an engine with these settings."""
         return model if isinstance(model, Engine) else cls(model, backend, joined(base_url))
 
+    @classmethod
+    def of_model(cls, model: Any, tokenizer: Any = None, *, adapter: str | None = None, **settings: Any) -> Engine:
+        """The engine of a causal language model that is in memory, which may be in training: for trainers other than
+        TRL's, and for a judge that another program has loaded. Reads leave the model as it was.
+
+            >>> reward = ChecklistReward(model=Engine.of_model(policy, tokenizer))  # doctest: +SKIP
+
+        Args:
+            model (`PreTrainedModel` or `PeftModel`): The model. The weights that are read must not change.
+            tokenizer (`PreTrainedTokenizerBase`, *optional*): Defaults to that of the files that the model was loaded
+                from.
+            adapter (`str`, *optional*): Name of the adapter to read with. By default, all adapters are switched off
+                during a read, so the base weights answer.
+            **settings: `max_batch_tokens`, as for the transformers engine.
+
+        Raises:
+            ModelError: If the weights change during training, or if there is no tokenizer.
+        """
+        from checklist_rewards.backends.live import LiveBackend
+
+        backend = LiveBackend(model, tokenizer, adapter=adapter, **settings)
+        return cls(backend.model_name, backend)
+
+    @property
+    def name(self) -> str:
+        """The name of the model; for the reference of a trainer, that of its weights as soon as they are known."""
+        return getattr(self.unwrapped.backend, "model_name", self.model)
+
     def named(self, model: str) -> Engine:
         """This engine with another model."""
         return replace(self, model=model)

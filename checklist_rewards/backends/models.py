@@ -27,6 +27,13 @@ from checklist_rewards.errors import ModelError
 logger = logging.getLogger(__name__)
 
 POCKET = "pocket"
+REFERENCE = "reference"
+"""The name of the reference model of a trainer; see `reference.py`."""
+NO_TRAINER = (
+    "model='reference' is the reference model of a trainer, so it judges only in a reward of GRPOTrainer, RLOOTrainer "
+    "or OnlineDPOTrainer, or in their evaluation. Elsewhere, name the base model itself, or pass a loaded model as "
+    "Engine.of_model(model, tokenizer)."
+)
 _FSDP_LOADING = "FSDP_CPU_RAM_EFFICIENT_LOADING"
 _WHOLE = 64 * 2**20
 _FILES = ("*.safetensors", "*.bin", "*.gguf", "*.json", "*.jinja", "*.model", "*.txt")
@@ -68,6 +75,8 @@ def resolve_model(model: str | Path, revision: str | None = None) -> str:
     """
     if str(model) == POCKET:
         return str(pocket_dir())
+    if str(model) == REFERENCE:
+        raise ModelError(NO_TRAINER)
     if model in PACKAGED:
         warn_of(str(model))
         return packaged_dir(str(model))
@@ -88,6 +97,13 @@ def resolve_model(model: str | Path, revision: str | None = None) -> str:
         )
     hub_commit(str(model), revision)
     return str(model)
+
+
+def model_folder(model: str | Path, revision: str | None = None) -> Path:
+    """The folder with a model's files; for a Hub model, that of its local cache. Raises [`ModelError`] as
+    [`resolve_model`] does."""
+    resolved = resolve_model(model, revision)
+    return Path(resolved) if Path(resolved).is_dir() else _hub_config(resolved, revision).parent
 
 
 def config_of(model: str | Path, revision: str | None = None) -> dict[str, Any]:

@@ -39,6 +39,7 @@ it is requested to write the label.
 
 from __future__ import annotations
 
+import copy
 import re
 import threading
 from collections.abc import Sequence
@@ -452,7 +453,15 @@ def load_chat_tokenizer(path: str, **settings: Any) -> ChatTokenizer:
     import jinja2  # noqa: F401
     from transformers import AutoTokenizer
 
-    tokenizer = AutoTokenizer.from_pretrained(path, **settings)
+    return _chat_tokenizer(AutoTokenizer.from_pretrained(path, **settings))
+
+
+def chat_tokenizer(tokenizer: Any) -> ChatTokenizer:
+    """The chat tokenizer of a copy of a tokenizer, which stays as it is."""
+    return _chat_tokenizer(copy.deepcopy(tokenizer))
+
+
+def _chat_tokenizer(tokenizer: Any) -> ChatTokenizer:
     if type(tokenizer).__name__ != "MistralCommonBackend":
         return ChatTokenizer(tokenizer)
     return MistralChatTokenizer(tokenizer)

@@ -53,7 +53,7 @@ from checklist_rewards.backends.base import (
     reply_seed,
 )
 from checklist_rewards.backends.models import adapter_dir, load_whole, model_identity, pinned, resolve_model
-from checklist_rewards.backends.tokens import TokenGroup, load_chat_tokenizer
+from checklist_rewards.backends.tokens import ChatTokenizer, TokenGroup, load_chat_tokenizer
 from checklist_rewards.backends.trees import Branch, TreeRow, floor_tokens, in_order, tree_rows
 from checklist_rewards.errors import BackendError, ModelError
 from checklist_rewards.scores.reasons import Reason, Unanswered
@@ -338,36 +338,49 @@ class TransformersBackend:
         path = resolve_model(model, settings.get("revision"))
         settings = pinned(path, settings)
         self._lock = threading.Lock()  # trainers may score from several threads
-        self.max_batch_tokens = max_batch_tokens
-        self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         try:
-            self.tokens = load_chat_tokenizer(
+            tokens = load_chat_tokenizer(
                 path, **{name: settings[name] for name in _TOKENIZER_SETTINGS if name in settings}
             )
-            dtype = torch.float32 if self.device.type == "cpu" else "auto"
-            self.model: Any = load_whole(AutoModelForCausalLM, path, **{"dtype": dtype, **settings})
+            dtype = torch.float32 if device.type == "cpu" else "auto"
+            loaded: Any = load_whole(AutoModelForCausalLM, path, **{"dtype": dtype, **settings})
             if adapter is not None:
-                self.model.load_adapter(adapter_dir(adapter))
+                loaded.load_adapter(adapter_dir(adapter))
             if "device_map" not in settings and "quantization_config" not in settings:
-                self.model.to(self.device)
-            self.device = torch.device(self.model.get_input_embeddings().weight.device)
-            self.model.eval()
+                loaded.to(device)
+            loaded.eval()
         except Exception as error:  # transformers raises many types of errors while loading
-            raise ModelError(f"model {model!r} cannot be loaded with transformers: {_first_line(error)}") from error
-        config = self.model.config.get_text_config()
-        if getattr(config, "attn_logit_softcapping", None) and self.model.config._attn_implementation == "sdpa":
-            self.model.set_attn_implementation("eager")  # sdpa does not apply soft-capping
-        self.max_length: int = getattr(config, "max_position_embeddings", 2**31)
+            raise ModelError(f"model {model!r} cannot be loaded with transformers: {first_line(error)}") from error
+        if getattr(loaded.config.get_text_config(), "attn_logit_softcapping", None):
+            if loaded.config._attn_implementation == "sdpa":
+                loaded.set_attn_implementation("eager")  # sdpa does not apply soft-capping
+        self._use(loaded, tokens, max_batch_tokens)
+
+    def _use(self, model: Any, tokens: ChatTokenizer, max_batch_tokens: int, forward: Any = None) -> None:
+        """Read with this model from now on; `forward` is called in its place if another module wraps it."""
+        config = model.config.get_text_config()
+        self.model, self.tokens, self.max_batch_tokens = model, tokens, max_batch_tokens
+        self._forward = model if forward is None else forward
+        self.device = torch.device(model.get_input_embeddings().weight.device)
+        self.max_length: int = getattr(config, "max_position_embeddings", None) or 2**31
         self._boundary = rope_boundary(config)
-        self._even = _EVEN * self.model.get_input_embeddings().embedding_dim
-        self.layers = Layers.of(self.model)
-        self.packs = self.layers is not None and packs_exactly(self.model, self.layers, self._logits, self.device)
+        self._even = _EVEN * model.get_input_embeddings().embedding_dim
+        self.layers = Layers.of(model)
+        with self.in_turn():
+            self.packs = self.layers is not None and packs_exactly(model, self.layers, self._logits, self.device)
         if not self.packs:
             logger.warning(
                 "%s cannot read several questions about a target in one row exactly, so every prompt is read "
                 "separately and the prefix is computed once per question.",
-                type(self.model).__name__,
+                type(model).__name__,
             )
+
+    @contextmanager
+    def in_turn(self) -> Iterator[None]:
+        """Context manager for forward passes: one thread at a time, without gradients."""
+        with self._lock, torch.inference_mode():
+            yield
 
     def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> ReadResult:
         """Compute the log-probabilities of the labels, in rows of several prompts if the model allows it."""
@@ -375,28 +388,41 @@ class TransformersBackend:
         tokenized = self.tokens.groups(groups)
         too_long = LabelRead(None, Unanswered(Reason.TOO_LONG))
         reads: list[list[LabelRead]] = [[too_long] * len(group.tails) for group in tokenized]
-        computed = separate = 0
-        budget = min(self.max_batch_tokens, _CPU_READ_TOKENS) if self.device.type == "cpu" else self.max_batch_tokens
+        separate = 0
+        rows = self._rows(tokenized)
+        answered, computed = self._answered(rows, forms)
+        for row, answers in zip(rows, answered, strict=True):
+            for (number, index), read in zip(row.values, answers, strict=True):
+                reads[number][index] = read
+            separate += 0 if self.packs else len(row.values)
+        prompt_tokens, floor = floor_tokens(tokenized, self.max_length)
+        return ReadResult([tuple(group) for group in reads], prompt_tokens, computed, floor, separate)
 
-        def answer(rows: Sequence[TreeRow[_Place]]) -> list[list[LabelRead]]:
+    def _answered(
+        self, rows: Sequence[TreeRow[_Place]], forms: Sequence[tuple[int, ...]]
+    ) -> tuple[list[list[LabelRead]], int]:
+        """The reads of each row, and the number of tokens computed for them."""
+        computed = 0
+
+        def answer(batch: Sequence[TreeRow[_Place]]) -> list[list[LabelRead]]:
             nonlocal computed
-            with self._lock:
-                logprobs = iter(self._label_logprobs(rows, forms).tolist())
-            computed += sum(len(row.ids) for row in rows)
-            return [[LabelRead(tuple(next(logprobs))) for _ in row.values] for row in rows]
+            with self.in_turn():
+                logprobs = iter(self._label_logprobs(batch, forms).tolist())
+            computed += sum(len(row.ids) for row in batch)
+            return [[LabelRead(tuple(next(logprobs))) for _ in row.values] for row in batch]
 
         def lost(row: TreeRow[_Place]) -> list[LabelRead]:
             if len(row.values) > 1:
                 return [read for half in row.halves() for read in _in_memory([half], answer, lost)[0]]
             return [LabelRead(None, _no_memory(f"a row of {len(row.ids)} tokens"))]
 
-        for batch in self._batches(self._rows(tokenized), lambda row: len(row.ids), budget, self._kind):
-            for row, answers in zip(batch, _in_memory(batch, answer, lost), strict=True):
-                for (number, index), read in zip(row.values, answers, strict=True):
-                    reads[number][index] = read
-                separate += 0 if self.packs else len(row.values)
-        prompt_tokens, floor = floor_tokens(tokenized, self.max_length)
-        return ReadResult([tuple(group) for group in reads], prompt_tokens, computed, floor, separate)
+        batches = self._batches(rows, lambda row: len(row.ids), self._read_tokens, self._kind)
+        return [reads for batch in batches for reads in _in_memory(batch, answer, lost)], computed
+
+    @property
+    def _read_tokens(self) -> int:
+        """Most tokens of a forward pass of label reads, with padding."""
+        return min(self.max_batch_tokens, _CPU_READ_TOKENS) if self.device.type == "cpu" else self.max_batch_tokens
 
     def generate(
         self, prompts: Sequence[Messages], sampling: Sampling, arrived: Arrived | None = None
@@ -421,7 +447,7 @@ class TransformersBackend:
         def sample(batch: Sequence[int]) -> list[list[Reply]]:
             if is_over():
                 return [[Reply(None, unanswered=MISSED)] * sampling.n] * len(batch)
-            with self._lock:
+            with self.in_turn():
                 return self._sample([ids[index] for index in batch], replace(sampling, max_tokens=room(batch[0])))
 
         def lost(index: int) -> list[Reply]:
@@ -472,7 +498,7 @@ class TransformersBackend:
     @cached_property
     def _pads_exactly(self) -> bool:
         """Whether padding on the left does not affect the next token. Recurrent layers may treat padding as text."""
-        with self._lock:
+        with self.in_turn():
             return self._padding_agrees()
 
     def _padding_agrees(self) -> bool:
@@ -499,7 +525,6 @@ class TransformersBackend:
         if batch:
             yield batch
 
-    @torch.inference_mode()
     def _label_logprobs(self, rows: Sequence[TreeRow[Any]], forms: Sequence[tuple[int, ...]]) -> torch.Tensor:
         """ln P(label) for every prompt of every row, in row order: shape (reads, labels)."""
         # A single prompt per row needs no mask, whose size grows with the square of the row. Only such rows may be
@@ -513,7 +538,6 @@ class TransformersBackend:
         logprobs = logits - logits.logsumexp(-1, keepdim=True)
         return torch.stack([logprobs[:, list(group)].logsumexp(-1) for group in forms], dim=-1).cpu()
 
-    @torch.inference_mode()
     def _logits(self, inputs: Inputs) -> torch.Tensor:
         """Next-token logits at the answer positions, in single precision: shape (reads, vocabulary).
 
@@ -521,19 +545,24 @@ class TransformersBackend:
         everything that the model computes after its head (scaling, soft-capping) is still applied.
         """
 
+        gathered = False
+
         def gather(_: Any, args: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
-            at = inputs.answers.to(args[0].device)
+            nonlocal gathered
+            gathered, at = True, inputs.answers.to(args[0].device)
             return (args[0][at[:, 0], at[:, 1]].unsqueeze(0), *args[1:])
 
         positions = {} if inputs.positions is None else {"position_ids": inputs.positions}
         hook = self.model.get_output_embeddings().register_forward_pre_hook(gather)
         try:
-            out = self.model(input_ids=inputs.ids, attention_mask=inputs.mask, use_cache=False, **positions)
+            out = self._forward(input_ids=inputs.ids, attention_mask=inputs.mask, use_cache=False, **positions)
         finally:
             hook.remove()
-        return out.logits[0].float()
+        if gathered:
+            return out.logits[0].float()
+        at = inputs.answers.to(out.logits.device)  # another library replaced the forward pass
+        return out.logits[at[:, 0], at[:, 1]].float()
 
-    @torch.inference_mode()
     def _generated(self, prompts: Sequence[list[int]], **settings: Any) -> Any:
         """Call `generate` of transformers with prompts padded on the left."""
         tokenizer = self.tokens.tokenizer
@@ -591,14 +620,14 @@ def _in_memory(batch: Sequence[T], compute: Callable[[Sequence[T]], list[R]], lo
         torch.cuda.empty_cache()
     except RuntimeError as error:
         if not _CPU_OUT_OF_MEMORY.search(str(error)):
-            raise BackendError(f"the model failed: {_first_line(error)}") from error
+            raise BackendError(f"the model failed: {first_line(error)}") from error
     if len(batch) == 1:
         return [lost(batch[0])]
     middle = len(batch) // 2
     return [*_in_memory(batch[:middle], compute, lost), *_in_memory(batch[middle:], compute, lost)]
 
 
-def _first_line(error: BaseException) -> str:
+def first_line(error: BaseException) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 

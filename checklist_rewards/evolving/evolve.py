@@ -43,9 +43,10 @@ from checklist_rewards.generators.base import Generator
 from checklist_rewards.refiners.base import Refiner
 from checklist_rewards.refiners.deduplicator import Deduplicator
 from checklist_rewards.refiners.unit_tester import UnitTester
-from checklist_rewards.rewards.batch import Batch, RewardLog, TrainerReward
+from checklist_rewards.rewards.batch import Batch, RewardLog, TrainerReward, trainer_of
 from checklist_rewards.rewards.placement import within
 from checklist_rewards.rewards.ranks import gathered, log_to_trainer, rank
+from checklist_rewards.rewards.reference import bind_reference, is_collective
 from checklist_rewards.rewards.reward import ChecklistReward
 from checklist_rewards.scorer import ChecklistScorer
 from checklist_rewards.scores import PrimaryMetric
@@ -158,6 +159,12 @@ class EvolvingChecklistReward(TrainerReward):
     def judged(self, batch: Batch) -> Batch:
         """Score the completions of one call under the current checklists, and let these evolve. In an evaluation (the
         trainer's model is not in training mode), they do not change."""
+        bind_reference(self.scorer.judge, trainer_of(batch.log_metric, batch.trainer_state))
+        if is_collective(self.scorer.judge):
+            raise SampleError(
+                f"{self.__name__}: checklists cannot evolve with model='reference' if the ranks hold parts of its "
+                "weights (FSDP, ZeRO-3); use DDP, or name a judge."
+            )
         rows = rows_of(batch.prompts, batch.columns.get(self.reward.column))
         with within(self.scorer.judge, self.deadline):
             if rows is None:  # the reward reports what is wrong with the column

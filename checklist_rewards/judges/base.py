@@ -163,8 +163,10 @@ class Paid:
 class Judge(Protocol):
     """Answers items about targets."""
 
-    name: str
-    """Shown in scores and logs."""
+    @property
+    def name(self) -> str:
+        """Shown in scores and logs."""
+        ...
 
     @property
     def receipt(self) -> Receipt:
@@ -186,6 +188,8 @@ class Judge(Protocol):
 
 def judges_of(judge: Any) -> Iterator[Any]:
     """The inner judges of a judge, such as the members of a panel, and then the judge itself."""
+    if judge is None:
+        return
     for inner in [*getattr(judge, "judges", ()), *([judge.inner] if hasattr(judge, "inner") else [])]:
         yield from judges_of(inner)
     yield judge

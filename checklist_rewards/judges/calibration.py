@@ -266,7 +266,11 @@ class CalibratedJudge:
 
     def __init__(self, judge: Judge, calibration: Calibration):
         self.inner, self.calibration = judge, calibration
-        self.name = judge.name
+
+    @property
+    def name(self) -> str:
+        """The name of the inner judge."""
+        return self.inner.name
 
     @property
     def receipt(self) -> Receipt:

@@ -77,7 +77,11 @@ class CheckedJudge:
 
     def __init__(self, inner: Judge, checks: Checks = "only", allow_code: AllowCode = False):
         self.inner, self.checks, self.allow_code = inner, checks, allow_code
-        self.name = inner.name
+
+    @property
+    def name(self) -> str:
+        """The name of the inner judge."""
+        return self.inner.name
 
     @property
     def receipt(self) -> Receipt:

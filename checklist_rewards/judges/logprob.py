@@ -187,13 +187,17 @@ class LogprobJudge(Paid):
         store: Store | None = None,
     ):
         self.engine = Engine.of(model, backend, base_url)
-        self.name = self.engine.model
         self.prompt = load_prompt(prompt, "judge")
         self.options_prompt = load_prompt(OPTIONS_PROMPT, "judge") if prompt == DEFAULT_PROMPT else self.prompt
         self.mass_floor = mass_floor
         self.examples = examples
         self.store = store
         self._pace = Pace()
+
+    @property
+    def name(self) -> str:
+        """The name of the model."""
+        return self.engine.name
 
     @property
     def identity(self) -> str:

@@ -168,7 +168,11 @@ class PanelJudge(JudgeGroup):
         self.weights = weights
         self.quorum = quorum
         self.threshold = threshold
-        self.name = f"{rule} of {', '.join(judge.name for judge in judges)}"
+
+    @property
+    def name(self) -> str:
+        """The rule and the names of the judges."""
+        return f"{self.rule} of {', '.join(judge.name for judge in self.judges)}"
 
     def check_item(self, item: ChecklistItem, where: str) -> None:
         """Raise [`ChecklistError`] for an item that a judge or the rule does not support."""
@@ -351,7 +355,11 @@ class CascadeJudge(JudgeGroup):
         fraction("mass", mass)
         self.margin = margin
         self.mass = mass
-        self.name = " then ".join(judge.name for judge in judges)
+
+    @property
+    def name(self) -> str:
+        """The names of the judges, in their order."""
+        return " then ".join(judge.name for judge in self.judges)
 
     def judge(self, reads: Sequence[Read], progress: Progress | None = None) -> list[Verdict]:
         """Answer every read, in order."""

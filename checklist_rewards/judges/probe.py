@@ -225,6 +225,7 @@ def probe(
     mass_floor: float = DEFAULT_MASS_FLOOR,
     threshold: float = DEFAULT_THRESHOLD,
     margin: float = DEFAULT_MARGIN,
+    replies: bool = True,
 ) -> ProbeReport:
     """Ask a judge twelve questions with known answers.
 
@@ -235,6 +236,8 @@ def probe(
             Lowest P(yes) that counts as yes. Only `accuracy` depends on it.
         margin (`float`, *optional*, defaults to `0.3`):
             Smallest difference between the mean P(yes) of yes items and of no items.
+        replies (`bool`, *optional*, defaults to `True`):
+            Let the judge also write the first words of its answers, which show why labels have little probability.
 
     Returns:
         [`ProbeReport`]: The results, with a `refusal` if the judge must not be used.
@@ -248,7 +251,8 @@ def probe(
     judge.check()
     engine = asked.load()
     verdicts = judge.judge([Read(ChecklistItem(question=i.question), i.target, i.input) for i in PROBE_ITEMS])
-    openings = [None] * len(PROBE_ITEMS) if asked.backend_name == DECISIONS else _openings(engine, judge.prompt)
+    writes = replies and asked.backend_name != DECISIONS
+    openings = _openings(engine, judge.prompt) if writes else [None] * len(PROBE_ITEMS)
     lines = tuple(
         ProbeLine(item, (v.probabilities or {}).get(YES), v.mass, v.unanswered, opening)
         for item, v, opening in zip(PROBE_ITEMS, verdicts, openings, strict=True)

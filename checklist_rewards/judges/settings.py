@@ -41,6 +41,8 @@ from typing import Annotated, Any, Literal, TypedDict
 from annotated_types import Ge, Le
 
 from checklist_rewards.backends import DECISIONS, ENCODER, Backend, Engine, is_encoder
+from checklist_rewards.backends.models import REFERENCE
+from checklist_rewards.backends.reference import ReferenceBackend
 from checklist_rewards.backends.servers import joined
 from checklist_rewards.errors import ChecklistRewardsError, ConfigError, ModelError, SampleError
 from checklist_rewards.fields import check_fields, settings_of
@@ -74,7 +76,8 @@ class JudgeSettings:
 
     model: str | Engine = "pocket"
     """Judge model: "pocket", "english-encoder", "english", a local folder, a Hub id, or with `base_url` the name of
-    the model on the server."""
+    the model on the server. "reference": the reference model of the trainer that calls the reward, which are the base
+    weights under a LoRA policy."""
     backend: JudgeBackend | str | Backend | RewardServer = "auto"
     """Inference engine. `auto`: the server at `base_url` if given, else `encoder` for a folder written by
     `checklist-rewards distill`, else vLLM if installed (except for the pocket model), else transformers. `encoder`: a
@@ -192,11 +195,19 @@ class JudgeSettings:
             return EncoderJudge(asked, store=store)
         if asked.backend_name == DECISIONS:
             return self._decisions(asked, store, budget)
+        is_reference = asked.model == REFERENCE and asked.backend == "auto" and asked.base_url is None
+        if is_reference:
+            asked = Engine(REFERENCE, ReferenceBackend(**asked.settings))
         use_logprobs = self.use_logprobs
         if use_logprobs is None:
             writes = self.capture_reasoning or self.samples != 1 or not (self.temperature is self.max_tokens is None)
             use_logprobs = self.thinking is not None or (self.mode == "item" and not writes)
         _agree(self, use_logprobs)
+        if is_reference and not use_logprobs:
+            raise SampleError(
+                "model='reference' reads the probabilities of labels and writes no replies: use mode='item' without "
+                "capture_reasoning, samples, temperature and max_tokens, or thinking=..."
+            )
         few_shot = _few_shot(self.mode, self.examples, self.shots, self.example_reasons)
         if self.loaded_calibration is not None:
             read_by = "thought" if self.thinking is not None else "logprobs" if use_logprobs else "votes"

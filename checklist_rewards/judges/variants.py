@@ -75,7 +75,11 @@ class VariantJudge:
 
     def __init__(self, judge: Judge, number: int):
         self.inner, self.number = judge, number
-        self.name = judge.name
+
+    @property
+    def name(self) -> str:
+        """The name of the inner judge."""
+        return self.inner.name
 
     @property
     def receipt(self) -> Receipt:

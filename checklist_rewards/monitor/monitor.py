@@ -44,9 +44,10 @@ from checklist_rewards.monitor.seen import Observation, Seen, seen_of
 from checklist_rewards.monitor.settings import Draw, MonitorSettings
 from checklist_rewards.monitor.text import steering
 from checklist_rewards.monitor.watch import Alarm, Guard, Watch, alarm_record, not_evaluated, start_record, step_record
-from checklist_rewards.rewards.batch import AsyncReward, Batch, RewardLog, Rewards, TrainerReward
+from checklist_rewards.rewards.batch import AsyncReward, Batch, RewardLog, Rewards, TrainerReward, trainer_of
 from checklist_rewards.rewards.placement import check_child, within
 from checklist_rewards.rewards.ranks import gathered, log_to_trainer, rank
+from checklist_rewards.rewards.reference import bind_reference, together
 from checklist_rewards.rewards.reward import ChecklistReward
 from checklist_rewards.rewards.split import By, RewardPart, only
 from checklist_rewards.scorer import ChecklistScorer, Sample
@@ -224,7 +225,12 @@ class RewardMonitor(TrainerReward):
         In an evaluation (the trainer's model is not in training mode), the same items are held out, but nothing is
         watched.
         """
-        with within(self.reward.scorer.judge, self.reward.deadline):  # one deadline; sleep once, after the retests
+        trainer = trainer_of(batch.log_metric, batch.trainer_state)
+        judge, shadow = self.reward.scorer.judge, None if self.shadow is None else self.shadow.judge
+        bind_reference(judge, trainer)
+        bind_reference(shadow, trainer)
+        # One deadline; engines sleep once, after the retests.
+        with within(judge, self.reward.deadline), together(shadow):
             whole = self.reward.judged(batch)
             self._step = self._calls if whole.step is None else whole.step
             training = self._guard("start", lambda: self._begin(whole), True)

@@ -33,6 +33,7 @@ from checklist_rewards.files.rows import write_rows
 from checklist_rewards.rewards.batch import described
 from checklist_rewards.rewards.ranks import wait_for_all_ranks
 from checklist_rewards.rewards.readers import Readers
+from checklist_rewards.rewards.reference import bind_reference, together
 from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores import Score, ratio
 
@@ -142,7 +143,9 @@ class ChecklistEvalCallback(TrainerCallback):
         """
         self._done_at = self.trainer.state.global_step
         texts = self._answers()
-        numbers = self._judged(texts) if self.trainer.accelerator.is_main_process else None
+        bind_reference(self.scorer.judge, self.trainer)
+        with together(self.scorer.judge):
+            numbers = self._judged(texts) if self.trainer.accelerator.is_main_process else None
         wait_for_all_ranks()
         return numbers
 

@@ -22,6 +22,7 @@ from checklist_rewards.errors import ChecklistRewardsError, SampleError
 from checklist_rewards.fields import settings_of
 from checklist_rewards.judges.settings import JudgeSettings, placed
 from checklist_rewards.rewards.integrations.labelled import SamplewiseReward
+from checklist_rewards.rewards.reference import references_of
 from checklist_rewards.rewards.reward import ChecklistReward
 from checklist_rewards.scorer import RENAMED, ChecklistScorer
 from checklist_rewards.validation import unknown
@@ -73,7 +74,8 @@ def reward_of(config: Mapping[str, Any], path: Path) -> ChecklistReward:
             raise SampleError(f"{CONFIG_VARIABLE}: {path}: {unknown('key', key, allowed)}")
     try:
         reward = ChecklistReward(**placed(config, path.parent))
-        if config.keys() & {*settings_of(JudgeSettings), "judge"}:  # code checks alone need no judge
+        judges = config.keys() & {*settings_of(JudgeSettings), "judge"}  # code checks alone need no judge
+        if judges and not references_of(reward.scorer.judge):  # a reference is known at the first call
             reward.scorer.check()
     except ChecklistRewardsError as error:
         raise type(error)(f"{CONFIG_VARIABLE}: {path}: {error}") from error

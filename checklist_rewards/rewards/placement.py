@@ -21,6 +21,7 @@ from checklist_rewards.backends.engine import SERVED
 from checklist_rewards.errors import ModelError, NoServerError
 from checklist_rewards.judges.base import engines_of, judges_of
 from checklist_rewards.judges.remote import RemoteJudge
+from checklist_rewards.rewards.reference import together
 
 _ASYNC_WORKER = "trl.experimental.async_grpo.async_rollout_worker"
 
@@ -72,7 +73,7 @@ def within(judge: Any, seconds: float | None) -> Iterator[None]:
 
     Loading and waking the engines does not count.
     """
-    with keep_awake(judge):
+    with keep_awake(judge), together(judge):
         if seconds is not None:
             for start in _starts(judge):
                 with suppress(NoServerError):  # raised again by the judge, unless it can do without this server

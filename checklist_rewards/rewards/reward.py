@@ -49,10 +49,12 @@ from checklist_rewards.rewards.ranks import (
     adds_up,
     failed_on_any_rank,
     log_to_trainer,
+    ranks,
     shares_metrics,
     trl_before,
 )
 from checklist_rewards.rewards.readers import Readers
+from checklist_rewards.rewards.reference import bind_reference, is_collective
 from checklist_rewards.rewards.split import By, RewardPart, split
 from checklist_rewards.rewards.steps import Shaping
 from checklist_rewards.scorer import ChecklistScorer, Sample, ScoringPipeline, scorer_of
@@ -226,6 +228,7 @@ class ChecklistReward(TrainerReward):
                 f"two rewards of this trainer are named {self.__name__!r}, so their metrics would be mixed; give each "
                 "a name of its own with name=..."
             )
+        bind_reference(self.scorer.judge, trainer)
         samples = self._samples(batch.prompts, batch.completions, batch.columns, trainer)
         started = time.perf_counter()
         scores = self._scores(samples)
@@ -273,7 +276,10 @@ class ChecklistReward(TrainerReward):
 
     def exchanges(self, hook: Any) -> bool:
         """Whether a call communicates between ranks, in the trainer that passed this hook."""
-        return self.fails_by_group(hook) or self.shaping.by_group or shares_metrics(hook)
+        if ranks() > 1 and (trainer := trainer_of(hook, None)) is not None:
+            bind_reference(self.scorer.judge, trainer)
+        exchanges = self.fails_by_group(hook) or self.shaping.by_group or shares_metrics(hook)
+        return exchanges or is_collective(self.scorer.judge)
 
     def fails_by_group(self, hook: Any) -> bool:
         """Whether all completions of a group get None if one has no score, in the trainer that passed this hook."""
@@ -346,7 +352,7 @@ class ChecklistReward(TrainerReward):
 
     def _scores(self, samples: Sequence[Sample | None]) -> list[Score | None]:
         given = [sample for sample in samples if sample is not None]
-        asks = any(self.scorer.asks(sample.checklist) for sample in given)
+        asks = is_collective(self.scorer.judge) or any(self.scorer.asks(sample.checklist) for sample in given)
         with within(self.scorer.judge if asks else None, self.deadline):
             scores = self.scorer.score_batch(given, retries=self.retries)
         if self.metric is not None:
