@@ -42,6 +42,8 @@ from checklist_rewards.errors import ChecklistRewardsError, ModelError
 _locks: WeakKeyDictionary[Any, threading.RLock] = WeakKeyDictionary()
 _SAMPLED = 4096
 """Most values of a weight that are hashed."""
+_WATCHED, _VALUES = 16, 64
+"""Numbers of weights, and of values of each, that are compared before a read."""
 _KNOWN = 0.9
 """Least share of a checkpoint's weights that must be found in memory."""
 _WRAPPED = ("base_model.model.", "_orig_mod.", "_fsdp_wrapped_module.", "module.")
@@ -135,6 +137,7 @@ class LiveBackend(TransformersBackend):
         self.model_name = model_name(model)
         tokens, self.identity = _identified(model, tokenizer, adapter)
         self._use(model, tokens, max_batch_tokens, forward)
+        self._first = self._trained_weights()
 
     @contextmanager
     def in_turn(self) -> Iterator[None]:
@@ -153,8 +156,22 @@ class LiveBackend(TransformersBackend):
     def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> ReadResult:
         """Compute the log-probabilities of the labels; see [`TransformersBackend.read`]. If the forward pass is
         collective, only within [`together`]."""
+        if self._first is not None and not torch.equal(self._first, self._trained_weights()):
+            raise ModelError(
+                f"the weights of {self.model_name!r} have changed since the first read, so it is no longer the same "
+                "judge; train an adapter, whose base weights stay, or pass a copy."
+            )
         with self.in_turn():
             return super().read(groups, labels)
+
+    def _trained_weights(self) -> torch.Tensor | None:
+        """A few values of weights that an optimizer may change; None for a model with an adapter or frozen weights,
+        and for parts of weights."""
+        trained = [weight for weight in self.model.parameters() if weight.requires_grad]
+        if self.sharded or getattr(self.model, "peft_config", None) or not trained:
+            return None
+        chosen = trained[:: -(-len(trained) // _WATCHED)]
+        return torch.cat([weight.detach().flatten()[-_VALUES:].float().cpu() for weight in chosen])
 
     @contextmanager
     def together(self) -> Iterator[None]:
@@ -166,7 +183,7 @@ class LiveBackend(TransformersBackend):
         try:
             yield
         except BaseException as error:
-            if not isinstance(error, _OtherRank):
+            if not isinstance(error, OtherRankError):
                 self._gathered((_ROUND, "failed", str(error) or type(error).__name__))
             raise
         while self._round("done", None) is not None:
@@ -187,9 +204,9 @@ class LiveBackend(TransformersBackend):
         offers: list[Offer] = self._gathered((_ROUND, kind, asked))
         for number, offer in enumerate(offers):
             if not isinstance(offer, tuple) or len(offer) != 3 or offer[0] != _ROUND:
-                raise _OtherRank(f"rank {number} did not take part in the reads of the reference model.")
+                raise OtherRankError(f"rank {number} did not take part in the reads of the reference model.")
             if offer[1] == "failed":
-                raise _OtherRank(f"rank {number} failed: {offer[2]}")
+                raise OtherRankError(f"rank {number} failed: {offer[2]}")
         jobs = [
             (number, place, row, offer[2][1])
             for number, offer in enumerate(offers)
@@ -224,7 +241,7 @@ class LiveBackend(TransformersBackend):
         return [[LabelRead(logprobs) for logprobs in merged[mine, place]] for place in range(count)]
 
 
-class _OtherRank(ModelError):
+class OtherRankError(ModelError):
     """Another rank has failed."""
 
 
@@ -245,7 +262,9 @@ def check_frozen(model: Any, adapter: str | None = None) -> None:
             f"the adapter {biased[0]!r} trains biases of the base model (bias={configs[biased[0]].bias!r}), so the base "
             "model changes during training and cannot be the judge; use bias='none'."
         )
-    own = [name for name, weight in model.named_parameters() if weight.requires_grad and not _of_adapter(name, configs)]
+    own = [
+        name for name, weight in model.named_parameters() if weight.requires_grad and not _of_adapter(name, configs)
+    ]
     if configs and own:
         raise ModelError(
             f"the weight {own[0]} of the base model is trained, so the base model changes during training and cannot "
@@ -257,7 +276,7 @@ def model_name(model: Any) -> str:
     """The name under which a model in memory was loaded: "pocket", a packaged name, a folder or a Hub id."""
     name = str(getattr(model.config, "_name_or_path", "") or "")
     if not name:
-        return type(getattr(model, "base_model", model)).__name__
+        return type(model.get_base_model() if hasattr(model, "get_base_model") else model).__name__
     known = {str(pocket_dir()): POCKET}
     known |= {str(_folder(packaged)): packaged for packaged in PACKAGED if packaged != ENGLISH_ENCODER}
     return known.get(str(Path(name).resolve()), name)

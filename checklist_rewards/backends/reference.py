@@ -66,7 +66,7 @@ class ReferenceBackend:
     @property
     def tokens(self) -> Any:
         """The tokenizer of the reference."""
-        return self._engine.tokens
+        return self._engine.tokens  # type: ignore[attr-defined]
 
     def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> ReadResult:
         """Read with the reference."""

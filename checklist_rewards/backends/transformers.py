@@ -628,6 +628,7 @@ def _in_memory(batch: Sequence[T], compute: Callable[[Sequence[T]], list[R]], lo
 
 
 def first_line(error: BaseException) -> str:
+    """The first line of an error's message, or its type."""
     return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 

@@ -1,0 +1,216 @@
+"""Engines around models that are in memory: what they answer, who they are, and what they leave behind."""
+
+import copy
+
+import pytest
+import torch
+from peft import LoraConfig, PeftModel, get_peft_model
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from checklist_rewards import ChecklistItem, ChecklistScorer
+from checklist_rewards.backends import Engine, model_identity, pocket_dir
+from checklist_rewards.backends.live import LiveBackend, check_frozen, frozen, weights_hash
+from checklist_rewards.errors import ModelError
+from checklist_rewards.judges.base import Read
+from checklist_rewards.judges.logprob import LogprobJudge
+
+READS = [
+    Read(ChecklistItem(question=question), target, "Write a short text. Use at least one digit.")
+    for target in ("The 24 ronto holds this zatte.", "who is there?")
+    for question in ("Does the response contain a digit?", "Does the response end with a question mark?")
+]
+
+
+def pocket(**options) -> torch.nn.Module:
+    return AutoModelForCausalLM.from_pretrained(pocket_dir(), dtype=torch.float32, **options)
+
+
+def policy(**options) -> PeftModel:
+    """A LoRA policy whose adapter changes its answers, in training."""
+    settings = {"target_modules": "all-linear", "lora_dropout": 0.2, "init_lora_weights": False, **options}
+    return get_peft_model(pocket(), LoraConfig(r=4, **settings)).train()
+
+
+def answers(engine: Engine) -> list:
+    verdicts = LogprobJudge(engine).judge(READS)
+    return [(verdict.probabilities, verdict.mass) for verdict in verdicts]
+
+
+FILED = Engine("pocket", backend="transformers")
+
+
+def state(model) -> dict:
+    return {
+        "training": [module.training for module in model.modules()],
+        "trained": [weight.requires_grad for weight in model.parameters()],
+        "weights": [weight.detach().clone() for weight in model.parameters()],
+        "gradients": [weight.grad for weight in model.parameters()],
+        "random": torch.get_rng_state(),
+        "adapter": getattr(model, "active_adapter", None),
+        "forward": model.forward,
+        "hooks": [len(module._forward_pre_hooks) for module in model.modules()],
+    }
+
+
+def equal(one, other) -> bool:
+    if isinstance(one, torch.Tensor):
+        return torch.equal(one, other)
+    if isinstance(one, list):
+        return len(one) == len(other) and all(map(equal, one, other))
+    return one == other
+
+
+def test_the_base_of_a_policy_answers_like_its_files_and_shares_their_store():
+    engine = Engine.of_model(policy())
+    assert (engine.model, engine.identity) == ("pocket", FILED.identity)
+    assert answers(engine) == answers(FILED)
+
+
+def test_a_policy_keeps_training_modes_adapters_gradients_and_random_state():
+    model = policy()
+    model.get_submodule("base_model.model.model.layers.0").eval()  # one part was in evaluation mode before
+    next(weight for weight in model.parameters() if weight.requires_grad).grad = torch.ones(4, 192)
+    before = state(model)
+    answers(Engine.of_model(model))
+    assert {name: equal(value, before[name]) for name, value in state(model).items()} == dict.fromkeys(before, True)
+
+
+def test_a_policy_is_as_before_when_a_read_fails(monkeypatch):
+    model = policy()
+    engine = Engine.of_model(model)
+    before = state(model)
+    monkeypatch.setattr(LiveBackend, "_label_logprobs", lambda *_: (_ for _ in ()).throw(KeyError("inside")))
+    with pytest.raises(KeyError, match="inside"):
+        LogprobJudge(engine).judge(READS)
+    assert {name: equal(value, before[name]) for name, value in state(model).items()} == dict.fromkeys(before, True)
+
+
+def test_steps_of_training_are_the_same_bit_for_bit_with_reads_between_them():
+    def trained(reads: bool) -> list[torch.Tensor]:
+        torch.manual_seed(0)
+        model = policy()
+        model.gradient_checkpointing_enable()
+        model.enable_input_require_grads()
+        engine = Engine.of_model(model)
+        optimizer = torch.optim.AdamW([weight for weight in model.parameters() if weight.requires_grad], lr=1e-2)
+        losses = []
+        for step in range(3):
+            if reads:
+                answers(engine)
+            ids = torch.arange(40).reshape(2, 20) * 7 % 512 + step
+            with torch.autocast("cpu", torch.bfloat16):
+                loss = model(input_ids=ids, labels=ids).loss
+                if reads:
+                    answers(engine)
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            losses.append(loss.detach())
+        return [*losses, *(weight.detach() for weight in model.parameters() if weight.requires_grad)]
+
+    assert equal(trained(True), trained(False))
+
+
+def test_the_answers_stay_those_of_the_base_while_the_adapter_trains():
+    model = policy()
+    engine = Engine.of_model(model)
+    before = answers(engine)
+    with torch.no_grad():
+        for weight in model.parameters():
+            if weight.requires_grad:
+                weight.add_(0.5)
+    assert answers(engine) == before
+
+
+def test_a_named_adapter_reads_with_that_adapter_and_has_an_identity_of_its_own():
+    model = policy()
+    model.add_adapter("ref", model.peft_config["default"])
+    engine = Engine.of_model(model, adapter="ref")
+    assert model.active_adapter == "default"
+    own = copy.deepcopy(model)
+    own.set_adapter("ref")
+    merged = Engine.of_model(own.merge_and_unload(adapter_names=["ref"]))
+    for (one, _), (other, _) in zip(answers(engine), answers(merged), strict=True):
+        assert one == pytest.approx(other, abs=1e-4)
+    assert answers(engine) != answers(FILED)
+    assert len({engine.identity, merged.identity, FILED.identity}) == 3
+    with pytest.raises(ModelError, match="has no adapter 'other', only default, ref"):
+        Engine.of_model(model, adapter="other")
+
+
+def test_weights_that_are_not_those_of_the_files_have_another_identity():
+    merged = policy().merge_and_unload()
+    assert model_identity("pocket") != Engine.of_model(merged).identity
+    assert Engine.of_model(merged).identity == Engine.of_model(copy.deepcopy(merged)).identity
+    changed = copy.deepcopy(merged)
+    with torch.no_grad():
+        changed.get_output_embeddings().weight[-1, -1] += 0.25
+    assert weights_hash(changed) != weights_hash(merged)
+
+
+def test_the_tokenizer_counts_in_the_identity_and_is_not_changed():
+    tokenizer = AutoTokenizer.from_pretrained(pocket_dir())
+    rules = tokenizer.backend_tokenizer.to_str()
+    assert Engine.of_model(pocket(), tokenizer).identity == FILED.identity
+    other = copy.deepcopy(tokenizer)
+    other.chat_template = "{% for m in messages %}{{ m['content'] }}\n{% endfor %}"
+    assert Engine.of_model(pocket(), other).identity != FILED.identity
+    assert tokenizer.backend_tokenizer.to_str() == rules
+
+
+def test_a_model_without_files_needs_its_tokenizer():
+    model = pocket()
+    model.config._name_or_path = ""
+    with pytest.raises(ModelError, match="has no tokenizer in its files; pass the tokenizer"):
+        Engine.of_model(model)
+    engine = Engine.of_model(model, AutoTokenizer.from_pretrained(pocket_dir()))
+    assert engine.model == type(model).__name__ and answers(engine) == answers(FILED)
+
+
+def test_a_base_that_is_trained_too_is_refused():
+    with pytest.raises(ModelError, match=r"trains biases of the base model \(bias='lora_only'\)"):
+        Engine.of_model(policy(bias="lora_only"))
+    model = policy()
+    model.get_input_embeddings().weight.requires_grad_(True)
+    with pytest.raises(ModelError, match="of the base model is trained"):
+        check_frozen(model)
+
+
+def test_modules_to_save_are_off_during_a_read():
+    model = policy(target_modules=["q_proj"], modules_to_save=["lm_head"])
+    with torch.no_grad():
+        model.get_output_embeddings().modules_to_save["default"].weight.mul_(3)
+    assert answers(Engine.of_model(model)) == answers(FILED)
+
+
+def test_a_model_without_adapters_reads_as_it_is():
+    model = pocket().train()
+    assert answers(Engine.of_model(model)) == answers(FILED)
+    assert model.training and all(weight.requires_grad for weight in model.parameters())
+
+
+def test_a_scorer_takes_the_engine_and_a_thought_is_written_with_the_base():
+    engine = Engine.of_model(policy())
+    live = ChecklistScorer(engine, store=False, thinking=8)
+    filed = ChecklistScorer("pocket", backend="transformers", store=False, thinking=8)
+    checklist = ["Does the response contain a digit?"]
+    assert live.score(checklist, "The 24 ronto.").model_dump() == filed.score(checklist, "The 24 ronto.").model_dump()
+
+
+@pytest.mark.parametrize("options", [{}, {"fused": True}], ids=["foreach", "fused"])
+def test_a_model_that_is_trained_itself_is_refused_after_its_first_step(options):
+    model = pocket().train()
+    engine = Engine.of_model(model)
+    answers(engine)
+    ids = torch.arange(20)[None]
+    model(input_ids=ids, labels=ids).loss.backward()
+    torch.optim.AdamW(model.parameters(), lr=1e-4, **options).step()
+    with pytest.raises(ModelError, match="the weights of 'pocket' have changed since the first read"):
+        answers(engine)
+
+
+def test_frozen_can_be_entered_twice():
+    model = policy()
+    with frozen(model), frozen(model):
+        assert not model.training
+    assert model.training and any(weight.requires_grad for weight in model.parameters())
