@@ -1,0 +1,236 @@
+"""What does a judge cost that is in memory already? GRPO with a LoRA policy, judged by its own base or by a copy.
+
+    python recipes/studies/reference.py costs --model smollm2 --steps 4
+    python recipes/studies/reference.py rewards --steps 20
+    python recipes/studies/reference.py preference --prompts 400
+
+`costs` trains three arms, each in a process of its own: rewards by code only, by `model="reference"`, and by a separate
+copy of the same model. It prints the seconds per step and the peak memory of each process. `rewards` trains one policy
+of the pocket world whose completions both judges score in every step, and compares the scores. `preference` asks
+whether the base judges texts that it has written itself more kindly than texts of another writer that are as good:
+the difference of its P(yes) between both, among questions with the same true answer.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import resource
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from pathlib import Path
+from statistics import fmean, median
+from tempfile import TemporaryDirectory
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import numpy as np
+from pocket.world import Task, satisfaction, tasks, write_response
+
+from checklist_rewards import ChecklistScorer, Sample
+from checklist_rewards.backends import Engine, Sampling, resolve_model
+from checklist_rewards.checklists import YES
+from checklist_rewards.rewards.trl import ChecklistReward
+
+CODE, REFERENCE, COPY = "code", "reference", "copy"
+ARMS = (CODE, REFERENCE, COPY)
+_SKIPPED = 1  # the first step loads and compiles
+
+
+def rows(count: int) -> list[dict[str, Any]]:
+    """Prompts of the pocket world with a question for every constraint."""
+    return [
+        {
+            "prompt": [{"role": "user", "content": task.instruction}],
+            "checklist": [constraint.question() for constraint in task.constraints],
+            "number": number,
+        }
+        for number, task in enumerate(tasks(count, seed=1, split="train"))
+    ]
+
+
+def by_code(completions: list[Any], **columns: Any) -> list[float]:
+    """A reward without a model: shorter is better."""
+    return [-len(completion[-1]["content"]) / 100 for completion in completions]
+
+
+class Timed:
+    """A reward with the seconds of its calls and what it gave."""
+
+    def __init__(self, reward: Any):
+        self.reward, self.seconds, self.given = reward, list[float](), list[list[float | None]]()
+        self.__name__ = getattr(reward, "__name__", "reward")
+
+    def __call__(self, **columns: Any) -> list[float | None]:
+        """Call the reward."""
+        started = time.perf_counter()
+        rewards = self.reward(**columns)
+        self.seconds.append(time.perf_counter() - started)
+        self.given.append(rewards)
+        return rewards
+
+
+def reward_of(arm: str, model: str) -> Timed:
+    """The reward of an arm."""
+    if arm == CODE:
+        return Timed(by_code)
+    if arm == REFERENCE:
+        return Timed(ChecklistReward(model="reference", store=False, name=REFERENCE))
+    return Timed(ChecklistReward(model=model, backend="transformers", store=False, name=COPY))
+
+
+def trained(rewards: list[Timed], model: str, steps: int, tokens: int) -> tuple[Any, list[float]]:
+    """Train a LoRA policy; returns the trainer and the seconds of its steps."""
+    from datasets import Dataset
+    from peft import LoraConfig
+    from transformers import TrainerCallback
+    from trl import GRPOConfig, GRPOTrainer
+
+    class Clock(TrainerCallback):
+        """Notes the time at the end of each step."""
+
+        ends = [time.perf_counter()]
+
+        def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+            self.ends.append(time.perf_counter())
+
+    with TemporaryDirectory() as folder:
+        clock = Clock()
+        clock.ends = [time.perf_counter()]
+        trainer = GRPOTrainer(
+            model=resolve_model(model),
+            reward_funcs=rewards,
+            args=GRPOConfig(
+                output_dir=folder,
+                use_cpu=True,
+                bf16=False,
+                report_to="none",
+                save_strategy="no",
+                beta=0.0,
+                per_device_train_batch_size=16,
+                num_generations=8,
+                max_completion_length=tokens,
+                max_steps=steps,
+                learning_rate=1e-3,
+                seed=0,
+                disable_tqdm=True,
+            ),
+            train_dataset=Dataset.from_list(rows(64)),
+            peft_config=LoraConfig(r=16, target_modules="all-linear"),
+            callbacks=[clock],
+        )
+        trainer.train()
+    return trainer, list(np.diff(clock.ends))
+
+
+def costs(args: argparse.Namespace) -> None:
+    """Print the costs of every arm."""
+    if args.arm is not None:
+        reward = reward_of(args.arm, args.model)
+        _, seconds = trained([reward], args.model, args.steps, args.tokens)
+        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+        figures = {
+            "step": median(seconds[_SKIPPED:]),
+            "judge": median(reward.seconds[_SKIPPED:]),
+            "memory": memory,
+            "first": reward.given[0],
+        }
+        print(json.dumps(figures))
+        return
+    found = {}
+    for arm in ARMS:
+        command = [sys.executable, __file__, "costs", "--arm", arm, "--model", args.model]
+        command += ["--steps", str(args.steps), "--tokens", str(args.tokens)]
+        out = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+        found[arm] = json.loads(out.strip().splitlines()[-1])
+    print("| judge | seconds per step | of which judging | peak memory | beside code only |\n|---|---|---|---|---|")
+    for arm, figures in found.items():
+        beside = figures["memory"] / found[CODE]["memory"] - 1
+        print(
+            f"| {arm} | {figures['step']:.2f} | {figures['judge']:.2f} | {figures['memory']:.2f} GiB | {beside:+.1%} |"
+        )
+    print(f"\nrewards of the first step equal: {found[REFERENCE]['first'] == found[COPY]['first']}")
+
+
+def rewards(args: argparse.Namespace) -> None:
+    """Print whether both judges give the same rewards while the policy changes, and its gold before and after."""
+    own, copy = reward_of(REFERENCE, args.model), reward_of(COPY, args.model)
+    gold: list[float] = []
+    world = tasks(64, seed=1, split="train")
+
+    def true(completions: list[Any], number: list[int], **columns: Any) -> list[float]:
+        texts = [completion[-1]["content"] for completion in completions]
+        gold.append(fmean(satisfaction(world[place], text) for place, text in zip(number, texts, strict=True)))
+        return [0.0] * len(texts)
+
+    trained([own, copy, Timed(true)], args.model, args.steps, args.tokens)
+    calls = zip(own.given, copy.given, strict=True)
+    pairs = [pair for ours, theirs in calls for pair in zip(ours, theirs, strict=True)]
+    both = [(one, other) for one, other in pairs if one is not None and other is not None]
+    print(f"rewards: {len(pairs)}, equal to the last digit: {sum(one == other for one, other in pairs)}")
+    print(f"largest difference: {max(abs(one - other) for one, other in both):.2g}")
+    third = max(1, len(gold) // 3)
+    print(f"gold of the samples: first third {fmean(gold[:third]):.3f}, last third {fmean(gold[-third:]):.3f}")
+
+
+def preference(args: argparse.Namespace) -> None:
+    """Print by how much the judge prefers its own texts to equally good ones of another writer."""
+    engine = Engine(args.model, "transformers")
+    world = tasks(args.prompts, seed=3, split="train")
+    prompts = [[{"role": "user", "content": task.instruction}] for task in world]
+    replies = engine.load().generate(prompts, Sampling(max_tokens=args.tokens, temperature=1.0, seed=0))
+    own = [reply.text or "" for (reply,) in replies]
+    rng = random.Random(0)
+    other = [write_response(rng, task, violate=0.4) for task in world]
+    scorer = ChecklistScorer(engine, store=False)
+    seen = {name: _answers(scorer, world, texts) for name, texts in (("own", own), ("other", other))}
+    print("| true answer | own texts | texts of the world's program | difference |\n|---|---|---|---|")
+    for holds in (True, False):
+        ours, theirs = seen["own"][holds], seen["other"][holds]
+        low, high = _interval(ours, theirs)
+        print(
+            f"| {'yes' if holds else 'no'} | {fmean(ours):.3f} ({len(ours)}) | {fmean(theirs):.3f} ({len(theirs)}) | "
+            f"{fmean(ours) - fmean(theirs):+.3f} [{low:+.3f}, {high:+.3f}] |"
+        )
+
+
+def _answers(scorer: ChecklistScorer, world: list[Task], texts: list[str]) -> dict[bool, list[float]]:
+    """P(yes) of every question by its true answer."""
+    samples = [
+        Sample([c.question() for c in task.constraints], text, task.instruction)
+        for task, text in zip(world, texts, strict=True)
+    ]
+    answers: dict[bool, list[float]] = defaultdict(list)
+    for task, text, score in zip(world, texts, scorer.score_batch(samples), strict=True):
+        for constraint, line in zip(task.constraints, score.items, strict=True):
+            if line.probabilities is not None:
+                answers[constraint.holds(text)].append(line.probabilities[YES])
+    return answers
+
+
+def _interval(ours: list[float], theirs: list[float], draws: int = 2000) -> tuple[float, float]:
+    rng = np.random.default_rng(0)
+    means = [rng.choice(ours, len(ours)).mean() - rng.choice(theirs, len(theirs)).mean() for _ in range(draws)]
+    low, high = np.quantile(means, (0.025, 0.975))
+    return float(low), float(high)
+
+
+def main() -> None:
+    """Run one part of the study."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("part", choices=("costs", "rewards", "preference"))
+    parser.add_argument("--model", default="pocket", help="policy and judge (default: %(default)s)")
+    parser.add_argument("--steps", type=int, default=4, help="steps of training (default: %(default)s)")
+    parser.add_argument("--tokens", type=int, default=48, help="most tokens of a completion (default: %(default)s)")
+    parser.add_argument("--prompts", type=int, default=400, help="prompts of `preference` (default: %(default)s)")
+    parser.add_argument("--arm", choices=ARMS, help="train one arm in this process")
+    args = parser.parse_args()
+    {"costs": costs, "rewards": rewards, "preference": preference}[args.part](args)
+
+
+if __name__ == "__main__":
+    main()
