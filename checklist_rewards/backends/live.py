@@ -259,8 +259,8 @@ def check_frozen(model: Any, adapter: str | None = None) -> None:
     biased = [name for name, config in configs.items() if getattr(config, "bias", "none") != "none"]
     if biased and adapter is None:
         raise ModelError(
-            f"the adapter {biased[0]!r} trains biases of the base model (bias={configs[biased[0]].bias!r}), so the base "
-            "model changes during training and cannot be the judge; use bias='none'."
+            f"the adapter {biased[0]!r} trains biases of the base model (bias={configs[biased[0]].bias!r}), so the "
+            "base model changes during training and cannot be the judge; use bias='none'."
         )
     own = [
         name for name, weight in model.named_parameters() if weight.requires_grad and not _of_adapter(name, configs)

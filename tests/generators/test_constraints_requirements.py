@@ -193,7 +193,38 @@ SEVERAL = (
 )
 
 
-@pytest.mark.parametrize(("prompt", "checks"), [*NUMBERS, *STRINGS, *FORMS, SEVERAL])
+def pattern(expression: str, count: int = 1) -> Check:
+    return {"type": "regex", "pattern": expression, "exactly": count}
+
+
+NUMBER_ALONE = pattern(r"\A\s*[-+−]?[$€£]?\d[\d,. ]*%?\.?\s*\Z")
+LABELS = {"need": "any"}
+ANSWERS: list[tuple[str, list[Check]]] = [
+    ("Respond with a single word.", [words(exactly=1)]),
+    ("What is the capital of France? One word only.", [words(exactly=1)]),
+    ("Your answer must be a single word.", [words(exactly=1)]),
+    ("Give me a three-word answer.", [words(exactly=3)]),
+    ("Write a three-word slogan for a bakery.", [words(exactly=3)]),
+    ('Do not start with "I".', [pattern(r"(?i)\A\W*(?:I)(?!\w)", 0)]),
+    ('Don\'t start with "Certainly" or "Sure".', [pattern(r"(?i)\A\W*(?:Certainly|Sure)(?!\w)", 0)]),
+    ('Avoid starting with "As an AI".', [pattern(r"(?i)\A\W*(?:As\ an\ AI)(?!\w)", 0)]),
+    ("Do not end with 'Best regards'.", [pattern(r"(?i)(?<!\w)(?:Best\ regards)\W*\Z", 0)]),
+    ("Choose one of: red, green, blue.", [keywords("red", "green", "blue", **LABELS)]),
+    ("Pick one of the following labels: spam, ham.", [keywords("spam", "ham", **LABELS)]),
+    ("Classify the sentiment as positive, negative or mixed.", [keywords("positive", "negative", "mixed", **LABELS)]),
+    ("Answer only with A, B, C or D.", [pattern(r"(?i)\A\W*(?:A|B|C|D)\W*\Z")]),
+    ('Reply with nothing but the word "done".', [pattern(r"(?i)\A\W*done\W*\Z")]),
+    ("Rate it from 1 to 5. Reply with the number only.", [NUMBER_ALONE]),
+    ("Only output the number.", [NUMBER_ALONE]),
+    ("Respond with the letter only.", [pattern(r"\A\W*[A-Za-z]\W*\Z")]),
+    ("Use semicolons at least twice.", [{"type": "letters", "letters": ";", "at_least": 2}]),
+    ("Use the dash at most once.", [{"type": "letters", "letters": "-–—", "at_most": 1}]),
+    ("Include at least two colons.", [{"type": "letters", "letters": ":", "at_least": 2}]),
+    ("Do not include any numbers.", [{"type": "letters", "letters": "0123456789", "exactly": 0}]),
+]
+
+
+@pytest.mark.parametrize(("prompt", "checks"), [*NUMBERS, *STRINGS, *FORMS, *ANSWERS, SEVERAL])
 def test_a_requirement_is_found_with_its_arguments(prompt, checks):
     assert [found.check for found in find_requirements(prompt) if found.check] == checks
 
@@ -205,6 +236,7 @@ def test_a_requirement_is_found_with_its_arguments(prompt, checks):
         "Write a 500-word essay.",
         "Write 3 paragraphs, each with at least 50 words.",
         "Give it a title of at most five words.",
+        "Write a poem with a three-word title.",
         "Each sentence must have fewer than 10 words.",
         "The first paragraph should have exactly two sentences.",
         "If you need more than 100 words, ask first.",
@@ -212,7 +244,6 @@ def test_a_requirement_is_found_with_its_arguments(prompt, checks):
         "Each tweet should:\n1. Begin with the phrase \"Breaking news\".\n2. Be funny.",
         "Give examples in two-page form.",
         "Write at most 200 words, not including the title.",
-        "Do not end with 'Best regards'.",
         "Return the result in YAML format.",
         "Include words such as 'dazzling' and 'brilliant'.",
     ],
@@ -245,6 +276,13 @@ def test_what_no_check_expresses_is_said(prompt):
         "Highlight at least one advantage of trains.",
         "He ended his speech with 'Good night'. Who was he?",
         "Which movie released in Hindi won an award?",
+        "I was told to answer with one word. Why?",
+        "Write a story in which a wizard answers with one word.",
+        "Explain why one should not use numbers as passwords.",
+        "Choose one of the following topics: love, war, peace. Write an essay about it.",
+        "Write a function to return only the integer.",
+        "How do I print the number only in Python?",
+        'Explain why some people start with "I" in letters.',
         "My teacher said to never use commas in lists with two items. Is that right?",
     ],
 )
@@ -252,7 +290,7 @@ def test_a_prompt_without_requirements_gives_no_check(prompt):
     assert [found.check for found in find_requirements(prompt) if found.check] == []
 
 
-@pytest.mark.parametrize(("prompt", "checks"), [*NUMBERS, *STRINGS, *FORMS, SEVERAL])
+@pytest.mark.parametrize(("prompt", "checks"), [*NUMBERS, *STRINGS, *FORMS, *ANSWERS, SEVERAL])
 def test_the_evidence_is_in_the_prompt_and_the_check_is_valid(prompt, checks):
     for found in find_requirements(prompt):
         assert 0 <= found.start < found.end <= len(prompt)

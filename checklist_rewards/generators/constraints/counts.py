@@ -50,6 +50,8 @@ _UNIT = pattern(
     |(?P<bullets>bullet(?:ed)?[- ]?(?:points?|items?)|bullets?|bulletpoints?)
     |(?P<placeholders>place-?holders?)|(?P<hashtags>hash ?tags?)
     |(?P<exclamation>exclamation (?:marks?|points?))|(?P<question>question marks?)|(?P<commas>commas?)
+    |(?P<semicolons>semi-?colons?)|(?P<colons>colons?)|(?P<hyphens>hyphens?)
+    |(?P<dashes>(?:em |en |em-|en-)?dash(?:es)?)
     |(?P<emojis>emojis?|emoticons?)|(?P<characters>characters?)|(?P<lines>lines?(?! of (?:code|dialogue)))
     |(?P<parts>sections?|parts?|phrases?|passages?|portions?|(?:text )?segments?|areas?|(?:key ?)?points?|terms?|ideas?
     |chapters?|items?)
@@ -66,6 +68,10 @@ _COUNTED: dict[str, tuple[Callable[[dict[str, int]], Spec], str]] = {
     "exclamation": (lambda b: {"type": "letters", "letters": "!", **b}, "exclamation marks"),
     "question": (lambda b: {"type": "letters", "letters": "?", **b}, "question marks"),
     "commas": (lambda b: {"type": "letters", "letters": ",", **b}, "commas"),
+    "semicolons": (lambda b: {"type": "letters", "letters": ";", **b}, "semicolons"),
+    "colons": (lambda b: {"type": "letters", "letters": ":", **b}, "colons"),
+    "hyphens": (lambda b: {"type": "letters", "letters": "-", **b}, "hyphens"),
+    "dashes": (lambda b: {"type": "letters", "letters": "-–—", **b}, "dashes"),
     "emojis": (lambda b: regex_check(EMOJI, **b), "emojis"),
     "characters": (lambda b: regex_check(r"(?s).", **b), "characters"),
     "lines": (lambda b: regex_check(r"(?m)^.*\S.*$", **b), "lines that are not empty"),
@@ -227,6 +233,9 @@ def _emphasis(view: PromptText, before: str) -> re.Match[str] | None:
 
 def _units(view: PromptText, found: Amount, kind: str, unit: re.Match[str], end: int) -> Iterator[Requirement]:
     before, after, start = view.before(found.start, 200), view.after(unit.end()), found.start
+    if kind == "words" and (answer := _short_answer(view, found, unit, before, after)) is not None:
+        yield answer
+        return
     if _OTHERS.match(before) or (contains(before, ("had", "contained", "was", "were")) and _PAST.search(before)):
         return
     highlight = _emphasis(view, before)
@@ -255,6 +264,47 @@ def _units(view: PromptText, found: Amount, kind: str, unit: re.Match[str], end:
         yield from _bare(view, found, kind, before, start, end)
     else:
         yield from _bounded(view, found, kind, start, end)
+
+
+_MOST_WORDS = 10
+"""A bare number of words up to this one is exact: "answer in three words"."""
+_ANSWERED = pattern(
+    r"""\b(?:respond|answer|reply|output|say|state|return)\b(?:(?!\band\b|\bbut\b)[^,;:]){0,40}
+    \b(?:with|in|using|as)\s*(?:just |only |exactly )?(?:a |an )?$
+    |\b(?:response|answer|reply|output|result)\b(?:(?!\band\b|\bbut\b)[^,;:]){0,40}
+    \b(?:be|is|with|in)\s*(?:just |only |exactly )?(?:a |an )?$"""
+)
+_OBJECT = pattern(
+    r"""[\s\W]*(?:please |now |then |also )*(?:write|give|provide|create|compose|generate|suggest|propose|draft
+    |come up with|answer with|respond with|reply with)\s+(?:me |us )?(?:a |an |one |just a )?\s*$"""
+)
+_OTHERS_ANSWER = ("who", "which", "where", "character", "how", "why")
+_OF_ANOTHER = re.compile(r"\b(?:who|which|where|how|why|characters?)\b")
+_ALONE = re.compile(r"\s+only\s*(?:[.!,;]|$)|\s*[.!]?\s*$")
+_WORDY = pattern(
+    r"""\s+(?:answer|reply|response|slogan|motto|tagline|title|name|caption|headline|description|summary|phrase|verdict
+    |definition|label|explanation)\b(?!s)"""
+)
+
+
+def _short_answer(view: PromptText, found: Amount, unit: re.Match[str], before: str, after: str) -> Requirement | None:
+    """An answer of a few words: "respond with a single word", "one word only", "give a three-word answer"."""
+    if (found.low or 0) > _MOST_WORDS or found.unclear or not (found.bare or found.only) or negated(before):
+        return None
+    if contains(before, _OTHERS_ANSWER) and _OF_ANOTHER.search(before):
+        return None
+    hyphened = view.text[found.end : unit.end()].startswith("-")
+    if hyphened and _WORDY.match(after) and _OBJECT.match(before):
+        noun = _WORDY.match(after)
+        return counted(found.start, unit.end() + (noun.end() if noun else 0), "words", found.bounds)
+    if hyphened or not (after.strip(" .!") == "" or _ALONE.match(after) or _FOR_THE_ANSWER.match(after)):
+        return None
+    if _ANSWERED.search(before) or (not before.strip() and _ALONE.match(after) and "only" in after):
+        return counted(found.start, unit.end(), "words", found.bounds)
+    return None
+
+
+_FOR_THE_ANSWER = re.compile(r"\s*(?:[,;:.!?)]|to (?:describe|answer|say)\b|that (?:best )?describes?\b|and nothing)")
 
 
 def _about_part(view: PromptText, found: Amount, kind: str, unit: re.Match[str], before: str, after: str) -> bool:
@@ -330,6 +380,14 @@ _LETTER = pattern(
     r"""\b(?:letters?|characters?|symbols?|punctuation marks?)\s+(?:(?P<quoted>\x01+)
     |(?P<letter>[a-z#@!?&%$*])(?![\w'#]))"""
 )
+_MARKS = pattern(
+    r"""\b(?:us(?:e|es|ing)|includ(?:e|es|ing)|contain(?:s|ing)?|ha(?:ve|s|ving)|employ|insert)\s+
+    (?:(?:a|an|the|any)\s+)?
+    (?:(?P<semicolons>semi-?colons?)|(?P<colons>colons?)|(?P<hyphens>hyphens?)
+    |(?P<dashes>(?:em |en |em-|en-)?dash(?:es)?)
+    |(?P<exclamation>exclamation (?:marks?|points?))|(?P<question>question marks?)|(?P<commas>commas?)
+    |(?P<emojis>emojis?|emoticons?)|(?P<hashtags>hash ?tags?))\s*$"""
+)
 _CAPITAL_WORDS = pattern(
     r"""\bwords (?:[a-z]+ ){0,3}?(?:in|with|of|using) (?:all |only )?(?:capital letters|capitals|caps|upper-?case)
     |\b(?:all[- ]caps|capital|capitali[sz]ed|upper-?case) words\b"""
@@ -358,6 +416,12 @@ def _times(view: PromptText, found: Amount, end: int, taken: set[int]) -> Iterat
         if not (found.bare or found.unclear):
             start = min(found.start, first + capitals.start())
             yield counted(start, max(end, first + capitals.end()), "capital_words", found.bounds)
+        return
+    before = view.before(found.start)
+    if marks := _MARKS.search(before):
+        if not found.unclear and not _EACH_PART.search(text):
+            bounds = found.at_least if found.bare else found.bounds
+            yield counted(found.start - len(before) + marks.start(), end, str(marks.lastgroup), bounds)
         return
     if (letter := _LETTER.search(text)) and not _EACH_PART.search(text):
         value = letter["letter"]

@@ -28,12 +28,13 @@ from checklist_rewards.generators.constraints.reading import (
     required,
     unexpressed,
 )
-from checklist_rewards.generators.constraints.strings import ABOUT_PART, ORDINALS, one_of
+from checklist_rewards.generators.constraints.strings import ABOUT_PART, ORDINALS
 
 # Without something
 
 _THING = one_line(
-    r"""(?:commas?|digits?|numerals?|exclamation (?:marks?|points?)|question marks?|emojis?|emoticons?|hash ?tags?|
+    r"""(?:commas?|digits?|numerals?|numbers?\b(?! (?:of|one|\d))
+    |exclamation (?:marks?|points?)|question marks?|emojis?|emoticons?|hash ?tags?|
     semi-?colons?|colons?|hyphens?|dashes|parenthes[ie]s|quotation marks?|periods?|full stops?|capital letters?
     |capitals?|
     upper-?case(?: letters?)?|lower-?case(?: letters?)?|bullet ?-?points?|bullets?|punctuation(?: marks?)?|asterisks?|
@@ -66,6 +67,7 @@ _LETTERS = {
     "comma": (",", "commas"),
     "digit": ("0123456789", "digits"),
     "numeral": ("0123456789", "digits"),
+    "number": ("0123456789", "numbers in digits"),
     "exclamation": ("!", "exclamation marks"),
     "question": ("?", "question marks"),
     "semi": (";", "semicolons"),
@@ -96,7 +98,7 @@ def without(view: PromptText, taken: set[int]) -> Iterator[Requirement]:
             continue
         for match in phrase.finditer(text):
             before = view.before(match.start())
-            if re.search(r"\b(?:who|whom|which|people|characters?)\b[^.,]*$", before):
+            if re.search(r"\b(?:who|whom|which|why|how|whether|people|characters?)\b[^.,]*$", before):
                 continue
             part = ABOUT_PART.search(before) or _OTHER_PART.match(view.text, match.end()) or conditional(before)
             if part:
@@ -404,57 +406,7 @@ def other_formats(view: PromptText, taken: set[int]) -> Iterator[Requirement]:
         yield unexpressed(match.start(), match.end(), f"no check for {(match['a'] or match['b']).upper()}")
 
 
-# Answers and fixed texts
-
-_YES_NO = pattern(
-    r"""\b(?:answer|respond|reply|say|output|return)\b[^.;\n]{0,40}?(?P<only>\bonly\b|\bjust\b|\bsimply\b|\bsingle\b
-    |\bone word\b)?[^.;\n]{0,30}?\b(?:a )?(?P<words>yes or no|yes/no|true or false|true/false)\b(?P<after> only)?"""
-)
-
-
-def yes_or_no(view: PromptText, taken: set[int]) -> Iterator[Requirement]:
-    """An answer with yes or no, or with true or false."""
-    for match in _YES_NO.finditer(view.text):
-        if conditional(view.before(match.start())):
-            continue
-        words = ("true", "false") if "true" in match["words"] else ("yes", "no")
-        only = match["only"] or match["after"]
-        check = regex_check(rf"(?i)\A\W*(?:{'|'.join(words)})" + (r"\W*\Z" if only else r"\b"), exactly=1)
-        question = f"Does the response {'consist only of' if only else 'start with'} {' or '.join(words)}?"
-        yield required(match.start(), match.end(), check, question)
-
-
-_CHOICES = pattern(
-    r"""\b(?:one of|from|between|either of) (?:the |these )?(?:following|options|choices|phrases|answers|labels
-    |categories|
-    below)[a-z ]{0,40}:\s*\n(?P<lines>(?:[ \t]*(?:[-*•]|\d+[.)]|\([a-d]\))?[ \t]*[^\n]{1,80}(?:\n|$)){2,8})"""
-)
-_INLINE_CHOICES = pattern(
-    r"""\b(?:one of|either of|from|exactly one of)\b[^.:\n\x01]{0,60}\b(?:options|choices|phrases|answers|responses|
-    sentences)\b[^.:\n\x01]{0,40}:[ \t]*(?P<list>[^\n\x01]{5,300})"""
-)
-_ANSWERS = re.compile(r"\b(?:answer|respond|reply|response|output|contain|say|write|choose|select|pick)\b")
-
-
-def choices(view: PromptText, taken: set[int]) -> Iterator[Requirement]:
-    """One of several answers without quotation marks, in lines or in a row."""
-    if match := _CHOICES.search(view.text):
-        before = view.before(match.start(), 160) + match.group()[:40]
-        lines = view.prompt[slice(*match.span("lines"))].split("\n")
-        answers = [re.sub(r"^\s*(?:[-*•]|\d+[.)])\s*", "", line).strip() for line in lines]
-        answers = answers[: answers.index("")] if "" in answers else answers
-        if len(answers) > 1 and _ANSWERS.search(before) and not negated(before):
-            yield required(match.start(), match.end(), one_of(answers))
-    if match := _INLINE_CHOICES.search(view.text):
-        before = view.before(match.start())
-        pieces = re.findall(r"[^.;,\[\]()]+\.?", view.prompt[slice(*match.span("list"))])
-        answers = [piece.strip() for piece in pieces if piece.strip()]
-        first = answers[0].split()[0] if answers else ""
-        same = [answer.split()[0] == first and len(answer.split()) <= 8 for answer in answers]
-        answers = answers[: same.index(False)] if False in same else answers
-        if len(answers) > 1 and not negated(before) and not conditional(before):
-            yield required(match.start(), match.end(), one_of(answers))
-
+# Fixed texts
 
 _PHRASE = r"(?:exact |following |very |final )*(?:phrase|sentence|words?|line|text|statement|question)"
 _UNQUOTED_END = pattern(

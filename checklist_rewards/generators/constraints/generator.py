@@ -13,7 +13,7 @@ from checklist_rewards.backends import Messages, Progress
 from checklist_rewards.checklists import Checklist, ChecklistItem, Evidence
 from checklist_rewards.errors import GenerationError
 from checklist_rewards.generators.base import Request, check_request
-from checklist_rewards.generators.constraints import forms
+from checklist_rewards.generators.constraints import answers, forms
 from checklist_rewards.generators.constraints.counts import counts
 from checklist_rewards.generators.constraints.reading import (
     A_PART,
@@ -34,10 +34,10 @@ SOURCE = f"constraints/{__version__}"
 Rule = Callable[[PromptText, set[int]], Iterator[Requirement]]
 
 _RULES: tuple[tuple[Rule, str], ...] = (
-    (counts, "word sentence paragraph bullet placeholder hash mark comma emo character line section part phrase time "
-     "once twice page syllable stanza highlight italic bold point scene chapter verse"),
-    (forms.without, "letter comma punctuation emo digit numeral mark hash colon hyphen dash period stop capital case "
-     "bullet parenthes asterisk heading"),
+    (counts, "word sentence paragraph bullet placeholder hash mark comma colon dash hyphen emo character line section "
+     "part phrase time once twice page syllable stanza highlight italic bold point scene chapter verse"),
+    (forms.without, "letter comma punctuation emo digit numeral number mark hash colon hyphen dash period stop "
+     "capital case bullet parenthes asterisk heading"),
     (strings, QUOTE),
     (unquoted, "word term phrase"),
     (forms.casing, "case capital caps small"),
@@ -48,8 +48,10 @@ _RULES: tuple[tuple[Rule, str], ...] = (
     (forms.quoted, "quot"),
     (forms.lists, "list bullet table brackets"),
     (forms.other_formats, "yaml yml xml csv html latex toml"),
-    (forms.yes_or_no, "yes true"),
-    (forms.choices, "following options choices phrases answers responses labels categories below"),
+    (answers.yes_or_no, "yes true"),
+    (answers.choices, "following options choices phrases answers responses labels categories below"),
+    (answers.labels, "one of|only |either |classify|label|categori|rate "),
+    (answers.one_thing, "number integer digit numeral letter"),
     (forms.ending_mark, "mark point period stop colon"),
     (forms.unquoted_end, "end finish conclude close last"),
     (forms.paragraph_start, "paragraph"),
@@ -58,7 +60,7 @@ _RULES: tuple[tuple[Rule, str], ...] = (
     (forms.count_of, "count limit length minimum maximum requirement"),
 )  # fmt: skip
 """The rules with their trigger words. Earlier rules take quoted strings away from `strings`."""
-_TRIGGERED = tuple((rule, tuple(triggers.split(" "))) for rule, triggers in _RULES)
+_TRIGGERED = tuple((rule, tuple(triggers.split("|" if "|" in triggers else " "))) for rule, triggers in _RULES)
 _WHOLE = frozenset(
     "json language two_responses repeats_prompt paragraph_start verifiable sections title quoted".split()
 )

@@ -282,7 +282,9 @@ _PART_FIRST = re.compile(
     r"(?!,? (?:and|with|in|of|using|without)\b)"
 )
 _REPORTS = ("said", "says", "told", "taught", "heard", "claim", "believe", "think")
-_REPORTED = re.compile(r"\b(?:said|says|told me|taught|heard|claim(?:s|ed)|believes?|thinks?)\b")
+_REPORTED = re.compile(
+    r"\b(?:said|says|told me|(?:was|were|am|been) told|taught|heard|claim(?:s|ed)|believes?|thinks?)\b"
+)
 
 
 def of_a_part(view: PromptText, position: int) -> bool:

@@ -135,12 +135,12 @@ _AT_START = pattern(
 _ADD = re.compile(r"\b(?:add|put|place|write|append|say|include)\b[^\x01]{0,60}$")
 _SUBJECT = pattern(
     rf"""(?:^|[,:(\"-]|\b(?:{RESPONSE}|should|must|shall|will|to|and|then|please|also|always|needs?|has|have|only
-    |finally
+    |finally|[a-z]+n't
     |lastly|first|either|may|can|be|it'?s|so|but|n't|not|never|start|begin|by))\s*$"""
 )
 """What stands before the verb if the response as a whole starts or ends."""
 _PARTICIPLE_SUBJECT = pattern(
-    rf"""(?:^|[:(]|\b(?:by|please|always))\s*$|\b{RESPONSE},?\s*$
+    rf"""(?:^|[:(]|\b(?:by|please|always|avoid|without))\s*$|\b{RESPONSE},?\s*$
     |\b{RESPONSE},? (?:start|begin|open)\w* with \x01+,? and\s*$"""
 )
 _NTH = "(?:first|second|third|fourth|fifth|last|final|opening|closing|next)"
@@ -170,7 +170,8 @@ _PARAGRAPH = re.compile(
     rf"\bparagraph ({NUMBER})\b|\b({'|'.join(ORDINALS)}|\d+(?=st|nd|rd|th))(?:st|nd|rd|th)? paragraph\b"
 )
 _OPTIONS = pattern(
-    r"""\b(?:answer|respond|response|reply|choose|select|pick|output|state|say)\b[^\x01]{0,90}
+    r"""\b(?:answer|respond|response|reply|choose|select|pick|output|state|say|classify|label|categori[sz]e)\b
+    [^\x01]{0,90}
     \b(?:one of|either|from|options?|choices|only|with|following)\b[^\x01]{0,60}$"""
 )
 _CHOICE = re.compile(r"\b(?:one of|either|options?|choices|choose|select|pick)\b")
@@ -198,7 +199,12 @@ def _role(view: PromptText, given: Strings) -> Requirement | None:
     decided, requirement = _place(view, given, before, after)
     if decided:
         return requirement
-    return _keys(view, given, before) or _options(given, before) or _words(view, given, before, after)
+    return (
+        _keys(view, given, before)
+        or _options(given, before)
+        or _alone(given, before, after)
+        or _words(view, given, before, after)
+    )
 
 
 _PLACES = (
@@ -237,7 +243,7 @@ def _placed(
         return None
     if view.text[given.start] == QUOTE and not _FOLLOWS.match(after):
         return None
-    if one and len(one) == 1 and one.isalnum():
+    if one and len(one) == 1 and one.isalnum() and not negated(head):
         if not re.search(r"\b(?:letter|character|word|digit|number)\b", groups.get("between") or ""):
             return None
     around = head + what
@@ -245,13 +251,24 @@ def _placed(
         return one and required(start, end, {"type": "postscript", "marker": one})  # type: ignore[return-value]
     if re.search(r"\b(?:sections?|chapters?|parts?)\b", around) and view.anywhere(SECTION_MARK):
         return None
-    if negated(head):
-        return unexpressed(start, end, "no check for how a response must not start or end")
     if conditional(head):
         return unexpressed(start, end, CONDITIONAL)
+    if negated(head):
+        return _not_placed(given, start, end, kind, head if unit else around)
     if one is None:
         return unexpressed(start, end, "one of several phrases at this place") if given.either else None
     return _with_word(start, end, kind, unit, one, head, around)
+
+
+def _not_placed(given: Strings, start: int, end: int, kind: str, around: str) -> Requirement:
+    """ "Do not start with "I"."."""
+    if _PART_HERE.search(around) or _SENTENCES.search(around):
+        return unexpressed(start, end, A_PART)
+    any_of = "|".join(re.escape(value) for value in given.values)
+    expression = rf"(?i)\A\W*(?:{any_of})(?!\w)" if kind == "starts" else rf"(?i)(?<!\w)(?:{any_of})\W*\Z"
+    named = " or ".join(map(_quoted, given.values))
+    question = f"Does the response {kind[:-1]} with something else than {named}?"
+    return required(start, end, regex_check(expression, exactly=0), question)
 
 
 def _with_word(start: int, end: int, kind: str, unit: str | None, one: str, head: str, around: str) -> Requirement:
@@ -302,6 +319,25 @@ def _options(given: Strings, before: str) -> Requirement | None:
         check = regex_check(rf"(?i)\A\W*(?:{exact})\W*\Z", exactly=1)
         return required(start, given.end, check, f"Does the response consist only of {said}?")
     return required(start, given.end, one_of(given.values))
+
+
+_ALONE = pattern(
+    r"""\b(?:respond|reply|answer|output|return|write|say|print)\b(?: (?:with|back|me))*\s+
+    (?:only|just|nothing but|nothing (?:else|other) (?:but|than)|simply)
+    (?: (?:with|the|one|exact|single|word|phrase|sentence|text|following))*:?\s*$"""
+)
+
+
+def _alone(given: Strings, before: str, after: str) -> Requirement | None:
+    """A given text and nothing else: "Reply with nothing but "done"."."""
+    alone = _ALONE.search(before)
+    if alone is None or given.one is None or negated(before[: alone.start()]) or conditional(before):
+        return None
+    if not re.match(r"\s*(?:[.;!)\n]|$|and nothing)", after):
+        return None
+    check = regex_check(rf"(?i)\A\W*{re.escape(given.one.strip('.'))}\W*\Z", exactly=1)
+    question = f"Does the response consist only of {_quoted(given.one)}?"
+    return required(given.start - len(before) + alone.start(), given.end, check, question)
 
 
 def one_of(phrases: list[str] | tuple[str, ...]) -> Spec:
