@@ -22,11 +22,11 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from os.path import commonprefix
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 from checklist_rewards.errors import SampleError
 from checklist_rewards.markers import (
@@ -62,6 +62,16 @@ _MARK = "CHECKLIST0MARK0B3"
 _MARKED_THOUGHT, _MARKED_ANSWER = f"{_MARK}THOUGHT", f"{_MARK}ANSWER"
 
 
+class Message(NamedTuple):
+    """A message of a completion."""
+
+    role: str
+    text: str
+    """Its text, without a thought and without tool calls."""
+    shown: str
+    """As in a transcript: with its role and its tool calls."""
+
+
 @dataclass(frozen=True, slots=True)
 class Target:
     """What a policy answered.
@@ -71,11 +81,13 @@ class Target:
         state (`str`): `answered`; `cut`: the answer reached the length limit; `cut_in_thought`: the thought was never
             closed; `unfinished`: the completion ends with a tool call or its result; `empty`: no text at all.
         thought (`str`, *optional*): What the policy thought first.
+        messages (tuple of [`Message`]): The messages of a completion that has several; for items with a scope.
     """
 
     text: str
     state: TargetState = "answered"
     thought: str | None = None
+    messages: tuple[Message, ...] = ()
 
     @property
     def has_answer(self) -> bool:
@@ -270,6 +282,11 @@ def strip_thinking(text: str, *, opened: bool | None = None) -> str:
 def transcript_text(completion: Any, *, keep_thinking: bool = False, opened: bool | None = None) -> str:
     """All messages of a completion as text; see [`CompletionReader`] with `part="transcript"`."""
     return CompletionReader(part="transcript", keep_thinking=keep_thinking).read(completion, opened=opened).text
+
+
+def transcript_of(messages: Iterable[Message]) -> str:
+    """Messages as one text."""
+    return "\n\n".join(message.shown for message in messages if message.shown)
 
 
 class CompletionReader:
@@ -491,11 +508,21 @@ class CompletionReader:
             if raw is not None and len(messages) > 1:
                 raw, opened = self._last_turn(raw)
             target, shown[own[-1]] = self._turn(_content(last), last, raw, opened, cut, tools or called)
-        if self.part == "answer" or not (called or len(messages) > 1):
+        if not (called or len(messages) > 1):
             return target
-        whole = "\n\n".join(_paragraphs(messages, self.keep_thinking, shown))
+        told = tuple(self._message(message, shown.get(place)) for place, message in enumerate(messages))
+        if self.part == "answer":
+            return replace(target, messages=told)
+        whole = transcript_of(told)
         state: TargetState = "empty" if not whole.strip() else "cut" if target.state.startswith("cut") else "answered"
-        return Target(whole, state, target.thought)
+        return Target(whole, state, target.thought, told)
+
+    def _message(self, message: Mapping[str, Any], read: str | None) -> Message:
+        """A message, whose text is `read` if it has been read already."""
+        role = str(message["role"])
+        text = _own_text(message, self.keep_thinking) if role == "assistant" else _content(message)
+        text = text if read is None else read
+        return Message(role, text, "\n\n".join(_paragraphs([message], self.keep_thinking, {0: text})))
 
     def _turn(
         self,

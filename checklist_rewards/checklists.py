@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 from pydantic_core import PydanticSerializationError
@@ -26,6 +26,8 @@ Given = TypeVar("Given")
 Computed = TypeVar("Computed")
 
 YES, NO = "yes", "no"
+Scope = Literal["final", "any_turn", "every_turn", "any_tool_result", "every_tool_result"]
+"""Which messages of a conversation an item is about."""
 _YES_NO: Mapping[str, float | None] = {YES: 1.0, NO: 0.0}
 CANNOT_ASSESS = "cannot_assess"
 """Default label of an abstention."""
@@ -92,10 +94,14 @@ class ChecklistItem(BaseModel):
         options (list of [`Option`], *optional*): The possible answers. Defaults to yes (1) and no (0).
         check (`str` or mapping, *optional*): A code check that answers the item without a model, as a mapping or as
             JSON text. A string is stored unchanged; a mapping is stored as JSON text with sorted keys.
+        scope (`str`, *optional*): Which messages of a conversation the question is about, instead of the whole target:
+            `final`, the last message of the assistant; `any_turn` and `every_turn`, whether it holds for one or for
+            all messages of the assistant; `any_tool_result` and `every_tool_result`, for the results of tools. The
+            answers are yes and no.
         sources (tuple of `int`, *optional*): Indices of the observations from which a generator derived the question.
         evidence ([`Evidence`], *optional*): The part of the prompt that states the requirement, if a rule found it.
         id (`str`, *optional*): Defaults to a hash of the fields that determine the answer (question, check, option
-            labels). Weights and values can therefore change without a new read.
+            labels, scope). Weights and values can therefore change without a new read.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -107,6 +113,7 @@ class ChecklistItem(BaseModel):
     required: bool = False
     options: tuple[Option, ...] | None = None
     check: str | None = None
+    scope: Scope | None = None
     sources: tuple[int, ...] = ()
     evidence: Evidence | None = None
 
@@ -142,7 +149,9 @@ class ChecklistItem(BaseModel):
     def _content_id(self) -> ChecklistItem:
         if not self.id:
             labels = [option.label for option in self.options or ()]
-            object.__setattr__(self, "id", content_hash(self.question, self.check, *labels))  # the model is frozen
+            scope = [] if self.scope is None else [f"scope {self.scope}"]
+            parts = [self.question, self.check, *labels, *scope]
+            object.__setattr__(self, "id", content_hash(*parts))  # the model is frozen
         return self
 
     @model_validator(mode="after")
@@ -153,6 +162,8 @@ class ChecklistItem(BaseModel):
                 raise ValueError(f"two options have the same label: {labels}")
             if sum(not option.na for option in self.options) < 2:
                 raise ValueError("an item with options needs at least two options that have a value")
+            if self.scope is not None:
+                raise ValueError("an item with a scope is answered by yes or no, so it cannot have options")
         return self
 
     @property
@@ -358,7 +369,7 @@ def _plain(value: Any) -> Any:
 
 
 def _dumped(item: ChecklistItem) -> str:
-    origin = {"sources", "evidence"}
+    origin = {"sources", "evidence"} | ({"scope"} if item.scope is None else set())
     try:
         return item.model_dump_json(exclude=origin)
     except PydanticSerializationError:  # an unpaired surrogate cannot be encoded as UTF-8

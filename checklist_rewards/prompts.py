@@ -67,10 +67,25 @@ its own hash."""
 Fields = Mapping[str, str | int | None]
 
 
+class Growing(str):
+    """A text whose tags are numbered by its `opening`, so that prompts with longer and longer texts of one
+    conversation start with each other."""
+
+    opening: str
+
+    @classmethod
+    def of(cls, text: str, opening: str) -> Growing:
+        """The text, with what all texts of the conversation start with."""
+        growing = cls(text)
+        growing.opening = opening
+        return growing
+
+
 def fence(name: str, text: str) -> str:
-    """Enclose `text` in `<name-NNNNNN>` tags. The number is derived from the hash of the text; the tag does not occur
-    in the text."""
-    number = int.from_bytes(hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest(), "big")
+    """Enclose `text` in `<name-NNNNNN>` tags. The number is derived from the hash of the text, or of the opening of a
+    [`Growing`] one; the tag does not occur in the text."""
+    hashed = text.opening if isinstance(text, Growing) else text
+    number = int.from_bytes(hashlib.sha256(hashed.encode("utf-8", "surrogatepass")).digest(), "big")
     labels = (f"{name}-{number % 10**digits:0{digits}d}" for digits in _FENCE_DIGITS)
     label = next(label for label in labels if label not in text)
     return f"<{label}>\n{text}\n</{label}>"

@@ -183,7 +183,15 @@ def rerank_batch(
         check_candidates(pool.candidates, f"pool {number}")
     answers = [[Candidate(text).target for text in pool.candidates] for pool in pools]
     samples = [
-        Sample(pool.checklist, answer.text, pool.input, pool.reference, pool.history, state=answer.state)
+        Sample(
+            pool.checklist,
+            answer.text,
+            pool.input,
+            pool.reference,
+            pool.history,
+            state=answer.state,
+            messages=answer.messages,
+        )
         for pool, of_pool in zip(pools, answers, strict=True)
         for answer in of_pool
     ]

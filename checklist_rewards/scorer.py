@@ -17,11 +17,13 @@ import time
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, Unpack, runtime_checkable
 
 from checklist_rewards.backends import Engine, is_transient
 from checklist_rewards.backends.base import is_over
+from checklist_rewards.chat import Message
 from checklist_rewards.checklists import Checklist, ChecklistItem, Option, once_per_object
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.store import Store
@@ -29,6 +31,7 @@ from checklist_rewards.judges import Judge, Progress, Read, Receipt
 from checklist_rewards.judges.budget import Budget
 from checklist_rewards.judges.calibration import CalibratedJudge
 from checklist_rewards.judges.checked import CODE, AllowCode, CheckedJudge, Checks, CheckSettings, run_check
+from checklist_rewards.judges.scoped import ScopedReads
 from checklist_rewards.judges.settings import JudgeKwargs, JudgeSettings, Mode, load_jury, refuse_any
 from checklist_rewards.scores import (
     DEFAULT_THRESHOLD,
@@ -62,6 +65,8 @@ class Sample:
         history (`str`, *optional*): earlier turns, shown to the judge if its prompt has `{history}`.
         state (`str`, *optional*, defaults to `"answered"`): what the policy made of its turn; see [`Target`]. A blank
             target is `empty` in any case.
+        messages (sequence of [`Message`]): the messages of a target that has several, for items with a scope
+            (`scoped.py`). Without them, the target counts as one message of the assistant.
         checked (mapping, *optional*): the verdicts of code checks that have run already, by [`ChecklistItem.check`];
             see [`ChecklistScorer.checked`].
     """
@@ -72,6 +77,7 @@ class Sample:
     reference: str | None = None
     history: str | None = None
     state: TargetState = field(default="answered", kw_only=True)
+    messages: Sequence[Message] = field(default=(), kw_only=True, repr=False)
     checked: Mapping[str, Verdict] | None = field(default=None, kw_only=True, repr=False)
 
     @property
@@ -260,20 +266,16 @@ class ChecklistScorer:
         checklists = self._parsed(samples, judge)
         states = [sample.target_state for sample in samples]
         judged = [self._is_judged(sample) for sample in samples]
-        reads = [
-            Read(
-                item,
-                sample.target,
-                sample.input,
-                sample.reference,
-                sample.history,
-                number,
-                None if sample.checked is None or item.check is None else sample.checked.get(item.check),
-            )
-            for number, (sample, checklist) in enumerate(zip(samples, checklists, strict=True))
-            if judged[number]
-            for item in checklist.items
-        ]
+        scoped = ScopedReads(len(samples), self.aggregation.threshold)
+        for number, (sample, checklist) in enumerate(zip(samples, checklists, strict=True)):
+            for item in checklist.items if judged[number] else ():
+                code = None if sample.checked is None or item.check is None else sample.checked.get(item.check)
+                about = (sample.target, sample.input, sample.reference, sample.history, number)
+                run = None
+                if item.scope is not None and judge.answers(item):
+                    run = partial(run_check, allow_code=self.allow_code)
+                scoped.add(Read(item, *about, code), sample.messages, run)
+        reads = scoped.reads
         if any(judge.asks(read.item) for read in reads):
             self.check()
         skipped = sum(len(checklist.items) for checklist, asked in zip(checklists, judged, strict=True) if not asked)
@@ -286,7 +288,7 @@ class ChecklistScorer:
                 break
             for place, verdict in zip(failed, judge.judge([reads[place] for place in failed]), strict=True):
                 verdicts[place] = verdict
-        answers = iter(verdicts)
+        answers = iter(scoped.combined(verdicts))
         scores = []
         for checklist, state, asked in zip(checklists, states, judged, strict=True):
             missing = Verdict(unanswered=Unanswered(Reason.NO_ANSWER, state))
@@ -307,7 +309,8 @@ class ChecklistScorer:
             [`Sample`]: The sample with `checked`.
         """
         judge, checklist = self.checked_judge, Checklist.parse(sample.checklist, "sample")
-        checks = {item.check: item for item in checklist.items if item.check is not None and judge.answers(item)}
+        whole = [item for item in checklist.items if item.scope is None]
+        checks = {item.check: item for item in whole if item.check is not None and judge.answers(item)}
         if not checks or not self._is_judged(sample):
             return sample
         over = time.monotonic() + seconds

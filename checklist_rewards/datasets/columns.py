@@ -47,6 +47,7 @@ def checklist_features(prompt: Literal["text", "messages"] = "text") -> Features
         "required": flag,
         "options": List({"label": text, "value": number, "na": flag}),
         "check": text,
+        "scope": text,
         "evidence": {"start": Value("int64"), "end": Value("int64"), "text": text},
     }
     return Features(

@@ -127,7 +127,15 @@ class Columns:
         """The row as a [`Sample`] with this checklist. Raises [`SampleError`] for invalid columns."""
         input, history = self.input_of(row, where)
         target = self.target_of(row, where)
-        return Sample(checklist, target.text, input, self.reference_of(row, where), history, state=target.state)
+        return Sample(
+            checklist,
+            target.text,
+            input,
+            self.reference_of(row, where),
+            history,
+            state=target.state,
+            messages=target.messages,
+        )
 
     def target_of(self, row: Mapping[str, Any], where: str) -> Target:
         """The answer to score, as in training. Raises [`SampleError`] if the column is missing."""

@@ -227,7 +227,7 @@ class ChecklistEvalCallback(TrainerCallback):
         inputs = [prompt_text(prompt) for prompt in self.prompts]
         return self.scorer.score_batch(
             [
-                Sample(checklist, answer.text, input, history=history, state=answer.state)
+                Sample(checklist, answer.text, input, history=history, state=answer.state, messages=answer.messages)
                 for checklist, answer, (input, history) in zip(self.checklists, answers, inputs, strict=True)
             ]
         )

@@ -62,7 +62,9 @@ from checklist_rewards.scores import PRIMARY_METRICS, PrimaryMetric, Score
 from checklist_rewards.scores.scales import on_scale
 from checklist_rewards.validation import finite, one_of, whole_number
 
-_NOT_COLUMNS = ("prompts", "completions", "completion_ids", "log_extra", "log_metric", "trainer_state")
+ENVIRONMENTS = "environments"
+"""Name under which a trainer passes the environments of the completions."""
+_NOT_COLUMNS = ("prompts", "completions", COMPLETION_IDS, ENVIRONMENTS, "log_extra", "log_metric", "trainer_state")
 _MANY = 0.1
 """Share of the completions of a call above which a state is reported."""
 _TAKEN_NAMES = ("reward", "reward_std", "step", "prompt", "completion", "advantage")
@@ -83,7 +85,8 @@ class ChecklistReward(TrainerReward):
         name (`str`, *optional*, defaults to `"checklist_reward"`):
             Name of the reward in the trainer's logs. Two rewards of one trainer need different names.
         column (`str`, *optional*, defaults to `"checklist"`):
-            Dataset column with the checklists.
+            Dataset column with the checklists. If the dataset has none, the attribute of this name of each environment
+            (`environment_factory`), which may set it in `reset`; an environment without it gets no reward.
         reference (`str`, *optional*):
             Dataset column with reference answers, for judge prompts that contain `{reference}` and for encoders that
             were trained with references. Rows may be None.
@@ -316,12 +319,15 @@ class ChecklistReward(TrainerReward):
         ]
 
     def _column(self, name: str, columns: Mapping[str, Any], prompts: int, completions: int) -> Any:
-        column = columns.get(name)
+        column, environments = columns.get(name), columns.get(ENVIRONMENTS) or ()
+        if column is None and any(hasattr(environment, name) for environment in environments):
+            column = [getattr(environment, name, None) for environment in environments]
         if column is None:
+            also = f", or set it as an attribute {name!r} of the environments" if environments else ""
             raise SampleError(
                 f"{self.__name__}: the trainer passed no column {name!r} "
-                f"(columns: {', '.join(c for c in columns if c != COMPLETION_IDS) or 'none'}). "
-                "Add it to every row of the dataset and set remove_unused_columns=False."
+                f"(columns: {', '.join(c for c in columns if c not in _NOT_COLUMNS) or 'none'}). "
+                f"Add it to every row of the dataset and set remove_unused_columns=False{also}."
             )
         if isinstance(column, str | Mapping) or not prompts == completions == len(column):
             raise SampleError(
@@ -348,7 +354,9 @@ class ChecklistReward(TrainerReward):
             value, f"{self.__name__}, row {row} of the batch (prompt {input or history or ''!r:.80})"
         )
         answer = reference if reference is None or isinstance(reference, str) else completion_text(reference)
-        return Sample(scaled(checklist), target.text, input, answer, history, state=target.state)
+        return Sample(
+            scaled(checklist), target.text, input, answer, history, state=target.state, messages=target.messages
+        )
 
     def _scores(self, samples: Sequence[Sample | None]) -> list[Score | None]:
         given = [sample for sample in samples if sample is not None]

@@ -195,7 +195,9 @@ def labelled_sample(label: Any, target: Target | str, prompt: Any, where: str) -
         input, history = context["input"], None
     target = Target(target) if isinstance(target, str) else target
     history = context.get("history") or history
-    return Sample(checklist, target.text, input, context.get("reference"), history, state=target.state)
+    return Sample(
+        checklist, target.text, input, context.get("reference"), history, state=target.state, messages=target.messages
+    )
 
 
 def answer_after(prompt: str, query: str, where: str) -> str:

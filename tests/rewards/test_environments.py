@@ -1,0 +1,152 @@
+"""Checklists in TRL's environments: the environment writes its own checklist, and items look at single turns."""
+
+import warnings
+from functools import partial
+
+import pytest
+from datasets import Dataset
+
+from checklist_rewards import ChecklistScorer
+from checklist_rewards.errors import SampleError
+from checklist_rewards.rewards.trl import ChecklistReward
+from tests.fakes import FakeBackend
+from tests.families import FAMILIES
+from tests.rewards import matrix
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("trainers")]
+
+QWEN = FAMILIES["qwen3"]
+NEVER_TOLD = {"question": "Does it name the `secret`?", "scope": "any_turn", "weight": -1, "required": True}
+
+
+class Game:
+    """The policy guesses a word. The game knows what counts."""
+
+    def reset(self, word: str = "", **columns) -> str:
+        """Begin a rollout."""
+        self.word, self.found = word, False
+        self.checklist = [NEVER_TOLD, {"question": f"Does it say `{word}`?", "scope": "final"}]
+        return "Guess the word."
+
+    def guess(self, word: str) -> str:
+        """Guess a word.
+
+        Args:
+            word: The word.
+        """
+        self.found = word == self.word
+        return "right" if self.found else "wrong"
+
+    async def get_reward(self) -> float:
+        """1 if the word was found."""
+        return float(self.found)
+
+
+def knows(prefix: str, tail: str) -> float:
+    last = prefix.split("assistant: ")[-1]
+    return 0.9 if tail.split("`")[1] in last else 0.1
+
+
+class Kept(ChecklistReward):
+    def __call__(self, *arguments, **columns):
+        self.rewards = super().__call__(*arguments, **columns)
+        return self.rewards
+
+
+def played(rollouts, folder, reward, environment=Game, **row):
+    import trl
+
+    tokens = matrix.tokenizer(QWEN, parses=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        trainer = trl.GRPOTrainer(
+            model=matrix.model(QWEN, tokens),
+            reward_funcs=reward,
+            processing_class=tokens,
+            train_dataset=Dataset.from_list([{"prompt": "", "word": ""}]),
+            args=trl.GRPOConfig(
+                **{**matrix._settings(folder), "per_device_train_batch_size": len(rollouts)},
+                max_completion_length=matrix.LENGTH_WITH_TOOLS,
+                num_generations=2,
+                beta=0.0,
+                chat_template_kwargs=dict(QWEN.kwargs),
+                max_tool_calling_iterations=3,
+            ),
+            environment_factory=environment,
+        )
+        prompts = [[{"role": "user", "content": f"Play {place}."}] for place in range(len(rollouts))]
+        cases = [matrix.Case("", prompt, turns) for prompt, turns in zip(prompts, rollouts, strict=True)]
+        encoded = partial(matrix._encoded, tokens, trainer.max_completion_length)
+        trainer._generate_single_turn = matrix._scripted(cases, encoded, "GRPO")
+        trainer.model.train()
+        out = trainer._generate_and_score_completions([{"prompt": prompt, **row} for prompt in prompts])
+    return trainer, out
+
+
+def call(word: str, preamble: str, after_tool: bool = False) -> str:
+    return QWEN.calling("guess", {"word": word}, preamble=preamble, after_tool=after_tool)
+
+
+def say(text: str) -> str:
+    return QWEN.plain(text, after_tool=True)
+
+
+def test_the_environment_writes_the_checklist_and_turns_are_judged_one_by_one(tmp_path):
+    reward = Kept(ChecklistScorer(backend=FakeBackend(knows), store=False), target="transcript")
+    rollouts = [
+        (call("pear", "A try."), call("plum", "Again.", after_tool=True), say("It is plum.")),
+        (call("plum", "The secret is out."), say("It is plum.")),  # tells the secret in its first turn
+        (call("pear", "A try."), say("I give up.")),
+        (call("pear", "A try."), call("fig", "Again.", after_tool=True), say("It is fig.")),
+    ]
+    trainer, _ = played(rollouts, tmp_path, reward, word="plum")
+    won, told, *lost = reward.rewards
+    assert won == pytest.approx(0.9 - 0.1, abs=0.11) and told == 0.0
+    assert all(value == pytest.approx(0.1, abs=0.11) for value in lost)
+    gold = [list(values) for name, values in trainer._logs["rewards"].items() if name == "Game"]
+    assert gold == [[1.0, 1.0, 0.0, 0.0]]
+
+
+def test_an_environment_without_a_checklist_gets_no_reward_and_none_with_one_is_an_error(tmp_path):
+    class Silent(Game):
+        def reset(self, word: str = "", **columns) -> str:
+            """Begin a rollout."""
+            super().reset(word)
+            if word == "":
+                self.checklist = None
+            return "Guess."
+
+    reward = Kept(ChecklistScorer(backend=FakeBackend(knows), store=False), target="transcript")
+    rollouts = [(call("pear", "A try."), say("No."))] * 2
+    played(rollouts, tmp_path, reward, Silent, word="")
+    assert reward.rewards == [None, None]
+
+    class Bare:
+        def reset(self, **columns) -> str:
+            """Begin."""
+            return "Guess."
+
+        guess = Game.guess
+        word = ""
+
+    with pytest.raises(SampleError, match=r"no column 'checklist'.*or set it as an attribute 'checklist' of the env"):
+        played(rollouts, tmp_path, reward, Bare)
+
+
+def test_two_environments_in_one_batch(tmp_path):
+    class Other(Game):
+        def reset(self, word: str = "", **columns) -> str:
+            """Begin a rollout."""
+            super().reset(word)
+            del self.checklist  # nothing to judge here
+            return "Guess."
+
+    reward = Kept(ChecklistScorer(backend=FakeBackend(knows), store=False), target="transcript")
+    environments = [Game(), Other()]
+    for environment in environments:
+        environment.reset("plum")
+    completion = [{"role": "assistant", "content": "It is plum."}]
+    values = reward(
+        prompts=["Play."] * 2, completions=[completion] * 2, environments=environments, environment=["game", "other"]
+    )
+    assert values == [pytest.approx(0.8, abs=0.11), None]
