@@ -6,11 +6,11 @@ import pytest
 
 from checklist_rewards import Checklist, ChecklistScorer, Sample
 from checklist_rewards.chat import CompletionReader
+from checklist_rewards.checklists import ChecklistItem
 from checklist_rewards.errors import ChecklistError
 from checklist_rewards.judges.scoped import combine
 from checklist_rewards.rewards.trl import ChecklistReward
 from checklist_rewards.scores import Reason, Unanswered, Verdict
-from checklist_rewards.checklists import ChecklistItem
 from tests.fakes import FakeBackend
 
 CALL = {"function": {"name": "delete", "arguments": {"path": "a.txt"}}}

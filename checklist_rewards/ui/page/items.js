@@ -66,7 +66,7 @@ export function itemEditor(changed, empty = "no answer yet") {
     return item;
 
     function tag() {
-      const names = [more.category, more.options && `options: ${more.options.map((one) => one.label).join(", ")}`, more.check && "code check", more.evidence && `from "${more.evidence.text}"`].filter(Boolean);
+      const names = [more.category, more.options && `options: ${more.options.map((one) => one.label).join(", ")}`, more.check && "code check", more.scope && more.scope.replaceAll("_", " "), more.evidence && `from "${more.evidence.text}"`].filter(Boolean);
       tags.replaceChildren(...names.map((name) => el("span", { class: "tag" }, name)));
     }
   }
