@@ -28,7 +28,7 @@ OF_EXTRAS = (
 NOT_LIGHT = {
     *(f"backends.{name}" for name in ("difference", "encoder", "live", "transformers")),
     *(f"datasets.{name}" for name in ("build", "publishing", "ray", "scoring")),
-    *(f"rewards.{name}" for name in ("callback", "online_dpo")),
+    *(f"rewards.{name}" for name in ("callback", "online_dpo", "sdpo")),
     "distill.adapter",
     "distill.training",
     "monitor.callback",

@@ -188,6 +188,8 @@ class ChecklistReward(TrainerReward):
         self.log = RewardLog(log)
         self.categories = tuple(categories)
         self.ties_are_left_out = False  # set by ChecklistOnlineDPOTrainer
+        self.last: Batch | None = None
+        """The last call, with samples and scores."""
         self._warned = False
         self._warned_of: set[str] = set()
 
@@ -235,7 +237,8 @@ class ChecklistReward(TrainerReward):
         samples = self._samples(batch.prompts, batch.completions, batch.columns, trainer)
         started = time.perf_counter()
         scores = self._scores(samples)
-        return replace(batch, samples=samples, scores=scores, seconds=time.perf_counter() - started)
+        self.last = replace(batch, samples=samples, scores=scores, seconds=time.perf_counter() - started)
+        return self.last
 
     def rewards_of(self, batch: Batch) -> Batch:
         """The rewards from samples and scores, which may have some of their items; the second step."""
@@ -291,7 +294,7 @@ class ChecklistReward(TrainerReward):
 
     def __getstate__(self) -> dict[str, Any]:
         check_child(self.__name__, self.scorer.judge)
-        return self.__dict__.copy()
+        return {**self.__dict__, "last": None}
 
     def _samples(
         self, prompts: Sequence[Any], completions: Sequence[Any], columns: Mapping[str, Any], trainer: Any

@@ -1,0 +1,85 @@
+"""SDPO with the checklist's feedback, in TRL's trainer, with the pocket model as the policy."""
+
+import pytest
+from datasets import Dataset
+from transformers import AutoTokenizer
+from trl.experimental.sdpo import SDPOConfig
+
+from checklist_rewards import ChecklistScorer
+from checklist_rewards.backends import pocket_dir
+from checklist_rewards.errors import SampleError
+from checklist_rewards.rewards.sdpo import ChecklistFeedback, ChecklistSDPOTrainer
+from checklist_rewards.rewards.trl import ChecklistReward
+from tests.fakes import FakeBackend
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("trainers")]
+
+WORDS = {"digit": 0.05, "question": 0.95, "calm": 0.6}
+
+
+def known(prefix: str, tail: str) -> float | None:
+    if "lost" in tail:
+        return None
+    return next(value for word, value in WORDS.items() if word in tail)
+
+
+def reward(**options) -> ChecklistReward:
+    scorer = ChecklistScorer(backend=FakeBackend(known), store=False, no_answer="judge", min_answered=0.1)
+    return ChecklistReward(scorer, **options)
+
+
+CHECKLIST = [
+    "Is there a digit?",
+    "Is it a question?",
+    "Is it calm?",
+    "Is it lost?",
+    {"question": "Is there a question mark?", "weight": -1},
+]
+
+
+def test_feedback_names_what_is_sure_and_nothing_that_was_not_answered():
+    judged = reward()
+    feedback = ChecklistFeedback(judged)
+    assert feedback.texts() == []
+    judged(prompts=["Write."] * 2, completions=["a text", "b"], checklist=[CHECKLIST, CHECKLIST[1:2]])
+    text, nothing_failed = feedback.texts()
+    assert text == (
+        "Wrong:\n- Is there a digit? no, but it should be yes.\n- Is there a question mark? yes, but it should be no."
+        "\n\nRight:\n- Is it a question? yes"
+    )
+    assert nothing_failed is None
+    assert "calm" in str(ChecklistFeedback(judged, sure=0.05).texts()[0])
+
+
+def trainer(folder, rewards, **options):
+    settings = dict(use_cpu=True, bf16=False, report_to="none", save_strategy="no", logging_steps=1, max_steps=2)
+    settings |= {"include_environment_feedback": True, "num_generations": 2, "max_completion_length": 12}
+    return ChecklistSDPOTrainer(
+        model=str(pocket_dir()),
+        processing_class=AutoTokenizer.from_pretrained(pocket_dir()),
+        reward_funcs=rewards,
+        args=SDPOConfig(output_dir=str(folder), per_device_train_batch_size=4, **{**settings, **options}),
+        train_dataset=Dataset.from_list(
+            [{"prompt": [{"role": "user", "content": f"Write {n}."}], "checklist": CHECKLIST[:2]} for n in range(4)]
+        ),
+    )
+
+
+def test_the_teacher_reads_the_feedback_of_each_completion(tmp_path):
+    made = trainer(tmp_path, reward())
+    seen = []
+    inner = made.teacher_context_builder._inner
+    tokenize = inner._tokenize_teacher_messages
+    inner._tokenize_teacher_messages = lambda messages: seen.extend(messages) or tokenize(messages)
+    made.train()
+    assert len(seen) >= 8 and all("- Is there a digit? no, but it should be yes." in str(one) for one in seen)
+    used = [e["self_distillation/feedback_used_fraction"] for e in made.state.log_history if "loss" in e]
+    assert used == [1.0, 1.0]
+    assert made.reward_funcs[0].on_failure == "group"
+
+
+def test_it_needs_one_checklist_reward_and_feedback_that_is_used(tmp_path):
+    with pytest.raises(SampleError, match="from one ChecklistReward; reward_funcs has 0"):
+        trainer(tmp_path, lambda completions, **_: [0.0] * len(completions))
+    with pytest.raises(SampleError, match="include_environment_feedback=False would leave out"):
+        trainer(tmp_path, reward(), include_environment_feedback=False)
