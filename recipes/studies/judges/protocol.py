@@ -9,6 +9,11 @@ judge's answers to the dev splits of the tasks that it was trained on, without t
 
 Intervals are from the bootstrap over groups. With `--reads`, a random sample of each split is read. Answers are kept
 in `<output>/store.sqlite`, so the same command continues. Writes `figures.json` and `figures.md`.
+
+    python recipes/studies/judges/protocol.py --output runs/dtype --dtype bfloat16
+
+With `--dtype`, the packaged encoder alone is read, in single precision and in this one. Writes the change of its AUC,
+with intervals of the paired bootstrap, and of P(yes) to `dtype.json`.
 """
 
 from __future__ import annotations
@@ -28,15 +33,16 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from english.tasks import DEV, TASKS, TRAIN, Example, load, sample
 from english.train import ADAPTER, ENCODER, RECORD, name_of
 from rich.console import Console
-from studies.common import DATA, judge_of, markdown, probabilities_of_yes, run_main, save_json
+from studies.common import DATA, Difference, judge_of, markdown, probabilities_of_yes, run_main, save_json
 from studies.judges.floors import LENGTH, OVERLAP, REGRESSION, length, overlap, regression
 
-from checklist_rewards.backends.packaged import SMOLLM2
+from checklist_rewards.backends import Engine
+from checklist_rewards.backends.packaged import ENGLISH_ENCODER, SMOLLM2
 from checklist_rewards.checklists import NO, YES, ChecklistItem
 from checklist_rewards.evaluation.agreement import Bootstrap, Categories, Figure, Numbers
 from checklist_rewards.evaluation.calibration import Probabilities, ThresholdChoice
 from checklist_rewards.files.store import Store
-from checklist_rewards.judges import Judge, Read
+from checklist_rewards.judges import EncoderJudge, Judge, Read
 from checklist_rewards.progress import progress_on
 
 FIGURES = ("auc", "kappa", "accuracy", "ece")
@@ -128,6 +134,24 @@ class Evaluation:
             f"{REGRESSION}, unseen": Answers(examples, regression(others, examples), 0.5),
         }
 
+    def dtype_change(self, task: str, dtype: str, bootstrap: Bootstrap) -> dict[str, Any]:
+        """What reading with `english-encoder` in `dtype` instead of single precision changes."""
+        examples = self.dev[task]
+        engines = {"float32": Engine(ENGLISH_ENCODER), dtype: Engine(ENGLISH_ENCODER, settings={"dtype": dtype})}
+        before, now = (
+            read(EncoderJudge(engine, store=self.store), examples, name) for name, engine in engines.items()
+        )
+        truths, groups = [float(example.label > 0.5) for example in examples], [example.group for example in examples]
+        aucs = [Numbers(predicted, truths, only=["auc"]) for predicted in (now, before)]
+        changes = np.abs(np.array(now) - np.array(before))
+        return {
+            "n": len(examples),
+            "auc": bootstrap.figures(aucs[1], groups)["auc"].model_dump(),
+            "change": bootstrap.figures(Difference(*aucs, ["auc"]), groups)["auc"].model_dump(),
+            "mean_change_of_p_yes": changes.mean(),
+            "largest_change_of_p_yes": changes.max(),
+        }
+
     def methods(self, task: str) -> dict[str, Answers]:
         """All methods that have answers for a task."""
         names = {"SmolLM2, untrained": "base"} if self.args.untrained else {}
@@ -150,18 +174,40 @@ def table(found: Mapping[str, Mapping[str, Any]]) -> str:
     return "\n".join(lines)
 
 
+def dtype_table(found: Mapping[str, Mapping[str, Any]]) -> str:
+    """The changes by `--dtype` as Markdown."""
+    rows = [
+        [
+            task,
+            line["n"],
+            Figure(**line["auc"]).shown(),
+            Figure(**line["change"]).shown(4),
+            f"{line['mean_change_of_p_yes']:.4f}",
+            f"{line['largest_change_of_p_yes']:.3f}",
+        ]
+        for task, line in found.items()
+    ]
+    return markdown(["", "n", "auc", "change", "mean change of P(yes)", "largest"], rows)
+
+
 def main(argv: list[str] | None = None) -> dict[str, Any]:
-    """Evaluate; returns the figures by task and method."""
+    """Evaluate; returns the figures by task and method, with `--dtype` the changes by task."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--output", type=Path, default=Path("runs/english"))
     parser.add_argument("--reads", type=int, help="number of reads per task; all by default")
     parser.add_argument("--untrained", action="store_true", help="read with SmolLM2 without an adapter, too")
+    parser.add_argument("--dtype", help="read with english-encoder only, in float32 and in this precision")
     parser.add_argument("--data", default=DATA, help="folder of the tasks")
     parser.add_argument("--resamples", type=int, default=1000)
     args = parser.parse_args(argv)
     evaluation = Evaluation(args)
     bootstrap = Bootstrap(args.resamples)
     found: dict[str, Any] = {}
+    if args.dtype is not None:
+        found = {task: evaluation.dtype_change(task, args.dtype, bootstrap) for task in TASKS}
+        save_json(args.output / "dtype.json", found)
+        Console(width=150).print(dtype_table(found))
+        return found
     for task in TASKS:
         methods = {
             method: {name: figure.model_dump() for name, figure in figures(answers, bootstrap).items()}

@@ -56,6 +56,15 @@ def test_the_protocol_reads_the_judges_that_are_trained(data_dir, tmp_path, monk
     assert "| SmolLM2 adapter, unseen |" in (tmp_path / "figures.md").read_text()
 
 
+def test_the_protocol_compares_two_precisions_of_the_packaged_encoder(data_dir, tmp_path):
+    arguments = ["--output", str(tmp_path), "--reads", "20", "--data", str(data_dir), "--resamples", "20"]
+    found = protocol.main([*arguments, "--dtype", "bfloat16"])
+    assert list(found) == list(TASKS) and json.loads((tmp_path / "dtype.json").read_text()) == found
+    for line in found.values():
+        assert line["n"] >= 20 and line["change"]["low"] <= line["change"]["value"] <= line["change"]["high"]
+        assert 0 < line["mean_change_of_p_yes"] <= line["largest_change_of_p_yes"] < 0.1
+
+
 def test_probes_are_pairs_of_yes_and_no_that_differ_in_one_detail():
     for name in probes.PROBES:
         some = probes.probes(name)
