@@ -179,7 +179,6 @@ def _out_of_memory(**_):
 
 
 def test_weights_that_give_no_number_give_no_answer(folder):
-
     engine = EncoderBackend(folder)
     with torch.no_grad():
         engine.model.classifier.bias.fill_(float("nan"))
