@@ -15,7 +15,7 @@ in `<output>/store.sqlite`, so the same command continues. Writes `figures.json`
 With `--dtype`, the packaged encoder alone is read, in single precision and in this one. Writes the change of its AUC,
 with intervals of the paired bootstrap, and of P(yes) to `dtype.json`.
 
-    python recipes/studies/judges/protocol.py --output runs/overlap --overlaps 127 64 --reads 1000 --dtype bfloat16
+    python recipes/studies/judges/protocol.py --output runs/overlap --overlaps 127 64 --reads 2000 --dtype bfloat16
 
 With `--overlaps`, it reads long texts with windows that overlap by these numbers of tokens: each text of two tasks
 between texts of other groups, 500 words in all, with its own questions. Changes are those from the first overlap.
