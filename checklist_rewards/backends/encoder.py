@@ -28,7 +28,7 @@ sorted by length and batched by tokens. The engine uses single precision by defa
 the batch. With `dtype="bfloat16"`, the same read in another batch may differ by about 0.004 in P(yes).
 
 There is no int8. `torch.ao.quantization.quantize_dynamic` is deprecated, has one scale for all activations of a batch
-(a read in another batch differs by up to 0.25 in P(yes)), and loses AUC (docs/english.md).
+(a read in another batch differs by up to 0.25 in P(yes)), and loses AUC (docs/studies/english_models.md).
 """
 
 from __future__ import annotations
