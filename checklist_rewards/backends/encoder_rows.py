@@ -13,8 +13,8 @@ every model.
 
 In packed rows, the windows of a long target overlap by half. Nothing that is computed in one window can be used in
 another: every layer of a bidirectional encoder depends on all tokens of the row, so only the embeddings, a lookup, are
-the same. An overlap of a quarter takes a quarter less time, but its AUC was lower in all four measurements, by 0.001 to
-0.009 (docs/studies/english_models.md).
+the same. An overlap of a quarter takes a quarter less time, but its AUC was lower in all four measurements, by 0.001
+to 0.009 (docs/studies/english_models.md).
 
 Targets and questions are data: the string `[SEP]` inside a text is tokenized as text (`tokens.py`). The special
 tokens around them in a row, such as `[CLS]` and `[SEP]`, come from the tokenizer.
