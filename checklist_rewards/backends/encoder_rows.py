@@ -11,6 +11,11 @@ positions, also if the other one is missing:
 Tokens of a segment that also occur in the target have the second token type. A row without context is the same for
 every model.
 
+In packed rows, the windows of a long target overlap by half. Nothing that is computed in one window can be used in
+another: every layer of a bidirectional encoder depends on all tokens of the row, so only the embeddings, a lookup, are
+the same. An overlap of a quarter takes a quarter less time, but its AUC was lower in all four measurements, by 0.001
+to 0.009 (docs/studies/english_models.md).
+
 Targets and questions are data: the string `[SEP]` inside a text is tokenized as text (`tokens.py`). The special
 tokens around them in a row, such as `[CLS]` and `[SEP]`, come from the tokenizer.
 """
@@ -28,6 +33,9 @@ LAYOUT = "checklist_layout"
 PACKED, MATCHED, PAIRS = "packed", "matched", "pairs"
 WINDOW = 256
 """Maximum number of tokens of a target in one row, including special tokens."""
+OVERLAP = (WINDOW - 2) // 2
+"""Number of tokens that two neighbouring windows of a target share in packed rows. Every passage of up to as many
+tokens is complete in one window."""
 MAX_QUESTION = 128
 CONTEXT = "checklist_context"
 CONTEXT_AT = {"input": 320, "reference": 416}
@@ -156,7 +164,7 @@ def rows_of(
         floor_tokens += sum(len(segment.tokens) for segment in texts.segments(context, ()))
         if layout == PACKED:
             framed = [(place, texts.framed(ids)) for place, ids in fitting]
-            for part in _windows(tokens, window - 2):
+            for part in _overlapping(tokens, window - 2, min(OVERLAP, (window - 2) // 2)):
                 row = EncoderRow(texts.framed(part), [], context=texts.segments(context, set(part)))
                 rows += [row._replace(questions=batch) for batch in _filled(framed, _ROW_TOKENS - row.shared)]
         else:
@@ -166,14 +174,6 @@ def rows_of(
                     row = EncoderRow(pair, [(place, [])], kinds)
                     rows.append(_matched(row, texts, context) if layout == MATCHED else row)
     return rows, floor_tokens
-
-
-def _windows(tokens: list[int], room: int) -> Iterator[list[int]]:
-    """Windows of at most `room` tokens that overlap by half, so every passage of up to half a window is complete in
-    one of them."""
-    yield tokens[:room]
-    for start in range(room // 2, len(tokens) - room // 2, room // 2):
-        yield tokens[start : start + room]
 
 
 def _filled(places: Sequence[tuple[Any, list[int]]], room: int) -> Iterator[list[tuple[Any, list[int]]]]:

@@ -1,5 +1,6 @@
 """Input rows of a cross-encoder: where the input and the reference stand, and what they leave as it was."""
 
+import random
 from types import SimpleNamespace
 
 import pytest
@@ -12,6 +13,7 @@ from checklist_rewards.backends.encoder_rows import (
     CONTEXT_POSITIONS,
     LAYOUT,
     MAX_CONTEXT,
+    OVERLAP,
     WINDOW,
     EncoderTexts,
     rows_of,
@@ -93,3 +95,16 @@ def test_a_separator_in_a_reference_is_a_text_about_one(texts, layout):
         segment.tokens.count(texts.tokenizer.sep_token_id) == 1 and segment.tokens[-1] == texts.tokenizer.sep_token_id
     )
     assert texts.tokenizer.cls_token_id not in segment.tokens
+
+
+@pytest.mark.parametrize("length", [0, 1, WINDOW - 2, WINDOW - 1, 700, 2 * (WINDOW - 2) - OVERLAP])
+def test_packed_windows_cover_the_target_and_overlap_by_half(texts, length):
+    words = random.Random(length).choices(WORDS, k=length)
+    found, _ = rows(texts, "packed", group(" ".join(words)))
+    first, *others = [row.target[1:-1] for row in found]
+    covered = list(first)
+    for part in others:
+        assert part[:OVERLAP] == covered[-OVERLAP:]
+        assert OVERLAP < len(part) <= WINDOW - 2
+        covered += part[OVERLAP:]
+    assert covered == texts.tokenizer.convert_tokens_to_ids(words)

@@ -1,8 +1,10 @@
 """The encoder judge: a tiny cross-encoder that learned which words a text mentions, and reads as any judge does."""
 
 import json
+import math
 
 import pytest
+import torch
 from transformers import AutoTokenizer
 
 from checklist_rewards import ChecklistScorer
@@ -135,6 +137,23 @@ def test_a_retrained_folder_is_another_judge(folder, tmp_path):
     assert EncoderJudge(str(copy)).identity != EncoderJudge(folder).identity
 
 
+def test_half_precision_gives_nearly_the_same_answers_and_is_another_judge(folder, engine):
+    half = EncoderJudge(Engine(folder, settings={"dtype": "bfloat16"}))
+    assert half.identity != EncoderJudge(folder).identity
+    assert {weight.dtype for weight in half.engine.load().model.parameters()} == {torch.bfloat16}
+    for target in ("red cat dog tree river", "cat dog " * WINDOW + "red"):
+        found = half.judge([Read(asked(word), target) for word in WORDS])
+        exact = [math.exp(logprob) for logprob in p_yes(engine, target, *WORDS)]
+        assert [verdict.probabilities["yes"] for verdict in found] == pytest.approx(exact, abs=0.05)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "float16", None])
+def test_other_precisions_are_refused(folder, dtype):
+    with pytest.raises(ModelError) as refused:
+        EncoderBackend(folder, dtype=dtype)
+    assert str(refused.value) == f"dtype={dtype!r} is not supported by an encoder; use 'float32' or 'bfloat16'."
+
+
 def test_what_does_not_fit_is_unanswered_and_its_neighbours_are_not(folder):
     score = ChecklistScorer(folder, store=False).score(
         [ChecklistItem(question="does it mention red ? " * 40), asked("red")], target="red cat"
@@ -160,8 +179,6 @@ def _out_of_memory(**_):
 
 
 def test_weights_that_give_no_number_give_no_answer(folder):
-    import torch
-
     engine = EncoderBackend(folder)
     with torch.no_grad():
         engine.model.classifier.bias.fill_(float("nan"))

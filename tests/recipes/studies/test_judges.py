@@ -9,6 +9,7 @@ from studies.judges import comparison, infobench, negated, probes, protocol
 from studies.judges.floors import length, overlap, regression
 
 from checklist_rewards import ChecklistScorer
+from checklist_rewards.backends import encoder_rows
 from checklist_rewards.evaluation.agreement import Bootstrap
 from checklist_rewards.judges import LogprobJudge
 from tests.fakes import FakeBackend
@@ -54,6 +55,25 @@ def test_the_protocol_reads_the_judges_that_are_trained(data_dir, tmp_path, monk
     )
     assert json.loads((tmp_path / "figures.json").read_text()) == found
     assert "| SmolLM2 adapter, unseen |" in (tmp_path / "figures.md").read_text()
+
+
+def test_the_protocol_compares_two_precisions_of_the_packaged_encoder(data_dir, tmp_path):
+    arguments = ["--output", str(tmp_path), "--reads", "20", "--data", str(data_dir), "--resamples", "20"]
+    found = protocol.main([*arguments, "--dtype", "bfloat16"])
+    assert list(found) == list(TASKS) and json.loads((tmp_path / "dtype.json").read_text()) == found
+    for line in found.values():
+        assert line["n"] >= 20 and line["change"]["low"] <= line["change"]["value"] <= line["change"]["high"]
+        assert 0 < line["mean_change_of_p_yes"] <= line["largest_change_of_p_yes"] < 0.1
+
+
+def test_the_protocol_compares_overlaps_of_windows_on_long_texts(data_dir, tmp_path):
+    arguments = ["--output", str(tmp_path), "--reads", "20", "--data", str(data_dir), "--resamples", "20"]
+    found = protocol.main([*arguments, "--overlaps", "64", "127"])
+    assert list(found) == ["realsumm", "argkp"] and encoder_rows.OVERLAP == 127
+    for of_task in found.values():
+        quarter, half = of_task["overlaps"].values()
+        assert 1 < quarter["computed_over_floor"] < half["computed_over_floor"]
+        assert quarter["change"]["value"] == 0
 
 
 def test_probes_are_pairs_of_yes_and_no_that_differ_in_one_detail():
