@@ -163,6 +163,7 @@ def _marks(item: ChecklistItem) -> Hashable:
     return (
         item.options,
         item.check,
+        item.scope,
         (item.weight > 0) - (item.weight < 0),
         tuple(sorted(_NUMBER.findall(unquoted))),
         tuple(sorted(text.casefold() for text in quoted)),

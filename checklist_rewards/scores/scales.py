@@ -56,7 +56,7 @@ def ordinal_scale(steps: int) -> tuple[Option, ...]:
 def on_scale(checklist: Any, scale: Sequence[Option]) -> Checklist:
     """Put all plain questions of a checklist on a scale.
 
-    Items with options of their own or a code check are left unchanged. The others get a new id, because the id depends
+    Items with options of their own, a code check or a scope are left unchanged. The others get a new id, because the id depends
     on the possible answers. They keep their weights, categories and gates.
 
     Args:
@@ -69,7 +69,7 @@ def on_scale(checklist: Any, scale: Sequence[Option]) -> Checklist:
     checklist = Checklist.parse(checklist)
     items = tuple(
         item
-        if item.options is not None or item.check is not None
+        if item.options is not None or item.check is not None or item.scope is not None
         else ChecklistItem(**item.model_dump(exclude={"id", "options"}), options=tuple(scale))
         for item in checklist.items
     )
@@ -80,7 +80,7 @@ def with_abstention(checklist: Any) -> Checklist:
     """Add the answer "cannot_assess" to every question that has no abstention yet.
 
     The scorer's threshold still applies to a yes/no question, unless abstaining is the most probable answer. Items
-    with a code check are left unchanged. Changed items get a new id, as in [`on_scale`].
+    with a code check or a scope are left unchanged. Changed items get a new id, as in [`on_scale`].
 
     Args:
         checklist: A [`Checklist`], or any value that [`Checklist.parse`] accepts.
@@ -91,7 +91,7 @@ def with_abstention(checklist: Any) -> Checklist:
     checklist = Checklist.parse(checklist)
     items = tuple(
         item
-        if item.check is not None or None in item.values.values()
+        if item.check is not None or item.scope is not None or None in item.values.values()
         else ChecklistItem(
             **item.model_dump(exclude={"id", "options"}),
             options=(*(item.options or _YES_NO), Option(label=CANNOT_ASSESS, na=True)),

@@ -11,6 +11,7 @@ from checklist_rewards.errors import ChecklistError
 from checklist_rewards.judges.scoped import combine
 from checklist_rewards.rewards.trl import ChecklistReward
 from checklist_rewards.scores import Reason, Unanswered, Verdict
+from checklist_rewards.scores.scales import on_scale, ordinal_scale, with_abstention
 from tests.fakes import FakeBackend
 
 CALL = {"function": {"name": "delete", "arguments": {"path": "a.txt"}}}
@@ -159,6 +160,13 @@ def test_a_reward_passes_the_messages_of_a_completion():
     items = [{"question": "Does it contain `key`?", "scope": "any_turn", "weight": -1}]
     values = reward(prompts=[[{"role": "user", "content": "Delete."}]], completions=[EPISODE], checklist=[items])
     assert values == [pytest.approx(0.1)] and len(backend.seen) == 3
+
+
+def test_scales_and_abstentions_leave_items_with_a_scope_alone():
+    items = [{"question": "Is it?", "scope": "any_turn"}, "Is it clear?"]
+    for changed in (on_scale(items, ordinal_scale(5)), with_abstention(items)):
+        scoped, plain = changed.items
+        assert scoped.options is None and plain.options is not None
 
 
 def test_a_scope_is_part_of_the_id_and_options_are_refused():
