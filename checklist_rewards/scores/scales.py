@@ -56,8 +56,8 @@ def ordinal_scale(steps: int) -> tuple[Option, ...]:
 def on_scale(checklist: Any, scale: Sequence[Option]) -> Checklist:
     """Put all plain questions of a checklist on a scale.
 
-    Items with options of their own, a code check or a scope are left unchanged. The others get a new id, because the id
-    depends on the possible answers. They keep their weights, categories and gates.
+    Items with options of their own, a code check or a scope are left unchanged. The others get a new id, because the
+    id depends on the possible answers. They keep their weights, categories and gates.
 
     Args:
         checklist: A [`Checklist`], or any value that [`Checklist.parse`] accepts.
