@@ -342,6 +342,7 @@ class LogprobJudge(Paid):
             computed_tokens=result.computed_tokens,
             floor_tokens=result.floor_tokens,
             separate=result.separate,
+            cached=result.cached,
             engine_seconds=time.perf_counter() - started,
         )
 
