@@ -105,7 +105,9 @@ class Kept(Generic[T]):
     def rows(self, costs: Costs) -> list[TreeRow[T]]:
         """The prompts in rows, longest first to minimize padding."""
         end = len(self.prefix)
-        rows = tree_rows(self.branches, max(costs.room - end, 1), lambda *sizes: costs.saves(*sizes, past=end))
+        rows = tree_rows(
+            self.branches, max(costs.room - end, 1), lambda width, new, alone: costs.saves(width, new, alone, end)
+        )
         return sorted(rows, key=lambda row: -len(row.ids))
 
     def prompts(self) -> list[Branch[T]]:

@@ -4,11 +4,11 @@
     python recipes/studies/reference.py rewards --steps 20
     python recipes/studies/reference.py preference --prompts 400
 
-`costs` trains three arms, each in a process of its own: rewards by code only, by `model="reference"`, and by a separate
-copy of the same model. It prints the seconds per step and the peak memory of each process. `rewards` trains one policy
-of the pocket world whose completions both judges score in every step, and compares the scores. `preference` asks
-whether the base judges texts that it has written itself more kindly than texts of another writer that are as good:
-the difference of its P(yes) between both, among questions with the same true answer.
+`costs` trains three arms, each in a process of its own: rewards by code only, by `model="reference"`, and by a
+separate copy of the same model. It prints the seconds per step and the peak memory of each process. `rewards` trains
+one policy of the pocket world whose completions both judges score in every step, and compares the scores. `preference`
+asks whether the base judges texts that it has written itself more kindly than texts of another writer that are as
+good: the difference of its P(yes) between both, among questions with the same true answer.
 """
 
 from __future__ import annotations
