@@ -12,7 +12,8 @@ the store are the real ones, so stored answers are not counted. Some things are 
 
 Prompt tokens are counted with the model's tokenizer if its files are on this machine, otherwise as one token per byte,
 the upper bound (`backends/tokens.py`). Every prompt counts in full, although an engine that shares prefixes computes
-fewer tokens; with the tokenizer, that number is shown in a note. The printed cost is therefore an upper bound, except for requests that fail and are sent again.
+fewer tokens; with the tokenizer, that number is shown in a note. The printed cost is therefore an upper bound, except
+for requests that fail and are sent again.
 """
 
 from __future__ import annotations
