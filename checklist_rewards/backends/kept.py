@@ -2,8 +2,8 @@
 
 A row of several prompts computes attention over all pairs of its tokens, also where the tree mask hides them. With 8
 targets of 225 tokens below rules and an input of 600 tokens, that is 2,400 x 2,400 pairs. If the 600 tokens are
-computed first and kept, each target is a row of its own that attends to 600 + 225 tokens, and the prefix attends
-causally to itself: a quarter of the pairs, with the same tokens computed.
+computed first and kept, each target is a row of its own whose tokens attend to 600 + 225 tokens, and the prefix
+attends causally to itself: a third of the pairs, with the same tokens computed.
 
 [`keep_prefixes`] decides by estimated cost ([`Costs`]) which beginnings of prompts are kept. Several may follow each
 other: the rules of a judge, and below them each input. It returns a tree of [`Kept`] with the rows below each of them.
@@ -31,12 +31,12 @@ measured with SmolLM2 on a CPU, where attention makes fewer operations per secon
 _SKIPPED = 256
 """A causal pass of n tokens without a mask computes about n x (n / 2 + 256) pairs: all at 512 tokens, 0.6 of them at
 2,650, as measured on a CPU."""
-_COPY = 40
-"""Copying a token of a kept prefix for a row takes as long as attention of this many tokens to it, as measured with
-SmolLM2 on a CPU."""
+_COPY = 8
+"""Copying a token of a kept prefix for a row takes as long as attention of this many tokens to it: 6 for 570 tokens, 8
+for 2,170, as measured with the sizes of SmolLM2 on a CPU."""
 PASS = {"cpu": 32}
 """A forward pass of its own costs as much as this many tokens, for the launch of its operations and reading the
-weights. About 40 for the pocket model on a CPU, and 10 for SmolLM2."""
+weights. 40 for the pocket model on a CPU and 21 for SmolLM2, as measured with one thread."""
 PASS_GPU = 2048
 """The same on other devices. Not measured: chosen high, so that only long prefixes are kept there."""
 
