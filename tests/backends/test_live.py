@@ -217,7 +217,8 @@ def test_frozen_can_be_entered_twice():
 
 
 def test_where_a_forward_pass_is_collective_nothing_is_kept_and_answers_are_the_same():
-    groups = [ReadGroup("Judge it. ", "A long input. " * 40 + target, ("Is it red?", "Is it?")) for target in "abcd"]
+    prefixes = ["A long input. " * 80 + f"A {target} word. " * 20 for target in "abcd"]
+    groups = [ReadGroup("Judge it. ", prefix, ("Is it red?", "Is it?")) for prefix in prefixes]
     model = pocket()
     one = LiveBackend(model)
     ranks = LiveBackend(model, forward=lambda **inputs: model(**inputs), gathered=lambda value: [value])
