@@ -10,8 +10,10 @@ below it, where the estimated cost is lower (`kept.py`); `ReadResult.cached` cou
 models that fail [`keeps_exactly`], targets continue a row only while the tokens that this saves cost more than the
 pairs that it adds.
 
-Batches are limited by `max_batch_tokens` (including padding), so memory does not grow with the number of reads. A
-batch that does not fit into memory is halved, and so is a row. A single prompt that does not fit is unanswered.
+Batches are limited by `max_batch_tokens` (including padding and the kept tokens that each row sees), and the tokens
+that are kept at the same time by half of it, so memory does not grow with the number of reads. A batch that does not
+fit into memory is halved, and so is a row. The prompts of a prefix that does not fit are read in rows. A single prompt
+that does not fit is unanswered.
 
 Sampling has a separate random generator for each row. `generate` of transformers samples a whole batch with one global
 generator, so a reply depends on the other prompts in the batch. [`RowSampler`] adds noise from a generator per row
