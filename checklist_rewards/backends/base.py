@@ -133,6 +133,8 @@ class ReadResult:
     """Prompt tokens if those with which several prompts start are computed once: the tokens of their tree."""
     separate: int = 0
     """Reads whose prompt was computed separately, because sharing the prefix would not be exact for this model."""
+    cached: int = 0
+    """Reads in rows below a prefix that was computed once and kept."""
     completion_tokens: int | None = None
     """Tokens that the engine generated. None means one per answered read."""
 

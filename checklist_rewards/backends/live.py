@@ -14,8 +14,9 @@ the package, needs no second read. Otherwise (merged adapters, trained weights, 
 weights in memory ([`weights_hash`]).
 
 Where a forward pass is collective, because each rank holds a part of the weights (FSDP, ZeRO-3), all ranks must make
-the same number of passes. There, the ranks put the rows of their reads together, share them evenly, and a rank without
-a row reads a short one that nobody asked for ([`LiveBackend.together`]).
+the same number of passes. There, no prefix is kept: rows are self-contained, the ranks put those of their reads
+together and share them evenly, and a rank without a row reads a short one that nobody asked for
+([`LiveBackend.together`]).
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from weakref import WeakKeyDictionary
 import torch
 
 from checklist_rewards.backends.base import LabelRead, ReadGroup, ReadResult
+from checklist_rewards.backends.kept import Past
 from checklist_rewards.backends.models import POCKET, model_folder, model_identity, pocket_dir
 from checklist_rewards.backends.packaged import ENGLISH_ENCODER, PACKAGED, packaged_folder
 from checklist_rewards.backends.tokens import ChatTokenizer, chat_tokenizer, load_chat_tokenizer
@@ -190,10 +192,10 @@ class LiveBackend(TransformersBackend):
             pass
 
     def _answered(
-        self, rows: Sequence[TreeRow[Any]], forms: Sequence[tuple[int, ...]]
+        self, rows: Sequence[TreeRow[Any]], forms: Sequence[tuple[int, ...]], past: Past | None = None
     ) -> tuple[list[list[LabelRead]], int]:
         if self._gathered is None:
-            return super()._answered(rows, forms)
+            return super()._answered(rows, forms, past)
         answers = self._round("rows", (rows, tuple(forms)))
         assert answers is not None
         return answers, sum(len(row.ids) for row in rows)

@@ -4,22 +4,21 @@ Reads are packed into rows that contain shared tokens once (`trees.py`): the rul
 and each target of its questions. Rows are padded to a batch. The output head runs only at the answer positions. If
 such rows would not be exact for a model, every prompt is read separately; `ReadResult.separate` counts these reads.
 
-A longer row shares more, but attention is computed over all pairs of its tokens, also where the mask hides them.
-Targets therefore continue a row only while the tokens that this saves cost more than the pairs that it adds.
+A longer row shares more, but attention is computed over all pairs of its tokens, also where the mask hides them. So
+what several targets start with (rules and input) is computed once and kept as a cache of keys and values for the rows
+below it, where the estimated cost is lower (`kept.py`); `ReadResult.cached` counts these reads. Otherwise, and for
+models that fail [`keeps_exactly`], targets continue a row only while the tokens that this saves cost more than the
+pairs that it adds.
 
-Batches are limited by `max_batch_tokens` (including padding), so memory does not grow with the number of reads. A
-batch that does not fit into memory is halved, and so is a row. A single prompt that does not fit is unanswered.
+Batches are limited by `max_batch_tokens` (including padding and the kept tokens that each row sees), and the tokens
+that are kept at the same time by half of it, so memory does not grow with the number of reads. A batch that does not
+fit into memory is halved, and so is a row. The prompts of a prefix that does not fit are read in rows. A single prompt
+that does not fit is unanswered.
 
 Sampling has a separate random generator for each row. `generate` of transformers samples a whole batch with one global
 generator, so a reply depends on the other prompts in the batch. [`RowSampler`] adds noise from a generator per row
 instead (the Gumbel-max trick: the argmax of logits / temperature + Gumbel noise is a sample from the softmax), and
 `generate` takes the argmax. Up to floating-point noise, a reply therefore depends only on its prompt and its seed.
-
-Attention masks keep the reads of one row independent: with the *tree mask*, each token attends to the tokens before it
-in its own prompt, and positions are those in its prompt. Each answer is therefore the same as with a separate prompt.
-Layers with a sliding window or with chunks get their own mask, because the window is measured in positions and not in
-columns of the row. (A 4-D mask replaces the model's own mask, so a single mask for all layers would disable the
-windows.)
 
 Models with recurrent layers (Mamba, linear attention) pass a state from token to token and cannot be packed. For these
 models, and for those that fail [`packs_exactly`], each prompt is read separately. Separate prompts are padded on the
@@ -33,9 +32,9 @@ import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import torch
 from transformers import AutoModelForCausalLM, LogitsProcessor, LogitsProcessorList
@@ -52,6 +51,18 @@ from checklist_rewards.backends.base import (
     is_over,
     reply_seed,
 )
+from checklist_rewards.backends.inputs import (
+    Inputs,
+    Layers,
+    agree,
+    keeps_exactly,
+    packs_exactly,
+    plain_inputs,
+    prefix_inputs,
+    rope_boundary,
+    tree_inputs,
+)
+from checklist_rewards.backends.kept import EVEN, PASS, PASS_GPU, Costs, Kept, Past, keep_prefixes
 from checklist_rewards.backends.models import adapter_dir, load_whole, model_identity, pinned, resolve_model
 from checklist_rewards.backends.tokens import ChatTokenizer, TokenGroup, load_chat_tokenizer
 from checklist_rewards.backends.trees import Branch, TreeRow, floor_tokens, in_order, tree_rows
@@ -94,196 +105,6 @@ def nucleus(logits: torch.Tensor, top_p: float) -> torch.Tensor:
 
 logger = logging.getLogger(__name__)
 
-FULL, SLIDING, CHUNKED = "full_attention", "sliding_attention", "chunked_attention"
-_WIDTHS = {SLIDING: "sliding_window", CHUNKED: "attention_chunk_size"}
-_MASKED = ("sdpa", "eager")
-"""Attention implementations that accept masks of any shape."""
-_TOLERANCE = {torch.float32: 1e-3, torch.float16: 0.02}
-_COARSE = 0.1
-"""Tolerance in nats between two ways to compute a read, in bf16 and lower precisions."""
-_NARROW = 8
-_CHECKED_TOKENS = 32
-
-
-class Inputs(NamedTuple):
-    """A batch of rows as the arguments of a forward pass."""
-
-    ids: torch.Tensor
-    """Token ids, shape (rows, width)."""
-    positions: torch.Tensor | None
-    """Position of each token, shape (rows, width); None for the model's own."""
-    mask: torch.Tensor | dict[str, torch.Tensor] | None
-    """Additive masks of shape (rows, 1, width, width), one for all layers or one per kind of layer; None for the
-    model's own."""
-    answers: torch.Tensor
-    """Row and column of the last token before each read's label, shape (reads, 2)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Layers:
-    """The kinds of attention layers in a model.
-
-    Args:
-        kinds (`tuple[str, ...]`): Any of "full_attention", "sliding_attention" and "chunked_attention".
-        keyed (`bool`): Whether the model accepts a mapping from kinds to masks. Otherwise all layers share one mask.
-    """
-
-    kinds: tuple[str, ...]
-    keyed: bool
-
-    @classmethod
-    def of(cls, model: Any) -> Layers | None:
-        """The layers of a causal language model, or None if its reads cannot be packed."""
-        config = model.config.get_text_config()
-        if getattr(model, "_is_stateful", False) or model.config._attn_implementation not in _MASKED:
-            return None
-        kinds = getattr(config, "layer_types", None)
-        if kinds:
-            distinct = tuple(sorted(set(kinds)))
-            return cls(distinct, distinct != (FULL,)) if set(distinct) <= {FULL, SLIDING, CHUNKED} else None
-        only = next((kind for kind, width in _WIDTHS.items() if getattr(config, width, None) is not None), FULL)
-        return cls((only,), False)
-
-
-def tree_inputs(rows: Sequence[TreeRow[Any]], layers: Layers, model: Any, device: torch.device) -> Inputs:
-    """Create the inputs for a batch of rows of several prompts.
-
-    Args:
-        rows (sequence of [`TreeRow`]): The rows.
-        layers ([`Layers`]): The layers of the model.
-        model: The causal language model. Its configuration defines the widths of windows and chunks.
-        device (`torch.device`): The device of the tensors; masks are computed there.
-    """
-    shape = len(rows), max(len(row.ids) for row in rows)
-    padding = max(len(row.starts) for row in rows)  # one more segment, so that no softmax row is empty
-    ids, positions = (torch.zeros(shape, dtype=torch.long) for _ in range(2))
-    segments = torch.full(shape, padding, dtype=torch.long)
-    ancestors = torch.zeros(len(rows), padding + 1, padding + 1, dtype=torch.bool)
-    ancestors[:, padding, padding] = True
-    answers: list[tuple[int, int]] = []
-    for r, row in enumerate(rows):
-        width, count = len(row.ids), len(row.starts)
-        ids[r, :width] = torch.tensor(row.ids, dtype=torch.long)
-        positions[r, :width] = torch.from_numpy(row.positions())
-        segments[r, :width] = torch.from_numpy(row.segments())
-        ancestors[r, :count, :count] = torch.from_numpy(row.ancestors())
-        answers += [(r, column) for column in row.answers]
-    ids, positions, segments, ancestors = (part.to(device) for part in (ids, positions, segments, ancestors))
-    of_row = torch.arange(len(rows), device=device)[:, None, None]
-    visible = ancestors[of_row, segments[:, :, None], segments[:, None, :]].tril()
-    mask = attention_masks(visible, positions, layers, model)
-    return Inputs(ids, positions, mask, torch.tensor(answers, device=device))
-
-
-def attention_masks(
-    visible: torch.Tensor, positions: torch.Tensor, layers: Layers, model: Any
-) -> torch.Tensor | dict[str, torch.Tensor]:
-    """The additive masks of [`Inputs`] for rows in which each token sees the tokens `visible` to it.
-
-    Args:
-        visible (`torch.Tensor`): Booleans of shape (rows, width, width).
-        positions (`torch.Tensor`): Position of each token, shape (rows, width).
-        layers ([`Layers`]): The layers of the model.
-        model: The causal language model.
-    """
-    config = model.config.get_text_config()
-    masks = {kind: _additive(visible & _within(kind, config, positions), model.dtype) for kind in layers.kinds}
-    return masks if layers.keyed else masks[layers.kinds[0]]
-
-
-def plain_inputs(rows: Sequence[TreeRow[Any]], device: torch.device) -> Inputs:
-    """Create the inputs for rows of one prompt, padded on the right."""
-    ids = torch.zeros(len(rows), max(len(row.ids) for row in rows), dtype=torch.long)
-    for r, row in enumerate(rows):
-        ids[r, : len(row.ids)] = torch.tensor(row.ids, dtype=torch.long)
-    answers = torch.tensor([(r, len(row.ids) - 1) for r, row in enumerate(rows)], device=device)
-    return Inputs(ids.to(device), None, None, answers)
-
-
-def packs_exactly(model: Any, layers: Layers, logits: Callable[[Inputs], torch.Tensor], device: torch.device) -> bool:
-    """Check on a few arbitrary tokens whether trees of prompts give the same result as separate prompts.
-
-    The reference uses the model's own masks. Windows and chunks are narrowed during the check, so that the prompts are
-    longer than them.
-
-    Args:
-        model: The causal language model.
-        layers ([`Layers`]): The layers of the model.
-        logits (callable): Computes next-token logits from [`Inputs`], in single precision, shape (reads, vocabulary).
-        device (`torch.device`): The device of the model's inputs.
-    """
-    config = model.config.get_text_config()
-    size = model.get_input_embeddings().num_embeddings
-    ids = [(17 * k + 11) % size for k in range(64)]
-    rules, one, other = ids[:14], ids[14:24], ids[24:36]
-    tails = [(ids[36:42], 0), (ids[42:53], 1), (ids[53:60], 2)]
-    with _narrowed(config):
-        branches = [(rules + one, tails), (rules + other, tails[1:])]
-        separate = [row for prefix, some in branches for tail in some for row in tree_rows([(prefix, [tail])], 0)]
-        plain = torch.cat([logits(plain_inputs([row], device)) for row in separate])
-        try:
-            packed = logits(tree_inputs(list(tree_rows(branches, 2**31)), layers, model, device))
-        except Exception as error:  # architectures raise different errors for masks that they do not support
-            logger.info("%s does not support custom attention masks: %s", type(model).__name__, error)
-            return False
-    return agree(packed, plain, model.dtype)
-
-
-def agree(logits: torch.Tensor, reference: torch.Tensor, dtype: torch.dtype) -> bool:
-    """Whether two computations of the same logits differ only by rounding, for the most likely tokens.
-
-    Args:
-        logits (`torch.Tensor`): Logits of shape (prompts, vocabulary).
-        reference (`torch.Tensor`): The logits to compare with, of the same shape.
-        dtype (`torch.dtype`): The precision in which both were computed.
-    """
-    ours, theirs = logits.float().log_softmax(-1), reference.float().log_softmax(-1)
-    likely = theirs.topk(min(_CHECKED_TOKENS, theirs.shape[-1]), dim=-1).indices
-    return bool((ours.gather(-1, likely) - theirs.gather(-1, likely)).abs().max() < _TOLERANCE.get(dtype, _COARSE))
-
-
-def rope_boundary(config: Any) -> int | None:
-    """The length above which a model with LongRoPE uses other frequencies for all rows of a batch. None for all other
-    models."""
-    parameters = getattr(config, "rope_parameters", None) or {}
-    kinds = [kind for kind in parameters.values() if isinstance(kind, dict)] or [parameters]
-    bounds = [
-        kind.get("original_max_position_embeddings") or getattr(config, "original_max_position_embeddings", None)
-        for kind in kinds
-        if kind.get("rope_type") == "longrope"
-    ]
-    return min((bound for bound in bounds if bound is not None), default=None)
-
-
-def _within(kind: str, config: Any, positions: torch.Tensor) -> torch.Tensor:
-    positions = positions.int()  # half of the memory, which grows with the square of the row
-    query, key = positions[:, :, None], positions[:, None, :]
-    if kind == SLIDING:
-        return query - key < config.sliding_window
-    if kind == CHUNKED:
-        return query // config.attention_chunk_size == key // config.attention_chunk_size
-    return torch.ones((), dtype=torch.bool, device=positions.device)
-
-
-def _additive(visible: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    mask = torch.zeros(visible.shape, dtype=dtype, device=visible.device)
-    return mask.masked_fill_(~visible, torch.finfo(dtype).min)[:, None]
-
-
-@contextmanager
-def _narrowed(config: Any) -> Iterator[None]:
-    widths = {name: getattr(config, name, None) for name in _WIDTHS.values()}
-    for name, width in widths.items():
-        if width is not None:
-            setattr(config, name, min(width, _NARROW))
-    try:
-        yield
-    finally:
-        for name, width in widths.items():
-            if width is not None:
-                setattr(config, name, width)
-
-
 _SETTINGS = (
     *("attn_implementation", "cache_dir", "device_map", "dtype", "experts_implementation", "gguf_file"),
     *("local_files_only", "max_memory", "offload_folder", "quantization_config", "revision", "subfolder", "token"),
@@ -293,13 +114,6 @@ _TOKENIZER_SETTINGS = ("cache_dir", "gguf_file", "local_files_only", "revision",
     "trust_remote_code",
 )
 _CPU_READ_TOKENS = 2048  # per forward pass; larger batches do not fit into a CPU's caches and are slower
-
-_WIDEST = 4096
-"""Most tokens in a row of several targets: the mask of a row grows with the square of its width."""
-_EVEN = 4.5
-"""Attention over a row of this many tokens, times the hidden size, takes as long as all matrices. A layer has about
-12 x size^2 weights, so 24 x size^2 operations per token, and 4 x size per pair of tokens: 6 by this count, and 4.4 as
-measured with SmolLM2 on a CPU, where masked attention makes fewer operations per second."""
 
 _CPU_OUT_OF_MEMORY = re.compile(r"not enough memory|can't allocate memory|out of memory", re.I)
 
@@ -328,6 +142,8 @@ class TransformersBackend:
     chunk_reads = 512
     in_process = True
     continues = True
+    sharded = False
+    """Whether a forward pass is collective, so that rows are self-contained: nothing is kept."""
 
     def __init__(self, model: str, *, max_batch_tokens: int = 8192, adapter: str | None = None, **settings: Any):
         for name in settings:
@@ -365,10 +181,17 @@ class TransformersBackend:
         self.device = torch.device(model.get_input_embeddings().weight.device)
         self.max_length: int = getattr(config, "max_position_embeddings", None) or 2**31
         self._boundary = rope_boundary(config)
-        self._even = _EVEN * model.get_input_embeddings().embedding_dim
+        self._even = EVEN * model.get_input_embeddings().embedding_dim
+        self._pass = PASS.get(self.device.type, PASS_GPU)
         self.layers = Layers.of(model)
         with self.in_turn():
             self.packs = self.layers is not None and packs_exactly(model, self.layers, self._logits, self.device)
+            self.keeps = (
+                self.packs
+                and not self.sharded
+                and self.layers is not None
+                and keeps_exactly(model, self.layers, self._logits, self.device)
+            )
         if not self.packs:
             logger.warning(
                 "%s cannot read several questions about a target in one row exactly, so every prompt is read "
@@ -388,36 +211,76 @@ class TransformersBackend:
         tokenized = self.tokens.groups(groups)
         too_long = LabelRead(None, Unanswered(Reason.TOO_LONG))
         reads: list[list[LabelRead]] = [[too_long] * len(group.tails) for group in tokenized]
-        separate = 0
-        rows = self._rows(tokenized)
-        answered, computed = self._answered(rows, forms)
-        for row, answers in zip(rows, answered, strict=True):
+        branches, costs = self._branches(tokenized), self._costs
+        below: list[Kept[_Place]] = []
+        if self.packs and self.keeps:
+            plan = keep_prefixes(branches[False], costs)
+            branches[False], below = plan.branches, plan.below
+        found: list[tuple[TreeRow[_Place], list[LabelRead]]] = []
+        computed = sum(self._read_below(kept, None, forms, found, branches[False]) for kept in below)
+        cached = sum(len(row.values) for row, _ in found)
+        rows = self._rows(branches)
+        answered, more = self._answered(rows, forms)
+        for row, answers in [*found, *zip(rows, answered, strict=True)]:
             for (number, index), read in zip(row.values, answers, strict=True):
                 reads[number][index] = read
-            separate += 0 if self.packs else len(row.values)
+        separate = 0 if self.packs else sum(len(row.values) for row in rows)
         prompt_tokens, floor = floor_tokens(tokenized, self.max_length)
-        return ReadResult([tuple(group) for group in reads], prompt_tokens, computed, floor, separate)
+        return ReadResult(
+            [tuple(group) for group in reads], prompt_tokens, computed + more, floor, separate, cached=cached
+        )
+
+    def _read_below(
+        self,
+        kept: Kept[_Place],
+        above: Past | None,
+        forms: Sequence[tuple[int, ...]],
+        found: list[tuple[TreeRow[_Place], list[LabelRead]]],
+        lost: list[Branch[_Place]],
+    ) -> int:
+        """Read the rows below a prefix, and return the number of computed tokens. If the prefix does not fit into
+        memory, its prompts are added to `lost`."""
+
+        def prefix(ids: Sequence[Sequence[int]]) -> list[Past | None]:
+            assert self.layers is not None
+            with self.in_turn():
+                inputs = prefix_inputs(ids[0], self.layers, self.model, self.device, above)
+                self._logits(inputs)
+            return [Past(inputs.past)]
+
+        [past] = _in_memory([kept.ids], prefix, lambda _: None)
+        if past is None:
+            lost += kept.prompts()
+            return 0
+        rows = kept.rows(self._costs)
+        answered, computed = self._answered(rows, forms, past)
+        found += zip(rows, answered, strict=True)
+        return len(kept.ids) + computed + sum(self._read_below(more, past, forms, found, lost) for more in kept.below)
 
     def _answered(
-        self, rows: Sequence[TreeRow[_Place]], forms: Sequence[tuple[int, ...]]
+        self, rows: Sequence[TreeRow[_Place]], forms: Sequence[tuple[int, ...]], past: Past | None = None
     ) -> tuple[list[list[LabelRead]], int]:
         """The reads of each row, and the number of tokens computed for them."""
-        computed = 0
+        computed, before = 0, 0 if past is None else past.length
 
         def answer(batch: Sequence[TreeRow[_Place]]) -> list[list[LabelRead]]:
             nonlocal computed
             with self.in_turn():
-                logprobs = iter(self._label_logprobs(batch, forms).tolist())
+                logprobs = iter(self._label_logprobs(batch, forms, past).tolist())
             computed += sum(len(row.ids) for row in batch)
             return [[LabelRead(tuple(next(logprobs))) for _ in row.values] for row in batch]
 
         def lost(row: TreeRow[_Place]) -> list[LabelRead]:
             if len(row.values) > 1:
                 return [read for half in row.halves() for read in _in_memory([half], answer, lost)[0]]
-            return [LabelRead(None, _no_memory(f"a row of {len(row.ids)} tokens"))]
+            return [LabelRead(None, _no_memory(f"a row of {before + len(row.ids)} tokens"))]
 
-        batches = self._batches(rows, lambda row: len(row.ids), self._read_tokens, self._kind)
+        batches = self._batches(rows, lambda row: before + len(row.ids), self._read_tokens, self._kind)
         return [reads for batch in batches for reads in _in_memory(batch, answer, lost)], computed
+
+    @property
+    def _costs(self) -> Costs:
+        return Costs(self._even, self._pass, self.max_batch_tokens, self._read_tokens)
 
     @property
     def _read_tokens(self) -> int:
@@ -460,8 +323,8 @@ class TransformersBackend:
                     arrived(index, texts)
         return replies
 
-    def _rows(self, groups: Sequence[TokenGroup]) -> list[TreeRow[_Place]]:
-        """The prompts in rows, longest first to minimize padding."""
+    def _branches(self, groups: Sequence[TokenGroup]) -> dict[bool, list[Branch[_Place]]]:
+        """The prompts that fit into the context, by whether they are long."""
         branches: dict[bool, list[Branch[_Place]]] = {False: [], True: []}
         for number in in_order(groups):
             group, by_length = groups[number], dict[bool, list[tuple[list[int], _Place]]]()
@@ -469,18 +332,14 @@ class TransformersBackend:
                 by_length.setdefault(self._long(len(group.prefix) + len(tail)), []).append((tail, (number, index)))
             for long, tails in by_length.items():
                 branches[long] += [(group.prefix, tails)] if self.packs else [(group.prefix, [tail]) for tail in tails]
-        room, worth = (self.max_batch_tokens, self._saves) if self.packs else (0, None)
+        return branches
+
+    def _rows(self, branches: dict[bool, list[Branch[_Place]]]) -> list[TreeRow[_Place]]:
+        """The prompts in rows, longest first to minimize padding."""
+        room, worth = (self.max_batch_tokens, self._costs.saves) if self.packs else (0, None)
         rows = [row for some in branches.values() for row in tree_rows(some, room, worth)]
         rows.sort(key=lambda row: (self._kind(row), -len(row.ids)))
         return rows
-
-    def _saves(self, width: int, new: int, alone: int) -> bool:
-        """Whether `new` tokens more in a row of `width` cost less than `alone` tokens in a row of their own."""
-
-        def cost(tokens: int) -> float:
-            return tokens * (1 + tokens / self._even)
-
-        return width + new <= _WIDEST and cost(width + new) - cost(width) <= cost(alone)
 
     def _kind(self, row: TreeRow[_Place]) -> tuple[bool, bool]:
         """What rows of one forward pass have in common: whether they are long, and have several prompts."""
@@ -525,13 +384,15 @@ class TransformersBackend:
         if batch:
             yield batch
 
-    def _label_logprobs(self, rows: Sequence[TreeRow[Any]], forms: Sequence[tuple[int, ...]]) -> torch.Tensor:
+    def _label_logprobs(
+        self, rows: Sequence[TreeRow[Any]], forms: Sequence[tuple[int, ...]], past: Past | None = None
+    ) -> torch.Tensor:
         """ln P(label) for every prompt of every row, in row order: shape (reads, labels)."""
         # A single prompt per row needs no mask, whose size grows with the square of the row. Only such rows may be
         # longer than `max_batch_tokens`.
-        if any(len(row.values) > 1 for row in rows):
+        if past is not None or any(len(row.values) > 1 for row in rows):
             assert self.layers is not None
-            inputs = tree_inputs(rows, self.layers, self.model, self.device)
+            inputs = tree_inputs(rows, self.layers, self.model, self.device, past)
         else:
             inputs = plain_inputs(rows, self.device)
         logits = self._logits(inputs)
@@ -552,10 +413,11 @@ class TransformersBackend:
             gathered, at = True, inputs.answers.to(args[0].device)
             return (args[0][at[:, 0], at[:, 1]].unsqueeze(0), *args[1:])
 
-        positions = {} if inputs.positions is None else {"position_ids": inputs.positions}
+        given: dict[str, Any] = {} if inputs.positions is None else {"position_ids": inputs.positions}
+        given |= {"use_cache": False} if inputs.past is None else {"use_cache": True, "past_key_values": inputs.past}
         hook = self.model.get_output_embeddings().register_forward_pre_hook(gather)
         try:
-            out = self._forward(input_ids=inputs.ids, attention_mask=inputs.mask, use_cache=False, **positions)
+            out = self._forward(input_ids=inputs.ids, attention_mask=inputs.mask, **given)
         finally:
             hook.remove()
         if gathered:

@@ -101,12 +101,12 @@ def tree_rows(
         worth (callable, *optional*): Whether a branch continues a row, of the width of the row, the tokens that it
             would add to the row, and its tokens in a row of its own. Defaults to always.
     """
-    tree: _Tree[T] = _Tree()
+    tree: PrefixTree[T] = PrefixTree()
     for prefix, tails in branches:
         alone = len(prefix) + sum(len(tail) for tail, _ in tails)
         if tree.values and worth is not None and not worth(len(tree.ids), alone - tree.known(prefix), alone):
             yield tree.row()
-            tree = _Tree()
+            tree = PrefixTree()
         node = None
         for tail, value in tails:
             if not len(prefix) + len(tail):
@@ -114,7 +114,7 @@ def tree_rows(
             new = len(tail) if node is not None else len(prefix) - tree.known(prefix) + len(tail)
             if tree.values and len(tree.ids) + new > room:
                 yield tree.row()
-                tree, node = _Tree(), None
+                tree, node = PrefixTree(), None
             node = tree.add(prefix) if node is None else node
             tree.finish(tree.add(tail, node), value)
     if tree.values:
@@ -133,7 +133,7 @@ def floor_tokens(groups: Iterable[TokenGroup], limit: int) -> tuple[int, int]:
     Returns:
         `tuple[int, int]`: The tokens of all prompts, each by itself, and those of their tree.
     """
-    separate, tree = 0, _Tree[None]()
+    separate, tree = 0, PrefixTree[None]()
     for group in groups:
         tails = group.fitting(limit)
         separate += len(group.prefix) * len(tails) + sum(len(tail) for _, tail in tails)
@@ -154,19 +154,19 @@ class _Node:
         self.children: dict[int, _Node] = {}
 
 
-class _Tree(Generic[T]):
+class PrefixTree(Generic[T]):
     """A row to which prompts are added."""
 
     def __init__(self) -> None:
         self.ids: list[int] = []
         self.values: list[T] = []
         self._answers: list[int] = []
-        self._root = _Node(0, 0, None, 0)
+        self.root = _Node(0, 0, None, 0)
         self._nodes: list[_Node] = []
 
     def known(self, tokens: Sequence[int]) -> int:
         """How many of the first tokens of a prompt the tree has."""
-        node, at = self._root, 0
+        node, at = self.root, 0
         while at < len(tokens) and (child := node.children.get(tokens[at])) is not None:
             shared = self._shared(child, tokens, at)
             node, at = child, at + shared
@@ -177,7 +177,7 @@ class _Tree(Generic[T]):
     def add(self, tokens: Sequence[int], after: _Node | None = None) -> _Node:
         """Add tokens after the end of a segment, by default at the start of a prompt. Returns the segment that ends
         with them. It stays whole while tokens are only added after it."""
-        node, at = after or self._root, 0
+        node, at = after or self.root, 0
         while at < len(tokens):
             child = node.children.get(tokens[at])
             if child is None:
@@ -197,8 +197,22 @@ class _Tree(Generic[T]):
         self._answers.append(node.start + node.length - 1)
         self.values.append(value)
 
+    def segments(self) -> list[_Node]:
+        """All segments, each after the one before it in its prompts."""
+        return sorted(self._nodes, key=lambda node: node.start)
+
+    def path(self, node: _Node) -> list[int]:
+        """The tokens of a prompt up to the end of a segment."""
+        parts = []
+        at: _Node | None = node
+        while at is not None:
+            parts.append(self.ids[at.start : at.start + at.length])
+            at = at.parent
+        return [token for part in reversed(parts) for token in part]
+
     def row(self) -> TreeRow[T]:
-        nodes = sorted(self._nodes, key=lambda node: node.start)
+        """The prompts as a row."""
+        nodes = self.segments()
         number = {id(node): place for place, node in enumerate(nodes)}
         return TreeRow(
             self.ids,

@@ -235,6 +235,10 @@ _ASKED_TWICE = (
 )
 
 
+_FLOOR = (
+    "Tokens with which several reads by {} start can be computed once, as the transformers engine does: about {:,} "
+    "prompt tokens are computed then."
+)
 _USUAL_ITEMS = 10
 
 
@@ -268,6 +272,7 @@ def show(rows: int, lines: Sequence[Line], prices: Prices, notes: Sequence[str])
         "text has about a quarter of that."
         for model in dict.fromkeys(by_bytes)
     ]
+    said += [_FLOOR.format(line.model, line.counter.floor_tokens) for line in lines if line.counter.floor_tokens]
     said += [_ASKED_TWICE] * any(line.counter.calls and line.counter.bounds.requests > 1 for line in lines)
     if os.environ.get(FORECAST_VARIABLE) == "json":
         print(json.dumps({"heads": _HEADS, "rows": table, "notes": said}))

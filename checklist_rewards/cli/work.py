@@ -12,7 +12,8 @@ the store are the real ones, so stored answers are not counted. Some things are 
 
 Prompt tokens are counted with the model's tokenizer if its files are on this machine, otherwise as one token per byte,
 the upper bound (`backends/tokens.py`). Every prompt counts in full, although an engine that shares prefixes computes
-fewer tokens. The printed cost is therefore an upper bound, except for requests that fail and are sent again.
+fewer tokens; with the tokenizer, that number is shown in a note. The printed cost is therefore an upper bound, except
+for requests that fail and are sent again.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ from checklist_rewards.backends import (
     choose_backend,
 )
 from checklist_rewards.backends.tokens import Bounds, Tokens, local_tokenizer
+from checklist_rewards.backends.trees import floor_tokens
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.cli import options as o
 from checklist_rewards.cli.output import RunReport, warn_of_models
@@ -58,6 +60,7 @@ from checklist_rewards.scores.reasons import Reason, Unanswered
 
 ANSWERS, CANDIDATES, CHECKLISTS, SCORES = PURPOSES = ("answers", "candidates", "checklists", "scores")
 """What requests are for, in the order of the table."""
+_ANY_LENGTH = 2**31
 _UNANSWERED = Unanswered(Reason.BACKEND_ERROR, "dry run")  # a reason that the store does not save
 
 
@@ -66,7 +69,7 @@ class Counter(Wrapper):
 
     def __init__(self, engine: Engine):
         super().__init__(engine)
-        self.calls = self.prompt_tokens = self.reply_tokens = 0
+        self.calls = self.prompt_tokens = self.reply_tokens = self.floor_tokens = 0
 
     @cached_property
     def bounds(self) -> Bounds:
@@ -85,6 +88,8 @@ class Counter(Wrapper):
     def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> ReadResult:
         """Count the reads; none is answered."""
         self._count([tokens for group in self.bounds.reads(groups) for tokens in group])
+        if self.bounds.tokens is not None:
+            self.floor_tokens += floor_tokens(self.bounds.tokens.groups(groups), _ANY_LENGTH)[1]
         return ReadResult([(LabelRead(None, _UNANSWERED),) * len(group.tails) for group in groups])
 
     @override

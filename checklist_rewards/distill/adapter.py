@@ -29,9 +29,9 @@ from typing import Any, TypeVar
 import torch
 
 from checklist_rewards.backends import Messages, ReadGroup
+from checklist_rewards.backends.inputs import Layers, attention_masks
 from checklist_rewards.backends.models import model_identity, resolve_model
 from checklist_rewards.backends.tokens import ChatTokenizer, load_chat_tokenizer
-from checklist_rewards.backends.transformers import Layers, attention_masks
 from checklist_rewards.backends.trees import Branch, TreeRow, tree_rows
 from checklist_rewards.distill.labels import Context, LabelledPair, by_target
 from checklist_rewards.distill.training import TrainingStep, bf16_is_faster

@@ -67,6 +67,9 @@ class Receipt:
     input of several targets, and a target of its questions. An engine with a cache of earlier calls computes fewer."""
     separate: int = 0
     """Reads computed as separate prompts because the model cannot share a prefix exactly."""
+    cached: int = 0
+    """Reads in rows below a prefix (rules, input) that was computed once and kept, where that costs less than longer
+    rows (transformers engine)."""
     engine_seconds: float = 0.0
     """Time spent in the engine."""
     tokens: Mapping[str, tuple[int, int]] = field(default_factory=dict)
@@ -111,6 +114,8 @@ class Receipt:
         if self.floor_tokens and self.computed_tokens is not None:
             ratio = self.computed_tokens / self.floor_tokens
             text += f"; {self.computed_tokens} prompt tokens computed, {ratio:.2f} x the floor"
+            if self.cached:
+                text += f" ({self.cached} reads below a kept prefix)"
             if self.separate:
                 text += f" ({self.separate} reads as separate prompts: this model cannot share a prefix exactly)"
         elif self.prompt_tokens:

@@ -2,7 +2,8 @@
 
 Identical reads are computed once. Reads are grouped by prefix and groups are sorted by prefix, so that completions of
 one input, which share rules and instruction, are adjacent in any batch and their common prefix stays in the engine's
-cache. A group is never split between two chunks. [`Pace`] limits chunks so that answers are stored every few seconds.
+cache. A group is never split between two chunks, and the completions of one input only if they do not fit into one.
+[`Pace`] limits chunks so that answers are stored every few seconds.
 
 The [`LogprobJudge`] answers an item by the probabilities of its labels as the next token. Reads are rendered to text,
 looked up in the store by key, planned and sent to the engine in chunks. Each
@@ -35,7 +36,8 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import chain
+from itertools import chain, groupby
+from operator import itemgetter
 from pathlib import Path
 
 from checklist_rewards.backends import Backend, Engine, LabelRead, Progress, is_finite, is_kept
@@ -74,6 +76,9 @@ class RenderedRead:
     """As in [`ReadGroup`]."""
     written: Written | None = None
     """The thought after which the label is read."""
+    start: int | None = None
+    """Equal numbers in one call mean an equal beginning of the prefix: rules, input, reference and history. None if
+    reads of different targets share nothing."""
 
 
 def group_by_prefix(reads: Sequence[RenderedRead]) -> list[list[RenderedRead]]:
@@ -119,6 +124,9 @@ def chunks(
 ) -> Iterator[list[Sequence[RenderedRead]]]:
     """Split groups into chunks of at most `chunk_reads` reads; a larger group is a chunk of its own.
 
+    Adjacent groups with the same start, such as the completions of one prompt, stay in one chunk if they fit into one,
+    because an engine computes their start once per chunk.
+
     Args:
         groups (sequence of sequences of [`RenderedRead`]):
             Groups to split, as [`group_by_prefix`] returns them.
@@ -129,13 +137,18 @@ def chunks(
     """
     chunk: list[Sequence[RenderedRead]] = []
     size = 0
-    for group in groups:
-        most = chunk_reads if pace is None else min(chunk_reads, pace.reads)
-        if chunk and size + len(group) > most:
-            yield chunk
-            chunk, size = [], 0
-        chunk.append(group)
-        size += len(group)
+    starts = ((group, group[0].start if group[0].start is not None else -1 - n) for n, group in enumerate(groups))
+    for _, alike in groupby(starts, key=itemgetter(1)):
+        together = [group for group, _ in alike]
+        whole = sum(map(len, together))
+        for place, group in enumerate(together):
+            most = chunk_reads if pace is None else min(chunk_reads, pace.reads)
+            new = whole if place == 0 and whole <= most else len(group)
+            if chunk and size + new > most:
+                yield chunk
+                chunk, size = [], 0
+            chunk.append(group)
+            size += len(group)
     if chunk:
         yield chunk
 
@@ -246,7 +259,8 @@ class LogprobJudge(Paid):
 
     def _render(self, reads: Sequence[Read]) -> list[RenderedRead]:
         """The reads as text, each with its question."""
-        prefixes: dict[tuple[str | None, ...], tuple[str, Key]] = {}
+        prefixes: dict[tuple[str | None, ...], tuple[str, Key, int]] = {}
+        starts: dict[tuple[str | None, ...], int] = {}
         tails: dict[tuple[str, str], str] = {}
         rendered: list[RenderedRead] = []
         for read, (question, labels) in zip(reads, self._questions(reads), strict=True):
@@ -257,12 +271,13 @@ class LogprobJudge(Paid):
                     target=read.target, input=read.input, reference=read.reference, history=read.history
                 )
                 base = key_of(_FORMAT, self.identity, *labels, prompt.system or "")
-                prefixes[about] = prefix, key_of(base, prefix)
-            prefix, prefix_key = prefixes[about]
+                start = starts.setdefault((prompt.name, read.input, read.reference, read.history), len(starts))
+                prefixes[about] = prefix, key_of(base, prefix), start
+            prefix, prefix_key, start = prefixes[about]
             if (prompt.name, question) not in tails:
                 tails[prompt.name, question] = prompt.tail(question)
             tail = tails[prompt.name, question]
-            rendered.append(RenderedRead(key_of(prefix_key, tail), labels, prompt.system, prefix, tail))
+            rendered.append(RenderedRead(key_of(prefix_key, tail), labels, prompt.system, prefix, tail, start=start))
         return rendered
 
     def _questions(self, reads: Sequence[Read]) -> list[tuple[str, Labels]]:
@@ -342,6 +357,7 @@ class LogprobJudge(Paid):
             computed_tokens=result.computed_tokens,
             floor_tokens=result.floor_tokens,
             separate=result.separate,
+            cached=result.cached,
             engine_seconds=time.perf_counter() - started,
         )
 

@@ -8,7 +8,7 @@ from peft import LoraConfig, PeftModel, get_peft_model
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from checklist_rewards import ChecklistItem, ChecklistScorer
-from checklist_rewards.backends import Engine, model_identity, pocket_dir
+from checklist_rewards.backends import Engine, ReadGroup, model_identity, pocket_dir
 from checklist_rewards.backends.live import LiveBackend, check_frozen, frozen, weights_hash
 from checklist_rewards.errors import ModelError
 from checklist_rewards.judges.base import Read
@@ -214,3 +214,18 @@ def test_frozen_can_be_entered_twice():
     with frozen(model), frozen(model):
         assert not model.training
     assert model.training and any(weight.requires_grad for weight in model.parameters())
+
+
+def test_where_a_forward_pass_is_collective_nothing_is_kept_and_answers_are_the_same():
+    prefixes = ["A long input. " * 80 + f"A {target} word. " * 20 for target in "abcd"]
+    groups = [ReadGroup("Judge it. ", prefix, ("Is it red?", "Is it?")) for prefix in prefixes]
+    model = pocket()
+    one = LiveBackend(model)
+    ranks = LiveBackend(model, forward=lambda **inputs: model(**inputs), gathered=lambda value: [value])
+    with ranks.together():
+        shared = ranks.read(groups, ("yes", "no"))
+    alone = one.read(groups, ("yes", "no"))
+    assert (one.keeps, ranks.keeps) == (True, False) and (alone.cached, shared.cached) == (8, 0)
+    for mine, theirs in zip(alone.reads, shared.reads, strict=True):
+        for first, second in zip(mine, theirs, strict=True):
+            assert first.logprobs == pytest.approx(second.logprobs, abs=1e-4)

@@ -16,6 +16,7 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from checklist_rewards.backends import ReadGroup, Sampling
+from checklist_rewards.backends.base import ReadResult
 from checklist_rewards.backends.transformers import TransformersBackend
 from tests.backends.architectures import ARCHITECTURES, build
 from tests.conftest import REPO
@@ -60,20 +61,39 @@ def alone(name: str) -> list[torch.Tensor]:
     return [torch.stack([row[list(form)].logsumexp(-1) for form in forms]) for row in last]
 
 
+def distance(name: str, result: ReadResult) -> float:
+    """The largest difference of a read's log-probabilities from those of the model itself."""
+    read = [torch.tensor(answer.logprobs) for group in result.reads for answer in group]
+    return max((ours - theirs).abs().max().item() for ours, theirs in zip(read, alone(name), strict=True))
+
+
 @pytest.mark.parametrize("name", ARCHITECTURES)
 def test_reads_are_those_of_a_plain_forward_pass(name):
     engine = engine_of(name)
     engine._even = math.inf  # rows of several targets, at any price
     result = engine.read(GROUPS, LABELS)
-    read = [torch.tensor(answer.logprobs) for group in result.reads for answer in group]
-    distances = [(ours - theirs).abs().max().item() for ours, theirs in zip(read, alone(name), strict=True)]
-    assert max(distances) < 1e-4
+    assert distance(name, result) < 1e-4 and result.cached == 0
+    read = [answer for group in result.reads for answer in group]
     assert engine.packs == (name not in SEPARATE)
     assert result.separate == (0 if engine.packs else len(read))
     if name == "Phi-3, LongRoPE":  # short and long prompts in rows of their own
         assert result.floor_tokens < result.computed_tokens < 1.05 * result.floor_tokens
     else:
         assert result.computed_tokens == (result.floor_tokens if engine.packs else result.prompt_tokens)
+
+
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_reads_below_kept_prefixes_are_those_of_a_plain_forward_pass(name, monkeypatch):
+    engine = engine_of(name)
+    monkeypatch.setattr(engine, "_pass", -1e9)  # keep every beginning of prompts, at any price
+    result = engine.read(GROUPS, LABELS)
+    assert distance(name, result) < 1e-4
+    assert engine.keeps == engine.packs
+    if name == "Phi-3, LongRoPE":  # prompts beyond its boundary are not below a prefix
+        assert 0 < result.cached < sum(map(len, result.reads))
+    else:
+        assert result.cached == (sum(map(len, result.reads)) if engine.keeps else 0)
+        assert result.computed_tokens == (result.floor_tokens if engine.keeps else result.prompt_tokens)
 
 
 @pytest.mark.parametrize("name", ARCHITECTURES)

@@ -54,6 +54,7 @@ def test_the_tokenizer_of_a_model_on_this_machine_counts_the_prompts_exactly(run
     scorer.score_batch([Sample(row["checklist"], row["target"], row["prompt"]) for row in ROWS])
     assert int(line[3].replace(",", "")) == scorer.receipt.prompt_tokens and line[4] == "6"
     assert "a token per byte" not in shown.stdout
+    assert f"does: about {scorer.receipt.floor_tokens:,} prompt tokens are computed then." in shown.stdout
 
 
 @pytest.mark.parametrize("samples", [1, 3])

@@ -8,8 +8,8 @@ from safetensors.torch import load_file
 
 from checklist_rewards import ChecklistScorer
 from checklist_rewards.backends import Engine, load_backend
+from checklist_rewards.backends.inputs import Layers
 from checklist_rewards.backends.packaged import ENGLISH, adapter_of
-from checklist_rewards.backends.transformers import Layers
 from checklist_rewards.backends.trees import tree_rows
 from checklist_rewards.distill.adapter import (
     AdapterTraining,

@@ -1,5 +1,7 @@
 """The planner: equal reads once, one group per prefix, no group cut, chunks of a few seconds."""
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -38,6 +40,26 @@ def test_a_chunk_never_cuts_a_group_and_every_read_is_in_one_chunk(pairs, size):
     for chunk in cut:
         assert len(chunk) == 1 or sum(map(len, chunk)) <= size
     assert sorted(r.key for group in planned for r in group) == sorted(r.key for r in reads)
+
+
+def started(start: int, completions: int, questions: int = 2) -> list[list[RenderedRead]]:
+    reads = [read(f"{start}: {c}", str(q)) for c in range(completions) for q in range(questions)]
+    return group_by_prefix([replace(one, start=start) for one in reads])
+
+
+def test_chunks_are_cut_between_prompts_where_these_fit():
+    groups = [group for prompt in range(4) for group in started(prompt, 3)]
+    assert [sum(map(len, chunk)) for chunk in chunks(groups, 14)] == [12, 12]
+    assert [sum(map(len, chunk)) for chunk in chunks(groups, 8)] == [6, 6, 6, 6]
+    assert [sum(map(len, chunk)) for chunk in chunks(groups, 4)] == [4, 4, 4, 4, 4, 4]  # no prompt fits
+
+
+def test_the_first_chunk_is_one_group_also_if_its_prompt_has_more():
+    pace, found = Pace(), []
+    for chunk in chunks([group for prompt in range(3) for group in started(prompt, 4)], 512, pace):
+        found.append(len(chunk))
+        pace.took(2 * len(chunk), len(chunk))
+    assert found == [1, 3, 4, 4]
 
 
 def sizes(engine_seconds, chunk_reads=4096, groups=1000) -> list[int]:

@@ -7,8 +7,12 @@ texts, so that no prefix cache contains them.
 (a) plain         a loop of `transformers` over whole prompts, one at a time
 (b) transformers  the transformers engine of this package: trees of prompts
 (c) vllm          the vLLM engine of this package: prompts ordered by prefix, prefix cache on (skipped if missing)
-(d) groups        8 completions of one prompt x 8 questions, for inputs of 30 to 2,000 tokens: all in one call, one
-                  call per completion, and a plain forward pass of as many tokens as the tree has (`prefill`)
+(d) groups        8 completions of one prompt x 8 questions, for inputs of 30 to 2,000 tokens: all in one call, the
+                  same without kept prefixes (`rows`), one call per completion, and a plain forward pass of as many
+                  tokens as the tree has (`prefill`, in rows of 512). *Roofline* is the least work, 2 x parameters of
+                  the layers x tokens of the tree + 4 x width x layers x pairs of tokens that attend, per second, as
+                  a share of `torch.matmul` in single precision at the sizes of the model's matrices. With one thread
+                  on a CPU, the time is that of the processor, so that other load counts less
 (e) adapter       10,000 reads on an engine that answers instantly: time per read for rendering, hashing, planning,
                   storing and scoring, and memory
 
@@ -43,7 +47,7 @@ from pocket.world import FAMILIES, Constraint, sample_plan, sample_task, words_o
 from checklist_rewards import ChecklistScorer, Sample
 from checklist_rewards.backends import Arrived, Backend, LabelRead, Messages, ReadGroup, ReadResult, Reply, Sampling
 from checklist_rewards.backends.transformers import TransformersBackend
-from checklist_rewards.backends.trees import floor_tokens
+from checklist_rewards.backends.trees import PrefixTree, floor_tokens
 from checklist_rewards.errors import ModelError
 from checklist_rewards.prompts import load_prompt
 
@@ -182,10 +186,12 @@ def prefill(backend: TransformersBackend, tokens: int) -> None:
 def compare_groups(model: str, repeats: int) -> list[dict[str, float]]:
     """For each length of the input: tokens of the tree, computed tokens, and median seconds of the three ways."""
     backend, lines = TransformersBackend(model), []
+    clock = time.process_time if backend.device.type == "cpu" and torch.get_num_threads() == 1 else time.perf_counter
+    peak = matmul_peak(backend, clock)
     for input_tokens in INPUT_TOKENS:
         if input_tokens + 400 > backend.max_length:
             continue
-        seconds: dict[str, list[float]] = {"together": [], "one_by_one": [], "prefill": []}
+        seconds: dict[str, list[float]] = {"together": [], "rows": [], "one_by_one": [], "prefill": []}
         for repeat in range(repeats):
             groups = group_workload(input_tokens, repeat)
             if repeat == 0:  # the first pass of a length allocates memory
@@ -193,15 +199,58 @@ def compare_groups(model: str, repeats: int) -> list[dict[str, float]]:
             floor = ours_floor(backend, groups)
             ways: dict[str, Callable[[], object]] = {
                 "together": lambda groups=groups: backend.read(groups, LABELS),
+                "rows": lambda groups=groups: without_kept(backend, groups),
                 "one_by_one": lambda groups=groups: [backend.read([group], LABELS) for group in groups],
                 "prefill": lambda floor=floor: prefill(backend, floor),
             }
             for name, way in ways.items():
-                seconds[name].append(timed(way))
+                seconds[name].append(timed(way, clock))
             result = backend.read(groups, LABELS)
         medians = {name: statistics.median(values) for name, values in seconds.items()}
-        lines.append({"input_tokens": input_tokens, "floor": floor, "computed": result.computed_tokens, **medians})
+        counts = {"floor": floor, "computed": result.computed_tokens, "cached": result.cached}
+        roofline = floor_flop(backend, groups) / medians["together"] / peak
+        lines.append({"input_tokens": input_tokens, **counts, **medians, "roofline": roofline, "peak_flops": peak})
     return lines
+
+
+def without_kept(backend: TransformersBackend, groups: Sequence[ReadGroup]) -> ReadResult:
+    """The same reads in rows that contain their prefixes."""
+    backend.keeps, before = False, backend.keeps
+    try:
+        return backend.read(groups, LABELS)
+    finally:
+        backend.keeps = before
+
+
+def matmul_peak(backend: TransformersBackend, clock: Callable[[], float]) -> float:
+    """Floating-point operations per second of `torch.matmul` in single precision, with 512 tokens and the model's
+    hidden and intermediate sizes: the best of 20."""
+    config = backend.model.config.get_text_config()
+    tokens = torch.rand(512, config.hidden_size, device=backend.device)
+    weights = torch.rand(config.hidden_size, config.intermediate_size, device=backend.device)
+    best = math.inf
+    for _ in range(20):
+        started = clock()
+        for _ in range(10):
+            torch.matmul(tokens, weights)
+        if backend.device.type == "cuda":
+            torch.cuda.synchronize()
+        best = min(best, (clock() - started) / 10)
+    return 2 * tokens.numel() * config.intermediate_size / best
+
+
+def floor_flop(backend: TransformersBackend, groups: Sequence[ReadGroup]) -> float:
+    """Floating-point operations of all layers for the tokens of the tree, each of which attends to the tokens before
+    it in its prompt. The output head is left out: it runs at the answers only."""
+    model, tree = backend.model, PrefixTree[None]()
+    config = model.config.get_text_config()
+    for group in backend.tokens.groups(groups):
+        for tail in group.tails:
+            tree.add([*group.prefix, *tail])
+    pairs = sum(node.length * node.depth + node.length * (node.length + 1) / 2 for node in tree.segments())
+    ends = [layer.weight for layer in (model.get_input_embeddings(), model.get_output_embeddings())]
+    parameters = sum(weight.numel() for weight in model.parameters() if not any(weight is end for end in ends))
+    return 2 * parameters * len(tree.ids) + 4 * config.hidden_size * config.num_hidden_layers * pairs
 
 
 def summary(reads: int, outcomes: Sequence[Timed]) -> dict[str, float]:
@@ -271,15 +320,23 @@ def adapter_cost(repeats: int) -> dict[str, Any]:
     }
 
 
-def timed(call: Callable[[], object]) -> float:
+def timed(call: Callable[[], object], clock: Callable[[], float] = time.perf_counter) -> float:
     gc.collect()
-    started = time.perf_counter()
+    started = clock()
     call()
-    return time.perf_counter() - started
+    return clock() - started
 
 
 def show(results: dict[str, Any], console: Console) -> None:
-    reads, adapter = results["reads"], results["adapter"]
+    if "reads" in results:
+        show_reads(results["reads"], console)
+    if "groups" in results:
+        show_groups(results["groups"], console)
+    if "adapter" in results:
+        show_adapter(results["adapter"], console)
+
+
+def show_reads(reads: dict[str, Any], console: Console) -> None:
     table = Table(
         title=f"{reads['reads']} reads: prefix {reads['prefix_tokens']} tokens, tails {reads['tail_tokens']:.0f}",
         title_justify="left",
@@ -300,24 +357,34 @@ def show(results: dict[str, Any], console: Console) -> None:
     if reads["vllm_missing"]:
         console.print(f"vllm: skipped ({reads['vllm_missing']})")
     console.print(f"largest difference in P(yes) from the plain loop: {reads['largest_difference_in_p_yes']:.1e}\n")
+
+
+def show_groups(groups: list[dict[str, float]], console: Console) -> None:
     table = Table(title="8 completions of a prompt x 8 questions, transformers", title_justify="left")
     for column in (
         "input tokens",
         "x floor",
         "verdicts/s",
+        "x without kept prefixes",
         "x one call per completion",
         "time / prefill of the floor",
+        "roofline",
     ):
         table.add_column(column, justify="right")
-    for line in results["groups"]:
+    for line in groups:
         table.add_row(
             f"{line['input_tokens']:,}",
             f"{line['computed'] / line['floor']:.2f}",
             f"{64 / line['together']:.1f}",
+            f"{line['rows'] / line['together']:.2f}",
             f"{line['one_by_one'] / line['together']:.1f}",
             f"{line['together'] / line['prefill']:.2f}",
+            f"{line['roofline']:.0%}",
         )
     console.print(table)
+
+
+def show_adapter(adapter: dict[str, Any], console: Console) -> None:
     table = Table(title=f"cost of the adapter, {adapter['reads']} reads", title_justify="left")
     table.add_column("per read")
     table.add_column("value", justify="right")
@@ -341,16 +408,20 @@ def main() -> None:
         default=Path("runs/bench/reads.json"),
         help="file for the results (default: %(default)s)",
     )
+    parser.add_argument("--only", choices=("adapter", "groups", "reads"), help="measure only this")
     arguments = parser.parse_args()
+    parts: dict[str, Callable[[], object]] = {
+        "adapter": lambda: adapter_cost(arguments.repeats),
+        "groups": lambda: compare_groups(arguments.model, min(arguments.repeats, 3)),
+        "reads": lambda: compare_engines(arguments.model, arguments.targets, arguments.questions, arguments.repeats),
+    }
     results = {
         "model": arguments.model,
         "machine": f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores",
         "threads": torch.get_num_threads(),
         "device": "cuda" if torch.cuda.is_available() else "cpu",
         "repeats": arguments.repeats,
-        "adapter": adapter_cost(arguments.repeats),
-        "groups": compare_groups(arguments.model, min(arguments.repeats, 3)),
-        "reads": compare_engines(arguments.model, arguments.targets, arguments.questions, arguments.repeats),
+        **{name: measure() for name, measure in parts.items() if arguments.only in (None, name)},
     }
     arguments.output.parent.mkdir(parents=True, exist_ok=True)
     arguments.output.write_text(json.dumps(results, indent=2) + "\n")

@@ -1,0 +1,175 @@
+"""Prefixes that are kept for the rows below them: what is planned, what it costs, and that answers stay the same."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from transformers.cache_utils import DynamicCache
+
+from checklist_rewards.backends import ReadGroup
+from checklist_rewards.backends.kept import Costs, Past, keep_prefixes
+from checklist_rewards.backends.transformers import TransformersBackend
+from checklist_rewards.judges.base import Receipt
+
+LABELS = ("yes", "no")
+QUESTIONS = tuple(f"Does it mention the word number {number}?" for number in range(4))
+FREE, DEAR = -1e9, 1e9
+"""Costs of a pass with which every prefix is kept, and none."""
+BRANCHES = st.lists(
+    st.tuples(
+        st.lists(st.integers(0, 1), max_size=6),
+        st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=3), max_size=3),
+    ),
+    min_size=1,
+    max_size=8,
+)
+
+
+@pytest.fixture(scope="module")
+def engine():
+    """An engine that a test may change."""
+    return TransformersBackend("pocket")
+
+
+def groups_of(inputs: int, targets: int, words: int = 40) -> list[ReadGroup]:
+    return [
+        ReadGroup("Judge it. " * 10, f"Input {number}. " * words + f" Target {target} is long. " * 3, QUESTIONS)
+        for number in range(inputs)
+        for target in range(targets)
+    ]
+
+
+def flat(result) -> torch.Tensor:
+    return torch.tensor([read.logprobs for group in result.reads for read in group])
+
+
+def read_with(engine, groups, cost):
+    engine._pass, before = cost, engine._pass
+    try:
+        return engine.read(groups, LABELS)
+    finally:
+        engine._pass = before
+
+
+def below(kept):
+    return [kept, *(one for child in kept.below for one in below(child))]
+
+
+@given(BRANCHES, st.sampled_from([FREE, 0.0, DEAR]), st.sampled_from([8, 100]))
+def test_every_prompt_is_in_one_row_below_what_it_starts_with(prompts, one, room):
+    branches = [
+        (prefix, [(tail, (place, prefix + tail)) for tail in tails]) for place, (prefix, tails) in enumerate(prompts)
+    ]
+    costs = Costs(8.0, one, room, room)
+    plan = keep_prefixes(branches, costs)
+    found = []
+    for kept in below(plan):
+        assert all(child.prefix[: child.depth] == kept.prefix and child.ids for child in kept.below)
+        for row in kept.rows(costs):
+            seen = row.visible()
+            for answer, (place, prompt) in zip(row.answers, row.values, strict=True):
+                assert kept.prefix + [row.ids[column] for column in seen[answer].nonzero()[0]] == prompt
+                found.append((place, prompt))
+    expected = [value for _, tails in branches for _, value in tails]
+    assert sorted(found) == sorted(expected)
+    assert sorted(value for _, tails in plan.prompts() for _, value in tails) == sorted(expected)
+    assert all(list(prefix) + tail == prompt for prefix, tails in plan.prompts() for tail, (_, prompt) in tails)
+    if one == DEAR:
+        assert not plan.below
+
+
+@given(BRANCHES)
+def test_prefixes_that_are_kept_at_the_same_time_have_at_most_half_of_the_room(prompts):
+    def check(kept, held):
+        for child in kept.below:
+            assert held + len(child.prefix) <= 4
+            check(child, held + len(child.prefix))
+
+    branches = [(prefix, [(tail, None) for tail in tails]) for prefix, tails in prompts]
+    check(keep_prefixes(branches, Costs(8.0, FREE, 8, 8)), 0)
+
+
+def test_a_prefix_is_kept_if_its_rows_cost_less():
+    costs = Costs(864.0, 32.0, 8192, 2048)  # the pocket model's
+    assert costs.keeps(600, 8 * 220, 8, 0)  # 8 targets below an input
+    assert not costs.keeps(4, 2 * 220, 2, 0)  # two targets with the same first words
+    assert not costs.keeps(200, 20, 1, 0)  # one question
+    assert not costs._replace(even=math.inf).keeps(600, 8 * 220, 8, 0)  # without attention, one row is as good
+    assert costs._replace(one=2048.0).keeps(3000, 8 * 220, 8, 0) and not costs._replace(one=2048.0).keeps(
+        300, 400, 2, 0
+    )
+
+
+@pytest.mark.parametrize("inputs", [1, 3])
+def test_answers_below_a_kept_prefix_are_those_of_other_ways(engine, inputs):
+    groups = groups_of(inputs, 3)
+    rows, kept = read_with(engine, groups, DEAR), read_with(engine, groups, FREE)
+    assert (rows.cached, kept.cached) == (0, 12 * inputs)
+    assert kept.computed_tokens == kept.floor_tokens == rows.floor_tokens
+    assert (flat(rows) - flat(kept)).abs().max() < 1e-4
+    engine.packs = False
+    try:
+        assert (flat(engine.read(groups, LABELS)) - flat(kept)).abs().max() < 1e-4
+    finally:
+        engine.packs = True
+
+
+def test_the_engine_chooses_by_cost(engine):
+    long, short = engine.read(groups_of(1, 8, 60), LABELS), engine.read(groups_of(1, 1, 1), LABELS)
+    assert (long.cached, short.cached) == (32, 0)
+
+
+def test_passes_and_masks_keep_to_the_token_budget(engine, monkeypatch):
+    groups, passes = groups_of(2, 6), []
+    whole = engine.read(groups, LABELS)
+
+    def note(module, args, kwargs):
+        rows, width = kwargs["input_ids"].shape
+        mask = kwargs["attention_mask"]
+        passes.append((rows, width, width if mask is None else mask.shape[-1]))
+
+    monkeypatch.setattr(engine, "max_batch_tokens", 700)
+    hook = engine.model.register_forward_pre_hook(note, with_kwargs=True)
+    try:
+        small = engine.read(groups, LABELS)
+    finally:
+        hook.remove()
+    assert any(keys > width for _, width, keys in passes)
+    assert all(rows * keys <= 700 for rows, _, keys in passes)
+    assert (flat(whole) - flat(small)).abs().max() < 1e-4
+
+
+def test_a_prefix_that_does_not_fit_into_memory_is_not_kept(engine):
+    groups, failed = groups_of(2, 3), []
+    whole = engine.read(groups, LABELS)
+
+    def short_of_memory(module, args, kwargs):
+        if type(kwargs.get("past_key_values")) is DynamicCache:  # that of a first prefix
+            failed.append(kwargs["input_ids"].shape)
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+
+    hook = engine.model.register_forward_pre_hook(short_of_memory, with_kwargs=True)
+    try:
+        result = engine.read(groups, LABELS)
+    finally:
+        hook.remove()
+    assert failed and whole.cached == 24 and result.cached == 0
+    assert (flat(whole) - flat(result)).abs().max() < 1e-4
+
+
+def test_a_cache_that_drops_tokens_is_refused(engine):
+    cache = DynamicCache()
+    keys = torch.zeros(1, 1, 5, 4)
+    cache.update(keys, keys, 0)
+    assert Past(cache).length == 5
+    cache.update(keys[:, :, :3], keys[:, :, :3], 1)
+    with pytest.raises(TypeError, match="DynamicCache does not keep all tokens"):
+        Past(cache)
+
+
+def test_a_receipt_shows_the_choice():
+    receipt = Receipt(8, asked=8, computed_tokens=100, floor_tokens=100, cached=6)
+    assert str(receipt).endswith("100 prompt tokens computed, 1.00 x the floor (6 reads below a kept prefix)")
+    assert "kept" not in str(receipt - Receipt(cached=6))
