@@ -4,6 +4,7 @@ import json
 import os
 import pickle
 import signal
+import socket
 import subprocess
 import sys
 import urllib.error
@@ -104,6 +105,8 @@ def test_sigterm_ends_readiness_then_work_then_the_process(tmp_path, workers):
         assert get(address, "/ready")[0] == 200
         under_way = [threads.submit(get, address, "/score", rows(target)) for target in TARGETS[:4]]
         until(lambda: queued(address, 4))
+        half_open = socket.create_connection(("127.0.0.1", int(address.rpartition(":")[2])))
+        half_open.sendall(b"POST /score HTTP/1.1\r\nHost: here\r\nContent-Length: 100\r\n\r\n{")
         process.send_signal(signal.SIGTERM)
         until(lambda: get(address, "/ready")[0] == 503)
         assert get(address, "/health")[0] == 200  # it lives
@@ -116,6 +119,7 @@ def test_sigterm_ends_readiness_then_work_then_the_process(tmp_path, workers):
             status, text = answer.result(HANG)
             assert status == 200 and json.loads(text)["scores"][0]["primary_score"] == expected(target)
         assert process.wait(HANG) == 0
+        half_open.close()
 
 
 @pytest.mark.slow
