@@ -6,7 +6,6 @@ import pickle
 import signal
 import socket
 import subprocess
-import sys
 import urllib.error
 import urllib.request
 from collections import Counter
@@ -26,7 +25,8 @@ from tests.conftest import HANG, REPO
 from tests.fakes import FakeBackend
 from tests.rewards.integrations.test_queue import QUESTIONS, knows
 from tests.server.bodies import rows
-from tests.waiting import until
+from tests.waiting import printed, until
+from tests.zygote import Program
 
 CLIENTS = 12
 COLOURS = ("red", "blue", "green")
@@ -41,10 +41,11 @@ def expected(target: str) -> float:
 @contextmanager
 def server(workers, gate):
     """Process, address and pids of the workers."""
-    command = [sys.executable, "-m", "tests.server.gated", str(workers), str(gate)]
-    with subprocess.Popen(command, cwd=REPO, stdout=subprocess.PIPE, text=True) as process:
+    with Program(
+        ["-m", "tests.server.gated", workers, gate], cwd=REPO, output=subprocess.PIPE, session=True
+    ) as process:
         try:
-            port, *pids = process.stdout.readline().split()
+            port, *pids = printed(process, r"port (.*)")[1].split()
             yield process, f"http://127.0.0.1:{port}", [int(pid) for pid in pids]
         finally:
             gate.touch()

@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -29,7 +28,8 @@ from checklist_rewards.ui.project import Project
 from tests.conftest import HANG, REPO
 from tests.ui.app.conftest import write_jsonl
 from tests.ui.app.judgeserver import JudgeServer
-from tests.waiting import until
+from tests.waiting import printed, until
+from tests.zygote import Program
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="jobs are signalled as process groups")
 ROWS = 40
@@ -232,7 +232,7 @@ def test_only_an_app_with_the_same_file_of_judges_resumes(folder, server):
 
 
 def test_a_job_goes_on_when_the_app_is_killed_and_an_app_started_again_shows_it(folder, server):
-    command = [sys.executable, "-m", "checklist_rewards.cli", "ui", str(folder), "--port=0", "--no-browser"]
+    command = ["-m", "checklist_rewards.cli", "ui", folder, "--port=0", "--no-browser"]
     command += ["--model=valid", f"--base-url={server.url}", "--engine=concurrency=8", f"--store={folder}/s.sqlite"]
     server.again(most=20)
     app, client = started(command)
@@ -257,9 +257,6 @@ def test_a_job_goes_on_when_the_app_is_killed_and_an_app_started_again_shows_it(
 def started(command):
     """The process of an app, and a client with its token."""
     environment = {**os.environ, "PYTHONPATH": str(REPO), "COLUMNS": "400"}
-    app = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
-    assert app.stderr is not None
-    for line in app.stderr:
-        if found := re.search(r"(http://127\.0\.0\.1:\d+)/\?token=(\S+)", line):
-            return app, httpx.Client(base_url=found[1], headers={HEADER: found[2]}, timeout=HANG, trust_env=False)
-    raise AssertionError("the app has not started")
+    app = Program(command, env=environment, output=subprocess.PIPE)
+    found = printed(app, r"(http://127\.0\.0\.1:\d+)/\?token=(\S+)")
+    return app, httpx.Client(base_url=found[1], headers={HEADER: found[2]}, timeout=HANG, trust_env=False)
