@@ -25,6 +25,7 @@ from checklist_rewards.ui.guard import HEADER
 from checklist_rewards.ui.jobs import Jobs
 from checklist_rewards.ui.judging import Judging
 from checklist_rewards.ui.project import Project
+from tests import zygote
 from tests.conftest import HANG, REPO
 from tests.ui.app.conftest import write_jsonl
 from tests.ui.app.judgeserver import JudgeServer
@@ -36,6 +37,12 @@ ROWS = 40
 CHECKLIST = ["Is it fine (yes)?", {"question": "Is it red (no)?", "weight": -1}, "Is it short (no)?"]
 REQUEST = {"file": "rows.jsonl", "output": "scored.jsonl"}
 ENGINE = {"concurrency": 8, "pause": 0.01, "attempts": 3}
+
+
+@pytest.fixture(autouse=True)
+def jobs_are_forks(monkeypatch):
+    zygote.start()
+    monkeypatch.setattr(module, "COMMAND", (*zygote.PYTHON, "-m", "checklist_rewards.cli"))
 
 
 @pytest.fixture
