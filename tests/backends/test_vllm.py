@@ -16,6 +16,7 @@ from checklist_rewards.backends import ReadGroup, Sampling, base, choose_backend
 from checklist_rewards.backends.base import Written, deadline
 from checklist_rewards.backends.vllm import _waves
 from checklist_rewards.errors import ModelError
+from tests import zygote
 from tests.backends.answers import largest_difference
 from tests.conftest import HANG
 
@@ -280,9 +281,9 @@ def test_a_packaged_model_in_a_script_without_a_main_guard_runs_in_transformers(
         "score = scorer.score(['Is it short?'], 'A word.')\n"
         "print(type(scorer.judge.engine.load()).__name__, score.answered)\n"
     )
-    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=300)
-    assert done.stdout.splitlines()[-1:] == ["TransformersBackend 1"], done.stderr
-    assert "'smollm2' runs in transformers" in done.stderr and "put the code that scores (line 3)" in done.stderr
+    _, written = zygote.run([script], cwd=tmp_path, timeout=HANG)
+    assert "TransformersBackend 1" in written.splitlines(), written
+    assert "'smollm2' runs in transformers" in written and "put the code that scores (line 3)" in written
 
 
 def test_an_interactive_session_needs_no_main_guard():
