@@ -41,13 +41,15 @@ test: $(VENV)/.installed-test
 	echo "make $@: all but the vLLM tests $$(said $$most), the vLLM tests $$(said $$vllm)"; \
 	exit $$((most ? most : vllm))
 
-# The halves of `make test`. They share the packaged models, end with 0 and leave their exit codes in files.
+# The halves of `make test`. They share the packaged models, end with 0 and leave their exit codes in files. The second
+# collects only the files that have its mark.
 most:
 	@code=0; $(RUN) -m pytest -n 3 --dist loadfile --no-loadscope-reorder -m "not vllm $(NOT_HERE)" || code=$$?; \
 	echo $$code > $(BOTH)/$@
 
 vllm:
-	@code=0; $(RUN) -m pytest -m vllm > $(BOTH)/vllm.log 2>&1 || code=$$?; cat $(BOTH)/vllm.log; \
+	@code=0; $(RUN) -m pytest -m vllm $$(grep -rl --include='test_*.py' 'mark\.vllm' tests) > $(BOTH)/vllm.log 2>&1 \
+	|| code=$$?; cat $(BOTH)/vllm.log; \
 	echo $$code > $(BOTH)/$@
 
 test-frameworks: $(VENV)/.installed-test

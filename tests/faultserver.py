@@ -1,8 +1,8 @@
 """An OpenAI-compatible server that fails on demand, in a process of its own.
 
 The model's name says what goes wrong with its answers: `html`, `hang`, `drop` ... ([`FAULTS`]). A name that ends in
-`@some` goes wrong only for prompts that contain [`MARK`]; its other answers are sound. Two models are sound and only
-cost: `dense` bills a token per byte and a template besides, `uneven` takes from 0 to 2 s, most often little. The right
+`@some` goes wrong only for prompts that contain [`MARK`]; its other answers are sound. One model is sound and only
+costs: `dense` bills a token per byte and a template besides. The right
 answers stand in the questions: `Is it fine (yes)?` is answered yes, `Is it red (no)?` no.
 
 It answers label reads (log-probabilities asked for, or none where a server refused them), and the JSON of batch,
@@ -15,7 +15,6 @@ from the schema of the request, and where that was left out, from the words of t
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 import math
 import re
@@ -29,7 +28,6 @@ from tests import decisionservers
 
 MARK = "[BROKEN]"
 SLOW_SECONDS = 1.0
-UNEVEN_SECONDS = 2.0
 TEMPLATE_TOKENS = 60
 RETRY_AFTER = "0.3"
 GRADE = 4
@@ -72,7 +70,7 @@ UNDECIDED = (
 )
 """Decisions without a usable answer."""
 DECISION_FAULTS = (*DECIDED, *UNDECIDED)
-COSTLY = ("dense", "uneven")
+COSTLY = ("dense",)
 
 _QUESTION = re.compile(r"^[^\S\n]*(?:(?:Q|\[|\()?(\d+)[.):\]]*\s+)?[^\n]*\((yes|no)\)", re.M)
 _seen: Counter[tuple[str, str]] = Counter()
@@ -175,8 +173,6 @@ async def chat(request: web.Request) -> web.StreamResponse:
     _seen[asked["model"], text] += 1
     if (failed := await failure(request, fault, _seen[asked["model"], text])) is not None:
         return failed
-    if fault == "uneven":
-        await asyncio.sleep(UNEVEN_SECONDS * (hashlib.sha256(text.encode()).digest()[0] / 256) ** 3)
     if fault == "schema_refused" and "response_format" in asked:
         return web.json_response({"error": {"message": "response_format is not supported"}}, status=400)
     if fault == "logprobs_refused" and "logprobs" in asked:

@@ -16,76 +16,21 @@ from checklist_rewards.generators import find_requirements
 from checklist_rewards.judges.written import Unreadable, json_of
 from checklist_rewards.monitor import text as monitored
 
-LENGTH = 100_000
-SECONDS = 10
-UNITS = [
-    *(
-        "a",
-        "```",
-        "`",
-        "* ",
-        "**",
-        "_",
-        "[",
-        "]",
-        "{",
-        "}",
-        "(",
-        "<",
-        "<|",
-        "|>",
-        "[/",
-        "#",
-        "# ",
-        "- ",
-        "|",
-        "\\",
-        ".",
-    ),
-    *(
-        "<think>",
-        "</think>",
-        "a <think> b ",
-        "about <think>x",
-        "` </think> a",
-        "the <think> tag, ",
-        "[THINK] a ",
-        "?!",
-    ),
-    *(
-        "<|channel|>",
-        "<|channel|>analysis",
-        "<|channel|>analysis<|message|>",
-        "<|im_start|>user\n",
-        "[INST]",
-        "◁think▷",
-    ),
-    *("assistant", "analysis", "answer ", "the answer is ", "A. ", "1", "1,", "1,000", "http://", "<a", '"', "“", "'"),
-    *(
-        "\\boxed{",
-        "\\frac{",
-        '{"',
-        "[[",
-        '{"a":',
-        "a ",
-        "\n",
-        " ",
-        "\t",
-        "a\n",
-        "``` \n",
-        "``` </think>\n",
-        "◁",
-        "a. ",
-    ),
-    *(
-        "the word rain twice ",
-        "at least 5 words and ",
-        "highlight 3 ",
-        'use "a" and ',
-        "no commas, ",
-        "repeat the request ",
-    ),
+LENGTH = 50_000
+SECONDS = 2.5
+UNITS = r"""
+a ``` ` ** _ [ ] { } ( < <| |> [/ # | \ . <think> </think> ?! !? .) <|channel|> <|channel|>analysis
+<|channel|>analysis<|message|> [INST] ◁think▷ assistant analysis 1 1, 1,000 http:// <a " “ ' \boxed{ \frac{ {"
+[[ {"a": ◁
+""".split()
+UNITS += [
+    *("* ", "**a ", "# ", "- ", "a <think> b ", "about <think>x", "` </think> a", "the <think> tag, "),
+    *("[THINK] a ", "e.g.\t", "x.\t", " \n\t", "give this ", "<|im_start|>user\n", "answer ", "the answer is "),
+    *("A. ", "a ", "\n", " ", "\t", "a\n", "``` \n", "``` </think>\n", "a. ", "the word rain twice "),
+    *("at least 5 words and ", "highlight 3 ", 'use "a" and ', "no commas, ", "repeat the request "),
 ]
+PARTS = [(unit,) for unit in UNITS] + [("give this ", "all questions ")]
+"""A text repeats a unit, or one unit and then another."""
 
 
 def _json(text):
@@ -106,9 +51,11 @@ SEARCHES = {
     "steering": monitored.steering,
 }
 for _name, _kind in CHECKS.items():
-    if not _kind.executes and _name not in ("language", "regex"):  # a library of its own, and a limit of time
+    if not _kind.executes and _name != "language":  # a library of its own
         _check = parse_check(example_of(_kind), "here")
         SEARCHES[f"check {_name}"] = lambda text, check=_check: check.holds(text, "Write a text.")
+_bullets = parse_check('{"type": "bullets", "exactly": 1, "loose": true}', "here")
+SEARCHES["check bullets, loose"] = lambda text: _bullets.holds(text, "Write a text.")
 
 
 @pytest.mark.slow
@@ -121,8 +68,8 @@ def test_no_text_takes_quadratic_time(name):
     search = SEARCHES[name]
     before = signal.signal(signal.SIGVTALRM, hangs)
     try:
-        for unit in UNITS:
-            text = (unit * (LENGTH // len(unit) + 1))[:LENGTH]
+        for unit in PARTS:
+            text = "".join((part * (LENGTH // len(part) + 1))[:LENGTH] for part in unit)
             signal.setitimer(signal.ITIMER_VIRTUAL, SECONDS)
             search(text)
     finally:

@@ -14,6 +14,7 @@ import pytest
 from tests.conftest import REPO
 from tests.test_light import OF_EXTRAS
 from tests.waiting import printed
+from tests.zygote import Program
 
 pytestmark = pytest.mark.slow
 
@@ -82,10 +83,8 @@ def scored(light, fault_server) -> SimpleNamespace:
 def reward_server() -> Iterator[str]:
     """Address of `checklist-rewards serve` with the pocket judge, in the full environment."""
     pytest.importorskip("fastapi")
-    command = [sys.executable, "-m", "checklist_rewards.cli", "serve", "--port", "0", "--no-store"]
-    with subprocess.Popen(
-        [*command, "--backend", "transformers"], cwd=REPO, stderr=subprocess.PIPE, text=True
-    ) as process:
+    command = ["-m", "checklist_rewards.cli", "serve", "--port", "0", "--no-store", "--backend", "transformers"]
+    with Program(command, cwd=REPO, output=subprocess.PIPE) as process:
         yield printed(process, r"http://[^\s;]+")[0]
         process.terminate()
 

@@ -53,6 +53,7 @@ def test_packed_reads_are_those_of_separate_prompts(engine):
         assert ours.logprobs == pytest.approx(theirs.logprobs, abs=1e-3)
 
 
+@pytest.mark.study
 def test_probe_refuses_it_as_a_judge(engine):
     report = probe(engine)
     assert report.answered >= 8 and report.mass > 0.5
@@ -69,8 +70,8 @@ def test_it_writes(engine):
 
 
 def test_a_label_after_a_thought_is_a_plain_forward_pass_over_all_that_was_written(smollm2, engine):
-    judge = ThinkingJudge(engine, thinking=24, mass_floor=0.0)
-    reads = [Read(ChecklistItem(question=question), "A dog barks at the moon.") for question in QUESTIONS]
+    judge = ThinkingJudge(engine, thinking=12, mass_floor=0.0)
+    reads = [Read(ChecklistItem(question=question), "A dog barks at the moon.") for question in QUESTIONS[:2]]
     verdicts = judge.judge(reads)
     tokenizer, model = AutoTokenizer.from_pretrained(smollm2), engine.load().model
     for read, verdict in zip(reads, verdicts, strict=True):
@@ -79,7 +80,7 @@ def test_a_label_after_a_thought_is_a_plain_forward_pass_over_all_that_was_writt
         user += "decide the question."
         chat = [{"role": "system", "content": judge.prompt.system}, {"role": "user", "content": user}]
         text = tokenizer.apply_chat_template(chat, add_generation_prompt=True, tokenize=False)
-        thought = verdict.reasoning.removesuffix(" [cut off at 24 tokens]")
+        thought = verdict.reasoning.removesuffix(" [cut off at 12 tokens]")
         assert thought  # it has written something
         ids = tokenizer(f"{text}{thought}\n\nAnswer:", add_special_tokens=False, return_tensors="pt")["input_ids"]
         with torch.inference_mode():
@@ -97,8 +98,9 @@ def test_a_label_after_a_thought_is_a_plain_forward_pass_over_all_that_was_writt
 def test_grpo_trains_it_on_code_checks(smollm2, tmp_path):
     peft, trl = pytest.importorskip("peft"), pytest.importorskip("trl")
     checklist = [
-        {"question": "Does it have at most 12 words?", "check": '{"type": "words", "at_most": 12}'},
+        {"question": "Does it have at most 9 words?", "check": '{"type": "words", "at_most": 9}'},
         {"question": "Does it have a comma?", "check": '{"type": "regex", "pattern": ",", "at_least": 1}'},
+        {"question": "Does it say 'the'?", "check": '{"type": "regex", "pattern": "the", "at_least": 1}'},
     ]
     rows = [
         {"prompt": [{"role": "user", "content": f"Write a line about {what}."}], "checklist": checklist}
@@ -118,8 +120,8 @@ def test_grpo_trains_it_on_code_checks(smollm2, tmp_path):
             logging_steps=1,
             per_device_train_batch_size=4,
             num_generations=4,
-            max_completion_length=20,
-            max_steps=2,
+            max_completion_length=16,
+            max_steps=1,
             learning_rate=1e-3,
             seed=0,
         ),
@@ -127,8 +129,8 @@ def test_grpo_trains_it_on_code_checks(smollm2, tmp_path):
     before = {name: value.clone() for name, value in trainer.model.named_parameters() if "lora_B" in name}
     trainer.train()
     steps = [entry for entry in trainer.state.log_history if "reward" in entry]
-    assert len(steps) == 2 and all(0 <= step["reward"] <= 1 for step in steps)
+    assert len(steps) == 1 and all(0 <= step["reward"] <= 1 for step in steps)
     assert all(step["checklist_reward/unscored"] == 0 for step in steps)
     changed = [not value.equal(before[name]) for name, value in trainer.model.named_parameters() if name in before]
     assert any(changed)
-    assert len((tmp_path / "rewards.jsonl").read_text().splitlines()) == 8
+    assert len((tmp_path / "rewards.jsonl").read_text().splitlines()) == 4

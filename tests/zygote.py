@@ -7,6 +7,9 @@ not among them. Where a test is about a fresh interpreter, use `subprocess`.
 
     code, written = run(["-m", "checklist_rewards.cli", "run", "rows.jsonl"], cwd=folder)
     code, written = run(["-m", "tests.zygote", "2", "script.py", "argument"])  # a script on ranks, as by torchrun
+
+What is tested may start programs itself, as the app starts jobs. Give it `PYTHON` in place of the interpreter: a small
+process that has such a program run in a fork, passes signals on to it, and ends as it ends.
 """
 
 import atexit
@@ -28,9 +31,11 @@ from pathlib import Path
 from typing import IO
 
 IMPORTS = """
-accelerate datasets pandas torch torch.distributed.run torch.utils.tensorboard transformers trl trl.cli
-trl.scripts.grpo trl.experimental.online_dpo
+accelerate aiohttp datasets fastapi httptools httpx openai pandas peft prometheus_client pyarrow.parquet pydantic regex
+rich torch torch.distributed.run torch.utils.tensorboard transformers trl trl.cli trl.scripts.grpo
+trl.experimental.online_dpo typer uvicorn yaml
 """.split()
+PYTHON = (sys.executable, "-P", __file__)
 NAMES = {
     "transformers": ["AutoModelForCausalLM", "AutoTokenizer", "LlamaForCausalLM", "Trainer"],
     "trl": ["DPOTrainer", "GRPOTrainer", "RLOOTrainer"],
@@ -46,10 +51,11 @@ class Program:
         cwd, env: its folder and its whole environment; those of this process if left out.
         output: a file that gets what it writes, errors too, or `subprocess.PIPE`, which is then read as `stderr`; by
             default nothing does.
+        errors: a file that gets the errors instead.
         session: whether it leads a session, which can be ended as a process group.
     """
 
-    def __init__(self, arguments, *, cwd=None, env=None, output=None, session=False):
+    def __init__(self, arguments, *, cwd=None, env=None, output=None, errors=None, session=False):
         self.returncode: int | None = None
         request = {
             "arguments": list(map(str, arguments)),
@@ -65,7 +71,7 @@ class Program:
                 self.stderr, output = open(reads), files.enter_context(open(writes, "w"))
             elif output is None:
                 output = files.enter_context(open(os.devnull, "w"))
-            socket.send_fds(self._replies, [b"p"], [output.fileno()])
+            socket.send_fds(self._replies, [b"p"], [output.fileno(), (errors or output).fileno()])
         self._replies.sendall(json.dumps(request).encode() + b"\n")
         self._lines = self._replies.makefile()
         self.pid = int(self._lines.readline())
@@ -120,6 +126,24 @@ def run(arguments, *, cwd=None, env=None, timeout: float | None = None) -> tuple
             raise
         output.seek(0)
         return code, output.read()
+
+
+def start() -> None:
+    """Start the zygote of this run, if there is none. It is there until this process ends."""
+    _connect().close()
+
+
+def stand_in(arguments: list[str]) -> None:
+    """Be this program: run it in a fork, pass signals on to it, and end as it ends."""
+    program = Program(arguments, output=sys.stdout, errors=sys.stderr)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda number, _: os.kill(program.pid, number))
+    code = program.wait()
+    if code < 0:
+        if -code != signal.SIGKILL:
+            signal.signal(-code, signal.SIG_DFL)
+        os.kill(os.getpid(), -code)
+    sys.exit(code)
 
 
 _alive: list[socket.socket] = []
@@ -200,7 +224,7 @@ def serve(listening: socket.socket) -> None:
                         return
                     continue
                 connection, _ = listening.accept()
-                kind, files, _, _ = socket.recv_fds(connection, 1, 1)
+                kind, files, _, _ = socket.recv_fds(connection, 1, 2)
                 if kind == b"a":
                     alive.add(connection)
                     ready.register(connection, selectors.EVENT_READ)
@@ -209,12 +233,13 @@ def serve(listening: socket.socket) -> None:
                         listening.close()
                         for other in alive:
                             other.close()
-                        return keep(connection, files[0])
-                    os.close(files[0])
+                        return keep(connection, *files)
+                    for file in files:
+                        os.close(file)
                     connection.close()
 
 
-def keep(connection: socket.socket, output: int) -> None:
+def keep(connection: socket.socket, output: int, errors: int) -> None:
     """Fork once more and tell the client how it ends."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     request = json.loads(connection.makefile().readline())
@@ -225,8 +250,9 @@ def keep(connection: socket.socket, output: int) -> None:
             os.setsid()
         status = 1
         os.dup2(output, 1)
-        os.dup2(output, 2)
+        os.dup2(errors, 2)
         os.close(output)
+        os.close(errors)
         os.chdir(request["cwd"])
         os.environ.clear()
         os.environ |= request["env"]
@@ -287,5 +313,7 @@ def on_ranks(number: str, *arguments: str) -> None:
 if __name__ == "__main__":
     if len(sys.argv) == 2:
         serve(socket.socket(fileno=int(sys.argv[1])))
+    elif sys.argv[1] == "-m":
+        stand_in(sys.argv[1:])
     else:
         on_ranks(*sys.argv[1:])

@@ -3,11 +3,9 @@
 import json
 import pickle
 import shutil
-import subprocess
-import sys
-import textwrap
 from pathlib import Path
 
+import huggingface_hub
 import pytest
 import torch
 
@@ -151,47 +149,9 @@ def test_equal_engines_share_a_backend_and_a_copy_builds_its_own(adapter):
     assert copied == engine and "_loaded" not in vars(copied)
 
 
-HUB_RUN = """
-    import json, sys
-    import huggingface_hub
-    asked = []
-    original = huggingface_hub.hf_hub_download
-    def counted(*args, **kwargs):
-        asked.append((args, kwargs))
-        return original(*args, **kwargs)
-    huggingface_hub.hf_hub_download = counted
-
-    from checklist_rewards import ChecklistScorer, Sample
-    from checklist_rewards.backends import Engine
-
-    def scorer(**engine):
-        return ChecklistScorer("org/judge", backend="transformers", engine=engine, store=False)
-
-    one = scorer()
-    one.check()
-    counts = [len(asked)]
-    for number in range(3):
-        one.score_batch([Sample(["Is it short?"], f"Text {number}.")])
-        counts.append(len(asked))
-    again = scorer()
-    again.score(["Is it short?"], "Text 3.")
-    counts.append(len(asked))
-    other = scorer(revision="v2").score(["Is it short?"], "Text 0.").items[0].probabilities
-    print(json.dumps({
-        "counts": counts,
-        "identities": [
-            Engine("org/judge", settings=s).identity for s in ({}, {"revision": "main"}, {"revision": "v2"})
-        ],
-        "differs": other != one.score(["Is it short?"], "Text 0.").items[0].probabilities,
-        "commit": one.judge.engine.load().model.config._commit_hash,
-    }))
-"""
-
-
-def test_the_hub_is_asked_once_for_a_model_and_a_revision_is_another_model(tmp_path):
+def test_the_hub_is_asked_once_for_a_model_and_a_revision_is_another_model(tmp_path, monkeypatch):
     """A Hub cache with two commits of a model, as `hf download` leaves it; the Hub itself is not there."""
-    home = tmp_path / "home"
-    repository = home / "hub" / "models--org--judge"
+    repository = tmp_path / "hub" / "models--org--judge"
     for commit, name in (("a" * 40, "main"), ("b" * 40, "v2")):
         snapshot = repository / "snapshots" / commit
         shutil.copytree(pocket_dir(), snapshot)
@@ -200,19 +160,38 @@ def test_the_hub_is_asked_once_for_a_model_and_a_revision_is_another_model(tmp_p
         if name == "v2":
             config = json.loads((snapshot / "config.json").read_text())
             (snapshot / "config.json").write_text(json.dumps(config | {"rms_norm_eps": 0.1}))
-    script = tmp_path / "run.py"
-    script.write_text(textwrap.dedent(HUB_RUN))
-    environment = {"HF_HOME": str(home), "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "2", "PATH": "/usr/bin:/bin"}
-    environment |= {"PYTHONPATH": str(Path(__file__).resolve().parents[2]), "HOME": str(tmp_path)}
-    run = subprocess.run([sys.executable, script], env=environment, capture_output=True, text=True)
-    assert run.returncode == 0, run.stderr[-2000:]
-    found = json.loads(run.stdout.splitlines()[-1])
-    checked, loaded, *later = found["counts"]
-    assert checked == 1 < loaded  # transformers fetches each file of the model when it is loaded
-    assert later == [loaded] * 3
-    assert found["identities"] == [f"org/judge@{'a' * 40}", f"org/judge@{'a' * 40}", found["identities"][2]]
-    assert found["identities"][2] == f"org/judge@{'b' * 40}"
-    assert found["differs"] and found["commit"] == "a" * 40
+    asked, download = [], huggingface_hub.hf_hub_download
+
+    def counted(*arguments, **options):
+        asked.append(arguments)
+        return download(*arguments, **options)
+
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", counted)
+    monkeypatch.setattr("transformers.utils.hub.hf_hub_download", counted)
+
+    def scorer(**engine):
+        return ChecklistScorer("org/judge", backend="transformers", engine=engine, store=False)
+
+    one = scorer()
+    one.check()
+    assert len(asked) == 1
+    one.score(["Is it short?"], "Text 0.")
+    loaded = len(asked)
+    assert loaded > 1  # transformers fetches each file of the model when it is loaded
+    for number in (1, 2):
+        one.score(["Is it short?"], f"Text {number}.")
+    scorer().score(["Is it short?"], "Text 3.")
+    assert len(asked) == loaded
+    main, named, other = (
+        Engine("org/judge", settings=settings).identity for settings in ({}, {"revision": "main"}, {"revision": "v2"})
+    )
+    assert main == named == f"org/judge@{'a' * 40}" and other == f"org/judge@{'b' * 40}"
+    assert one.judge.engine.load().model.config._commit_hash == "a" * 40
+    answers = [
+        judge.score(["Is it short?"], "Text 0.").items[0].probabilities for judge in (one, scorer(revision="v2"))
+    ]
+    assert answers[0] != answers[1]
 
 
 def test_judges_hold_their_engine():

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from types import SimpleNamespace
 
 import pytest
@@ -16,8 +15,10 @@ from checklist_rewards.backends import ReadGroup, Sampling, base, choose_backend
 from checklist_rewards.backends.base import Written, deadline
 from checklist_rewards.backends.vllm import _waves
 from checklist_rewards.errors import ModelError
+from tests import zygote
 from tests.backends.answers import largest_difference
 from tests.conftest import HANG
+from tests.waiting import until
 
 LABELS = ("yes", "no")
 BLOCK = 32
@@ -208,20 +209,15 @@ def test_the_engine_does_not_outlive_a_parent_that_is_killed(tmp_path):
         child = int(parent.stdout.readline())
         os.kill(child, 0)
         parent.send_signal(signal.SIGKILL)
-    assert gone_within(child, HANG)
+    until(lambda: is_gone(child))
 
 
-def gone_within(pid: int, seconds: float) -> bool:
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        try:
-            with open(f"/proc/{pid}/stat") as stat:
-                if stat.read().rpartition(")")[2].split()[0] == "Z":  # dead; its new parent has not noticed yet
-                    return True
-        except FileNotFoundError:
-            return True
-        time.sleep(0.1)
-    return False
+def is_gone(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat") as stat:
+            return stat.read().rpartition(")")[2].split()[0] == "Z"  # dead; its new parent has not noticed yet
+    except FileNotFoundError:
+        return True
 
 
 def test_a_script_without_a_main_guard_is_told_what_to_do(monkeypatch):
@@ -280,9 +276,9 @@ def test_a_packaged_model_in_a_script_without_a_main_guard_runs_in_transformers(
         "score = scorer.score(['Is it short?'], 'A word.')\n"
         "print(type(scorer.judge.engine.load()).__name__, score.answered)\n"
     )
-    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=300)
-    assert done.stdout.splitlines()[-1:] == ["TransformersBackend 1"], done.stderr
-    assert "'smollm2' runs in transformers" in done.stderr and "put the code that scores (line 3)" in done.stderr
+    _, written = zygote.run([script], cwd=tmp_path, timeout=HANG)
+    assert "TransformersBackend 1" in written.splitlines(), written
+    assert "'smollm2' runs in transformers" in written and "put the code that scores (line 3)" in written
 
 
 def test_an_interactive_session_needs_no_main_guard():

@@ -265,6 +265,12 @@ def test_another_binary_is_not_run(monkeypatch):
         ran(ADD)
 
 
+@pytest.fixture
+def patient(monkeypatch):
+    """A plain process is limited in seconds of a core; how long it takes on a busy machine does not matter here."""
+    monkeypatch.setattr(guests, "WAIT_SECONDS", HANG)
+
+
 @pytest.mark.parametrize(
     ("source", "failure"),
     [
@@ -276,17 +282,17 @@ def test_another_binary_is_not_run(monkeypatch):
         ("a = []\nwhile True: a.append('x' * 10**6)", "out of memory"),
     ],
 )
-def test_in_a_plain_process_the_answers_are_the_same(source, failure):
+def test_in_a_plain_process_the_answers_are_the_same(patient, source, failure):
     with unsafe(True):
         assert ran(source, seconds=10, memory_mb=128) == Execution(failure=failure)
 
 
-def test_a_plain_process_ends_in_time():
+def test_a_plain_process_ends_in_time(patient):
     with unsafe(True):
         assert ran("while True: pass") == Execution(failure="out of time")
 
 
-def test_what_a_plain_process_starts_in_its_session_ends_with_it(tmp_path):
+def test_what_a_plain_process_starts_in_its_session_ends_with_it(patient, tmp_path):
     note = tmp_path / "pid"
     starts = f"import subprocess\nopen({str(note)!r}, 'w').write(str(subprocess.Popen(['/bin/sleep', '600']).pid))\n"
     with unsafe(True):
@@ -300,7 +306,7 @@ def test_what_a_plain_process_starts_in_its_session_ends_with_it(tmp_path):
     assert ended
 
 
-def test_a_plain_process_gets_no_environment_and_its_folder_is_removed(monkeypatch):
+def test_a_plain_process_gets_no_environment_and_its_folder_is_removed(patient, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "secret")
     seen = "import os\ndef holds(text): return os.environ.get('OPENAI_API_KEY') is None and os.listdir('.') == []"
     with unsafe(True):

@@ -180,10 +180,10 @@ def test_wrong_arguments_are_named(name, arguments, message):
         check_of_instruction(name, arguments)
 
 
-@pytest.mark.parametrize("name", VERIFIABLE)
 @pytest.mark.parametrize("text", ["", " ", ".", "-", "*** ***", "\ud800", "ı İ ß", "<<"])
-def test_no_text_breaks_a_rule(name, text):
-    assert check_of_instruction(name, CASES[name][0]).holds(text) in (True, False)
+def test_no_text_breaks_a_rule(text):
+    for name in VERIFIABLE:
+        assert check_of_instruction(name, CASES[name][0]).holds(text) in (True, False), name
 
 
 def test_writers_are_not_offered_them():

@@ -1,21 +1,37 @@
 """Rerun is resume: a run that was killed at any instant goes on from what it had paid for."""
 
 import json
-import os
 import random
 import signal
 import sqlite3
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from pocket.world import tasks, write_response
 
 from tests.cli.conftest import read_jsonl, write_jsonl
-from tests.waiting import until
 from tests.zygote import Program
 
-ROWS = 144  # more than one chunk of replies and of reads
+ROWS = 24
+KILLED = """
+import os, signal, sys
+from checklist_rewards import replies
+from checklist_rewards.cli import main
+from checklist_rewards.files.store import Store
+
+due, put = sys.argv.pop(1), Store.put
+replies.STORE_SECONDS = 0  # each reply is stored when it arrives
+
+def put_and_die(self, answers):
+    answers = list(answers)
+    put(self, answers)
+    if any(text.startswith(due) for _, text in answers):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+Store.put = put_and_die
+main()
+"""
+"""The command line, killed when it has stored the first answers whose text begins with its first argument."""
 
 
 @pytest.fixture(scope="module")
@@ -32,10 +48,10 @@ def folder(tmp_path_factory):
     return folder
 
 
-def start(folder: Path, name: str) -> Program:
+def start(folder: Path, name: str, *program: str) -> Program:
     arguments = ["run", "rows.jsonl", "-o", f"{name}.jsonl", "--backend", "transformers", "--max-tokens", "96"]
-    arguments += ["--store", f"{name}.sqlite", "--summary", f"{name}.json"]
-    return Program(["-m", "checklist_rewards.cli", *arguments], cwd=folder)
+    arguments += ["--store", f"{name}.sqlite", "--summary", f"{name}.json", "--engine", "max_batch_tokens=1024"]
+    return Program([*(program or ("-m", "checklist_rewards.cli")), *arguments], cwd=folder)
 
 
 def reads_in(store: Path) -> int:
@@ -44,21 +60,21 @@ def reads_in(store: Path) -> int:
 
 
 def answers_in(store: Path, where: str = "") -> int:
-    try:
-        with sqlite3.connect(f"file:{store}?mode=ro", uri=True) as connection:
-            return connection.execute(f"SELECT count(*) FROM answers {where}").fetchone()[0]
-    except sqlite3.OperationalError:  # not there yet
-        return 0
+    with sqlite3.connect(f"file:{store}?mode=ro", uri=True) as connection:
+        return connection.execute(f"SELECT count(*) FROM answers {where}").fetchone()[0]
 
 
 @pytest.mark.slow
 @pytest.mark.xdist_group("resume")
 def test_kill_9_in_the_middle_of_run_then_run_again(folder):
     store = folder / "killed.sqlite"
-    for count in (answers_in, reads_in):  # while it writes checklists, then while it scores
-        kill(start(folder, "killed"), lambda count=count: count(store))
+    (folder / "killed.py").write_text(KILLED)
+    for due, stored in (("[", 0), ("{", ROWS)):  # while it writes checklists, then while it scores
+        assert start(folder, "killed", "killed.py", due).wait() == -signal.SIGKILL
         assert not (folder / "killed.jsonl").exists()
-        paid = reads_in(store)
+        assert stored < answers_in(store) < answers_in(folder / "whole.sqlite")
+    paid = reads_in(store)
+    assert 0 < paid
 
     assert start(folder, "killed").wait() in (0, 1)
     whole, again = (json.loads((folder / f"{run}.json").read_text())["receipt"] for run in ("whole", "killed"))
@@ -67,13 +83,6 @@ def test_kill_9_in_the_middle_of_run_then_run_again(folder):
     assert answers_in(store) == answers_in(folder / "whole.sqlite")
     one, other = read_jsonl(folder / "whole.jsonl"), read_jsonl(folder / "killed.jsonl")
     assert len(one) == ROWS and close(one, other)
-
-
-def kill(run: Program, due: Callable[[], int]) -> None:
-    until(lambda: due() or run.poll() is not None)
-    assert run.poll() is None, "it ended before it could be killed"
-    os.kill(run.pid, signal.SIGKILL)
-    assert run.wait() == -signal.SIGKILL
 
 
 def close(one, other) -> bool:

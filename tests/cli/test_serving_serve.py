@@ -34,11 +34,10 @@ def responds(address: str) -> bool:
         return False
 
 
-@pytest.fixture(params=[1, 2], ids=["one process", "two workers"])
-def server(request):
-    """A server with the pocket judge on a free port of this machine; (process, address)."""
-    command = ["-m", "checklist_rewards.cli", "serve", "--port", "0", "--no-store"]
-    command += ["--workers", str(request.param)]
+@pytest.fixture
+def server():
+    """A server of two workers with the pocket judge on a free port of this machine; (process, address)."""
+    command = ["-m", "checklist_rewards.cli", "serve", "--port", "0", "--no-store", "--workers", "2"]
     command += ["--backend", "transformers", "--max-wait-ms", "3000"]  # time for all rows to come together
     environment = {**os.environ, "CHECKLIST_REWARDS_TOKEN": ""}
     del environment["CHECKLIST_REWARDS_TOKEN"]

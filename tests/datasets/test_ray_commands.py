@@ -135,30 +135,29 @@ def test_a_row_without_a_usable_checklist_is_listed(command, both, fault_server)
 def test_an_invalid_row_of_a_later_shard_is_listed(cluster, run, tmp_path, fault_server):  # noqa: F811
     shards(tmp_path / "in", ROWS[:2], [ROWS[2], row("  "), row("Write.", None)])
     served = ["--model", "valid", "--base-url", fault_server, "--ray"]
-    for command, lost, places in (("generate", 1, "part-1:2"), ("run", 2, "part-1:2, part-1:3")):
-        done = run(command, "in", "-o", command, "--summary", "sum.json", *served)
-        assert done.exit_code == 1 and summary("sum.json")["unanswered"] == {"invalid_row": lost}, done.output
-        assert places in done.stderr and "part-1.jsonl, line 2: the input (prompt) is blank" in done.stderr
-        assert [row["checklist"] is None for row in output(command)] == [False] * 3 + [True] * lost + [False] * (
-            2 - lost
-        )
+    done = run("run", "in", "-o", "out", "--summary", "sum.json", *served)
+    assert done.exit_code == 1 and summary("sum.json")["unanswered"] == {"invalid_row": 2}, done.output
+    assert "part-1:2, part-1:3" in done.stderr
+    assert "part-1.jsonl, line 2: the input (prompt) is blank" in done.stderr
+    assert [row["checklist"] is None for row in output("out")] == [False] * 3 + [True] * 2
 
 
 @pytest.mark.slow
-def test_a_file_that_cannot_be_read_fails_alone(cluster, run, tmp_path, fault_server):  # noqa: F811
-    source = shards(tmp_path / "in", ROWS[:1], ROWS[1:2], ROWS[2:3])
+def test_a_file_that_cannot_be_read_and_an_invalid_row_fail_alone(cluster, run, tmp_path, fault_server):  # noqa: F811
+    source = shards(tmp_path / "in", ROWS[:1], ROWS[1:2], [ROWS[2], row("  "), row("Write.", None)])
     (source / "part-1.jsonl").write_text(json.dumps(ROWS[1]) + "\n{oops\n")
     command = ("generate", "in", "-o", "out", "--ray", "--model", "valid", "--base-url", fault_server)
     done = run(*command, "--summary", "sum.json")
     assert done.exit_code == 1 and "part-1.jsonl, line 2, column 2: not valid JSON" in done.stderr, done.output
-    assert summary("sum.json")["unanswered"] == {"shard_failed": 1} and summary("sum.json")["rows"] == 2
+    assert summary("sum.json")["unanswered"] == {"shard_failed": 1, "invalid_row": 1}
+    assert summary("sum.json")["rows"] == 4 and "part-2:2" in done.stderr
     before = times("out")
     write_jsonl(source / "part-1.jsonl", ROWS[1])
-    assert run(*command).exit_code == 0
+    assert run(*command).exit_code == 1
     after = times("out")
-    assert [after[0], after[2]] == before and [row["prompt"] for row in output("out")] == [
-        r["prompt"] for r in ROWS[:3]
-    ]
+    assert [after[0], after[2]] == before
+    assert [row["prompt"] for row in output("out")] == [*(row["prompt"] for row in ROWS[:3]), "  ", "Write."]
+    assert [row["checklist"] is None for row in output("out")] == [False, False, False, True, False]
 
 
 @pytest.mark.slow

@@ -102,9 +102,9 @@ def test_the_reported_loss_is_the_mean_over_labels(tmp_path):
 
 def test_a_trained_adapter_is_trained_further(tmp_path):
     first, second = tmp_path / "first", tmp_path / "second"
-    begun = train_adapter(labelled(16), first, base="pocket", training=TRAINING)
+    begun = train_adapter(labelled(8), first, base="pocket", training=TRAINING)
     still = dataclasses.replace(TRAINING, learning_rate=1e-12, rank=2)
-    record = train_adapter(labelled(16), second, base="pocket", start=first, training=still)
+    record = train_adapter(labelled(8), second, base="pocket", start=first, training=still)
     assert record["parameters"] == begun["parameters"] and record["start"] == str(first)
     before, after = weights(first), weights(second)
     assert all(torch.allclose(before[name], after[name], atol=1e-5) for name in before)
@@ -121,7 +121,7 @@ def weights(folder):
 
 def test_an_interrupted_training_continues(tmp_path, monkeypatch):
     monkeypatch.setattr("checklist_rewards.distill.adapter._SAVED_STEPS", 2)
-    pairs, training = labelled(12), dataclasses.replace(TRAINING, epochs=3, rows=1)
+    pairs, training = labelled(12), dataclasses.replace(TRAINING, epochs=2, rows=1)
     whole = train_adapter(pairs, tmp_path / "whole", base="pocket", training=training)
 
     def stop(step):

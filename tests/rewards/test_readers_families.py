@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import tempfile
@@ -130,14 +131,19 @@ MARKERS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("opened", [False, True], ids=["", "opened by the prompt"])
-@pytest.mark.parametrize("how", ["declared", "rendered"])
-@pytest.mark.parametrize("special", [False, True], ids=["text", "special tokens"])
-@pytest.mark.parametrize("markers", MARKERS, ids=lambda markers: markers[0].strip())
+WAYS = list(itertools.product((False, True), ("declared", "rendered"), (False, True)))
+"""Whether the markers are special tokens, how the template shows them, and whether the prompt opens a thought."""
+
+
+@pytest.mark.parametrize(
+    ("markers", "special", "how", "opened"),
+    # The first markers in all ways, each of the others in two. The last ones have line breaks, which no token has.
+    [(MARKERS[0], *way) for way in WAYS]
+    + [(markers, *WAYS[n]) for place, markers in enumerate(MARKERS[1:-1]) for n in (place % 4, 7 - place % 4)]
+    + [(MARKERS[-1], *way) for way in WAYS[:4]],
+)
 def test_any_markers_that_a_template_shows_are_found(markers, special, how, opened, tmp_path):
     opens, closes = markers
-    if special and opens.endswith("\n"):
-        pytest.skip("a token with a line break")
     turns = {**roles("<|role|>ROLE\nTEXT<|done|>\n"), "prompt": "<|role|>assistant\n" + (opens if opened else "")}
     thought = {"thought": f"{opens}THOUGHT{closes}"} if how == "rendered" else {}
     field = {"open": opens.strip(), "close": closes.strip(), "content": "text"}

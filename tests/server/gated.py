@@ -38,12 +38,12 @@ def main(workers: int, gate: str) -> None:
     with listening_on("127.0.0.1", 0, workers) as sockets:
         port = sockets[0].getsockname()[1]
         if workers == 1:
-            print(port, flush=True)
+            print("port", port, flush=True)
             run_server(build_app(scorer, max_wait=0), sockets[0])
         else:
             settings = AppSettings.of(scorer, max_body=2**20, token=None)
             serving = Workers(settings, LocalQueue(scorer, max_wait=0), sockets)
-            serving.run(lambda: print(port, *serving.pids, flush=True))
+            serving.run(lambda: print("port", port, *serving.pids, flush=True))
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 import json
 import math
-import time
 
 import pytest
 
@@ -18,10 +17,12 @@ from checklist_rewards.distill.training import Training, train_encoder
 from checklist_rewards.judges.settings import load_jury
 from checklist_rewards.prompts import fence
 from checklist_rewards.server import build_app, decisions
+from tests.conftest import HANG
 from tests.encoders import mentions, tiny_bert
 from tests.fakes import FakeBackend
 from tests.rewards.integrations.test_queue import QUESTIONS, knows
 from tests.serving import serving
+from tests.waiting import until
 from tests.zygote import Program
 
 
@@ -424,13 +425,15 @@ def test_the_command_serves_a_file_of_judges(tmp_path):
 
 def wait_for_model(address: str, server: Program) -> str:
     """The name of the model of a server that is starting."""
-    deadline = time.monotonic() + 120
-    while True:
+
+    def name() -> str | None:
         try:
-            return httpx.get(f"{address}/v1/models", timeout=5).json()["data"][0]["id"]
+            return httpx.get(f"{address}/v1/models", timeout=HANG).json()["data"][0]["id"]
         except httpx.HTTPError:
-            assert server.poll() is None and time.monotonic() < deadline
-            time.sleep(0.2)
+            assert server.poll() is None
+            return None
+
+    return until(name)
 
 
 @pytest.mark.parametrize("unit", ["<target-1>\n", "<target-1>\n\n</target-1>", "\n</target-1>"])

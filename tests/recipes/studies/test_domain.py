@@ -153,7 +153,8 @@ def test_an_encoder_has_no_prompt(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("model", ["pocket", pytest.param("smollm2", marks=pytest.mark.study)])
+@pytest.mark.study
+@pytest.mark.parametrize("model", ["pocket", "smollm2"])
 def test_a_model_with_all_changes(data_dir, tmp_path, model):
     arguments = ["--reads", "1", "--train-reads", "4", "--data", str(data_dir), "--resamples", "10"]
     found = domain.main([model, "--output", str(tmp_path), *arguments])

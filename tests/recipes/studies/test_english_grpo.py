@@ -160,6 +160,7 @@ def test_the_first_alarm_of_each_signal(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.xdist_group("trainers")
+@pytest.mark.study
 def test_the_recipe_trains_evaluates_and_continues(data_dir, tmp_path, monkeypatch):
     """With the pocket model as policy and judge: it knows no English, but all parts are those of the real study."""
     pytest.importorskip("langdetect")

@@ -36,6 +36,7 @@ def test_the_threshold_is_chosen_on_other_examples():
     assert set(ranks) == {"auc"}
 
 
+@pytest.mark.study
 def test_the_protocol_reads_the_judges_that_are_trained(data_dir, tmp_path, monkeypatch):
     """With a fake engine in place of SmolLM2, and no trained judge but one that left out semeval."""
     backend = FakeBackend(lambda prefix, tail: 0.5 + len(prefix) % 100 / 250)

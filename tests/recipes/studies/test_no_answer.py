@@ -64,6 +64,7 @@ def test_the_smallest_study_trains_every_arm_and_continues(tmp_path, monkeypatch
 
 @pytest.mark.slow
 @pytest.mark.xdist_group("trainers")
+@pytest.mark.study
 def test_the_policy_that_thinks_is_taught_trained_and_read(tmp_path):
     """With the pocket model as policy and judge: it knows no English, but all parts are those of the real run."""
     how = ["--output", str(tmp_path), "--policy", "pocket", "--judge", "pocket", "--steps", "2", "--groups", "1"]

@@ -8,6 +8,7 @@ from tests.ui import browser
 
 @pytest.mark.slow
 @pytest.mark.xdist_group("browser")
+@pytest.mark.study
 def test_a_small_page(tmp_path):
     output = tmp_path / "report.json"
     found = report.main(["--rows", "200", "--items", "4", "--repeats", "1", "--output", str(output)])

@@ -55,6 +55,7 @@ def test_the_spread_is_from_the_lowest_to_the_highest_seed():
 
 
 @pytest.mark.slow
+@pytest.mark.study
 def test_the_recipe_refines_pocket_prompts(pocket, tmp_path):
     out = tmp_path / "out"
     main(StickArguments(prompts=8, rounds=1, seeds=2, store=str(tmp_path / "store"), output_dir=str(out)))

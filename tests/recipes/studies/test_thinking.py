@@ -27,6 +27,7 @@ def file(tmp_path):
     return path
 
 
+@pytest.mark.study
 def test_it_compares_bare_labels_with_thoughts_about_the_same_reads(file, tmp_path, pocket):
     bare, thought = main(ThinkingArguments(data=str(file), rows=4, thinking=[0, 6], output_dir=str(tmp_path / "out")))
     assert (bare["reads"], bare["auc"]["value"], bare["generated_tokens_per_read"], bare["cut_off"]) == (
@@ -51,6 +52,7 @@ def test_rows_are_drawn_with_a_seed_and_too_few_are_refused(file):
         labelled_reads(file, 5, 0)
 
 
+@pytest.mark.study
 def test_the_pocket_world_has_gold_labels(tmp_path, pocket):
     [figures] = main(ThinkingArguments(rows=60, thinking=[0], output_dir=str(tmp_path)))
     assert figures["reads"] == 60 and figures["auc"]["value"] > 0.9

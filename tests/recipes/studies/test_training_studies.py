@@ -5,11 +5,10 @@ import json
 import pytest
 from studies import arms
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("trainers")]
+pytestmark = [pytest.mark.slow, pytest.mark.study, pytest.mark.xdist_group("trainers")]
 TINY = ["--test-prompts", "3"]
 
 
-@pytest.mark.study
 def test_soft_and_hard_rewards_start_from_the_same_completions(tmp_path, monkeypatch):
     from studies import soft_vs_hard
 
@@ -26,7 +25,6 @@ def test_soft_and_hard_rewards_start_from_the_same_completions(tmp_path, monkeyp
     assert soft_vs_hard.main([*how, *TINY])["arms"] == summary["arms"]
 
 
-@pytest.mark.study
 def test_rewards_per_criterion_train_and_continue(tmp_path, monkeypatch):
     from studies import per_criterion
 

@@ -133,6 +133,7 @@ SMALL = ["--documents", "1", "--pairs", "2", "--resamples", "10"]
 
 
 @pytest.mark.slow
+@pytest.mark.study
 def test_the_pocket_model(data_dir, tmp_path):
     """Some articles do not fit its context."""
     found = validation.main(["--output", str(tmp_path), *SMALL, "--data", str(data_dir), "--judge", "pocket=pocket"])

@@ -136,7 +136,7 @@ def project(tmp_path_factory) -> Path:
 def url(project):
     """The URL that `checklist-rewards ui` prints. Tests change the folder, so each module has its own server."""
     options = ["--port", "0", "--no-browser", "--backend", "transformers"]
-    command = ["-m", "checklist_rewards.cli", "ui", str(project), *options]
+    command = ["-m", "tests.ui.app.served", "ui", str(project), *options]
     environment = {**os.environ, "PYTHONPATH": str(REPO), "COLUMNS": "400"}
     with Program(command, env=environment, cwd=REPO, output=subprocess.PIPE) as server:
         yield printed(server, r"http://127\.0\.0\.1:\d+/\?token=\S+")[0]

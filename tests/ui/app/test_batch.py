@@ -21,6 +21,7 @@ from checklist_rewards.ui.guard import HEADER
 from checklist_rewards.ui.jobs import Jobs
 from checklist_rewards.ui.judging import Judging
 from checklist_rewards.ui.project import Project
+from tests import zygote
 from tests.ui.app.conftest import HOST, QUESTIONS, TOKEN, write_jsonl
 from tests.waiting import until
 
@@ -191,7 +192,8 @@ def test_a_preview_has_the_columns_and_short_texts(batch, folder):
 
 
 def test_a_dry_run_is_that_of_the_command(folder):
-    jobs = Jobs(judging_of(folder))
+    zygote.start()
+    jobs = Jobs(judging_of(folder), (*zygote.PYTHON, "-m", "checklist_rewards.cli"))
     found = jobs.forecast({**REQUEST, "price": [1, 2]})
     assert found["heads"][:3] == ["for", "model", "calls"]
     assert found["rows"][0][:3] == ["scores", "pocket", str(5 * len(QUESTIONS))]

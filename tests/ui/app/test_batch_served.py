@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -20,15 +19,18 @@ from checklist_rewards.errors import SampleError
 from checklist_rewards.files.store import Store
 from checklist_rewards.judges.calibration import Calibration
 from checklist_rewards.pipelines import PipelineConfig
+from checklist_rewards.ui import jobs as module
 from checklist_rewards.ui.code import snippets
 from checklist_rewards.ui.guard import HEADER
 from checklist_rewards.ui.jobs import Jobs
 from checklist_rewards.ui.judging import Judging
 from checklist_rewards.ui.project import Project
+from tests import zygote
 from tests.conftest import HANG, REPO
 from tests.ui.app.conftest import write_jsonl
 from tests.ui.app.judgeserver import JudgeServer
-from tests.waiting import until
+from tests.waiting import printed, until
+from tests.zygote import Program
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="jobs are signalled as process groups")
 ROWS = 40
@@ -37,9 +39,16 @@ REQUEST = {"file": "rows.jsonl", "output": "scored.jsonl"}
 ENGINE = {"concurrency": 8, "pause": 0.01, "attempts": 3}
 
 
+@pytest.fixture(autouse=True)
+def jobs_are_forks(monkeypatch):
+    zygote.start()
+    monkeypatch.setattr(module, "COMMAND", (*zygote.PYTHON, "-m", "checklist_rewards.cli"))
+
+
 @pytest.fixture
 def server(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-of-the-tests")
+    monkeypatch.setattr(module, "_GRACE", 0.5)  # requests that the server holds are not answered in any time
     server = JudgeServer()
     yield server
     server.kill()
@@ -144,10 +153,8 @@ def test_what_a_server_that_stays_away_left_open_is_asked_again_when_it_is_back(
 @pytest.mark.parametrize(
     ("jury", "models", "chosen"),
     [
-        ("judges/one.yaml", ["valid"], "page"),
         ("judges/calibrated.yaml", ["valid"], "command line"),
         ("judges/panel.yaml", ["valid", "upper"], "page"),
-        ("judges/panel.yaml", ["valid", "upper"], "command line"),
     ],
 )
 def test_a_file_of_judges_has_a_price_per_model_and_the_figures_of_the_scorer(folder, server, jury, models, chosen):
@@ -228,10 +235,11 @@ def test_only_an_app_with_the_same_file_of_judges_resumes(folder, server):
     server.again()
     jobs_of(folder, server, "judges/panel.yaml").resume(id)
     assert ended(jobs, id)["state"] == "done"
+    assert scores(folder) == expected(folder, judge=folder / "judges" / "panel.yaml")
 
 
 def test_a_job_goes_on_when_the_app_is_killed_and_an_app_started_again_shows_it(folder, server):
-    command = [sys.executable, "-m", "checklist_rewards.cli", "ui", str(folder), "--port=0", "--no-browser"]
+    command = ["-m", "checklist_rewards.cli", "ui", folder, "--port=0", "--no-browser"]
     command += ["--model=valid", f"--base-url={server.url}", "--engine=concurrency=8", f"--store={folder}/s.sqlite"]
     server.again(most=20)
     app, client = started(command)
@@ -256,9 +264,6 @@ def test_a_job_goes_on_when_the_app_is_killed_and_an_app_started_again_shows_it(
 def started(command):
     """The process of an app, and a client with its token."""
     environment = {**os.environ, "PYTHONPATH": str(REPO), "COLUMNS": "400"}
-    app = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
-    assert app.stderr is not None
-    for line in app.stderr:
-        if found := re.search(r"(http://127\.0\.0\.1:\d+)/\?token=(\S+)", line):
-            return app, httpx.Client(base_url=found[1], headers={HEADER: found[2]}, timeout=HANG, trust_env=False)
-    raise AssertionError("the app has not started")
+    app = Program(command, env=environment, output=subprocess.PIPE)
+    found = printed(app, r"(http://127\.0\.0\.1:\d+)/\?token=(\S+)")
+    return app, httpx.Client(base_url=found[1], headers={HEADER: found[2]}, timeout=HANG, trust_env=False)

@@ -3,15 +3,15 @@
 import json
 import os
 import re
+import shlex
 import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
 from checklist_rewards import BatchScore
 from checklist_rewards.evaluation.agreement import Bootstrap, Labels, compare, read_scored, units_against_labels
 from checklist_rewards.scores.tally import PassRate
+from tests import zygote
 from tests.conftest import REPO
 from tests.ui import browser
 from tests.ui.app.conftest import POCKET_QUESTIONS, POCKET_RESPONSES, fill, run
@@ -31,7 +31,7 @@ def truth(text: str) -> list[bool]:
     return [text.rstrip().endswith("?"), "rain" in words, len(re.findall(r"[.?!]", text)) == 2]
 
 
-def test_thirty_answers_by_keyboard_then_agree_calibrate_and_new_scores(page, project):
+def test_thirty_answers_by_keyboard_then_agree_calibrate_and_new_scores(page, project, tmp_path):
     """Two people annotate, then the commands that the page shows are run as they are; the
     calibration changes the scores."""
     for name in ("ann", "bob"):
@@ -69,22 +69,29 @@ def test_thirty_answers_by_keyboard_then_agree_calibrate_and_new_scores(page, pr
     commands = page.js("return document.querySelector('.code pre').textContent").splitlines()
     assert commands[0] == "checklist-rewards agree scored.jsonl --labels labels/scored.jsonl"
 
-    typed(commands[0] + " --json results/agree.json", project)
+    typed = typing(tmp_path, project)
+    typed(commands[0] + " --json results/agree.json")
     compared = json.loads((project / "results" / "agree.json").read_text())["comparisons"][0]
     assert compared["units"] == 29 and 0.5 < compared["items"]["yes/no"]["figures"]["accuracy"]["value"] <= 1
     assert float(alpha) == pytest.approx(alpha_of(project))
-    typed(commands[1] + " --json results/calibrate.json", project)
-    typed(commands[2], project)
+    typed(commands[1] + " --json results/calibrate.json")
+    typed(commands[2])
     before, after = (scores(project / name) for name in ("scored.jsonl", "calibrated.jsonl"))
     assert before != after and len(after) == 10 and None not in after
 
 
-def typed(command, project):
-    """Run a command in the project folder, as a user types it."""
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    environment = {**os.environ, "PATH": path, "PYTHONPATH": str(REPO)}
-    done = subprocess.run(["bash", "-c", command], cwd=project, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, f"{command}: {done.stderr}"
+def typing(folder, project):
+    """What runs a command in the project folder, as a user types it."""
+    program = folder / "checklist-rewards"
+    program.write_text(f'#!/bin/sh\nexec {shlex.join(zygote.PYTHON)} -m checklist_rewards.cli "$@"\n')
+    program.chmod(0o755)
+    environment = {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}", "PYTHONPATH": str(REPO)}
+
+    def typed(command):
+        done = subprocess.run(["bash", "-c", command], cwd=project, env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, f"{command}: {done.stderr}"
+
+    return typed
 
 
 def test_the_figures_are_equal_in_the_app_the_report_the_command_line_and_python(page, project, tmp_path):

@@ -4,7 +4,6 @@ import io
 import json
 import os
 import subprocess
-import time
 from contextlib import redirect_stdout
 
 import pytest
@@ -21,6 +20,7 @@ from checklist_rewards.ui.judging import Judging
 from checklist_rewards.ui.project import Project
 from tests.fakes import FakeBackend
 from tests.ui.app.conftest import QUESTIONS, colours
+from tests.ui.app.judgeserver import JudgeServer
 
 BODY = {"input": "Name a colour.", "target": "a red thing", "checklist": QUESTIONS}
 
@@ -95,20 +95,24 @@ def test_a_persons_own_text_is_not_cut(folder):
     assert (sample.reference, sample.target) == ("<think>red</think>Red", "red")
 
 
-def test_the_answers_of_a_server_arrive_as_it_gives_them(folder, fault_server):
-    """From a server that takes up to 2 s: the score is that of the scorer, and the first answer comes before it."""
+def test_the_answers_of_a_server_arrive_as_it_gives_them(folder):
+    """From a server that answers three reads and holds the others until the first answer has arrived."""
+    server = JudgeServer(most=3)
     checklist = [f"Is it {word} ({answer})?" for word in ("red", "blue", "fine", "short") for answer in ("yes", "no")]
-    engine = Engine("uneven", "openai", fault_server)
+    engine = Engine("valid", "openai", server.url)
     judging = Judging(Project.at(folder), PipelineConfig(), {}, engine, engine)
     assert judging.served
-    times = {}
+    events = []
     for event in judging.score({**BODY, "checklist": checklist}):
-        times.setdefault(event["event"], time.monotonic())
-    expected = ChecklistScorer("uneven", base_url=fault_server, store=False).score(
+        events.append(event["event"])
+        if event["event"] == "item":
+            server.again()
+    expected = ChecklistScorer("valid", base_url=server.url, store=False).score(
         checklist, BODY["target"], BODY["input"]
     )
+    server.kill()
     assert event["score"] == expected.model_dump(mode="json")
-    assert times["item"] < times["score"] - 0.05
+    assert "item" in events[: events.index("score")]
 
 
 @pytest.mark.parametrize(
