@@ -30,14 +30,15 @@ from typing import Any, Literal, get_args
 
 from checklist_rewards.backends import Engine, Messages, Progress, Sampling
 from checklist_rewards.chat import Target, prompt_text
-from checklist_rewards.checklists import Checklist, ChecklistItem
+from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import GenerationError, SampleError
 from checklist_rewards.files.store import Store
 from checklist_rewards.generators import Generator, Request
 from checklist_rewards.prompts import load_prompt
 from checklist_rewards.replies import sample_replies, target_of
 from checklist_rewards.scorer import Sample, Scorer
-from checklist_rewards.scores import ItemScore, Score, TargetState
+from checklist_rewards.scores import Score, TargetState
+from checklist_rewards.scores.feedback import feedback_of
 from checklist_rewards.scores.reasons import Reason, Unanswered
 from checklist_rewards.validation import one_of, whole_number
 
@@ -205,31 +206,6 @@ def refine_batch(
         prompts = [prompt.messages(**work.fields, feedback=work.feedback) for work in active]
         _answer(active, prompts, engine, of_round, store, progress)
     return [Refinement(tuple(work.rounds), work.checklist, work.stopped or ROUNDS) for work in works]
-
-
-def feedback_of(checklist: Checklist, score: Score) -> str:
-    """The verdicts as feedback text, one line per answered item: failed items first, then passed ones.
-
-    Lines of failed items state the required answer (such as "no" for a penalty) and the judge's reasoning, if any.
-    """
-    wrong: list[str] = []
-    right: list[str] = []
-    for item, line in zip(checklist.items, score.items, strict=True):
-        if line.passed is None:
-            continue
-        (right if line.passed else wrong).append(_line(item, line))
-    parts = [("Wrong:", wrong), ("Right:", right)]
-    return "\n\n".join("\n".join([title, *lines]) for title, lines in parts if lines)
-
-
-def _line(item: ChecklistItem, line: ItemScore) -> str:
-    said = f"- {item.question} {line.answer}"
-    if line.passed:
-        return said
-    values = {label: value for label, value in item.values.items() if value is not None}
-    wanted = (max if item.weight >= 0 else min)(values, key=values.__getitem__)
-    reason = " ".join((line.reasoning or "").split())
-    return f"{said}, but it should be {wanted}." + (f" {reason}" if reason else "")
 
 
 def _start(task: str | Task, where: str, generator: Generator | None) -> _TaskState:

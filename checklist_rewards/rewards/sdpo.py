@@ -24,7 +24,7 @@ from checklist_rewards.checklists import YES
 from checklist_rewards.errors import SampleError
 from checklist_rewards.rewards.reward import ChecklistReward
 from checklist_rewards.scores import ItemScore
-from checklist_rewards.self_refine import feedback_of
+from checklist_rewards.scores.feedback import feedback_of
 from checklist_rewards.validation import fraction
 
 DEFAULT_SURE = 0.2
