@@ -64,6 +64,15 @@ RANK, FIRST = 16, 1 / 2
 _PROJECTIONS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 
 
+def bf16_is_fast() -> bool:
+    """Whether the machine multiplies matrices in bfloat16 by its own instructions. On a CPU with them a backward pass
+    takes half the time, on one without them many times as long."""
+    if torch.cuda.is_available():
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    known = torch.cpu.get_capabilities()
+    return bool(known.get("avx512_bf16") or known.get("amx_bf16"))
+
+
 def checklists_of(some: Sequence[Everyday], args: argparse.Namespace) -> Dataset:
     """The prompts with the checklists of the pipeline, written once."""
     path = args.output / "checklists.parquet"
@@ -185,7 +194,7 @@ def trained(
         args=GRPOConfig(
             output_dir=str(folder / "trainer"),
             use_cpu=not torch.cuda.is_available(),
-            bf16=False,
+            bf16=bf16_is_fast(),
             gradient_checkpointing=False,
             per_device_train_batch_size=N,  # larger batches of logits do not fit the caches of a CPU: half the speed
             gradient_accumulation_steps=args.groups,
