@@ -137,22 +137,27 @@ class ConstraintsGenerator:
 
 def constraint_items(input: str) -> list[ChecklistItem]:
     """The items of the requirements of an input that code can check, with their evidence."""
+    return _items(input, find_requirements(input))
+
+
+def _items(input: str, requirements: Sequence[Requirement]) -> list[ChecklistItem]:
     return [
         ChecklistItem(
             question=found.question,
             check=found.check,  # type: ignore[arg-type]  # a mapping is stored as JSON
             evidence=Evidence(start=found.start, end=found.end, text=input[found.start : found.end]),
         )
-        for found in find_requirements(input)
+        for found in requirements
         if found.check is not None
     ]
 
 
 def _checklist(input: str) -> Checklist | GenerationError:
-    items = constraint_items(input)
+    requirements = find_requirements(input)
+    items = _items(input, requirements)
     if items:
         return Checklist(items=tuple(items), source=SOURCE)
-    others = [f"{input[found.start : found.end]!r}: {found.reason}" for found in find_requirements(input)]
+    others = [f"{input[found.start : found.end]!r}: {found.reason}" for found in requirements]
     without = f" Without a check: {'; '.join(others)}." if others else ""
     return GenerationError(f"no requirement of the input can be checked by code.{without}")
 
