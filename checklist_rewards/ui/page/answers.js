@@ -22,13 +22,22 @@ export function answerLine(line) {
   ];
 }
 
-const METRICS = ["pass_rate", "weighted_score", "expected_score", "normalized_score", "raw_score", "quality"];
+/** The fields of a score that are figures, with the names that are shown. */
+export const METRICS = [
+  ["pass_rate", "pass rate"],
+  ["weighted_score", "weighted"],
+  ["expected_score", "expected"],
+  ["normalized_score", "normalized"],
+  ["raw_score", "raw"],
+  ["quality", "quality (1-5)"],
+  ["answered_weight", "answered weight"],
+];
 
 /** The figures of a score. */
 export function scoreLine(score) {
-  const known = METRICS.filter((name) => score[name] !== null);
+  const known = METRICS.filter(([name]) => (score[name] ?? null) !== null);
   return [
     el("div", { class: "fact" }, el("span", { class: "muted" }, `score (${score.primary_metric})`), el("strong", { class: "score" }, num(score.primary_score, 4)), stateTag(score.state), score.lower !== score.upper && score.lower !== null ? el("small", {}, `from ${fixed(score.lower, 4)} to ${fixed(score.upper, 4)}, whatever the missing answers`) : null),
-    el("dl", { class: "metrics" }, known.map((name) => el("div", {}, el("dt", {}, name.replaceAll("_", " ")), el("dd", {}, num(score[name], 4))))),
+    el("dl", { class: "metrics" }, known.map(([name, shown]) => el("div", {}, el("dt", {}, shown), el("dd", {}, num(score[name], 4))))),
   ];
 }

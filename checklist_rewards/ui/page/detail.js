@@ -1,5 +1,6 @@
 // Detail: one row with its prompt, its text, and every answer.
 
+import { METRICS } from "./answers.js";
 import { el, fixed, num, table, written } from "./dom.js";
 import { evidenceLine, evidenceOf, withEvidence } from "./evidence.js";
 import { stateName } from "./states.js";
@@ -7,15 +8,6 @@ import { stateName } from "./states.js";
 const GRPO_EPSILON = 1e-4; // GRPOTrainer adds it to the standard deviation
 const UNREAD = "no_answer"; // the reason of items that the judge was not asked
 const SCORES = ["pass", "weighted", "expected", "normalized", "net", "quality"];
-const METRICS = [
-  ["pass_rate", "pass rate"],
-  ["weighted_score", "weighted"],
-  ["expected_score", "expected"],
-  ["normalized_score", "normalized"],
-  ["raw_score", "raw"],
-  ["quality", "quality (1-5)"],
-  ["answered_weight", "answered weight"],
-];
 
 /** The details of a row. `partner` is another file with answers to the same rows, or undefined. */
 export function detail(file, row, partner, advice) {
