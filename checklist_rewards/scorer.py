@@ -25,6 +25,7 @@ from checklist_rewards.backends import Engine, is_transient
 from checklist_rewards.backends.base import is_over
 from checklist_rewards.chat import Message
 from checklist_rewards.checklists import Checklist, ChecklistItem, Option, once_per_object
+from checklist_rewards.early import Open, not_fixed, one_by_one, rounds
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.store import Store
 from checklist_rewards.judges import Judge, Progress, Read, Receipt
@@ -115,6 +116,9 @@ class ChecklistScorer:
         scale (`int`, *optional*):
             Grade plain questions on a scale with this many steps, from worst to best, instead of yes and no; see
             [`on_scale`]. Items with options or a code check stay as they are.
+        decide_early (`bool`, *optional*, defaults to `False`):
+            Stop reading a target when the decision is fixed: its score, because a required item failed; in
+            [`rerank`], that it is not the best candidate; see `early.py`.
         checks, allow_code (*optional*):
             The fields of [`CheckSettings`]: what answers items with a code check, and whether checks may run code.
         budget ([`Budget`] or mapping, *optional*):
@@ -143,6 +147,7 @@ class ChecklistScorer:
         abstention: Abstention = Aggregation.abstention,
         no_answer: NoAnswer = Aggregation.no_answer,
         scale: int | None = None,
+        decide_early: bool = False,
         checks: Checks = CheckSettings.checks,
         allow_code: AllowCode = CheckSettings.allow_code,
         budget: Budget | Mapping[str, Any] | None = None,
@@ -178,6 +183,9 @@ class ChecklistScorer:
         if metric == "quality" and not graded:
             raise SampleError(f"metric='quality' requires mode='quality', which grades; mode is {mode!r}.")
         self.judge = self._judge(judge, store, budget)
+        self.decide_early = decide_early
+        if decide_early:
+            self._check_early()
 
     def _judge(
         self,
@@ -262,13 +270,97 @@ class ChecklistScorer:
                 Nothing has been sent to the judge at that point.
             ModelError: If the judge cannot be used.
         """
+        if self.decide_early:
+            alone = [[sample] for sample in samples]
+            return [score for [score] in self.score_early(alone, not_fixed, progress, retries=retries)]
+        checklists = self._parsed(samples)
+        items = [range(len(checklist.items)) for checklist in checklists]
+        verdicts = self._verdicts(samples, checklists, items, progress, retries)
+        return list(map(self._scored, samples, checklists, verdicts))
+
+    def score_early(
+        self,
+        groups: Sequence[Sequence[Sample]],
+        still_open: Open,
+        progress: Progress | None = None,
+        *,
+        retries: int = 0,
+    ) -> list[list[Score]]:
+        """Score groups of samples, and stop reading a sample when it can no longer change a decision; see `early.py`.
+
+        Args:
+            groups (sequence of sequences of [`Sample`]):
+                The samples that are compared with each other, such as the candidates of a prompt.
+            still_open (callable):
+                Which scores of a group can still change the decision: [`not_fixed`], [`may_be_best`] or
+                [`may_be_either`].
+            progress, retries (*optional*):
+                As in [`score_batch`]. Items that are not needed count as answered in `progress`.
+
+        Returns:
+            `list[list[Score]]`: One per sample. A score whose items were not all needed has bounds; its
+            `primary_score` is None unless they are equal.
+
+        Raises:
+            SampleError, ChecklistError, ModelError: As in [`score_batch`]; and a [`SampleError`] if the judge answers
+                whole checklists, or the metric is `net`, whose bounds do not hold if answers abstain.
+        """
+        self._check_early()
+        samples = [sample for group in groups for sample in group]
+        checklists, judge = self._parsed(samples), self.checked_judge
+        verdicts = [
+            [self._unread(sample, Reason.NOT_NEEDED)] * len(c.items)
+            for sample, c in zip(samples, checklists, strict=True)
+        ]
+        plans = [
+            rounds(checklist.items, lambda item: not judge.asks(item)) if self._is_judged(sample) else iter(())
+            for sample, checklist in zip(samples, checklists, strict=True)
+        ]
+        while True:
+            scores = iter(map(self._scored, samples, checklists, verdicts))
+            scored = [[next(scores) for _ in group] for group in groups]
+            opened = [is_open for group in scored for is_open in still_open(group)]
+            asked = [next(plan, []) if is_open else [] for plan, is_open in zip(plans, opened, strict=True)]
+            if not any(asked):
+                break
+            found = self._verdicts(samples, checklists, asked, progress, retries)
+            for of_sample, places, new in zip(verdicts, asked, found, strict=True):
+                for place, verdict in zip(places, new, strict=True):
+                    of_sample[place] = verdict
+        if progress is not None:
+            progress(sum(score.not_needed for group in scored for score in group))
+        return scored
+
+    def _check_early(self) -> None:
+        if self.aggregation.primary_metric == "net":
+            raise SampleError("decide_early requires bounds, which the metric 'net' does not have for all checklists.")
+        if not one_by_one(self.judge):
+            raise SampleError("decide_early requires a judge that answers one item at a time, and no reward server.")
+
+    def _scored(self, sample: Sample, checklist: Checklist, verdicts: Sequence[Verdict]) -> Score:
+        return score_checklist(checklist, verdicts, self.aggregation, state=sample.target_state)
+
+    def _unread(self, sample: Sample, reason: Reason) -> Verdict:
+        """The verdict on an item that was not read, of a target that has an answer; or of one that has none."""
+        if self._is_judged(sample):
+            return Verdict(unanswered=Unanswered(reason))
+        return Verdict(unanswered=Unanswered(Reason.NO_ANSWER, sample.target_state))
+
+    def _verdicts(
+        self,
+        samples: Sequence[Sample],
+        checklists: Sequence[Checklist],
+        items: Sequence[Sequence[int]],
+        progress: Progress | None,
+        retries: int,
+    ) -> list[list[Verdict]]:
+        """The verdicts on some items of each sample, named by their places in its checklist, in one plan."""
         judge = self.checked_judge
-        checklists = self._parsed(samples, judge)
-        states = [sample.target_state for sample in samples]
         judged = [self._is_judged(sample) for sample in samples]
         scoped = ScopedReads(len(samples), self.aggregation.threshold)
-        for number, (sample, checklist) in enumerate(zip(samples, checklists, strict=True)):
-            for item in checklist.items if judged[number] else ():
+        for number, (sample, checklist, places) in enumerate(zip(samples, checklists, items, strict=True)):
+            for place in places if judged[number] else ():
+                item = checklist.items[place]
                 code = None if sample.checked is None or item.check is None else sample.checked.get(item.check)
                 about = (sample.target, sample.input, sample.reference, sample.history, number)
                 run = None
@@ -278,7 +370,7 @@ class ChecklistScorer:
         reads = scoped.reads
         if any(judge.asks(read.item) for read in reads):
             self.check()
-        skipped = sum(len(checklist.items) for checklist, asked in zip(checklists, judged, strict=True) if not asked)
+        skipped = sum(len(places) for places, asked in zip(items, judged, strict=True) if not asked)
         if progress is not None and skipped:
             progress(skipped)
         verdicts = list(judge.judge(reads, progress)) if reads else []
@@ -288,13 +380,11 @@ class ChecklistScorer:
                 break
             for place, verdict in zip(failed, judge.judge([reads[place] for place in failed]), strict=True):
                 verdicts[place] = verdict
-        answers = iter(scoped.combined(verdicts))
-        scores = []
-        for checklist, state, asked in zip(checklists, states, judged, strict=True):
-            missing = Verdict(unanswered=Unanswered(Reason.NO_ANSWER, state))
-            of_sample = [next(answers) if asked else missing for _ in checklist.items]
-            scores.append(score_checklist(checklist, of_sample, self.aggregation, state=state))
-        return scores
+        answers = scoped.combined(verdicts)
+        return [
+            [next(answers) if asked else self._unread(sample, Reason.NO_ANSWER) for _ in places]
+            for sample, places, asked in zip(samples, items, judged, strict=True)
+        ]
 
     def checked(self, sample: Sample, seconds: float = math.inf) -> Sample:
         """Run the code checks of a sample now, in this thread. A later [`score_batch`] does not run them again.
@@ -332,8 +422,9 @@ class ChecklistScorer:
     def _is_judged(self, sample: Sample) -> bool:
         return self.aggregation.no_answer == "judge" or sample.target_state not in NO_ANSWER_STATES
 
-    def _parsed(self, samples: Sequence[Sample], judge: Judge) -> list[Checklist]:
+    def _parsed(self, samples: Sequence[Sample]) -> list[Checklist]:
         """The samples' checklists, on the scorer's scale. One that several samples share is checked once."""
+        judge = self.checked_judge
         checklists: list[Checklist] = []
         usable: set[int] = set()
         scaled = once_per_object(self.on_scale)

@@ -191,6 +191,7 @@ def seen_of(
             item.id in held_out,
         )
         for item in read
+        if not item.not_needed
     )
     question = asked(prompt)
     return Seen(

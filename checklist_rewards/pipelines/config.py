@@ -206,6 +206,8 @@ class ScorerConfig(_ScorerSettings):
     """YAML file that defines a panel, a cascade or one judge, instead of the options of a model."""
     scale: int | None = Field(default=None, ge=2)
     """Grade items on a scale with this many steps, from worst to best, instead of yes/no."""
+    decide_early: bool | None = None
+    """Stop reading a text when the decision is fixed: its score (by a required item), the best candidate, the pair."""
 
     @field_validator("prompt")
     @classmethod

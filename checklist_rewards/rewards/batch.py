@@ -461,7 +461,7 @@ def completion_metrics(
 ) -> dict[str, float | None]:
     """The metrics of one completion. The names are the same for all completions; a metric without a value is None."""
     lines = () if sample is None or score is None else tuple(zip(sample.checklist.items, score.items, strict=True))
-    items = () if score is None or score.no_answer else lines
+    items = () if score is None or score.no_answer else [pair for pair in lines if not pair[1].not_needed]
     metrics: dict[str, float | None] = {
         "score": reward,
         "pass_rate": None if score is None else score.pass_rate,

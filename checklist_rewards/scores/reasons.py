@@ -67,6 +67,8 @@ class Reason(StrEnum):
     """A contextual calibration requires a read of an empty target, which has no probabilities."""
     NOT_READ = "not_read"
     """A stored score does not contain the item; see [`rescore`]."""
+    NOT_NEEDED = "not_needed"
+    """The decision was fixed before the item was read; see `early.py`. No failure."""
     NOT_SHARED = "not_shared"
     """Only one of two compared candidates has an answer to the item; see `preferences.py`."""
     NO_ANSWER = "no_answer"
@@ -108,6 +110,7 @@ ADVICE: Mapping[str, str] = {
     Reason.CHECK_ERROR: "the code check failed on this text",
     Reason.UNCALIBRATED: "the calibration requires a read of an empty target, which was not answered",
     Reason.NOT_READ: "the stored score does not contain this item; score the text again",
+    Reason.NOT_NEEDED: "the decision was fixed before this item was read (--decide-early)",
     Reason.NOT_SHARED: "only one of the two candidates has an answer to this item",
     Reason.NO_ANSWER: "the text has no answer (empty, cut in its thought, or ends with a tool call); see --no-answer",
     Reason.NO_CHECKLIST: "the row's checklist is null",

@@ -281,6 +281,11 @@ class ItemScore(Outcome):
             return None
         return pstdev(probabilities[self.answer] for probabilities in answered)
 
+    @property
+    def not_needed(self) -> bool:
+        """Whether the item was not read because the decision was fixed; see `early.py`."""
+        return self.unanswered is not None and self.unanswered.reason == Reason.NOT_NEEDED
+
     def counted(self, credit: float | None = None) -> Contribution:
         """The item as the aggregates use it; with `credit`, as if it had been answered with that credit."""
         weight = self.weight or 0.0
@@ -405,9 +410,14 @@ class Score(BaseModel):
         all_weight = math.fsum(map(abs, weights))
         answered_weight = 1 - math.fsum(abs(line.weight or 0.0) for line in missing) / all_weight
         answered_weight = min(1.0, max(0.0, answered_weight))
-        enough = len(missing) < len(items) and answered_weight >= aggregation.min_answered
+        if any(line.not_needed for line in missing):
+            fixed = lower is not None and upper is not None and upper - lower <= EQUAL
+            primary = lower if fixed else None
+        else:
+            enough = len(missing) < len(items) and answered_weight >= aggregation.min_answered
+            primary = _gated(metrics[metric], counted) if enough else None
         return cls(
-            primary_score=_gated(metrics[metric], counted) if enough else None,
+            primary_score=primary,
             primary_metric=metric,
             pass_rate=metrics["pass"],
             weighted_score=metrics["weighted"],
@@ -460,10 +470,15 @@ class Score(BaseModel):
 
     @property
     def unanswered(self) -> Counter[str]:
-        """Number of unanswered items by reason (without details). Items of a target without an answer do not count:
-        the judge was not asked."""
+        """Number of unanswered items by reason (without details). Items that the judge was not asked do not count:
+        those of a target without an answer, and those that were not needed."""
         reasons = (item.unanswered.reason for item in self.items if item.unanswered is not None)
-        return Counter(str(reason) for reason in reasons if reason != Reason.NO_ANSWER)
+        return Counter(str(reason) for reason in reasons if reason not in (Reason.NO_ANSWER, Reason.NOT_NEEDED))
+
+    @property
+    def not_needed(self) -> int:
+        """Number of items that were not read because the decision was fixed; see `early.py`."""
+        return sum(item.not_needed for item in self.items)
 
     @property
     def no_answer(self) -> bool:
