@@ -26,7 +26,6 @@ from statistics import fmean
 from typing import Any, Literal, get_args
 
 from checklist_rewards.backends import Engine, Messages, Sampling
-from checklist_rewards.early import may_be_best
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.store import Store
 from checklist_rewards.judges import Progress
@@ -165,9 +164,6 @@ def rerank_batch(
 ) -> list[Ranking]:
     """Rank the candidates of every pool by `primary_score`, scoring the answers of all of them in one call.
 
-    With the scorer's `decide_early`, a candidate is not read to its end if it cannot be the best. The picked
-    candidates and their scores are the same; the others have bounds, but neither a score nor a rank.
-
     Args:
         scorer ([`ChecklistScorer`]): scores the candidates.
         pools (sequence of [`Pool`]): the inputs with their candidates.
@@ -199,15 +195,10 @@ def rerank_batch(
         for pool, of_pool in zip(pools, answers, strict=True)
         for answer in of_pool
     ]
-    each = iter(samples)
-    groups = [[next(each) for _ in of_pool] for of_pool in answers]
-    if scorer.decide_early:
-        scored = scorer.score_early(groups, may_be_best, progress)
-    else:
-        scores = iter(scorer.score_batch(samples, progress))
-        scored = [[next(scores) for _ in of_pool] for of_pool in answers]
+    scores = iter(scorer.score_batch(samples, progress))
     rankings = []
-    for pool, of_pool, found in zip(pools, answers, map(tuple, scored), strict=True):
+    for pool, of_pool in zip(pools, answers, strict=True):
+        found = tuple(next(scores) for _ in of_pool)
         ranks = ranks_of(found, ties, [answer.text for answer in of_pool])
         rankings.append(Ranking(tuple(pool.candidates), found, tuple(ranks)))
     return rankings

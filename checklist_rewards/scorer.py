@@ -25,17 +25,18 @@ from checklist_rewards.backends import Engine, is_transient
 from checklist_rewards.backends.base import is_over
 from checklist_rewards.chat import Message
 from checklist_rewards.checklists import Checklist, ChecklistItem, Option, once_per_object
-from checklist_rewards.early import Open, not_fixed, one_by_one, rounds
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.store import Store
-from checklist_rewards.judges import Judge, Progress, Read, Receipt
+from checklist_rewards.judges import BatchJudge, Judge, Progress, Read, Receipt, RemoteJudge
 from checklist_rewards.judges.budget import Budget
 from checklist_rewards.judges.calibration import CalibratedJudge
 from checklist_rewards.judges.checked import CODE, AllowCode, CheckedJudge, Checks, CheckSettings, run_check
+from checklist_rewards.judges.panel import JudgeGroup
 from checklist_rewards.judges.scoped import ScopedReads
 from checklist_rewards.judges.settings import JudgeKwargs, JudgeSettings, Mode, load_jury, refuse_any
 from checklist_rewards.scores import (
     DEFAULT_THRESHOLD,
+    EQUAL,
     NO_ANSWER_STATES,
     PRIMARY_METRICS,
     Abstention,
@@ -117,8 +118,8 @@ class ChecklistScorer:
             Grade plain questions on a scale with this many steps, from worst to best, instead of yes and no; see
             [`on_scale`]. Items with options or a code check stay as they are.
         decide_early (`bool`, *optional*, defaults to `False`):
-            Stop reading a target when the decision is fixed: its score, because a required item failed; in
-            [`rerank`], that it is not the best candidate; see `early.py`.
+            Read required items first, and the others only of targets that failed none of them: the score of the others
+            is fixed. Items that are not read are unanswered with the reason `not_needed`, which is no failure.
         checks, allow_code (*optional*):
             The fields of [`CheckSettings`]: what answers items with a code check, and whether checks may run code.
         budget ([`Budget`] or mapping, *optional*):
@@ -184,8 +185,8 @@ class ChecklistScorer:
             raise SampleError(f"metric='quality' requires mode='quality', which grades; mode is {mode!r}.")
         self.judge = self._judge(judge, store, budget)
         self.decide_early = decide_early
-        if decide_early:
-            self._check_early()
+        if decide_early and not one_by_one(self.judge):
+            raise SampleError("decide_early requires a judge that answers one item at a time, and no reward server.")
 
     def _judge(
         self,
@@ -270,72 +271,28 @@ class ChecklistScorer:
                 Nothing has been sent to the judge at that point.
             ModelError: If the judge cannot be used.
         """
-        if self.decide_early:
-            alone = [[sample] for sample in samples]
-            return [score for [score] in self.score_early(alone, not_fixed, progress, retries=retries)]
-        checklists = self._parsed(samples)
-        items = [range(len(checklist.items)) for checklist in checklists]
-        verdicts = self._verdicts(samples, checklists, items, progress, retries)
-        return list(map(self._scored, samples, checklists, verdicts))
-
-    def score_early(
-        self,
-        groups: Sequence[Sequence[Sample]],
-        still_open: Open,
-        progress: Progress | None = None,
-        *,
-        retries: int = 0,
-    ) -> list[list[Score]]:
-        """Score groups of samples, and stop reading a sample when it can no longer change a decision; see `early.py`.
-
-        Args:
-            groups (sequence of sequences of [`Sample`]):
-                The samples that are compared with each other, such as the candidates of a prompt.
-            still_open (callable):
-                Which scores of a group can still change the decision: [`not_fixed`], [`may_be_best`] or
-                [`may_be_either`].
-            progress, retries (*optional*):
-                As in [`score_batch`]. Items that are not needed count as answered in `progress`.
-
-        Returns:
-            `list[list[Score]]`: One per sample. A score whose items were not all needed has bounds; its
-            `primary_score` is None unless they are equal.
-
-        Raises:
-            SampleError, ChecklistError, ModelError: As in [`score_batch`]; and a [`SampleError`] if the judge answers
-                whole checklists, or the metric is `net`, whose bounds do not hold if answers abstain.
-        """
-        self._check_early()
-        samples = [sample for group in groups for sample in group]
         checklists, judge = self._parsed(samples), self.checked_judge
-        verdicts = [
-            [self._unread(sample, Reason.NOT_NEEDED)] * len(c.items)
-            for sample, c in zip(samples, checklists, strict=True)
+        every = [range(len(checklist.items)) for checklist in checklists]
+        if not self.decide_early:
+            verdicts = self._verdicts(samples, checklists, every, progress, retries)
+            return list(map(self._scored, samples, checklists, verdicts))
+        first = [
+            [place for place, item in enumerate(checklist.items) if item.required or not judge.asks(item)]
+            for checklist in checklists
         ]
-        plans = [
-            rounds(checklist.items, lambda item: not judge.asks(item)) if self._is_judged(sample) else iter(())
-            for sample, checklist in zip(samples, checklists, strict=True)
+        merged = [
+            [self._unread(sample, Reason.NOT_NEEDED)] * len(c) for sample, c in zip(samples, checklists, strict=True)
         ]
-        while True:
-            scores = iter(map(self._scored, samples, checklists, verdicts))
-            scored = [[next(scores) for _ in group] for group in groups]
-            opened = [is_open for group in scored for is_open in still_open(group)]
-            asked = [next(plan, []) if is_open else [] for plan, is_open in zip(plans, opened, strict=True)]
-            if not any(asked):
-                break
-            found = self._verdicts(samples, checklists, asked, progress, retries)
-            for of_sample, places, new in zip(verdicts, asked, found, strict=True):
-                for place, verdict in zip(places, new, strict=True):
-                    of_sample[place] = verdict
-        if progress is not None:
-            progress(sum(score.not_needed for group in scored for score in group))
-        return scored
-
-    def _check_early(self) -> None:
-        if self.aggregation.primary_metric == "net":
-            raise SampleError("decide_early requires bounds, which the metric 'net' does not have for all checklists.")
-        if not one_by_one(self.judge):
-            raise SampleError("decide_early requires a judge that answers one item at a time, and no reward server.")
+        for places in (first, [sorted(set(a) - set(b)) for a, b in zip(every, first, strict=True)]):
+            scores = map(self._scored, samples, checklists, merged)
+            wanted = [of_sample if is_open(score) else [] for of_sample, score in zip(places, scores, strict=True)]
+            found = self._verdicts(samples, checklists, wanted, progress, retries)
+            for answers, of_sample, new in zip(merged, wanted, found, strict=True):
+                for place, verdict in zip(of_sample, new, strict=True):
+                    answers[place] = verdict
+            if progress is not None:
+                progress(sum(map(len, places)) - sum(map(len, wanted)))
+        return list(map(self._scored, samples, checklists, merged))
 
     def _scored(self, sample: Sample, checklist: Checklist, verdicts: Sequence[Verdict]) -> Score:
         return score_checklist(checklist, verdicts, self.aggregation, state=sample.target_state)
@@ -441,6 +398,20 @@ class ChecklistScorer:
                 usable.add(id(checklist))
             checklists.append(checklist)
         return checklists
+
+
+def one_by_one(judge: Judge) -> bool:
+    """Whether a judge answers each item without the others, so that leaving some out changes no answer. Of a reward
+    server this is unknown."""
+    if isinstance(judge, JudgeGroup):
+        return all(map(one_by_one, judge.judges))
+    inner = getattr(judge, "inner", None)
+    return not isinstance(judge, BatchJudge | RemoteJudge) and (inner is None or one_by_one(inner))
+
+
+def is_open(score: Score) -> bool:
+    """Whether the bounds of a score differ, so that items that are not read yet can change it."""
+    return score.lower is None or score.upper is None or score.upper - score.lower > EQUAL
 
 
 def _signature() -> inspect.Signature:

@@ -6,6 +6,8 @@ import pickle
 
 import pytest
 import typer
+from hypothesis import given
+from hypothesis import strategies as st
 
 from checklist_rewards import Checklist, ChecklistScorer, Sample
 from checklist_rewards.cli import app
@@ -275,3 +277,72 @@ def test_python_yaml_and_shell_have_the_same_settings_of_a_judge():
     command = typer.main.get_command(app).commands["score"]
     options = {name.lstrip("-").replace("-", "_") for option in command.params for name in option.opts}
     assert python | yaml <= options
+
+
+QUESTIONS = "Does the response contain a digit?", "Is it short?", "Is it polite?", "Is it about tea?"
+
+
+def answering(answers):
+    """P(yes) by question, one list per text "text N."; None for a read that fails."""
+
+    def rule(prefix, tail):
+        number = int(prefix.split("text ")[1].split(".")[0])
+        [place] = [place for place, question in enumerate(QUESTIONS) if question in tail]
+        return answers[number][place]
+
+    return FakeBackend(rule)
+
+
+p_yes = st.sampled_from([0.02, 0.3, 0.7, 0.98])
+an_item = st.fixed_dictionaries({"weight": st.sampled_from([1, 2, 0.5, -1]), "required": st.booleans()})
+
+
+@given(
+    st.lists(an_item, min_size=4, max_size=4).filter(lambda items: any(item["weight"] > 0 for item in items)),
+    st.lists(st.lists(p_yes, min_size=4, max_size=4), min_size=1, max_size=4),
+    st.sampled_from(["pass", "weighted", "expected", "normalized", "net"]),
+)
+def test_scores_with_decide_early_are_those_of_reading_everything(items, answers, metric):
+    checklist = [{"question": q, **item} for q, item in zip(QUESTIONS, items, strict=True)]
+    samples = [Sample({"items": checklist}, f"text {number}.") for number in range(len(answers))]
+
+    def scores(**settings):
+        return ChecklistScorer(backend=answering(answers), store=False, metric=metric, **settings).score_batch(samples)
+
+    early = scores(decide_early=True)
+    assert [s.primary_score for s in early] == pytest.approx([s.primary_score for s in scores()])
+    for score in early:
+        assert score.not_needed == 0 or score.required_passed is False
+
+
+def test_a_failed_required_item_saves_the_other_reads():
+    engine = FakeBackend(lambda prefix, tail: 0.01 if QUESTIONS[3] in tail else 0.9)
+    scorer = ChecklistScorer(backend=engine, store=False, decide_early=True)
+    short = {"question": QUESTIONS[1], "check": {"type": "words", "at_most": 5}}
+    checklist = [QUESTIONS[0], short, QUESTIONS[2], {"question": QUESTIONS[3], "required": True}]
+    reported = []
+    [coffee, empty] = scorer.score_batch([Sample(checklist, "Coffee."), Sample(checklist, "")], reported.append)
+
+    assert (coffee.primary_score, coffee.lower, coffee.upper) == (0, 0, 0)
+    assert [line.answer for line in coffee.items] == [None, "yes", None, "no"]
+    assert [line.unanswered for line in coffee.items] == ["not_needed", None, "not_needed", None]
+    assert not coffee.unanswered, "an item that is not needed is no failure"
+    assert len(engine.asked) == 1
+    assert (empty.primary_score, empty.not_needed) == (0, 0)
+    assert sum(reported) == 8, "the progress bar ends"
+
+
+def test_a_required_item_that_is_not_answered_saves_nothing():
+    engine = FakeBackend(lambda prefix, tail: None if QUESTIONS[3] in tail else 0.9)
+    scorer = ChecklistScorer(backend=engine, store=False, decide_early=True)
+    score = scorer.score([*QUESTIONS[:3], {"question": QUESTIONS[3], "required": True}], "Coffee.")
+    assert score.not_needed == 0
+    assert len(engine.asked) == 4
+
+
+@pytest.mark.parametrize(
+    "settings", [{"mode": "batch"}, {"mode": "quality"}, {"backend": "remote", "base_url": "http://x"}]
+)
+def test_decide_early_requires_a_judge_of_single_items(settings):
+    with pytest.raises(SampleError, match="decide_early requires a judge that answers one item at a time"):
+        ChecklistScorer(**{"backend": FakeBackend(), "store": False} | settings, decide_early=True)

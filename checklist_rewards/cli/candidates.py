@@ -24,7 +24,6 @@ from checklist_rewards.cli.output import RowFile, RunReport, bars, check_outputs
 from checklist_rewards.cli.work import ANSWERS, Work, prices_from
 from checklist_rewards.datasets.columns import PROMPT, checklist_columns
 from checklist_rewards.datasets.rows import Columns, read_checklist
-from checklist_rewards.early import may_be_either
 from checklist_rewards.errors import SampleError
 from checklist_rewards.fields import settings_of
 from checklist_rewards.files.atomic import write_text
@@ -353,8 +352,6 @@ def pairs(
     scorer = work.pipeline.scorer
     assert isinstance(scorer, ChecklistScorer)  # only presets can name another scorer
     rule = rule_options.rule()
-    if scorer.decide_early and rule.select != "best_vs_worst":
-        raise SampleError(f"--decide-early requires --select best_vs_worst, got {rule.select}.")
     file = RowFile(files.rows, files.output, files.summary, (checklist, store_options.store))
     card = _card_path(card, files, file.others)
     columns = file.columns(
@@ -382,16 +379,13 @@ def pairs(
             checklists = [columns.checklist_of(row.data, row.where) for row in chunk]
             candidates = [_candidates(columns, row, candidates_key) for row in chunk]
             samples = [_samples(columns, *of_row) for of_row in zip(chunk, candidates, checklists, strict=True)]
-            if scorer.decide_early:
-                scored = scorer.score_early(samples, may_be_either, progress)
-            else:
-                scores = iter(scorer.score_batch([sample for of_row in samples for sample in of_row], progress))
-                scored = [[next(scores) for _ in of_row] for of_row in samples]
-            for row, row_checklist, texts, row_scores in zip(chunk, checklists, candidates, scored, strict=True):
+            scores = iter(scorer.score_batch([sample for row_samples in samples for sample in row_samples], progress))
+            for row, row_checklist, texts in zip(chunk, checklists, candidates, strict=True):
                 if row_checklist is None:
                     report.miss(Unanswered(Reason.NO_CHECKLIST), row.number)
                     dropped["no_checklist"] += 1
                     continue
+                row_scores = [next(scores) for _ in texts]
                 for score in row_scores:
                     report.add(row.number, score)
                 pair_or_reason = choose_pair(

@@ -207,7 +207,7 @@ class ScorerConfig(_ScorerSettings):
     scale: int | None = Field(default=None, ge=2)
     """Grade items on a scale with this many steps, from worst to best, instead of yes/no."""
     decide_early: bool | None = None
-    """Stop reading a text when the decision is fixed: its score (by a required item), the best candidate, the pair."""
+    """Read required items first, and the others only of texts that failed none of them: their score is fixed."""
 
     @field_validator("prompt")
     @classmethod

@@ -283,7 +283,7 @@ class ItemScore(Outcome):
 
     @property
     def not_needed(self) -> bool:
-        """Whether the item was not read because the decision was fixed; see `early.py`."""
+        """Whether the item was not read because the score was fixed; see the scorer's `decide_early`."""
         return self.unanswered is not None and self.unanswered.reason == Reason.NOT_NEEDED
 
     def counted(self, credit: float | None = None) -> Contribution:
@@ -477,7 +477,7 @@ class Score(BaseModel):
 
     @property
     def not_needed(self) -> int:
-        """Number of items that were not read because the decision was fixed; see `early.py`."""
+        """Number of items that were not read because the score was fixed; see the scorer's `decide_early`."""
         return sum(item.not_needed for item in self.items)
 
     @property

@@ -70,7 +70,7 @@ class Tally:
     reads: int = 0
     """Items of the targets that have an answer, without those that were not needed."""
     not_needed: int = 0
-    """Items that were not read because the decision was fixed."""
+    """Items that were not read because the score was fixed."""
     unanswered: Counter[str] = field(default_factory=Counter)
     all: PassRate = field(default_factory=PassRate)
     """Pass rates of all items."""
