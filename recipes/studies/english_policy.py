@@ -34,6 +34,7 @@ from studies.common import DATA, band, figure, markdown, once, run_main, save_js
 from studies.english_grpo.instructions import prompts as ifeval_prompts
 
 from checklist_rewards import ChecklistScorer
+from checklist_rewards.checks.ifeval import check_of_instruction, follows
 from checklist_rewards.evaluation.agreement import Bootstrap, Figure, Mean
 from checklist_rewards.scorer import Sample
 
@@ -76,6 +77,18 @@ class Judged:
         return rows
 
 
+def by_requirement(some: Sequence[Everyday], runs: Sequence[dict[str, Any]]) -> dict[str, float]:
+    """The share of the answers that meet each kind of requirement, over all runs."""
+    met: dict[str, list[bool]] = {}
+    for run in runs:
+        for one, texts in zip(some, run["answers"], strict=True):
+            for name, kwargs in one.requirements:
+                met.setdefault(name.split(":")[1], []).extend(
+                    follows(check_of_instruction(name, kwargs), text) for text in texts
+                )
+    return {name: fmean(values) for name, values in sorted(met.items())}
+
+
 def ifeval(adapter: Path | None, args: argparse.Namespace) -> dict[str, Any]:
     """The share of the instructions of each held-out prompt of IFEval that one sampled answer follows."""
     held_out = ifeval_prompts(args.data)[1][: args.ifeval_prompts]
@@ -93,9 +106,14 @@ def ifeval(adapter: Path | None, args: argparse.Namespace) -> dict[str, Any]:
 
 def trained(arm: str, seed: int, args: argparse.Namespace) -> dict[str, Any]:
     """One run of the demo: its figures before and after."""
-    names = ("policy", "judge", "steps", "groups", "prompts", "test_prompts", "samples", "temperature")
+    names = ("policy", "judge", "steps", "groups", "beta", "prompts", "test_prompts", "samples", "temperature")
     given = [f"--{name.replace('_', '-')}={getattr(args, name)}" for name in names]
     return demo.main([f"--output={args.output}", f"--arm={arm}", f"--seed={seed}", *given])
+
+
+def finished(arm: str, seed: int, args: argparse.Namespace) -> bool:
+    """Whether a run has ended."""
+    return (args.output / f"{arm}-{seed}" / "summary.json").is_file()
 
 
 def policy_of(arm: str, seed: int, args: argparse.Namespace) -> Path:
@@ -185,18 +203,21 @@ def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
     parser.add_argument("--judge", default="english-encoder")
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--groups", type=int, default=4)
+    parser.add_argument("--beta", type=float, default=0.04)
     parser.add_argument("--prompts", type=int, default=32)
     parser.add_argument("--test-prompts", type=int, default=32)
     parser.add_argument("--samples", type=int, default=4)
     parser.add_argument("--temperature", type=float, default=0.7)
+    parser.add_argument("--summary", action="store_true", help="start no run, only summarize those that are finished")
     parser.add_argument("--ifeval-prompts", type=int, help="number of IFEval's held-out prompts; all by default")
     parser.add_argument("--data", default=DATA, help="folder that contains ifeval/")
     args = parser.parse_args(argv)
 
-    runs = {arm: [trained(arm, seed, args) for seed in args.seeds] for arm in args.arms}
+    seeds = {arm: [seed for seed in args.seeds if not args.summary or finished(arm, seed, args)] for arm in args.arms}
+    runs = {arm: [trained(arm, seed, args) for seed in found] for arm, found in seeds.items() if found}
     judged = Judged(prompts(args.test_prompts, held_out=True), args)
     how = {name: getattr(args, name) for name in ("policy", "temperature", "ifeval_prompts")}
-    settings = how | {name: getattr(args, name) for name in ("steps", "groups", "prompts", "judge")}
+    settings = how | {name: getattr(args, name) for name in ("steps", "groups", "beta", "prompts", "judge")}
     untrained = next(iter(runs.values()))[0]["before"]
     start = once(args.output / "ifeval" / "untrained", how, lambda: ifeval(None, args))["gold"]
     arms = {
@@ -206,13 +227,16 @@ def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
     for arm, found in runs.items():
         answered = [
             once(args.output / "ifeval" / f"{arm}-{seed}", settings, partial(ifeval, policy_of(arm, seed, args), args))
-            for seed in args.seeds
+            for seed in seeds[arm]
         ]
         afters = [run["after"] for run in found]
         golds = [judged.golds(after["answers"]) for after in afters]
         arms[arm] = Arm(golds, afters, over([one["gold"] for one in answered]))
     plot(runs, args.output / "curves.png")
-    table = figures(arms)
+    kinds = {name: by_requirement(judged.prompts, arm.runs) for name, arm in arms.items() if arm.runs}
+    names = list(kinds["untrained"])
+    rows = [[arm, *(f"{of_arm[name]:.2f}" for name in names)] for arm, of_arm in kinds.items()]
+    table = "\n".join([figures(arms), markdown(["requirement", *names], rows), ""])
     (args.output / "figures.md").write_text(table, encoding="utf-8")
     print(table)
     summary = {name: arm.summary() for name, arm in arms.items()}
