@@ -50,7 +50,7 @@ class Judged:
 
     def __init__(self, some: Sequence[Everyday], args: argparse.Namespace):
         self.prompts = some
-        written = argparse.Namespace(output=args.output / "held-out", pipeline="english")
+        written = argparse.Namespace(output=args.output / "held-out", pipeline=args.pipeline)
         written.output.mkdir(parents=True, exist_ok=True)
         self.items = [demo.items_of("mixed", row["checklist"]) for row in demo.checklists_of(some, written)]
         self.scorer = ChecklistScorer(args.judge, metric="expected", store=False)
@@ -106,7 +106,18 @@ def ifeval(adapter: Path | None, args: argparse.Namespace) -> dict[str, Any]:
 
 def trained(arm: str, seed: int, args: argparse.Namespace) -> dict[str, Any]:
     """One run of the demo: its figures before and after."""
-    names = ("policy", "judge", "steps", "groups", "beta", "prompts", "test_prompts", "samples", "temperature")
+    names = (
+        "policy",
+        "judge",
+        "steps",
+        "groups",
+        "beta",
+        "prompts",
+        "test_prompts",
+        "samples",
+        "temperature",
+        "pipeline",
+    )
     given = [f"--{name.replace('_', '-')}={getattr(args, name)}" for name in names]
     return demo.main([f"--output={args.output}", f"--arm={arm}", f"--seed={seed}", *given])
 
@@ -200,6 +211,7 @@ def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
     parser.add_argument("--arms", choices=demo.ARMS, nargs="+", default=list(demo.ARMS))
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--policy", default="smollm2")
+    parser.add_argument("--pipeline", default="english", help="writes the checklists")
     parser.add_argument("--judge", default="english-encoder")
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--groups", type=int, default=4)
