@@ -266,7 +266,7 @@ class ChecklistScorer:
         checklists = self._parsed(samples, judge)
         states = [sample.target_state for sample in samples]
         judged = [self._is_judged(sample) for sample in samples]
-        scoped = ScopedReads(len(samples), self.aggregation.threshold)
+        scoped = ScopedReads(len(samples), self.aggregation.threshold, judge)
         for number, (sample, checklist) in enumerate(zip(samples, checklists, strict=True)):
             for item in checklist.items if judged[number] else ():
                 code = None if sample.checked is None or item.check is None else sample.checked.get(item.check)
@@ -275,20 +275,23 @@ class ChecklistScorer:
                 if item.scope is not None and judge.answers(item):
                     run = partial(run_check, allow_code=self.allow_code)
                 scoped.add(Read(item, *about, code), sample.messages, run)
-        reads = scoped.reads
-        if any(judge.asks(read.item) for read in reads):
-            self.check()
         skipped = sum(len(checklist.items) for checklist, asked in zip(checklists, judged, strict=True) if not asked)
         if progress is not None and skipped:
             progress(skipped)
-        verdicts = list(judge.judge(reads, progress)) if reads else []
-        for _ in range(retries):
-            failed = [place for place, verdict in enumerate(verdicts) if is_transient(verdict.unanswered)]
-            if not failed or is_over():
-                break
-            for place, verdict in zip(failed, judge.judge([reads[place] for place in failed]), strict=True):
-                verdicts[place] = verdict
-        answers = iter(scoped.combined(verdicts))
+
+        def ask(reads: list[Read]) -> list[Verdict]:
+            if any(judge.asks(read.item) for read in reads):
+                self.check()
+            verdicts = list(judge.judge(reads, progress))
+            for _ in range(retries):
+                failed = [place for place, verdict in enumerate(verdicts) if is_transient(verdict.unanswered)]
+                if not failed or is_over():
+                    break
+                for place, verdict in zip(failed, judge.judge([reads[place] for place in failed]), strict=True):
+                    verdicts[place] = verdict
+            return verdicts
+
+        answers = iter(scoped.answered(ask))
         scores = []
         for checklist, state, asked in zip(checklists, states, judged, strict=True):
             missing = Verdict(unanswered=Unanswered(Reason.NO_ANSWER, state))
