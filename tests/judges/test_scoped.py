@@ -278,10 +278,13 @@ def test_reads_that_fit_are_those_of_a_judge_with_a_longer_context(tmp_path):
     store, target = Store(tmp_path / "store"), conversation(5, needle=2)
     before = ChecklistScorer(backend=Small(10**6, silent=True), store=store)
     expected = before.score_batch([sample(target, "any_turn", "every_turn")])
-    after = ChecklistScorer(backend=Small(), store=store)
-    assert len(target.text) > 2 * 2048 and after.score_batch([sample(target, "any_turn", "every_turn")]) == expected
-    assert after.receipt.asked == 0 and before.receipt.asked == 10
-    whole = Small()
+    after = ChecklistScorer(backend=Small(3300), store=store)
+    assert (
+        len(TOKENS.encoder.data([target.text])[0]) > 0.9 * 3300
+        and after.score_batch([sample(target, "any_turn", "every_turn")]) == expected
+    )
+    assert after.receipt.asked == 0 and before.receipt.asked == 5
+    whole = Small(3300)
     ChecklistScorer(backend=whole, store=store).score_batch([sample(conversation(40, needle=2), "any_turn")])
     fresh = [prefix for prefix, _ in whole.seen]
     assert len(fresh) == 35 and all("left out" in prefix for prefix in fresh)
@@ -290,7 +293,7 @@ def test_reads_that_fit_are_those_of_a_judge_with_a_longer_context(tmp_path):
 def test_a_panel_reads_what_its_smallest_context_takes():
     small, large = Small(), Small(10**6)
     panel = PanelJudge([LogprobJudge(backend=small), LogprobJudge(backend=large)], quorum=1)
-    line = ChecklistScorer(judge=panel).score_batch([sample(conversation(60, needle=50), "any_turn")])[0].items[0]
+    line = ChecklistScorer(judge=panel).score_batch([sample(conversation(12, needle=8), "any_turn")])[0].items[0]
     assert line.answer == "yes" and [vote.unanswered for vote in line.votes] == [None, None]
 
 
