@@ -46,6 +46,8 @@ from checklist_rewards.chat import Message, transcript_of
 from checklist_rewards.checklists import NO, YES, ChecklistItem
 from checklist_rewards.errors import ChecklistRewardsError
 from checklist_rewards.judges.base import Read, judges_of
+from checklist_rewards.judges.questions import FewShot
+from checklist_rewards.judges.remote import RemoteJudge
 from checklist_rewards.judges.written import BatchJudge
 from checklist_rewards.prompts import Growing, PromptTemplate
 from checklist_rewards.scores import Verdict
@@ -100,7 +102,8 @@ class Ruler:
         """The context in tokens, the smallest of several judges; None if it is not known."""
         self.whole = 0.0
         """Tokens from which a prompt is surely too long for all judges."""
-        self._tokens = self._judge = None
+        self._tokens: Any = None
+        self._judge: Any = None
         if found:
             self.limit, self._tokens, self._judge = min(found, key=lambda one: one[0])
             slack = _SURELY if self._tokens is not None else _MOST_BYTES / _BYTES_PER_TOKEN
@@ -141,9 +144,11 @@ class Ruler:
     def _template(self) -> int:
         prompts = [getattr(self._judge, name, None) for name in ("prompt", "options_prompt")]
         texts = ["\n".join([p.system or "", *p.sections]) for p in prompts if isinstance(p, PromptTemplate)]
-        examples = getattr(self._judge, "examples", None)
-        shown = [] if examples is None else sorted((each.target for each in examples.examples), key=len)
-        return max(self.sizes(texts), default=0) + (sum(self.sizes(shown[-examples.shots :])) if shown else 0)
+        examples: FewShot | None = getattr(self._judge, "examples", None)
+        shown: list[str] = []
+        if examples is not None:
+            shown = sorted((each.target for each in examples.examples), key=len)[-examples.shots :]
+        return max(self.sizes(texts), default=0) + sum(self.sizes(shown))
 
 
 def _context(judge: Any, load: bool) -> tuple[int, Any] | None:
@@ -378,7 +383,8 @@ class ScopedReads:
         samples (`int`): Number of samples of the call. Reads about a message get higher numbers, equal for the items
             about one text, so that a judge may answer them together.
         threshold (`float`): Lowest P(yes) that counts as yes.
-        judge ([`Judge`], *optional*): The judge, for the length of its context.
+        judge ([`CheckedJudge`], *optional*): The judge, for the length of its context. A reward server gets the
+            messages and answers items with a scope itself.
     """
 
     def __init__(self, samples: int, threshold: float, judge: Any = None):
@@ -387,6 +393,12 @@ class ScopedReads:
         self._asked: list[_Asked] = []
         self._about: dict[int, _Conversation] = {}
         self._ruler = Ruler(None, load=False)
+
+    @cached_property
+    def _takes_messages(self) -> bool:
+        """Whether the judge, a reward server, splits and combines reads as this process would."""
+        judge = getattr(self._judge, "inner", None)
+        return isinstance(judge, RemoteJudge) and judge.takes_messages(self._threshold)
 
     def add(self, read: Read, messages: Sequence[Message] = (), run: RunCheck | None = None) -> None:
         """Add the reads of an item.
@@ -399,6 +411,9 @@ class ScopedReads:
         item = read.item
         if item.scope is None:
             self._asked.append(_Asked(read))
+            return
+        if run is None and self._takes_messages:
+            self._asked.append(_Asked(replace(read, messages=tuple(messages))))
             return
         about = self._about.get(read.sample)
         if about is None:

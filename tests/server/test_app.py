@@ -104,6 +104,19 @@ def test_a_client_may_have_read_the_target_itself(client, scorer):
     assert scores[0]["items"][1]["answer"] == "yes"
 
 
+def test_a_target_may_be_a_list_of_messages_and_items_may_be_about_each(client):
+    target = [
+        {"role": "assistant", "content": "<think>red</think>A blue thing?"},
+        {"role": "user", "content": "Go on."},
+        {"role": "assistant", "content": "A red thing."},
+    ]
+    scopes = ("any_turn", "every_turn", "final", None)
+    checklist = [{"question": "Is blue?"} | ({"scope": scope} if scope else {}) for scope in scopes]
+    [score] = client.post("/score", json={"samples": [{"checklist": checklist, "target": target}]}).json()["scores"]
+    assert [line["answer"] for line in score["items"]] == ["yes", "no", "no", "no"]  # the answer is the last message
+    assert score["items"][0]["reasoning"] == "message 1 of 2 decides"
+
+
 def test_what_the_judge_does_not_answer_is_null_for_score_and_503_for_openrlhf(client):
     answer = client.post("/score", json=rows("red", "boom"))
     assert answer.status_code == 200
