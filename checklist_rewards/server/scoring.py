@@ -5,8 +5,8 @@ the process of the judge. Workers reach the same queue through `link.RemoteQueue
 limit on waiting tokens and the pauses that a served judge asks for are those of one process, however many accept
 requests.
 
-Tokens are estimated: 4 bytes of text are a token, a row's texts count once (its reads share them as a prefix), also its
-messages if items are asked about them, and each read counts its question and [`READ_TOKENS`] more. The judge's own
+Tokens are estimated: 4 bytes of text are a token, a row's texts count once (its reads share them as a prefix), its
+messages too if items are asked about them, and each read counts its question and [`READ_TOKENS`] more. The judge's own
 prompt is not counted.
 
 Code checks (regular expressions, programs) come from clients and may take long. They run in threads before their row

@@ -106,15 +106,15 @@ def test_a_client_may_have_read_the_target_itself(client, scorer):
 
 def test_a_target_may_be_a_list_of_messages_and_items_may_be_about_each(client):
     target = [
-        {"role": "assistant", "content": "<think>red</think>A blue thing?"},
+        {"role": "assistant", "content": "<think>blue</think>A red thing?"},
         {"role": "user", "content": "Go on."},
-        {"role": "assistant", "content": "A red thing."},
+        {"role": "assistant", "content": "A blue thing."},
     ]
     scopes = ("any_turn", "every_turn", "final", None)
     checklist = [{"question": "Is blue?"} | ({"scope": scope} if scope else {}) for scope in scopes]
     [score] = client.post("/score", json={"samples": [{"checklist": checklist, "target": target}]}).json()["scores"]
-    assert [line["answer"] for line in score["items"]] == ["yes", "no", "no", "no"]  # the answer is the last message
-    assert score["items"][0]["reasoning"] == "message 1 of 2 decides"
+    assert [line["answer"] for line in score["items"]] == ["yes", "no", "yes", "yes"]
+    assert score["items"][0]["reasoning"] == "message 2 of 2 decides"
 
 
 def test_what_the_judge_does_not_answer_is_null_for_score_and_503_for_openrlhf(client):
