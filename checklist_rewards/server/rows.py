@@ -198,7 +198,10 @@ def _sample(row: Any, where: str, scorer: ChecklistScorer) -> Sample:
             continue
         if not isinstance(text, str) and (text is not None or field == "target"):
             got = "nothing" if field not in row else _shown(text)
-            raise _RowError(field, f"must be a string, got {got}.")
+            allowed = (
+                "a string or a list of chat messages" if field == "target" and not row.get("as_is") else "a string"
+            )
+            raise _RowError(field, f"must be {allowed}, got {got}.")
     as_is = row.get("as_is")
     if not isinstance(as_is, bool | None):
         raise _RowError("as_is", f"must be true or false, got {_shown(as_is)}.")

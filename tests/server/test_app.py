@@ -55,7 +55,7 @@ def test_a_malformed_row_fails_alone_and_is_named(client):
     assert answer.status_code == 200
     assert [score is None for score in answer.json()["scores"]] == [False, True, True, False]
     assert answer.json()["errors"] == [
-        {"row": 2, "field": "target", "message": "must be a string, got nothing."},
+        {"row": 2, "field": "target", "message": "must be a string or a list of chat messages, got nothing."},
         {"row": 3, "field": "checklist", "message": "row 3, item 1: question: the question is blank, got ' '."},
     ]
 
