@@ -28,10 +28,10 @@ from checklist_rewards.checklists import Checklist, ChecklistItem, Option, once_
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.store import Store
 from checklist_rewards.judges import BatchJudge, Judge, Progress, Read, Receipt, RemoteJudge
+from checklist_rewards.judges.base import judges_of
 from checklist_rewards.judges.budget import Budget
 from checklist_rewards.judges.calibration import CalibratedJudge
 from checklist_rewards.judges.checked import CODE, AllowCode, CheckedJudge, Checks, CheckSettings, run_check
-from checklist_rewards.judges.panel import JudgeGroup
 from checklist_rewards.judges.scoped import ScopedReads
 from checklist_rewards.judges.settings import JudgeKwargs, JudgeSettings, Mode, load_jury, refuse_any
 from checklist_rewards.scores import (
@@ -314,7 +314,7 @@ class ChecklistScorer:
         """The verdicts on some items of each sample, named by their places in its checklist, in one plan."""
         judge = self.checked_judge
         judged = [self._is_judged(sample) for sample in samples]
-        scoped = ScopedReads(len(samples), self.aggregation.threshold)
+        scoped = ScopedReads(len(samples), self.aggregation.threshold, judge)
         for number, (sample, checklist, places) in enumerate(zip(samples, checklists, items, strict=True)):
             for place in places if judged[number] else ():
                 item = checklist.items[place]
@@ -324,20 +324,23 @@ class ChecklistScorer:
                 if item.scope is not None and judge.answers(item):
                     run = partial(run_check, allow_code=self.allow_code)
                 scoped.add(Read(item, *about, code), sample.messages, run)
-        reads = scoped.reads
-        if any(judge.asks(read.item) for read in reads):
-            self.check()
         skipped = sum(len(places) for places, asked in zip(items, judged, strict=True) if not asked)
         if progress is not None and skipped:
             progress(skipped)
-        verdicts = list(judge.judge(reads, progress)) if reads else []
-        for _ in range(retries):
-            failed = [place for place, verdict in enumerate(verdicts) if is_transient(verdict.unanswered)]
-            if not failed or is_over():
-                break
-            for place, verdict in zip(failed, judge.judge([reads[place] for place in failed]), strict=True):
-                verdicts[place] = verdict
-        answers = scoped.combined(verdicts)
+
+        def ask(reads: list[Read]) -> list[Verdict]:
+            if any(judge.asks(read.item) for read in reads):
+                self.check()
+            verdicts = list(judge.judge(reads, progress))
+            for _ in range(retries):
+                failed = [place for place, verdict in enumerate(verdicts) if is_transient(verdict.unanswered)]
+                if not failed or is_over():
+                    break
+                for place, verdict in zip(failed, judge.judge([reads[place] for place in failed]), strict=True):
+                    verdicts[place] = verdict
+            return verdicts
+
+        answers = iter(scoped.answered(ask))
         return [
             [next(answers) if asked else self._unread(sample, Reason.NO_ANSWER) for _ in places]
             for sample, places, asked in zip(samples, items, judged, strict=True)
@@ -403,10 +406,7 @@ class ChecklistScorer:
 def one_by_one(judge: Judge) -> bool:
     """Whether a judge answers each item without the others, so that leaving some out changes no answer. Of a reward
     server this is unknown."""
-    if isinstance(judge, JudgeGroup):
-        return all(map(one_by_one, judge.judges))
-    inner = getattr(judge, "inner", None)
-    return not isinstance(judge, BatchJudge | RemoteJudge) and (inner is None or one_by_one(inner))
+    return not any(isinstance(one, BatchJudge | RemoteJudge) for one in judges_of(judge))
 
 
 def is_open(score: Score) -> bool:

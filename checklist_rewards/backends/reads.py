@@ -36,7 +36,7 @@ def read_prompts(
     ask: Ask,
     *,
     limit: int,
-    over_limit: Unanswered = Unanswered(Reason.TOO_LONG),  # noqa: B008 - a constant
+    over_limit: LabelRead = LabelRead(None, Unanswered(Reason.TOO_LONG)),  # noqa: B008 - a constant
 ) -> ReadResult:
     """Implement `Backend.read` with a function that sends prompts to an engine.
 
@@ -46,7 +46,7 @@ def read_prompts(
         labels (sequence of `str`): The labels.
         ask (callable): Sends prompts to the engine.
         limit (`int`): The context length of the engine in tokens. A prompt must leave room for one token.
-        over_limit ([`Unanswered`], *optional*, defaults to "too_long"): The reason for prompts that exceed the limit.
+        over_limit ([`LabelRead`], *optional*, defaults to "too_long"): The result for prompts that exceed the limit.
 
     Raises:
         ModelError: If two labels share a token, or if the labels have too many surface forms.
@@ -59,7 +59,7 @@ def read_prompts(
             f"vocabulary, and at most {MAX_LABEL_TOKENS} are possible."
         )
     tokenized = tokens.groups(groups)
-    reads = [[LabelRead(None, over_limit)] * len(group.tails) for group in tokenized]
+    reads = [[over_limit] * len(group.tails) for group in tokenized]
     fitting = [(number, *one) for number in in_order(tokenized) for one in tokenized[number].fitting(limit)]
     places = [(number, index) for number, index, _ in fitting]
     prompts = [tokenized[number].prefix + tail for number, _, tail in fitting]

@@ -68,6 +68,11 @@ class ReferenceBackend:
         """The tokenizer of the reference."""
         return self._engine.tokens  # type: ignore[attr-defined]
 
+    @property
+    def limit(self) -> int | None:
+        """The context of the reference in tokens."""
+        return getattr(self._engine, "limit", None)
+
     def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> ReadResult:
         """Read with the reference."""
         return self._engine.read(groups, labels)

@@ -199,6 +199,11 @@ class TransformersBackend:
                 type(model).__name__,
             )
 
+    @property
+    def limit(self) -> int:
+        """The model's context in tokens."""
+        return self.max_length
+
     @contextmanager
     def in_turn(self) -> Iterator[None]:
         """Context manager for forward passes: one thread at a time, without gradients."""

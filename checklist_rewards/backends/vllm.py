@@ -34,6 +34,7 @@ from typing import Any
 from checklist_rewards.backends.base import (
     MISSED,
     Arrived,
+    LabelRead,
     Messages,
     ReadGroup,
     ReadResult,
@@ -138,12 +139,9 @@ class VLLMBackend:
         self.limit: int = config.max_model_len
         # If vLLM has reduced the context to fit the memory, the limit depends on the machine, not on the model. Such a
         # read is not stored as too long, because a larger machine would answer it.
-        reduced = self.limit < getattr(config.hf_text_config, "max_position_embeddings", self.limit)
-        self.over_limit = (
-            Unanswered(Reason.BACKEND_ERROR, f"over the engine's context of {self.limit} tokens")
-            if reduced
-            else Unanswered(Reason.TOO_LONG)
-        )
+        self._reduced = self.limit < getattr(config.hf_text_config, "max_position_embeddings", self.limit)
+        detail = f"over the engine's context of {self.limit} tokens" if self._reduced else ""
+        self.over_limit = Unanswered(Reason.TOO_LONG, detail)
         # On a CPU, vLLM 0.32 ends if it divides a prompt that is sampled with a seed: "CPU Generator does not use
         # offset".
         self._most_at_once = _step_tokens(self.llm) if on_cpu else None
@@ -182,14 +180,15 @@ class VLLMBackend:
 
     def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> ReadResult:
         """Compute the log-probabilities of the labels. Shared prefixes are computed once by the prefix cache."""
-        return read_prompts(self.tokens, groups, labels, self._ask, limit=self.limit, over_limit=self.over_limit)
+        over = LabelRead(None, self.over_limit, keep=not self._reduced)
+        return read_prompts(self.tokens, groups, labels, self._ask, limit=self.limit, over_limit=over)
 
     def generate(
         self, prompts: Sequence[Messages], sampling: Sampling, arrived: Arrived | None = None
     ) -> list[list[Reply]]:
         """Sample replies with vLLM's continuous batching. `arrived` is called as each prompt finishes."""
         ids = [self.tokens.prompt(messages) for messages in prompts]
-        replies = [[Reply(None, unanswered=self.over_limit)] * sampling.n for _ in prompts]
+        replies = [[Reply(None, unanswered=self.over_limit, keep=not self._reduced)] * sampling.n for _ in prompts]
         fitting = [index for index, prompt in enumerate(ids) if len(prompt) < self.limit]
         for index in fitting:
             replies[index] = [Reply(None, unanswered=MISSED)] * sampling.n  # until it is done

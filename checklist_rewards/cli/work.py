@@ -78,6 +78,9 @@ class Counter(Wrapper):
         return Bounds(self.engine.model, local_tokenizer(self.engine.model), requests=requests)
 
     continues = True
+    limit = None
+    """Unknown: conversations are counted as for a judge that reads them whole, which takes the most tokens."""
+    tokens = None
 
     def stand_in(self, max_tokens: int, place: int) -> str:
         """A thought of `max_tokens` words, so that the reads after thoughts are counted too. Thoughts at several

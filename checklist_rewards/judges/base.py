@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Protocol
 
 from checklist_rewards.backends import Engine, Progress
+from checklist_rewards.chat import Message
 from checklist_rewards.checklists import ChecklistItem
 from checklist_rewards.files.store import Key
 from checklist_rewards.scores import Verdict
@@ -31,6 +32,8 @@ class Read:
     """Number of the checklist. A judge that answers a whole checklist in one call groups reads by this number."""
     checked: Verdict | None = None
     """The verdict of the item's code check, if it has run already."""
+    messages: tuple[Message, ...] = ()
+    """The messages of the target, if the judge itself asks about them what the item's scope says."""
 
 
 Prices = Mapping[str, tuple[float, float]]

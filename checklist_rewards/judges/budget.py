@@ -71,6 +71,16 @@ class Wrapper:
         """Whether the engine reads labels after a text that the assistant has written."""
         return getattr(self.engine.load(), "continues", False)
 
+    @property
+    def limit(self) -> int | None:
+        """The engine's context in tokens; None if it reports none."""
+        return getattr(self.engine.load(), "limit", None)
+
+    @property
+    def tokens(self) -> Any:
+        """The engine's tokenizer; None if it has none here."""
+        return getattr(self.engine.load(), "tokens", None)
+
     def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> ReadResult:
         """Read with the engine."""
         return self.engine.load().read(groups, labels)

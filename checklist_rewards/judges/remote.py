@@ -3,7 +3,9 @@
 [`RemoteJudge`] sends the reads of a target as one row and takes the verdicts from the server's scores: probabilities,
 label mass, reasons, judge and method. Weights, thresholds, the primary metric and `no_answer` are those of this
 process: its targets were read here, so the server judges them as they are. The model, prompt, mode and samples of the
-judge, and the store of its answers, are set on the server.
+judge, and the store of its answers, are set on the server. Items about single messages are sent with the messages, so
+that the server reads them as a local judge would, in its own context; only a server of an earlier version, or with
+another threshold, gets each message as a row of its own.
 
 [`RewardServer`] sends requests of [`ROWS`] rows, several at a time. Requests are repeated with growing pauses while
 the server is busy (429), fails (5xx) or cannot be reached, until their deadline. A request that is too large, or whose
@@ -76,6 +78,11 @@ class RemoteJudge(Paid):
 
     def check_item(self, item: ChecklistItem, where: str) -> None:
         """Do nothing: the server rejects rows that it cannot score."""
+
+    def takes_messages(self, threshold: float) -> bool:
+        """Whether the server answers items with a scope from the messages of a row as this process would with a
+        threshold. Raises [`ModelError`] as [`judge`] does."""
+        return self.server.messages_threshold() == threshold
 
     def judge(self, reads: Sequence[Read], progress: Progress | None = None) -> list[Verdict]:
         """Answer every read, in order.
@@ -189,7 +196,7 @@ class RewardServer:
 
     def _start(self) -> None:
         self._connection: Connection | None = None
-        self._judge: str | None = None
+        self._health: Mapping[str, Any] | None = None
         self._lock = threading.Lock()
 
     @property
@@ -199,10 +206,20 @@ class RewardServer:
 
     def judge(self) -> str:
         """The name of the server's judge; requested once. Raises [`ModelError`] if no reward server answers."""
+        return str(self._reported()["judge"])
+
+    def messages_threshold(self) -> float | None:
+        """The threshold by which the server combines the answers about single messages. None if it takes no messages.
+        Raises [`ModelError`] as [`judge`] does."""
+        threshold = self._reported().get("messages_threshold")
+        return threshold if isinstance(threshold, float) else None
+
+    def _reported(self) -> Mapping[str, Any]:
+        """What the server reports about itself."""
         from checklist_rewards.backends.openai.client import run
         from checklist_rewards.backends.openai.wire import NOT_SERVED, Failure
 
-        if self._judge is None:
+        if self._health is None:
             health = run(self._connected().get("/health", None))
             if isinstance(health, Failure) and health.status in NOT_SERVED:
                 raise ModelError(f"the server at {self.address} is not a reward server: it has no /health.")
@@ -211,21 +228,20 @@ class RewardServer:
                     f"no reward server answers at {self.address} ({health.unanswered}); give another base_url, or "
                     "start one with: checklist-rewards serve"
                 )
-            name = health.get("judge")
-            if not isinstance(name, str):
+            if not isinstance(health.get("judge"), str):
                 raise ModelError(
                     f"the server at {self.address} is not a reward server: its /health does not report a judge."
                 )
-            self._judge = name
-        return self._judge
+            self._health = health
+        return self._health
 
     def score(self, rows: Sequence[Mapping[str, Any]]) -> tuple[list[Score | Unanswered], int]:
         """Score rows.
 
         Args:
             rows (sequence of mappings):
-                With `checklist` and `target`, and optionally `input`, `reference`, `history` and `as_is` (true for a
-                target whose thought is removed already).
+                With `checklist` and `target`, and optionally `input`, `reference`, `history`, `messages` and `as_is`
+                (true for a target whose thought is removed already).
 
         Returns:
             `tuple[list[Score | Unanswered], int]`: A score or the reason for its absence per row, in order; and the
@@ -279,6 +295,9 @@ def _row(reads: Sequence[Read]) -> dict[str, Any]:
     """The row of one target."""
     first = reads[0]
     row: dict[str, Any] = {"checklist": [_item(read.item) for read in reads], "target": first.target, "as_is": True}
+    messages = next((read.messages for read in reads if read.messages), ())
+    if messages:
+        row["messages"] = [message._asdict() for message in messages]
     context = {"input": first.input, "reference": first.reference, "history": first.history}
     return row | {name: text for name, text in context.items() if text is not None}
 

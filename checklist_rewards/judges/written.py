@@ -76,7 +76,7 @@ _MISSING = Unanswered(Reason.MISSING)
 REASONING = "reasoning"
 DEFAULT_MAX_TOKENS = 4096
 MAX_QUESTIONS = 25
-"""Most questions of a call."""
+"""Most questions of a call. Models lose count in longer lists, and a lost reply costs the answers of a whole call."""
 _ROUNDS = 3
 """Maximum calls per target, not counting repetitions of unusable replies: one, and two for missing answers."""
 _LIST_FORM = (

@@ -358,7 +358,15 @@ def app_of(scorer: ChecklistScorer, queue: ScoringQueue, drain: Drain, *, max_bo
     @app.get("/health")
     async def health() -> Response:
         waiting = (await asyncio.wrap_future(queue.status())).waiting
-        return AsciiJson({"status": "ok", "version": __version__, "judge": scorer.judge.name, "waiting": waiting})
+        return AsciiJson(
+            {
+                "status": "ok",
+                "version": __version__,
+                "judge": scorer.judge.name,
+                "waiting": waiting,
+                "messages_threshold": float(scorer.aggregation.threshold),  # rows may have messages
+            }
+        )
 
     @app.get("/ready")
     async def ready() -> Response:

@@ -4,8 +4,10 @@ An error is a mapping of `row` (from 1; null if it concerns the whole request), 
 it in `errors`. [`Refused`] rejects the whole request. An invalid row becomes an error and does not affect the other
 rows; each endpoint decides whether to score the others.
 
-Of a target, the answer is judged, without its thought, as in training. A row of `/score` with `"as_is": true` has a
-target that its client has read already; see [`AsItIs`].
+Of a target, the answer is judged, without its thought, as in training. A target may be a list of chat messages; items
+with a scope are then asked about them. A row of `/score` with `"as_is": true` has a target that its client has read
+already; see [`AsItIs`]. Its messages are in `messages`: objects with `role`, `text`, and `shown`, the message as in a
+transcript ([`chat.Message`]).
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from checklist_rewards.chat import CompletionReader
+from checklist_rewards.chat import CompletionReader, Message
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import ChecklistRewardsError, SampleError
 from checklist_rewards.rewards.integrations.labelled import answer_after, labelled_sample
@@ -27,7 +29,7 @@ MAX_ITEMS = 1000
 """Most items of a row."""
 _ROWS = "samples"
 _TEXTS = ("target", "input", "reference", "history")
-_FIELDS = ("checklist", *_TEXTS, "as_is")
+_FIELDS = ("checklist", *_TEXTS, "as_is", "messages")
 _READER = CompletionReader()
 _COLUMNS = ("query", "prompts", "labels")
 
@@ -192,9 +194,14 @@ def _sample(row: Any, where: str, scorer: ChecklistScorer) -> Sample:
             raise _RowError(field, f"unknown field; allowed: {', '.join(_FIELDS)}.")
     for field in _TEXTS:
         text = row.get(field)
+        if field == "target" and isinstance(text, list) and not row.get("as_is"):
+            continue
         if not isinstance(text, str) and (text is not None or field == "target"):
             got = "nothing" if field not in row else _shown(text)
-            raise _RowError(field, f"must be a string, got {got}.")
+            allowed = (
+                "a string or a list of chat messages" if field == "target" and not row.get("as_is") else "a string"
+            )
+            raise _RowError(field, f"must be {allowed}, got {got}.")
     as_is = row.get("as_is")
     if not isinstance(as_is, bool | None):
         raise _RowError("as_is", f"must be true or false, got {_shown(as_is)}.")
@@ -204,10 +211,28 @@ def _sample(row: Any, where: str, scorer: ChecklistScorer) -> Sample:
         checklist = Checklist.parse(row["checklist"], where)
         _check_items(checklist, where, scorer)
     context = [row.get(field) for field in _TEXTS[1:]]
+    messages = _messages(row.get("messages"))
     if as_is:
-        return AsItIs(checklist, row["target"], *context)
-    target = _READER.read(row["target"])
-    return Sample(checklist, target.text, *context, state=target.state)
+        return AsItIs(checklist, row["target"], *context, messages=messages)
+    if messages:
+        raise _RowError("messages", 'requires "as_is": true; give chat messages as the target otherwise.')
+    with _errors_in("target"):
+        target = _READER.read(row["target"])
+    return Sample(checklist, target.text, *context, state=target.state, messages=target.messages)
+
+
+def _messages(value: Any) -> tuple[Message, ...]:
+    """The messages of a row that its client has read."""
+    if value is None:
+        return ()
+    if not isinstance(value, list):
+        raise _RowError("messages", f"must be a list of messages, got {_shown(value)}.")
+    for number, message in enumerate(value, start=1):
+        fields = message.items() if isinstance(message, Mapping) else ()
+        if set(dict(fields)) != set(Message._fields) or not all(isinstance(text, str) for _, text in fields):
+            allowed = ", ".join(Message._fields)
+            raise _RowError("messages", f"message {number} must have the texts {allowed}, got {_shown(message)}.")
+    return tuple(Message(**message) for message in value)
 
 
 def _labelled(row: tuple[Any, Any, Any], where: str, scorer: ChecklistScorer) -> Sample:

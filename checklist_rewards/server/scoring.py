@@ -5,8 +5,9 @@ the process of the judge. Workers reach the same queue through `link.RemoteQueue
 limit on waiting tokens and the pauses that a served judge asks for are those of one process, however many accept
 requests.
 
-Tokens are estimated: 4 bytes of text are a token, a row's texts count once (its reads share them as a prefix), and
-each read counts its question and [`READ_TOKENS`] more. The judge's own prompt is not counted.
+Tokens are estimated: 4 bytes of text are a token, a row's texts count once (its reads share them as a prefix), its
+messages too if items are asked about them, and each read counts its question and [`READ_TOKENS`] more. The judge's own
+prompt is not counted.
 
 Code checks (regular expressions, programs) come from clients and may take long. They run in threads before their row
 is queued ([`_Checking`]), so a row that waits for its checks delays no row of another client.
@@ -376,6 +377,8 @@ def estimated_tokens(sample: Sample) -> int:
     texts = (sample.target, sample.input, sample.reference, sample.history)
     size = sum(_bytes(text) for text in texts if text is not None)
     items = sample.checklist.items
+    if any(item.scope is not None for item in items):
+        size += sum(_bytes(message.shown) for message in sample.messages)
     size += sum(_bytes(item.question) for item in items)
     return size // _BYTES_PER_TOKEN + READ_TOKENS * len(items)
 

@@ -57,9 +57,11 @@ def test_what_is_over_the_limit_is_not_asked_and_says_so():
     assert long == (LabelRead(None, "too_long"),) * 2
     assert short.logprobs is not None
     nothing = read(
-        lambda prompts, ids, groups: pytest.fail("asked"), limit=2, over_limit="backend_error: small engine"
+        lambda prompts, ids, groups: pytest.fail("asked"),
+        limit=2,
+        over_limit=LabelRead(None, "too_long: small engine", keep=False),
     )
-    assert nothing.reads[0][0].unanswered == "backend_error: small engine"
+    assert nothing.reads[0][0].unanswered == "too_long: small engine" and not nothing.reads[0][0].keep
 
 
 def test_more_surface_forms_than_an_engine_names_are_refused():

@@ -19,9 +19,9 @@ def wide(monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
 
 
-def forecast_and_bill(run, model, url, *options):
+def forecast_and_bill(run, model, url, *options, rows=ROWS):
     """Prompt and reply tokens: at most by the dry run, and as the run was billed."""
-    write_jsonl("rows.jsonl", *ROWS)
+    write_jsonl("rows.jsonl", *rows)
     command = ["score", "rows.jsonl", "-o", "out.jsonl", "--model", model, "--base-url", url, "--no-store", *options]
     shown = run(*command, "--dry-run")
     assert shown.exit_code == 0, shown.output
@@ -38,6 +38,15 @@ def test_a_server_that_bills_a_token_per_byte_bills_no_more_than_was_forecast(ru
     at_most, billed, shown = forecast_and_bill(run, "dense", fault_server, *options)
     assert at_most[0] >= billed[0] > 0 and at_most[1] >= billed[1] > 0
     assert "The tokenizer of dense is not on this machine" in shown and "one token per byte" in shown
+
+
+def test_a_long_checklist_in_mode_batch_is_forecast_with_the_requests_it_takes(run, fault_server):
+    long = [f"Is it fine {number} (yes)?" for number in range(60)]
+    rows = [{"prompt": "Write.", "target": "A text.", "checklist": long}]
+    at_most, billed, shown = forecast_and_bill(run, "dense", fault_server, "--mode", "batch", rows=rows)
+    receipt = json.loads(Path("sum.json").read_text())["receipt"]
+    assert at_most[0] >= billed[0] > 0 and at_most[1] >= billed[1] > 0
+    assert (table(shown)[0][2], receipt["calls"], receipt["asked"]) == ("3", 3, 60)
 
 
 @pytest.mark.parametrize("model", ["off_label", "no_logprobs", "logprobs_refused"])

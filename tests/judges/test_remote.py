@@ -18,6 +18,7 @@ from fastapi.responses import JSONResponse, PlainTextResponse
 from checklist_rewards import ChecklistScorer, Sample
 from checklist_rewards.backends import Engine, Sampling, choose_backend
 from checklist_rewards.backends.servers import Settings
+from checklist_rewards.chat import CompletionReader
 from checklist_rewards.errors import ModelError, SampleError
 from checklist_rewards.generators import DirectGenerator
 from checklist_rewards.judges import PanelJudge, RemoteJudge
@@ -223,6 +224,57 @@ def test_a_model_that_is_named_must_be_the_servers(url):
     with serving(build_app(named)) as address:
         scorer = ChecklistScorer("org/judge", backend="remote", base_url=address)
         assert scorer.score_batch(SAMPLES[:1]) == named.score_batch(SAMPLES[:1])
+
+
+EPISODE = [
+    {"role": "assistant", "content": "A red thing. "},
+    {"role": "tool", "name": "look", "content": "blue"},
+    {"role": "assistant", "content": "A green thing. " * 400},
+    {"role": "assistant", "content": "Now in blue."},
+]
+SCOPED = [
+    *({"question": "Is blue?", "scope": scope} for scope in ("any_turn", "every_turn", "final", "any_tool_result")),
+    {"question": "Is red?", "scope": "every_tool_result", "weight": -1},
+    {"question": "Short?", "check": {"type": "words", "at_most": 4}, "scope": "every_turn"},
+    "Is green?",
+]
+
+
+class SmallContext(FakeBackend):
+    """Answers as [`knows`] says, and reads no prompt of more than 3,000 characters."""
+
+    def __init__(self):
+        super().__init__(lambda prefix, tail: None if len(prefix) > 3000 else knows(prefix, tail))
+
+
+def scoped_sample() -> Sample:
+    target = CompletionReader(part="transcript").read(EPISODE)
+    return Sample(SCOPED, target.text, "Look.", messages=target.messages)
+
+
+def test_items_about_single_messages_get_the_verdicts_of_a_local_judge():
+    here = ChecklistScorer(backend=SmallContext(), store=False, min_answered=0.1)
+    seen = []
+    app = build_app(ChecklistScorer(backend=SmallContext(), store=False))
+    with serving(app) as address:
+        there = ChecklistScorer(backend=RewardServer(address, **FAST), min_answered=0.1)
+        original = there.judge.server.score
+        there.judge.server.score = lambda rows: seen.extend(rows) or original(rows)
+        [found], [expected] = there.score_batch([scoped_sample()]), here.score_batch([scoped_sample()])
+    assert found == expected and expected.items[1].answer == "no" and expected.items[5].answer == "no"
+    assert str(expected.items[-1].unanswered) == "too_long" and expected.items[0].answer == "yes"
+    assert len(seen) == 1 and len(seen[0]["messages"]) == 4  # the conversation once, not once per message
+
+
+@pytest.mark.parametrize("old", [True, False], ids=["earlier version", "another threshold"])
+def test_a_server_that_would_combine_messages_differently_gets_each_as_a_row(monkeypatch, old):
+    served = ChecklistScorer(backend=FakeBackend(knows), store=False, threshold=0.7)
+    if old:
+        monkeypatch.setattr(RewardServer, "messages_threshold", lambda self: None)
+    with serving(build_app(served)) as address:
+        [found] = remote(address).score_batch([scoped_sample()])
+    [expected] = ChecklistScorer(backend=FakeBackend(knows), store=False).score_batch([scoped_sample()])
+    assert found == expected and "message" in found.items[0].reasoning
 
 
 def test_nobody_there_is_one_sentence():

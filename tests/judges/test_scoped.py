@@ -3,15 +3,23 @@
 import re
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from checklist_rewards import Checklist, ChecklistScorer, Sample
+from checklist_rewards.backends import LabelRead, pocket_dir
+from checklist_rewards.backends.tokens import load_chat_tokenizer
 from checklist_rewards.chat import CompletionReader
 from checklist_rewards.checklists import ChecklistItem
 from checklist_rewards.errors import ChecklistError
-from checklist_rewards.judges.scoped import combine
+from checklist_rewards.files.store import Store
+from checklist_rewards.judges import PanelJudge
+from checklist_rewards.judges.logprob import LogprobJudge
+from checklist_rewards.judges.scoped import combine, pieces, windows
 from checklist_rewards.rewards.trl import ChecklistReward
 from checklist_rewards.scores import Reason, Unanswered, Verdict
 from checklist_rewards.scores.scales import on_scale, ordinal_scale, with_abstention
+from tests.backends.brokenserver import BrokenServer, connect, serving
 from tests.fakes import FakeBackend
 
 CALL = {"function": {"name": "delete", "arguments": {"path": "a.txt"}}}
@@ -180,3 +188,175 @@ def test_a_scope_is_part_of_the_id_and_options_are_refused():
         )
     with pytest.raises(ChecklistError, match="any_turn"):
         Checklist.parse([{"question": "Is it?", "scope": "turns"}])
+
+
+# ----- longer than the context -----
+
+SKY = ("The sky is blue. " * 58).strip()
+TOKENS = load_chat_tokenizer(str(pocket_dir()))
+
+
+def conversation(turns: int, needle: int | None = None, number: str = "{turn}. "):
+    """Turns of the assistant of 1,000 characters, each followed by a tool result; one of them has the word penguin."""
+    messages = []
+    for turn in range(turns):
+        said = number.format(turn=turn) + (f"{SKY} A penguin swims." if turn == needle else SKY)
+        messages += [{"role": "assistant", "content": said}, {"role": "tool", "name": "look", "content": "fine"}]
+    return CompletionReader(part="transcript").read(messages)
+
+
+def sample(target, *scopes: str) -> Sample:
+    items = [{"question": "Does it contain `penguin`?", "scope": scope} for scope in scopes]
+    return Sample(items, target.text, "Look.", messages=target.messages)
+
+
+class Small(Recording):
+    """Refuses prompts of more than `limit` tokens, and counts those. It reports its context, unless `silent`."""
+
+    def __init__(self, limit: int = 2048, silent: bool = False):
+        super().__init__()
+        self.most, self.refused = limit, 0
+        if not silent:
+            self.limit, self.tokens = limit, TOKENS
+
+    def _read(self, prefix: str, tail: str) -> LabelRead:
+        if len(TOKENS.encoder.data([prefix + tail])[0]) > self.most:
+            self.refused += 1
+            return LabelRead(None, "too_long", keep=False)
+        return super()._read(prefix, tail)
+
+
+@pytest.mark.parametrize("silent", [False, True])
+def test_a_long_conversation_is_read_in_windows(silent):
+    target, backend = conversation(300, needle=250), Small(silent=silent)
+    scorer = ChecklistScorer(backend=backend, store=False)
+    found, every, final = scorer.score_batch([sample(target, "any_turn", "every_turn", "final")])[0].items
+    assert len(target.text) > 300_000 and (found.answer, every.answer) == ("yes", "no")
+    assert re.fullmatch(r"message 251 of 300, read after the \d+ before it, decides", found.reasoning)
+    assert str(final.unanswered) == "no_answer: no final message"
+    # Each window has the rules once, so what is sent grows with the conversation and not with its square.
+    sent = {prefix for prefix, _ in backend.seen}
+    assert len(sent) == 300 and sum(map(len, sent)) < 12 * len(target.text)
+    assert backend.refused <= (2 * 8 if silent else 0)  # the two items at each step of a bisection
+    assert "Earlier messages are left out" in max(sent, key=lambda prefix: prefix.count("penguin"))
+
+
+def test_the_pocket_judge_reads_300000_characters():
+    target = conversation(300, needle=250, number="")  # equal turns are computed once
+    scorer = ChecklistScorer("pocket", backend="transformers", store=False)
+    item = {"question": "Does the response mention the word penguin?", "scope": "any_turn"}
+    line = scorer.score_batch([Sample([item], target.text, "Look.", messages=target.messages)])[0].items[0]
+    assert line.answer == "yes" and line.reasoning.startswith("message 251 of 300, read after the ")
+    assert scorer.receipt.reads == 300 and scorer.receipt.unanswered == 0
+
+
+@pytest.mark.parametrize("scope", ["any_turn", "every_turn"])
+@pytest.mark.parametrize("backend", [Small(), Small(silent=True)], ids=["context known", "context unknown"])
+def test_a_message_longer_than_the_context_is_read_in_parts(backend, scope):
+    text = " ".join([SKY] * 40 + ["A penguin swims."] + [SKY] * 10)
+    line = ChecklistScorer(backend=backend, store=False).score(sample(conversation(1), scope).checklist, text).items[0]
+    if scope == "any_turn":
+        where = re.fullmatch(r"message 1 of 1, characters ([\d,]+) to ([\d,]+), decides", line.reasoning)
+        first, last = (int(number.replace(",", "")) for number in where.groups())
+        assert line.answer == "yes" and "penguin" in text[first - 1 : last] and last - first < 10_000
+    else:
+        assert line.answer == "no" and line.reasoning.endswith("decides")
+
+
+def test_what_has_no_meaning_in_parts_is_unanswered_with_the_reason():
+    text = " ".join([SKY] * 20)
+    scorer = ChecklistScorer(backend=Small(), store=False, min_answered=0.1)
+    checklist = [{"question": "`penguin`?", "scope": scope} for scope in ("final", "any_turn")] + ["Is it `penguin`?"]
+    final, turn, whole = scorer.score(checklist, text).items
+    assert str(whole.unanswered) == "too_long" and turn.answer == "no"
+    assert str(final.unanswered).startswith("too_long: an item about the final message needs the whole message")
+    lost = scorer.score(checklist, text, input=" ".join([SKY] * 20)).items[1]
+    assert str(lost.unanswered) == "too_long: not even a part of a message fits into the judge's context"
+
+
+def test_reads_that_fit_are_those_of_a_judge_with_a_longer_context(tmp_path):
+    store, target = Store(tmp_path / "store"), conversation(5, needle=2)
+    before = ChecklistScorer(backend=Small(10**6, silent=True), store=store)
+    expected = before.score_batch([sample(target, "any_turn", "every_turn")])
+    after = ChecklistScorer(backend=Small(3300), store=store)
+    assert (
+        len(TOKENS.encoder.data([target.text])[0]) > 0.9 * 3300
+        and after.score_batch([sample(target, "any_turn", "every_turn")]) == expected
+    )
+    assert after.receipt.asked == 0 and before.receipt.asked == 5
+    whole = Small(3300)
+    ChecklistScorer(backend=whole, store=store).score_batch([sample(conversation(40, needle=2), "any_turn")])
+    fresh = [prefix for prefix, _ in whole.seen]
+    assert len(fresh) == 35 and all("left out" in prefix for prefix in fresh)
+
+
+def test_a_panel_reads_what_its_smallest_context_takes():
+    small, large = Small(), Small(10**6)
+    panel = PanelJudge([LogprobJudge(backend=small), LogprobJudge(backend=large)], quorum=1)
+    line = ChecklistScorer(judge=panel).score_batch([sample(conversation(12, needle=8), "any_turn")])[0].items[0]
+    assert line.answer == "yes" and [vote.unanswered for vote in line.votes] == [None, None]
+
+
+def refusing(limit: int, names: bool):
+    def refuses(asked):
+        tokens = len(asked["messages"][-1]["content"]) // 5
+        named = f"This model's maximum context length is {limit} tokens; you requested {tokens} tokens."
+        return tokens > limit and (named if names else "the prompt is too long")
+
+    return refuses
+
+
+def chat(handler, asked):
+    penguin = "penguin swims" in asked["messages"][-1]["content"].split("assistant: ")[-1]
+    top = [{"token": token, "logprob": -0.1 if (token == "yes") == penguin else -3.0} for token in ("yes", "no")]
+    message = {"role": "assistant", "content": "yes"}
+    logprobs = {"content": [{"token": "yes", "top_logprobs": top}]}
+    return [{"index": 0, "message": message, "finish_reason": "stop", "logprobs": logprobs}]
+
+
+@pytest.mark.parametrize(
+    ("card", "names", "refused"),
+    [
+        ({"root": "/nowhere", "max_model_len": 8192}, False, 6),  # 2 to 6 bytes of text may be a token
+        ({}, True, 3),
+        ({}, False, 9),
+    ],
+    ids=["reported", "in the error", "unknown"],
+)
+def test_a_served_judge_without_a_tokenizer_reads_300000_characters(monkeypatch, card, names, refused):
+    monkeypatch.setattr(BrokenServer, "chat", chat)
+    target = conversation(300, needle=250)
+    with serving() as server:
+        server.card, server.refuses = card, refusing(8192, names)
+        scorer = ChecklistScorer(backend=connect(server), store=False)
+        line = scorer.score_batch([sample(target, "any_turn")])[0].items[0]
+        asked = [bool(server.refuses(request)) for request in server.asked]
+    assert line.answer == "yes" and re.match(r"message 251 of 300, read after the \d+ before it", line.reasoning)
+    assert asked.count(False) == 300 and asked.count(True) <= refused
+
+
+def test_a_server_whose_tokenizer_is_here_gets_no_prompt_that_is_too_long():
+    target = conversation(300)
+    with serving() as server:  # reports a context of 2,048 tokens
+        scorer = ChecklistScorer(backend=connect(server), store=False)
+        line = scorer.score_batch([sample(target, "any_turn")])[0].items[0]
+        prompts = [prompt for request in server.asked for prompt in request["prompt"]]
+    assert line.answer == "no" and len(prompts) == 301 and max(map(len, prompts)) < 2048  # one is the probe
+
+
+@given(st.lists(st.integers(1, 30), min_size=1, max_size=40), st.integers(8, 40))
+def test_windows_hold_every_message_with_as_many_before_it_as_fit(sizes, room):
+    for at, start in enumerate(windows(sizes, room)):
+        if sizes[at] > room:
+            assert start is None
+        else:
+            assert start is not None and sum(sizes[start : at + 1]) <= room
+
+
+@given(st.text(alphabet="ab .!?\n。", max_size=400), st.integers(16, 120))
+def test_parts_of_a_text_hold_all_of_it_and_overlap(text, room):
+    spans = pieces(text, room, lambda texts: [len(text) for text in texts])
+    assert not text or spans[0][0] == 0
+    assert all(last - first <= room for first, last in spans)
+    assert all(one[0] < two[0] <= one[1] < two[1] for one, two in zip(spans, spans[1:], strict=False))
+    assert not text or spans[-1][1] == len(text)

@@ -254,11 +254,39 @@ def test_the_seconds_of_the_engine_are_those_of_its_replies(monkeypatch):
     assert judge.receipt.engine_seconds == 2.5
 
 
+LONG = [ChecklistItem(question=f"Is it number {number}?", id=f"own-{number}") for number in range(51)]
+LONG_TRUTH = ["yes" if number % 3 else "no" for number in range(51)]
+
+
 def test_a_long_checklist_is_asked_in_calls_of_about_equal_length():
-    items = [ChecklistItem(question=f"Is it number {number}?") for number in range(51)]
-    truth = ["yes" if number % 3 else "no" for number in range(51)]
-    verdicts, backend = judged([reply(*truth[:17]), reply(*truth[17:34]), reply(*truth[34:])], items)
+    verdicts, backend = judged([reply(*LONG_TRUTH[at : at + 17]) for at in (0, 17, 34)], LONG)
     assert [len(asked_about(call)) for call in backend.prompts] == [17, 17, 17]
-    assert [verdict.answer for verdict in verdicts] == truth
-    _, whole = judged([reply(*truth[:25])], items[:25])
-    assert len(whole.prompts) == 1
+    assert [verdict.answer for verdict in verdicts] == LONG_TRUTH
+    for count, calls in ((25, [25]), (26, [13, 13]), (30, [15, 15])):
+        parts = [sum(calls[:n]) for n in range(len(calls) + 1)]
+        scripts = [reply(*LONG_TRUTH[a:b]) for a, b in zip(parts, parts[1:], strict=False)]
+        verdicts, whole = judged(scripts, LONG[:count])
+        assert [len(asked_about(call)) for call in whole.prompts] == calls
+        assert [verdict.answer for verdict in verdicts] == LONG_TRUTH[:count]
+
+
+def test_a_part_of_a_long_checklist_that_fails_loses_its_own_items_only(tmp_path):
+    store = Store(tmp_path / "s")
+
+    def server(fails):
+        def script(messages):
+            asked = [int(question.split()[-1][:-1]) for question in asked_about(messages)]
+            return Reply(None, None, "timeout") if fails and 20 in asked else reply(*[LONG_TRUTH[n] for n in asked])
+
+        return Script(script)
+
+    sample = Sample([item.model_dump() for item in LONG], "x")
+    broken = ChecklistScorer("m", backend=server(True), mode="batch", store=store, min_answered=0.1)
+    [score] = broken.score_batch([sample])
+    assert [line.id for line in score.items] == [item.id for item in LONG]
+    assert [line.answer for line in score.items] == [*LONG_TRUTH[:17], *[None] * 17, *LONG_TRUTH[34:]]
+    receipt = broken.receipt
+    assert (receipt.reads, receipt.asked, receipt.calls, receipt.unanswered) == (51, 51, 3, 17)
+    again = ChecklistScorer("m", backend=server(False), mode="batch", store=store)
+    assert [line.answer for line in again.score_batch([sample])[0].items] == LONG_TRUTH
+    assert (again.receipt.stored, again.receipt.asked, again.receipt.calls) == (34, 17, 1)

@@ -55,7 +55,7 @@ def test_a_malformed_row_fails_alone_and_is_named(client):
     assert answer.status_code == 200
     assert [score is None for score in answer.json()["scores"]] == [False, True, True, False]
     assert answer.json()["errors"] == [
-        {"row": 2, "field": "target", "message": "must be a string, got nothing."},
+        {"row": 2, "field": "target", "message": "must be a string or a list of chat messages, got nothing."},
         {"row": 3, "field": "checklist", "message": "row 3, item 1: question: the question is blank, got ' '."},
     ]
 
@@ -102,6 +102,19 @@ def test_a_client_may_have_read_the_target_itself(client, scorer):
     assert [score["items"][0]["answer"] for score in scores] == ["yes", "yes", "no"]
     assert [score["state"] for score in scores] == ["answered"] * 3
     assert scores[0]["items"][1]["answer"] == "yes"
+
+
+def test_a_target_may_be_a_list_of_messages_and_items_may_be_about_each(client):
+    target = [
+        {"role": "assistant", "content": "<think>blue</think>A red thing?"},
+        {"role": "user", "content": "Go on."},
+        {"role": "assistant", "content": "A blue thing."},
+    ]
+    scopes = ("any_turn", "every_turn", "final", None)
+    checklist = [{"question": "Is blue?"} | ({"scope": scope} if scope else {}) for scope in scopes]
+    [score] = client.post("/score", json={"samples": [{"checklist": checklist, "target": target}]}).json()["scores"]
+    assert [line["answer"] for line in score["items"]] == ["yes", "no", "yes", "yes"]
+    assert score["items"][0]["reasoning"] == "message 2 of 2 decides"
 
 
 def test_what_the_judge_does_not_answer_is_null_for_score_and_503_for_openrlhf(client):

@@ -39,6 +39,7 @@ def item(**changes) -> dict:
     return {"checklist": [{"question": "Is red?", **changes}], "target": "red"}
 
 
+SAID = {"role": "assistant", "text": "x", "shown": "assistant: x"}
 ROWS = {
     "null": (None, "samples"),
     "a list": ([], "samples"),
@@ -56,6 +57,17 @@ ROWS = {
     "as_is word": ({"checklist": QUESTIONS, "target": "x", "as_is": "true"}, "as_is"),
     "as_is 1": ({"checklist": QUESTIONS, "target": "x", "as_is": 1}, "as_is"),
     "as_is {}": ({"checklist": QUESTIONS, "target": "x", "as_is": {}}, "as_is"),
+    "target [7]": ({"checklist": QUESTIONS, "target": [7]}, "target"),
+    "target without role": ({"checklist": QUESTIONS, "target": [{"content": "x"}]}, "target"),
+    "target list as_is": ({"checklist": QUESTIONS, "target": [], "as_is": True}, "target"),
+    "messages as_is": ({"checklist": QUESTIONS, "target": "x", "messages": [SAID]}, "messages"),
+    "messages word": ({"checklist": QUESTIONS, "target": "x", "as_is": True, "messages": "x"}, "messages"),
+    "messages 7": ({"checklist": QUESTIONS, "target": "x", "as_is": True, "messages": [7]}, "messages"),
+    "messages short": ({"checklist": QUESTIONS, "target": "x", "as_is": True, "messages": [SAID, {}]}, "messages"),
+    "messages text 7": (
+        {"checklist": QUESTIONS, "target": "x", "as_is": True, "messages": [SAID | {"text": 7}]},
+        "messages",
+    ),
     "surrogate": ({"checklist": QUESTIONS, "target": "x", "\ud800": "y"}, "\ud800"),
     "no checklist": ({"target": "x"}, "checklist"),
     "checklist null": ({"checklist": None, "target": "x"}, "checklist"),

@@ -211,6 +211,8 @@ class OpenAIBackend:
         self.base_url = self.connection.address
         card = run(served_card(self.connection, model))
         self.limit: int = card.get("max_model_len") or 2**31
+        """The context in tokens. If the server does not report it, it becomes known with the first prompt that is too
+        long, if the error names it."""
         self.tokens = self._tokenizer(card) if "max_model_len" in card else None
         self._controls = [] if self.tokens is None else _special(self.tokens)
         self._cache = PrefixCache(self.connection) if "max_model_len" in card else None
@@ -315,6 +317,8 @@ class OpenAIBackend:
     async def _label(
         self, messages: Messages, prefix: str, labels: Sequence[str], without: frozenset[str] = frozenset()
     ) -> tuple[LabelRead, Usage]:
+        if self._room(messages) < 1:
+            return LabelRead(None, Unanswered(Reason.TOO_LONG)), Usage()
         response = await self._chat(
             lambda refused: wire.label_body(self.model, messages, refused | without, self._controls),
             messages,
@@ -429,6 +433,8 @@ class OpenAIBackend:
             if not dropped:
                 break
             without |= dropped
+        if first.unanswered == Reason.TOO_LONG and (limit := wire.context_in(first.message)) is not None:
+            self.limit = min(self.limit, limit)
         if first.fatal:
             raise self._error(first)
         if not first.bad_request:

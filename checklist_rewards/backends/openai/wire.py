@@ -54,6 +54,9 @@ NOT_SERVED = (404, 405, 501)
 _FATAL = (401, 402, 403, *NOT_SERVED)
 _ABOUT_PROMPT = (Reason.TOO_LONG, Reason.REFUSED)
 _LONG = re.compile(r"context.{0,9}(length|window|size)|maximum.{0,40}tokens|(prompt|input).{0,20}too long", re.I)
+_CONTEXT = re.compile(
+    r"(?:context|model)\W{0,3}(?:length|window|size|limit)\D{0,12}(\d[\d,]{2,})|> (\d[\d,]{2,}) maximum", re.I
+)
 _REFUSED = re.compile(r"content.?(filter|policy|management)|moderation|flagged", re.I)
 
 
@@ -127,6 +130,18 @@ def _refusal(status: int, headers: Mapping[str, str], content: bytes) -> Failure
     if _REFUSED.search(message):
         return Failure(Unanswered(Reason.REFUSED), status=status, message=message)
     return Failure(why, status=status, message=message, fatal=status in _FATAL)
+
+
+def context_in(message: str) -> int | None:
+    """The context in tokens that an error about a prompt that is too long names. None if it names none.
+
+    >>> context_in("This model's maximum context length is 8192 tokens. However, you requested 9000 tokens.")
+    8192
+    >>> context_in("request (6000 tokens) exceeds the available context size (4096 tokens), try increasing it")
+    4096
+    """
+    found = _CONTEXT.search(message)
+    return None if found is None else int((found[1] or found[2]).replace(",", ""))
 
 
 def _message(content: bytes) -> str:

@@ -20,7 +20,8 @@ QUESTIONS = ["Is red?", "Is blue?"]
 
 def knows(prefix: str, tail: str) -> float:
     """Yes if the word in the question stands in the prompt before it."""
-    return 0.9 if tail.split()[1].rstrip("?") in prefix else 0.1
+    question = tail.split("before it. ")[-1]  # about a single message, others are mentioned first
+    return 0.9 if question.split()[1].rstrip("?") in prefix else 0.1
 
 
 def scorer_on(backend=None) -> ChecklistScorer:
