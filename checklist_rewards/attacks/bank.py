@@ -125,12 +125,14 @@ def _joined(*parts: str) -> str:
 
 
 _STOP = frozenset(
-    "a an and any are as at be been being by can contain contains could describe describes did do does each ever "
-    "every exactly express for from generated give given has have if in include included includes into is it its least less "
-    "made make makes mention mentioned mentions more most must name no not of on one only or other output provide "
-    "provided provides response said same say says should show state states text than that the their them there these "
-    "they this those to use used uses was were what when where which while who why will with without would word words "
-    "answer answers".split()
+    """
+    a an and answer answers any are as at be been being by can contain contains could describe describes did do
+    does each ever every exactly express for from generated give given has have if in include included includes
+    into is it its least less made make makes mention mentioned mentions more most must name no not of on one
+    only or other output provide provided provides response said same say says should show state states text
+    than that the their them there these they this those to use used uses was were what when where which while
+    who why will with without word words would
+    """.split()
 )
 _QUOTED = re.compile(r"['\"‘“]([^'\"’”]{1,80})['\"’”](?!\w)")
 _WORD = re.compile(r"\w[\w'’-]*")
