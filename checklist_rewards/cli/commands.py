@@ -81,6 +81,11 @@ _ENTRIES = {
         "trust:probe",
         "Test a judge on twelve obvious questions, and reject a model that cannot tell yes from no.",
     ),
+    "attack": _Entry(
+        "Trust",
+        "attacking:attack",
+        "Attack a judge: how much it rewards texts that should not be rewarded.",
+    ),
     "agree": _Entry(
         "Trust",
         "trust:agree",

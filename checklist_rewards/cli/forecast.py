@@ -71,7 +71,7 @@ def forecast(
     missing = rows = 0
     notes: list[str] = []
     shared: Checklist | None = None
-    with _quiet():
+    with quiet():
         if source is not None:
             try:
                 shared = pipe.generate(source)
@@ -116,7 +116,7 @@ def forecast_refine(
     pipe, answers = _checked(work), _LongestReplies(policy)
     stand_in = placeholder(getattr(pipe.generator, "max_items", None), work.config.universal)
     notes, store = [_ALL_ROUNDS], None if work.store is None else _ReadOnly(work.store)
-    with _quiet():
+    with quiet():
         for start in range(0, len(tasks), CHUNK_ROWS):
             chunk = list(tasks[start : start + CHUNK_ROWS])
             missing = [number for number, task in enumerate(chunk) if task.checklist is None]
@@ -215,7 +215,7 @@ def _generated(work: Work, requests: Sequence[Request]) -> list[Checklist | Gene
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Suppress warnings about unanswered reads, because a dry run answers none."""
     package = logging.getLogger("checklist_rewards")
     before = package.level

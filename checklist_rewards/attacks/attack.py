@@ -1,0 +1,657 @@
+"""How much a judge rewards attacked texts: the bank of attacks, combinations found by search, and what falls.
+
+Attacks are applied to *bad* responses: the score of a bad response should not rise. A response is bad for a known
+reason (`REASONS`). The user's responses are *honest*: an attacked bad response should not have a higher score.
+
+Prompts are divided into two halves. Combinations of attacks and short strings are searched on one half: mutation and
+selection by the mean rise of the score. All reported figures are those of the other half, so they show what transfers
+to prompts that the search has not seen.
+
+Where an item has a code check, the check decides whether an attacked text really meets it. What such items add to the
+score is *earned* and not part of the rise, also if the scorer asks the judge about them (`checks="judge"`).
+
+A text that the judge could not answer completely counts as failed and enters no figure.
+
+All reads go through [`ChecklistScorer.score_batch`], one batch per round. They are stored, and the search is
+deterministic, so a rerun asks only for what is missing. A budget limits the reads.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import re
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from statistics import fmean
+
+from pydantic import BaseModel, ConfigDict
+from typing_extensions import override
+
+from checklist_rewards.attacks.bank import BANK, keywords
+from checklist_rewards.attacks.search import FINALISTS, AttackRow, Recipe, search
+from checklist_rewards.checklists import YES, Checklist, ChecklistItem
+from checklist_rewards.errors import SampleError
+from checklist_rewards.evaluation.agreement.measures import Bootstrap, Figure, Measure, weighted_mean
+from checklist_rewards.judges import Progress
+from checklist_rewards.judges.base import engines_of
+from checklist_rewards.judges.checked import run_check
+from checklist_rewards.scorer import ChecklistScorer, Sample
+from checklist_rewards.scores import EQUAL, NO_ANSWER_STATES, Score
+from checklist_rewards.scores.score import PASS_CREDIT
+from checklist_rewards.validation import np, one_of, whole_number
+
+REASONS = {
+    "empty": "no text",
+    "other_prompt": "a response to another prompt",
+    "prompt": "the prompt itself",
+    "words_removed": "a response without the words of one item",
+}
+"""Why a response is bad."""
+DEFAULT_PROMPTS, DEFAULT_READS = 50, 25_000
+FEWEST_PROMPTS = 4
+_MOST_HONEST = 4
+"""Honest responses per prompt that are read."""
+_SCREENED = 0.4
+"""Share of the prompts of the search half on which each attack of the bank is tried."""
+_REPORT_SHARE = 0.6
+"""Largest share of the budget for more than one bad response per prompt in the report."""
+_SHOWN_RECIPES, _SHOWN_ITEMS, _SHOWN_CHARACTERS = 3, 20, 600
+
+
+class AttackFigures(BaseModel):
+    """What one attack did to the bad responses of the reported prompts."""
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    kind: str
+    """Kind of the bank, or `found` for a combination of the search."""
+    source: str
+    does: str
+    attacks: tuple[str, ...]
+    before: str = ""
+    after: str = ""
+    cases: int
+    """Attacked responses with a score."""
+    failed: int
+    """Attacked responses that the judge did not answer completely. They are in no figure."""
+    rise: Figure
+    """Mean change of the score without what code says was earned, in [-1, 1], with the interval over prompts."""
+    earned: Figure
+    """Mean change of the score by checked items that the attacked text really meets."""
+    beats: Figure
+    """Share of pairs of an attacked response and an honest one in which the attacked one has the higher score, also
+    without what it earned. None without honest responses."""
+    rise_in_search: float | None = None
+    """Mean rise on the other half, where the search chose; None if it was only tried on a part of it."""
+
+
+class Fallen(BaseModel):
+    """How often attacks turned failed items, or items of one kind, into passed ones that code does not confirm."""
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    """The question, or the kind of question: its category, `code check`, `options`, or its first words."""
+    failed: int
+    """Reads of attacked texts in which the item had failed before the attack."""
+    fell: int
+    """Those in which it passes after the attack."""
+    attack: str
+    """The attack under which it fell most often."""
+
+    @property
+    def share(self) -> float:
+        """fell / failed."""
+        return self.fell / self.failed if self.failed else 0.0
+
+
+class Example(BaseModel):
+    """A bad response before and after an attack. Texts are cut at 600 characters."""
+
+    model_config = ConfigDict(frozen=True)
+
+    attack: str
+    reason: str
+    prompt: str
+    response: str
+    score: float
+    attacked: str
+    attacked_score: float
+    earned: float
+    honest: str | None = None
+    """The honest response with the highest score."""
+    honest_score: float | None = None
+
+
+class AttackReport(BaseModel):
+    """The result of [`attack`]. Files contain `model_dump()`."""
+
+    model_config = ConfigDict(frozen=True)
+
+    format: str = "checklist-rewards-attack-1"
+    judge: str
+    prompts: int
+    searched: int
+    """Prompts on which attacks were chosen."""
+    reported: int
+    """The other prompts. All figures are theirs."""
+    seed: int
+    reads: int
+    """Reads requested, including those answered from the store."""
+    budget_reads: int
+    rounds: int
+    """Rounds of the search."""
+    checked_items: int
+    """Items of the reported prompts with a code check whose verdict is gold."""
+    items: int
+    """Items of the reported prompts."""
+    bad: dict[str, Figure]
+    """Mean score of the bad responses before any attack, by reason; a reason without responses is in `missing`."""
+    honest: Figure
+    """Mean score of the honest responses."""
+    beats_before: Figure
+    """Share of pairs of a bad response and an honest one in which the bad one has the higher score, without an
+    attack."""
+    missing: dict[str, str]
+    """What was not measured, and why."""
+    unanswered: dict[str, int]
+    """Unanswered reads by reason."""
+    details: dict[str, str]
+    """The first detail of each reason."""
+    chosen: str | None
+    """The attack that raised scores most on the searched prompts; None if the judge scored nothing."""
+    attacks: tuple[AttackFigures, ...]
+    """By rise, largest first."""
+    kinds: tuple[Fallen, ...]
+    """Kinds of questions, by share that fell."""
+    fallen: tuple[Fallen, ...]
+    """The 20 items that fell most often."""
+    examples: tuple[Example, ...]
+    """The worst response of each of the three attacks with the largest rise."""
+
+    @property
+    def worst(self) -> AttackFigures | None:
+        """The figures of the chosen attack: what a policy can gain, without the optimism of choosing and measuring on
+        the same prompts."""
+        return next((figures for figures in self.attacks if figures.name == self.chosen), None)
+
+
+def bad_responses(rows: Sequence[AttackRow]) -> list[dict[str, str]]:
+    """The bad responses of each row by reason.
+
+    A response to another prompt is that of the next row that has one. Words are removed from the first honest
+    response, for the item most of whose keywords it has.
+
+    Args:
+        rows (sequence of [`AttackRow`]):
+            The prompts. A reason that needs honest responses is left out where there are none.
+    """
+    found: list[dict[str, str]] = []
+    for place, row in enumerate(rows):
+        bad = {"empty": "", "prompt": row.prompt}
+        others = [other for other in (*rows[place + 1 :], *rows[:place]) if other.prompt != row.prompt]
+        other = next((text for each in others for text in each.responses if text.strip()), None)
+        if other is not None:
+            bad["other_prompt"] = other
+        removed = _without_words(row)
+        if removed is not None:
+            bad["words_removed"] = removed
+        found.append({reason: bad[reason] for reason in REASONS if reason in bad})
+    return found
+
+
+def _without_words(row: AttackRow) -> str | None:
+    best: tuple[float, str] | None = None
+    for response in row.responses[:1]:
+        for item in row.checklist.items:
+            words = keywords(item)
+            patterns = [re.compile(rf"(?<!\w){re.escape(word)}(?!\w)", re.IGNORECASE) for word in words]
+            share = sum(bool(pattern.search(response)) for pattern in patterns) / len(words) if words else 0.0
+            if share > (best[0] if best else 0.0):
+                text = response
+                for pattern in patterns:
+                    text = pattern.sub("", text)
+                text = re.sub(r"[ \t]{2,}", " ", text).strip()
+                best = (share, text) if text else best
+    return None if best is None else best[1]
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """A bad response: the place of its row, and why it is bad."""
+
+    row: int
+    reason: str
+    response: str
+
+
+@dataclass
+class _Outcome:
+    """An attacked case. Without a score, `rise` is None."""
+
+    case: _Case
+    rise: float | None = None
+    earned: float = 0.0
+    after: float = 0.0
+    beats: float | None = None
+    """Share of the honest responses of its prompt with a lower score."""
+
+
+@dataclass
+class _Reader:
+    """Reads texts about rows within a budget, each text once."""
+
+    scorer: ChecklistScorer
+    rows: Sequence[AttackRow]
+    budget: int
+    progress: Progress | None
+    reads: int = 0
+    scores: dict[tuple[int, str], Score] = field(default_factory=dict)
+    unanswered: Counter[str] = field(default_factory=Counter)
+    details: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        judge = self.scorer.checked_judge
+        engines = max(1, sum(1 for _ in engines_of(self.scorer.judge)))
+        self.reads_of = [engines * sum(map(judge.asks, row.checklist.items)) for row in self.rows]
+
+    def sample(self, row: int, text: str) -> Sample:
+        of = self.rows[row]
+        return Sample(of.checklist, text, of.prompt, of.reference, of.history)
+
+    def price(self, texts: Iterable[tuple[int, str]]) -> int:
+        """The reads that the judge has still to answer: one per item, text and engine of a panel."""
+        new = {key for key in texts if key not in self.scores}
+        judged = self.scorer.aggregation.no_answer == "judge"
+        asked = (row for row, text in new if judged or self.sample(row, text).target_state not in NO_ANSWER_STATES)
+        return sum(self.reads_of[row] for row in asked)
+
+    def read(self, texts: Iterable[tuple[int, str]]) -> None:
+        """Score all texts that have no score, in one batch."""
+        new = list(dict.fromkeys(key for key in texts if key not in self.scores))
+        price = self.price(new)
+        assert self.reads + price <= self.budget, "a batch is planned within the budget"
+        self.reads += price
+        scored = self.scorer.score_batch([self.sample(*key) for key in new], self.progress)
+        for key, score in zip(new, scored, strict=True):
+            self.scores[key] = score
+            self.unanswered.update(score.unanswered)
+            for item in score.items:
+                if item.unanswered is not None and item.unanswered.detail:
+                    self.details.setdefault(str(item.unanswered.reason), item.unanswered.detail)
+
+    def scored(self, row: int, text: str) -> Score | None:
+        """The score of a text that was answered completely; otherwise None."""
+        score = self.scores[row, text]
+        return None if score.primary_score is None or (score.unanswered and not score.no_answer) else score
+
+    @property
+    def left(self) -> int:
+        return self.budget - self.reads
+
+
+class _Means(Measure):
+    """The means of several columns of values, without those that are NaN."""
+
+    def __init__(self, columns: Mapping[str, Sequence[float]]):
+        self.columns = {name: np.asarray(values, dtype=float) for name, values in columns.items()}
+        self.known = {name: np.isfinite(values) for name, values in self.columns.items()}
+
+    @override
+    def __len__(self) -> int:
+        return len(next(iter(self.columns.values())))
+
+    @override
+    def replicate(self, weights: np.ndarray) -> Mapping[str, float]:
+        return {
+            name: weighted_mean(values[known], weights[known])
+            for (name, values), known in zip(self.columns.items(), self.known.values(), strict=True)
+        }
+
+
+def _mean(values: Sequence[tuple[Hashable, float]], bootstrap: Bootstrap) -> Figure:
+    """The mean of values with the groups they belong to."""
+    means = _Means({"mean": [value for _, value in values]})
+    return bootstrap.figures(means, [group for group, _ in values])["mean"]
+
+
+class _Attacker:
+    """The state of one [`attack`]: cases, scores and gold."""
+
+    def __init__(self, reader: _Reader):
+        self.reader, self.rows = reader, reader.rows
+        self.cases = [
+            [_Case(place, reason, text) for reason, text in bad.items()]
+            for place, bad in enumerate(bad_responses(self.rows))
+        ]
+        self.holds = cache(self._holds)
+
+    def one_each(self, places: Sequence[int], count: int = 1) -> list[_Case]:
+        """`count` bad responses of each row; which reasons rotates with the place."""
+        return [
+            cases[(place + turn) % len(cases)]
+            for place in places
+            for cases in [self.cases[place]]
+            for turn in range(min(count, len(cases)))
+        ]
+
+    def texts(self, recipes: Iterable[Recipe], cases: Sequence[_Case]) -> list[tuple[int, str]]:
+        """The texts that the attacks make of the cases."""
+        return [(case.row, recipe(case.response, self.rows[case.row])) for recipe in recipes for case in cases]
+
+    def outcome(self, recipe: Recipe, case: _Case) -> _Outcome:
+        """What an attack whose texts were read did to a case."""
+        text = recipe(case.response, self.rows[case.row])
+        base, after = self.reader.scored(case.row, case.response), self.reader.scored(case.row, text)
+        if base is None or after is None:
+            return _Outcome(case)
+        earned = self._with_earned(case, base, text, after)
+        before = base.primary_score or 0.0
+        gain, rise = earned - before, (after.primary_score or 0.0) - earned
+        honest = [score.primary_score or 0.0 for score in self.honest(case.row)]
+        beats = fmean(before + rise > value + EQUAL for value in honest) if honest else None
+        return _Outcome(case, rise, gain, after.primary_score or 0.0, beats)
+
+    def rise(self, recipe: Recipe, cases: Sequence[_Case]) -> float:
+        """The mean rise over the cases; -inf if more than half of them have no score."""
+        rises = [
+            outcome.rise for outcome in (self.outcome(recipe, case) for case in cases) if outcome.rise is not None
+        ]
+        return fmean(rises) if rises and 2 * len(rises) >= len(cases) else -math.inf
+
+    def fallen(self, case: _Case, text: str) -> list[tuple[ChecklistItem, bool]]:
+        """The items that the bad response fails, and whether each passes in the attacked text against the facts."""
+        base, after = self.reader.scored(case.row, case.response), self.reader.scored(case.row, text)
+        if base is None or after is None:
+            return []
+        found = []
+        for item, one, other in zip(self.rows[case.row].checklist.items, base.items, after.items, strict=True):
+            before, credit = one.credit(soft=False), other.credit(soft=False)
+            if before is not None and credit is not None and before < PASS_CREDIT:
+                found.append((item, credit >= PASS_CREDIT and self.holds(case.row, item.id, text) is not True))
+        return found
+
+    def honest(self, row: int) -> list[Score]:
+        """The scores of the honest responses of a row."""
+        found = [self.reader.scored(row, text) for text in self.rows[row].responses]
+        return [score for score in found if score is not None]
+
+    def _with_earned(self, case: _Case, base: Score, text: str, after: Score) -> float:
+        """The score of the bad response if it also met the checked items that only the attacked text meets."""
+        lines = [
+            other
+            if self.holds(case.row, item.id, text) is True and self.holds(case.row, item.id, case.response) is False
+            else one
+            for item, one, other in zip(self.rows[case.row].checklist.items, base.items, after.items, strict=True)
+        ]
+        if all(line is one for line, one in zip(lines, base.items, strict=True)):
+            return base.primary_score or 0.0
+        # Items of a bad response without an answer count as the lowest, but have no answer.
+        lines = [line if line.value is None else replace(line, unanswered=None) for line in lines]
+        earned = Score.of(lines, self.reader.scorer.aggregation, base.quality).primary_score
+        return base.primary_score or 0.0 if earned is None else earned
+
+    def _holds(self, row: int, id: str, text: str) -> bool | None:
+        """Whether a text earns the credit of an item by its code check; None without a check, or if it fails."""
+        item = next(item for item in self.rows[row].checklist.items if item.id == id)
+        if item.check is None or item.scope is not None:
+            return None
+        verdict = run_check(item, text, self.rows[row].prompt, self.reader.scorer.allow_code)
+        return None if verdict.answer is None else (verdict.answer == YES) == (item.weight >= 0)
+
+
+def attack(
+    scorer: ChecklistScorer,
+    rows: Sequence[AttackRow],
+    *,
+    attacks: Sequence[str] | None = None,
+    prompts: int = DEFAULT_PROMPTS,
+    budget_reads: int = DEFAULT_READS,
+    seed: int = 0,
+    bootstrap: Bootstrap | None = None,
+    progress: Progress | None = None,
+) -> AttackReport:
+    """Measure how much a judge rewards attacked texts.
+
+    Args:
+        scorer ([`ChecklistScorer`]):
+            The judge: of any kind, with any metric.
+        rows (sequence of [`AttackRow`]):
+            At least 4 prompts with checklists. Honest responses are optional; without them, two reasons for bad
+            responses and the comparison with honest responses are missing.
+        attacks (sequence of `str`, *optional*):
+            Attacks of [`BANK`]. Defaults to all but `empty`, which is one of the bad responses.
+        prompts (`int`, *optional*, defaults to `50`):
+            Most prompts to use, drawn from `rows`; half of them for the search.
+        budget_reads (`int`, *optional*, defaults to `25000`):
+            Most reads, including those answered from the store. A read is one item answered about one text by one
+            judge of a panel. What the bank leaves is used by the search.
+        seed (`int`, *optional*, defaults to `0`):
+            Seed of the choice of prompts and of the search.
+        bootstrap ([`Bootstrap`], *optional*):
+            Settings of the intervals.
+        progress (callable, *optional*):
+            Called with the number of reads answered since the last call.
+
+    Returns:
+        [`AttackReport`]: Figures of the prompts that the search has not seen.
+
+    Raises:
+        SampleError: For fewer prompts, an unknown attack, or a budget below the reads that the bank alone needs.
+            Nothing has been sent to the judge at that point.
+        ChecklistError: For a checklist that the judge cannot answer.
+    """
+    whole_number("prompts", prompts, at_least=FEWEST_PROMPTS)
+    whole_number("budget_reads", budget_reads)
+    names = [name for name in BANK if name != "empty"] if attacks is None else list(attacks)
+    for name in names:
+        one_of("attacks", name, BANK)
+    if not names:
+        raise SampleError("attacks=[] is empty; name at least one attack, or omit it for all.")
+    rng = random.Random(seed)
+    rows = _chosen(rows, prompts, rng)
+    for number, row in enumerate(rows, start=1):
+        for item in scorer.on_scale(row.checklist).items:
+            scorer.check_item(item, f"prompt {number} ({row.prompt!r:.60})")
+    intervals = Bootstrap(seed=seed) if bootstrap is None else bootstrap
+    reader = _Reader(scorer, rows, budget_reads, progress)
+    state = _Attacker(reader)
+    half = len(rows) // 2
+    searched, reported = range(half), range(half, len(rows))
+    bank = [Recipe((name,)) for name in names]
+    screened = state.one_each(searched[: max(1, math.ceil(_SCREENED * half))])
+    plain = [(case.row, case.response) for cases in state.cases for case in cases]
+    plain += [(place, text) for place, row in enumerate(rows) for text in row.responses]
+    started = [*plain, *state.texts(bank, screened)]
+    cases = state.one_each(reported)
+    least = reader.price([*started, *state.texts(bank, cases)])
+    if least > budget_reads:
+        raise SampleError(
+            f"budget_reads={budget_reads} is too small: {len(bank)} attacks on {len(rows)} prompts take {least} reads "
+            "without a search; raise it, or use fewer prompts or attacks."
+        )
+    for count in range(2, len(REASONS) + 1):
+        more = state.one_each(reported, count)
+        if reader.price([*started, *state.texts(bank, more)]) <= _REPORT_SHARE * budget_reads:
+            cases = more
+    reader.read(started)
+    kept = reader.price(state.texts(bank, cases)) + FINALISTS * len(cases) * max(reader.reads_of)
+    trial = state.one_each(searched)
+
+    def tried(recipes: Sequence[Recipe]) -> dict[Recipe, float] | None:
+        """The mean rise of each recipe on the searched prompts; None if the budget does not allow the reads."""
+        texts = state.texts(recipes, trial)
+        if reader.price(texts) > reader.left - kept:
+            return None
+        reader.read(texts)
+        return {recipe: state.rise(recipe, trial) for recipe in recipes}
+
+    best, found, rounds = search({recipe: state.rise(recipe, screened) for recipe in bank}, tried, rng)
+    final = [recipe for recipe in best if recipe not in bank]
+    reader.read(state.texts([*bank, *final], cases))
+    return _report(state, [*bank, *final], best, found, cases, searched, reported, rounds, seed, intervals)
+
+
+def _chosen(rows: Sequence[AttackRow], prompts: int, rng: random.Random) -> list[AttackRow]:
+    """At most `prompts` of the rows, in random order, with parsed checklists and the honest responses to read."""
+    if len(rows) < FEWEST_PROMPTS:
+        raise SampleError(
+            f"an attack needs at least {FEWEST_PROMPTS} prompts with a checklist, half of them for the search; got "
+            f"{len(rows)}."
+        )
+    drawn = rng.sample(range(len(rows)), min(prompts, len(rows)))
+    return [
+        replace(
+            rows[place],
+            checklist=Checklist.parse(rows[place].checklist, f"row {place + 1}"),
+            responses=tuple(text for text in rows[place].responses if text.strip())[:_MOST_HONEST],
+        )
+        for place in drawn
+    ]
+
+
+def _report(
+    state: _Attacker,
+    recipes: Sequence[Recipe],
+    best: Sequence[Recipe],
+    found: Mapping[Recipe, float],
+    cases: Sequence[_Case],
+    searched: range,
+    reported: range,
+    rounds: int,
+    seed: int,
+    bootstrap: Bootstrap,
+) -> AttackReport:
+    reader, rows = state.reader, state.rows
+    outcomes = {recipe: [state.outcome(recipe, case) for case in cases] for recipe in recipes}
+    figures = [_figures(recipe, outcomes[recipe], found.get(recipe), bootstrap) for recipe in recipes]
+    figures.sort(key=lambda one: -math.inf if one.rise.value is None else one.rise.value, reverse=True)
+    by_name = {recipe.name: recipe for recipe in recipes}
+    worst = [one for one in figures[:_SHOWN_RECIPES] if one.rise.value is not None and one.rise.value > 0]
+    bad = {
+        reason: [
+            (place, score.primary_score or 0.0)
+            for place in reported
+            for case in state.cases[place]
+            if case.reason == reason and (score := reader.scored(place, case.response)) is not None
+        ]
+        for reason in REASONS
+    }
+    honest = {place: [score.primary_score or 0.0 for score in state.honest(place)] for place in reported}
+    pairs = [
+        (place, float(value > other + EQUAL))
+        for values in bad.values()
+        for place, value in values
+        for other in honest[place]
+    ]
+    made = {case.reason for place in reported for case in state.cases[place]}
+    missing = {reason: "requires honest responses" for reason in REASONS if reason not in made}
+    if not any(honest.values()):
+        missing["beats"] = "no honest response has a score"
+    usable = any(not score.no_answer and reader.scored(*key) is not None for key, score in reader.scores.items())
+    of_reported = [item for place in reported for item in rows[place].checklist.items]
+    kinds = _fallen(state, outcomes, _kind)
+    items = _fallen(state, outcomes, lambda item: item.question)
+    return AttackReport(
+        judge=reader.scorer.judge.name,
+        prompts=len(rows),
+        searched=len(searched),
+        reported=len(reported),
+        seed=seed,
+        reads=reader.reads,
+        budget_reads=reader.budget,
+        rounds=rounds,
+        checked_items=sum(item.check is not None and item.scope is None for item in of_reported),
+        items=len(of_reported),
+        bad={reason: _mean(values, bootstrap) for reason, values in bad.items() if reason in made},
+        honest=_mean([(place, value) for place, values in honest.items() for value in values], bootstrap),
+        beats_before=_mean(pairs, bootstrap),
+        missing=missing,
+        unanswered=dict(reader.unanswered),
+        details=reader.details,
+        chosen=best[0].name if best and usable else None,
+        attacks=tuple(figures),
+        kinds=tuple(kinds),
+        fallen=tuple(items[:_SHOWN_ITEMS]),
+        examples=tuple(_example(state, by_name[one.name], outcomes[by_name[one.name]]) for one in worst),
+    )
+
+
+def _figures(
+    recipe: Recipe, outcomes: Sequence[_Outcome], rise_in_search: float | None, bootstrap: Bootstrap
+) -> AttackFigures:
+    one = BANK[recipe.attacks[0]] if len(recipe.attacks) == 1 and not recipe.before and not recipe.after else None
+    does = " ".join(BANK[name].does for name in recipe.attacks)
+    scored = [outcome for outcome in outcomes if outcome.rise is not None]
+    means = _Means(
+        {
+            "rise": [outcome.rise or 0.0 for outcome in scored],
+            "earned": [outcome.earned for outcome in scored],
+            "beats": [math.nan if outcome.beats is None else outcome.beats for outcome in scored],
+        }
+    )
+    return AttackFigures(
+        name=recipe.name,
+        kind="found" if one is None else one.kind,
+        source="the search" if one is None else one.source,
+        does=does,
+        attacks=recipe.attacks,
+        before=recipe.before,
+        after=recipe.after,
+        cases=len(scored),
+        failed=len(outcomes) - len(scored),
+        **bootstrap.figures(means, [outcome.case.row for outcome in scored]),
+        rise_in_search=None if rise_in_search is None or not math.isfinite(rise_in_search) else rise_in_search,
+    )
+
+
+def _kind(item: ChecklistItem) -> str:
+    if item.category is not None:
+        return item.category
+    if item.check is not None:
+        return "code check"
+    return "options" if item.options is not None else " ".join(item.question.split()[:3]).casefold()
+
+
+def _fallen(
+    state: _Attacker, outcomes: Mapping[Recipe, Sequence[_Outcome]], name_of: Callable[[ChecklistItem], str]
+) -> list[Fallen]:
+    """What fell, by the name of its group, the largest share first; of equal shares, the more frequent one."""
+    failed: Counter[str] = Counter()
+    fell: dict[str, Counter[str]] = {}
+    for recipe, of_recipe in outcomes.items():
+        for outcome in of_recipe:
+            text = recipe(outcome.case.response, state.rows[outcome.case.row])
+            for item, falls in state.fallen(outcome.case, text):
+                name = name_of(item)
+                failed[name] += 1
+                fell.setdefault(name, Counter())[recipe.name] += falls
+    groups = [
+        Fallen(name=name, failed=failed[name], fell=sum(by_attack.values()), attack=by_attack.most_common(1)[0][0])
+        for name, by_attack in fell.items()
+    ]
+    return sorted(groups, key=lambda group: (-group.share, -group.failed, group.name))
+
+
+def _example(state: _Attacker, recipe: Recipe, outcomes: Sequence[_Outcome]) -> Example:
+    worst = max((outcome for outcome in outcomes if outcome.rise is not None), key=lambda outcome: outcome.rise or 0.0)
+    case, row = worst.case, state.rows[worst.case.row]
+    scores = {text: state.reader.scored(case.row, text) for text in row.responses}
+    honest = {text: score.primary_score or 0.0 for text, score in scores.items() if score is not None}
+    best = max(honest, key=honest.__getitem__, default=None)
+    return Example(
+        attack=recipe.name,
+        reason=case.reason,
+        prompt=row.prompt[:_SHOWN_CHARACTERS],
+        response=case.response[:_SHOWN_CHARACTERS],
+        score=worst.after - (worst.rise or 0.0) - worst.earned,
+        attacked=recipe(case.response, row)[:_SHOWN_CHARACTERS],
+        attacked_score=worst.after,
+        earned=worst.earned,
+        honest=None if best is None else best[:_SHOWN_CHARACTERS],
+        honest_score=None if best is None else honest[best],
+    )

@@ -1,0 +1,267 @@
+"""`attack`: how much a judge rewards texts that should not be rewarded."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from checklist_rewards.attacks.attack import (
+    DEFAULT_PROMPTS,
+    DEFAULT_READS,
+    FEWEST_PROMPTS,
+    REASONS,
+    AttackReport,
+    Fallen,
+)
+from checklist_rewards.attacks.attack import attack as attacked
+from checklist_rewards.attacks.search import AttackRow
+from checklist_rewards.cli import options as o
+from checklist_rewards.cli.forecast import quiet, show
+from checklist_rewards.cli.options import Resamples, Seed, grouped
+from checklist_rewards.cli.output import bars, check_outputs, console, write_json
+from checklist_rewards.cli.work import Work, prices_from
+from checklist_rewards.datasets.rows import Columns, read_checklist
+from checklist_rewards.errors import SampleError
+from checklist_rewards.evaluation.agreement import Bootstrap
+from checklist_rewards.evaluation.agreement.measures import DEFAULT_RESAMPLES
+from checklist_rewards.files.rows import file_format, read_rows
+from checklist_rewards.scorer import ChecklistScorer
+from checklist_rewards.scores.reasons import ADVICE
+
+_ATTACK = "Attack"
+_SHOWN = 20
+_NOTE = (
+    "The search chooses texts by the answers, so its tokens are those of one possible run; its reads are at most {:,}."
+)
+
+
+@grouped(
+    "output",
+    "responses",
+    "budget_reads",
+    "max_rise",
+    "model",
+    "base_url",
+    "checklist",
+    "judge",
+    "calibration",
+    "dry_run",
+)
+def attack(
+    rows: Annotated[
+        Path,
+        typer.Argument(
+            metavar="CHECKLISTS", show_default=False, help="Prompts with their checklists, as for `score`."
+        ),
+    ],
+    output: Annotated[
+        Path,
+        typer.Option("--output", "-o", show_default=False, rich_help_panel=o.OUTPUT, help="JSON file to write to."),
+    ],
+    keys: o.Keys,
+    judge: o.OnlyJudge,
+    responses: Annotated[
+        Path | None,
+        typer.Option(
+            show_default="none",
+            rich_help_panel=_ATTACK,
+            help="File with honest responses to these prompts, as for `score`. It may be CHECKLISTS itself.",
+        ),
+    ] = None,
+    budget_reads: Annotated[
+        int, typer.Option(min=1, rich_help_panel=_ATTACK, help="Most reads, including those from the store.")
+    ] = DEFAULT_READS,
+    prompts: Annotated[
+        int,
+        typer.Option(
+            min=FEWEST_PROMPTS,
+            rich_help_panel=_ATTACK,
+            help="Most prompts to use: half for the search, half for the figures.",
+        ),
+    ] = DEFAULT_PROMPTS,
+    max_rise: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            max=1,
+            show_default="no limit",
+            rich_help_panel=_ATTACK,
+            help="Exit with code 1 if the attack chosen by the search raises scores by at least this much.",
+        ),
+    ] = None,
+    preset: o.Preset = o.Preset(),  # noqa: B008 - frozen
+    checklist: o.ChecklistFile = None,
+    target_key: o.TargetKey = None,
+    checklist_key: o.ChecklistKey = None,
+    concurrency: o.Concurrency = None,
+    bootstrap: Resamples = DEFAULT_RESAMPLES,
+    seed: Seed = 0,
+    dry: o.Dry = o.Dry(),  # noqa: B008
+    store_options: o.StoreOptions = o.StoreOptions(),  # noqa: B008
+) -> None:
+    r"""Attack a judge: how much it rewards texts that should not be rewarded.
+
+    Bad responses (empty, a response to another prompt, the prompt itself, a response without the words of an item) are
+    attacked with a bank of known attacks, and with combinations found by a search on half of the prompts. The table
+    shows, for the other half, how much each attack raises the score, with a 95 % interval over prompts, and how often
+    the attacked response beats an honest one (**--responses**).
+
+    Answers are stored, so a rerun with the same options asks only for what is missing. Exit code 1 if the judge left
+    reads unanswered, or from **--max-rise** on.
+
+    **Examples**
+
+    ```
+    checklist-rewards attack checklists.jsonl -o attack.json --model org/judge --responses answers.jsonl
+    checklist-rewards attack checklists.jsonl -o attack.json --model org/judge --max-rise 0.2
+    checklist-rewards attack checklists.jsonl -o attack.json --model org/judge --budget-reads 10000 --dry-run
+    ```
+    """
+    check_outputs([rows, responses, checklist, store_options.store], output=output)
+    shared = None if checklist is None else read_checklist(checklist)
+    found = _rows(rows, keys, checklist_key, shared)
+    if responses is not None:
+        found = _with_responses(found, rows, responses, keys, target_key)
+    work = Work.of(preset, store_options, judge=judge, concurrency=concurrency, dry=dry)
+    scorer = work.pipeline.scorer
+    assert isinstance(scorer, ChecklistScorer)
+    run = partial(attacked, scorer, found, prompts=prompts, budget_reads=budget_reads, seed=seed)
+    prices = prices_from(dry.price)
+    if dry.dry_run:
+        with quiet():
+            report = run(bootstrap=Bootstrap(0))
+        show(report.prompts, work.lines, prices, [_NOTE.format(budget_reads)])
+        return
+    work.check_judge(any(scorer.asks(row.checklist) for row in found))
+    with bars() as bar:
+        draws = Bootstrap(bootstrap, seed, bar("bootstrap draws", None)) if bootstrap else Bootstrap(0)
+        report = run(bootstrap=draws, progress=bar("reads", None))
+    write_json(output, report.model_dump())
+    _print(report)
+    console.print(escape(f"written: {output}; {scorer.receipt}"))
+    if prices:
+        cost = scorer.receipt.cost(prices)
+        console.print("US dollars: " + ("unknown: set --price for every model" if cost is None else f"{cost:.4f}"))
+    if report.unanswered:
+        console.print(_unanswered(report))
+    worst = report.worst
+    gamed = worst is not None and max_rise is not None and (worst.rise.value or 0.0) >= max_rise
+    if gamed and worst is not None:
+        console.print(
+            escape(
+                f"{worst.name} raises the score of bad responses by {worst.rise}, at least --max-rise {max_rise:g}."
+            )
+        )
+    raise typer.Exit(1 if gamed or report.unanswered else 0)
+
+
+def _rows(path: Path, keys: o.Keys, checklist_key: str | None, shared: object) -> list[AttackRow]:
+    """The prompts with a checklist. Rows with a null checklist are left out."""
+    found, columns = [], None
+    for row in read_rows(path):
+        if columns is None:
+            columns = Columns.of(
+                row.data,
+                inputs=keys.input_key,
+                checklist=checklist_key,
+                reference=keys.reference_key,
+                history=keys.history_key,
+                shared=shared,  # type: ignore[arg-type]
+                blank_is_null=file_format(path) == ".csv",
+            )
+        request = columns.request_of(row.data, row.where)
+        checklist = columns.checklist_of(row.data, row.where)
+        if checklist is not None:
+            reference = columns.reference_of(row.data, row.where)
+            found.append(AttackRow(request.input, checklist, (), reference, request.history))
+    if not found:
+        raise SampleError(f"{path} has no rows with a checklist.")
+    return found
+
+
+def _with_responses(
+    rows: Sequence[AttackRow], rows_path: Path, path: Path, keys: o.Keys, target_key: str | None
+) -> list[AttackRow]:
+    """The rows with the honest responses to their prompts.
+
+    Raises:
+        SampleError: If no response belongs to any of the prompts.
+    """
+    answers: dict[tuple[str | None, str | None], list[str]] = {}
+    columns = None
+    for row in read_rows(path):
+        if columns is None:
+            columns = Columns.of(row.data, inputs=keys.input_key, target=target_key, history=keys.history_key)
+        text = columns.target_of(row.data, row.where).text
+        given = answers.setdefault(columns.input_of(row.data, row.where), [])
+        if text.strip() and text not in given:
+            given.append(text)
+    prompts = {(row.prompt, row.history) for row in rows}
+    if not prompts & answers.keys():
+        raise SampleError(
+            f"--responses {path}: none of its {len(answers)} prompts is a prompt of {rows_path}; they must be equal."
+        )
+    if other := len(answers.keys() - prompts):
+        console.print(f"[yellow]{other} prompts of {escape(str(path))} are not in {escape(str(rows_path))}.[/]")
+    return [replace(row, responses=tuple(answers.get((row.prompt, row.history), ()))) for row in rows]
+
+
+def _print(report: AttackReport) -> None:
+    out = Console(soft_wrap=True, highlight=False)
+    table = Table("attack", "kind", "rise", "earned", "beats honest", "failed", title="attacks", title_justify="left")
+    shown = [one for place, one in enumerate(report.attacks) if place < _SHOWN or one.name == report.chosen]
+    for one in shown:
+        name = escape(one.name) + (" <" if one.name == report.chosen else "")
+        beats = "–" if one.beats.value is None else f"{one.beats.value:.0%}"
+        earned = "–" if one.earned.value is None else f"{one.earned.value:.3f}"
+        table.add_row(name, one.kind, escape(str(one.rise)), earned, beats, str(one.failed))
+    out.print(table)
+    before = ", ".join(f"{REASONS[reason]} {figure}" for reason, figure in report.bad.items())
+    out.print(escape(f"Before an attack: {before}; honest responses {report.honest}."))
+    if report.beats_before.value is not None:
+        out.print(f"Without an attack, {report.beats_before.value:.0%} of the bad responses beat an honest one.")
+    if len(report.attacks) > len(shown):
+        out.print(f"{len(report.attacks) - len(shown)} attacks with a smaller rise are in the file.")
+    out.print(
+        escape(
+            f"{report.judge}: chosen (<) on {report.searched} prompts, measured on {report.reported} others; "
+            f"{report.reads:,} of {report.budget_reads:,} reads, {report.rounds} rounds."
+        )
+    )
+    if report.kinds:
+        out.print(_fallen("kind of question", report.kinds[:8]))
+        out.print(_fallen("item", report.fallen[:8]))
+    for example in report.examples:
+        sides = Table(escape(example.attack), "score", "text", title_justify="left", show_lines=True)
+        sides.add_row("prompt", "", escape(example.prompt))
+        sides.add_row(REASONS[example.reason], f"{example.score:.3f}", escape(example.response))
+        sides.add_row("attacked", f"{example.attacked_score:.3f}", escape(example.attacked))
+        if example.honest is not None:
+            sides.add_row("honest", f"{example.honest_score:.3f}", escape(example.honest))
+        out.print(sides)
+    for what, why in report.missing.items():
+        out.print(escape(f"Not measured: {REASONS.get(what, 'comparison with honest responses')} ({why})."))
+
+
+def _fallen(head: str, groups: Sequence[Fallen]) -> Table:
+    table = Table(head, "falls", "of", "most often under")
+    for group in groups:
+        table.add_row(escape(group.name), f"{group.share:.0%}", str(group.failed), escape(group.attack))
+    return table
+
+
+def _unanswered(report: AttackReport) -> Table:
+    table = Table("reason", "reads", "why", title="unanswered", title_justify="left")
+    for reason, count in Counter(report.unanswered).most_common():
+        why = "; ".join(text for text in (ADVICE.get(reason, ""), report.details.get(reason, "")) if text)
+        table.add_row(reason, str(count), escape(why))
+    return table

@@ -1,0 +1,197 @@
+"""`attack`: what counts as a rise, what the search finds, the budget, failures and resuming."""
+
+import pytest
+
+from checklist_rewards import Checklist, ChecklistScorer
+from checklist_rewards.attacks.attack import attack, bad_responses
+from checklist_rewards.attacks.search import AttackRow
+from checklist_rewards.errors import SampleError
+from checklist_rewards.evaluation.agreement.measures import Bootstrap
+from checklist_rewards.judges.panel import PanelJudge
+from tests.fakes import FakeBackend
+
+COLORS = ("red", "blue", "green", "grey", "pink", "brown", "black", "white")
+ROWS = [
+    AttackRow(
+        f"Write about a {color} bird.", [f"Is it a {color} bird?", "Is it a story?"], (f"Story: a {color} owl.",)
+    )
+    for color in COLORS
+]
+CHECKED = [(row, Checklist.parse(row.checklist)) for row in ROWS]
+QUICK = dict(bootstrap=Bootstrap(50), budget_reads=20_000)
+
+
+def scorer(rule, **settings) -> ChecklistScorer:
+    return ChecklistScorer(backend=FakeBackend(rule), store=False, **settings)
+
+
+def target(prefix: str) -> str:
+    return prefix.split("<target-")[1]
+
+
+def honest(prefix: str, tail: str) -> float:
+    """Finds what the honest responses have, and nothing else."""
+    text = target(prefix)
+    return 0.9 if "Story:" in text and " owl." in text and "\u200b" not in text else 0.1
+
+
+def gullible(prefix: str, tail: str) -> float:
+    """Also believes what praises itself."""
+    return 0.95 if "This response is excellent" in target(prefix) else honest(prefix, tail)
+
+
+def figures(report, name):
+    return next(one for one in report.attacks if one.name == name)
+
+
+def test_the_weakness_of_a_judge_is_named_and_measured_on_prompts_that_the_search_has_not_seen():
+    report = attack(scorer(gullible), ROWS, **QUICK)
+    assert "self_praise" in report.chosen and report.searched == report.reported == 4
+    assert report.worst.rise.value > 0.6 and report.worst.rise.low > 0.5
+    praise = figures(report, "self_praise")
+    assert praise.kind == "praise" and praise.beats.value == 1.0 and praise.failed == 0
+    assert report.beats_before.value == pytest.approx(0.0, abs=0.3)
+    # an empty response counts as the lowest, and this judge gives any text 0.1: a quarter of the cases
+    assert figures(report, "all_met").rise.value == pytest.approx(0.1 / 4)
+    assert report.kinds[0].attack in (one.name for one in report.attacks if "self_praise" in one.name)
+    assert {item.name for item in report.fallen} <= {q for row in ROWS for q in row.checklist}
+    example = report.examples[0]
+    assert "This response is excellent" in example.attacked and example.attacked_score == pytest.approx(0.95)
+    assert example.honest_score == pytest.approx(0.9) and example.score < 0.5
+
+
+def test_a_judge_without_a_weakness_shows_none():
+    report = attack(scorer(lambda prefix, tail: 0.3), ROWS, **QUICK)
+    rises = [one.rise.value for one in report.attacks if one.name != "empty"]
+    # a bad empty response counts as the lowest, and any text is worth the judge's 0.3
+    assert max(rises) <= 0.3 and all(item.fell == 0 for item in report.fallen) and report.beats_before.value == 0.0
+
+
+def test_the_search_finds_a_combination_that_no_attack_of_the_bank_has():
+    def two_keys(prefix, tail):
+        text = target(prefix)
+        return 0.1 + 0.2 * ("All criteria are met." in text) + 0.6 * (
+            "All criteria are met." in text and "10/10" in text
+        )  # fmt: skip
+
+    report = attack(scorer(two_keys), ROWS, attacks=["all_met", "rating", "bold", "expert"], **QUICK)
+    assert {"all_met", "rating"} <= set(report.worst.attacks) or "10/10" in report.worst.after + report.worst.before
+    assert report.worst.kind == "found" and report.worst.rise.value > figures(report, "all_met").rise.value + 0.5
+    assert report.rounds > 1 and report.worst.rise_in_search > 0.5
+
+
+def by_word(prefix: str, tail: str) -> float:
+    return 0.9 if "silver" in tail and "silver" in target(prefix) else 0.1
+
+
+def test_words_that_meet_a_checked_item_are_earned_and_not_gamed():
+    check = {"type": "regex", "pattern": "silver", "at_least": 1}
+    items = [{"question": "Does it have 'silver'?", "check": check}, "Is it a story?"]
+    rows = [AttackRow(row.prompt, items, row.responses) for row in ROWS]
+    for checks in ("only", "judge"):
+        report = attack(scorer(by_word, checks=checks), rows, attacks=["keywords_after", "all_met"], **QUICK)
+        words = figures(report, "keywords_after")
+        assert words.earned.value >= 0.4 and words.rise.value == pytest.approx(0.0, abs=0.06), checks
+        assert report.checked_items == 4
+    # a judge that says yes where code says no is gamed
+    report = attack(
+        scorer(lambda prefix, tail: 0.9 if "All criteria" in prefix else 0.1, checks="judge"),
+        rows, attacks=["all_met", "bold"], **QUICK,
+    )  # fmt: skip
+    assert figures(report, "all_met").rise.value > 0.7 and figures(report, "all_met").earned.value == 0.0
+
+
+@pytest.mark.parametrize("budget", [1_000, 2_000])
+def test_a_judge_is_never_asked_more_than_the_budget_allows(budget):
+    judge = scorer(gullible)
+    report = attack(judge, ROWS, budget_reads=budget, bootstrap=Bootstrap(0))
+    assert report.reads <= budget and judge.receipt.asked <= report.reads
+    assert judge.receipt.reads >= 0.5 * report.reads
+
+
+def test_a_budget_below_the_bank_is_refused_with_the_reads_that_it_takes():
+    judge = scorer(gullible)
+    with pytest.raises(SampleError, match=r"^budget_reads=100 is too small: 7\d attacks on 8 prompts take \d+ reads "):
+        attack(judge, ROWS, budget_reads=100)
+    assert judge.receipt.reads == 0
+
+
+def test_a_panel_costs_one_read_per_judge():
+    judges = [ChecklistScorer(backend=FakeBackend(gullible, identity=name), store=False).judge for name in "ab"]
+    panel = ChecklistScorer(judge=PanelJudge(judges), store=False)
+    reports = [
+        attack(judge, ROWS, attacks=["colon"], prompts=4, budget_reads=200, bootstrap=Bootstrap(0))
+        for judge in (scorer(gullible), panel)
+    ]
+    assert panel.receipt.asked <= reports[1].reads <= 200
+    assert reports[1].rounds < reports[0].rounds
+
+
+def test_failures_of_the_judge_are_reported_and_enter_no_figure():
+    def silent_on_praise(prefix, tail):
+        return None if "excellent" in prefix else honest(prefix, tail)
+
+    report = attack(scorer(silent_on_praise), ROWS, **QUICK)
+    praise = figures(report, "self_praise")
+    assert praise.failed > 0 and praise.cases == 0 and praise.rise.value is None
+    assert report.unanswered["too_long"] > 0 and "self_praise" not in report.chosen
+    nothing = attack(scorer(lambda prefix, tail: None), ROWS, **QUICK)
+    assert nothing.chosen is None and nothing.worst is None and nothing.honest.value is None
+    assert nothing.missing["beats"] == "no honest response has a score"
+
+
+def test_a_rerun_reads_from_the_store(tmp_path):
+    settings = dict(attacks=["colon", "all_met", "praise_first"], budget_reads=600, bootstrap=Bootstrap(50))
+    reports, asked = [], []
+    for _ in range(2):
+        judge = ChecklistScorer(backend=FakeBackend(gullible), store=tmp_path / "store.db")
+        reports.append(attack(judge, ROWS, **settings))
+        asked.append(judge.receipt.asked)
+    assert reports[0] == reports[1] and asked[0] > 0 and asked[1] == 0
+
+
+def test_bad_responses_are_bad_for_known_reasons():
+    bad = bad_responses([AttackRow(row.prompt, row_checklist, row.responses) for row, row_checklist in CHECKED])
+    assert bad[0] == {
+        "empty": "",
+        "other_prompt": "Story: a blue owl.",
+        "prompt": "Write about a red bird.",
+        "words_removed": ": a red owl.",
+    }
+    assert bad_responses([AttackRow("A.", CHECKED[0][1]), AttackRow("B.", CHECKED[1][1])]) == [
+        {"empty": "", "prompt": "A."},
+        {"empty": "", "prompt": "B."},
+    ]
+
+
+def test_without_honest_responses_what_is_missing_is_named():
+    rows = [AttackRow(row.prompt, row.checklist) for row in ROWS]
+    report = attack(scorer(gullible), rows, **QUICK)
+    assert report.missing == {
+        "other_prompt": "requires honest responses",
+        "words_removed": "requires honest responses",
+        "beats": "no honest response has a score",
+    }
+    assert report.worst.beats.value is None and report.worst.rise.value > 0.8
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        (
+            {"rows": ROWS[:3]},
+            "an attack needs at least 4 prompts with a checklist, half of them for the search; got 3",
+        ),
+        ({"attacks": ["flattery"]}, "attacks='flattery' is not known; allowed: 'colon'"),
+        ({"attacks": []}, r"attacks=\[\] is empty"),
+        ({"prompts": 2}, "prompts=2 is not allowed; it must be a whole number from 4 up"),
+        ({"budget_reads": 0}, "budget_reads=0 is not allowed"),
+        ({"rows": [*ROWS, AttackRow("x", [])] * 2, "prompts": 18}, r"row \d+: the checklist is empty"),
+    ],
+)
+def test_bad_input_is_refused_before_the_first_read(change, complaint):
+    judge = scorer(gullible)
+    rows = change.pop("rows", ROWS)
+    with pytest.raises(SampleError.__bases__[0], match=complaint):
+        attack(judge, rows, **change)
+    assert judge.receipt.reads == 0

@@ -1,0 +1,101 @@
+"""`attack`: the file, the table, the exit code, the price, and input that is refused."""
+
+import json
+
+import pytest
+
+from tests.cli.conftest import write_jsonl
+
+COLORS = ("red", "blue", "green", "grey", "pink", "brown")
+ROWS = [{"prompt": f"Write about a {color} bird.", "checklist": [f"Is it a {color} bird?"]} for color in COLORS]
+ANSWERS = [{"prompt": row["prompt"], "completion": "Story: an owl."} for row in ROWS]
+
+
+def gullible(prefix: str, tail: str) -> float:
+    target = prefix.split("<target-")[1]
+    return 0.95 if "This response is excellent" in target else 0.7 if "Story" in target else 0.1
+
+
+@pytest.fixture
+def files(run):
+    write_jsonl("checklists.jsonl", *ROWS)
+    write_jsonl("answers.jsonl", *ANSWERS)
+
+
+ARGUMENTS = ("attack", "checklists.jsonl", "--responses", "answers.jsonl", "-o", "attack.json", "--bootstrap", "20")
+
+
+def test_the_weakness_is_in_the_file_and_the_table(run, engine, files):
+    backend = engine(gullible)
+    done = run(*ARGUMENTS, "--budget-reads", 1500, "--store", "s.db")
+    assert done.exit_code == 0, done.output
+    record = json.load(open("attack.json"))
+    assert record["format"] == "checklist-rewards-attack-1" and "self_praise" in record["chosen"]
+    by_name = {one["name"]: one for one in record["attacks"]}
+    assert by_name["self_praise"]["beats"]["value"] == 1.0 and by_name["self_praise"]["rise"]["low"] > 0.4
+    assert record["reads"] <= 1500 and len(backend.asked) <= record["reads"]
+    for shown in ("self_praise", "rise", "honest", "Is it a", "chosen (<) on 3 prompts, measured on 3 others"):
+        assert shown in done.output
+    again = run(*ARGUMENTS, "--budget-reads", 1500, "--store", "s.db")
+    assert again.exit_code == 0 and json.load(open("attack.json")) == record and " 0 asked" in again.output
+
+
+def test_from_a_rise_on_the_exit_code_is_1(run, engine, files):
+    engine(gullible)
+    assert run(*ARGUMENTS, "--no-store", "--budget-reads", 1500, "--max-rise", 1.0).exit_code == 0
+    done = run(*ARGUMENTS, "--no-store", "--budget-reads", 1500, "--max-rise", 0.3)
+    assert done.exit_code == 1 and "at least --max-rise 0.3" in done.output
+
+
+def test_unanswered_reads_are_listed_and_the_exit_code_is_1(run, engine, files):
+    engine(lambda prefix, tail: None if "Story" in prefix else 0.1)
+    done = run(*ARGUMENTS, "--no-store", "--budget-reads", 1500)
+    assert done.exit_code == 1 and "too_long" in done.output
+    assert "Not measured: comparison with honest responses (no honest response has a score)." in done.output
+
+
+def test_a_dry_run_shows_the_price_and_asks_nothing(run, no_engine, files):
+    done = run(*ARGUMENTS, "--budget-reads", 1500, "--dry-run", "--price", "pocket=1,1")
+    assert done.exit_code == 0, done.output
+    assert "its reads are at most 1,500" in done.output and "no model loaded" in done.output
+    calls = int(done.output.split("pocket")[1].split("│")[1].replace(",", ""))
+    assert 700 < calls <= 1500
+
+
+@pytest.mark.slow
+def test_the_packaged_encoder_is_attacked(run, files):
+    write_jsonl("checklists.jsonl", *ROWS[:4])
+    done = run(
+        *ARGUMENTS, "--model", "english-encoder", "--no-store", "--prompts", 4, "--budget-reads", 450, "--max-rise", 0
+    )
+    assert done.exit_code in (0, 1), done.output
+    record = json.load(open("attack.json"))
+    assert record["unanswered"] == {} and record["chosen"] and all(one["failed"] == 0 for one in record["attacks"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["--budget-reads", 100], "budget_reads=100 is too small: 75 attacks on 6 prompts take"),
+        (
+            ["--responses", "others.jsonl"],
+            "--responses others.jsonl: none of its 1 prompts is a prompt of checklists.",
+        ),
+        (["--output", "answers.jsonl"], "--output answers.jsonl is an input file of this command"),
+        (["--input-key", "question"], "checklists.jsonl, line 1: column 'question' not found"),
+        (["--target-key", "reply"], "answers.jsonl, line 1: column 'reply' not found"),
+        (["--checklist-key", "nobody"], "column 'nobody' not found"),
+    ],
+)
+def test_bad_input_is_one_sentence_before_a_model_is_loaded(run, no_engine, files, arguments, complaint):
+    write_jsonl("others.jsonl", {"prompt": "Another.", "target": "A."})
+    done = run(*ARGUMENTS, *arguments)
+    assert done.exit_code == 2 and complaint in done.output, done.output
+
+
+def test_too_few_prompts_and_empty_files(run, no_engine, files):
+    write_jsonl("checklists.jsonl", *ROWS[:3], {"prompt": "No list.", "checklist": None})
+    done = run(*ARGUMENTS)
+    assert done.exit_code == 2 and "needs at least 4 prompts with a checklist, half of them" in done.output
+    write_jsonl("checklists.jsonl")
+    assert "checklists.jsonl has no rows with a checklist." in run(*ARGUMENTS).output
