@@ -220,8 +220,8 @@ def reply_seed(seed: int, prompt: Messages | Sequence[int], index: int = 0) -> i
 class Backend(Protocol):
     """An engine with a loaded model. Create it with [`load_backend`], which shares engines between callers.
 
-    An engine that runs its model in the calling process has the attribute `in_process = True`. One that knows its context
-    has it as `limit`, in tokens, and its tokenizer as `tokens`; longer conversations are then read in windows.
+    An engine that runs its model in the calling process has the attribute `in_process = True`. One that knows its
+    context has it as `limit`, in tokens, and its tokenizer as `tokens`; longer conversations are then read in windows.
     """
 
     chunk_reads: int
