@@ -98,6 +98,9 @@ class ReadGroup:
     written: tuple[Written, ...] = ()
     """The start of the assistant's reply in each read, one per tail; empty if the label is its first token. Only
     engines with `continues` accept it ([`check_continues`])."""
+    start: bytes | None = None
+    """Equal keys mean an equal beginning of the prefix, such as that of all completions of one prompt. None if groups
+    share nothing."""
 
 
 @dataclass(frozen=True, slots=True)

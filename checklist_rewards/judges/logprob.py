@@ -76,9 +76,9 @@ class RenderedRead:
     """As in [`ReadGroup`]."""
     written: Written | None = None
     """The thought after which the label is read."""
-    start: int | None = None
-    """Equal numbers in one call mean an equal beginning of the prefix: rules, input, reference and history. None if
-    reads of different targets share nothing."""
+    start: Key | None = None
+    """Equal keys mean an equal beginning of the prefix: rules, input, reference and history. None if reads of
+    different targets share nothing."""
 
 
 def group_by_prefix(reads: Sequence[RenderedRead]) -> list[list[RenderedRead]]:
@@ -137,7 +137,7 @@ def chunks(
     """
     chunk: list[Sequence[RenderedRead]] = []
     size = 0
-    starts = ((group, group[0].start if group[0].start is not None else -1 - n) for n, group in enumerate(groups))
+    starts = ((group, group[0].start if group[0].start is not None else n) for n, group in enumerate(groups))
     for _, alike in groupby(starts, key=itemgetter(1)):
         together = [group for group, _ in alike]
         whole = sum(map(len, together))
@@ -259,8 +259,8 @@ class LogprobJudge(Paid):
 
     def _render(self, reads: Sequence[Read]) -> list[RenderedRead]:
         """The reads as text, each with its question."""
-        prefixes: dict[tuple[str | None, ...], tuple[str, Key, int]] = {}
-        starts: dict[tuple[str | None, ...], int] = {}
+        prefixes: dict[tuple[str | None, ...], tuple[str, Key, Key]] = {}
+        starts: dict[tuple[str | None, ...], Key] = {}
         tails: dict[tuple[str, str], str] = {}
         rendered: list[RenderedRead] = []
         for read, (question, labels) in zip(reads, self._questions(reads), strict=True):
@@ -271,8 +271,10 @@ class LogprobJudge(Paid):
                     target=read.target, input=read.input, reference=read.reference, history=read.history
                 )
                 base = key_of(_FORMAT, self.identity, *labels, prompt.system or "")
-                start = starts.setdefault((prompt.name, read.input, read.reference, read.history), len(starts))
-                prefixes[about] = prefix, key_of(base, prefix), start
+                shared = (prompt.name, prompt.system, read.input, read.reference, read.history)
+                if shared not in starts:
+                    starts[shared] = key_of(*(part or "" for part in shared))
+                prefixes[about] = prefix, key_of(base, prefix), starts[shared]
             prefix, prefix_key, start = prefixes[about]
             if (prompt.name, question) not in tails:
                 tails[prompt.name, question] = prompt.tail(question)
@@ -333,6 +335,7 @@ class LogprobJudge(Paid):
                 tuple(read.tail for read in reads),
                 reads[0].context,
                 tuple(read.written for read in reads if read.written is not None),
+                reads[0].start,
             )
             for reads in chunk
         ]

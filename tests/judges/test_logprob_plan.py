@@ -44,7 +44,7 @@ def test_a_chunk_never_cuts_a_group_and_every_read_is_in_one_chunk(pairs, size):
 
 def started(start: int, completions: int, questions: int = 2) -> list[list[RenderedRead]]:
     reads = [read(f"{start}: {c}", str(q)) for c in range(completions) for q in range(questions)]
-    return group_by_prefix([replace(one, start=start) for one in reads])
+    return group_by_prefix([replace(one, start=bytes([start])) for one in reads])
 
 
 def test_chunks_are_cut_between_prompts_where_these_fit():
