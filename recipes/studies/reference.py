@@ -1,11 +1,13 @@
 """What does a judge cost that is in memory already? GRPO with a LoRA policy, judged by its own base or by a copy.
 
-    python recipes/studies/reference.py costs --model smollm2 --steps 4
+    python recipes/studies/reference.py costs --model smollm2 --steps 4 --output runs/reference
+    python recipes/studies/reference.py plot --output runs/reference
     python recipes/studies/reference.py rewards --steps 20
     python recipes/studies/reference.py preference --prompts 400
 
 `costs` trains three arms, each in a process of its own: rewards by code only, by `model="reference"`, and by a copy of
-the same model. It prints the seconds per step and the peak memory of each process. `rewards` trains one policy of the
+the same model. It prints the seconds per step and the peak memory of each process, and writes them to `costs.json`;
+`plot` draws that file. `rewards` trains one policy of the
 pocket world whose completions both judges score in every step, and compares the scores. `preference` asks whether the
 base judges texts that it has written itself more kindly than texts of another writer that are as good: the difference
 of its P(yes) between both, among questions with the same true answer.
@@ -30,6 +32,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import numpy as np
 from pocket.world import Task, satisfaction, tasks, write_response
+from studies.common import figure, save_json
 
 from checklist_rewards import ChecklistScorer, Sample
 from checklist_rewards.backends import Engine, Sampling, resolve_model
@@ -154,6 +157,26 @@ def costs(args: argparse.Namespace) -> None:
             f"| {arm} | {figures['step']:.2f} | {figures['judge']:.2f} | {figures['memory']:.2f} GiB | {beside:+.1%} |"
         )
     print(f"\nrewards of the first step equal: {found[REFERENCE]['first'] == found[COPY]['first']}")
+    save_json(args.output / "costs.json", found)
+
+
+def plot(args: argparse.Namespace) -> None:
+    """Draw the costs of every arm: time per step and memory."""
+    found = json.loads((args.output / "costs.json").read_text(encoding="utf-8"))
+    names = [{CODE: "code only", REFERENCE: 'model="reference"', COPY: "a separate copy"}[arm] for arm in ARMS]
+    step, judge, memory = ([found[arm][name] for arm in ARMS] for name in ("step", "judge", "memory"))
+    rest = [whole - part for whole, part in zip(step, judge, strict=True)]
+    with figure(args.output / "reference.png", columns=2, figsize=(8.4, 2.4), sharey=True) as (times, sizes):
+        times.barh(names, rest, color="#9aa5b1", label="training")
+        times.barh(names, judge, left=rest, color="#c2571a", label="judging")
+        times.set(xlabel="seconds per step")
+        times.legend(frameon=False, fontsize=8)
+        times.invert_yaxis()
+        sizes.barh(names, memory, color="#3c6e9f")
+        sizes.set(xlabel="peak memory of the process, GiB", xlim=(0, 1.2 * max(memory)))
+        for place, size in enumerate(memory):
+            more = f" ({size / memory[0] - 1:+.1%})" if place else ""
+            sizes.text(size, place, f" {size:.2f}{more}", va="center", fontsize=8)
 
 
 def rewards(args: argparse.Namespace) -> None:
@@ -222,14 +245,15 @@ def _interval(ours: list[float], theirs: list[float], draws: int = 2000) -> tupl
 def main() -> None:
     """Run one part of the study."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("part", choices=("costs", "rewards", "preference"))
+    parser.add_argument("part", choices=("costs", "plot", "rewards", "preference"))
     parser.add_argument("--model", default="pocket", help="policy and judge (default: %(default)s)")
     parser.add_argument("--steps", type=int, default=4, help="steps of training (default: %(default)s)")
     parser.add_argument("--tokens", type=int, default=48, help="most tokens of a completion (default: %(default)s)")
     parser.add_argument("--prompts", type=int, default=400, help="prompts of `preference` (default: %(default)s)")
+    parser.add_argument("--output", type=Path, default=Path("runs/reference"), help="folder of `costs` and `plot`")
     parser.add_argument("--arm", choices=ARMS, help="train one arm in this process")
     args = parser.parse_args()
-    {"costs": costs, "rewards": rewards, "preference": preference}[args.part](args)
+    {"costs": costs, "plot": plot, "rewards": rewards, "preference": preference}[args.part](args)
 
 
 if __name__ == "__main__":

@@ -182,10 +182,18 @@ def test_online_dpo(tmp_path):
 
 def test_a_monitored_reward_reads_its_retests_with_the_reference(tmp_path):
     reward = ChecklistReward(model="reference", store=False)
-    monitor = RewardMonitor(reward, extra_reads=1.0, log=tmp_path / "monitor.jsonl", shadow={"model": "reference"})
+    shares = dict(extra_reads=1.0, retest_share=0.5, shadow_share=0.5)
+    monitor = RewardMonitor(reward, log=tmp_path / "monitor.jsonl", shadow={"model": "reference"}, **shares)
     train(monitor, tmp_path, max_steps=2, beta=0.0)
     lines = [json.loads(line) for line in (tmp_path / "monitor.jsonl").read_text().splitlines()]
-    assert any(line.get("extra_reads", 0) for line in lines) or len(lines) > 2
+    steps = [line for line in lines if line["kind"] == "step"]
+    reads = {name: sum(step["reads"][name] for step in steps) for name in steps[0]["reads"]}
+    assert reads["retests"] > 0 and reads["shadow"] > 0
+    assert monitor.shadow.receipt.asked == reads.pop("shadow")
+    assert reward.scorer.receipt.asked == sum(reads.values()) and monitor.shadow.receipt.unanswered == 0
+    last = steps[-1]  # the shadow judge has the same weights as the judge, and neither is the policy
+    assert last["statistics"]["shadow_reward"] == pytest.approx(last["statistics"]["shadow_own"], abs=1e-5)
+    assert last["signals"]["flips"]["now"] == 0 and last["signals"]["shadow_disagreement"]["now"] == 1
 
 
 def test_the_evaluation_callback_reads_with_the_reference(tmp_path):
