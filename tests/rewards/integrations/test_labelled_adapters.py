@@ -184,7 +184,6 @@ def test_the_configured_reward_is_one_per_process_and_needs_its_file(adapter, mo
     ("setting", "words"),
     [
         ("shaping: [clipped]", "shaping is supported by TRL trainers only"),
-        ("target: transcript", "target is supported by TRL trainers only"),
         ("deadline: 60", "deadline is supported by TRL trainers only; set the engine's timeout"),
         ("retries: 3", "retries is supported by TRL trainers only"),
         ("on_failure: raise", "on_failure is supported by TRL trainers only"),
