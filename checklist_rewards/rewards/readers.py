@@ -34,7 +34,7 @@ def rollout(messages: Sequence[Any], start: int | None = None) -> tuple[list[Tur
 
     Args:
         messages (sequence): Chat messages: mappings, or pydantic models with the same fields. Tool calls may be nested
-            (`{"function": {"name", "arguments"}}`) or flat (`{"name", "arguments"}`).
+            (`{"function": {"name", "arguments"}}`) or flat (`{"name", "arguments"}`), with arguments as JSON or not.
         start (`int`, *optional*): Number of messages of the prompt. By default, those before the first message of the
             assistant.
 
@@ -42,9 +42,23 @@ def rollout(messages: Sequence[Any], start: int | None = None) -> tuple[list[Tur
         `tuple`: Both as lists of mappings.
     """
     turns: list[Turn] = [dict(m) if isinstance(m, Mapping) else m.model_dump(exclude_none=True) for m in messages]
+    for turn in turns:
+        if turn.get("tool_calls"):
+            turn["tool_calls"] = [_flat(call) for call in turn["tool_calls"]]
     if start is None:
         start = next((at for at, turn in enumerate(turns) if turn.get("role") == "assistant"), len(turns))
     return turns[:start], turns[start:]
+
+
+def _flat(call: Mapping[str, Any]) -> dict[str, Any]:
+    function = call.get("function") or call
+    arguments = function.get("arguments")
+    if isinstance(arguments, str):
+        try:
+            arguments = json.loads(arguments)
+        except ValueError:
+            pass  # shown as it is
+    return {"name": function.get("name"), "arguments": arguments}
 
 
 def policy_turn(text: str) -> Turn:
