@@ -130,7 +130,7 @@ def prompt_text(prompt: Any) -> tuple[str | None, str | None]:
     Raises:
         SampleError: If the prompt is neither a string nor a list of messages.
     """
-    messages = (_turns(prompt) or prompt) if isinstance(prompt, str) else _conversation(prompt, "a prompt")
+    messages = (rendered_turns(prompt) or prompt) if isinstance(prompt, str) else _conversation(prompt, "a prompt")
     if isinstance(messages, str):
         return messages, None
     last_user = max((i for i, message in enumerate(messages) if message.get("role") == "user"), default=None)
@@ -155,9 +155,9 @@ def without_end_tokens(text: str) -> str:
     return END_TOKENS.sub("", text)
 
 
-def _turns(prompt: str) -> list[dict[str, Any]] | None:
-    """The messages of a prompt that a chat template has rendered, without the turn that it opens for the policy. None
-    for any other text."""
+def rendered_turns(prompt: str) -> list[dict[str, Any]] | None:
+    """The messages of a prompt, or of a part of one, that a chat template has rendered, without the turn that it opens
+    for the policy. None for any other text."""
     headers = list(_HEADERS.finditer(prompt))
     if not headers or not LEADING.match(prompt[: headers[0].start()]):
         return None

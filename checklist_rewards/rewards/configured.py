@@ -106,7 +106,6 @@ def _configured(path: str | None) -> SamplewiseReward:
     reward = configured_reward(path)
     for name, value, default, advice in (
         ("shaping", reward.shaping.steps, (), "omit it, these frameworks receive unshaped scores"),
-        ("target", reward.readers.part, "answer", "omit it, these frameworks pass a single text"),
         ("deadline", reward.deadline, None, "set the engine's timeout instead"),
         ("retries", reward.retries, 1, "omit it, these frameworks repeat a call themselves or not at all"),
         ("on_failure", reward.on_failure, "row", "omit it; a sample without a score raises Unscored"),
@@ -120,6 +119,7 @@ def _configured(path: str | None) -> SamplewiseReward:
     readers = reward.readers
     return SamplewiseReward(
         reward.scorer,
+        target=readers.part,
         keep_thinking=readers.keep_thinking,
         thinking_opened=readers.thinking_opened,
         tokenizer=readers.tokenizer,

@@ -2,19 +2,100 @@
 
 The trainer's tokenizer, its `chat_template_kwargs`, its tools and its length limit decide which part of a completion
 is the answer. A [`CompletionReader`] is built once per tokenizer.
+
+Frameworks with environments pass a rollout as one conversation ([`rollout`]) or turn after turn ([`policy_turn`],
+[`environment_turns`]). Either becomes a prompt and a completion of chat messages with tool calls and results, which a
+reader reads like any other completion.
 """
 
 from __future__ import annotations
 
+import json
 import logging
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from checklist_rewards.chat import CompletionReader, Part, Target
+from checklist_rewards.chat import PARTS, CompletionReader, Part, Target, rendered_turns, without_end_tokens
 from checklist_rewards.errors import SampleError
-from checklist_rewards.validation import import_extra
+from checklist_rewards.validation import import_extra, one_of
+
+_WRITTEN_CALL = re.compile(r"<tool_call>\s*(\{.*?\})\s*</tool_call>", re.S)
+"""A tool call as most chat templates write it (Hermes, Qwen)."""
+
+Turn = dict[str, Any]
+"""A chat message."""
 
 logger = logging.getLogger(__name__)
+
+
+def rollout(messages: Sequence[Any], start: int | None = None) -> tuple[list[Turn], list[Turn]]:
+    """The prompt and the completion of a conversation.
+
+    Args:
+        messages (sequence): Chat messages: mappings, or pydantic models with the same fields. Tool calls may be nested
+            (`{"function": {"name", "arguments"}}`) or flat (`{"name", "arguments"}`), with arguments as JSON or not.
+        start (`int`, *optional*): Number of messages of the prompt. By default, those before the first message of the
+            assistant.
+
+    Returns:
+        `tuple`: Both as lists of mappings.
+    """
+    turns: list[Turn] = [dict(m) if isinstance(m, Mapping) else m.model_dump(exclude_none=True) for m in messages]
+    for turn in turns:
+        if turn.get("tool_calls"):
+            turn["tool_calls"] = [_flat(call) for call in turn["tool_calls"]]
+    if start is None:
+        start = next((at for at, turn in enumerate(turns) if turn.get("role") == "assistant"), len(turns))
+    return turns[:start], turns[start:]
+
+
+def _flat(call: Mapping[str, Any]) -> dict[str, Any]:
+    function = call.get("function") or call
+    arguments = function.get("arguments")
+    if isinstance(arguments, str):
+        try:
+            arguments = json.loads(arguments)
+        except ValueError:
+            pass  # shown as it is
+    return {"name": function.get("name"), "arguments": arguments}
+
+
+def policy_turn(text: str) -> Turn:
+    """The message of a text that the policy wrote in one turn, decoded with or without its special tokens.
+
+        >>> policy_turn('Let me look. <tool_call>{"name": "look", "arguments": {"word": "a"}}</tool_call><|im_end|>')
+        {'role': 'assistant', 'content': 'Let me look.', 'tool_calls': [{'name': 'look', 'arguments': {'word': 'a'}}]}
+
+    A call without a name, that is no JSON, or that is written in another form stays in the text.
+    """
+    calls: list[dict[str, Any]] = []
+
+    def taken(found: re.Match[str]) -> str:
+        try:
+            call = json.loads(found[1])
+        except ValueError:
+            return found[0]
+        if "name" not in call:
+            return found[0]
+        calls.append(call)
+        return ""
+
+    text = without_end_tokens(text)
+    rest = _WRITTEN_CALL.sub(taken, text)
+    if not calls:
+        return {"role": "assistant", "content": text}
+    return {"role": "assistant", "content": rest.strip(), "tool_calls": calls}
+
+
+def environment_turns(text: str, role: str = "tool") -> list[Turn]:
+    """The messages of a text with which an environment answered.
+
+    Args:
+        text (`str`): Plain text, or turns that a chat template has rendered.
+        role (`str`, *optional*, defaults to `"tool"`): Role of a plain text.
+    """
+    return rendered_turns(text) or ([{"role": role, "content": text}] if text.strip() else [])
 
 
 class Readers:
@@ -35,6 +116,7 @@ class Readers:
         tokenizer: Any = None,
         thinking_tags: Sequence[str] | None = None,
     ):
+        one_of("target", part, PARTS)
         if not isinstance(keep_thinking, bool):
             raise SampleError(f"keep_thinking={keep_thinking!r} is not allowed; it must be True or False.")
         if thinking_opened is not None and not isinstance(thinking_opened, bool):

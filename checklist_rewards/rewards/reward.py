@@ -22,7 +22,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from checklist_rewards.chat import PARTS, CompletionReader, Part, Target, completion_text
+from checklist_rewards.chat import CompletionReader, Part, Target, completion_text
 from checklist_rewards.checklists import Checklist, once_per_object
 from checklist_rewards.errors import BackendError, SampleError
 from checklist_rewards.rewards.batch import (
@@ -167,8 +167,7 @@ class ChecklistReward(TrainerReward):
         for argument, key in (("column", column), ("reference", reference)):
             if key in _NOT_COLUMNS:
                 raise SampleError(f"{argument}={key!r} is not allowed: trainers use this name for another argument.")
-        for argument, value, allowed in (("target", target, PARTS), ("on_failure", on_failure, ON_FAILURE)):
-            one_of(argument, value, allowed)
+        one_of("on_failure", on_failure, ON_FAILURE)
         whole_number("retries", retries, at_least=0)
         if deadline is not None:
             finite("deadline", deadline, above=0)

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from checklist_rewards import ChecklistScorer, Sample
+from checklist_rewards.chat import CompletionReader
 
 CHECKLIST = [
     "Does the response end with a question mark?",
@@ -21,6 +22,21 @@ INPUT = "Say something."
 TEXTS = ["who is there?", "the moon is up.", "is it the moon?", "the lamo is old."]
 BROKEN = json.dumps({"checklist": [], "input": INPUT})
 LABEL = json.dumps({"checklist": CHECKLIST, "input": INPUT})
+TURNS = {
+    "call": 'Let me look. <tool_call>{"name": "look", "arguments": {"word": "moon"}}</tool_call>',
+    "result": "a light at night",
+    "answer": "the moon is up.",
+    "checklist": [
+        {"question": "Does the response contain the word moon?", "scope": "final"},
+        {"question": "Is the response free of digits?", "scope": "every_turn"},
+        {
+            "question": "Does the result have at most 4 words?",
+            "scope": "any_tool_result",
+            "check": {"type": "words", "at_most": 4},
+        },
+    ],
+}
+"""A rollout with a tool: what the policy writes, what the tool returns, and items about its messages."""
 
 
 @pytest.fixture(scope="session")
@@ -97,6 +113,21 @@ def scores_of(server: str, texts: list[str]) -> list[float]:
     return scores
 
 
+def score_of_turns(server: str) -> float:
+    """The score of `TURNS` by the server, without any framework."""
+    call = {"name": "look", "arguments": {"word": "moon"}}
+    messages = [
+        {"role": "assistant", "content": "Let me look.", "tool_calls": [call]},
+        {"role": "tool", "content": TURNS["result"]},
+        {"role": "assistant", "content": TURNS["answer"]},
+    ]
+    target = CompletionReader().read(messages)
+    scorer = ChecklistScorer(backend="remote", base_url=server)
+    [score] = scorer.score_batch([Sample(TURNS["checklist"], target.text, INPUT, messages=target.messages)])
+    assert score.primary_score is not None and score.total == 3
+    return score.primary_score
+
+
 class Engine:
     """An inference engine that answers with one of `TEXTS` after the other."""
 
@@ -105,7 +136,8 @@ class Engine:
 
     async def generate(self, prompt_ids, *args, **kwargs):
         ids = self.tokenizer.encode(next(self.texts), add_special_tokens=False) + [self.tokenizer.eos_token_id]
-        output = SimpleNamespace(token_ids=ids, finish_reason="stop", logprobs=None)
+        text = self.tokenizer.decode(ids)
+        output = SimpleNamespace(token_ids=ids, text=text, finish_reason="stop", logprobs=None)
         return SimpleNamespace(outputs=[output])
 
 

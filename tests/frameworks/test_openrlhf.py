@@ -1,16 +1,19 @@
 """OpenRLHF: its single-turn executor, with the reward function in a file and with the reward server."""
 
 import asyncio
+import json
 import logging
 import pickle
 from types import SimpleNamespace
 
 import pytest
 import torch
-from conftest import BROKEN, INPUT, LABEL, TEXTS, Engine
-from openrlhf.utils.agent import SingleTurnAgentExecutor
+from conftest import BROKEN, INPUT, LABEL, TEXTS, TURNS, Engine, score_of_turns
+from openrlhf.utils.agent import MultiTurnAgentExecutor, SingleTurnAgentExecutor
 
+from checklist_rewards.rewards.integrations.labelled import Unscored
 from checklist_rewards.rewards.integrations.openrlhf import ChecklistRewardFunc
+from checklist_rewards.rewards.integrations.openrlhf_agent import ChecklistAgent
 
 LABELS = [LABEL] * len(TEXTS)
 LOGGED = {
@@ -91,3 +94,33 @@ def test_an_unscored_sample_has_no_reward(function, silent_judge, tokenizer):
 def test_the_function_can_be_pickled(server):
     copy = pickle.loads(pickle.dumps(ChecklistRewardFunc(backend="remote", base_url=server)))
     assert copy.__name__ == "reward_func"
+
+
+class Agent(ChecklistAgent):
+    """Answers one call of a tool."""
+
+    async def reply(self, action, label):
+        return TURNS["result"] if "<tool_call>" in action else ""
+
+
+def rollout_of(tokenizer):
+    prompt = tokenizer.apply_chat_template(
+        [{"role": "user", "content": INPUT}], tokenize=False, add_generation_prompt=True
+    )
+    label = json.dumps({"checklist": TURNS["checklist"], "input": INPUT})
+    engine, sampling = Engine(tokenizer, [TURNS["call"], TURNS["answer"]]), SimpleNamespace(logprobs=None)
+    return asyncio.run(MultiTurnAgentExecutor(Agent).execute(prompt, label, sampling, 512, tokenizer, engine))
+
+
+def test_an_agent_is_rewarded_for_all_its_turns(server, configure, tokenizer):
+    configure({"backend": "remote", "base_url": server})
+    output = rollout_of(tokenizer)
+    assert output["reward"] == pytest.approx(score_of_turns(server), abs=1e-4)
+    assert float(output["scores"]) == pytest.approx(output["reward"]) and set(output["extra_logs"]) == LOGGED
+    assert len(output["action_ranges"]) == 2
+
+
+def test_an_agent_that_cannot_be_judged_raises(silent_judge, configure, tokenizer):
+    configure(silent_judge)
+    with pytest.raises(Unscored):
+        rollout_of(tokenizer)

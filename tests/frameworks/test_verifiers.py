@@ -4,10 +4,11 @@ import asyncio
 
 import pytest
 import verifiers.v1 as vf
-from conftest import CHECKLIST, INPUT, TEXTS
+from conftest import CHECKLIST, INPUT, TEXTS, TURNS, score_of_turns
 from verifiers.v1.configs.task import RewardFunctionConfig
+from verifiers.v1.graph import prepare_turn
 
-from checklist_rewards.rewards.integrations.verifiers import ChecklistJudge
+from checklist_rewards.rewards.integrations.verifiers import ChecklistJudge, completion_of
 
 FUNCTION = "checklist_rewards.rewards.integrations.verifiers:checklist_reward"
 
@@ -71,3 +72,25 @@ def test_an_invalid_checklist_is_a_task_error(server, configure):
     task = DecoratedTask(Data(prompt=INPUT, checklist=[]))
     with pytest.raises(vf.TaskError, match="ChecklistError: .*empty"):
         asyncio.run(task.score(trace_of(task, TEXTS[0])))
+
+
+def test_a_trace_of_several_turns_is_judged_with_its_calls_and_results(server, configure):
+    """The turns are committed as verifiers does for each request of a rollout. The prompt has an example, which the
+    model did not write."""
+    configure({"backend": "remote", "base_url": server})
+    task = DecoratedTask(Data(prompt=INPUT, checklist=TURNS["checklist"]))
+    trace = trace_of(task, "")
+    trace.root_reply = None
+    call = vf.ToolCall(id="1", name="look", arguments='{"word": "moon"}')
+    example = [vf.UserMessage(content="Say 3."), vf.AssistantMessage(content="3 3 3")]
+    asked = [*example, vf.UserMessage(content=INPUT)]
+    looked = vf.AssistantMessage(content="Let me look.", tool_calls=[call])
+    found = vf.ToolMessage(tool_call_id="1", content=TURNS["result"])
+    answered = vf.AssistantMessage(content=TURNS["answer"])
+    for prompt, reply in ((asked, looked), ([*asked, looked, found], answered)):
+        prepare_turn(trace, prompt).commit(
+            vf.Response(id="r", created=0, model="m", message=reply, finish_reason="stop")
+        )
+    assert [message["role"] for message in completion_of(trace)] == ["assistant", "tool", "assistant"]
+    asyncio.run(task.score(trace))
+    assert trace.rewards["checklist"].value == pytest.approx(score_of_turns(server), abs=1e-4)

@@ -83,6 +83,20 @@ class Judge:
         self.config = config
 
 
+class AgentInstanceBase(abc.ABC):
+    @abc.abstractmethod
+    async def step(self, state_dict, **kwargs): ...
+
+
+class TrajectoryRubric:
+    def __init__(self, intermediate_reward=0.0):
+        self.intermediate_reward, self._trajectory = intermediate_reward, []
+
+
+def criterion(**settings):
+    return lambda function: function
+
+
 class ORM:
     def __init__(self, args=None, **kwargs):
         self.args = args
@@ -106,6 +120,9 @@ def host_modules() -> dict[str, ModuleType]:
             EnvironmentReturn=EnvironmentReturn,
         ),
         **module("verifiers.v1.judge", Judge=Judge),
+        **module("openrlhf.utils.agent", AgentInstanceBase=AgentInstanceBase),
+        **module("openenv.core.rubrics", TrajectoryRubric=TrajectoryRubric),
+        **module("rewardkit", criterion=criterion),
         **module("swift.rewards", ORM=ORM, orms=orms),
     }
 

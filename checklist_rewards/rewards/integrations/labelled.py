@@ -17,7 +17,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from checklist_rewards.chat import Target, prompt_text, without_end_tokens
+from checklist_rewards.chat import Part, Target, prompt_text, without_end_tokens
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import BackendError, SampleError
 from checklist_rewards.rewards.integrations.queue import DEFAULT_MAX_BATCH, DEFAULT_MAX_WAIT, MicroBatcher
@@ -45,6 +45,9 @@ class SamplewiseReward:
         unscored (`float`, *optional*):
             Reward of a sample that could not be scored. By default [`Unscored`] is raised, because any number would
             change the policy for a failure of the judge.
+        target (`str`, *optional*, defaults to `"answer"`):
+            What is judged of a completion of several messages: `"answer"`, the last message of the assistant, or
+            `"transcript"`, all of them. Items with a scope look at single messages in either case.
         keep_thinking, thinking_opened, tokenizer, thinking_tags (*optional*):
             As in `rewards.trl.ChecklistReward`. Frameworks do not pass the policy's tokenizer: without `tokenizer`,
             the answer is found in the text alone.
@@ -59,6 +62,7 @@ class SamplewiseReward:
         max_wait: float = DEFAULT_MAX_WAIT,
         max_batch: int = DEFAULT_MAX_BATCH,
         unscored: float | None = None,
+        target: Part = "answer",
         keep_thinking: bool = False,
         thinking_opened: bool | None = None,
         tokenizer: Any = None,
@@ -73,7 +77,7 @@ class SamplewiseReward:
             scorer_of(type(self), scorer, scorer_arguments)[0], max_wait=max_wait, max_batch=max_batch
         )
         self.unscored = unscored
-        self.readers = Readers("answer", keep_thinking, thinking_opened, tokenizer, thinking_tags)
+        self.readers = Readers(target, keep_thinking, thinking_opened, tokenizer, thinking_tags)
 
     def scores(
         self,

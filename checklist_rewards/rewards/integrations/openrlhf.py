@@ -17,6 +17,8 @@ keys.
 The executor turns every exception into a reward of None and a log line of level INFO, and it repeats a request five
 times whatever its status. So this function and the server log an invalid label as an ERROR of their own. Check the
 labels before training with [`labelled_sample`]. Unscored samples raise [`Unscored`], which the executor skips too.
+
+For several turns, `openrlhf_agent.py` has [`ChecklistAgent`].
 """
 
 from __future__ import annotations

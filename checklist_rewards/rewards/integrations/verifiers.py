@@ -15,8 +15,9 @@ or in its own code:
 Settings are read from the YAML file in `CHECKLIST_REWARDS_CONFIG`. Instances are cheap and share one scorer.
 
 Run inside verifiers 0.4.0 (`make test-frameworks`): `Task.score` calls decorated and configured rewards, and
-`Judge.score(task, trace)` returns a float; the last message of the assistant is the completion and `task.prompt_text`
-the prompt. An exception becomes a `TaskError` and the reward stays None, so unscored samples raise [`Unscored`].
+`Judge.score(task, trace)` returns a float. The completion is the messages of the trace with tool calls and results,
+and `task.prompt_text` the prompt. An exception becomes a `TaskError` and the reward stays None, so unscored samples
+raise [`Unscored`].
 """
 
 from __future__ import annotations
@@ -28,10 +29,11 @@ from verifiers.v1.judge import Judge
 from checklist_rewards.errors import SampleError
 from checklist_rewards.rewards.configured import configured
 from checklist_rewards.rewards.integrations.labelled import SamplewiseReward
+from checklist_rewards.rewards.readers import Turn, rollout
 
 
 class ChecklistJudge(Judge):
-    """Scores the last reply of a trace by the checklist of its task. Concurrent calls are batched.
+    """Scores a trace by the checklist of its task. Concurrent calls are batched.
 
     Args:
         config (*optional*):
@@ -58,16 +60,15 @@ class ChecklistJudge(Judge):
         return self.reward.reward(scores[0])
 
 
-def completion_of(trace: Any) -> str | list[dict[str, Any]]:
-    """The completion in a trace: the reply of the root agent, or the last message of the assistant. `last_reply` alone
-    does not show whether that message is an answer or the text before a tool call."""
-    messages = getattr(trace, "assistant_messages", None)
-    if getattr(trace, "root_reply", None) is not None or not messages:
+def completion_of(trace: Any) -> str | list[Turn]:
+    """The completion in a trace: the messages of its last branch from the first one that the model wrote, or the reply
+    of the root agent where other agents wrote too."""
+    nodes = getattr(trace, "nodes", None)
+    if getattr(trace, "root_reply", None) is not None or not nodes:
         return trace.last_reply or ""
-    last = messages[-1]
-    calls = [{"function": {"name": c.name, "arguments": c.arguments}} for c in getattr(last, "tool_calls", None) or ()]
-    thought = getattr(last, "reasoning_content", None)
-    return [{"role": "assistant", "content": last.content, "tool_calls": calls, "reasoning_content": thought}]
+    branch = trace.branches[-1].nodes
+    start = next((at for at, node in enumerate(branch) if node.sampled), len(branch))
+    return rollout([node.message for node in branch], start)[1]
 
 
 async def checklist_reward(task: Any, trace: Any) -> float:

@@ -184,7 +184,6 @@ def test_the_configured_reward_is_one_per_process_and_needs_its_file(adapter, mo
     ("setting", "words"),
     [
         ("shaping: [clipped]", "shaping is supported by TRL trainers only"),
-        ("target: transcript", "target is supported by TRL trainers only"),
         ("deadline: 60", "deadline is supported by TRL trainers only; set the engine's timeout"),
         ("retries: 3", "retries is supported by TRL trainers only"),
         ("on_failure: raise", "on_failure is supported by TRL trainers only"),
@@ -204,14 +203,15 @@ def test_a_setting_that_these_hosts_would_not_follow_is_refused(tmp_path, monkey
 def test_a_trace_that_ends_with_a_call_has_no_answer(adapter):
     """`last_reply` is the text before the call there."""
     completion_of = adapter("verifiers").completion_of
-    call = SimpleNamespace(name="look", arguments='{"word": "a"}')
-    preamble = SimpleNamespace(content="Let me look.", tool_calls=[call], reasoning_content=None)
-    answer = SimpleNamespace(content="It is 12.", tool_calls=None, reasoning_content="Two words?")
 
     def trace(*messages, root_reply=None):
-        last = messages[-1].content
-        return SimpleNamespace(assistant_messages=list(messages), root_reply=root_reply, last_reply=root_reply or last)
+        nodes = [SimpleNamespace(message=m, sampled=m["role"] == "assistant") for m in messages]
+        branches = [SimpleNamespace(nodes=nodes)]
+        return SimpleNamespace(nodes=nodes, branches=branches, root_reply=root_reply, last_reply=root_reply or "x")
 
+    call = {"function": {"name": "look", "arguments": '{"word": "a"}'}}
+    preamble = {"role": "assistant", "content": "Let me look.", "tool_calls": [call]}
+    answer = {"role": "assistant", "content": "It is 12.", "reasoning_content": "Two words?"}
     read = CompletionReader().read
     assert read(completion_of(trace(preamble))).state == "unfinished"
     assert read(completion_of(trace(preamble, answer))).text == "It is 12."
