@@ -7,7 +7,7 @@ Prompts are divided into two halves. Combinations of attacks and short strings a
 selection by the mean rise of the score. All reported figures are those of the other half, so they show what transfers
 to prompts that the search has not seen.
 
-Where an item has a code check, the check decides whether an attacked text really meets it. What such items add to the
+Where an item has a code check, the check decides whether an attacked text really meets it. How such items change the
 score is *earned* and not part of the rise, also if the scorer asks the judge about them (`checks="judge"`).
 
 A text that the judge could not answer completely counts as failed and enters no figure.
@@ -381,11 +381,9 @@ class _Attacker:
         return [score for score in found if score is not None]
 
     def _with_earned(self, case: _Case, base: Score, text: str, after: Score) -> float:
-        """The score of the bad response if it also met the checked items that only the attacked text meets."""
+        """The score of the bad response with the attacked text's answers to the items that this text really meets."""
         lines = [
-            other
-            if self.holds(case.row, item.id, text) is True and self.holds(case.row, item.id, case.response) is False
-            else one
+            other if self.holds(case.row, item.id, text) is True else one
             for item, one, other in zip(self.rows[case.row].checklist.items, base.items, after.items, strict=True)
         ]
         if all(line is one for line, one in zip(lines, base.items, strict=True)):
@@ -549,7 +547,10 @@ def _report(
         for other in honest[place]
     ]
     made = {case.reason for place in reported for case in state.cases[place]}
-    missing = {reason: "requires honest responses" for reason in REASONS if reason not in made}
+    why = "requires honest responses"
+    if any(rows[place].responses for place in reported):
+        why = "no honest response has a keyword of an item, or all prompts are equal"
+    missing = {reason: why for reason in REASONS if reason not in made}
     if not any(honest.values()):
         missing["beats"] = "no honest response has a score"
     usable = any(not score.no_answer and reader.scored(*key) is not None for key, score in reader.scores.items())

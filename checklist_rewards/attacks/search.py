@@ -54,6 +54,11 @@ class Recipe:
         strings = [f"{text!r} {where}" for text, where in ((self.before, "before"), (self.after, "after")) if text]
         return " + ".join([*self.attacks, *strings])
 
+    @property
+    def parts(self) -> int:
+        """Number of attacks and strings."""
+        return len(self.attacks) + bool(self.before) + bool(self.after)
+
     def __call__(self, response: str, row: AttackRow) -> str:
         """The attacked response."""
         text = combined(self.attacks, response, row.prompt, row.checklist)
@@ -76,8 +81,9 @@ def search(
             Source of the mutations.
 
     Returns:
-        The 5 best recipes, best first; the rise of every recipe that was measured; and the number of rounds.
-        Without a budget, the recipes are those with the highest estimates, and none is measured.
+        The 5 best recipes, best first (of those that are equal to two digits, the one with fewer parts); the rise of
+        every recipe that was measured; and the number of rounds. Without a budget, the recipes are those with the
+        highest estimates, and none is measured.
     """
     parents = sorted(bank, key=lambda recipe: -bank[recipe])[:_PARENTS]
     measured = measure(parents)
@@ -96,7 +102,11 @@ def search(
                 break
         measured = measure(list(children)) if children else None
         if measured is None:
-            return parents[:FINALISTS], found, rounds
+            return (
+                sorted(found, key=lambda recipe: (-round(found[recipe], 2), recipe.parts))[:FINALISTS],
+                found,
+                rounds,
+            )
         found.update(measured)
         rounds += 1
 

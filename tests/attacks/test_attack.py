@@ -93,6 +93,11 @@ def test_words_that_meet_a_checked_item_are_earned_and_not_gamed():
         words = figures(report, "keywords_after")
         assert words.earned.value >= 0.4 and words.rise.value == pytest.approx(0.0, abs=0.06), checks
         assert report.checked_items == 4
+    # an empty response counts as the lowest; a text that really avoids a word has earned what it gets for that
+    avoid = [{"question": "Is 'silver' absent?", "check": {"type": "regex", "pattern": "silver", "exactly": 0}}]
+    rows_avoid = [AttackRow(row.prompt, avoid) for row in ROWS]
+    report = attack(scorer(lambda prefix, tail: 0.9, checks="judge"), rows_avoid, attacks=["colon"], **QUICK)
+    assert figures(report, "colon").rise.value == 0.0 and figures(report, "colon").earned.value > 0.3
     # a judge that says yes where code says no is gamed
     report = attack(
         scorer(lambda prefix, tail: 0.9 if "All criteria" in prefix else 0.1, checks="judge"),
