@@ -173,9 +173,9 @@ def plot(args: argparse.Namespace) -> None:
         times.legend(frameon=False, fontsize=8)
         times.invert_yaxis()
         sizes.barh(names, memory, color="#3c6e9f")
-        sizes.set(xlabel="peak memory of the process, GiB", xlim=(0, 1.2 * max(memory)))
+        sizes.set(xlabel="peak memory of the process, GiB", xlim=(0, 1.25 * max(memory)))
         for place, size in enumerate(memory):
-            more = f" ({size / memory[0] - 1:+.1%})" if place else ""
+            more = f" ({size / memory[0] - 1:+.0%})" if place else ""
             sizes.text(size, place, f" {size:.2f}{more}", va="center", fontsize=8)
 
 
