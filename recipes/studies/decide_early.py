@@ -3,7 +3,7 @@
     python recipes/studies/decide_early.py --output runs/decide-early
 
 The pocket judge reads all items of 8 candidates of each prompt. The checklists have 8 questions: those of the prompt
-and others about form. Then the reads are repeated on paper, in four rounds of two items, until the decision is fixed:
+and others about form. Then the reads are repeated on paper, item by item, until the decision is fixed:
 the best candidate, the best and the worst one, or the score if the first item is required and read first
 (`decide_early=True`). *Equal* is the share of prompts with the same decision; it must be 1. *Tokens* is the work of an
 engine without a prefix cache, which computes the prompt up to the question once per round: its tokens as a share of
@@ -42,7 +42,7 @@ N, ITEMS = 8, 8
 PREFIX, QUESTION = 60, 20
 """Tokens of the prompt up to the question, and of a question with its answer: about those of the pocket world."""
 TOLERANCES = (0.05, 0.1, 0.25, 0.5)
-ROUNDS = ((0, 1), (2, 3), (4, 5), (6, 7))
+ROUNDS = tuple((place,) for place in range(ITEMS))
 GATE = ((0,), (1, 2, 3, 4, 5, 6, 7))
 Group = Sequence[Score]
 NOT_READ = Verdict(unanswered=Unanswered(Reason.NOT_NEEDED))
