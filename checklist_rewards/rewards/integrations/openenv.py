@@ -28,7 +28,7 @@ from openenv.core.rubrics import TrajectoryRubric
 from checklist_rewards.rewards.integrations.labelled import SamplewiseReward
 from checklist_rewards.rewards.readers import Turn
 
-_NOT_SHOWN = ("metadata", "done", "reward")
+_NOT_SHOWN = {"metadata", "done", "reward"}
 
 
 class ChecklistRubric(TrajectoryRubric):
@@ -81,20 +81,19 @@ class ChecklistRubric(TrajectoryRubric):
 
     def compute_step_rewards(self) -> list[float]:
         """The value of each step: the last has the reward, and the others `intermediate_reward`."""
-        steps = self._trajectory
-        return [self.intermediate_reward] * (len(steps) - 1) + [self.score_trajectory(steps)] if steps else []
+        return [self.intermediate_reward] * (len(self._trajectory) - 1) + [self.score_trajectory(self._trajectory)]
 
     def messages(self, trajectory: Any = None) -> list[Turn]:
         """The episode as chat messages."""
         turns: list[Turn] = []
         for action, observation in trajectory or self._trajectory:
-            fields = action.model_dump(exclude=set(_NOT_SHOWN))
+            fields = action.model_dump(exclude=_NOT_SHOWN)
             if self.text in fields:
                 turns.append({"role": "assistant", "content": str(fields[self.text])})
             else:
-                call = {"name": fields.pop("tool_name", type(action).__name__)}
-                call["arguments"] = fields.get("arguments", fields)
+                name = fields.pop("tool_name", type(action).__name__)
+                call = {"name": name, "arguments": fields.get("arguments", fields)}
                 turns.append({"role": "assistant", "content": "", "tool_calls": [call]})
-            seen = observation.model_dump(exclude=set(_NOT_SHOWN), exclude_none=True)
-            turns.append({"role": "tool", "content": "\n".join(f"{name}: {value}" for name, value in seen.items())})
+            seen = observation.model_dump(exclude=_NOT_SHOWN, exclude_none=True).items()
+            turns.append({"role": "tool", "content": "\n".join(f"{name}: {value}" for name, value in seen)})
         return turns
