@@ -1,6 +1,5 @@
 """An OpenEnv rubric that rewards an episode by a checklist.
 
-    from openenv.core.rubrics import Gate, Sequential, WeightedSum
     from checklist_rewards.rewards.integrations.openenv import ChecklistRubric
 
     rubric = ChecklistRubric(["Does the response name the word?"], text="message", model="org/judge")
@@ -81,7 +80,8 @@ class ChecklistRubric(TrajectoryRubric):
 
     def compute_step_rewards(self) -> list[float]:
         """The value of each step: the last has the reward, and the others `intermediate_reward`."""
-        return [self.intermediate_reward] * (len(self._trajectory) - 1) + [self.score_trajectory(self._trajectory)]
+        steps = self._trajectory
+        return [self.intermediate_reward] * (len(steps) - 1) + [self.score_trajectory(steps)] if steps else []
 
     def messages(self, trajectory: Any = None) -> list[Turn]:
         """The episode as chat messages."""
