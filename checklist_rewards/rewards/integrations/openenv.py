@@ -1,6 +1,5 @@
 """An OpenEnv rubric that rewards an episode by a checklist.
 
-    from openenv.core.rubrics import Gate, Sequential, WeightedSum
     from checklist_rewards.rewards.integrations.openenv import ChecklistRubric
 
     rubric = ChecklistRubric(["Does the response name the word?"], text="message", model="org/judge")
@@ -28,7 +27,7 @@ from openenv.core.rubrics import TrajectoryRubric
 from checklist_rewards.rewards.integrations.labelled import SamplewiseReward
 from checklist_rewards.rewards.readers import Turn
 
-_NOT_SHOWN = ("metadata", "done", "reward")
+_NOT_SHOWN = {"metadata", "done", "reward"}
 
 
 class ChecklistRubric(TrajectoryRubric):
@@ -88,13 +87,13 @@ class ChecklistRubric(TrajectoryRubric):
         """The episode as chat messages."""
         turns: list[Turn] = []
         for action, observation in trajectory or self._trajectory:
-            fields = action.model_dump(exclude=set(_NOT_SHOWN))
+            fields = action.model_dump(exclude=_NOT_SHOWN)
             if self.text in fields:
                 turns.append({"role": "assistant", "content": str(fields[self.text])})
             else:
-                call = {"name": fields.pop("tool_name", type(action).__name__)}
-                call["arguments"] = fields.get("arguments", fields)
+                name = fields.pop("tool_name", type(action).__name__)
+                call = {"name": name, "arguments": fields.get("arguments", fields)}
                 turns.append({"role": "assistant", "content": "", "tool_calls": [call]})
-            seen = observation.model_dump(exclude=set(_NOT_SHOWN), exclude_none=True)
-            turns.append({"role": "tool", "content": "\n".join(f"{name}: {value}" for name, value in seen.items())})
+            seen = observation.model_dump(exclude=_NOT_SHOWN, exclude_none=True).items()
+            turns.append({"role": "tool", "content": "\n".join(f"{name}: {value}" for name, value in seen)})
         return turns
