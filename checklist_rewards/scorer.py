@@ -119,7 +119,8 @@ class ChecklistScorer:
             [`on_scale`]. Items with options or a code check stay as they are.
         decide_early (`bool`, *optional*, defaults to `False`):
             Read required items first, and the others only of targets that failed none of them: the score of the others
-            is fixed. Items that are not read are unanswered with the reason `not_needed`, which is no failure.
+            is fixed at 0. Items that are not read are unanswered with the reason `not_needed`, which does not count as
+            a failure.
         checks, allow_code (*optional*):
             The fields of [`CheckSettings`]: what answers items with a code check, and whether checks may run code.
         budget ([`Budget`] or mapping, *optional*):
@@ -221,6 +222,11 @@ class ChecklistScorer:
     def receipt(self) -> Receipt:
         """What all calls so far have cost."""
         return self.judge.receipt
+
+    def check_reads_everything(self, what: str) -> None:
+        """Raise [`SampleError`] if `decide_early` leaves out items, of which `what` needs all answers."""
+        if self.decide_early:
+            raise SampleError(f"{what} needs the answers to all items; omit decide_early.")
 
     def check(self) -> None:
         """Refuse a judge that cannot work, before the first read and without loading it."""

@@ -346,3 +346,34 @@ def test_a_required_item_that_is_not_answered_saves_nothing():
 def test_decide_early_requires_a_judge_of_single_items(settings):
     with pytest.raises(SampleError, match="decide_early requires a judge that answers one item at a time"):
         ChecklistScorer(**{"backend": FakeBackend(), "store": False} | settings, decide_early=True)
+
+
+def test_a_reward_with_decide_early_is_that_of_reading_everything():
+    from checklist_rewards.rewards.trl import ChecklistReward
+
+    checklist = [QUESTIONS[0], {"question": QUESTIONS[1], "required": True}, QUESTIONS[2]]
+    answers = [[0.98, 0.02, 0.7, 0.5], [0.3, 0.98, 0.7, 0.5]]
+    batch = {"prompts": ["Write."] * 2, "completions": ["text 0.", "text 1."], "checklist": [checklist] * 2}
+    rewards, logged = [], {}
+    for early in (False, True):
+        scorer = ChecklistScorer(backend=answering(answers), store=False, decide_early=early)
+        rewards.append(ChecklistReward(scorer)(**batch, log_metric=logged.__setitem__))
+    assert rewards[0] == rewards[1] == [0, pytest.approx(0.66)]
+    assert logged["checklist_reward/unanswered"] == 0, "items that are not needed are no failures in the metrics"
+
+
+def test_what_needs_all_answers_refuses_decide_early():
+    from checklist_rewards.attacks.attack import AttackRow, attack
+    from checklist_rewards.monitor import RewardMonitor
+    from checklist_rewards.rewards.trl import ChecklistReward
+
+    scorer = ChecklistScorer(backend=FakeBackend(), store=False, decide_early=True)
+    for make, what in (
+        (lambda: ChecklistReward(scorer, shaping=["item_zscore"]), "shaping"),
+        (lambda: ChecklistReward(scorer, metric="net"), "metric='net' of a reward"),
+        (lambda: ChecklistReward(scorer).split("sign"), "a split reward"),
+        (lambda: RewardMonitor(ChecklistReward(scorer)), "the monitor"),
+        (lambda: attack(scorer, [AttackRow("Write.", list(QUESTIONS))] * 4), "an attack"),
+    ):
+        with pytest.raises(SampleError, match=f"^{what} needs the answers to all items; omit decide_early.$"):
+            make()

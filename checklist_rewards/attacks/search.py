@@ -76,7 +76,7 @@ def search(
         bank (mapping of [`Recipe`] to `float`):
             Single attacks with a first estimate of how much they raise scores.
         measure (callable):
-            Gives the rise of each recipe, or None if there is no budget for it.
+            Returns the rise of each recipe, or None if the budget does not allow the reads.
         rng (`random.Random`):
             Source of the mutations.
 

@@ -67,7 +67,7 @@ def policy_turn(text: str) -> Turn:
         >>> policy_turn('Let me look. <tool_call>{"name": "look", "arguments": {"word": "a"}}</tool_call><|im_end|>')
         {'role': 'assistant', 'content': 'Let me look.', 'tool_calls': [{'name': 'look', 'arguments': {'word': 'a'}}]}
 
-    A call without a name, that is no JSON, or that is written in another form stays in the text.
+    A call that has no name, is not JSON or is written in another form stays in the text.
     """
     calls: list[dict[str, Any]] = []
 

@@ -89,9 +89,11 @@ class FileFigures:
         if score.no_answer:
             self.not_asked += 1
             return
-        self.reads += score.total
+        self.reads += score.total - score.not_needed
         for key, line in zip(item_keys(score.items), score.items, strict=True):
             _, _, rate, reasons = self.items.setdefault(key, (line.question, line.category, PassRate(), Counter()))
+            if line.not_needed:
+                continue
             if line.passed is not None:
                 rate.add(int(line.passed), 1)
             if line.unanswered is not None:

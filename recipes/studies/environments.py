@@ -308,7 +308,7 @@ class LosingJudge(LogprobJudge):
     """A judge that loses some reads, as a bad connection does: always the same, so that repeating them does not help.
 
     Args:
-        one_in (`int`): One read in so many is lost; 0 for none.
+        one_in (`int`): Every how many reads one is lost; 0 for none.
     """
 
     def __init__(self, engine: Engine, one_in: int):
@@ -333,7 +333,7 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--groups", type=int, default=4, help="prompts per step")
     parser.add_argument("--learning-rate", type=float, default=3e-4)
-    parser.add_argument("--fails", type=int, default=20, help="one read in so many is lost; 0 for none")
+    parser.add_argument("--fails", type=int, default=20, help="every how many reads one is lost; 0 for none")
     parser.add_argument("--test-prompts", type=int, default=32)
     parser.add_argument("--warm-up-steps", type=int, default=300)
     parser.add_argument("--warm-up-batch", type=int, default=16, help="transcripts per step")

@@ -84,7 +84,7 @@ def test_the_packaged_encoder_is_attacked(run, files):
         (["--output", "answers.jsonl"], "--output answers.jsonl is an input file of this command"),
         (["--input-key", "question"], "checklists.jsonl, line 1: column 'question' not found"),
         (["--target-key", "reply"], "answers.jsonl, line 1: column 'reply' not found"),
-        (["--checklist-key", "nobody"], "column 'nobody' not found"),
+        (["--checklist-key", "missing"], "column 'missing' not found"),
     ],
 )
 def test_bad_input_is_one_sentence_before_a_model_is_loaded(run, no_engine, files, arguments, complaint):

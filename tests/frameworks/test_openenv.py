@@ -178,6 +178,7 @@ class served:
         self.thread = threading.Thread(target=self.server.run, kwargs={"sockets": [self.listening]})
         self.thread.start()
         while not self.server.started:
+            assert self.thread.is_alive(), "the server did not start"
             time.sleep(0.01)
         return f"http://127.0.0.1:{self.listening.getsockname()[1]}"
 

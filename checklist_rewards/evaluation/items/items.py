@@ -227,7 +227,7 @@ class ItemAnalysis:
             record = self._items.setdefault(key, _ItemRecord(line.question, line.category))
             record.add_samples(line)
             if line.passed is None:
-                record.unanswered += line.unanswered is not None
+                record.unanswered += line.unanswered is not None and not line.not_needed
                 continue
             record.targets.append(number)
             record.passed.append(line.passed)
