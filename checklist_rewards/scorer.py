@@ -320,16 +320,20 @@ class ChecklistScorer:
         """The verdicts on some items of each sample, named by their places in its checklist, in one plan."""
         judge = self.checked_judge
         judged = [self._is_judged(sample) for sample in samples]
-        scoped = ScopedReads(len(samples), self.aggregation.threshold, judge)
-        for number, (sample, checklist, places) in enumerate(zip(samples, checklists, items, strict=True)):
-            for place in places if judged[number] else ():
-                item = checklist.items[place]
-                code = None if sample.checked is None or item.check is None else sample.checked.get(item.check)
-                about = (sample.target, sample.input, sample.reference, sample.history, number)
-                run = None
-                if item.scope is not None and judge.answers(item):
-                    run = partial(run_check, allow_code=self.allow_code)
-                scoped.add(Read(item, *about, code), sample.messages, run)
+        reads = [
+            Read(
+                item := checklist.items[place],
+                sample.target,
+                sample.input,
+                sample.reference,
+                sample.history,
+                number,
+                None if sample.checked is None or item.check is None else sample.checked.get(item.check),
+            )
+            for number, (sample, checklist, places) in enumerate(zip(samples, checklists, items, strict=True))
+            if judged[number]
+            for place in places
+        ]
         skipped = sum(len(places) for places, asked in zip(items, judged, strict=True) if not asked)
         if progress is not None and skipped:
             progress(skipped)
@@ -346,7 +350,15 @@ class ChecklistScorer:
                     verdicts[place] = verdict
             return verdicts
 
-        answers = iter(scoped.answered(ask))
+        if any(read.item.scope is not None for read in reads):
+            scoped = ScopedReads(len(samples), self.aggregation.threshold, judge)
+            for read in reads:
+                by_code = read.item.scope is not None and judge.answers(read.item)
+                run = partial(run_check, allow_code=self.allow_code) if by_code else None
+                scoped.add(read, samples[read.sample].messages, run)
+            answers = iter(scoped.answered(ask))
+        else:
+            answers = iter(ask(reads) if reads else [])
         return [
             [next(answers) if asked else self._unread(sample, Reason.NO_ANSWER) for _ in places]
             for sample, places, asked in zip(samples, items, judged, strict=True)
