@@ -48,12 +48,18 @@ _NETWORK = frozenset(
 
 def key_of(*parts: str | bytes) -> Key:
     """16-byte hash of a sequence of strings. Different sequences always have different encodings."""
-    digest = blake2b(digest_size=16)
-    for part in parts:
-        raw = part.encode("utf-8", "surrogatepass") if isinstance(part, str) else part
-        digest.update(len(raw).to_bytes(8, "big"))
-        digest.update(raw)
-    return digest.digest()
+    return key_of_frames(*map(frame, parts))
+
+
+def frame(part: str | bytes) -> bytes:
+    """A part of a key as it is hashed: its length, then its bytes. Kept by callers whose keys share parts."""
+    raw = part.encode("utf-8", "surrogatepass") if isinstance(part, str) else part
+    return len(raw).to_bytes(8, "big") + raw
+
+
+def key_of_frames(*frames: bytes) -> Key:
+    """[`key_of`] of parts that are framed already."""
+    return blake2b(b"".join(frames), digest_size=16).digest()
 
 
 def default_store_path() -> Path:

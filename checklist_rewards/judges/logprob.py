@@ -46,7 +46,7 @@ from checklist_rewards.backends.encoder_rows import context_of, context_texts
 from checklist_rewards.backends.models import config_of
 from checklist_rewards.checklists import NO, YES, ChecklistItem
 from checklist_rewards.errors import BackendError, ChecklistError
-from checklist_rewards.files.store import Key, Store, key_of
+from checklist_rewards.files.store import Key, Store, frame, key_of, key_of_frames
 from checklist_rewards.judges.base import Paid, Read, Receipt, counted
 from checklist_rewards.judges.questions import FewShot, check_askable, check_readable, question_for_reads
 from checklist_rewards.prompts import PromptTemplate, load_prompt
@@ -254,14 +254,15 @@ class LogprobJudge(Paid):
         if progress is not None:
             progress(len(rendered) - len(missing))
         spent = self._ask(missing, answers, progress) if missing else Receipt()
-        verdicts = {key: self._verdict(answer, distinct[key].labels) for key, answer in answers.items()}
+        judge = self.name
+        verdicts = {key: self._verdict(answer, distinct[key].labels, judge) for key, answer in answers.items()}
         return verdicts, {read.key for read in missing}, spent
 
     def _render(self, reads: Sequence[Read]) -> list[RenderedRead]:
         """The reads as text, each with its question."""
-        prefixes: dict[tuple[str | None, ...], tuple[str, Key, Key]] = {}
+        prefixes: dict[tuple[str | None, ...], tuple[str, bytes, Key]] = {}
         starts: dict[tuple[str | None, ...], Key] = {}
-        tails: dict[tuple[str, str], str] = {}
+        tails: dict[tuple[str, str], tuple[str, bytes]] = {}
         rendered: list[RenderedRead] = []
         for read, (question, labels) in zip(reads, self._questions(reads), strict=True):
             prompt = self.prompt if read.item.options is None else self.options_prompt
@@ -274,19 +275,23 @@ class LogprobJudge(Paid):
                 shared = (prompt.name, prompt.system, read.input, read.reference, read.history)
                 if shared not in starts:
                     starts[shared] = key_of(*(part or "" for part in shared))
-                prefixes[about] = prefix, key_of(base, prefix), starts[shared]
-            prefix, prefix_key, start = prefixes[about]
-            if (prompt.name, question) not in tails:
-                tails[prompt.name, question] = prompt.tail(question)
-            tail = tails[prompt.name, question]
-            rendered.append(RenderedRead(key_of(prefix_key, tail), labels, prompt.system, prefix, tail, start=start))
+                prefixes[about] = prefix, frame(key_of(base, prefix)), starts[shared]
+            prefix, prefix_frame, start = prefixes[about]
+            asked = (prompt.name, question)
+            if asked not in tails:
+                tail = prompt.tail(question)
+                tails[asked] = tail, frame(tail)
+            tail, tail_frame = tails[asked]
+            key = key_of_frames(prefix_frame, tail_frame)
+            rendered.append(RenderedRead(key, labels, prompt.system, prefix, tail, start=start))
         return rendered
 
     def _questions(self, reads: Sequence[Read]) -> list[tuple[str, Labels]]:
         """The question of each read, and its labels."""
         questions: list[tuple[str, Labels]] = []
+        judge = self.name
         for read in reads:
-            question, labels = question_for_reads(read.item, read.target, self.name)
+            question, labels = question_for_reads(read.item, read.target, judge)
             if self.examples is not None:
                 # Shown as "B (kind)": the letter is the expected answer, and the label explains it, because the
                 # letters of an item's labels differ between targets.
@@ -364,23 +369,23 @@ class LogprobJudge(Paid):
             engine_seconds=time.perf_counter() - started,
         )
 
-    def _verdict(self, read: LabelRead, labels: Labels) -> Verdict:
+    def _verdict(self, read: LabelRead, labels: Labels, judge: str) -> Verdict:
         if read.logprobs is None:
             if read.answer is not None:
-                return Verdict(answer=labels[read.answer], judge=self.name, method="word")
-            return Verdict(unanswered=read.unanswered, judge=self.name)
+                return Verdict(answer=labels[read.answer], judge=judge, method="word")
+            return Verdict(unanswered=read.unanswered, judge=judge)
         if not is_finite(read):
-            return Verdict(unanswered=Unanswered(Reason.NOT_FINITE), judge=self.name)
+            return Verdict(unanswered=Unanswered(Reason.NOT_FINITE), judge=judge)
         top = max(read.logprobs)
-        if not math.isfinite(top):
-            return Verdict(unanswered=Unanswered(Reason.OFF_LABEL), mass=0.0, judge=self.name)
+        if top == -math.inf:
+            return Verdict(unanswered=Unanswered(Reason.OFF_LABEL), mass=0.0, judge=judge)
         weights = [math.exp(logprob - top) for logprob in read.logprobs]
         total = math.fsum(weights)
         mass = min(1.0, total * math.exp(top)) if read.mass_reported else None
-        probabilities = {label: weight / total for label, weight in zip(labels.values(), weights, strict=True)}
+        probabilities = dict(zip(labels.values(), [weight / total for weight in weights], strict=True))
         unsure = Unanswered(Reason.OFF_LABEL) if mass is not None and mass < self.mass_floor else None
         method: Method = "decision" if self._decides else "logprobs" if read.exact else "top_logprobs"
-        return Verdict(probabilities, mass=mass, unanswered=unsure, judge=self.name, method=method)
+        return Verdict(probabilities, mass=mass, unanswered=unsure, judge=judge, method=method)
 
 
 def as_declared(verdict: Verdict, item: ChecklistItem) -> Verdict:

@@ -524,11 +524,16 @@ def ratio(numerator: float, denominator: float) -> float | None:
 def _metrics(
     counted: Sequence[Contribution], only_penalties: bool, any_probabilities: bool, quality: float | None
 ) -> dict[str, float | None]:
-    passed = sum(credit_of(c.weight, c.value) >= PASS_CREDIT for c in counted)
+    passed = sum([credit_of(weight, value) >= PASS_CREDIT for weight, value, _, _ in counted])
     pass_rate = ratio(passed, len(counted))
-    soft_credit = ratio(math.fsum(credit_of(c.weight, c.soft) for c in counted), len(counted))
-    net = _net([(c.weight, c.value) for c in counted], only_penalties)
-    soft = _net([(c.weight, c.soft) for c in counted], only_penalties)
+    soft_credit = ratio(math.fsum([credit_of(weight, soft) for weight, _, soft, _ in counted]), len(counted))
+    # The scale depends on the checklist, not on which items were answered. Otherwise a mixed checklist whose
+    # positive items are all unanswered would be scored as penalties only, and get 1.
+    scale = math.fsum([abs(c.weight) if only_penalties else max(c.weight, 0.0) for c in counted])
+    net = soft = None
+    if scale:
+        net = min(1.0, math.fsum([weight * value for weight, value, _, _ in counted]) / scale + only_penalties)
+        soft = min(1.0, math.fsum([weight * soft for weight, _, soft, _ in counted]) / scale + only_penalties)
     return {
         "pass": pass_rate,
         "weighted": None if net is None else min(1.0, max(0.0, net)),
@@ -537,16 +542,6 @@ def _metrics(
         "normalized": soft_credit if any_probabilities else pass_rate,
         "quality": None if quality is None else (quality - LEAST_QUALITY) / (BEST_QUALITY - LEAST_QUALITY),
     }
-
-
-def _net(pairs: Sequence[tuple[float, float]], only_penalties: bool) -> float | None:
-    # The formula depends on the checklist, not on which items were answered. Otherwise a mixed checklist whose
-    # positive items are all unanswered would be scored as penalties only, and get 1.
-    total = math.fsum(w * v for w, v in pairs)
-    scale = math.fsum(abs(w) if only_penalties else max(w, 0.0) for w, _ in pairs)
-    if scale == 0:
-        return None
-    return min(1.0, total / scale + only_penalties)
 
 
 def _gated(metric: float | None, counted: Sequence[Contribution]) -> float | None:
@@ -689,19 +684,19 @@ def _soft(item: ChecklistItem, probabilities: Mapping[str, float], abstention: A
 def _line(item: ChecklistItem, verdict: Verdict, rules: Aggregation) -> ItemScore:
     probabilities = _plain(verdict.probabilities)
     votes = tuple([vote_of(item, vote, rules.threshold) for vote in verdict.votes]) or None
-    answer = value = soft = passed = agreement = None
+    answer = value = soft = passed = agreement = rating = None
     if verdict.unanswered is None:
         answer = answer_of(item, verdict, rules.threshold)
-        value = _value(item, answer, rules.abstention)
+        value = soft = _value(item, answer, rules.abstention)
         agreement = None if votes is None else _agreement(answer, votes)
+        if probabilities is not None:
+            soft = None if value is None else _soft(item, probabilities, rules.abstention, value)
+            rating = level(probabilities[YES]) if item.options is None else None
     elif verdict.unanswered.reason == Reason.NO_ANSWER and rules.no_answer == "lowest":
         known = [v for v in item.values.values() if v is not None]
         value = soft = min(known) if item.weight >= 0 else max(known)
+    if value is not None:
         passed = credit_of(item.weight, value) >= PASS_CREDIT
-    if value is not None and answer is not None:
-        soft = value if probabilities is None else _soft(item, probabilities, rules.abstention, value)
-        passed = credit_of(item.weight, value) >= PASS_CREDIT
-    rated = answer is not None and probabilities is not None and item.options is None
     return ItemScore(
         id=item.id,
         question=item.question,
@@ -711,7 +706,7 @@ def _line(item: ChecklistItem, verdict: Verdict, rules: Aggregation) -> ItemScor
         weight=item.weight,
         required=item.required,
         passed=passed,
-        level=level(probabilities[YES]) if rated and probabilities is not None else None,
+        level=rating,
         mass=verdict.mass,
         probabilities=probabilities,
         unanswered=verdict.unanswered,
