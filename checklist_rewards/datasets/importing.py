@@ -614,11 +614,15 @@ def _autorubric(rows: Iterator[Row], reader: CriteriaReader, counts: Counts) -> 
         if shared is None or shared[0] is not rubric:
             place = f"{row.where if own else row.where.rpartition(', item')[0]}, rubric"
             shared = rubric, reader.checklist(rubric, place, abstaining=_unassessed(*truths))
-        if not isinstance(prompt, str):
+        submission = data.pop("submission", None)
+        if not isinstance(submission, str):
+            raise SampleError(f"{row.where}: 'submission' must be a string, got {submission!r:.60}.")
+        asked, answer = _asked_and_answered(submission)
+        if asked is not None:
+            counts.dropped.update(["prompt"] if prompt else [])
+        elif not isinstance(prompt, str):
             raise SampleError(f"{row.where}: the item or the file needs a 'prompt' string, got {prompt!r:.60}.")
-        if not isinstance(data.get("submission"), str):
-            raise SampleError(f"{row.where}: 'submission' must be a string, got {data.get('submission')!r:.60}.")
-        columns: dict[str, Any] = {PROMPT: prompt, TARGET: data.pop("submission")}
+        columns: dict[str, Any] = {PROMPT: prompt if asked is None else asked, TARGET: answer}
         if reference is not None:
             columns[REFERENCE] = reference
         columns |= data
@@ -626,6 +630,22 @@ def _autorubric(rows: Iterator[Row], reader: CriteriaReader, counts: Counts) -> 
         if reasons is not None:
             columns["reasons"] = reasons
         yield columns, shared[1]
+
+
+def _asked_and_answered(submission: str) -> tuple[Any, str]:
+    """The prompt of a submission that is a whole conversation as JSON (CHARM-100: messages, ResearcherBench: a question
+    and its response), and the answer. None and the submission if it is a text; then the prompt of the file applies,
+    which otherwise only says what the grader does."""
+    whole = decoded(submission)
+    if isinstance(whole, dict):
+        question, answer = whole.get("question"), whole.get("response")
+        if isinstance(question, str) and isinstance(answer, str) and len(whole) == 2:
+            return question, answer
+    messages = messages_in(submission)
+    if isinstance(messages, list) and len(messages) > 1 and messages[-1]["role"] == "assistant":
+        if isinstance(messages[-1]["content"], str):
+            return messages[:-1], messages[-1]["content"]
+    return None, submission
 
 
 def _unassessed(*truths: Any) -> frozenset[int]:

@@ -405,6 +405,35 @@ SAMPLES: dict[str, Sample] = {
         name="questions.json",
         columns=("category", "id"),
     ),
+    "CHARM-100, RiceChem (Autorubric)": Sample(
+        {
+            "name": "charm-100",
+            "prompt": "Evaluate the responses of a chatbot.",
+            "rubric": [
+                {
+                    "name": "length",
+                    "weight": 4.0,
+                    "requirement": "Is the length right?",
+                    "scale_type": "nominal",
+                    "options": [{"label": "Too brief", "value": 0.0}, {"label": "Just right", "value": 1.0}],
+                },
+                {"name": "facts", "weight": 10.0, "requirement": "Names Bamako."},
+            ],
+            "items": [
+                {
+                    "submission": json.dumps([*TURNS, {"role": "assistant", "content": "Bamako."}]),
+                    "description": "Right.",
+                    "ground_truth": ["Just right", "MET"],
+                }
+            ],
+        },
+        [("Is the length right?", 4, "length"), ("Names Bamako.", 10, "facts")],
+        name="charm100.json",
+        prompt=TURNS,
+        format="autorubric",
+        columns=("description", "labels", "target"),
+        metric="weighted",
+    ),
     "DeepResearch Bench": Sample(
         [
             {

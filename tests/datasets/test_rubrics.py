@@ -81,6 +81,23 @@ def test_a_rubric_dataset_of_autorubric():
     assert left_out == {"scale_type": 1, "aggregation": 1, "dataset.name": 1}
 
 
+def test_a_submission_that_is_a_conversation_is_judged_as_one(tmp_path):
+    turns = [{"role": "user", "content": "Where is Mali?"}, {"role": "assistant", "content": "In Africa."}]
+    told = [
+        (json.dumps(turns), turns[:1], "In Africa."),
+        (json.dumps({"question": "Where is Mali?", "response": "# In Africa"}), "Where is Mali?", "# In Africa"),
+        (json.dumps({"question": "Where?", "response": "Here.", "more": 1}), "p", None),
+        (json.dumps(turns[:1]), "p", None),
+        ('{"answer": "a JSON text"}', "p", None),
+    ]
+    for submission, prompt, target in told:
+        path = tmp_path / "charm.json"
+        path.write_text(json.dumps(dataset_of(items=[{"submission": submission}])))
+        [(row, _)], left_out = read(path)
+        assert (row["prompt"], row["target"]) == (prompt, submission if target is None else target)
+        assert left_out.get("prompt", 0) == (target is not None)  # it says what the grader does
+
+
 def test_a_rubric_file_has_sections_weights_and_penalties_and_no_prompt():
     [(row, checklist)], left_out = read("rubric.yaml")
     assert row == {}
