@@ -633,7 +633,7 @@ def _autorubric(rows: Iterator[Row], reader: CriteriaReader, counts: Counts) -> 
 
 
 def _asked_and_answered(submission: str) -> tuple[Any, str]:
-    """The prompt of a submission that is a whole conversation as JSON (CHARM-100: messages, ResearcherBench: a question
+    """The prompt of a submission that is a conversation as JSON (CHARM-100: messages, ResearcherBench: a question
     and its response), and the answer. None and the submission if it is a text; then the prompt of the file applies,
     which otherwise only says what the grader does."""
     whole = decoded(submission)
