@@ -134,7 +134,8 @@ def _steps(units: Sequence[Unit], bootstrap: Bootstrap) -> dict[str, Figure]:
     known = [
         (values.index(unit.one.value), values.index(unit.other.value), unit.group)
         for unit in units
-        if unit.one is not None and unit.other is not None and None not in (unit.one.value, unit.other.value)
+        if unit.one is not None and unit.one.value is not None
+        if unit.other is not None and unit.other.value is not None
     ]
     groups = [group for _, _, group in known]
     bias = Mean("bias", [values[one] - values[other] for one, other, _ in known])
@@ -188,7 +189,7 @@ def pairs(args: argparse.Namespace, scorer: ChecklistScorer, bootstrap: Bootstra
 def tables(found: Mapping[str, Any]) -> str:
     """All figures as Markdown."""
     if "subsets" in found:
-        shown = ("wins", "losses", "ties", "difference", "cohens_d")
+        shown = ["wins", "losses", "ties", "difference", "cohens_d"]
         rows = [
             [name, one["n"], one["unread"], *(_shown(one.get(key)) for key in shown)]
             for name, one in found["subsets"].items()
@@ -203,7 +204,7 @@ def tables(found: Mapping[str, Any]) -> str:
         )
     ]
     if found["agreement"]:
-        shown = ("accuracy", "adjacent", "kappa", "weighted_kappa", "f1", "spearman", "bias", "answered")
+        shown = ["accuracy", "adjacent", "kappa", "weighted_kappa", "f1", "spearman", "bias", "answered"]
         labelled = [
             [name, one["n"], *(_shown(one.get(key)) for key in shown)] for name, one in found["agreement"].items()
         ]
