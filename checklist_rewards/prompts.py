@@ -34,6 +34,8 @@ import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 from typing import Literal
 
@@ -112,7 +114,7 @@ class PromptTemplate:
     @property
     def placeholders(self) -> frozenset[str]:
         """The fields used in the template."""
-        return frozenset(name for section in self.sections for name in _PLACEHOLDER.findall(section))
+        return frozenset(chain.from_iterable(map(_fields_of, self.sections)))
 
     def render(self, **fields: str | int | None) -> str:
         """Render the whole user message.
@@ -144,16 +146,22 @@ class PromptTemplate:
 
     def _present(self, fields: Fields) -> list[str]:
         absent = {name for name in self.placeholders if fields.get(name) is None}
-        return [s for s in self.sections if not absent.intersection(_PLACEHOLDER.findall(s))]
+        return [s for s in self.sections if not absent.intersection(_fields_of(s))]
 
     def _require(self, fields: Fields) -> None:
         for section in self.sections:
-            names = _PLACEHOLDER.findall(section)
+            names = _fields_of(section)
             required = next((name for name in names if name in REQUIRED[self.kind]), None)
             absent = next((name for name in names if fields.get(name) is None), None)
             if required is not None and absent is not None:
                 reason = "" if absent in REQUIRED[self.kind] else f" (it is in the same section as {{{required}}})"
                 raise PromptError(f"{self.name}: the prompt requires {{{absent}}}{reason}, which the sample lacks.")
+
+
+@lru_cache(maxsize=1024)
+def _fields_of(section: str) -> tuple[str, ...]:
+    """The placeholders of a section, in order. Cached: a judge fills the same few sections for every target."""
+    return tuple(_PLACEHOLDER.findall(section))
 
 
 def _fill(section: str, fields: Fields) -> str:
