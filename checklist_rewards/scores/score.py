@@ -406,7 +406,7 @@ class Score(BaseModel):
         metric = aggregation.primary_metric
         metrics = _metrics(counted, only_penalties, any_probabilities, quality)
         # Of two candidates that are compared on shared items, both are without the others.
-        lost = [line for line in missing if line.unanswered is not None and line.unanswered.reason != Reason.NOT_SHARED]
+        lost = [line for line in missing if line.unanswered and line.unanswered.reason != Reason.NOT_SHARED]
         penalty_lost = not only_penalties and any((line.weight or 0.0) < 0 for line in lost)
         if penalty_lost:
             metrics |= dict.fromkeys(_EARNED_LESS_PENALTIES)
