@@ -1,7 +1,7 @@
 """What is tested: rewards of this package, of other packages, and one as people write it.
 
-An [`Adapter`] has a function `reward(checklist, prompt, response, url, model)` that returns a score in [0, 1] or None, or
-raises. It uses the package as its documentation shows, with its defaults. Packages are imported inside the functions,
+An [`Adapter`] has a function `reward(checklist, prompt, response, url, model)` that returns a score in [0, 1] or None,
+or raises. It uses the package as its documentation shows, with its defaults. Packages are imported inside the functions,
 so that every adapter can be listed anywhere and runs in an environment of its own.
 
     PYTHONPATH=. python -m conformance.adapters plain http://127.0.0.1:8000/v1 < cases    # the runner does this
@@ -19,6 +19,7 @@ import re
 import sys
 import tempfile
 import threading
+import time
 import urllib.request
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -73,22 +74,26 @@ def share(answers: Sequence[tuple[int, str]]) -> float:
     return sum(answer == "yes" for _, answer in answers) / max(1, len(answers))
 
 
-# --- this package -----------------------------------------------------------------------------------------------------
+# --- this package ----------------------------------------------------------------------------------------------------
 
 
 def ours(checklist: Items, prompt: str, response: str, url: str, model: str, **settings: Any) -> float | None:
-    """Score by a served judge. Only the time that it waits for a server in trouble is shorter than the default."""
+    """Score by a served judge. Only the retries of a server in trouble are fewer and sooner than the default."""
     from checklist_rewards import ChecklistScorer
     from checklist_rewards.backends.openai import OpenAIBackend
 
-    backend = OpenAIBackend(model, url, pause=0.05, patience=2.0)
-    return ChecklistScorer(model, backend=backend, store=False, **settings).score(checklist, response, prompt).primary_score
+    backend = OpenAIBackend(model, url, attempts=3, pause=0.05)
+    return (
+        ChecklistScorer(model, backend=backend, store=False, **settings)
+        .score(checklist, response, prompt)
+        .primary_score
+    )
 
 
 _OURS: Any = {"package": "checklist-rewards", "can": frozenset({"penalties", "gates", "abstentions"})}
 _REASONED = as_json(lambda answer: {"reasoning": "One can see it.", "answer": answer})
 
-# --- others -----------------------------------------------------------------------------------------------------------
+# --- others ----------------------------------------------------------------------------------------------------------
 
 
 def plain(checklist: Items, prompt: str, response: str, url: str, model: str) -> float | None:
@@ -253,7 +258,10 @@ ADAPTERS: dict[str, Adapter] = {
         partial(autochecklist, mode="item"), "item", as_json(lambda a: {"answer": a.upper()}), "autochecklist"
     ),
     "autochecklist-logprobs": Adapter(
-        partial(autochecklist, mode="item", use_logprobs=True, primary_metric="normalized"), "word", word, "autochecklist"
+        partial(autochecklist, mode="item", use_logprobs=True, primary_metric="normalized"),
+        "word",
+        word,
+        "autochecklist",
     ),
     "autorubric": Adapter(
         autorubric,
@@ -285,7 +293,10 @@ ADAPTERS: dict[str, Adapter] = {
         "deepeval",
     ),
     "prometheus": Adapter(
-        prometheus, "grade", lambda answers: f"One can see it. [RESULT] {1 + round(4 * share(answers))}", "prometheus-eval"
+        prometheus,
+        "grade",
+        lambda answers: f"One can see it. [RESULT] {1 + round(4 * share(answers))}",
+        "prometheus-eval",
     ),
 }
 
@@ -296,6 +307,7 @@ RESPONSE = "Rain taps the window.\nAn autumn evening listens.\nThe gutters answe
 def outcome(adapter: Adapter, case: dict[str, Any], url: str) -> dict[str, Any]:
     """The score of one case, or why there is none."""
     box: dict[str, Any] = {"score": None, "why": f"no score within {LIMIT:g} s"}
+    started = time.monotonic()
 
     def run() -> None:
         try:
@@ -307,7 +319,7 @@ def outcome(adapter: Adapter, case: dict[str, Any], url: str) -> dict[str, Any]:
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
     thread.join(LIMIT)
-    return {"id": case["id"], **box}
+    return {"id": case["id"], **box, "seconds": round(time.monotonic() - started, 1)}
 
 
 def main() -> None:
@@ -317,6 +329,8 @@ def main() -> None:
     os.environ |= {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "DEEPEVAL_TELEMETRY_OPT_OUT": "YES"}
     out = os.dup(1)  # libraries print
     with contextlib.redirect_stdout(sys.stderr), os.fdopen(out, "w") as lines, ThreadPoolExecutor(_THREADS) as pool:
+        with contextlib.suppress(Exception):  # imports take long, and are not what is timed
+            adapter.reward([{"question": "Is it about rain?"}], PROMPT, RESPONSE, url, "all_yes")
         version = importlib.metadata.version(adapter.package) if adapter.package else ""
         print(json.dumps({"version": version}), file=lines, flush=True)
         for found in pool.map(lambda case: outcome(adapter, case, url), map(json.loads, sys.stdin)):

@@ -1,7 +1,7 @@
 """An OpenAI-compatible server that judges as a case says: soundly, or with the fault of the case.
 
 The model's name is the id of a case; a name that ends in `--2` is the second judge of a panel. Only the standard
-library is used. What a sound reply looks like is the business of the adapter ([`Form`]): the server fills in its answers.
+library is used. The adapter says what a sound reply looks like ([`Form`]); the server fills in its answers.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 Kind = Literal["word", "item", "list", "grade"]
 Form = Callable[[list[tuple[int, str]]], str]
-"""A sound reply of a judge from its answers: pairs of the number of an item, from 1, and "yes", "no" or another word."""
+"""A sound reply of a judge, from pairs of the number of an item, from 1, and "yes", "no" or another word."""
 
 SURE = 0.97
 """Probability of the token that a judge writes first."""
@@ -139,6 +139,9 @@ class Judge:
             answers = [(number, fault["answer"] if fault.get("on", number) == number else a) for number, a in answers]
         if "answers" in fault:
             answers = [(number, answer) for number, answer in fault["answers"]]
+        items = range(1, len(self.checklists[case["checklist"]]) + 1)
+        if self.kind == "list" and len(numbers) < len(items):  # asked again about some items, numbered from 1
+            answers = [(numbers.index(number) + 1, answer) for number, answer in answers if number in numbers]
         sound = self.form(answers)
         other = self.form([(number, "no" if answer == "yes" else "yes") for number, answer in answers])
         filled = {"{sound}": sound, "{other}": other, "{half}": sound[: max(1, len(sound) // 2)]}
@@ -181,6 +184,7 @@ def serving(judge: Judge) -> Iterator[int]:
     handler = type("Handler", (_Handler,), {"judge": judge})
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     server.daemon_threads = True
+    server.handle_error = lambda request, address: None  # type: ignore[method-assign]  # clients that gave up
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
         yield server.server_address[1]
