@@ -1,12 +1,10 @@
 """What is tested: rewards of this package, of other packages, and one as people write it.
 
 An [`Adapter`] has a function `reward(checklist, prompt, response, url, model)` that returns a score in [0, 1] or None,
-or raises. It uses the package as its documentation shows, with its defaults. Packages are imported inside the functions,
-so that every adapter can be listed anywhere and runs in an environment of its own.
+or raises. It uses the package as its documentation shows, with its defaults. Packages are imported inside the
+functions: every adapter can be listed anywhere, and runs in an environment of its own.
 
-    PYTHONPATH=. python -m conformance.adapters plain http://127.0.0.1:8000/v1 < cases    # the runner does this
-
-reads a case per line and prints an outcome per line.
+The runner starts `python -m conformance.adapters NAME URL`, which reads a case per line and prints an outcome per line.
 """
 
 from __future__ import annotations

@@ -15,8 +15,8 @@ If fewer than half of the replies have a vote, the item is unanswered("quorum").
 nearest to the mean of the votes wins, and of two equally near ones (yes and no) the one that is worse for the target.
 If one of them is an abstention, the item is unanswered("tie") and the probabilities are kept.
 
-A single reply that cannot be parsed, or that holds two different answers, is requested again up to two times with the complaint. Then the item is
-unanswered("unparsable"), or unanswered("cut_off") if the reply reached its token limit.
+A single reply that cannot be parsed, or that holds two different answers, is requested again up to two times with the
+complaint. Then the item is unanswered("unparsable"), or unanswered("cut_off") if the reply reached its token limit.
 
 The [`QualityJudge`] answers every question with a short justification, then grades from 1 to 5.
 
