@@ -4,7 +4,7 @@ An [`Adapter`] has a function `reward(checklist, prompt, response, url, model)` 
 or raises. It uses the package as its documentation shows, with its defaults. Packages are imported inside the
 functions: every adapter can be listed anywhere, and runs in an environment of its own.
 
-The runner starts `python -m conformance.adapters NAME URL`, which reads a case per line and prints an outcome per line.
+The runner starts `python -m conformance.adapters NAME URL`, which reads a case and prints an outcome per line.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def ours(checklist: Items, prompt: str, response: str, url: str, model: str, **s
     from checklist_rewards import ChecklistScorer
     from checklist_rewards.backends.openai import OpenAIBackend
 
-    backend = OpenAIBackend(model, url, attempts=3, pause=0.05)
+    backend = OpenAIBackend(model, url, attempts=3, pause=0.05, patience=2.0, deadline=10.0)
     return (
         ChecklistScorer(model, backend=backend, store=False, **settings)
         .score(checklist, response, prompt)

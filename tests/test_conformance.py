@@ -1,4 +1,4 @@
-"""The conformance suite: this package passes every case, a careless reward does not, and the schema is that of the code."""
+"""The conformance suite: this package passes every case, a careless reward does not; the schema is that of the code."""
 
 import json
 import math
@@ -96,7 +96,12 @@ VALID = [
     [{"question": "Is it short?", "weight": -2, "required": True, "category": None}],
     {"items": ["Is it short?"], "source": "tick", "model": None},
     [{"question": "How clear?", "options": [{"label": "a", "value": 0}, {"label": "b", "value": 1}]}],
-    [{"question": "Cited?", "options": [{"label": "y", "value": 1}, {"label": "n", "value": 0}, {"label": "?", "na": True}]}],
+    [
+        {
+            "question": "Cited?",
+            "options": [{"label": "y", "value": 1}, {"label": "n", "value": 0}, {"label": "?", "na": True}],
+        }
+    ],
     [{"question": "At most 20 words?", "check": {"type": "words", "at_most": 20}}, {"question": "b?", "weight": 0}],
     [{"question": "Rude?", "scope": "any_turn", "options": None}],
 ]
