@@ -1,4 +1,4 @@
-"""The conformance suite: this package passes every case, a careless reward does not; the schema is that of the code."""
+"""The conformance suite: this package passes every case, a careless reward does not; the schema is the code's."""
 
 import json
 import math
