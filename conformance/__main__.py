@@ -1,7 +1,8 @@
 """Run the suite: `python -m conformance [ADAPTER ...] [--python ADAPTER=PATH ...] [--output RESULTS.json]`.
 
 Each adapter runs in a process of its own, by `--python` with the Python of another environment, against a server of
-its own. Prints a table, and with `--verbose` every case that went wrong. Exit status 1 if a failure became a score.
+its own. Prints a table, and with `--verbose` every case that went wrong. Exit status 1 if a failure became a score, or
+if a sound reply did not get the right one.
 """
 
 from __future__ import annotations
@@ -40,8 +41,9 @@ def is_sound(case: Mapping[str, Any], score: float | None) -> bool:
     return math.isfinite(score) and any(low <= score <= high for low, high in case["allow"])
 
 
-def run(name: str, python: str = sys.executable) -> dict[str, Any]:
-    """The outcomes of an adapter: its version, and per case the score and whether it is sound."""
+def run(name: str, python: str = sys.executable) -> dict[str, Any] | None:
+    """The outcomes of an adapter: its version, and per case the score and whether it is sound. None if its package is
+    not installed."""
     adapter = ADAPTERS[name]
     cases, checklists = load_cases()
     judge = Judge(cases, checklists, adapter.kind, adapter.form)
@@ -53,6 +55,8 @@ def run(name: str, python: str = sys.executable) -> dict[str, Any]:
         done = subprocess.run(command, input=lines, capture_output=True, text=True, env=environment, check=False)
     found = [json.loads(line) for line in done.stdout.splitlines()]
     version = next((line["version"] for line in found if "version" in line), "")
+    if version is None:
+        return None
     outcomes = {line["id"]: line for line in found if "id" in line}
     if len(outcomes) != len(mine):
         raise SystemExit(f"{name}: the adapter ended early: {done.stderr[-2000:]}")
@@ -91,6 +95,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print("| reward | version | failures that became a score | sound replies scored right |\n|---|---|---|---|")
     for name in given.adapters or ADAPTERS:
         result = run(name, pythons.get(name, sys.executable))
+        if result is None:
+            print(f"| {name} | not installed | | |", flush=True)
+            continue
         results.append(result)
         counts = summary(result, cases)
         wrong += counts["scored"] + counts["controls"] - counts["right"]

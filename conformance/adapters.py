@@ -32,7 +32,7 @@ from conformance.server import PANEL, Form, Kind
 Items = list[dict[str, Any]]
 Reward = Callable[[Items, str, str, str, str], float | None]
 
-LIMIT = 90.0
+LIMIT = 180.0
 """Seconds per case. A reward that still waits has no score then."""
 _THREADS = 6
 
@@ -327,9 +327,13 @@ def main() -> None:
     os.environ |= {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "DEEPEVAL_TELEMETRY_OPT_OUT": "YES"}
     out = os.dup(1)  # libraries print
     with contextlib.redirect_stdout(sys.stderr), os.fdopen(out, "w") as lines, ThreadPoolExecutor(_THREADS) as pool:
+        try:
+            version = importlib.metadata.version(adapter.package) if adapter.package else ""
+        except importlib.metadata.PackageNotFoundError:
+            print(json.dumps({"version": None}), file=lines, flush=True)
+            return
         with contextlib.suppress(Exception):  # imports take long, and are not what is timed
             adapter.reward([{"question": "Is it about rain?"}], PROMPT, RESPONSE, url, "all_yes")
-        version = importlib.metadata.version(adapter.package) if adapter.package else ""
         print(json.dumps({"version": version}), file=lines, flush=True)
         for found in pool.map(lambda case: outcome(adapter, case, url), map(json.loads, sys.stdin)):
             print(json.dumps(found), file=lines, flush=True)

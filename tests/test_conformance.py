@@ -25,7 +25,9 @@ def by_id(name):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in ADAPTERS if name.startswith("ours-")])
 def test_no_failure_becomes_a_score_here_and_every_sound_reply_does(name):
-    outcomes = run(name)["outcomes"]
+    result = run(name)
+    assert result is not None
+    outcomes = result["outcomes"]
     assert {key: (each["score"], each["why"]) for key, each in outcomes.items() if not each["sound"]} == {}
     assert len(outcomes) > 50
 
