@@ -270,7 +270,7 @@ def json_values(text: str) -> list[Any]:
     length of the reply: after too many failed attempts, the search ends."""
     text = strip_thinking(text)
     repaired = _TRAILING_COMMA.sub(" ", text)
-    decoder = json.JSONDecoder()
+    decoder = json.JSONDecoder(object_pairs_hook=_object)
     values: list[Any] = []
     position, work = 0, _WORK + 8 * len(text)
     while work > 0 and (match := _START.search(text, position)):
@@ -287,6 +287,18 @@ def json_values(text: str) -> list[Any]:
                 values.append(value)
                 break
     return values
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The object of these pairs. A key with several different values has their list, which no reader takes for one of
+    them; `json` alone would keep the last."""
+    value: dict[str, Any] = dict(pairs)
+    if len(value) < len(pairs):
+        for key in value:
+            entries = [entry for name, entry in pairs if name == key]
+            if any(entry != entries[0] for entry in entries):
+                value[key] = entries
+    return value
 
 
 class NoReply(GenerationError):

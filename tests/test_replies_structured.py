@@ -35,6 +35,8 @@ def prompts(*texts):
         ('For example {"a": "a long example that is not meant"}.\nThe answer: {"a": 1}', {"a": 1}),
         ('{"a": 1}, as said in [2].', {"a": 1}),
         ('[{"a": 1}, {"a": 2}]', [{"a": 1}, {"a": 2}]),
+        ('{"a": "yes", "b": 1, "a": "no"}', {"a": ["yes", "no"], "b": 1}),
+        ('{"a": "yes", "a": "yes"}', {"a": "yes"}),
     ],
 )
 def test_json_is_found_in_what_models_write_around_it(text, value):

@@ -23,20 +23,26 @@ QUESTIONS = [
 TEXTS = ["the old lamo sees a bako?", "My 3 keno like this red tisa.", "?", "a deko is small"]
 
 
-@pytest.mark.parametrize("lost", ["good?", "bad?", "must?"])
+@pytest.mark.parametrize("lost", ["good?", "better?", "bad?", "must?"])
 def test_rule_1_a_judges_failure_is_never_a_score(lost):
     items = [
         {"question": "good?", "weight": 2},
+        {"question": "better?", "weight": 1},
         {"question": "bad?", "weight": -1},
         {"question": "must?", "required": True},
     ]
     scorer = ChecklistScorer(backend=FakeBackend(lambda prefix, tail: None if lost in tail else 0.9), store=False)
     broken = scorer.score(items, "text")
     without = scorer.score([item for item in items if item["question"] != lost], "text")
-    # Neither rewarded nor punished: the score is that of the checklist without the item, within the stated bounds.
-    assert broken.primary_score == without.primary_score
     assert broken.pass_rate == without.pass_rate
-    assert broken.lower < broken.primary_score < broken.upper or broken.primary_score in (broken.lower, broken.upper)
+    assert broken.lower < broken.upper
+    if lost in ("bad?", "must?"):
+        # Without a penalty or a gate, the score would be that of a text without the fault.
+        assert broken.primary_score is None
+    else:
+        # Neither rewarded nor punished: the score of the checklist without the item, within the stated bounds.
+        assert broken.primary_score == without.primary_score
+        assert broken.lower <= broken.primary_score <= broken.upper
     assert scorer.score([lost], "text").primary_score is None
     assert ChecklistReward(scorer)(prompts=["x"], completions=["text"], checklist=[[lost]]) == [None]
 

@@ -678,7 +678,7 @@ def probe(
     out.print(_items(report))
     out.print(_facts(report))
     if summary is not None:
-        numbers = ("accuracy", "yes_mean", "no_mean", "margin", "mass", "answered", "label_first", "refusal")
+        numbers = ("accuracy", "yes_mean", "no_mean", "margin", "mass", "answered", "label_first", "advice", "refusal")
         write_json(summary, {**{name: getattr(report, name) for name in numbers}, **asdict(report)})
     if report.refusal is not None:
         refuse(report.refusal)
@@ -717,6 +717,7 @@ def _facts(report: ProbeReport) -> Table:
         ("label in its own replies", first + (f"; also as word {', '.join(map(str, others))}" if others else "")),
         ("end of the prompt", _HIDDEN if report.tail is None else repr(report.tail)),
         ("thinking block at the end", report.thinking or _HIDDEN),
+        *((("replies without text", report.advice),) if report.advice is not None else ()),
         ("verdict", "rejected" if report.refusal is not None else "usable as a judge"),
     ):
         table.add_row(name, escape(value))

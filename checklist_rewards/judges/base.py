@@ -7,6 +7,7 @@ read.
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -17,6 +18,7 @@ from checklist_rewards.chat import Message
 from checklist_rewards.checklists import ChecklistItem
 from checklist_rewards.files.store import Key
 from checklist_rewards.scores import Verdict
+from checklist_rewards.scores.reasons import Reason, Unanswered
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,3 +217,34 @@ def innermost(judge: Any) -> Any:
     while hasattr(judge, "inner"):
         judge = judge.inner
     return judge
+
+
+DEFAULT_QUORUM = 0.5
+
+
+def quorate(weights: Sequence[float], answered: Sequence[bool], quorum: float) -> bool:
+    """Whether at least one judge and at least the fraction `quorum` of the weight answered."""
+    answered_weight = math.fsum(weight for weight, did in zip(weights, answered, strict=True) if did)
+    # The tolerance allows for floating-point sums of weights such as 0.1.
+    return any(answered) and answered_weight / math.fsum(weights) >= quorum - 1e-9
+
+
+def missed_quorum(
+    votes: Sequence[Verdict],
+    weights: Sequence[float] | None = None,
+    quorum: float = DEFAULT_QUORUM,
+    voters: str = "judges",
+) -> Unanswered | None:
+    """Why several votes on one item are no verdict: fewer than `quorum` of their weight are answered. None otherwise.
+    The reason includes a transient failure if a retry may reach the quorum."""
+    weights = [1.0] * len(votes) if weights is None else weights
+    answered = [vote.unanswered is None for vote in votes]
+    if quorate(weights, answered, quorum):
+        return None
+    detail = f"{sum(answered)} of {len(votes)} {voters} answered"
+    causes = [vote.unanswered and vote.unanswered.transient_reason for vote in votes]
+    possible = [did or cause is not None for did, cause in zip(answered, causes, strict=True)]
+    cause = next(filter(None, causes), None)
+    if cause is not None and quorate(weights, possible, quorum):
+        detail = Unanswered(cause, detail)
+    return Unanswered(Reason.QUORUM, detail)

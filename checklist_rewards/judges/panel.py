@@ -59,7 +59,7 @@ from typing import Literal, get_args
 
 from checklist_rewards.checklists import NO, YES, ChecklistItem
 from checklist_rewards.errors import ChecklistError, NoServerError, SampleError
-from checklist_rewards.judges.base import Judge, Progress, Read, Receipt
+from checklist_rewards.judges.base import DEFAULT_QUORUM, Judge, Progress, Read, Receipt, missed_quorum, quorate
 from checklist_rewards.scores import DEFAULT_THRESHOLD, Verdict, answer_of
 from checklist_rewards.scores.reasons import Reason, Unanswered
 from checklist_rewards.validation import fraction, one_of
@@ -122,7 +122,6 @@ def unreachable(judge: Judge, error: NoServerError) -> Verdict:
 Rule = Literal["mean", "median", "min", "max", "majority", "weighted", "mode", "unanimous", "any"]
 RULES: tuple[str, ...] = get_args(Rule)
 SOFT_RULES = ("mean", "median", "min", "max")
-DEFAULT_QUORUM = 0.5
 
 
 class PanelJudge(JudgeGroup):
@@ -234,14 +233,8 @@ def combine(
     judge = f"panel of {len(votes)}" if judge is None else judge
     all_votes = tuple(votes)
     answered = [(vote, weight) for vote, weight in zip(votes, weights, strict=True) if vote.unanswered is None]
-    if not quorate(weights, [vote.unanswered is None for vote in votes], quorum):
-        detail = f"{len(answered)} of {len(votes)} judges answered"
-        causes = [vote.unanswered and vote.unanswered.transient_reason for vote in votes]
-        possible = [vote.unanswered is None or cause is not None for vote, cause in zip(votes, causes, strict=True)]
-        cause = next(filter(None, causes), None)
-        if cause is not None and quorate(weights, possible, quorum):  # a retry may reach the quorum
-            detail = Unanswered(cause, detail)
-        return Verdict(unanswered=Unanswered(Reason.QUORUM, detail), judge=judge, votes=all_votes)
+    if (missed := missed_quorum(votes, weights, quorum)) is not None:
+        return Verdict(unanswered=missed, judge=judge, votes=all_votes)
     named = [(answer_of(item, vote, threshold), vote, weight) for vote, weight in answered]
     abstained = [entry for entry in named if item.values[entry[0]] is None]
     if 2 * len(abstained) >= len(named):
@@ -262,13 +255,6 @@ def combine(
             short = Unanswered(Reason.NO_MAJORITY, f"{heads} of {len(named)} say {winner!r}")
             return Verdict(unanswered=short, judge=judge, votes=all_votes)
     return _voted(winner, named, item, judge, all_votes)
-
-
-def quorate(weights: Sequence[float], answered: Sequence[bool], quorum: float) -> bool:
-    """Whether at least one judge and at least the fraction `quorum` of the weight answered."""
-    answered_weight = math.fsum(weight for weight, did in zip(weights, answered, strict=True) if did)
-    # The tolerance allows for floating-point sums of weights such as 0.1.
-    return any(answered) and answered_weight / math.fsum(weights) >= quorum - 1e-9
 
 
 Named = Sequence[tuple[str, Verdict, float]]

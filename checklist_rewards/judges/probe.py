@@ -22,7 +22,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, Literal
 
-from checklist_rewards.backends import DECISIONS, Backend, Engine, ReadGroup, Sampling
+from checklist_rewards.backends import DECISIONS, Backend, Engine, ReadGroup, Reply, Sampling
 from checklist_rewards.checklists import NO, YES, ChecklistItem
 from checklist_rewards.errors import BackendError, ModelError
 from checklist_rewards.judges.base import Read
@@ -131,6 +131,8 @@ class ProbeReport:
     """Tokens whose probabilities are summed for each label; None for a server, whose tokenizer is not visible."""
     tail: str | None
     """End of the rendered prompt, from the question on; None for a server."""
+    taken: int
+    """Number of the judge's own replies that the server took for a thought as a whole, so that no text was left."""
     thinking: Thinking | None
     """Thinking block at the end of the prompt: none, closed (empty), or open, in which case the next token is a
     thought and not a label. For a server: open if the judge's own reply opens a block, else None (unknown)."""
@@ -195,6 +197,20 @@ class ProbeReport:
             )
         return None
 
+    @property
+    def advice(self) -> str | None:
+        """What to change on a server whose reasoning parser takes replies for thoughts, as one sentence; else None.
+
+        Reads of one token are not affected: a judge may pass the probe and need this in the modes that write.
+        """
+        if not self.taken:
+            return None
+        return (
+            f"the server's reasoning parser took {self.taken} of {len(self.lines)} replies for thoughts, so modes "
+            "that write (batch, quality, capture_reasoning, samples) get no text; start vLLM without "
+            "--reasoning-parser or, for a judge that thinks, allow more max_tokens than its thoughts are long"
+        )
+
     def require(self) -> ProbeReport:
         """Return this report, or raise [`ModelError`] with the refusal."""
         if self.refusal is not None:
@@ -210,6 +226,8 @@ class ProbeReport:
         return fmean(values) if values else None
 
     def _hint(self) -> str:
+        if self.advice is not None:
+            return f"; {self.advice}"
         if self.thinking == "open":
             return "; the prompt ends inside a thinking block, so switch thinking off in the chat template"
         opening = next((line.opening for line in self.lines if line.opening and line.label_at != 1), None)
@@ -252,7 +270,8 @@ def probe(
     engine = asked.load()
     verdicts = judge.judge([Read(ChecklistItem(question=i.question), i.target, i.input) for i in PROBE_ITEMS])
     writes = replies and asked.backend_name != DECISIONS
-    openings = _openings(engine, judge.prompt) if writes else [None] * len(PROBE_ITEMS)
+    written = _replies(engine, judge.prompt) if writes else [None] * len(PROBE_ITEMS)
+    openings = [None if reply is None else reply.text for reply in written]
     lines = tuple(
         ProbeLine(item, (v.probabilities or {}).get(YES), v.mass, v.unanswered, opening)
         for item, v, opening in zip(PROBE_ITEMS, verdicts, openings, strict=True)
@@ -266,11 +285,12 @@ def probe(
         least_margin=margin,
         labels=None if tokens is None else _labels(tokens),
         tail=tail,
+        taken=sum(r is not None and not (r.text or "").strip() and r.thought is not None for r in written),
         thinking=_thinking(openings) if tail is None else _prefix(tail),
     )
 
 
-def _openings(engine: Backend, prompt: PromptTemplate) -> Sequence[str | None]:
+def _replies(engine: Backend, prompt: PromptTemplate) -> Sequence[Reply | None]:
     prompts = [
         chat_messages(prompt.system, prompt.prefix(target=i.target, input=i.input) + prompt.tail(i.question))
         for i in PROBE_ITEMS
@@ -279,7 +299,7 @@ def _openings(engine: Backend, prompt: PromptTemplate) -> Sequence[str | None]:
         replies = engine.generate(prompts, Sampling(max_tokens=_OPENING_TOKENS, temperature=0.0))
     except BackendError:
         return [None] * len(prompts)  # an engine that cannot generate can still be a judge
-    return [reply.text for (reply,) in replies]
+    return [reply for (reply,) in replies]
 
 
 def _labels(tokens: Any) -> dict[str, tuple[str, ...]]:

@@ -18,7 +18,7 @@ What a thought depends on:
 
 With `samples=k`, k thoughts are sampled, and the probability of a label is its mean over them. The verdict of each
 thought is kept in `votes`; [`ItemScore.spread`] is the standard deviation. A thought without an answer has no part in
-the mean.
+the mean. If fewer than half of the thoughts have one, the item is unanswered("quorum").
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from checklist_rewards.backends import Arrived, Backend, Engine, Messages, Progr
 from checklist_rewards.backends.base import Written, check_continues
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.store import Key, Store, key_of
-from checklist_rewards.judges.base import Read, counted
+from checklist_rewards.judges.base import Read, counted, missed_quorum
 from checklist_rewards.judges.budget import Meter
 from checklist_rewards.judges.logprob import (
     DEFAULT_MASS_FLOOR,
@@ -205,6 +205,8 @@ class ThinkingJudge(LogprobJudge):
         if not answered:
             reasons = Counter(vote.unanswered for vote in votes)
             return Verdict(unanswered=reasons.most_common(1)[0][0], judge=self.name, votes=tuple(votes))
+        if (missed := missed_quorum(votes, voters="thoughts")) is not None:
+            return Verdict(unanswered=missed, judge=self.name, votes=tuple(votes))
         mean = {label: _mean(p) for label, p in _by_label(answered)}
         best = max(mean, key=mean.__getitem__)
         masses = [vote.mass for vote in answered if vote.mass is not None]

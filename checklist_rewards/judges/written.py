@@ -11,12 +11,12 @@ the label only. There are no probabilities, unless several samples vote.
 With `samples=k`, every item is sampled k times and the most frequent label is the answer (maj@k as in TICK,
 arXiv:2410.03608 section 3.2). The fraction of replies with a label is its probability, so soft scores average over the
 samples, as in RLCF. A reply that cannot be parsed has no vote and is kept among the votes, as in a panel (`panel.py`).
-Among equally frequent labels, the one nearest to the mean of the votes wins, and of two equally near ones (yes and no)
-the one that is worse for the target. If one of them is an abstention, the item is unanswered("tie") and the
-probabilities are kept.
+If fewer than half of the replies have a vote, the item is unanswered("quorum"). Among equally frequent labels, the one
+nearest to the mean of the votes wins, and of two equally near ones (yes and no) the one that is worse for the target.
+If one of them is an abstention, the item is unanswered("tie") and the probabilities are kept.
 
-A single reply that cannot be parsed is requested again up to two times with the complaint. Then the item is
-unanswered("unparsable"), or unanswered("cut_off") if the reply reached its token limit.
+A single reply that cannot be parsed, or that holds two different answers, is requested again up to two times with the
+complaint. Then the item is unanswered("unparsable"), or unanswered("cut_off") if the reply reached its token limit.
 
 The [`QualityJudge`] answers every question with a short justification, then grades from 1 to 5.
 
@@ -56,7 +56,7 @@ from checklist_rewards.backends import Backend, Engine, Messages, Progress, Repl
 from checklist_rewards.checklists import ChecklistItem
 from checklist_rewards.errors import GenerationError
 from checklist_rewards.files.store import Store
-from checklist_rewards.judges.base import Paid, Read, Receipt, counted
+from checklist_rewards.judges.base import Paid, Read, Receipt, counted, missed_quorum
 from checklist_rewards.judges.budget import Meter, prompt_key
 from checklist_rewards.judges.questions import (
     FewShot,
@@ -67,12 +67,13 @@ from checklist_rewards.judges.questions import (
     question_for_words,
 )
 from checklist_rewards.prompts import PromptTemplate, chat_messages, load_prompt
-from checklist_rewards.replies import NoReply, extract_json, sample_values, with_complaint
+from checklist_rewards.replies import NoReply, extract_json, json_values, sample_values, with_complaint
 from checklist_rewards.scores import BEST_QUALITY, LEAST_QUALITY, Verdict
 from checklist_rewards.scores.reasons import Reason, Unanswered
 
 BATCH_PROMPT = "judges/batch"
 _MISSING = Unanswered(Reason.MISSING)
+_TWO_WAYS = "it is answered twice, in two ways"
 REASONING = "reasoning"
 DEFAULT_MAX_TOKENS = 4096
 MAX_QUESTIONS = 25
@@ -94,6 +95,12 @@ class Answers:
     refused: dict[int, str] = field(default_factory=dict)
     """Why an answer was rejected."""
     grade: int | None = None
+
+    def refuse(self, place: int, why: str) -> None:
+        """Take back the answer to a question."""
+        self.refused[place] = why
+        self.labels.pop(place, None)
+        self.reasoning.pop(place, None)
 
 
 class BatchJudge(Paid):
@@ -176,7 +183,7 @@ class BatchJudge(Paid):
 
     def read(self, reply: str, items: Sequence[ChecklistItem]) -> Answers:
         """Parse a reply about these items. Raises [`Unreadable`] if it has no usable answer."""
-        answers = read_answers(json_of(reply), items)
+        answers = _without_contradiction(reply, partial(read_answers, items=items))
         if not answers.labels:
             raise Unreadable("it answers none of the questions by one of their possible answers", answers)
         return answers
@@ -250,6 +257,27 @@ def json_of(reply: str) -> Any:
         raise Unreadable(str(error)) from None
 
 
+def _objects(reply: str) -> list[dict[str, Any]]:
+    return [value for value in json_values(reply) if isinstance(value, dict)]
+
+
+def _without_contradiction(reply: str, read: Callable[[Any], Answers]) -> Answers:
+    """What the last JSON value of a reply answers, without what another one answers differently: a reply with two
+    verdicts on an item has none."""
+    answers = read(json_of(reply))
+    for value in _objects(reply)[:-1]:
+        try:
+            other = read(value)
+        except Unreadable:  # a quoted example
+            continue
+        for place, label in other.labels.items():
+            if answers.labels.get(place, label) != label:
+                answers.refuse(place, _TWO_WAYS)
+        if other.grade is not None and other.grade != answers.grade:
+            answers.grade = None
+    return answers
+
+
 def read_answers(value: Any, items: Sequence[ChecklistItem], reason: str = REASONING) -> Answers:
     """The answers in a JSON reply, matched to questions by number; see the module docstring.
 
@@ -286,10 +314,7 @@ def read_answers(value: Any, items: Sequence[ChecklistItem], reason: str = REASO
         if isinstance(reasoning := entry.get(reason), str):
             answers.reasoning.setdefault(place, reasoning)
     for place in conflicting | answers.refused.keys() & answers.labels.keys():
-        answers.refused[place] = "it is answered twice, in two ways"
-    for place in answers.refused:
-        answers.labels.pop(place, None)
-        answers.reasoning.pop(place, None)
+        answers.refuse(place, _TWO_WAYS)
     return answers
 
 
@@ -618,7 +643,9 @@ class ReasonedJudge(Paid):
             else Verdict(answer=outcome[0], reasoning=outcome[1], judge=self.name, method="reply")
             for outcome in outcomes
         )
-        return replace(vote(answered, item, self.name), votes=votes)
+        missed = missed_quorum(votes, voters="replies")
+        verdict = Verdict(unanswered=missed, judge=self.name) if missed else vote(answered, item, self.name)
+        return replace(verdict, votes=votes)
 
 
 def vote(answered: Sequence[LabelAndReasoning], item: ChecklistItem, judge: str | None = None) -> Verdict:
@@ -642,6 +669,8 @@ def read_reasoned(reply: str, item: ChecklistItem) -> LabelAndReasoning:
     label = named(value["answer"], item)
     if label is None:
         raise Unreadable(f'the "answer" must be {_alternatives(tuple(item.values))}')
+    if {named(other.get("answer"), item) for other in _objects(reply)} - {label, None}:
+        raise Unreadable("it holds two different answers")
     reasoning = value.get("reasoning")
     return label, reasoning if isinstance(reasoning, str) else None
 
@@ -716,9 +745,13 @@ class QualityJudge(BatchJudge):
 
     def read(self, reply: str, items: Sequence[ChecklistItem]) -> Answers:
         """Parse a reply about these items. Raises [`Unreadable`] if an answer or the grade is missing."""
-        value = json_of(reply)
-        answers = read_answers(value, items, JUSTIFICATION)
-        answers.grade = _grade(value.get(GRADE)) if isinstance(value, dict) else None
+
+        def of(value: Any) -> Answers:
+            answers = read_answers(value, items, JUSTIFICATION)
+            answers.grade = _grade(value.get(GRADE)) if isinstance(value, dict) else None
+            return answers
+
+        answers = _without_contradiction(reply, of)
         missing = [number for number in range(1, len(items) + 1) if number - 1 not in answers.labels]
         if missing:
             raise Unreadable(f"the questions {missing} have no answer that is possible", answers)

@@ -81,6 +81,8 @@ class Earned(ShapingStep):
 
     @override
     def value(self, value: float, sample: Sample, score: Score) -> float | None:
+        if score.weighted_score is None:  # an unanswered penalty costs an unknown amount, not nothing
+            return None
         credits = item_credits(sample.checklist, score, self.answers)
         gained = shaping.earned(sample.checklist, credits, self.categories)
         return shaping.less(gained, shaping.penalties(sample.checklist, credits, self.categories))

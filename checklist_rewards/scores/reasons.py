@@ -56,7 +56,7 @@ class Reason(StrEnum):
     UNPARSABLE = "unparsable"
     """The judge's reply cannot be parsed."""
     QUORUM = "quorum"
-    """Too few judges of a panel answered."""
+    """Too few judges of a panel, or of several replies of one judge, have an answer."""
     NO_MAJORITY = "no_majority"
     """No answer has more than half of a panel's votes."""
     DISAGREEMENT = "disagreement"
@@ -104,7 +104,7 @@ ADVICE: Mapping[str, str] = {
     Reason.TIE: "as many samples abstain as answer",
     Reason.MISSING: "the judge's reply does not answer this question, even after a second request",
     Reason.UNPARSABLE: "the judge's reply cannot be parsed, even after a second request",
-    Reason.QUORUM: "too few judges of the panel answered",
+    Reason.QUORUM: "too few judges of the panel, or too few of several replies, answered",
     Reason.NO_MAJORITY: "no answer has more than half of the panel's votes",
     Reason.DISAGREEMENT: "the panel is not unanimous",
     Reason.CHECK_ERROR: "the code check failed on this text",

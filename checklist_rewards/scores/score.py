@@ -9,6 +9,11 @@ A judge failure is never a score. Unanswered items are removed from numerator an
 share that was answered. `lower` and `upper` are the scores that would result if all missing answers were bad or good.
 If `answered_weight` is below `min_answered`, the primary score is None.
 
+Two kinds of items cannot be left out, because leaving them out is an answer. A penalty next to positive items is not
+part of the denominator, so without it a target scores as if it had not committed the fault; `weighted_score`,
+`expected_score` and the net score are None. Without a required item, its gate is open. If such an item is unanswered,
+the primary score is None, unless the other answers fix it (`lower` equals `upper`).
+
 Item i has weight w and value v in [0, 1] (yes 1, no 0, or the chosen option's value). Its *soft* value is the sum over
 labels of P(label) x value. Its credit is v if w >= 0 else 1 - v; it passes when its credit is at least 0.5.
 """
@@ -325,13 +330,15 @@ class Score(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     primary_score: AtMostOne | None
-    """The aggregate named by `primary_metric`, in [0, 1], or with `net` up to 1; at most 0 if a required item failed;
-    None if too few items were answered."""
+    """The aggregate named by `primary_metric`, in [0, 1], or with `net` up to 1; at most 0 if a required item failed.
+    None if too few items were answered, or if it depends on an unanswered required item, or on an unanswered penalty
+    next to positive items."""
     primary_metric: PrimaryMetric
     pass_rate: Fraction | None
     """passed / answered."""
     weighted_score: Fraction | None
-    """clip(sum w v / sum of positive w, 0, 1); for a checklist of penalties only clip(1 + sum w v / sum |w|, 0, 1)."""
+    """clip(sum w v / sum of positive w, 0, 1); for a checklist of penalties only clip(1 + sum w v / sum |w|, 0, 1).
+    None if a penalty next to positive items is unanswered."""
     expected_score: Fraction | None
     """`weighted_score` with soft values."""
     normalized_score: Fraction | None
@@ -398,6 +405,11 @@ class Score(BaseModel):
         only_penalties = not any(weight > 0 for weight in weights)
         metric = aggregation.primary_metric
         metrics = _metrics(counted, only_penalties, any_probabilities, quality)
+        # Of two candidates that are compared on shared items, both are without the others.
+        lost = [line for line in missing if line.unanswered and line.unanswered.reason != Reason.NOT_SHARED]
+        penalty_lost = not only_penalties and any((line.weight or 0.0) < 0 for line in lost)
+        if penalty_lost:
+            metrics |= dict.fromkeys(_EARNED_LESS_PENALTIES)
         lower = upper = _gated(metrics[metric], counted)
         if missing or lower is None:
             lower, upper = (
@@ -410,12 +422,14 @@ class Score(BaseModel):
         all_weight = math.fsum(map(abs, weights))
         answered_weight = 1 - math.fsum(abs(line.weight or 0.0) for line in missing) / all_weight
         answered_weight = min(1.0, max(0.0, answered_weight))
-        if any(line.not_needed for line in missing):
-            fixed = lower is not None and upper is not None and upper - lower <= EQUAL
-            primary = lower if fixed else None
-        else:
-            enough = len(missing) < len(items) and answered_weight >= aggregation.min_answered
-            primary = _gated(metrics[metric], counted) if enough else None
+        early = any(line.not_needed for line in missing)
+        primary = None
+        if early or (len(missing) < len(items) and answered_weight >= aggregation.min_answered):
+            primary = _gated(metrics[metric], counted)
+            gate_lost = any(line.required for line in lost)
+            if early or gate_lost or (penalty_lost and metric in _EARNED_LESS_PENALTIES):
+                fixed = lower is not None and upper is not None and upper - lower <= EQUAL
+                primary = lower if fixed else None
         return cls(
             primary_score=primary,
             primary_metric=metric,
@@ -519,6 +533,9 @@ def item_keys(items: Iterable[Identified]) -> tuple[str, ...]:
 def ratio(numerator: float, denominator: float) -> float | None:
     """`numerator / denominator`, or None if the denominator is 0."""
     return numerator / denominator if denominator else None
+
+
+_EARNED_LESS_PENALTIES = ("weighted", "expected", "net")
 
 
 def _metrics(

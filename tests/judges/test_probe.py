@@ -3,9 +3,13 @@
 import pytest
 from pocket.world import parse_question
 
+from checklist_rewards.backends import Reply
 from checklist_rewards.backends.tokens import ChatTokenizer
 from checklist_rewards.errors import BackendError, ModelError
 from checklist_rewards.judges.probe import PROBE_ITEMS, probe
+from conformance.__main__ import load_cases
+from conformance.adapters import word
+from conformance.server import Judge, serving
 from tests.fakes import FakeBackend
 
 
@@ -59,6 +63,30 @@ def test_a_judge_that_says_something_else_is_refused_with_its_mass_and_what_it_s
 def test_an_open_thinking_block_is_named():
     report = probe("fake", backend=FakeBackend(truth, mass=0.01, replies=["<think>\nDoes it mention"]))
     assert report.thinking == "open" and "thinking off" in report.refusal
+
+
+@pytest.mark.parametrize(("finish", "thought"), [("stop", "Yes."), ("length", "Okay, the question is whether")])
+def test_a_reasoning_parser_that_takes_the_replies_is_named(finish, thought):
+    class Parsed(FakeBackend):
+        def generate(self, prompts, sampling, arrived=None):
+            return [[Reply(None, finish, thought=thought)] for _ in prompts]
+
+    report = probe("fake", backend=Parsed(truth))
+    assert report.refusal is None and (report.taken, report.label_first) == (12, 0)
+    assert "12 of 12 replies" in report.advice and "--reasoning-parser" in report.advice
+    refused = probe("fake", backend=Parsed(truth, mass=0.01))
+    assert report.advice in refused.refusal
+    assert probe("fake", backend=FakeBackend(truth, replies=["Yes."])).advice is None
+
+
+def test_a_served_judge_behind_a_reasoning_parser_is_found():
+    cases, checklists = load_cases()
+    with serving(Judge(cases, checklists, "word", word)) as port:
+        url = f"http://127.0.0.1:{port}/v1"
+        report = probe("answer_taken_for_thought", backend="openai", base_url=url)
+        sound = probe("reasoning_parsed", backend="openai", base_url=url)
+    assert report.taken == 12 and "--reasoning-parser" in report.refusal  # this judge says yes to everything
+    assert sound.taken == 0 and sound.advice is None
 
 
 def test_a_judge_that_only_reads_is_a_judge():

@@ -221,6 +221,8 @@ def test_a_missing_thought_has_no_part_in_the_mean():
     [verdict] = ThinkingJudge(backend=Thinks([["0.9", LOST, "0.7"]]), samples=3).judge(TWO[:1])
     assert verdict.probabilities["yes"] == pytest.approx(0.8)
     assert [vote.unanswered for vote in verdict.votes] == [None, "timeout", None]
+    [verdict] = ThinkingJudge(backend=Thinks([["0.9", LOST, LOST]]), samples=3).judge(TWO[:1])
+    assert (verdict.unanswered, verdict.probabilities) == ("quorum: timeout: 1 of 3 thoughts answered", None)
     [verdict] = ThinkingJudge(backend=Thinks([[LOST] * 2]), samples=2).judge(TWO[:1])
     assert (verdict.unanswered, verdict.probabilities) == ("timeout", None)
 

@@ -124,6 +124,19 @@ def test_what_stays_missing_is_unanswered_and_says_how():
     assert len(backend.prompts) == 3
 
 
+def test_two_verdicts_on_an_item_in_one_reply_are_none():
+    draft, final = reply("yes", "yes", "yes", "yes"), reply("yes", "no", "yes", "yes")
+    verdicts, backend = judged([f"{draft}\nNo, rather:\n{final}", reply("no")])
+    assert [verdict.answer for verdict in verdicts] == ["yes", "no", "yes", "yes"]
+    assert (
+        len(backend.prompts) == 2 and backend.prompts[1][-1]["content"].count("?") < 8
+    )  # one question is asked again
+    lost, _ = judged([f"{draft}\n{final}", *[f"{reply('yes')}\n{reply('no')}"] * 3])
+    assert lost[1].unanswered.startswith("unparsable") and [v.answer for v in lost] == ["yes", None, "yes", "yes"]
+    same, backend = judged([f"{final}\nOnce more:\n{final}"])
+    assert [verdict.answer for verdict in same] == ["yes", "no", "yes", "yes"] and len(backend.prompts) == 1
+
+
 def test_na_counts_where_the_item_may_abstain():
     verdicts, _ = judged([reply("yes", "N/A")], [ITEMS[0], LEVEL])
     assert [verdict.answer for verdict in verdicts] == ["yes", "cannot_assess"]

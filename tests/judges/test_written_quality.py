@@ -47,6 +47,13 @@ def test_a_reply_without_a_grade_is_asked_for_again_and_its_answers_count(said):
     assert score.primary_score is None and (score.lower, score.upper) == (0.0, 1.0)
 
 
+def test_two_grades_in_one_reply_are_none():
+    two = f"{graded(5, 'yes', 'no')}\n{graded(2, 'yes', 'no')}"
+    score, backend = scored(two, graded(3, "yes", "no"))
+    assert score.quality == 3 and len(backend.prompts) == 2
+    assert scored(*[two] * 3)[0].quality is None
+
+
 def test_a_grade_without_all_answers_is_asked_for_again_as_a_whole():
     score, backend = scored(graded(5, "yes"), graded(3, "yes", "no"))
     assert (score.quality, score.answered) == (3, 2)

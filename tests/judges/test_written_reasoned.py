@@ -165,6 +165,30 @@ def test_unreadable_samples_are_no_votes():
     assert nothing.unanswered.startswith("unparsable") and nothing.probabilities is None
 
 
+def test_one_lucky_vote_is_no_verdict():
+    lucky = votes(SHORT, "maybe", "perhaps", "maybe", "who knows", "yes")
+    assert lucky.unanswered == "quorum: 1 of 5 replies answered" and lucky.probabilities is None
+    assert [vote.answer for vote in lucky.votes] == [None] * 4 + ["yes"]
+    assert votes(SHORT, "maybe", "yes").answer == "yes"  # half of them
+    gone = Reply(None, None, "timeout")
+    assert votes(SHORT, gone, gone, gone, gone, "yes").unanswered == "quorum: timeout: 1 of 5 replies answered"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [f"{reasoned('yes')}\n{reasoned('no')}", '{"reasoning": "So.", "answer": "yes", "answer": "no"}'],
+    ids=["two objects", "one key twice"],
+)
+def test_two_verdicts_in_one_reply_are_none(text):
+    backend = Script([text, reasoned("no")])
+    [verdict] = ReasonedJudge(backend=backend).judge([Read(SHORT, "Hi.")])
+    assert verdict.answer == "no" and len(backend.prompts) == 2
+    [verdict] = ReasonedJudge(backend=Script([text] * 3)).judge([Read(SHORT, "Hi.")])
+    assert verdict.answer is None and verdict.unanswered.startswith("unparsable")
+    quoted = f"The form is {json.dumps({'reasoning': '...', 'answer': 'yes or no'})}.\n{reasoned('yes')}"
+    assert ReasonedJudge(backend=Script([quoted])).judge([Read(SHORT, "Hi.")])[0].answer == "yes"
+
+
 def test_a_tie_of_yes_and_no_is_the_worst_for_the_target():
     for weight, answer in ((1, "no"), (-1, "yes")):
         item = ChecklistItem(question=SHORT.question, weight=weight)

@@ -21,6 +21,8 @@ from checklist_rewards.scores import (
     rescore,
     score_checklist,
 )
+from checklist_rewards.scores.reasons import Reason
+from checklist_rewards.scores.scales import with_abstention
 from checklist_rewards.scores.tally import tally
 
 LOST = Verdict(unanswered="backend_error: gone")
@@ -100,10 +102,48 @@ def test_a_failed_required_item_makes_the_score_zero_and_a_lost_one_does_not():
     assert (failed.primary_score, failed.required_passed) == (0.0, False)
     assert failed.expected_score == pytest.approx(2 / 3)
     lost = score_checklist(checklist, [p(1.0), LOST, p(1.0)])
-    assert (lost.primary_score, lost.required_passed) == (1.0, None)
-    assert (lost.lower, lost.upper) == (0.0, 1.0)
+    assert (lost.primary_score, lost.required_passed) == (None, None)  # 1 would be the score of an open gate
+    assert (lost.expected_score, lost.lower, lost.upper) == (1.0, 0.0, 1.0)
+    both = Checklist.parse([{"question": "a?", "required": True}, {"question": "b?", "required": True}, "c?"])
+    fixed = score_checklist(both, [p(0.0), LOST, p(1.0)])
+    assert (fixed.primary_score, fixed.required_passed) == (0.0, False)  # whatever the lost one is
     passed = score_checklist(checklist, [p(1.0), p(1.0), p(0.0)])
     assert passed.required_passed is True
+
+
+@pytest.mark.parametrize("metric", ["weighted", "expected", "net"])
+def test_a_lost_penalty_does_not_raise_the_score(metric):
+    rules = Aggregation(primary_metric=metric)
+    checklist = Checklist.parse(["a?", "b?", "c?", {"question": "bad?", "weight": -2}])
+    said = [p(1.0), p(1.0), p(0.0)]
+    assert score_checklist(checklist, [*said, p(1.0)], rules).primary_score == pytest.approx(0.0)
+    assert score_checklist(checklist, [*said, p(0.0)], rules).primary_score == pytest.approx(2 / 3)
+    lost = score_checklist(checklist, [*said, LOST], rules)
+    assert lost.primary_score is lost.weighted_score is lost.expected_score is None
+    assert (lost.lower, lost.upper) == (pytest.approx(0.0), pytest.approx(2 / 3))
+    # Shares of items count a penalty like any other item, and a checklist of penalties is divided by those answered.
+    assert lost.under("pass").primary_score == lost.under("normalized").primary_score == pytest.approx(2 / 3)
+    only = Checklist.parse([{"question": q, "weight": -1} for q in ("x?", "y?", "z?")])
+    assert score_checklist(only, [p(1.0), p(0.0), LOST], rules).primary_score == pytest.approx(0.5)
+    abstained = with_abstention([{"question": "a?"}, {"question": "bad?", "weight": -2}])
+    skipped = score_checklist(abstained, [Verdict(answer="yes"), Verdict(answer="cannot_assess")], rules)
+    assert skipped.primary_score == 1.0  # not applicable is an answer
+
+
+def test_a_lost_penalty_that_could_change_nothing_leaves_the_score():
+    checklist = Checklist.parse(["a?", "b?", {"question": "bad?", "weight": -1}])
+    lost = score_checklist(checklist, [p(0.0), p(0.0), LOST])
+    assert (lost.primary_score, lost.lower, lost.upper, lost.expected_score) == (0.0, 0.0, 0.0, None)
+    assert lost.under("net").primary_score is None
+    few = score_checklist(checklist, [p(0.0), p(0.0), LOST], Aggregation(min_answered=0.9))
+    assert few.primary_score is None
+
+
+def test_a_penalty_that_was_not_needed_is_no_failure():
+    checklist = Checklist.parse(["a?", {"question": "gate?", "required": True}, {"question": "bad?", "weight": -1}])
+    unread = Verdict(unanswered=Reason.NOT_NEEDED)
+    assert score_checklist(checklist, [unread, p(0.0), unread]).primary_score == 0.0
+    assert score_checklist(checklist, [unread, p(0.0), unread]).unanswered == {}
 
 
 def test_a_required_penalty_fails_when_it_is_earned():
