@@ -124,7 +124,7 @@ def _joined(*parts: str) -> str:
     return "\n\n".join(part for part in parts if part.strip())
 
 
-_STOP = frozenset(
+STOP = frozenset(
     """
     a an and answer answers any are as at be been being by can contain contains could describe describes did do
     does each ever every exactly express for from generated give given has have if in include included includes
@@ -134,6 +134,7 @@ _STOP = frozenset(
     who why will with without word words would
     """.split()
 )
+"""Words that do not say what an item is about, in lower case."""
 _QUOTED = re.compile(r"['\"‘“]([^'\"’”]{1,80})['\"’”](?!\w)")
 _WORD = re.compile(r"\w[\w'’-]*")
 
@@ -145,7 +146,7 @@ def keywords(item: ChecklistItem) -> list[str]:
     ['silver', 'near', 'bridge']
     """
     quoted = [text.strip() for text in _QUOTED.findall(item.question)]
-    words = [word for word in _WORD.findall(_QUOTED.sub(" ", item.question)) if word.casefold() not in _STOP]
+    words = [word for word in _WORD.findall(_QUOTED.sub(" ", item.question)) if word.casefold() not in STOP]
     return list(dict.fromkeys(word for word in (*quoted, *words) if word))
 
 
