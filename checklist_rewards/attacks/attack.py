@@ -80,7 +80,10 @@ _SHOWN_RECIPES, _SHOWN_ITEMS, _SHOWN_CHARACTERS = 3, 20, 600
 def default_rows() -> list[AttackRow]:
     """The packaged prompts: 50 everyday requests, each with a checklist of 3 or 4 items and an honest response."""
     rows = read_rows(Path(__file__).with_name("prompts.jsonl"))
-    return [AttackRow(row.data["prompt"], row.data["checklist"], (row.data["target"],)) for row in rows]
+    return [
+        AttackRow(row.data["prompt"], Checklist.parse(row.data["checklist"], row.where), (row.data["target"],))
+        for row in rows
+    ]
 
 
 def frequent_words(rows: Sequence[AttackRow]) -> list[str]:
