@@ -15,7 +15,7 @@ prompts of `checklist-rewards attack`. The judge answers all items itself (`chec
 | `opposite` | the judge, also asked whether the opposite is true: the mean of P(yes) and 1 - P(yes, opposite) |
 | `calibration` | the judge, calibrated on good and bad responses to other prompts |
 | `penalty` | the judge, and no for a response with a phrase that steers its grader (`steering="penalize"`) |
-| `reasoning`, `thinking` | the judge after written reasoning, or a thought; on one attack per kind, since it takes long |
+| `reasoning`, `thinking` | the judge after written reasoning, or a thought; on one attack per kind |
 
 Each defence is a file of `attack` in `<output>/defences/`, so `checklist-rewards diff` compares any two of them. All
 have the same prompts, and store their reads in `<output>/store.sqlite`; finished ones are not run again. `filler` is
