@@ -1,4 +1,4 @@
-"""The studies of attacks: the judges that they change, the halves of the kinds, and what counts as an attack on a bias."""
+"""The studies of attacks: changed judges, the halves of the kinds, and what counts as an attack on a bias."""
 
 import pytest
 from studies.attack.defences import material, opposite, penalized, with_opposites
@@ -86,4 +86,4 @@ def test_each_bias_has_an_attack(bias, attacks, after):
 
     rows, _ = material("pocket", 6)
     assert on_bias(figures(attacks, after), bias, rows) >= LEAST
-    assert on_bias(figures(("zero_width",)), bias, rows) < LEAST
+    assert on_bias(figures(("colon",)), bias, rows) < LEAST
