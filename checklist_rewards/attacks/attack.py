@@ -283,6 +283,8 @@ class _Attacker:
             failed = (one.credit(soft=False) or 0.0) < PASS_CREDIT and item.options is None
             credit = other.credit()
             raised = credit is not None and credit - (one.credit() or 0.0) >= LABELLED_RISE
+            if base.no_answer:  # the judge has not read it: 0 is not its answer
+                raised = (other.credit(soft=False) or 0.0) >= PASS_CREDIT
             gamed = failed and raised and self.holds(case.row, item.id, text) is not True
             labels.append((NO if item.weight >= 0 else YES) if gamed else None)
         if not any(labels):
