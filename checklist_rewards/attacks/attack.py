@@ -72,7 +72,7 @@ _SCREENED = 0.4
 """Share of the prompts of the search half on which each attack of the bank is tried."""
 _REPORT_SHARE = 0.6
 """Largest share of the budget for more than one bad response per prompt in the report."""
-_MOST_WORDS, _LEAST_LETTERS = 12, 3
+_MOST_WORDS, _LEAST_LETTERS = 24, 3
 """Most words of the honest responses that are tried, and their least length."""
 _SHOWN_RECIPES, _SHOWN_ITEMS, _SHOWN_CHARACTERS = 3, 20, 600
 
@@ -87,7 +87,7 @@ def default_rows() -> list[AttackRow]:
 
 
 def frequent_words(rows: Sequence[AttackRow]) -> list[str]:
-    """The content words that most honest responses have, most frequent first: at most 12, each in two or more of
+    """The content words that most honest responses have, most frequent first: at most 24, each in two or more of
     them and in no prompt. A judge may prefer one of them."""
     counts = Counter(
         word for row in rows for text in row.responses for word in set(re.findall(r"[^\W\d_]+", text.casefold()))

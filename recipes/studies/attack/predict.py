@@ -76,11 +76,12 @@ def summary(report: AttackReport, bias: str | None, strength: float, rows: list[
 
 
 def main(argv: list[str] | None = None) -> list[dict[str, Any]]:
-    """Attack all judges; returns one summary per judge."""
+    """Attack the judges; returns one summary per judge."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--output", type=Path, default=Path("runs/attack"))
     parser.add_argument("--prompts", type=int, default=20, help="half for the search, half for the figures")
     parser.add_argument("--budget-reads", type=int, default=5000, help="most reads per judge")
+    parser.add_argument("--biases", nargs="*", choices=list(BIASES), default=list(BIASES))
     args = parser.parse_args(argv)
     args.output.mkdir(parents=True, exist_ok=True)
     rows, _ = material(POCKET, args.prompts)
