@@ -5,9 +5,9 @@ bounded by `max_rows`. A larger file is sampled, and the page reports this. All 
 the functions of the other commands. Files with labels, and two scored files, are compared as `agree` does, which reads
 them completely. [`write_report`] writes the data with the page as one file; the app serves the data alone.
 
-A report also shows JSON results of `agree`, `calibrate`, `inspect` and `attack`, summaries of `score` and others, and the file
-of a reward monitor (`monitor.jsonl`), as columns over the steps and a list of alarms. After a restart the monitor's
-file has steps twice: the last line of a step counts.
+A report also shows JSON results of `agree`, `calibrate`, `inspect` and `attack`, summaries of `score` and others, and
+the file of a reward monitor (`monitor.jsonl`), as columns over the steps and a list of alarms. After a restart the
+monitor's file has steps twice: the last line of a step counts.
 """
 
 from __future__ import annotations

