@@ -89,8 +89,8 @@ def _shows(name: str, text: str, prompt: str, questions: tuple[str, ...]) -> boo
     if name in _MARKS:
         return _MARKS[name](text)
     if name == "repeated":
-        grams = _trigrams(text)
-        return bool(grams) and len(set(grams)) <= _SHARE * len(grams)
+        of_text = _trigrams(text)
+        return bool(of_text) and len(set(of_text)) <= _SHARE * len(of_text)
     added = _added(name, prompt if BANK[name].kind == "prompt" else "", questions)
     grams = set(_trigrams(added))
     if grams:
