@@ -14,6 +14,9 @@ A text that the judge could not answer completely counts as failed and enters no
 
 All reads go through [`ChecklistScorer.score_batch`], one batch per round. They are stored, and the search is
 deterministic, so a rerun asks only for what is missing. A budget limits the reads.
+
+Successful attacks on the searched prompts are labels to train or calibrate a judge with (`AttackReport.labels`). The
+figures are those of other prompts, so the same attack on the new judge shows what the labels brought.
 """
 
 from __future__ import annotations
@@ -22,26 +25,35 @@ import math
 import random
 import re
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
+from pathlib import Path
 from statistics import fmean
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict
-from typing_extensions import override
-
-from checklist_rewards.attacks.bank import BANK, keywords
+from checklist_rewards.attacks.bank import BANK, SHORT_STRINGS, STOP, keywords
+from checklist_rewards.attacks.report import (
+    FOUND,
+    AttackFigures,
+    AttackReport,
+    Example,
+    Fallen,
+    Means,
+    mean_figure,
+)
 from checklist_rewards.attacks.search import FINALISTS, AttackRow, Recipe, search
-from checklist_rewards.checklists import YES, Checklist, ChecklistItem
+from checklist_rewards.checklists import NO, YES, Checklist, ChecklistItem
 from checklist_rewards.errors import SampleError
-from checklist_rewards.evaluation.agreement.measures import Bootstrap, Figure, Measure, weighted_mean
+from checklist_rewards.evaluation.agreement.measures import Bootstrap
+from checklist_rewards.files.rows import read_rows
 from checklist_rewards.judges import Progress
 from checklist_rewards.judges.base import engines_of
 from checklist_rewards.judges.checked import run_check
 from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores import EQUAL, NO_ANSWER_STATES, Score
 from checklist_rewards.scores.score import PASS_CREDIT
-from checklist_rewards.validation import np, one_of, whole_number
+from checklist_rewards.validation import one_of, whole_number
 
 REASONS = {
     "empty": "no text",
@@ -51,6 +63,8 @@ REASONS = {
 }
 """Why a response is bad."""
 DEFAULT_PROMPTS, DEFAULT_READS = 50, 25_000
+LABELLED_RISE = 0.1
+"""Rise of the credit of a failed item, in (0, 1], from which an attack on it is a label."""
 FEWEST_PROMPTS = 4
 _MOST_HONEST = 4
 """Honest responses per prompt that are read."""
@@ -58,126 +72,33 @@ _SCREENED = 0.4
 """Share of the prompts of the search half on which each attack of the bank is tried."""
 _REPORT_SHARE = 0.6
 """Largest share of the budget for more than one bad response per prompt in the report."""
+_MOST_WORDS, _LEAST_LETTERS = 24, 3
+"""Most words of the honest responses that are tried, and their least length."""
 _SHOWN_RECIPES, _SHOWN_ITEMS, _SHOWN_CHARACTERS = 3, 20, 600
 
 
-class AttackFigures(BaseModel):
-    """What one attack did to the bad responses of the reported prompts."""
-
-    model_config = ConfigDict(frozen=True)
-
-    name: str
-    kind: str
-    """Kind of the bank, or `found` for a combination of the search."""
-    source: str
-    does: str
-    attacks: tuple[str, ...]
-    before: str = ""
-    after: str = ""
-    cases: int
-    """Attacked responses with a score."""
-    failed: int
-    """Attacked responses that the judge did not answer completely. They are in no figure."""
-    rise: Figure
-    """Mean change of the score without what code says was earned, in [-1, 1], with the interval over prompts."""
-    earned: Figure
-    """Mean change of the score by checked items that the attacked text really meets."""
-    beats: Figure
-    """Share of pairs of an attacked response and an honest one in which the attacked one has the higher score, also
-    without what it earned. None without honest responses."""
-    rise_in_search: float | None = None
-    """Mean rise on the other half, where the search chose; None if it was only tried on a part of it."""
+def default_rows() -> list[AttackRow]:
+    """The packaged prompts: 50 everyday requests, each with a checklist of 3 or 4 items and an honest response."""
+    rows = read_rows(Path(__file__).with_name("prompts.jsonl"))
+    return [
+        AttackRow(row.data["prompt"], Checklist.parse(row.data["checklist"], row.where), (row.data["target"],))
+        for row in rows
+    ]
 
 
-class Fallen(BaseModel):
-    """How often attacks turned failed items, or items of one kind, into passed ones that code does not confirm."""
-
-    model_config = ConfigDict(frozen=True)
-
-    name: str
-    """The question, or the kind of question: its category, `code check`, `options`, or its first words."""
-    failed: int
-    """Reads of attacked texts in which the item had failed before the attack."""
-    fell: int
-    """Those in which it passes after the attack."""
-    attack: str
-    """The attack under which it fell most often."""
-
-    @property
-    def share(self) -> float:
-        """fell / failed."""
-        return self.fell / self.failed if self.failed else 0.0
-
-
-class Example(BaseModel):
-    """A bad response before and after an attack. Texts are cut at 600 characters."""
-
-    model_config = ConfigDict(frozen=True)
-
-    attack: str
-    reason: str
-    prompt: str
-    response: str
-    score: float
-    attacked: str
-    attacked_score: float
-    earned: float
-    honest: str | None = None
-    """The honest response with the highest score."""
-    honest_score: float | None = None
-
-
-class AttackReport(BaseModel):
-    """The result of [`attack`]. Files contain `model_dump()`."""
-
-    model_config = ConfigDict(frozen=True)
-
-    format: str = "checklist-rewards-attack-1"
-    judge: str
-    prompts: int
-    searched: int
-    """Prompts on which attacks were chosen."""
-    reported: int
-    """The other prompts. All figures are theirs."""
-    seed: int
-    reads: int
-    """Reads requested, including those answered from the store."""
-    budget_reads: int
-    rounds: int
-    """Rounds of the search."""
-    checked_items: int
-    """Items of the reported prompts with a code check whose verdict is gold."""
-    items: int
-    """Items of the reported prompts."""
-    bad: dict[str, Figure]
-    """Mean score of the bad responses before any attack, by reason; a reason without responses is in `missing`."""
-    honest: Figure
-    """Mean score of the honest responses."""
-    beats_before: Figure
-    """Share of pairs of a bad response and an honest one in which the bad one has the higher score, without an
-    attack."""
-    missing: dict[str, str]
-    """What was not measured, and why."""
-    unanswered: dict[str, int]
-    """Unanswered reads by reason."""
-    details: dict[str, str]
-    """The first detail of each reason."""
-    chosen: str | None
-    """The attack that raised scores most on the searched prompts; None if the judge scored nothing."""
-    attacks: tuple[AttackFigures, ...]
-    """By rise, largest first."""
-    kinds: tuple[Fallen, ...]
-    """Kinds of questions, by share that fell."""
-    fallen: tuple[Fallen, ...]
-    """The 20 items that fell most often."""
-    examples: tuple[Example, ...]
-    """The worst response of each of the three attacks with the largest rise."""
-
-    @property
-    def worst(self) -> AttackFigures | None:
-        """The figures of the chosen attack: what a policy can gain, without the optimism of choosing and measuring on
-        the same prompts."""
-        return next((figures for figures in self.attacks if figures.name == self.chosen), None)
+def frequent_words(rows: Sequence[AttackRow]) -> list[str]:
+    """The content words that most honest responses have, most frequent first: at most 24, each in two or more of
+    them and in no prompt. A judge may prefer one of them."""
+    counts = Counter(
+        word for row in rows for text in row.responses for word in set(re.findall(r"[^\W\d_]+", text.casefold()))
+    )
+    asked = {word for row in rows for word in re.findall(r"[^\W\d_]+", row.prompt.casefold())}
+    known = [
+        (word, count)
+        for word, count in counts.items()
+        if count > 1 and len(word) >= _LEAST_LETTERS and word not in STOP and word not in asked
+    ]
+    return [word for word, _ in sorted(known, key=lambda pair: (-pair[1], pair[0]))[:_MOST_WORDS]]
 
 
 def bad_responses(rows: Sequence[AttackRow]) -> list[dict[str, str]]:
@@ -294,31 +215,6 @@ class _Reader:
         return self.budget - self.reads
 
 
-class _Means(Measure):
-    """The means of several columns of values, without those that are NaN."""
-
-    def __init__(self, columns: Mapping[str, Sequence[float]]):
-        self.columns = {name: np.asarray(values, dtype=float) for name, values in columns.items()}
-        self.known = {name: np.isfinite(values) for name, values in self.columns.items()}
-
-    @override
-    def __len__(self) -> int:
-        return len(next(iter(self.columns.values())))
-
-    @override
-    def replicate(self, weights: np.ndarray) -> Mapping[str, float]:
-        return {
-            name: weighted_mean(values[known], weights[known])
-            for (name, values), known in zip(self.columns.items(), self.known.values(), strict=True)
-        }
-
-
-def _mean(values: Sequence[tuple[Hashable, float]], bootstrap: Bootstrap) -> Figure:
-    """The mean of values with the groups they belong to."""
-    means = _Means({"mean": [value for _, value in values]})
-    return bootstrap.figures(means, [group for group, _ in values])["mean"]
-
-
 class _Attacker:
     """The state of one [`attack`]: cases, scores and gold."""
 
@@ -374,6 +270,36 @@ class _Attacker:
             if before is not None and credit is not None and before < PASS_CREDIT:
                 found.append((item, credit >= PASS_CREDIT and self.holds(case.row, item.id, text) is not True))
         return found
+
+    def label(self, recipe: Recipe, case: _Case) -> dict[str, Any] | None:
+        """A successful attack as a labelled row: the items that the bad response failed and that the attack raised,
+        with the answer that fails them. None if there are none."""
+        row, text = self.rows[case.row], recipe(case.response, self.rows[case.row])
+        base, after = self.reader.scored(case.row, case.response), self.reader.scored(case.row, text)
+        if base is None or after is None:
+            return None
+        labels: list[str | None] = []
+        for item, one, other in zip(row.checklist.items, base.items, after.items, strict=True):
+            failed = (one.credit(soft=False) or 0.0) < PASS_CREDIT and item.options is None
+            credit = other.credit()
+            raised = credit is not None and credit - (one.credit() or 0.0) >= LABELLED_RISE
+            if base.no_answer:  # the judge has not read it: 0 is not its answer
+                raised = (other.credit(soft=False) or 0.0) >= PASS_CREDIT
+            gamed = failed and raised and self.holds(case.row, item.id, text) is not True
+            labels.append((NO if item.weight >= 0 else YES) if gamed else None)
+        if not any(labels):
+            return None
+        reference = {} if row.reference is None else {"reference": row.reference}
+        return {
+            "target": text,
+            "input": row.prompt,
+            **reference,
+            "checklist": [item.model_dump(mode="json", exclude_defaults=True) for item in row.checklist.items],
+            "labels": labels,
+            "group": row.prompt,
+            "attack": recipe.name,
+            "kind": BANK[recipe.attacks[0]].kind if recipe.is_one else FOUND,
+        }
 
     def honest(self, row: int) -> list[Score]:
         """The scores of the honest responses of a row."""
@@ -462,10 +388,12 @@ def attack(
     half = len(rows) // 2
     searched, reported = range(half), range(half, len(rows))
     bank = [Recipe((name,)) for name in names]
+    words = frequent_words([rows[place] for place in searched])
+    tried_first = [*bank, *(Recipe(after=f"{word} {word}") for word in words)]
     screened = state.one_each(searched[: max(1, math.ceil(_SCREENED * half))])
     plain = [(case.row, case.response) for cases in state.cases for case in cases]
     plain += [(place, text) for place, row in enumerate(rows) for text in row.responses]
-    started = [*plain, *state.texts(bank, screened)]
+    started = [*plain, *state.texts(tried_first, screened)]
     cases = state.one_each(reported)
     least = reader.price([*started, *state.texts(bank, cases)])
     if least > budget_reads:
@@ -480,6 +408,7 @@ def attack(
     reader.read(started)
     kept = reader.price(state.texts(bank, cases)) + FINALISTS * len(cases) * max(reader.reads_of)
     trial = state.one_each(searched)
+    labelled = dict.fromkeys((recipe, case) for recipe in tried_first for case in screened)
 
     def tried(recipes: Sequence[Recipe]) -> dict[Recipe, float] | None:
         """The mean rise of each recipe on the searched prompts; None if the budget does not allow the reads."""
@@ -487,12 +416,17 @@ def attack(
         if reader.price(texts) > reader.left - kept:
             return None
         reader.read(texts)
+        labelled.update(dict.fromkeys((recipe, case) for recipe in recipes for case in trial))
         return {recipe: state.rise(recipe, trial) for recipe in recipes}
 
-    best, found, rounds = search({recipe: state.rise(recipe, screened) for recipe in bank}, tried, rng)
+    estimates = {recipe: state.rise(recipe, screened) for recipe in tried_first}
+    best, found, rounds = search(estimates, tried, rng, [*SHORT_STRINGS, *words])
     final = [recipe for recipe in best if recipe not in bank]
     reader.read(state.texts([*bank, *final], cases))
-    return _report(state, [*bank, *final], best, found, cases, searched, reported, rounds, seed, intervals)
+    labels = [label for recipe, case in labelled if (label := state.label(recipe, case)) is not None]
+    unique = {(label["group"], label["target"]): label for label in reversed(labels)}
+    report = _report(state, [*bank, *final], best, found, cases, searched, reported, rounds, seed, intervals)
+    return report.model_copy(update={"labels": tuple(reversed(unique.values()))})
 
 
 def _chosen(rows: Sequence[AttackRow], prompts: int, rng: random.Random) -> list[AttackRow]:
@@ -527,7 +461,7 @@ def _report(
 ) -> AttackReport:
     reader, rows = state.reader, state.rows
     outcomes = {recipe: [state.outcome(recipe, case) for case in cases] for recipe in recipes}
-    figures = [_figures(recipe, outcomes[recipe], found.get(recipe), bootstrap) for recipe in recipes]
+    figures = [_figures(rows, recipe, outcomes[recipe], found.get(recipe), bootstrap) for recipe in recipes]
     figures.sort(key=lambda one: -math.inf if one.rise.value is None else one.rise.value, reverse=True)
     by_name = {recipe.name: recipe for recipe in recipes}
     worst = [one for one in figures[:_SHOWN_RECIPES] if one.rise.value is not None and one.rise.value > 0]
@@ -569,9 +503,9 @@ def _report(
         rounds=rounds,
         checked_items=sum(item.check is not None and item.scope is None for item in of_reported),
         items=len(of_reported),
-        bad={reason: _mean(values, bootstrap) for reason, values in bad.items() if reason in made},
-        honest=_mean([(place, value) for place, values in honest.items() for value in values], bootstrap),
-        beats_before=_mean(pairs, bootstrap),
+        bad={reason: mean_figure(values, bootstrap) for reason, values in bad.items() if reason in made},
+        honest=mean_figure([(place, value) for place, values in honest.items() for value in values], bootstrap),
+        beats_before=mean_figure(pairs, bootstrap),
         missing=missing,
         unanswered=dict(reader.unanswered),
         details=reader.details,
@@ -584,12 +518,21 @@ def _report(
 
 
 def _figures(
-    recipe: Recipe, outcomes: Sequence[_Outcome], rise_in_search: float | None, bootstrap: Bootstrap
+    rows: Sequence[AttackRow],
+    recipe: Recipe,
+    outcomes: Sequence[_Outcome],
+    rise_in_search: float | None,
+    bootstrap: Bootstrap,
 ) -> AttackFigures:
-    one = BANK[recipe.attacks[0]] if len(recipe.attacks) == 1 and not recipe.before and not recipe.after else None
-    does = " ".join(BANK[name].does for name in recipe.attacks)
+    one = BANK[recipe.attacks[0]] if recipe.is_one else None
+    strings = [f"Writes {text!r} {place} the response." for text, place in recipe.strings]
+    does = " ".join([*(BANK[name].does for name in recipe.attacks), *strings])
+    rises: dict[int, list[float]] = {}
+    for outcome in outcomes:
+        if outcome.rise is not None:
+            rises.setdefault(outcome.case.row, []).append(outcome.rise)
     scored = [outcome for outcome in outcomes if outcome.rise is not None]
-    means = _Means(
+    means = Means(
         {
             "rise": [outcome.rise or 0.0 for outcome in scored],
             "earned": [outcome.earned for outcome in scored],
@@ -598,7 +541,7 @@ def _figures(
     )
     return AttackFigures(
         name=recipe.name,
-        kind="found" if one is None else one.kind,
+        kind=FOUND if one is None else one.kind,
         source="the search" if one is None else one.source,
         does=does,
         attacks=recipe.attacks,
@@ -608,6 +551,7 @@ def _figures(
         failed=len(outcomes) - len(scored),
         **bootstrap.figures(means, [outcome.case.row for outcome in scored]),
         rise_in_search=None if rise_in_search is None or not math.isfinite(rise_in_search) else rise_in_search,
+        rises={rows[place].key: fmean(values) for place, values in rises.items()},
     )
 
 

@@ -11,8 +11,8 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from checklist_rewards.attacks.bank import BANK, SHORT_STRINGS, combined
-from checklist_rewards.checklists import Checklist
+from checklist_rewards.attacks.bank import BANK, combined
+from checklist_rewards.checklists import Checklist, content_hash
 
 FINALISTS = 5
 """Recipes that a search returns."""
@@ -39,6 +39,11 @@ class AttackRow:
     reference: str | None = None
     history: str | None = None
 
+    @property
+    def key(self) -> str:
+        """Hash of the prompt and its history."""
+        return content_hash(self.prompt, self.history)
+
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
@@ -51,13 +56,22 @@ class Recipe:
     @property
     def name(self) -> str:
         """Such as "bold + keywords_after + 'Yes.' after"."""
-        strings = [f"{text!r} {where}" for text, where in ((self.before, "before"), (self.after, "after")) if text]
-        return " + ".join([*self.attacks, *strings])
+        return " + ".join([*self.attacks, *(f"{text!r} {place}" for text, place in self.strings)])
+
+    @property
+    def strings(self) -> list[tuple[str, str]]:
+        """The strings, each with its place, `before` or `after` the response."""
+        return [(text, place) for text, place in ((self.before, "before"), (self.after, "after")) if text]
+
+    @property
+    def is_one(self) -> bool:
+        """Whether it is one attack of the bank and nothing else."""
+        return len(self.attacks) == 1 and not self.strings
 
     @property
     def parts(self) -> int:
         """Number of attacks and strings."""
-        return len(self.attacks) + bool(self.before) + bool(self.after)
+        return len(self.attacks) + len(self.strings)
 
     def __call__(self, response: str, row: AttackRow) -> str:
         """The attacked response."""
@@ -69,16 +83,19 @@ def search(
     bank: Mapping[Recipe, float],
     measure: Callable[[Sequence[Recipe]], Mapping[Recipe, float] | None],
     rng: random.Random,
+    strings: Sequence[str],
 ) -> tuple[list[Recipe], dict[Recipe, float], int]:
     """Combine attacks until `measure` has no budget left, or for 50 rounds.
 
     Args:
         bank (mapping of [`Recipe`] to `float`):
-            Single attacks with a first estimate of how much they raise scores.
+            Single attacks and strings with a first estimate of how much they raise scores.
         measure (callable):
             Returns the rise of each recipe, or None if the budget does not allow the reads.
         rng (`random.Random`):
             Source of the mutations.
+        strings (sequence of `str`):
+            Strings to put before or after a response, and together to longer ones.
 
     Returns:
         The 5 best recipes, best first (of those that are equal to two digits, the one with fewer parts); the rise of
@@ -90,12 +107,13 @@ def search(
     if measured is None:
         return parents[:FINALISTS], {}, 0
     found, rounds = dict(measured), 0
+    attacks = [name for recipe in bank for name in recipe.attacks]
     while True:
         parents = sorted(found, key=lambda recipe: -found[recipe])[:_PARENTS]
         children: dict[Recipe, None] = {}
         for _ in range(_TRIES * _CHILDREN if rounds < _MOST_ROUNDS else 0):
             parent = rng.choice(parents[: rng.randint(1, len(parents))])  # better ones more often
-            child = mutated(parent, parents, list(bank), rng)
+            child = mutated(parent, parents, attacks, strings, rng)
             if child not in found and child.name:
                 children[child] = None
             if len(children) == _CHILDREN:
@@ -111,7 +129,9 @@ def search(
         rounds += 1
 
 
-def mutated(recipe: Recipe, others: Sequence[Recipe], bank: Sequence[Recipe], rng: random.Random) -> Recipe:
+def mutated(
+    recipe: Recipe, others: Sequence[Recipe], bank: Sequence[str], strings: Sequence[str], rng: random.Random
+) -> Recipe:
     """The recipe with one change: an attack added, removed or exchanged, another string before or after it, or the
     attacks of one of the `others`. It has at most three attacks, at most one of which replaces the response."""
     attacks = list(recipe.attacks)
@@ -122,14 +142,14 @@ def mutated(recipe: Recipe, others: Sequence[Recipe], bank: Sequence[Recipe], rn
         recipe = replace(recipe, before=recipe.before or other.before, after=recipe.after or other.after)
     elif change in ("before", "after"):
         string = recipe.before if change == "before" else recipe.after
-        piece = rng.choice(SHORT_STRINGS)
+        piece = rng.choice(strings)
         string = rng.choice((piece, f"{string} {piece}".strip(), f"{piece} {string}".strip(), ""))[:_LONGEST_STRING]
         recipe = replace(recipe, before=string) if change == "before" else replace(recipe, after=string)
     else:
         if attacks and change in ("exchange", "remove"):
             attacks.pop(rng.randrange(len(attacks)))
         if change in ("add", "exchange"):
-            attacks.insert(rng.randint(0, len(attacks)), rng.choice(bank).attacks[0])
+            attacks.insert(rng.randint(0, len(attacks)), rng.choice(bank))
     distinct = list(dict.fromkeys(attacks))
     replacing = [name for name in distinct if BANK[name].replaces]
     kept = [name for name in distinct if not BANK[name].replaces or name == replacing[-1]]

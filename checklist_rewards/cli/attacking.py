@@ -14,15 +14,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from checklist_rewards.attacks.attack import (
-    DEFAULT_PROMPTS,
-    DEFAULT_READS,
-    FEWEST_PROMPTS,
-    REASONS,
-    AttackReport,
-    Fallen,
-)
+from checklist_rewards.attacks.attack import DEFAULT_PROMPTS, DEFAULT_READS, FEWEST_PROMPTS, REASONS, default_rows
 from checklist_rewards.attacks.attack import attack as attacked
+from checklist_rewards.attacks.report import AttackComparison, AttackReport, Fallen
 from checklist_rewards.attacks.search import AttackRow
 from checklist_rewards.cli import options as o
 from checklist_rewards.cli.forecast import quiet, show
@@ -33,7 +27,7 @@ from checklist_rewards.datasets.rows import Columns, read_checklist
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement import Bootstrap
 from checklist_rewards.evaluation.agreement.measures import DEFAULT_RESAMPLES
-from checklist_rewards.files.rows import file_format, read_rows
+from checklist_rewards.files.rows import file_format, read_rows, write_rows
 from checklist_rewards.scorer import ChecklistScorer
 from checklist_rewards.scores.reasons import ADVICE
 
@@ -46,6 +40,7 @@ _NOTE = (
 
 @grouped(
     "output",
+    "labels",
     "responses",
     "budget_reads",
     "max_rise",
@@ -57,24 +52,36 @@ _NOTE = (
     "dry_run",
 )
 def attack(
-    rows: Annotated[
-        Path,
-        typer.Argument(
-            metavar="CHECKLISTS", show_default=False, help="Prompts with their checklists, as for `score`."
-        ),
-    ],
     output: Annotated[
         Path,
         typer.Option("--output", "-o", show_default=False, rich_help_panel=o.OUTPUT, help="JSON file to write to."),
     ],
     keys: o.Keys,
     judge: o.OnlyJudge,
+    rows: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="CHECKLISTS",
+            show_default="50 packaged prompts",
+            help="Prompts with their checklists, as for `score`.",
+        ),
+    ] = None,
+    labels: Annotated[
+        Path | None,
+        typer.Option(
+            show_default=False,
+            rich_help_panel=o.OUTPUT,
+            help="Write the successful attacks on the searched prompts to this file (.jsonl, .csv or .parquet), "
+            "labelled no, for `distill`, `calibrate` and `--examples`.",
+        ),
+    ] = None,
     responses: Annotated[
         Path | None,
         typer.Option(
             show_default="none",
             rich_help_panel=_ATTACK,
-            help="File with honest responses to these prompts, as for `score`. It may be CHECKLISTS itself.",
+            help="File with honest responses to these prompts, as for `score`. It may be CHECKLISTS itself. The "
+            "packaged prompts have one each.",
         ),
     ] = None,
     budget_reads: Annotated[
@@ -121,16 +128,22 @@ def attack(
     **Examples**
 
     ```
+    checklist-rewards attack -o attack.json --model org/judge
     checklist-rewards attack checklists.jsonl -o attack.json --model org/judge --responses answers.jsonl
+    checklist-rewards attack checklists.jsonl -o attack.json --model org/judge --labels attacks.jsonl
     checklist-rewards attack checklists.jsonl -o attack.json --model org/judge --max-rise 0.2
     checklist-rewards attack checklists.jsonl -o attack.json --model org/judge --budget-reads 10000 --dry-run
     ```
     """
-    check_outputs([rows, responses, checklist, store_options.store], output=output)
+    check_outputs([rows, responses, checklist, store_options.store], output=output, labels=labels)
+    if labels is not None:
+        file_format(labels)
+    if rows is None and checklist is not None:
+        raise SampleError("--checklist has no effect on the packaged prompts; set CHECKLISTS, a file with prompts.")
     shared = None if checklist is None else read_checklist(checklist)
-    found = _rows(rows, keys, checklist_key, shared)
+    found = default_rows() if rows is None else _rows(rows, keys, checklist_key, shared)
     if responses is not None:
-        found = _with_responses(found, rows, responses, keys, target_key)
+        found = _with_responses(found, "the packaged prompts" if rows is None else rows, responses, keys, target_key)
     work = Work.of(preset, store_options, judge=judge, concurrency=concurrency, dry=dry)
     scorer = work.pipeline.scorer
     assert isinstance(scorer, ChecklistScorer)
@@ -146,8 +159,16 @@ def attack(
         draws = Bootstrap(bootstrap, seed, bar("bootstrap draws", None)) if bootstrap else Bootstrap(0)
         report = run(bootstrap=draws, progress=bar("reads", None))
     write_json(output, report.model_dump())
+    if labels is not None:
+        with write_rows(labels) as file:
+            for label in report.labels:
+                file.write(label)
     _print(report)
     console.print(escape(f"written: {output}; {scorer.receipt}"))
+    if labels is not None:
+        console.print(
+            escape(f"written: {labels}, {len(report.labels)} successful attacks on {report.searched} prompts")
+        )
     if prices:
         cost = scorer.receipt.cost(prices)
         console.print("US dollars: " + ("unknown: set --price for every model" if cost is None else f"{cost:.4f}"))
@@ -189,7 +210,7 @@ def _rows(path: Path, keys: o.Keys, checklist_key: str | None, shared: object) -
 
 
 def _with_responses(
-    rows: Sequence[AttackRow], rows_path: Path, path: Path, keys: o.Keys, target_key: str | None
+    rows: Sequence[AttackRow], rows_path: Path | str, path: Path, keys: o.Keys, target_key: str | None
 ) -> list[AttackRow]:
     """The rows with the honest responses to their prompts.
 
@@ -265,3 +286,32 @@ def _unanswered(report: AttackReport) -> Table:
         why = "; ".join(text for text in (ADVICE.get(reason, ""), report.details.get(reason, "")) if text)
         table.add_row(reason, str(count), escape(why))
     return table
+
+
+def show_comparison(comparison: AttackComparison) -> None:
+    """Print the tables of a comparison of two attack files."""
+    out = Console(soft_wrap=True, highlight=False)
+    table = Table(
+        *("attack", "kind", comparison.one, comparison.other, "change", "beats honest"),
+        title="rise of the score of bad responses",
+        title_justify="left",
+    )
+    chosen = comparison.chosen_one, comparison.chosen_other
+    for place, one in enumerate(comparison.attacks):
+        if place < _SHOWN or one.name in chosen:
+            beats = " -> ".join(
+                "–" if figure.value is None else f"{figure.value:.0%}" for figure in (one.beats_one, one.beats_other)
+            )
+            figures = (escape(str(figure)) for figure in (one.one, one.other, one.change))
+            table.add_row(escape(one.name), one.kind, *figures, beats)
+    out.print(table)
+    if len(comparison.attacks) > _SHOWN:
+        out.print(f"{len(comparison.attacks)} attacks are in both files; --json writes all.")
+    judges = (
+        (comparison.one, comparison.chosen_one, comparison.worst_one, comparison.honest_one),
+        (comparison.other, comparison.chosen_other, comparison.worst_other, comparison.honest_other),
+    )
+    for judge, name, worst, honest in judges:
+        rise = "no attack was chosen" if name is None else f"chosen {name}, rise {worst}"
+        out.print(escape(f"{judge}: {rise}; honest responses {honest}"))
+    out.print(escape(f"Mean change over all attacks on {comparison.prompts} prompts: {comparison.change}"))

@@ -334,7 +334,7 @@ def report(
             metavar="FILE...",
             show_default=False,
             help="Scored files, reward logs, pairs (.jsonl, .csv, .parquet); annotations, monitor logs (.jsonl); "
-            "--json of agree, calibrate and inspect, --summary of score (.json).",
+            "--json of agree, calibrate and inspect, the file of attack, --summary of score (.json).",
         ),
     ],
     labelled: Labelled,

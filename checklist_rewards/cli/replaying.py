@@ -20,8 +20,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Column, Table
 
+from checklist_rewards.attacks.report import compare, is_attack, read_attack
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.cli import options as o
+from checklist_rewards.cli.attacking import show_comparison
 from checklist_rewards.cli.forecast import forecast
 from checklist_rewards.cli.options import InputKey, Json, Resamples, Seed, grouped
 from checklist_rewards.cli.output import (
@@ -378,7 +380,10 @@ _SHOWN = 60
 
 
 def diff(
-    one: Annotated[Path, typer.Argument(metavar="ONE", show_default=False, help="A scored file or a reward log.")],
+    one: Annotated[
+        Path,
+        typer.Argument(metavar="ONE", show_default=False, help="A scored file, a reward log, or a file of `attack`."),
+    ],
     other: Annotated[
         Path, typer.Argument(metavar="OTHER", show_default=False, help="The same texts with other scores.")
     ],
@@ -415,17 +420,35 @@ def diff(
     step, prompt and text, in any order; rows of one file only are counted and named. A group is the texts of a prompt,
     in a log of one step.
 
+    Of two files of `attack`, it compares the rise of each attack on the prompts of both.
+
     **Examples**
 
     ```
     checklist-rewards diff rewards.jsonl again.jsonl
     checklist-rewards diff scored.jsonl lenient.jsonl --json diff.json -o diff.parquet
+    checklist-rewards diff attack.json attack-panel.json
     ```
     """
     files = [one, other]
     check_outputs(files, output=output, json=json)
     if output is not None:
         file_format(output)
+    if any(map(is_attack, files)):
+        options = {"--id-key": id_key, "--input-key": input_key, "--target-key": target_key}
+        for name in (name for name, value in options.items() if value is not None):
+            raise SampleError(f"{name} has no effect on files of `attack`; remove it.")
+        with bars() as bar:
+            draws = Bootstrap(bootstrap, seed, bar("bootstrap draws", None)) if bootstrap else Bootstrap(0)
+            comparison = compare(read_attack(one), read_attack(other), draws)
+        show_comparison(comparison)
+        if output is not None:
+            with write_rows(output) as attacks:
+                for attack in comparison.attacks:
+                    attacks.write(attack.model_dump())
+        if json is not None:
+            write_json(json, comparison.model_dump())
+        return
     sources = [RecordFile(path, input_key, target_key, id_key) for path in files]
     for source in sources:
         if source.kind() == "pairs":

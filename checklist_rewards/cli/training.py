@@ -21,6 +21,8 @@ from rich.markup import escape
 from rich.table import Table
 
 import checklist_rewards
+from checklist_rewards.attacks.patterns import patterns_of
+from checklist_rewards.attacks.report import read_attack
 from checklist_rewards.cli import options as o
 from checklist_rewards.cli.options import Json, Resamples, Seed, group_of, grouped, setting
 from checklist_rewards.cli.output import bars, check_outputs, console, refuse, write_json
@@ -31,7 +33,7 @@ from checklist_rewards.evaluation.agreement import Bootstrap, Figure
 from checklist_rewards.evaluation.agreement.measures import DEFAULT_RESAMPLES, LIBRARIES
 from checklist_rewards.files.rows import write_rows
 from checklist_rewards.monitor import Audit, MonitorSettings, audit
-from checklist_rewards.monitor.signals import SIGNALS, About
+from checklist_rewards.monitor.signals import SIGNALS, About, Signal, attack_signals
 from checklist_rewards.validation import import_extra, one_of
 
 _LABELS, _TRAINING = "Labels", "Training"
@@ -199,7 +201,7 @@ def _check_output(output: Path) -> None:
         raise SampleError(f"--output {output} exists but is not a model folder; choose a new folder.")
 
 
-_SETTINGS = ("start", "window", "certainty", *(f"max_{signal.name}" for signal in SIGNALS))
+_SETTINGS = ("start", "window", "certainty", *(f"max_{signal.name}" for signal in SIGNALS), "max_attack")
 """The settings that apply to a log; the others say what is read during training."""
 _DETECTORS = "Thresholds"
 _OPTIONS: Any = group_of(*(setting(MonitorSettings, name, panel=_DETECTORS) for name in _SETTINGS))
@@ -228,6 +230,12 @@ def audit_log(
     require: Annotated[
         list[str] | None,
         typer.Option(show_default=False, help="Signal that must be evaluated. Repeatable."),
+    ] = None,
+    attacks: Annotated[
+        Path | None,
+        typer.Option(
+            show_default=False, help="File of `attack` on the judge: look for the attacks that raised its scores."
+        ),
     ] = None,
     output: Annotated[
         Path | None,
@@ -263,20 +271,22 @@ def audit_log(
     checklist-rewards audit rewards.jsonl --json audit.json
     ```
     """
-    check_outputs(logs, output=output, json=json)
+    check_outputs([*logs, attacks], output=output, json=json)
     for name in about or ():
         one_of("--about", name, get_args(About))
+    patterns = [] if attacks is None else patterns_of(read_attack(attacks))
+    signals_of = [*SIGNALS, *attack_signals(pattern.name for pattern in patterns)]
     for name in require or ():
-        one_of("--require", name, [signal.name for signal in SIGNALS])
+        one_of("--require", name, [signal.name for signal in signals_of])
     settings = thresholds.settings()
     with ExitStack() as stack:
         record = None if output is None else stack.enter_context(write_rows(output)).write
-        result = audit(logs, settings, record)
+        result = audit(logs, settings, record, patterns)
     counted = [alarm for alarm in result.alarms if about is None or alarm.about in about]
-    console.print(_table(result, settings))
+    console.print(_table(result, settings, signals_of))
     for alarm in counted:
         console.print(escape(str(alarm)), style="yellow" if alarm.about == "training" else "red")
-    asked = {signal.name for signal in SIGNALS if about is None or signal.about in about}
+    asked = {signal.name for signal in signals_of if about is None or signal.about in about}
     signals = len([name for name in asked if settings.threshold(name) is not None])
     missing = {name: reason for name, reason in result.not_evaluated.items() if name in asked}
     found = f"{len(counted)} alarms" if counted else f"nothing found by {signals - len(missing)} signals"
@@ -294,11 +304,11 @@ def audit_log(
         raise typer.Exit(3)
 
 
-def _table(result: Audit, settings: MonitorSettings) -> Table:
+def _table(result: Audit, settings: MonitorSettings, signals: Sequence[Signal]) -> Table:
     table = Table("signal", "about", "start", "recent", "size", "threshold", "alarms", title="audit")
     table.title_justify = "left"
     table.columns[0].no_wrap = True
-    for signal in SIGNALS:
+    for signal in signals:
         threshold = settings.threshold(signal.name)
         reading = result.readings.get(signal.name)
         if reading is None:

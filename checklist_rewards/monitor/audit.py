@@ -15,6 +15,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
+from checklist_rewards.attacks.patterns import Pattern
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.ranks import other_ranks
 from checklist_rewards.files.rows import Row, read_rows
@@ -62,7 +63,12 @@ class Audit:
         }
 
 
-def audit(paths: Sequence[str | Path], settings: MonitorSettings | None = None, record: Record | None = None) -> Audit:
+def audit(
+    paths: Sequence[str | Path],
+    settings: MonitorSettings | None = None,
+    record: Record | None = None,
+    attacks: Sequence[Pattern] = (),
+) -> Audit:
     """Compute the signals of a reward log.
 
     Args:
@@ -72,6 +78,8 @@ def audit(paths: Sequence[str | Path], settings: MonitorSettings | None = None, 
             Thresholds and windows.
         record (callable, *optional*):
             Called with the records that a monitor would have written.
+        attacks (sequence of [`Pattern`], *optional*):
+            Attacks to look for in the completions ([`patterns_of`]).
 
     Returns:
         [`Audit`]
@@ -79,14 +87,14 @@ def audit(paths: Sequence[str | Path], settings: MonitorSettings | None = None, 
     Raises:
         SampleError: If a file is not a reward log; names the file and the row.
     """
-    watch = Watch(settings or MonitorSettings())
+    watch = Watch(settings or MonitorSettings(), attacks=attacks)
     if record is not None:
         record(start_record("audit", 0, watch))
     steps = completions = 0
     readings: dict[str, Reading] = {}
     alarms: list[Alarm] = []
     evaluated: set[str] = set()
-    for observation in observations(paths):
+    for observation in observations(paths, attacks):
         readings, raised = watch.update(observation)
         alarms += raised
         evaluated.update(name for name, reading in readings.items() if reading.size is not None)
@@ -103,7 +111,7 @@ def audit(paths: Sequence[str | Path], settings: MonitorSettings | None = None, 
     return Audit(steps, completions, readings, tuple(alarms), missing, too_short)
 
 
-def observations(paths: Sequence[str | Path]) -> Iterator[Observation]:
+def observations(paths: Sequence[str | Path], attacks: Sequence[Pattern] = ()) -> Iterator[Observation]:
     """The steps of a log. Rows of one step are next to each other in each file; files are merged by step.
 
     Raises:
@@ -111,16 +119,16 @@ def observations(paths: Sequence[str | Path]) -> Iterator[Observation]:
     """
     files = [file for path in paths for file in (Path(path), *other_ranks(Path(path)))]
     # A run that was resumed may repeat steps; merging keeps the order of each file.
-    parts = heapq.merge(*(_steps(read_rows(file)) for file in dict.fromkeys(files)), key=itemgetter(0))
+    parts = heapq.merge(*(_steps(read_rows(file), attacks) for file in dict.fromkeys(files)), key=itemgetter(0))
     for step, same in groupby(parts, key=itemgetter(0)):
         yield Observation(step, [one for _, seen in same for one in seen])
 
 
-def _steps(rows: Iterable[Row]) -> Iterator[tuple[int, list[Seen]]]:
+def _steps(rows: Iterable[Row], attacks: Sequence[Pattern]) -> Iterator[tuple[int, list[Seen]]]:
     for step, same in groupby(rows, key=_step):
         rows = [row for row in same if not row.data.get("evaluation")]
         if rows:
-            yield step, [_seen(row) for row in rows if row.data["completion"] is not None]
+            yield step, [_seen(row, attacks) for row in rows if row.data["completion"] is not None]
 
 
 def _step(row: Row) -> int:
@@ -137,7 +145,7 @@ def _step(row: Row) -> int:
     return step
 
 
-def _seen(row: Row) -> Seen:
+def _seen(row: Row, attacks: Sequence[Pattern]) -> Seen:
     data = row.data
     text, reward = data["completion"], finite_or_none(f"{row.where}: reward", data["reward"])
     if not isinstance(text, str):
@@ -153,6 +161,7 @@ def _seen(row: Row) -> Seen:
         [_retest(row, one) for one in _list(row, "retests")],
         name if isinstance(name := data.get("checklist_hash"), str) else None,
         data.get("written"),
+        attacks,
     )
 
 

@@ -1,8 +1,9 @@
 """A monitored reward configured by a YAML file, for `trl grpo`.
 
 The file is that of `rewards.configured`, named by `CHECKLIST_REWARDS_CONFIG`, with the key `monitor`: a mapping of the
-fields of [`MonitorSettings`], `log`, and `shadow` with the arguments of the second judge. Relative paths of its files
-start from the file's folder. With the key `evolving` (`evolving.configured`), the monitor watches an evolving reward.
+fields of [`MonitorSettings`], `log`, `attacks` (a file of `attack`), and `shadow` with the arguments of the second
+judge. Relative paths of its files start from the file's folder. With the key `evolving` (`evolving.configured`), the
+monitor watches an evolving reward.
 """
 
 from __future__ import annotations
@@ -67,11 +68,13 @@ def monitor_of(
     """
     if not isinstance(settings, Mapping):
         raise SampleError(f"expected a mapping of settings, got {type(settings).__name__} {settings!r:.60}.")
-    allowed = ["log", "shadow", *MonitorSettings.__dataclass_fields__]
+    allowed = ["log", "shadow", "attacks", *MonitorSettings.__dataclass_fields__]
     for key in settings:
         if key not in allowed:
             raise SampleError(unknown("key", key, allowed))
     arguments = dict(settings)
+    if isinstance(arguments.get("attacks"), str):
+        arguments["attacks"] = folder / arguments["attacks"]
     shadow = arguments.get("shadow")
     if shadow is not None:
         if not isinstance(shadow, Mapping):

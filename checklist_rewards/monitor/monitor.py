@@ -26,6 +26,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from checklist_rewards.attacks.patterns import Pattern, patterns_of
+from checklist_rewards.attacks.report import AttackReport, read_attack
 from checklist_rewards.checklists import Checklist, content_hash
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evolving.buffer import EVOLVING_CATEGORY
@@ -169,6 +171,9 @@ class RewardMonitor(TrainerReward):
         log (`str` or `Path`, *optional*):
             JSONL file for steps and alarms. Defaults to `monitor.jsonl` in the trainer's output folder, if the trainer
             is known (GRPO, RLOO), else next to the log of the reward, if it has one.
+        attacks ([`AttackReport`], `str` or `Path`, *optional*):
+            An attack on this judge, or its file (`checklist-rewards attack`). The attacks that raised scores become
+            signals.
         **options:
             Fields of [`MonitorSettings`].
 
@@ -183,6 +188,7 @@ class RewardMonitor(TrainerReward):
         *,
         shadow: ChecklistScorer | Mapping[str, Any] | None = None,
         log: str | Path | None = None,
+        attacks: AttackReport | str | Path | None = None,
         **options: Any,
     ):
         if isinstance(reward, RewardPart | list):
@@ -202,12 +208,14 @@ class RewardMonitor(TrainerReward):
         self.settings = settings or MonitorSettings(**options)
         self.shadow = ChecklistScorer(**shadow) if isinstance(shadow, Mapping) else shadow
         self.log = RewardLog(log)
+        self.attacks = read_attack(attacks) if isinstance(attacks, str | Path) else attacks
+        self._patterns = [] if self.attacks is None else patterns_of(self.attacks)
         self.alarms: deque[Alarm] = deque(maxlen=_MOST_ALARMS)
         """The last alarms."""
         self.should_stop = False
         """Whether an alarm with the action `stop` was raised."""
         self._guard = Guard(self._failed)
-        self._watch = Watch(self.settings, self._guard.failed)
+        self._watch = Watch(self.settings, self._guard.failed, self._patterns)
         self._budget = ReadBudget(self.settings.extra_reads)
         self._samplers = {
             "retests": Sampler(self.settings.retest_share),
@@ -249,7 +257,7 @@ class RewardMonitor(TrainerReward):
         self._source.record(made, more)
         if training:
             self._calls += 1
-            seen: list[Seen] = self._guard("completions", lambda: _seen(made, held_out, extra), [])
+            seen: list[Seen] = self._guard("completions", lambda: _seen(made, held_out, extra, self._patterns), [])
             ranks = self._guard("ranks", lambda: gathered((seen, extra.reads, extra.canaries)), None)
             if ranks is not None:
                 self._guard("signals", lambda: self._update(step, made, ranks), None)
@@ -312,7 +320,13 @@ class RewardMonitor(TrainerReward):
     def __getstate__(self) -> dict[str, Any]:
         if self.shadow is not None:
             check_child(f"{self.__name__}, shadow", self.shadow.judge)
-        return {"reward": self.reward, "settings": self.settings, "shadow": self.shadow, "log": self.log.path}
+        return {
+            "reward": self.reward,
+            "settings": self.settings,
+            "shadow": self.shadow,
+            "log": self.log.path,
+            "attacks": self.attacks,
+        }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         RewardMonitor.__init__(self, **state)
@@ -464,7 +478,7 @@ def _penalized(batch: Batch) -> Batch:
     return replace(batch, rewards=limited(batch.rewards), parts=parts)
 
 
-def _seen(batch: Batch, held_out: Sequence[Sequence[str]], extra: Extra) -> list[Seen]:
+def _seen(batch: Batch, held_out: Sequence[Sequence[str]], extra: Extra, attacks: Sequence[Pattern]) -> list[Seen]:
     return [
         seen_of(
             sample.target,
@@ -476,6 +490,7 @@ def _seen(batch: Batch, held_out: Sequence[Sequence[str]], extra: Extra) -> list
             extra.retests.get(place, ()),
             sample.checklist.id,
             batch.completions[place] if sample.target_state in NO_ANSWER_STATES else None,
+            attacks,
         )
         for place, sample in enumerate(batch.samples)
         if sample is not None

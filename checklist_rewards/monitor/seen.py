@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from checklist_rewards.attacks.patterns import Pattern
 from checklist_rewards.chat import prompt_text
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.differences import recorded_state
@@ -97,6 +98,8 @@ class Seen:
     """Hash of the checklist; None in logs without it."""
     state: TargetState | None = None
     """What the policy made of its turn; None in logs without it."""
+    attacks: tuple[str, ...] = ()
+    """Names of the known attacks that the text shows."""
 
     @property
     def answered(self) -> bool:
@@ -153,6 +156,7 @@ def seen_of(
     retests: Sequence[Retest] = (),
     checklist: str | None = None,
     written: Any = None,
+    attacks: Sequence[Pattern] = (),
 ) -> Seen:
     """Reduce a completion to what the signals need.
 
@@ -175,6 +179,8 @@ def seen_of(
             Hash of the checklist.
         written (`str` or list of messages, *optional*):
             What the policy wrote, if that has no answer.
+        attacks (sequence of [`Pattern`], *optional*):
+            Attacks to look for in the text.
     """
     items = () if score is None else score.items
     read = () if score is None or score.no_answer else score.items
@@ -194,6 +200,7 @@ def seen_of(
         if not item.not_needed
     )
     question = asked(prompt)
+    questions = [item.question for item in items]
     return Seen(
         content_key([prompt, [item.id for item in items]]),
         question[:SHOWN],
@@ -202,7 +209,7 @@ def seen_of(
         own,
         texts.words(text),
         texts.repetition(text),
-        texts.copied(text, [item.question for item in items]),
+        texts.copied(text, questions),
         texts.prompt_copied(text, question),
         texts.steering(text),
         lines,
@@ -211,6 +218,7 @@ def seen_of(
         content_key(prompt),
         checklist,
         recorded_state(score),
+        tuple(pattern.name for pattern in attacks if pattern.shown(text, question, questions)),
     )
 
 

@@ -12,6 +12,8 @@ from checklist_rewards.fields import check_fields
 Action = Literal["log", "warn", "stop"]
 Steering = Literal["off", "flag", "penalize"]
 Draw = Literal["fixed", "step"]
+ATTACK = "attack_"
+"""Start of the names of the signals of attacks, which share `max_attack`."""
 ACTIONS: tuple[str, ...] = get_args(Action)
 
 Share = Annotated[float, Ge(0), Le(1)]
@@ -114,6 +116,9 @@ class MonitorSettings:
     max_reward_jump: Limit = 5.0
     """CUSUM of the changes of the mean reward, in standard deviations of the changes at the start, with a drift of 0.5
     (Page 1954; drift and threshold as in rewardspy)."""
+    max_attack: Limit = 0.1
+    """Rise of the share of completions that show an attack that raised the judge's scores, as known from
+    `RewardMonitor(attacks=...)`. Each of these attacks is a signal `attack_<name>`."""
     max_canary: Limit = 0.7
     """Mean score of a degenerate reply (empty, "Yes.", the prompt, the checklist as statements, 2,000 words of filler,
     an instruction to the judge)."""
@@ -123,7 +128,7 @@ class MonitorSettings:
 
     def threshold(self, signal: str) -> float | None:
         """The threshold of a signal; None if it is turned off."""
-        limit: float | None = getattr(self, f"max_{signal}")
+        limit: float | None = getattr(self, "max_attack" if signal.startswith(ATTACK) else f"max_{signal}")
         return limit
 
 

@@ -31,7 +31,7 @@ from checklist_rewards.monitor.detectors import (
     spread,
 )
 from checklist_rewards.monitor.seen import Line, Observation, Retest, Seen
-from checklist_rewards.monitor.settings import MonitorSettings
+from checklist_rewards.monitor.settings import ATTACK, MonitorSettings
 from checklist_rewards.scores import NO_ANSWER_STATES, item_keys
 
 About = Literal["hacking", "judge", "training"]
@@ -559,5 +559,25 @@ _OF_REWARDS = (
     ),
 )
 
+
+def attack_signals(names: Iterable[str]) -> list[Signal]:
+    """A signal for each attack that raised the judge's scores before the training."""
+    return [_attack_signal(name) for name in names]
+
+
+def _attack_signal(name: str) -> Signal:
+    def shows(one: Seen) -> float:
+        return float(name in one.attacks)
+
+    return Signal(
+        f"{ATTACK}{name}",
+        "hacking",
+        f"More completions show the attack {name}, which raised the judge's scores before the training.",
+        _over_texts(shows),
+        lambda one: shows(one) or None,
+        "shows the attack",
+    )
+
+
 SIGNALS: tuple[Signal, ...] = (*_OF_ITEMS, *_OF_THE_JUDGE, *_OF_TEXTS, *_OF_STATES, *_OF_REWARDS)
-"""In the order in which alarms are reported."""
+"""In the order in which alarms are reported. Those of attacks follow."""

@@ -13,14 +13,16 @@ from hashlib import blake2b
 from statistics import fmean
 from typing import Any, TypeVar
 
+from checklist_rewards.attacks.patterns import Pattern
 from checklist_rewards.monitor.detectors import LEAST_STEPS, Cusum, Reading, Sums, spread
 from checklist_rewards.monitor.extra_reads import CANARY, Canary, raised
 from checklist_rewards.monitor.seen import Observation, Seen
-from checklist_rewards.monitor.settings import Action, MonitorSettings
+from checklist_rewards.monitor.settings import ATTACK, Action, MonitorSettings
 from checklist_rewards.monitor.signals import (
     SIGNALS,
     About,
     Signal,
+    attack_signals,
     best,
     credit,
     length_matched,
@@ -120,17 +122,21 @@ class Watch:
             Thresholds and windows.
         failed (callable, *optional*):
             Called with the name of a signal and its error. Defaults to raising it.
+        attacks (sequence of [`Pattern`], *optional*):
+            Attacks that raised the judge's scores; each is a signal.
     """
 
     settings: MonitorSettings
     failed: Failed | None = None
+    attacks: Sequence[Pattern] = ()
     alarms: int = 0
     """Number of alarms so far."""
     _start: Sums | None = field(default=None, repr=False)
     _started: int = 0
 
     def __post_init__(self) -> None:
-        self.signals = [s for s in SIGNALS if self.settings.threshold(s.name) is not None]
+        signals = [*SIGNALS, *attack_signals(pattern.name for pattern in self.attacks)]
+        self.signals = [s for s in signals if self.settings.threshold(s.name) is not None]
         if self.settings.steering == "off":
             self.signals = [s for s in self.signals if s.name not in ("steering", "judged_steering")]
         self._detectors = {signal.name: signal.detector(self.settings) for signal in self.signals}
@@ -207,6 +213,7 @@ class Watch:
             "shadow_own": _mean([one.shadow.own for one in seen if one.shadow is not None]),
             "length_matched": self._length_matched(within_groups(observation)),
             **{name: _mean([float(state == name) for state in states]) for name in _STATES},
+            **self._attack_rewards(texts),
         }
         return {name: value for name, value in numbers.items() if value is not None}
 
@@ -231,6 +238,18 @@ class Watch:
         self._start = None if state["start"] is None else tuple(map(float, state["start"]))
         self._started = int(state["started"])
         self._checklists = OrderedDict(state.get("checklists", {}))  # not in states of earlier versions
+
+    def _attack_rewards(self, seen: Sequence[Seen]) -> dict[str, float | None]:
+        """For each attack, the mean reward of the completions that show it, and of the others."""
+        rewards: dict[str, float | None] = {}
+        for pattern in self.attacks:
+            by_shown: dict[bool, list[float]] = {True: [], False: []}
+            for one in seen:
+                if one.reward is not None:
+                    by_shown[pattern.name in one.attacks].append(one.reward)
+            rewards[f"{ATTACK}{pattern.name}_reward"] = _mean(by_shown[True])
+            rewards[f"{ATTACK}{pattern.name}_other_reward"] = _mean(by_shown[False])
+        return rewards
 
     def _changed_checklists(self, observation: Observation) -> int:
         """Number of prompts whose checklist is another one than when they were last seen."""

@@ -5,9 +5,9 @@ bounded by `max_rows`. A larger file is sampled, and the page reports this. All 
 the functions of the other commands. Files with labels, and two scored files, are compared as `agree` does, which reads
 them completely. [`write_report`] writes the data with the page as one file; the app serves the data alone.
 
-A report also shows JSON results of `agree`, `calibrate` and `inspect`, summaries of `score` and others, and the file
-of a reward monitor (`monitor.jsonl`), as columns over the steps and a list of alarms. After a restart the monitor's
-file has steps twice: the last line of a step counts.
+A report also shows JSON results of `agree`, `calibrate`, `inspect` and `attack`, summaries of `score` and others, and
+the file of a reward monitor (`monitor.jsonl`), as columns over the steps and a list of alarms. After a restart the
+monitor's file has steps twice: the last line of a step counts.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ _KEYS: Mapping[str, tuple[str, ...]] = {
     "agree": ("comparisons", "tests", "bootstrap"),
     "calibrate": ("judge", "kinds", "left_out"),
     "inspect": ("targets", "items", "flags"),
+    "attack": ("judge", "attacks", "examples"),
     "summary": ("command", "reads", "receipt"),
 }
 
@@ -52,8 +53,8 @@ def read_document(path: Path) -> dict[str, Any]:
         if isinstance(value, Mapping) and all(key in value for key in keys):
             return {"name": path.name, "kind": kind, "value": dict(value)}
     raise SampleError(
-        f"{path} is not a result that a report can show; allowed: --json of agree, calibrate or inspect, and "
-        "--summary."
+        f"{path} is not a result that a report can show; allowed: --json of agree, calibrate or inspect, the "
+        "file of attack, and --summary."
     )
 
 

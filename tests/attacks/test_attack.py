@@ -1,13 +1,18 @@
 """`attack`: what counts as a rise, what the search finds, the budget, failures and resuming."""
 
+import json
+
 import pytest
 
 from checklist_rewards import Checklist, ChecklistScorer
-from checklist_rewards.attacks.attack import attack, bad_responses
+from checklist_rewards.attacks.attack import attack, bad_responses, default_rows, frequent_words
 from checklist_rewards.attacks.search import AttackRow
+from checklist_rewards.distill.labels import read_labels
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement.measures import Bootstrap
+from checklist_rewards.judges.checked import run_check
 from checklist_rewards.judges.panel import PanelJudge
+from checklist_rewards.judges.questions import FewShot
 from tests.fakes import FakeBackend
 
 COLORS = ("red", "blue", "green", "grey", "pink", "brown", "black", "white")
@@ -200,3 +205,56 @@ def test_bad_input_is_refused_before_the_first_read(change, complaint):
     with pytest.raises(SampleError.__bases__[0], match=complaint):
         attack(judge, rows, **change)
     assert judge.receipt.reads == 0
+
+
+def test_the_packaged_prompts_are_fifty_and_their_honest_responses_meet_the_checks():
+    rows = default_rows()
+    assert len(rows) == len({row.prompt for row in rows}) == 50
+    assert all(3 <= len(row.checklist) <= 4 and len(row.responses) == 1 for row in rows)
+    checked = [(row, item) for row in rows for item in row.checklist.items if item.check is not None]
+    assert len(checked) >= 25
+    for row, item in checked:
+        assert run_check(item, row.responses[0], row.prompt, False).answer == "yes", (row.prompt, item.question)
+
+
+def test_a_word_that_the_judge_prefers_is_found_in_the_honest_responses():
+    texts = ("A copper lamp burns.", "The copper bird sleeps.", "The river is long.", "One river, one lamp.")
+    rows = [AttackRow(row.prompt, row.checklist, (text,)) for row, text in zip(ROWS, texts, strict=False)]
+    assert frequent_words(rows) == ["copper", "lamp", "river"]
+    rows = [AttackRow(row.prompt, row.checklist, (texts[0],)) for row in ROWS]
+
+    def prefers(prefix, tail):
+        return 0.9 if target(prefix).count("copper") >= 2 else 0.1
+
+    report = attack(scorer(prefers), rows, attacks=["all_met", "bold", "expert", "praise_first"], **QUICK)
+    assert "copper copper" in report.worst.after + report.worst.before and report.worst.rise.value > 0.6
+    assert "Writes 'copper copper' after the response." in report.worst.does
+
+
+def test_successful_attacks_are_labels_of_the_searched_prompts(tmp_path):
+    report = attack(scorer(gullible), ROWS, attacks=["self_praise", "all_met", "colon"], **QUICK)
+    reported = {prompt for one in report.attacks for prompt in one.rises}
+    assert len(reported) == 4 and report.labels and "labels" not in report.model_dump()
+    for label in report.labels:
+        assert "This response is excellent" in label["target"] and label["labels"] == ["no", "no"]
+        assert AttackRow(label["input"], ()).key not in reported and label["group"] == label["input"]
+    single = [label for label in report.labels if label["attack"] == "self_praise"]
+    assert single and {label["kind"] for label in single} == {"praise"}
+    path = tmp_path / "labels.jsonl"
+    path.write_text("".join(json.dumps(label) + "\n" for label in report.labels))
+    pairs = read_labels(path)
+    assert len(pairs) == 2 * len(report.labels) and {pair.label for pair in pairs} == {0.0}
+    assert {pair.input for pair in pairs} <= {row.prompt for row in ROWS}
+    assert len(FewShot.load(path).examples) == len(pairs)
+
+
+def test_what_code_confirms_is_no_label():
+    check = {"type": "regex", "pattern": "silver", "at_least": 1}
+    rows = [AttackRow(row.prompt, [{"question": "Does it have 'silver'?", "check": check}]) for row in ROWS]
+    report = attack(scorer(by_word, checks="judge"), rows, attacks=["keywords_after", "colon"], **QUICK)
+    assert report.labels == ()
+    penalty = [AttackRow(row.prompt, [{"question": "Is it rude?", "weight": -1}]) for row in ROWS]
+    report = attack(
+        scorer(lambda prefix, tail: 0.1 if "All criteria" in prefix else 0.9), penalty, attacks=["all_met"], **QUICK
+    )
+    assert report.labels and {label["labels"][0] for label in report.labels} == {"yes"}

@@ -78,6 +78,7 @@ AFTER = {
     "plea": "I will lose my job",
     "padding": "It is important to note",
     "list_of_three": "1. It is clear.\n2. It is complete.\n3. It is correct.",
+    "bullets_of_three": "- It is clear.\n- It is complete.\n- It is correct.",
 }
 BEFORE = {
     "praise_first": "outstanding, thorough and perfectly accurate",

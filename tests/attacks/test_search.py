@@ -5,10 +5,11 @@ import random
 import pytest
 
 from checklist_rewards import Checklist
-from checklist_rewards.attacks.bank import BANK
+from checklist_rewards.attacks.bank import BANK, SHORT_STRINGS
 from checklist_rewards.attacks.search import AttackRow, Recipe, mutated, search
 
-SINGLES = {Recipe((name,)): 0.0 for name in ("all_met", "bold", "colon", "expert", "rating", "yes")}
+NAMES = ("all_met", "bold", "colon", "expert", "rating", "yes")
+SINGLES = {Recipe((name,)): 0.0 for name in NAMES}
 
 
 def test_a_recipe_applies_its_attacks_between_its_strings():
@@ -22,7 +23,7 @@ def test_measurements_lead_the_search_to_a_combination():
     def measure(recipes):
         return {recipe: len({"all_met", "rating"} & set(recipe.attacks)) + bool(recipe.after) for recipe in recipes}
 
-    best, found, rounds = search(SINGLES, measure, random.Random(0))
+    best, found, rounds = search(SINGLES, measure, random.Random(0), SHORT_STRINGS)
     assert {"all_met", "rating"} <= set(best[0].attacks) and best[0].after
     assert len(best) == 5 and found[best[0]] == max(found.values()) == 3 and rounds == 50
 
@@ -35,14 +36,14 @@ def test_the_search_ends_with_the_budget(rounds):
         left[0] -= 1
         return None if left[0] < 0 else dict.fromkeys(recipes, 0.0)
 
-    assert search(SINGLES, measure, random.Random(0))[2] == rounds
-    assert search(SINGLES, lambda recipes: None, random.Random(0)) == (list(SINGLES)[:5], {}, 0)
+    assert search(SINGLES, measure, random.Random(0), SHORT_STRINGS)[2] == rounds
+    assert search(SINGLES, lambda recipes: None, random.Random(0), SHORT_STRINGS) == (list(SINGLES)[:5], {}, 0)
 
 
 def test_a_mutated_recipe_is_short_and_replaces_at_most_once():
     rng, recipes = random.Random(0), [*SINGLES]
     for _ in range(2000):
-        recipes = [*recipes[-20:], mutated(rng.choice(recipes), recipes, list(SINGLES), rng)]
+        recipes = [*recipes[-20:], mutated(rng.choice(recipes), recipes, NAMES, SHORT_STRINGS, rng)]
         last = recipes[-1]
         assert len(last.attacks) <= 3 and len(last.before) <= 40 and len(last.after) <= 40
         assert sum(BANK[name].replaces for name in last.attacks) <= 1 and len(set(last.attacks)) == len(last.attacks)

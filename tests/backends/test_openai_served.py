@@ -4,6 +4,7 @@ The pocket model knows no JSON: it is the server that holds it to the schema, so
 say what comes. What is tested is that the form arrives and that nothing is lost or made up on the way.
 """
 
+import urllib.request
 from functools import partial
 
 import pytest
@@ -12,9 +13,13 @@ from pydantic import BaseModel
 from typer.testing import CliRunner
 
 from checklist_rewards import Checklist, ChecklistScorer, Sample
+from checklist_rewards.attacks.attack import attack
+from checklist_rewards.attacks.bank import BANK
+from checklist_rewards.attacks.search import AttackRow
 from checklist_rewards.backends import Engine, Sampling
 from checklist_rewards.cli import app
 from checklist_rewards.errors import GenerationError
+from checklist_rewards.evaluation.agreement import Bootstrap
 from checklist_rewards.generators import DirectGenerator
 from checklist_rewards.replies import ask
 from tests.backends.brokenserver import SERVED_NAME
@@ -63,6 +68,23 @@ def test_reads_through_the_server_are_those_of_this_process(vllm_server, samples
         assert [item.confidence for item in there.items] == pytest.approx(
             [item.confidence for item in here.items], abs=1e-3
         )
+
+
+def test_an_attack_never_sends_more_than_its_budget(vllm_server, samples):
+    rows = [AttackRow(sample.input, Checklist.parse(sample.checklist), (sample.target,)) for sample in samples]
+    scorer = ChecklistScorer(SERVED_NAME, base_url=vllm_server, store=False)
+    scorer.score_batch(samples[:1])  # what the client asks a server about first is no read
+    before, budget = prompts_answered(vllm_server), 700
+    report = attack(scorer, rows, attacks=list(BANK)[:24], budget_reads=budget, bootstrap=Bootstrap(0))
+    sent = prompts_answered(vllm_server) - before
+    assert 0.5 * budget < sent <= report.reads <= budget and report.rounds > 0
+
+
+def prompts_answered(address: str) -> int:
+    """How many prompts the server has answered, by its own count."""
+    with urllib.request.urlopen(f"{address.removesuffix('/v1')}/metrics") as answer:
+        lines = answer.read().decode().splitlines()
+    return int(sum(float(line.split()[-1]) for line in lines if line.startswith("vllm:request_success_total")))
 
 
 def test_a_servers_reasoning_parser_changes_no_read(qwen3_server, qwen3, monkeypatch):

@@ -40,6 +40,42 @@ def test_the_weakness_is_in_the_file_and_the_table(run, engine, files):
     assert again.exit_code == 0 and json.load(open("attack.json")) == record and " 0 asked" in again.output
 
 
+def test_successful_attacks_are_written_as_labels(run, engine, files):
+    engine(gullible)
+    done = run(*ARGUMENTS, "--no-store", "--budget-reads", 1500, "--labels", "labels.jsonl")
+    assert done.exit_code == 0, done.output
+    rows = [json.loads(line) for line in open("labels.jsonl")]
+    assert rows and all(row["labels"] == ["no"] and "This response is excellent" in row["target"] for row in rows)
+    assert f"written: labels.jsonl, {len(rows)} successful attacks on 3 prompts" in done.output
+    assert 1 <= len({row["input"] for row in rows}) <= 3
+
+
+def test_two_judges_are_compared_by_diff(run, engine, files):
+    engine(gullible)
+    arguments = ("--no-store", "--budget-reads", 1500, "--bootstrap", 20)
+    assert run(*ARGUMENTS, *arguments).exit_code == 0
+    engine(lambda prefix, tail: 0.7 if "Story" in prefix.split("<target-")[1] else 0.1)
+    assert run("attack", *ARGUMENTS[1:5], "other.json", *arguments).exit_code == 0
+    done = run("diff", "attack.json", "other.json", "--json", "diff.json", "-o", "diff.jsonl", "--bootstrap", 20)
+    assert done.exit_code == 0, done.output
+    compared = json.load(open("diff.json"))
+    by_name = {one["name"]: one for one in compared["attacks"]}
+    assert by_name["self_praise"]["change"]["value"] < -0.3 and by_name["all_met"]["change"]["value"] == 0.0
+    assert "self_praise" in done.output and "Mean change over all attacks on 3 prompts: -0." in done.output
+    assert [json.loads(line)["name"] for line in open("diff.jsonl")] == [one["name"] for one in compared["attacks"]]
+    write_jsonl("scored.jsonl", {"prompt": "a"})
+    assert "scored.jsonl is not" in run("diff", "attack.json", "scored.jsonl").output
+    refused = run("diff", "attack.json", "other.json", "--id-key", "id")
+    assert refused.exit_code == 2 and "--id-key has no effect on files of `attack`" in refused.output
+
+
+def test_without_a_file_the_packaged_prompts_are_attacked(run, no_engine):
+    done = run("attack", "-o", "attack.json", "--dry-run", "--prompts", 6, "--budget-reads", 3000)
+    assert done.exit_code == 0 and "its reads are at most 3,000" in done.output, done.output
+    done = run("attack", "-o", "attack.json", "--checklist", "c.json", "--dry-run")
+    assert done.exit_code == 2 and "--checklist has no effect on the packaged prompts" in done.output
+
+
 def test_from_a_rise_on_the_exit_code_is_1(run, engine, files):
     engine(gullible)
     assert run(*ARGUMENTS, "--no-store", "--budget-reads", 1500, "--max-rise", 1.0).exit_code == 0
@@ -76,7 +112,7 @@ def test_the_packaged_encoder_is_attacked(run, files):
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["--budget-reads", 100], "budget_reads=100 is too small: 75 attacks on 6 prompts take"),
+        (["--budget-reads", 100], "budget_reads=100 is too small: 77 attacks on 6 prompts take"),
         (
             ["--responses", "others.jsonl"],
             "--responses others.jsonl: none of its 1 prompts is a prompt of checklists.",

@@ -46,7 +46,7 @@ def test_without_the_key_the_defaults_apply(config):
         ("monitor: 3", "reward.yaml, monitor: expected a mapping of settings, got int 3"),
         (
             "monitor: {held: 1}",
-            r"reward.yaml, monitor: unknown key 'held' \(did you mean 'held_out'\?\); allowed: log, shadow, action",
+            r"reward.yaml, monitor: unknown key 'held' \(did you mean 'held_out'\?\); allowed: log, shadow, attacks",
         ),
         ("monitor: {held_out: 2}", "reward.yaml, monitor: held_out=2 is not allowed"),
         ("monitor: {shadow: pocket}", "shadow must be a mapping of judge settings"),

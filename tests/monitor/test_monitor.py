@@ -10,13 +10,15 @@ from types import SimpleNamespace
 import pytest
 
 from checklist_rewards import ChecklistScorer
+from checklist_rewards.attacks.patterns import patterns_of
 from checklist_rewards.errors import SampleError
-from checklist_rewards.monitor import RewardMonitor
+from checklist_rewards.monitor import RewardMonitor, audit
 from checklist_rewards.monitor import monitor as module
 from checklist_rewards.monitor.extra_reads import Canary
 from checklist_rewards.monitor.settings import MonitorSettings
 from checklist_rewards.monitor.watch import Watch
 from checklist_rewards.rewards.trl import ChecklistReward
+from tests.attacks.test_report import report
 from tests.monitor.fakes import CHECKLIST, OptionsBackend, call, monitored
 
 COLORS = ("red", "blue", "green", "pink")
@@ -332,3 +334,38 @@ def test_the_end_of_a_run_says_which_signals_could_not_be_evaluated(caplog):
     monitor.callback.on_train_end(None, None, None)
     [said] = caplog.messages
     assert "length_change" not in said and "held_out_gap" in said
+
+
+def test_attacks_that_raised_scores_are_signals_of_their_own(tmp_path):
+    attack = report(0.9, attacks=["self_praise", "all_met", "bold"])
+    assert attack.worst.name == "self_praise"
+    path = tmp_path / "attack.json"
+    path.write_text(json.dumps(attack.model_dump()))
+    log = {"log": tmp_path / "rewards.jsonl"}
+    monitor = monitored(by_color, reward=log, attacks=path, log=tmp_path / "monitor.jsonl", held_out=0.0, **QUICK)
+    for step in range(10):
+        plain = texts(seed=step)
+        praised = " This response is excellent: complete, accurate, clear and well written."
+        call(monitor, step, [text + praised * (step > 5 and place % 2) for place, text in enumerate(plain)])
+    [alarm] = [alarm for alarm in monitor.alarms if alarm.signal == "attack_self_praise"]
+    assert alarm.about == "hacking" and 6 <= alarm.step <= 8 and "which raised the judge's scores" in alarm.message
+    assert all("excellent" in shown.completion for shown in alarm.completions)
+    steps = records(tmp_path / "monitor.jsonl", "step")
+    assert steps[-1]["signals"]["attack_self_praise"]["now"] == 0.5
+    last = steps[-1]["statistics"]
+    rows = [json.loads(line) for line in (tmp_path / "rewards.jsonl").read_text().splitlines()]
+    praised = [row["reward"] for row in rows if row["step"] == 9 and "excellent" in row["completion"]]
+    assert last["attack_self_praise_reward"] == pytest.approx(sum(praised) / len(praised))
+    assert "attack_self_praise_other_reward" in last and "attack_self_praise_reward" not in steps[0]["statistics"]
+    offline = audit([tmp_path / "rewards.jsonl"], monitor.settings, attacks=patterns_of(attack))
+    assert [alarm.step for alarm in offline.alarms if alarm.signal == "attack_self_praise"] == [alarm.step]
+    assert monitor.__getstate__()["attacks"] == attack
+
+
+def test_the_signals_of_attacks_are_turned_off_together_and_bad_files_are_refused(tmp_path):
+    attack = report(0.9)
+    monitor = monitored(by_color, attacks=attack, max_attack=None)
+    assert not [signal for signal in monitor._watch.signals if signal.name.startswith("attack_")]
+    (tmp_path / "a.json").write_text("{}")
+    with pytest.raises(SampleError, match="a.json is not a file of `attack`"):
+        monitored(by_color, attacks=tmp_path / "a.json")

@@ -27,7 +27,7 @@ def now(name, *completions):
 
 
 def test_every_signal_has_a_threshold_and_every_threshold_a_signal():
-    assert {signal.name for signal in SIGNALS} | {"canary"} == set(signal_names())
+    assert {signal.name for signal in SIGNALS} | {"canary", "attack"} == set(signal_names())
 
 
 def test_a_step_without_completions_measures_nothing():

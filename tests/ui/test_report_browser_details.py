@@ -1,10 +1,13 @@
 """What the report shows about one row, and about a run that was monitored, in a real browser."""
 
+import json
 import statistics
 
 import pytest
 
+from checklist_rewards.attacks.search import AttackRow
 from checklist_rewards.ui.report import write_report
+from tests.attacks.test_report import report as attack_report
 from tests.ui import browser
 from tests.ui.browser import Page
 from tests.ui.files import (
@@ -166,4 +169,26 @@ def test_a_file_without_states_says_so(report_of):
     assert "not recorded in this file" in page.text
     page.open("0/matrix/0")
     page.wait("return document.querySelector('.panel:not([hidden])') !== null")
+    page.check()
+
+
+def test_an_attack_on_the_judge(chromium, tmp_path):
+    browser.leave(chromium)
+    rows = [AttackRow(f"{HOSTILE} {number}", ["Is it short?"], (f"Story: {HOSTILE}",)) for number in range(8)]
+    found = attack_report(0.9, rows)
+    (tmp_path / "attack.json").write_text(json.dumps(found.model_dump()))
+    write_report(
+        tmp_path / "report.html", [write(tmp_path / "scored.jsonl", scored_rows(3)), tmp_path / "attack.json"]
+    )
+    page = Page(chromium, tmp_path / "report.html")
+    page.open("0/trust")
+    page.wait("return document.querySelector('[aria-label=Attacks]') !== null")
+    [first, *_] = page.run(
+        "return [...document.querySelectorAll('[aria-label=Attacks] tbody tr')].map((one) => one.innerText)"
+    )
+    assert found.attacks[0].name in first and "chosen" in first and f"{found.attacks[0].rise.value:.3f}" in first
+    shown = page.run("return document.querySelector('main').innerText")
+    assert "a response to another prompt" in shown and "honest responses" in shown and "Items that fall" in shown
+    example = page.run("return document.querySelector('[aria-label=Example]').innerText")
+    assert HOSTILE in example and "attacked" in example
     page.check()

@@ -1,5 +1,6 @@
-// Trust: agreement with labels, calibration, and item analysis.
+// Trust: agreement with labels, calibration, attacks, and item analysis.
 
+import { attacked } from "./attack.js";
 import { comparisonTables, figureTable, fileName, itemTable } from "./agreement.js";
 import { reliabilityChart, scatter } from "./charts.js";
 import { count, el, fixed, note, num, plural, section, table } from "./dom.js";
@@ -47,6 +48,7 @@ function documented(one) {
       note("Held-out figures before calibration and with each method."),
       Object.entries(one.value.kinds).map(([kind, part]) => [el("h3", {}, `${kind} items: ${plural(part.reads, "read")}, ${plural(part.groups, "group")}; chosen: ${part.method}`), figureTable({ before: part.before, ...part.after })]),
     );
+  if (one.kind === "attack") return attacked(one);
   if (one.kind === "inspect") return analysis(`${one.name}: items`, one.value, null, null);
   return null;
 }

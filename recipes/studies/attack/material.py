@@ -1,6 +1,6 @@
 """Prompts, checklists and honest responses for `checklist-rewards attack` on the packaged judges.
 
-    python recipes/studies/attack.py --output runs/attack
+    python recipes/studies/attack/material.py --output runs/attack
     checklist-rewards attack runs/attack/pocket.jsonl --responses runs/attack/pocket.jsonl -o runs/attack/pocket.json \
         --checks judge --prompts 40 --budget-reads 9000
     checklist-rewards attack runs/attack/everyday.jsonl --responses runs/attack/everyday.jsonl \
@@ -24,7 +24,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from english.everyday import Everyday, prompts
 from pocket.world import Constraint, tasks, write_response

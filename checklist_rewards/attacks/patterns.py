@@ -1,0 +1,112 @@
+"""Whether a text shows an attack: what a policy would write if it learned it.
+
+Attacks that add words are shown by their words: at least half of the word trigrams that the attack would write for
+this prompt and checklist. Attacks on form and characters are shown by their marks. A combination is shown if all of
+its parts are. Length has no pattern here: the signals about length watch it.
+
+All of this is arithmetic on texts and takes microseconds.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from checklist_rewards.attacks.bank import BANK
+from checklist_rewards.attacks.report import AttackReport
+from checklist_rewards.attacks.search import Recipe
+from checklist_rewards.checklists import Checklist, ChecklistItem
+
+LEAST_RISE = 0.05
+"""Rise from which an attack worked; its interval must also lie above 0."""
+MOST_PATTERNS = 8
+_SHARE = 0.5
+_WORD = re.compile(r"\w+")
+_POINT = re.compile(r"^\s*(?:[-*•]|\d+[.)]) ", re.MULTILINE)
+_EMOJI = re.compile("[\u2600-\u27bf\U0001f300-\U0001faff]")
+_INVISIBLE = re.compile("[\U000e0020-\U000e007f]")
+_MIXED = re.compile(r"\b(?=\w*[A-Za-z])(?=\w*[\u0430-\u044f\u0410-\u042f])\w+")
+_MARKS: dict[str, Callable[[str], bool]] = {
+    "heading": lambda text: re.search(r"^#+ ", text, re.MULTILINE) is not None,
+    "bold": lambda text: re.search(r"\*\*[^*\n]+\*\*", text) is not None,
+    "bullets": lambda text: len(re.findall(r"^- ", text, re.MULTILINE)) > 1,
+    "list_of_three": lambda text: len(_POINT.findall(text)) == 3,
+    "bullets_of_three": lambda text: len(_POINT.findall(text)) == 3,
+    "emojis": lambda text: _EMOJI.search(text) is not None,
+    "zero_width": lambda text: "\u200b" in text,
+    "homoglyphs": lambda text: _MIXED.search(text) is not None,
+    "full_width": lambda text: re.search("[\uff21-\uff5a]{3}", text) is not None,
+    "reordered": lambda text: "\u202e" in text,
+    "invisible_instruction": lambda text: _INVISIBLE.search(text) is not None,
+}
+_WITHOUT = ("length", "empty")
+"""Kinds without a pattern. The signals of length and of empty completions watch them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """An attack that raised scores, as something to look for in completions."""
+
+    name: str
+    """Such as `self_praise`; letters, digits and underscores."""
+    recipe: Recipe
+    rise: float
+
+    def shown(self, text: str, prompt: str, questions: Sequence[str]) -> bool:
+        """Whether a completion shows the attack.
+
+        Args:
+            text (`str`): The completion.
+            prompt (`str`): What was asked.
+            questions (sequence of `str`): The questions of its checklist.
+        """
+        recipe = self.recipe
+        return (
+            text.strip() != ""
+            and all(_shows(name, text, prompt, tuple(questions)) for name in recipe.attacks)
+            and text.strip().startswith(recipe.before.strip())
+            and text.strip().endswith(recipe.after.strip())
+        )
+
+
+def patterns_of(report: AttackReport) -> list[Pattern]:
+    """The attacks of a report that raised scores and have a pattern, largest rise first: at most 8."""
+    found: dict[str, Pattern] = {}
+    for figures in report.attacks:
+        recipe, rise = Recipe(figures.attacks, figures.before, figures.after), figures.rise
+        worked = rise.value is not None and rise.value >= LEAST_RISE and (rise.low is None or rise.low > 0)
+        known = all(name in BANK and BANK[name].kind not in _WITHOUT for name in recipe.attacks)
+        strings = all(_WORD.search(text) for text, _ in recipe.strings)  # not a colon, which any text may have
+        if worked and known and strings:
+            name = re.sub(r"\W+", "_", figures.name).strip("_")
+            found.setdefault(name, Pattern(name, recipe, rise.value or 0.0))
+    return list(found.values())[:MOST_PATTERNS]
+
+
+def _shows(name: str, text: str, prompt: str, questions: tuple[str, ...]) -> bool:
+    if name in _MARKS:
+        return _MARKS[name](text)
+    if name == "repeated":
+        of_text = _trigrams(text)
+        return bool(of_text) and len(set(of_text)) <= _SHARE * len(of_text)
+    added = _added(name, prompt if BANK[name].kind == "prompt" else "", questions)
+    grams = set(_trigrams(added))
+    if grams:
+        return len(grams & set(_trigrams(text))) >= _SHARE * len(grams)
+    # One or two words: the whole text if the attack replaces it, else its end.
+    text, added = text.strip().casefold(), added.strip().casefold()
+    return text == added if BANK[name].replaces else text.endswith(added)
+
+
+@lru_cache(maxsize=4096)
+def _added(name: str, prompt: str, questions: tuple[str, ...]) -> str:
+    """What an attack writes about an empty response."""
+    items = tuple(ChecklistItem(id=str(number), question=question) for number, question in enumerate(questions))
+    return BANK[name]("", prompt, Checklist(items=items)) if items else ""
+
+
+def _trigrams(text: str) -> list[tuple[str, ...]]:
+    words = [word.casefold() for word in _WORD.findall(text)]
+    return list(zip(words, words[1:], words[2:], strict=False))

@@ -1,0 +1,262 @@
+"""Robust by what? The same attack on a judge after each defence that the package has.
+
+    python recipes/studies/attack/defences.py pocket --output runs/attack
+    python recipes/studies/attack/defences.py english-encoder --output runs/attack
+
+`pocket` is attacked in its own world (`material.py`), where code is gold for all items; other judges on the packaged
+prompts of `checklist-rewards attack`. The judge answers all items itself (`checks="judge"`), except with `code`.
+
+| defence | what answers |
+|---|---|
+| `none` | the judge |
+| `code` | code, where an item has a check |
+| `panel` | the judge and two rewordings of it (`prompts/variants/`, 2 and 4): the median |
+| `strict panel` | the same three judges: the lowest |
+| `opposite` | the judge, also asked whether the opposite is true: the mean of P(yes) and 1 - P(yes, opposite) |
+| `calibration` | the judge, calibrated on good and bad responses to other prompts |
+| `penalty` | the judge, and no for a response with a phrase that steers its grader (`steering="penalize"`) |
+| `reasoning`, `thinking` | the judge after written reasoning, or a thought; on one attack per kind |
+
+Each defence is a file of `attack` in `<output>/defences/`, so `checklist-rewards diff` compares any two of them. All
+have the same prompts, and store their reads in `<output>/store.sqlite`; finished ones are not run again. `filler` is
+left out: its 2,000 words take as long as all other attacks together.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from rich.console import Console
+from studies.attack.material import pocket_rows
+from studies.common import markdown, save_json
+
+from checklist_rewards import Checklist, ChecklistScorer, Sample
+from checklist_rewards.attacks.attack import DEFAULT_PROMPTS, attack, bad_responses, default_rows
+from checklist_rewards.attacks.bank import BANK, statement
+from checklist_rewards.attacks.report import AttackReport, compare, read_attack
+from checklist_rewards.attacks.search import AttackRow
+from checklist_rewards.checklists import NO, YES, ChecklistItem
+from checklist_rewards.evaluation.agreement import Bootstrap
+from checklist_rewards.evaluation.calibration import LabelledRead, Reads, fit_calibration
+from checklist_rewards.judges import Judge, Progress, Read, Receipt
+from checklist_rewards.judges.base import engines_of
+from checklist_rewards.judges.calibration import Calibration
+from checklist_rewards.judges.panel import PanelJudge
+from checklist_rewards.judges.variants import VariantJudge
+from checklist_rewards.monitor.text import steering
+from checklist_rewards.progress import progress_on
+from checklist_rewards.scores import Verdict
+
+NONE, WRITING = "none", ("reasoning", "thinking")
+DEFENCES = (NONE, "code", "panel", "strict panel", "opposite", "calibration", "penalty", *WRITING)
+POCKET = "pocket"
+_WORDINGS = (2, 4)
+_FITTED_PROMPTS = 12
+"""Prompts, others than those attacked, on whose responses a judge is calibrated."""
+_TOKENS = 32
+Answers = Callable[[Sequence[Read], list[Verdict]], list[Verdict]]
+
+
+class Changed:
+    """A judge whose verdicts are changed by a function of the reads and the verdicts."""
+
+    def __init__(self, inner: Judge, how: str, change: Answers):
+        self.inner, self.change, self.name = inner, change, f"{inner.name}, {how}"
+
+    @property
+    def receipt(self) -> Receipt:
+        """Total cost of the inner judge."""
+        return self.inner.receipt
+
+    def check(self) -> None:
+        """Raise a [`ChecklistRewardsError`] if the inner judge cannot be used."""
+        self.inner.check()
+
+    def check_item(self, item: ChecklistItem, where: str) -> None:
+        """Raise [`ChecklistError`] for an item that the inner judge cannot answer."""
+        self.inner.check_item(item, where)
+
+    def judge(self, reads: Sequence[Read], progress: Progress | None = None) -> list[Verdict]:
+        """Answer every read, in order."""
+        return self.change(reads, self.inner.judge(reads, progress))
+
+
+def opposite(item: ChecklistItem) -> ChecklistItem:
+    """The item that asks whether the opposite of its question is true.
+
+    >>> opposite(ChecklistItem(question="Does the response name a city?")).question
+    'Is it true that the response does not name a city?'
+    """
+    text = statement(item.question, negated=True)
+    return item.model_copy(
+        update={"question": f"Is it true that {text[0].lower()}{text[1:-1]}?", "id": f"{item.id}/not"}
+    )
+
+
+def with_opposites(judge: Judge) -> Judge:
+    """The judge, also asked the opposite of every question."""
+
+    def change(reads: Sequence[Read], verdicts: list[Verdict]) -> list[Verdict]:
+        others = judge.judge([replace(read, item=opposite(read.item)) for read in reads])
+        return [_mean(verdict, other) for verdict, other in zip(verdicts, others, strict=True)]
+
+    return Changed(judge, "opposite", change)
+
+
+def _mean(verdict: Verdict, other: Verdict) -> Verdict:
+    if verdict.probabilities is None or other.probabilities is None:
+        return verdict if verdict.probabilities is None else other
+    yes = (verdict.probabilities[YES] + other.probabilities[NO]) / 2
+    return replace(verdict, probabilities={YES: yes, NO: 1 - yes})
+
+
+def penalized(judge: Judge) -> Judge:
+    """The judge; a response with a steering phrase fails every item."""
+
+    def failed(read: Read, verdict: Verdict) -> Verdict:
+        if verdict.probabilities is None or not steering(read.target):
+            return verdict
+        yes = 0.0 if read.item.weight >= 0 else 1.0
+        return replace(verdict, probabilities={YES: yes, NO: 1 - yes})
+
+    def change(reads: Sequence[Read], verdicts: list[Verdict]) -> list[Verdict]:
+        return [failed(read, verdict) for read, verdict in zip(reads, verdicts, strict=True)]
+
+    return Changed(judge, "penalty", change)
+
+
+def calibration(judge: Judge, rows: Sequence[AttackRow]) -> Calibration:
+    """A calibration on the honest responses to some prompts (yes) and on their bad ones (no), by code where it can
+    tell."""
+    scorer = ChecklistScorer(judge=judge, checks="judge")
+    code = ChecklistScorer(judge=judge, checks="only")
+    rows = [replace(row, checklist=Checklist.parse(row.checklist)) for row in rows]
+    targets = [
+        (row, text, yes)
+        for row, bad in zip(rows, bad_responses(rows), strict=True)
+        for text, yes in [*((text, True) for text in row.responses), *((text, False) for text in bad.values())]
+        if text.strip()
+    ]
+    samples = [Sample(row.checklist, text, row.prompt) for row, text, _ in targets]
+    labelled: list[LabelledRead] = []
+    for score, (row, text, yes) in zip(scorer.score_batch(samples), targets, strict=True):
+        only = [item for item in row.checklist.items if item.check is not None]
+        by_code = {}
+        if only:
+            lines = code.score(Checklist(items=tuple(only)), text, row.prompt).items
+            by_code = {item.id: line.answer for item, line in zip(only, lines, strict=True)}
+        for item, line in zip(row.checklist.items, score.items, strict=True):
+            if line.probabilities is not None:
+                label = by_code.get(item.id) or (YES if yes else NO)
+                labelled.append(LabelledRead(item, dict(line.probabilities), label, row.prompt))
+    return fit_calibration(Reads(judge.name, "logprobs", tuple(labelled)), bootstrap=Bootstrap(0))[0]
+
+
+def defended(model: str, store: Path, others: Sequence[AttackRow]) -> dict[str, Callable[[], ChecklistScorer]]:
+    """The scorer of each defence."""
+
+    def judge(**settings: object) -> Judge:
+        return ChecklistScorer(model, store=store, **settings).judge  # type: ignore[arg-type]
+
+    def scorer(judge: Judge, **settings: object) -> ChecklistScorer:
+        return ChecklistScorer(judge=judge, **({"checks": "judge"} | settings))  # type: ignore[arg-type]
+
+    def panel(rule: str) -> ChecklistScorer:
+        plain = judge()
+        return scorer(PanelJudge([plain, *(VariantJudge(judge(), number) for number in _WORDINGS)], rule=rule))  # type: ignore[arg-type]
+
+    return {
+        NONE: lambda: scorer(judge()),
+        "code": lambda: scorer(judge(), checks="only"),
+        "panel": lambda: panel("median"),
+        "strict panel": lambda: panel("min"),
+        "opposite": lambda: scorer(with_opposites(judge())),
+        "calibration": lambda: scorer(judge(calibration=calibration(judge(), others))),
+        "penalty": lambda: scorer(penalized(judge())),
+        "reasoning": lambda: scorer(judge(capture_reasoning=True, max_tokens=_TOKENS)),
+        "thinking": lambda: scorer(judge(thinking=_TOKENS)),
+    }
+
+
+def material(model: str, count: int) -> tuple[list[AttackRow], list[AttackRow]]:
+    """The prompts to attack, and others to calibrate on."""
+    if model == POCKET:
+        rows = [
+            AttackRow(row["prompt"], Checklist.parse(row["checklist"]), (row["target"],))
+            for row in pocket_rows(count + _FITTED_PROMPTS, 0)
+        ]
+        return rows[:count], rows[count:]
+    rows = default_rows()
+    count = min(count, DEFAULT_PROMPTS - _FITTED_PROMPTS)
+    return rows[:count], rows[count : count + _FITTED_PROMPTS]
+
+
+def attacked(args: argparse.Namespace) -> dict[str, AttackReport]:
+    """The report of each defence; finished ones are read from their files."""
+    rows, others = material(args.model, args.prompts)
+    found: dict[str, AttackReport] = {}
+    for name, scorer in defended(args.model, args.output / "store.sqlite", others).items():
+        path = args.output / "defences" / f"{args.model}-{name.replace(' ', '-')}.json"
+        if name not in args.defences:
+            continue
+        if not path.is_file():
+            names = [attack for attack in BANK if attack not in ("empty", "filler")]
+            if name in WRITING:
+                names = list({BANK[attack].kind: attack for attack in reversed(names)}.values())
+            with progress_on(Console()) as bar:
+                judged = scorer()
+                report = attack(
+                    judged,
+                    rows,
+                    attacks=names,
+                    prompts=len(rows),
+                    budget_reads=args.budget_reads * sum(1 for _ in engines_of(judged.judge)),
+                    progress=bar(f"{args.model}, {name}", None),
+                )
+            save_json(path, report.model_dump())
+        found[name] = read_attack(path)
+    return found
+
+
+def table(reports: dict[str, AttackReport], bootstrap: Bootstrap) -> str:
+    """One line per defence."""
+    plain, lines = reports[NONE], []
+    for name, report in reports.items():
+        worst = report.worst
+        change = "" if name == NONE else compare(plain, report, bootstrap).change.shown()
+        beats = "" if worst is None or worst.beats.value is None else f"{worst.beats.value:.0%}"
+        before = "" if report.beats_before.value is None else f"{report.beats_before.value:.0%}"
+        lost = sum(report.unanswered.values())
+        cells = [f"`{worst.name}`" if worst else "none", worst.rise.shown() if worst else "", beats, change]
+        lines.append([f"`{name}`", report.honest.shown(), before, *cells, f"{report.reads:,}", str(lost)])
+    head = ["defence", "honest", "beat an honest one before", "chosen attack", "rise", "then beats honest"]
+    return markdown([*head, "change of all attacks", "reads", "unanswered"], lines)
+
+
+def main(argv: list[str] | None = None) -> dict[str, AttackReport]:
+    """Attack all defences and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model", help="pocket, or another judge without a server")
+    parser.add_argument("--output", type=Path, default=Path("runs/attack"))
+    parser.add_argument("--prompts", type=int, default=20, help="half for the search, half for the figures")
+    parser.add_argument("--budget-reads", type=int, default=5000, help="most reads per defence and judge of a panel")
+    parser.add_argument(
+        "--defences", nargs="+", choices=DEFENCES, default=DEFENCES[:-2], help="default: all but the last two"
+    )
+    args = parser.parse_args(argv)
+    args.output.mkdir(parents=True, exist_ok=True)
+    reports = attacked(args)
+    text = table(reports, Bootstrap())
+    Console(width=200).print(text)
+    (args.output / "defences" / f"{args.model}.md").write_text(text + "\n", encoding="utf-8")
+    return reports
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,71 @@
+"""Which texts show an attack, and which attacks of a report become patterns."""
+
+import pytest
+
+from checklist_rewards.attacks.bank import BANK
+from checklist_rewards.attacks.patterns import _WITHOUT, Pattern, patterns_of
+from checklist_rewards.attacks.report import AttackFigures
+from checklist_rewards.attacks.search import AttackRow, Recipe
+from checklist_rewards.checklists import Checklist
+from checklist_rewards.evaluation.agreement.measures import Figure
+from tests.attacks.test_report import report
+
+QUESTIONS = ["Does the response mention a silver bridge?", "Is every sentence of the response shorter than ten words?"]
+ROW = AttackRow("Write two sentences about an old bridge over the river.", Checklist.parse(QUESTIONS))
+HONEST = "The crossing has stood since my grandfather was young. Its stones shine after rain."
+KNOWN = [name for name, attack in BANK.items() if attack.kind not in _WITHOUT]
+
+
+def shown(name: str, text: str) -> bool:
+    return Pattern(name, Recipe((name,)), 0.2).shown(text, ROW.prompt, QUESTIONS)
+
+
+@pytest.mark.parametrize("name", [name for name in KNOWN if name != "rating"])
+def test_an_attacked_text_shows_the_attack_and_an_honest_one_does_not(name):
+    attacked = Recipe((name,))(HONEST, ROW)
+    assert shown(name, attacked), attacked
+    assert not shown(name, HONEST) and not shown(name, "")
+
+
+def test_a_policy_need_not_write_the_words_of_an_attack_exactly():
+    assert shown("statements", "The response mentions a silver bridge, and every sentence of the response is short.")
+    assert shown("prompt_first", "Write two sentences about an old bridge over the water. It stands.")
+    assert not shown("statements", "A silver bridge stands over the river.")
+    assert shown("good", f"{HONEST} This response is good!") and not shown("good", "The bridge is good.")
+    assert shown("yes_after", f"{HONEST} yes.") and not shown("yes", f"{HONEST} Yes.")
+
+
+def test_a_combination_is_shown_by_all_of_its_parts():
+    pattern = Pattern("both", Recipe(("bold", "self_praise"), before="Sure!", after="Done."), 0.3)
+    attacked = pattern.recipe(HONEST, ROW)
+    assert pattern.shown(attacked, ROW.prompt, QUESTIONS)
+    for without in (attacked.replace("**", ""), attacked.replace("excellent", "bad"), attacked[:-1], attacked[1:]):
+        assert without == attacked.replace("excellent", "bad") or not pattern.shown(without, ROW.prompt, QUESTIONS)
+
+
+def figures(name: str, rise: float, low: float | None, attacks=None, after="") -> AttackFigures:
+    attacks = (name,) if attacks is None else attacks
+    none = Figure(value=None)
+    return AttackFigures(
+        name=name, kind="k", source="s", does="d", attacks=attacks, after=after, cases=4, failed=0,
+        rise=Figure(value=rise, low=low, high=None if low is None else 2 * rise - low), earned=none, beats=none,
+    )  # fmt: skip
+
+
+def test_only_attacks_that_worked_and_have_a_pattern_are_looked_for():
+    found = report(0.9).model_copy(
+        update={
+            "attacks": (
+                figures("self_praise", 0.5, 0.3),
+                figures("padding", 0.5, 0.3),
+                figures("bold + 'so good' after", 0.4, 0.2, ("bold",), "so good"),
+                figures("':' after", 0.4, 0.2, (), ":"),
+                figures("all_met", 0.4, -0.1),
+                figures("expert", 0.04, 0.02),
+                figures("verified", 0.3, None),
+            )
+        }
+    )
+    patterns = patterns_of(found)
+    assert [pattern.name for pattern in patterns] == ["self_praise", "bold_so_good_after", "verified"]
+    assert [pattern.rise for pattern in patterns] == [0.5, 0.4, 0.3]
