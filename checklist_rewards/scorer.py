@@ -51,6 +51,7 @@ from checklist_rewards.scores import (
     score_checklist,
 )
 from checklist_rewards.scores.scales import on_scale, ordinal_scale
+from checklist_rewards.scores.weights import Weights
 from checklist_rewards.validation import known, one_of
 
 
@@ -117,6 +118,9 @@ class ChecklistScorer:
         scale (`int`, *optional*):
             Grade plain questions on a scale with this many steps, from worst to best, instead of yes and no; see
             [`on_scale`]. Items with options or a code check stay as they are.
+        weights ([`Weights`], mapping or path, *optional*):
+            New weights by item id, question or category, or the file that has them, such as `checklist-rewards fit`
+            writes. They apply to every checklist.
         decide_early (`bool`, *optional*, defaults to `False`):
             Read required items first, and the others only of targets that failed none of them: the score of the others
             is fixed at 0. Items that are not read are unanswered with the reason `not_needed`, which does not count as
@@ -149,6 +153,7 @@ class ChecklistScorer:
         abstention: Abstention = Aggregation.abstention,
         no_answer: NoAnswer = Aggregation.no_answer,
         scale: int | None = None,
+        weights: Weights | Mapping[str, float] | str | Path | None = None,
         decide_early: bool = False,
         checks: Checks = CheckSettings.checks,
         allow_code: AllowCode = CheckSettings.allow_code,
@@ -168,6 +173,7 @@ class ChecklistScorer:
         checking = CheckSettings(checks, allow_code)
         self.checks, self.allow_code = checking.checks, checking.allow_code
         self.scale = None if scale is None else ordinal_scale(scale)
+        self.weights = None if weights is None else Weights.load(weights)
         mode, calibration = self.settings.mode, self.settings.loaded_calibration
         if metric is None:
             metric = "quality" if mode == "quality" else "expected"
@@ -393,22 +399,23 @@ class ChecklistScorer:
         }
         return replace(sample, checked=verdicts)
 
-    def on_scale(self, checklist: Checklist) -> Checklist:
-        """The checklist as this scorer asks it: on its scale, if it has one."""
-        return checklist if self.scale is None else on_scale(checklist, self.scale)
+    def prepared(self, checklist: Checklist) -> Checklist:
+        """The checklist as this scorer asks it: on its scale and with its weights, if it has them."""
+        checklist = checklist if self.scale is None else on_scale(checklist, self.scale)
+        return checklist if self.weights is None else self.weights.of(checklist)
 
     def _is_judged(self, sample: Sample) -> bool:
         return self.aggregation.no_answer == "judge" or sample.target_state not in NO_ANSWER_STATES
 
     def _parsed(self, samples: Sequence[Sample]) -> list[Checklist]:
-        """The samples' checklists, on the scorer's scale. One that several samples share is checked once."""
+        """The samples' checklists, prepared. One that several samples share is checked once."""
         judge = self.checked_judge
         checklists: list[Checklist] = []
         usable: set[int] = set()
-        scaled = once_per_object(self.on_scale)
+        prepared = once_per_object(self.prepared)
         for number, sample in enumerate(samples, start=1):
             where = f"sample {number}"
-            checklist = scaled(Checklist.parse(sample.checklist, where))
+            checklist = prepared(Checklist.parse(sample.checklist, where))
             for name in ("target", "input", "reference", "history"):
                 text = getattr(sample, name)
                 if not isinstance(text, str) and (text is not None or name == "target"):

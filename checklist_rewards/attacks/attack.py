@@ -380,7 +380,7 @@ def attack(
     rng = random.Random(seed)
     rows = _chosen(rows, prompts, rng)
     for number, row in enumerate(rows, start=1):
-        for item in scorer.on_scale(row.checklist).items:
+        for item in scorer.prepared(row.checklist).items:
             scorer.check_item(item, f"prompt {number} ({row.prompt!r:.60})")
     intervals = Bootstrap(seed=seed) if bootstrap is None else bootstrap
     reader = _Reader(scorer, rows, budget_reads, progress)

@@ -390,7 +390,8 @@ def pairs(
                 for score in row_scores:
                     report.add(row.number, score)
                 pair_or_reason = choose_pair(
-                    ScoredPool(_prompt(columns, row, "a pair"), row_checklist, texts, row_scores), rule
+                    ScoredPool(_prompt(columns, row, "a pair"), scorer.prepared(row_checklist), texts, row_scores),
+                    rule,
                 )
                 if isinstance(pair_or_reason, Pair):
                     selected.append(pair_or_reason)

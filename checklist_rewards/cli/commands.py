@@ -96,6 +96,11 @@ _ENTRIES = {
         "trust:calibrate",
         "Calibrate a judge on labelled reads, with its error on held-out groups before and after.",
     ),
+    "fit": _Entry(
+        "Trust",
+        "improving:fit",
+        "Fit the weights of checklist items to ratings or preferences of people.",
+    ),
     "cascade": _Entry(
         "Trust",
         "trust:cascade",

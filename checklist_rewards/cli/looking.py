@@ -6,16 +6,19 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import islice, zip_longest
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
 from rich.table import Table
 
+from checklist_rewards.backends import Sampling
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.cli import options as o
 from checklist_rewards.cli.options import InputKey, Resamples, Seed, grouped
@@ -26,10 +29,13 @@ from checklist_rewards.datasets.rows import Columns
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement import Bootstrap
 from checklist_rewards.evaluation.agreement.measures import DEFAULT_RESAMPLES
+from checklist_rewards.evaluation.gradient import GradientForecast, GradientReport
 from checklist_rewards.evaluation.items.items import FLAGS, ItemAnalysis, category_figures, flagged, similarity
 from checklist_rewards.evaluation.items.wording import Paraphraser, Review, reads_of, review, reworded
-from checklist_rewards.files.rows import Row, read_rows
+from checklist_rewards.files.rows import Row, read_rows, write_rows
+from checklist_rewards.monitor.extra_reads import degenerate_replies
 from checklist_rewards.refiners.embedding import SentenceEmbedder
+from checklist_rewards.rerank import sample_candidates
 from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores import Score
 from checklist_rewards.scores.table import SCORE_COLUMN, score_from
@@ -67,15 +73,76 @@ class Analyses:
     embed: Annotated[
         bool, typer.Option("--embed/--no-embed", rich_help_panel=_WHAT, help="Find similar items by their embeddings.")
     ] = True
+    group_size: Annotated[
+        int | None,
+        typer.Option(
+            min=2,
+            show_default="the completions per prompt in the file",
+            rich_help_panel=_WHAT,
+            help="Completions per group in training, to predict on how many groups a trainer gets a gradient.",
+        ),
+    ] = None
 
 
-@grouped("output", "json", "repeat", "meta", "paraphrases", "model", "base_url", "human_key", "embed", "input_key")
+_POLICY = "Completions of a policy"
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """Completions to sample and score first, for a file of checklists."""
+
+    policy: Annotated[
+        str | None,
+        typer.Option(
+            show_default="none",
+            rich_help_panel=_POLICY,
+            help="Model to sample completions from; --model scores them. The file then has prompts and checklists.",
+        ),
+    ] = None
+    policy_base_url: Annotated[
+        str | None, typer.Option(show_default=False, rich_help_panel=_POLICY, help="URL of the policy's server.")
+    ] = None
+    policy_engine: Annotated[
+        list[str] | None,
+        typer.Option(
+            show_default=False,
+            rich_help_panel=_POLICY,
+            help="Engine argument of the policy, as in --engine. Repeatable.",
+        ),
+    ] = None
+    n: Annotated[int, typer.Option("--n", min=2, rich_help_panel=_POLICY, help="Completions per prompt.")] = 8
+    prompts: Annotated[
+        int, typer.Option(min=1, rich_help_panel=_POLICY, help="Prompts to sample for, drawn at random.")
+    ] = 64
+    sampling_temperature: Annotated[
+        float, typer.Option(min=0, rich_help_panel=_POLICY, help="Sampling temperature of the policy.")
+    ] = 1.0
+    most_tokens: Annotated[
+        int, typer.Option(min=1, rich_help_panel=_POLICY, help="Most tokens per completion of the policy.")
+    ] = 512
+    scored: Annotated[
+        Path | None,
+        typer.Option(
+            show_default="not kept", rich_help_panel=_POLICY, help="File to keep the scored completions in (.jsonl)."
+        ),
+    ] = None
+
+
+@grouped(
+    *("output", "json", "policy", "n", "group_size", "model", "base_url"),
+    *("repeat", "meta", "paraphrases", "human_key", "embed", "input_key"),
+)
 def inspect(
     rows: Annotated[
         Path,
-        typer.Argument(metavar="SCORED", show_default=False, help="A file written by `score` or `run`."),
+        typer.Argument(
+            metavar="ROWS",
+            show_default=False,
+            help="A file written by `score` or `run`; with --policy, prompts with their checklists.",
+        ),
     ],
     analyses: Analyses,
+    sampled: Sampled,
     keys: o.Keys,
     judge: o.OnlyJudge,
     output: Annotated[
@@ -99,15 +166,25 @@ def inspect(
     and the stability of answers over **--repeat** files or **--paraphrases**. With **--meta** a judge reviews the
     wording of the items. With **--human-key** the items are compared with a checklist written by humans.
 
+    If prompts have several completions, the last line predicts on how many groups of a trainer the rewards differ.
+    With **--policy**, completions are sampled and scored first, so that a set of checklists is known before training.
+
     **Examples**
 
     ```
+    checklist-rewards inspect checklists.jsonl --policy org/policy --n 8 --model org/judge
     checklist-rewards inspect scored.jsonl -o items.html --json items.json
     checklist-rewards inspect scored.jsonl --repeat again.jsonl --repeat third.jsonl
     checklist-rewards inspect scored.jsonl --meta --paraphrases 2 --model org/judge
     ```
     """
-    check_outputs([rows, *(analyses.repeat or ()), store_options.store], output=output, json=json)
+    check_outputs(
+        [rows, *(analyses.repeat or ()), store_options.store], output=output, json=json, scored=sampled.scored
+    )
+    if sampled.policy is None:
+        o.policy(judge, None, sampled.policy_base_url, sampled.policy_engine)
+        if sampled.scored is not None:
+            raise SampleError(f"--scored {sampled.scored} requires --policy, which samples the completions.")
     embedder = SentenceEmbedder() if analyses.embed else None
     if embedder is not None:
         embedder.check()
@@ -115,6 +192,28 @@ def inspect(
         raise SampleError(
             f"--paraphrases {analyses.paraphrases} requires a single --model to write them; omit --judge."
         )
+    forecast = GradientForecast(analyses.group_size)
+    if sampled.policy is not None:
+        with TemporaryDirectory() as folder:
+            path = sampled.scored or Path(folder) / "scored.jsonl"
+            _sample(rows, path, forecast, sampled, keys, judge, checklist_key, store_options)
+            _inspect(path, analyses, keys, judge, output, json, checklist_key, store_options, embedder, forecast)
+    else:
+        _inspect(rows, analyses, keys, judge, output, json, checklist_key, store_options, embedder, forecast)
+
+
+def _inspect(
+    rows: Path,
+    analyses: Analyses,
+    keys: o.Keys,
+    judge: o.OnlyJudge,
+    output: Path | None,
+    json: Path | None,
+    checklist_key: str | None,
+    store_options: o.StoreOptions,
+    embedder: SentenceEmbedder | None,
+    forecast: GradientForecast,
+) -> None:
     uses_judge = analyses.meta or analyses.paraphrases > 0
     scorer = Work.of(o.Preset(), store_options, judge=judge).pipeline.scorer if uses_judge else None
     assert scorer is None or isinstance(scorer, ChecklistScorer)
@@ -131,6 +230,10 @@ def inspect(
             collected.unscored += 1
             continue
         analysis.add(score)
+        input, history = columns.input_of(row.data, row.where) if columns.inputs else (None, None)
+        if input is not None:
+            text = row.data.get(columns.target)
+            forecast.add(f"{history}\n{input}", score, len(text) if isinstance(text, str) else 0)
         for again in repeats:
             if again is not None:
                 _repeat(analysis, score, again, row)
@@ -143,7 +246,7 @@ def inspect(
             collected.reviews = review([(collected.checklists[id], input) for id, input in inputs], scorer, progress)
     if scorer is not None and analyses.paraphrases:
         _paraphrase(analysis, collected, columns, rows, analyses, judge, scorer, store_options)
-    _print(analysis, collected, embedder, rows, output, json, keys.input_key)
+    _print(analysis, collected, embedder, rows, output, json, keys.input_key, forecast.report())
     missing = sum(score.total - score.answered for one in collected.reviews for score in (*one.items, one.whole))
     if missing:
         console.print(f"{missing} questions of the meta-checklist were not answered.", style="yellow")
@@ -287,6 +390,7 @@ def _print(
     output: Path | None,
     json: Path | None,
     inputs: Sequence[str] | None,
+    predicted: GradientReport,
 ) -> None:
     reports, figures = analysis.report(embedder), collected.figures
     flagged_items = flagged(reports)
@@ -309,10 +413,14 @@ def _print(
         console.print(f"{escape(heading)}: {escape(shown_values)}")
     if collected.unchanged:
         console.print(f"{collected.unchanged} items have fewer paraphrases than requested.", style="yellow")
+    if predicted.prompts:
+        _show_gradient(predicted)
     if json is not None:
+        gradient = asdict(predicted) | {"gradient": predicted.gradient.model_dump(), "sentence": predicted.sentence}
         write_json(
             json,
             {
+                "gradient": gradient if predicted.prompts else None,
                 "targets": analysis.targets,
                 "without_score": collected.unscored,
                 "no_answer": analysis.no_answer,
@@ -324,6 +432,82 @@ def _print(
     if output is not None:
         extra = {"items": analysed(analysis, reports), "tables": figures, "view": "trust"}
         write_report(output, [rows], title=f"Items of {rows.name}", inputs=inputs, extra=extra)
+
+
+def _show_gradient(predicted: GradientReport) -> None:
+    def share(value: float | None) -> str:
+        return "–" if value is None else f"{value:.0%}"
+
+    lines = {
+        "items that all completions of a prompt pass": share(predicted.all_pass),
+        "items that none passes": share(predicted.none_pass),
+        "items that tell completions apart": share(predicted.varying),
+        "standard deviation within a prompt": "–" if predicted.spread is None else f"{predicted.spread:.3f}",
+        "reads with a label mass below 0.5": share(predicted.low_mass),
+        "correlation of score and length": "–" if predicted.length is None else f"{predicted.length:+.2f}",
+    }
+    lines |= {f"items that {fault}": f"{n} of {predicted.items}" for fault, n in predicted.faults.items()}
+    lines |= {f"prompts on which {name!r} is as good": share(value) for name, value in predicted.canaries.items()}
+    table = Table(show_header=False, title="before training", title_justify="left")
+    for name, value in lines.items():
+        table.add_row(escape(name), value)
+    console.print(table)
+    console.print(predicted.sentence)
+
+
+def _sample(
+    rows: Path,
+    path: Path,
+    forecast: GradientForecast,
+    sampled: Sampled,
+    keys: o.Keys,
+    judge: o.OnlyJudge,
+    checklist_key: str | None,
+    store_options: o.StoreOptions,
+) -> None:
+    """Sample completions for some prompts, score them and degenerate replies, and write the scored rows."""
+    work = Work.of(o.Preset(), store_options, judge=judge)
+    scorer = work.pipeline.scorer
+    assert isinstance(scorer, ChecklistScorer)  # only presets can name another scorer
+    data = list(read_rows(rows))
+    if not data:
+        raise SampleError(f"{rows} has no rows.")
+    columns = Columns.of(
+        data[0].data, inputs=keys.input_key, checklist=checklist_key, reference=keys.reference_key,
+        history=keys.history_key,
+    )  # fmt: skip
+    found = [(row, columns.checklist_of(row.data, row.where)) for row in data]
+    known = [(row, checklist) for row, checklist in found if checklist is not None]
+    known = random.Random(0).sample(known, min(sampled.prompts, len(known)))
+    prompts = []
+    for row, checklist in known:
+        prompt = columns.messages_of(row.data, row.where) if columns.inputs else None
+        if prompt is None:
+            raise SampleError(f"{row.where}: the input is empty; sampling completions requires a prompt.")
+        for item in checklist.items:
+            scorer.check_item(item, row.where)
+        prompts.append(prompt)
+    engine = o.policy(judge, sampled.policy, sampled.policy_base_url, sampled.policy_engine)
+    assert engine is not None
+    _ = engine.identity  # raises if the policy is not found
+    scorer.check()
+    warn_of_models(judge.shown)
+    sampling = Sampling(sampled.most_tokens, sampled.sampling_temperature, n=sampled.n, seed=0)
+    with write_rows(path) as out, bars() as bar:
+        progress = bar("prompts sampled", len(prompts))
+        texts = sample_candidates(prompts, engine, sampling, work.store, progress)
+        progress = bar("reads", None)
+        for (row, checklist), candidates in zip(known, texts, strict=True):
+            base = columns.sample_of(row.data | {columns.target: ""}, row.where, checklist)
+            canaries = degenerate_replies(base.input or "", checklist)
+            samples = [replace(base, target=each.target.text, state=each.target.state) for each in candidates]
+            fakes = [replace(base, target=text, state="answered") for text in canaries.values()]
+            scores = scorer.score_batch([*samples, *fakes], progress)
+            for text, score in zip(candidates, scores, strict=False):
+                out.write(row.data | {columns.target: str(text), SCORE_COLUMN: score.model_dump()})
+            for name, fake, score in zip(canaries, fakes, scores[len(samples) :], strict=True):
+                if fake.target.strip():
+                    forecast.add_canary(f"{base.history}\n{base.input}", name, score)
 
 
 @grouped()

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import json as json_text
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from dataclasses import replace as changed
 from hashlib import blake2b
@@ -41,9 +41,8 @@ from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement import Bootstrap, Figure
 from checklist_rewards.evaluation.agreement.measures import DEFAULT_RESAMPLES
 from checklist_rewards.evaluation.differences import DifferenceReport, Differences, Matching, StoredScore, stored_reads
-from checklist_rewards.evaluation.replay import Replay, StoredRow, Weights, stored_checklist
+from checklist_rewards.evaluation.replay import Replay, StoredRow, stored_checklist
 from checklist_rewards.evaluation.variance import Components, Variance, VarianceReport
-from checklist_rewards.files.documents import read_text, read_value
 from checklist_rewards.files.rows import CHUNK_ROWS, Row, file_format, read_rows, read_rows_for, write_rows
 from checklist_rewards.judges.calibration import Calibration
 from checklist_rewards.judges.variants import MOST_REPEATS, how_repeated
@@ -53,6 +52,7 @@ from checklist_rewards.scorer import ChecklistScorer
 from checklist_rewards.scores import Aggregation, Score, TargetState
 from checklist_rewards.scores.reasons import Reason, Unanswered
 from checklist_rewards.scores.table import SCORE_COLUMN, score_from
+from checklist_rewards.scores.weights import Weights
 from checklist_rewards.ui.records import ID, Record, RecordFile
 from checklist_rewards.validation import finite_or_none
 
@@ -136,14 +136,6 @@ def replay(
     checklist: o.ChecklistFile = None,
     target_key: o.TargetKey = None,
     checklist_key: o.ChecklistKey = None,
-    weights: Annotated[
-        Path | None,
-        typer.Option(
-            show_default=False,
-            rich_help_panel=o.ROWS,
-            help="JSON or YAML file with new weights: a mapping of item ids, questions or categories to numbers.",
-        ),
-    ] = None,
     repeat: Annotated[
         int,
         typer.Option(
@@ -185,6 +177,7 @@ def replay(
     checklist-rewards replay rewards.jsonl -o again.jsonl --model org/judge --repeat 4 --json variance.json
     ```
     """
+    weights = None if judge.weights is None else Path(judge.weights)
     read = (checklist, weights, store_options.store)
     file = RowFile(files.rows, files.output, files.summary, read)
     check_outputs([files.rows, *read], output=files.output, summary=files.summary, json=json)
@@ -196,7 +189,7 @@ def replay(
     replayed = _replay(work, judge, repeat)
     stored = StoredFile.of(
         file,
-        new_weights=None if weights is None else _weights(weights),
+        new_weights=None if weights is None else Weights.load(weights),
         inputs=keys.input_key,
         target=target_key,
         checklist=checklist_key,
@@ -335,7 +328,7 @@ def _replay(work: Work | None, judge: o.OtherJudge, repeats: int) -> Replay:
     calibration = settings.get("calibration")
     if work is None:
         for name in settings:
-            if name not in (*_FROM_STORED, "calibration"):
+            if name not in (*_FROM_STORED, "calibration", "weights"):
                 option = name.replace("_", "-")
                 raise SampleError(f"--{option} has no effect on stored answers; set --model to ask a judge.")
         loaded = None if calibration is None else Calibration.load(calibration)
@@ -345,13 +338,6 @@ def _replay(work: Work | None, judge: o.OtherJudge, repeats: int) -> Replay:
     if scorer.mode == "quality":
         aggregation.setdefault("primary_metric", scorer.aggregation.primary_metric)
     return Replay(scorer, aggregation, scorer.settings.loaded_calibration, repeats)
-
-
-def _weights(path: Path) -> Weights:
-    value = read_value(read_text(path), path)
-    if not isinstance(value, Mapping) or not value:
-        raise SampleError(f"{path} must map item ids, questions or categories to weights, got {value!r:.60}.")
-    return Weights({str(name): weight for name, weight in value.items()})
 
 
 def _check(stored: StoredFile, replayed: Replay) -> tuple[int, bool]:

@@ -55,6 +55,7 @@ from checklist_rewards.evaluation.calibration import (
     labelled_reads,
 )
 from checklist_rewards.evaluation.cascade_replay import DEFAULT_TOLERANCE, as_rows, choose, plot_curve, replay
+from checklist_rewards.evaluation.rates import Rate, corrected_rates
 from checklist_rewards.files.atomic import atomic_path
 from checklist_rewards.judges import Read
 from checklist_rewards.judges.calibration import EMPTY, YES_NO, Calibration, CalibrationMap, CalibrationMethod
@@ -118,6 +119,7 @@ class Labelled:
         )
 
 
+_SHOWN_RATES = 20
 _ORDER = (
     *CATEGORICAL,
     *AGAINST_LABELS,
@@ -158,6 +160,9 @@ def agree(
     Unanswered items count only in the coverage. Confidence intervals are 95 % bootstrap intervals that resample groups
     (**--group-key**), or rows.
 
+    If only some of the rows have labels, the rates of all rows are corrected by them (prediction-powered inference).
+    The labelled rows must be a random sample; otherwise the rates are not corrected, with the reason.
+
     **Examples**
 
     ```
@@ -181,6 +186,7 @@ def agree(
         intervals = Bootstrap(bootstrap, seed, bar("bootstrap draws", None))
         if labelled.named:
             compared = [_with_labels(name, rows, labels, scale, input_key, intervals) for name, rows in scored.items()]
+            rates = {name: found for name, rows in scored.items() if (found := _rates(rows, labels, scale))}
             tests = [
                 compare_judges((one.one, other.one), units, others, intervals)
                 for (one, units), (other, others) in combinations(compared, 2)
@@ -189,9 +195,11 @@ def agree(
             compared = [
                 _with_each_other(one, other, input_key, intervals) for one, other in combinations(scored.items(), 2)
             ]
-            tests = []
+            tests, rates = [], {}
         raters = compare_raters(list(scored.values()), intervals) if len(scored) > 1 else {}
     _show([comparison for comparison, _ in compared], tests, raters, len(scored))
+    for name, of_file in rates.items():
+        _show_rates(name, of_file)
     if plots is not None:
         plots.mkdir(parents=True, exist_ok=True)
         for number, (comparison, units) in enumerate(compared, start=1):
@@ -204,6 +212,7 @@ def agree(
                 "comparisons": [comparison.model_dump() for comparison, _ in compared],
                 "tests": [test.model_dump() for test in tests],
                 "judges_among_each_other": {kind: section.model_dump() for kind, section in raters.items()},
+                "rates": {name: [rate.dumped() for rate in of_file] for name, of_file in rates.items()},
             },
         )
 
@@ -222,6 +231,26 @@ def _with_labels(
     inputs = _inputs(rows, targets, input_key)
     names, counts = (name, labels.key), {"unmatched_rows": unmatched}
     return compare(names, units, targets, intervals, against_labels=True, inputs=inputs, **counts), units
+
+
+def _rates(rows: Sequence[JudgedRow], labels: Labels, scale: tuple[float, float]) -> list[Rate]:
+    """The corrected rates of a file of which some rows are labelled; none if all are."""
+    low, high = scale
+    given = [(each - low) / (high - low) if isinstance(each, float) else each for each in labels.of(rows)[0]]
+    return corrected_rates(rows, given) if any(each is None for each in given) else []
+
+
+def _show_rates(name: str, rates: Sequence[Rate]) -> None:
+    table = Table("rate", "judged", "by the judge", "labelled", "by labels", "corrected", title_justify="left")
+    table.title = f"rates of {escape(name)}"
+    for rate in rates[:_SHOWN_RATES]:
+        cells = (str(rate.judged_units), str(rate.judged), str(rate.labelled_units), str(rate.labelled))
+        table.add_row(escape(rate.name), *map(escape, cells), escape(str(rate.corrected)))
+    out = Console()
+    out.print(table)
+    for rate in rates:
+        if rate.refused is not None:
+            console.print(f"[yellow]{escape(rate.name)}: not corrected, {escape(rate.refused)}.[/]")
 
 
 def _with_each_other(

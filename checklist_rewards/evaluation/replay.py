@@ -257,38 +257,6 @@ def stored_checklist(score: Score | None, column: Checklist | None, where: str) 
     return column
 
 
-class Weights:
-    """New weights of items.
-
-    Args:
-        weights (mapping of `str` to `float`):
-            By item id, question or category. An id has precedence over a question, and a question over a category.
-
-    Raises:
-        SampleError: If a weight is not a number.
-    """
-
-    def __init__(self, weights: Mapping[str, float]):
-        for name, weight in weights.items():
-            if isinstance(weight, bool) or not isinstance(weight, int | float):
-                raise SampleError(f"the weight of {name!r:.60} is {weight!r:.60}; it must be a number.")
-        self.weights = weights
-        self.unused = set(weights)
-        """Names that no item has had so far."""
-
-    def of(self, checklist: Checklist, where: str) -> Checklist:
-        """The checklist with the new weights. Raises [`ChecklistError`] if no item has a weight other than 0."""
-        items = [item.model_dump() | self._weight(item) for item in checklist.items]
-        return Checklist.parse({"items": items, "source": checklist.source, "model": checklist.model}, where)
-
-    def _weight(self, item: ChecklistItem) -> dict[str, float]:
-        name = next((name for name in (item.id, item.question, item.category) if name in self.weights), None)
-        if name is None:
-            return {}
-        self.unused.discard(name)
-        return {"weight": self.weights[name]}
-
-
 def _missing(row: StoredRow) -> dict[str, Verdict]:
     """The verdicts of a text without an answer."""
     missing = Verdict(unanswered=Unanswered(Reason.NO_ANSWER, row.sample.target_state))

@@ -7,11 +7,11 @@ The completions of a call are grouped by prompt, read again, and scored anew whi
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from checklist_rewards.checklists import Checklist, ChecklistItem, Option
+from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import ChecklistError, GenerationError, SampleError
 from checklist_rewards.evolving.buffer import EVOLVING_CATEGORY, PromptItems
 from checklist_rewards.evolving.proposer import Group, Proposal, Proposer
@@ -21,7 +21,6 @@ from checklist_rewards.refiners.embedding import near_duplicates, similarities
 from checklist_rewards.rewards.batch import Batch, content_key
 from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores import ItemScore, Score, rescore
-from checklist_rewards.scores.scales import on_scale
 
 Lines = dict[str, ItemScore]
 """Answers by item id."""
@@ -118,7 +117,7 @@ def rescored(
     rows: Sequence[Row | None],
     read: Mapping[int, Lines],
     changes: Changes,
-    scale: Sequence[Option] | None,
+    prepared: Callable[[Checklist], Checklist],
 ) -> Batch:
     """The call under the new checklists. Nothing is read again."""
     samples, scores = list(batch.samples), list(batch.scores)
@@ -128,8 +127,7 @@ def rescored(
         before, after = changes[row.key]
         if before.items == after.items or score.aggregation is None:
             continue
-        checklist = after.checklist(row.base)
-        checklist = checklist if scale is None else on_scale(checklist, scale)
+        checklist = prepared(after.checklist(row.base))
         lines = [*score.items, *read.get(place, {}).values()]
         known = Score.of(lines, score.aggregation, score.quality)
         samples[place] = replace(sample, checklist=checklist)

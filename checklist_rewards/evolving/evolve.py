@@ -242,7 +242,7 @@ class EvolvingChecklistReward(TrainerReward):
             credits.setdefault(key, []).append(of_completion)
         changes = self._update({one.row.key: one.row for one in everyone}, credits, proposed)
         self._report(batch, proposed, changes)
-        return self._safely("rescoring", lambda: rescored(batch, rows, read, changes, self.reward.scale), batch)
+        return self._safely("rescoring", lambda: rescored(batch, rows, read, changes, self.reward.prepared), batch)
 
     def _proposed(self, everyone: Sequence[Shown]) -> dict[str, list[ChecklistItem]]:
         """Ask the proposer about the groups whose last proposal is longest ago."""

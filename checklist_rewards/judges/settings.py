@@ -358,7 +358,7 @@ def _readable(calibration: Calibration, mode: str, read_by: str) -> None:
 
 _KINDS: dict[str, Any] = {"panel": PanelJudge, "cascade": CascadeJudge}
 Limited = Callable[[Engine], Engine]
-_FILES = ("judge", *FILE_SETTINGS)
+_FILES = ("judge", "weights", *FILE_SETTINGS)
 
 
 def load_jury(path: str | Path, store: bool | str | Path | Store = True, limited: Limited | None = None) -> Judge:

@@ -206,6 +206,8 @@ class ScorerConfig(_ScorerSettings):
     """YAML file that defines a panel, a cascade or one judge, instead of the options of a model."""
     scale: int | None = Field(default=None, ge=2)
     """Grade items on a scale with this many steps, from worst to best, instead of yes/no."""
+    weights: str | None = None
+    """JSON or YAML file with new weights by item id, question or category, such as `fit` writes."""
     decide_early: bool | None = None
     """Read required items first, and the others only of texts that failed none of them: their score is fixed."""
 
@@ -214,7 +216,7 @@ class ScorerConfig(_ScorerSettings):
     def _prompt(cls, prompt: str | None, info: Any) -> str | None:
         return _located(prompt, info.context)
 
-    @field_validator("judge", "examples", "calibration")
+    @field_validator("judge", "examples", "calibration", "weights")
     @classmethod
     def _file(cls, file: str | None, info: Any) -> str | None:
         return file and str(Path((info.context or {}).get("folder") or ".", file).expanduser().resolve())
@@ -305,7 +307,7 @@ class PipelineConfig(BaseModel):
         value = self.model_dump(mode="json", exclude_defaults=True) | {"name": self.name}
         folder = Path(path).expanduser().resolve().parent
         for part in (value.get("generator", {}), value.get("scorer", {})):
-            for key in part.keys() & {"prompt", "judge", "examples", "calibration"}:
+            for key in part.keys() & {"prompt", "judge", "examples", "calibration", "weights"}:
                 part[key] = _beside(part[key], folder)
             if prompts := part.get("prompts"):
                 part["prompts"] = {stage: _beside(prompt, folder) for stage, prompt in prompts.items()}

@@ -318,10 +318,10 @@ class ChecklistReward(TrainerReward):
                 trainer,
             )
         )
-        scaled = once_per_object(self._on_scale)
+        prepared = once_per_object(self.prepared)
         rows = enumerate(zip(prompts, checklists, references, strict=True), start=1)
         return [
-            None if row[1] is None else self._sample(reader, scaled, number, *row, next(targets))
+            None if row[1] is None else self._sample(reader, prepared, number, *row, next(targets))
             for number, row in rows
         ]
 
@@ -343,13 +343,14 @@ class ChecklistReward(TrainerReward):
             )
         return column
 
-    def _on_scale(self, checklist: Checklist) -> Checklist:
-        return checklist if self.scale is None else on_scale(checklist, self.scale)
+    def prepared(self, checklist: Checklist) -> Checklist:
+        """The checklist as it is asked: on the scale and with the weights of the scorer or pipeline."""
+        return self.scorer.prepared(checklist if self.scale is None else on_scale(checklist, self.scale))
 
     def _sample(
         self,
         reader: CompletionReader,
-        scaled: Callable[[Checklist], Checklist],
+        prepared: Callable[[Checklist], Checklist],
         row: int,
         prompt: Any,
         value: Any,
@@ -362,7 +363,7 @@ class ChecklistReward(TrainerReward):
         )
         answer = reference if reference is None or isinstance(reference, str) else completion_text(reference)
         return Sample(
-            scaled(checklist), target.text, input, answer, history, state=target.state, messages=target.messages
+            prepared(checklist), target.text, input, answer, history, state=target.state, messages=target.messages
         )
 
     def _scores(self, samples: Sequence[Sample | None]) -> list[Score | None]:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from checklist_rewards.backends.base import Reply
 from checklist_rewards.files.rows import read_rows
 from tests.cli.conftest import read_jsonl, write_jsonl
 from tests.ui.files import page_data
@@ -171,3 +172,30 @@ def test_a_repeated_question_is_shown_by_inspect_report_and_the_app(run, engine)
     [file] = page_data(Path("page.html"))["files"]
     assert [item["id"] for item in file["overview"]["items"]] == [item["id"] for item in items]
     assert [item["counted"] for item in file["overview"]["items"]] == [6, 6, 6]
+
+
+def test_completions_of_a_policy_are_sampled_and_scored_first(run, engine):
+    fake = engine(lambda prefix, tail: 0.9 if ("long" if "long" in tail else "red") in prefix.lower() else 0.1)
+    texts = ["long red", "red", "long", "short"]
+    fake.generate = lambda prompts, sampling, arrived=None: [[Reply(text, "stop") for text in texts] for _ in prompts]
+    rows = [{"prompt": f"Write {n}.", "checklist": ["Is it long?", "Is it red?"]} for n in range(3)]
+    write_jsonl("rows.jsonl", *rows, {"prompt": "no checklist", "checklist": None})
+    done = run(
+        *("inspect", "rows.jsonl", "--policy", "pocket", "--n", 4, "--model", "pocket", "--no-embed"),
+        *("--json", "items.json", "--scored", "scored.jsonl", "--no-store", "--metric", "pass"),
+    )
+    assert done.exit_code == 0, done.output
+    gradient = json.loads(Path("items.json").read_text())["gradient"]
+    assert gradient["prompts"] == 3 and gradient["size"] == 4 and gradient["gradient"]["value"] == 1
+    assert gradient["canaries"] and gradient["sentence"] in " ".join(done.stderr.split())
+    assert [row["target"] for row in read_jsonl("scored.jsonl")] == texts * 3
+    again = run("inspect", "scored.jsonl", "--no-embed", "--json", "again.json", "--group-size", 2)
+    assert again.exit_code == 0, again.output
+    saved = json.loads(Path("again.json").read_text())["gradient"]
+    assert saved["size"] == 2 and 0 < saved["gradient"]["value"] < 1 and saved["canaries"] == {}
+
+
+def test_options_of_a_policy_require_one(run, scored):
+    scored("scored.jsonl")
+    done = run("inspect", "scored.jsonl", "--no-embed", "--scored", "other.jsonl")
+    assert done.exit_code == 2 and "--scored other.jsonl requires --policy" in done.stderr

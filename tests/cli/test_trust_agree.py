@@ -130,3 +130,23 @@ def test_the_figures_are_written_where_every_command_writes(run, option):
     scored_file("scored.jsonl", {"checklist": ["Is it?"], "said": [0.9], "labels": ["yes"]})
     done = run("agree", "scored.jsonl", "--label-key", "labels", "--bootstrap", 0, option, "figures.json")
     assert done.exit_code == 0 and "comparisons" in json.loads(Path("figures.json").read_text())
+
+
+def test_rates_are_corrected_if_only_some_rows_have_labels(run):
+    rows = [
+        {
+            "checklist": ITEMS,
+            "said": [0.9 if n % 3 else 0.6, 0.2],
+            "labels": [n % 3 > 0, n % 2 == 0] if n < 40 else None,
+        }
+        for n in range(120)
+    ]
+    scored_file("scored.jsonl", *rows)
+    done = run("agree", "scored.jsonl", "--label-key", "labels", "--json", "a.json", "--bootstrap", 0)
+    assert done.exit_code == 0, done.output
+    assert "rates of scored.jsonl" in done.stdout
+    [rates] = json.loads(Path("a.json").read_text())["rates"].values()
+    assert [rate["name"] for rate in rates] == ["all items", *ITEMS]
+    first = rates[1]
+    assert first["judged"]["value"] == pytest.approx(0.8) and first["labelled_units"] == 40
+    assert first["corrected"]["value"] == pytest.approx(2 / 3, abs=0.01)

@@ -4,8 +4,8 @@ import pytest
 
 from checklist_rewards import Checklist, ChecklistScorer, Score
 from checklist_rewards.backends import Engine
-from checklist_rewards.errors import ChecklistError, SampleError
-from checklist_rewards.evaluation.replay import Replay, StoredRow, Weights, stored_checklist
+from checklist_rewards.errors import SampleError
+from checklist_rewards.evaluation.replay import Replay, StoredRow, stored_checklist
 from checklist_rewards.judges import LogprobJudge, ReasonedJudge
 from checklist_rewards.judges.calibration import Calibration, CalibrationMap
 from checklist_rewards.scorer import Sample
@@ -65,17 +65,6 @@ def test_a_sampled_judge_is_sampled_again_and_all_repeats_are_paid():
     [scores] = replay.scores([row(0.1, 0.1)])
     assert [score.primary_score for score in scores] == [1, 1, 1]
     assert replay.receipt.asked == 6 and len({sampling.seed for sampling in engine.samplings}) == 3
-
-
-def test_weights_by_id_question_or_category():
-    item = CHECKLIST.items[0]
-    weights = Weights({item.id: 5, "Is it red?": 1, "form": 0.5, "tone": 2})
-    assert [each.weight for each in weights.of(CHECKLIST, "here").items] == [5, 0.5]
-    assert weights.unused == {"Is it red?", "tone"}
-    with pytest.raises(SampleError, match="the weight of 'form' is 'high'; it must be a number"):
-        Weights({"form": "high"})
-    with pytest.raises(ChecklistError, match="every weight is 0"):
-        Weights({"form": 0, item.id: 0}).of(CHECKLIST, "here")
 
 
 def test_a_checklist_is_rebuilt_from_a_score_with_its_weights_and_gates():

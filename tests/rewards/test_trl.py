@@ -321,6 +321,17 @@ def test_a_pipeline_gives_its_scorer_and_its_scale(name):
     }
 
 
+def test_weights_apply_to_the_score_and_to_shaping(tmp_path):
+    weights = tmp_path / "weights.yaml"
+    weights.write_text("Is red?: 3\n")
+    batch = dict(prompts=["A"] * 2, completions=["red", "blue"], checklist=[["Is red?", "Is blue?"]] * 2)
+    plain, weighted, shaped = (
+        ChecklistReward(backend=FakeBackend(knows), store=False, **settings)(**batch)
+        for settings in ({}, {"weights": weights}, {"weights": weights, "shaping": ["earned"]})
+    )
+    assert plain == pytest.approx([0.5, 0.5]) and weighted == shaped and weighted[0] > 0.6
+
+
 def test_a_checklist_that_completions_share_is_put_on_a_scale_and_shown_once(monkeypatch):
     calls = Counter()
     monkeypatch.setattr(Checklist, "__repr__", lambda self: f"shown {calls.update(['shown'])} {self.id}")

@@ -1,0 +1,63 @@
+"""What a sample of completions says about a set of checklists before training."""
+
+import numpy as np
+import pytest
+
+from checklist_rewards import Checklist
+from checklist_rewards.errors import SampleError
+from checklist_rewards.evaluation.agreement import Bootstrap
+from checklist_rewards.evaluation.gradient import GradientForecast
+from checklist_rewards.scores import Aggregation, Verdict, score_checklist
+
+CHECKLIST = Checklist.parse(["Is it short?", "Is it red and is it round?", "The response is kind."])
+
+
+def score(*yes, metric="weighted", mass=0.9):
+    verdicts = [Verdict({"yes": p, "no": 1 - p}, mass=mass) for p in yes]
+    return score_checklist(CHECKLIST, verdicts, Aggregation(primary_metric=metric))
+
+
+def test_figures_by_hand():
+    forecast = GradientForecast()
+    for length, yes in ((10, (0.9, 0.1, 0.9)), (20, (0.9, 0.9, 0.9)), (30, (0.9, 0.9, 0.9)), (40, (0.9, 0.1, 0.9))):
+        forecast.add("apart", score(*yes), length)
+        forecast.add("equal", score(0.9, 0.1, 0.1, mass=0.3), length)
+    forecast.add("alone", score(0.9, 0.9, 0.9), 5)
+    forecast.add_canary("apart", "empty praise", score(0.9, 0.9, 0.1))
+    forecast.add_canary("equal", "empty praise", score(0.9, 0.9, 0.1))
+    report = forecast.report(Bootstrap(0))
+    assert (report.prompts, report.completions, report.size) == (2, 8, 4)
+    assert report.gradient.value == 0.5
+    assert (report.all_pass, report.none_pass, report.varying) == pytest.approx((3 / 6, 2 / 6, 1 / 6))
+    assert report.spread == pytest.approx(np.std([2 / 3, 1, 1, 2 / 3]) / 2)
+    assert report.faults == {"asks two questions; write one item for each": 1, "must end with a question mark": 1}
+    assert report.items == 3 and report.low_mass == pytest.approx(12 / 27)
+    assert report.length == pytest.approx(0.0, abs=1e-9)
+    assert report.canaries == {"empty praise": 0.5}  # 2/3 against medians of 5/6 and 1/3
+    assert report.sentence == "This set gives a gradient on about 50% of the groups of 4 (2 prompts sampled)."
+
+
+def test_smaller_groups_than_were_sampled():
+    forecast = GradientForecast(size=2)
+    for number in range(40):
+        for place in range(4):  # one of four differs: two drawn of them differ in half of the draws
+            forecast.add(f"prompt {number}", score(0.9, 0.9 if place else 0.1, 0.9), 10)
+    assert forecast.report().gradient.value == pytest.approx(0.5, abs=0.03)
+    forecast.size = 8
+    with pytest.raises(SampleError, match="groups of 8 cannot be predicted from 4 completions per prompt"):
+        forecast.report()
+
+
+def test_differences_of_soft_scores_near_zero_and_one_are_no_gradient():
+    forecast = GradientForecast()
+    for number, yes in enumerate([(0.99, 0.01, 0.99), (0.985, 0.01, 0.99), (0.99, 0.015, 0.99)]):
+        forecast.add("same", score(*yes, metric="expected"), number)
+        forecast.add("other", score(0.99, 0.4 * number, 0.99, metric="expected"), number)
+    assert forecast.report().gradient.value == 0.5
+
+
+def test_without_groups_nothing_is_said():
+    forecast = GradientForecast()
+    forecast.add("alone", score(0.9, 0.9, 0.9), 5)
+    report = forecast.report()
+    assert report.prompts == 0 and report.gradient.value is None and "nothing is known" in report.sentence

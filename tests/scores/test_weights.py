@@ -1,0 +1,55 @@
+"""Weights from a file, applied to checklists."""
+
+import json
+
+import pytest
+import yaml
+
+from checklist_rewards import Checklist
+from checklist_rewards.errors import ChecklistError, SampleError
+from checklist_rewards.scores.weights import Weights
+
+CHECKLIST = Checklist.parse(
+    [{"question": "Is it red?", "weight": 3}, {"question": "Is it short?", "category": "form"}]
+)
+MIXED = Checklist.parse(
+    [
+        {"question": "Is it safe?", "weight": 4, "category": "safety"},
+        {"question": "Is it rude?", "weight": -2, "category": "safety"},
+        {"question": "Is it short?", "weight": 1, "category": "form"},
+    ]
+)
+
+
+def test_weights_by_id_question_or_category():
+    item = CHECKLIST.items[0]
+    weights = Weights({item.id: 5, "Is it red?": 1, "form": 0.5, "tone": 2})
+    assert [each.weight for each in weights.of(CHECKLIST, "here").items] == [5, 0.5]
+    assert weights.unused == {"Is it red?", "tone"}
+    with pytest.raises(SampleError, match="the weight of 'form' is 'high'; it must be a number"):
+        Weights({"form": "high"})
+    with pytest.raises(ChecklistError, match="every weight is 0"):
+        Weights({"form": 0, item.id: 0}).of(CHECKLIST, "here")
+
+
+def test_the_weight_of_a_category_keeps_the_signs_and_ratios_of_its_items():
+    weights = Weights({"safety": 6})
+    once = weights.of(MIXED)
+    assert [item.weight for item in once.items] == [8, -4, 1]
+    assert weights.of(once) == once and once.items[0].id == MIXED.items[0].id
+    with pytest.raises(SampleError, match="the weight of the category 'safety' is -1; it must be 0 or above"):
+        Weights({"safety": -1}).of(MIXED)
+
+
+@pytest.mark.parametrize("suffix", [".json", ".yaml"])
+def test_a_file_is_a_mapping_or_has_one_under_weights(tmp_path, suffix):
+    for content in ({"form": 2}, {"weights": {"form": 2}, "by": "category"}):
+        path = tmp_path / f"weights{suffix}"
+        path.write_text(json.dumps(content) if suffix == ".json" else yaml.safe_dump(content))
+        assert [item.weight for item in Weights.load(path).of(CHECKLIST).items] == [3, 2]
+    path.write_text('["form"]')
+    with pytest.raises(SampleError, match=f"weights{suffix} must map item ids, questions or categories to weights"):
+        Weights.load(path)
+    path.write_text('{"form": "high"}')
+    with pytest.raises(SampleError, match=f"weights{suffix}: the weight of 'form' is 'high'"):
+        Weights.load(str(path))
