@@ -10,7 +10,8 @@ The groups of the rows are divided at random into three parts of equal size, so 
 - the *test* rows are used once, at the end, for the figures before and after.
 
 Agreement is Pearson's correlation of the scores, as the judge's scorer computes them, with the labels. Test number t
-has the one-sided level 0.05 / (t (t + 1)) on a gain divided by its standard error, from the bootstrap over groups.
+has the one-sided level 0.05 / (t (t + 1)) on a gain divided by its standard error, which follows from the influence
+of every row on a correlation r, z z' - r (z^2 + z'^2) / 2 (Devlin et al. 1975), summed over the rows of a group.
 These levels sum to 0.05, so the probability that a run keeps any change without an effect is at most about 5 %,
 however many changes it tries (alpha spending, Lan and DeMets 1983, with a sum that telescopes).
 
@@ -31,7 +32,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from statistics import fmean
+from statistics import NormalDist, fmean
 from typing import Any, Literal
 
 from pydantic import BaseModel, Field
@@ -40,6 +41,7 @@ from checklist_rewards.backends import Backend, Engine, Progress
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import ChecklistError, GenerationError, SampleError
 from checklist_rewards.evaluation.agreement import Bootstrap, Figure
+from checklist_rewards.evaluation.agreement.measures import group_codes
 from checklist_rewards.evaluation.agreement.scored import judged_row
 from checklist_rewards.evaluation.fitting import Compared, cross_fitted, labelled_scores
 from checklist_rewards.evaluation.items.items import OFTEN_UNANSWERED, STABLE
@@ -52,7 +54,7 @@ from checklist_rewards.generators.shapes import CategorizedQuestions, question_f
 from checklist_rewards.refiners.base import Asker
 from checklist_rewards.scorer import ChecklistScorer
 from checklist_rewards.scores import Aggregation, ItemScore, Score, rescore
-from checklist_rewards.validation import import_extra, np, whole_number
+from checklist_rewards.validation import np, whole_number
 
 MIN_LABELS, MIN_GROUPS = 60, 15
 """Fewer labelled rows, or groups of them, are refused: each part has a third."""
@@ -143,7 +145,12 @@ class Step:
         head = f"{number}. {self.change.kind}, {verdict}: {self.change.reason}"
         figures = f"   gain {self.chosen:+.3f} on choosing rows, {self.gain.shown()} on confirming rows"
         removed = [f"   - {_shown(item)}" for item in self.change.before]
-        return [head, f"{figures} (level {self.level:.2g})", *removed, *(f"   + {_shown(i)}" for i in self.change.after)]
+        return [
+            head,
+            f"{figures} (level {self.level:.2g})",
+            *removed,
+            *(f"   + {_shown(i)}" for i in self.change.after),
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,6 +294,8 @@ class _Rows:
     """Labelled rows with all answers that were read about them."""
 
     rows: Sequence[LabelledRow]
+    parts: Sequence[np.ndarray]
+    """Places of the choosing, confirming and test rows."""
     scorer: ChecklistScorer | None
     max_reads: int | None
     progress: Progress | None
@@ -294,6 +303,10 @@ class _Rows:
     lines: list[dict[str, ItemScore]] = field(default_factory=list)
     rules: list[Score] = field(default_factory=list)
     """One score per row, whose rules and state apply."""
+    _known: dict[tuple[str, int], np.ndarray] = field(default_factory=dict)
+    """Scores by checklist and part."""
+    _last: tuple[Any, np.ndarray] = (None, np.empty(0))
+    """The last credits, with their checklist and part."""
 
     def start(self, checklist: Checklist) -> None:
         """Read the checklist about all rows, or take the stored answers."""
@@ -315,10 +328,10 @@ class _Rows:
             self.lines.append(lines)
             self.rules.append(score)
 
-    def read(self, items: Iterable[ChecklistItem], part: np.ndarray) -> None:
+    def read(self, items: Iterable[ChecklistItem], part: int) -> None:
         """Ask the judge about items that have no answer yet."""
         every = list({item.id: item.model_copy(update={"weight": 1.0}) for item in items}.values())
-        asked = {n: [item for item in every if item.id not in self.lines[n]] for n in part.tolist()}
+        asked = {n: [item for item in every if item.id not in self.lines[n]] for n in self.parts[part].tolist()}
         asked = {n: some for n, some in asked.items() if some and not self.rules[n].no_answer}
         count = sum(map(len, asked.values()))
         if not count:
@@ -326,40 +339,57 @@ class _Rows:
         assert self.scorer is not None
         if self.max_reads is not None and self.reads + count > self.max_reads:
             raise _OutOfReadsError
-        samples = [replace(self.rows[n].row.sample, checklist=Checklist(items=tuple(some))) for n, some in asked.items()]
+        samples = [
+            replace(self.rows[n].row.sample, checklist=Checklist(items=tuple(some))) for n, some in asked.items()
+        ]
         for n, score in zip(asked, self.scorer.score_batch(samples, self.progress), strict=True):
             self.lines[n] |= {line.id: line for line in score.items}
         self.reads += count
 
-    def scored(self, checklist: Checklist, part: np.ndarray) -> list[Score]:
-        """The scores of some rows. Nothing is read."""
+    def scored(self, checklist: Checklist, part: int) -> list[Score]:
+        """The scores of a part. Nothing is read."""
         found = []
-        for n in part.tolist():
-            rules = self.rules[n]
-            lines = [self.lines[n][item.id] for item in checklist.items if item.id in self.lines[n]]
-            known = rules.model_copy(update={"items": tuple(lines)})
-            found.append(rescore(checklist, known))
+        for n in self.parts[part].tolist():
+            lines = tuple(self.lines[n][item.id] for item in checklist.items if item.id in self.lines[n])
+            found.append(rescore(checklist, self.rules[n].model_copy(update={"items": lines})))
         return found
 
-    def scores(self, checklist: Checklist, part: np.ndarray) -> np.ndarray:
+    def scores(self, checklist: Checklist, part: int) -> np.ndarray:
         """The scores as numbers, and the mean for a row without an answered item."""
-        numbers = [score.primary_score for score in self.scored(checklist, part)]
-        found = np.array([np.nan if number is None else number for number in numbers])
-        known = np.isfinite(found)
-        return np.where(known, found, found[known].mean() if known.any() else 0.0)
+        key = _content(checklist), part
+        if key not in self._known:
+            numbers = [score.primary_score for score in self.scored(checklist, part)]
+            found = np.array([np.nan if number is None else number for number in numbers])
+            known = np.isfinite(found)
+            self._known[key] = np.where(known, found, found[known].mean() if known.any() else 0.0)
+        return self._known[key]
 
-    def credits(self, checklist: Checklist, part: np.ndarray) -> np.ndarray:
+    def credits(self, checklist: Checklist, part: int) -> np.ndarray:
         """Soft credits of rows and items; NaN where unanswered."""
-        rows = [[line.credit(True) for line in score.items] for score in self.scored(checklist, part)]
-        return np.array([[np.nan if credit is None else credit for credit in row] for row in rows])
+        if (_content(checklist), part) != self._last[0]:
+            rows = [[line.credit(True) for line in score.items] for score in self.scored(checklist, part)]
+            found = np.array([[np.nan if credit is None else credit for credit in row] for row in rows])
+            self._last = (_content(checklist), part), found
+        return self._last[1]
 
-    def labels(self, part: np.ndarray) -> np.ndarray:
-        """The labels of some rows."""
-        return np.array([self.rows[n].label for n in part.tolist()])
+    def labels(self, part: int) -> np.ndarray:
+        """The labels of a part."""
+        return np.array([self.rows[n].label for n in self.parts[part].tolist()])
 
-    def groups(self, part: np.ndarray) -> list[str]:
-        """The groups of some rows."""
-        return [self.rows[n].group for n in part.tolist()]
+    def gain(self, before: Checklist, after: Checklist, part: int, bootstrap: Bootstrap) -> dict[str, Figure]:
+        """Agreement of both checklists with the labels, and the gain."""
+        compared = Compared(self.labels(part), self.scores(before, part), self.scores(after, part))
+        figures = bootstrap.figures(compared, [self.rows[n].group for n in self.parts[part].tolist()])
+        return {"before": figures["present"], "after": figures["fitted"], "gain": figures["gain"]}
+
+    def difference(self, before: Checklist, after: Checklist, part: int) -> tuple[float, float]:
+        """The gain in agreement, and its standard error over groups."""
+        compared = _agreement(self.labels(part), self.scores(before, part), self.scores(after, part))
+        codes = group_codes([self.rows[n].group for n in self.parts[part].tolist()])
+        return compared[0], _clustered(compared[1], codes)
+
+
+CHOOSING, CONFIRMING, TEST = range(3)
 
 
 def improve(
@@ -409,21 +439,19 @@ def improve(
         checklist = scorer.prepared(checklist)
     if writer is not None:
         writer.check()
-    data = _Rows(rows, scorer, max_reads, progress)
+    data = _Rows(rows, parts, scorer, max_reads, progress)
     data.start(checklist)
-    loop = _Loop(data, parts, writer, tolerance, patience, bootstrap, told)
+    loop = _Loop(data, writer, tolerance, patience, replace(bootstrap, progress=None), told)
     findings = loop.weak(checklist)
     best, stopped = loop.run(checklist)
     data.max_reads = None
-    data.read(best.items, parts[2])
-    test = Compared(data.labels(parts[2]), data.scores(checklist, parts[2]), data.scores(best, parts[2]))
-    figures = bootstrap.figures(test, data.groups(parts[2]))
+    data.read(best.items, TEST)
     return Improvement(
         before=checklist,
         checklist=best,
         findings=tuple(findings),
         steps=tuple(loop.steps),
-        figures={"before": figures["present"], "after": figures["fitted"], "gain": figures["gain"]},
+        figures=data.gain(checklist, best, TEST, bootstrap),
         rows=(len(parts[0]), len(parts[1]), len(parts[2])),
         reads=data.reads,
         stopped=stopped,
@@ -451,7 +479,6 @@ def _parts(rows: Sequence[LabelledRow], seed: int) -> list[np.ndarray]:
 @dataclass
 class _Loop:
     data: _Rows
-    parts: Sequence[np.ndarray]
     writer: Rewriter | None
     tolerance: float
     patience: int
@@ -489,7 +516,7 @@ class _Loop:
             if refused == self.patience:
                 self.impatient = True
                 break
-            self.data.read(changed.items, self.parts[1])
+            self.data.read(changed.items, CONFIRMING)
             self.tried.add(key)
             step = self._tested(checklist, changed, change, chosen)
             self.steps.append(step)
@@ -502,17 +529,12 @@ class _Loop:
 
     def _tested(self, before: Checklist, after: Checklist, change: Change, chosen: float) -> Step:
         """The test of a change on the confirming rows."""
-        [stats] = import_extra("scipy.stats")
         number = len(self.steps) + 1
         level = LEVEL / (number * (number + 1))
-        gain = self._gain(before, after, self.parts[1])
+        gain, error = self.data.difference(before, after, CONFIRMING)
         least = -self.tolerance if change.kind in ("drop", "merge") else 0.0
-        low = None if gain.value is None else gain.value - float(stats.norm.isf(level)) * _error(gain)
-        return Step(change, low is not None and low > least, chosen, gain, level)
-
-    def _gain(self, before: Checklist, after: Checklist, part: np.ndarray) -> Figure:
-        compared = Compared(self.data.labels(part), self.data.scores(before, part), self.data.scores(after, part))
-        return replace(self.bootstrap, progress=None).figures(compared, self.data.groups(part))["gain"]
+        kept = gain - NormalDist().inv_cdf(1 - level) * error > least
+        return Step(change, kept, chosen, self.data.gain(before, after, CONFIRMING, self.bootstrap)["gain"], level)
 
     def _promising(self, checklist: Checklist, changes: Iterable[Change]) -> list[tuple[Change, float]]:
         """The changes whose gain on the choosing rows is above 0 by a standard error."""
@@ -524,10 +546,9 @@ class _Loop:
                 continue
             if _content(after) in self.tried:
                 continue
-            gain = self._gain(checklist, after, self.parts[0])
-            least = -self.tolerance if change.kind in ("drop", "merge") else 0.0
-            if gain.value is not None and gain.value - _error(gain) > least:
-                found.append((change, gain.value))
+            gain, error = self.data.difference(checklist, after, CHOOSING)
+            if gain - error > (-self.tolerance if change.kind in ("drop", "merge") else 0.0):
+                found.append((change, gain))
         return found
 
     def _replayed(self, checklist: Checklist) -> list[tuple[Change, float]]:
@@ -558,24 +579,23 @@ class _Loop:
         for change in self.writer.changes(checklist, self.weak(checklist), self._groups(checklist)):
             after = prepared(Checklist(items=change.after)).items
             found.append(replace(change, after=after))
-        self.data.read([item for change in found for item in change.after], self.parts[0])
+        self.data.read([item for change in found for item in change.after], CHOOSING)
         return self._promising(checklist, found)
 
     def _reweighted(self, checklist: Checklist) -> list[tuple[Change, float]]:
         """Stage 3: new weights for all items."""
-        part, rows = self.parts[0], self.data.rows
+        rows, labels = self.data.rows, self.data.labels(CHOOSING).tolist()
         judged = [
             judged_row(str(n), rows[n].group, rows[n].row.where, {}, score)
-            for n, score in zip(part.tolist(), self.data.scored(checklist, part), strict=True)
+            for n, score in zip(self.data.parts[CHOOSING].tolist(), self.data.scored(checklist, CHOOSING), strict=True)
         ]
         try:
-            labelled = labelled_scores(judged, self.data.labels(part).tolist(), by="item")
+            labelled = labelled_scores(judged, labels, by="item")
         except SampleError:  # too few answers, or a single item
             return []
         weights, held_out = cross_fitted(labelled, self.bootstrap.seed)
-        compared = Compared(labelled.labels, labelled.scores(labelled.present), held_out)
-        gain = replace(self.bootstrap, progress=None).figures(compared, labelled.groups)["gain"]
-        if gain.value is None or gain.value <= _error(gain):
+        gain, influence = _agreement(labelled.labels, labelled.scores(labelled.present), held_out)
+        if gain <= _clustered(influence, group_codes(labelled.groups)):
             return []
         largest = max(map(abs, weights.values()))
         after = []
@@ -584,11 +604,11 @@ class _Loop:
             if abs(weight) >= _LEAST_WEIGHT * largest:
                 after.append(item.model_copy(update={"weight": float(f"{weight:.2g}")}))
         change = Change("reweight", checklist.items, tuple(after), "weights fitted to the labels")
-        return [(change, gain.value)]
+        return [(change, gain)]
 
     def weak(self, checklist: Checklist) -> list[Finding]:
         """The weak items, by the choosing rows; an item can have several faults."""
-        credits, labels = self.data.credits(checklist, self.parts[0]), self.data.labels(self.parts[0])
+        credits, labels = self.data.credits(checklist, CHOOSING), self.data.labels(CHOOSING)
         stability = self._stability(checklist)
         alike = self._alike(checklist)
         found = []
@@ -617,7 +637,7 @@ class _Loop:
 
     def _alike(self, checklist: Checklist) -> list[tuple[ChecklistItem, ChecklistItem, float]]:
         """Pairs of items whose credits are equal or opposite, with the correlation."""
-        credits = self.data.credits(checklist, self.parts[0])
+        credits = self.data.credits(checklist, CHOOSING)
         found = []
         for second, other in enumerate(checklist.items):
             for first, one in enumerate(checklist.items[:second]):
@@ -635,8 +655,7 @@ class _Loop:
             again = Replay(self.data.scorer, repeats=2)
         except SampleError:  # this judge has no other words
             return {}
-        part = self.parts[0][:_REPEATED_ROWS]
-        rows = [self.data.rows[n].row for n in part.tolist()]
+        rows = [self.data.rows[n].row for n in self.data.parts[CHOOSING].tolist()[:_REPEATED_ROWS]]
         scores = again.scores([replace(row, sample=replace(row.sample, checklist=checklist)) for row in rows])
         stays: dict[str, list[bool]] = {}
         for first, second in scores:
@@ -647,8 +666,8 @@ class _Loop:
 
     def _groups(self, checklist: Checklist) -> list[Group]:
         """Texts that labels and scores order differently, by input: those with the highest and lowest residuals."""
-        part = self.parts[0]
-        labels, scores = self.data.labels(part), self.data.scores(checklist, part)
+        part = self.data.parts[CHOOSING]
+        labels, scores = self.data.labels(CHOOSING), self.data.scores(checklist, CHOOSING)
         residuals = _standard(labels) - _standard(scores)
         by_input: dict[tuple[str | None, str | None], list[int]] = {}
         for place, n in enumerate(part.tolist()):
@@ -675,11 +694,17 @@ class _Loop:
         return groups
 
 
-def _error(figure: Figure) -> float:
-    """Standard error of a figure, from its interval; infinite without one."""
-    if figure.low is None or figure.high is None:
-        return math.inf
-    return (figure.high - figure.low) / (2 * 1.96)
+def _agreement(labels: np.ndarray, before: np.ndarray, after: np.ndarray) -> tuple[float, np.ndarray]:
+    """The gain in correlation with the labels, and the influence of every row on it."""
+    one, other, own = _standard(before), _standard(after), _standard(labels)
+    was, now = float((one * own).mean()), float((other * own).mean())
+    influence = other * own - now * (other**2 + own**2) / 2 - (one * own - was * (one**2 + own**2) / 2)
+    return now - was, influence
+
+
+def _clustered(influence: np.ndarray, codes: np.ndarray) -> float:
+    """The standard error of a mean of influences, of which those of one group depend on each other."""
+    return float(np.sqrt((np.bincount(codes, influence) ** 2).sum()) / len(influence))
 
 
 def _correlation(one: np.ndarray, other: np.ndarray) -> float:

@@ -164,24 +164,21 @@ def unread(checklist, texts, labels):
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("store", [True])
-def test_a_writer_adds_what_is_missing_and_a_second_run_reads_nothing(tmp_path, store):
+def test_a_writer_adds_what_is_missing_and_a_second_run_asks_nobody(tmp_path):
     texts, labels = reading()
-    checklist = asked("red", "old")
-    reply = json.dumps(REPLIES["new"])
-    with scripted(reply) as (server, url):
-        backend = FakeBackend(finds)
-        found = None
+    checklist, store = asked("red", "old"), tmp_path / "store.sqlite"
+    rows = unread(checklist, texts, labels)
+    found, prompts, receipts = [], [], []
+    with scripted(json.dumps(REPLIES["new"])) as (server, url):
         for _ in range(2):
-            scorer = ChecklistScorer("judge", backend=backend, store=tmp_path / "s.sqlite")
-            writer = Rewriter("writer", backend="openai", base_url=url, store=tmp_path / "s.sqlite")
-            again = improve(checklist, unread(checklist, texts, labels), scorer=scorer, writer=writer, bootstrap=DRAWS)
-            assert found is None or again == found
-            if found is None:
-                found, asked_once, prompts = again, backend.reads_seen if hasattr(backend, "reads_seen") else None, len(server.prompts)
-    assert kinds(found)[0] == "new" and "Is it big?" in questions(found)
-    assert found.figures["gain"].low > 0.1 and found.reads >= 240
-    assert len(server.prompts) == prompts
+            scorer = ChecklistScorer("judge", backend=FakeBackend(finds), store=store)
+            writer = Rewriter("writer", backend="openai", base_url=url, store=store)
+            found.append(improve(checklist, rows, scorer=scorer, writer=writer, bootstrap=DRAWS))
+            prompts.append(len(server.prompts))
+            receipts.append(scorer.receipt.asked)
+    assert found[0] == found[1] and prompts[0] == prompts[1] > 0 and receipts[0] > receipts[1] == 0
+    assert kinds(found[0])[0] == "new" and "Is it big?" in questions(found[0])
+    assert found[0].figures["gain"].low > 0.1 and found[0].reads == 240
 
 
 def test_a_question_about_two_things_is_split():
