@@ -699,7 +699,7 @@ def _agreement(labels: np.ndarray, before: np.ndarray, after: np.ndarray) -> tup
     one, other, own = _standard(before), _standard(after), _standard(labels)
     was, now = float((one * own).mean()), float((other * own).mean())
     influence = other * own - now * (other**2 + own**2) / 2 - (one * own - was * (one**2 + own**2) / 2)
-    return now - was, influence
+    return round(now - was, 9), influence  # equal scores differ by rounding
 
 
 def _clustered(influence: np.ndarray, codes: np.ndarray) -> float:
