@@ -223,8 +223,10 @@ def improve(
     r"""Improve a checklist on labelled rows: change items, and keep what raises the agreement on other rows.
 
     Weak items are dropped, merged, turned (the sign of the weight), reworded, split and reweighted, and new items are
-    added. A third of the groups chooses changes, a third confirms each of them, and a third measures the result. A change is
-    kept if the correlation of scores and labels rises on the confirming rows, at a level that counts all tries.
+    added. A third of the groups chooses changes, a third confirms each of them, and a third measures the result. A
+    change is kept if the correlation of scores and labels rises on the confirming rows, at a level that counts all
+    tries.
+
     Without a model, the stored answers of a scored file are used and nothing is read. With **--model**, this model
     writes wordings and new items, and reads them unless **--scorer-model** or **--judge** is another judge. Rerun to
     resume: stored answers and replies are free.

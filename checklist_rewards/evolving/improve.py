@@ -17,7 +17,8 @@ however many changes it tries (alpha spending, Lan and DeMets 1983, with a sum t
 
 There are three stages, and after a kept change the loop starts again with the first one:
 
-1. changes that cost no read: *drop* an item, *merge* two that give the same answers, *turn* the sign of a weight;
+1. changes that cost no read: *drop* a weak item, *merge* two that give the same answers, *turn* the sign of a weight
+   whose item disagrees with the labels;
 2. changes that a writer proposes: *reword* an item, *split* one that asks two things, and *new* items, from texts that
    the labels and the scores order differently;
 3. *reweight* all items by their labels, as `fit` does. Items whose weight becomes 0 are dropped.
@@ -563,7 +564,8 @@ class _Loop:
                 )
                 changes.append(Change("merge", (one, other), (merged,), f"the same answers as {other.question!r:.60}"))
         for item in checklist.items:
-            changes.append(Change("drop", (item,), (), details.get(id(item), "the rest agrees better without it")))
+            if id(item) in details:
+                changes.append(Change("drop", (item,), (), details[id(item)]))
         for finding in findings:
             if finding.fault == "disagrees":
                 turned = finding.item.model_copy(update={"weight": -finding.item.weight})

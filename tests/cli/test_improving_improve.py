@@ -47,15 +47,15 @@ def test_a_writer_adds_an_item_and_a_rerun_asks_nothing(run, engine):
     Path("checklist.json").write_text(json.dumps(["Is it red?", "Is it old?"]))
     fake = engine(finds, replies=[json.dumps(REPLIES["new"])])
     arguments = ["improve", "checklist.json", "--data", "rows.jsonl", "--store", "s.sqlite", "--bootstrap", 50]
-    done = run(*arguments, "--scorer-model", "org/judge", "-o", "same.json")
+    done = run(*arguments, "--scorer-model", "pocket", "-o", "same.json")
     assert done.exit_code == 0, done.output
     assert [item["question"] for item in items("same.json")] == ["Is it red?", "Is it old?"]
-    done = run(*arguments, "--scorer-model", "org/judge", "--model", "org/writer", "-o", "better.json")
+    done = run(*arguments, "--model", "pocket", "-o", "better.json")
     assert done.exit_code == 0, done.output
     assert "Is it big?" in [item["question"] for item in items("better.json")]
     assert "   + Is it big? (weight 1)" in done.stdout
     asked = len(fake.asked)
-    done = run(*arguments, "--scorer-model", "org/judge", "--model", "org/writer", "-o", "again.json")
+    done = run(*arguments, "--model", "pocket", "-o", "again.json")
     assert done.exit_code == 0 and len(fake.asked) == asked and items("again.json") == items("better.json")
 
 
@@ -68,8 +68,8 @@ def test_what_cannot_be_used_is_one_sentence(run, no_engine):
     Path("checklist.json").write_text(json.dumps(CHECKLIST))
     for label_key, words in (
         ("stars", "scored.jsonl has 59 labelled rows in 59 groups; improving a checklist needs at least 60 in 15"),
-        ("humans", "row 1: column 'humans' not found (--label-key); the row has"),
-        ("target", "row 1: 'target' is 'text 0'; it must be a number per text"),
+        ("humans", "line 1: column 'humans' not found (--label-key); the row has"),
+        ("target", "line 1: 'target' is 'text 0'; it must be a number per text"),
     ):
         done = run("improve", "checklist.json", "--data", "scored.jsonl", "--label-key", label_key, "--group-key",
                    "target", "-o", "b.json")  # fmt: skip
