@@ -101,6 +101,11 @@ _ENTRIES = {
         "improving:fit",
         "Fit the weights of checklist items to ratings or preferences of people.",
     ),
+    "improve": _Entry(
+        "Trust",
+        "improving:improve",
+        "Improve a checklist on labelled rows: change items, and keep what raises the agreement on other rows.",
+    ),
     "cascade": _Entry(
         "Trust",
         "trust:cascade",

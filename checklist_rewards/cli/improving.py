@@ -1,11 +1,15 @@
-"""`fit`: better checklists from labels.
+"""`fit` and `improve`: better checklists from labels.
 
 - `fit`: item weights from ratings or preferences.
+- `improve`: a better checklist, by changes that are tested one by one on held-out rows.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from dataclasses import dataclass
+from dataclasses import replace as changed
 from pathlib import Path
 from typing import Annotated
 
@@ -14,16 +18,25 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from checklist_rewards.backends import Engine
+from checklist_rewards.checklists import Checklist
 from checklist_rewards.cli import options as o
-from checklist_rewards.cli.options import Resamples, Seed, grouped
-from checklist_rewards.cli.output import bars, check_outputs, console, write_json
+from checklist_rewards.cli.options import Json, Resamples, Seed, grouped, option, option_of
+from checklist_rewards.cli.output import bars, check_outputs, console, warn_of_models, write_json
 from checklist_rewards.cli.trust import LABELS, Labelled
-from checklist_rewards.datasets.rows import Columns
+from checklist_rewards.cli.work import CHECKLISTS, Work
+from checklist_rewards.datasets.rows import Columns, read_checklist
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement import Bootstrap, JudgedRow
 from checklist_rewards.evaluation.agreement.measures import DEFAULT_RESAMPLES
 from checklist_rewards.evaluation.fitting import By, Fit, fit_weights, labelled_scores
-from checklist_rewards.files.rows import read_rows
+from checklist_rewards.evaluation.replay import StoredRow
+from checklist_rewards.evolving.improve import FAULTS, Improvement, LabelledRow, Rewriter
+from checklist_rewards.evolving.improve import improve as improved
+from checklist_rewards.files.rows import file_format, read_rows
+from checklist_rewards.judges.settings import JudgeSettings
+from checklist_rewards.scores.table import SCORE_COLUMN, score_from
+from checklist_rewards.version import __version__
 
 _SHOWN = 40
 _QUESTION = 60
@@ -137,3 +150,197 @@ def _show(fitted: Fit) -> None:
             f"[yellow]The gain is not shown: its interval includes 0. About {fitted.needed:,} {what} would be needed "
             "to show it.[/]"
         )
+
+
+@dataclass(frozen=True)
+class _Judge(o.OtherJudge):
+    """Judge options of a command in which --model is the writer."""
+
+    model: Annotated[
+        str | None,
+        option_of(JudgeSettings, "model", "--scorer-model", default="the stored answers; with --model, that model"),
+    ] = None
+
+
+@grouped("data", "output", "label_key", "group_key", "writer", "model", "base_url", "tolerance", "patience", "json")
+def improve(
+    checklist: Annotated[
+        Path, typer.Argument(metavar="CHECKLIST", show_default=False, help="JSON file with the checklist of all rows.")
+    ],
+    data: Annotated[
+        Path,
+        typer.Option(
+            show_default=False,
+            rich_help_panel=LABELS,
+            help="Labelled texts: a file written by `score`, or with a judge any rows.",
+        ),
+    ],
+    output: Annotated[
+        Path,
+        typer.Option(
+            "--output", "-o", show_default=False, rich_help_panel=o.OUTPUT, help="JSON file of the new checklist."
+        ),
+    ],
+    judge: _Judge,
+    keys: o.Keys,
+    label_key: Annotated[
+        str, typer.Option(rich_help_panel=LABELS, help="Column of the labels: a number per text, higher is better.")
+    ] = "label",
+    group_key: Annotated[
+        str | None,
+        typer.Option(
+            show_default="the input",
+            rich_help_panel=LABELS,
+            help="Column of groups of dependent rows. All rows of a group choose, confirm or test.",
+        ),
+    ] = None,
+    target_key: o.TargetKey = None,
+    writer: Annotated[
+        str | None,
+        option(o.WRITER, "Model that rewords, splits and adds items. Defaults to none.", "--model", "-m"),
+    ] = None,
+    tolerance: Annotated[
+        float,
+        typer.Option(
+            min=0,
+            max=0.99,
+            rich_help_panel=LABELS,
+            help="Also drop or merge items if the correlation falls by less than this.",
+        ),
+    ] = 0.0,
+    patience: Annotated[
+        int, typer.Option(min=1, rich_help_panel=LABELS, help="A stage ends after so many refused changes in a row.")
+    ] = 3,
+    max_reads: Annotated[
+        int | None,
+        typer.Option(min=1, show_default="no limit", rich_help_panel=o.OUTPUT, help="Most reads of new items."),
+    ] = None,
+    json: Json = None,
+    bootstrap: Resamples = DEFAULT_RESAMPLES,
+    seed: Seed = 0,
+    store_options: o.StoreOptions = o.StoreOptions(),  # noqa: B008 - frozen
+) -> None:
+    r"""Improve a checklist on labelled rows: change items, and keep what raises the agreement on other rows.
+
+    Weak items are dropped, merged, turned (the sign of the weight), reworded, split and reweighted, and new items are
+    added. A third of the groups chooses changes, a third confirms each of them, and a third measures the result. A
+    change is kept if the correlation of scores and labels rises on the confirming rows, at a level that counts all
+    tries.
+
+    Without a model, the stored answers of a scored file are used and nothing is read. With **--model**, this model
+    writes wordings and new items, and reads them unless **--scorer-model** or **--judge** is another judge. Rerun to
+    resume: stored answers and replies are free.
+
+    **Examples**
+
+    ```
+    checklist-rewards improve checklist.json --data scored.jsonl --label-key human -o better.json
+    checklist-rewards improve checklist.json --data labelled.jsonl --model org/writer -o better.json --json steps.json
+    ```
+    """
+    check_outputs([checklist, data, store_options.store], output=output, json=json)
+    if writer is not None and not judge.asks:
+        judge = changed(judge, model=writer)
+    shared = read_checklist(checklist)
+    work = Work.of(o.Preset(), store_options, judge=judge) if judge.asks else None
+    rows = _labelled_rows(data, label_key, group_key, work is None, keys, target_key, shared)
+    rewriter, scorer = None, None
+    if work is not None:
+        scorer = work.pipeline.scorer
+        scorer.check()
+        warn_of_models(judge.shown)
+        if writer is not None:
+            engine = Engine(writer, *_place(judge), o.engine_settings("--engine", judge.engine_options))
+            rewriter = Rewriter(work.engine(CHECKLISTS, engine), store=False if work.store is None else work.store)
+    with bars() as bar:
+        found = improved(
+            shared,
+            rows,
+            scorer=scorer,
+            writer=rewriter,
+            tolerance=tolerance,
+            patience=patience,
+            max_reads=max_reads,
+            bootstrap=Bootstrap(bootstrap, seed),
+            progress=None if work is None else bar("reads", None),
+        )
+    _show_improvement(found)
+    write_json(
+        output,
+        {
+            "items": [item.model_dump(mode="json", exclude_defaults=True) for item in found.checklist.items],
+            "source": "+".join(filter(None, (shared.source, f"improve/{__version__}"))),
+        },
+    )
+    if json is not None:
+        write_json(json, found.dumped())
+    console.print(f"written: {output}", markup=False)
+
+
+def _place(judge: o.OtherJudge) -> tuple[str, str | None]:
+    """Backend and URL of the writer: those of the judge if it is on a server, else any."""
+    return ("auto" if judge.base_url is None else judge.backend, judge.base_url)
+
+
+def _labelled_rows(
+    path: Path,
+    label_key: str,
+    group_key: str | None,
+    stored: bool,
+    keys: o.Keys,
+    target_key: str | None,
+    shared: Checklist,
+) -> list[LabelledRow]:
+    """The rows that have a label, which is a number or true or false. Raises [`SampleError`]."""
+    found: list[LabelledRow] = []
+    columns: Columns | None = None
+    for row in read_rows(path):
+        if columns is None:
+            columns = Columns.of(
+                row.data,
+                inputs=keys.input_key,
+                target=target_key,
+                reference=keys.reference_key,
+                history=keys.history_key,
+                shared=shared,
+                blank_is_null=file_format(path) == ".csv",
+            )
+        for key, option_name in ((label_key, "--label-key"), (group_key, "--group-key")):
+            if key is not None and key not in row.data:
+                raise SampleError(
+                    f"{row.where}: column {key!r} not found ({option_name}); the row has "
+                    f"{', '.join(map(repr, row.data))}."
+                )
+        label = row.data[label_key]
+        if label in (None, ""):
+            continue
+        try:
+            number = float(label)
+        except (TypeError, ValueError):
+            number = float("nan")
+        if not math.isfinite(number):
+            raise SampleError(f"{row.where}: {label_key!r} is {label!r:.60}; it must be a number per text.")
+        if stored and SCORE_COLUMN not in row.data:
+            raise SampleError(
+                f"{row.where}: column {SCORE_COLUMN!r} not found; score the rows first, or name a judge with "
+                "--scorer-model."
+            )
+        score = score_from(row.data[SCORE_COLUMN], row.where) if stored else None
+        sample = columns.sample_of(row.data, row.where, shared)
+        group = str(row.data[group_key]) if group_key is not None else str((sample.input or row.where, sample.history))
+        found.append(LabelledRow(StoredRow(sample, score, row.where), number, group))
+    if not found:
+        raise SampleError(f"{path}: no row has a label in column {label_key!r}.")
+    return found
+
+
+def _show_improvement(found: Improvement) -> None:
+    out = Console()
+    table = Table("item", "fault", "found", title="weak items", title_justify="left")
+    for line in found.findings[:_SHOWN]:
+        table.add_row(escape(line.item.question[:_QUESTION]), escape(line.fault), escape(line.detail))
+    if found.findings:
+        out.print(table)
+        for fault in dict.fromkeys(line.fault for line in found.findings):
+            out.print(escape(f"{fault}: {FAULTS[fault]}"), soft_wrap=True)
+    out.print(escape(found.diff()), soft_wrap=True, highlight=False)

@@ -324,10 +324,11 @@ def fit_weights(labelled: LabelledScores, bootstrap: Bootstrap | None = None) ->
     every = np.ones(len(labelled.labels))
     held_out = fitting.folds(every)
     by_fold = [fitting.weights(every - fold) for fold in held_out]
-    compared = _Compared(
-        labelled,
+    compared = Compared(
+        labelled.labels,
         labelled.judged(labelled.present),
         sum(fold * labelled.judged(each) for fold, each in zip(held_out, by_fold, strict=True)),
+        pairs=labelled.pairs is not None,
     )
     figures = bootstrap.figures(compared, labelled.groups)
     needed = _checked(labelled, compared, figures)
@@ -355,6 +356,22 @@ def fit_weights(labelled: LabelledScores, bootstrap: Bootstrap | None = None) ->
             )
         )
     return Fit(labelled.by, compared.name, len(every), fitting.groups, strength, lines, figures, needed)
+
+
+def cross_fitted(labelled: LabelledScores, seed: int = 0) -> tuple[dict[str, float], np.ndarray]:
+    """Weights fitted to all labels, whether they are better or not, and scores by weights of the other folds.
+
+    Returns:
+        The signed weights by name, and an array with one out-of-fold score (or difference, for a preference) per
+        label.
+    """
+    fitting = _Fitting(labelled, seed)
+    every = np.ones(len(labelled.labels))
+    folds = fitting.folds(every)
+    held_out = sum(fold * labelled.judged(fitting.weights(every - fold)) for fold in folds)
+    signed = labelled.signs * fitting.weights(every)
+    weights = {name: float(weight) for name, weight in zip(labelled.names, signed, strict=True) if name is not None}
+    return weights, np.asarray(held_out)
 
 
 class _Problem(NamedTuple):
@@ -433,12 +450,19 @@ class _Fitting:
         return np.array(drawn)
 
 
-class _Compared(Measure):
-    """The present weights and the fitted ones, by one figure and its gain."""
+class Compared(Measure):
+    """The present weights and the fitted ones, by one figure and its gain.
 
-    def __init__(self, labelled: LabelledScores, present: np.ndarray, fitted: Any):
-        self.labels, self.present, self.fitted = labelled.labels, present, fitted
-        self.name = "correlation" if labelled.pairs is None else "in order"
+    Args:
+        labels (array): one per text, or 1 per pair.
+        present, fitted (arrays): per label, the score of the text; for pairs, that of the chosen text minus that of
+            the rejected one.
+        pairs (`bool`, *optional*, defaults to `False`): whether labels are preferences.
+    """
+
+    def __init__(self, labels: np.ndarray, present: np.ndarray, fitted: Any, pairs: bool = False):
+        self.labels, self.present, self.fitted = labels, present, fitted
+        self.name = "in order" if pairs else "correlation"
 
     @override
     def __len__(self) -> int:
@@ -457,7 +481,7 @@ class _Compared(Measure):
         return over(spread[0, 1], math.sqrt(spread[0, 0] * spread[1, 1]))
 
 
-def _checked(labelled: LabelledScores, compared: _Compared, figures: dict[str, Figure]) -> int | None:
+def _checked(labelled: LabelledScores, compared: Compared, figures: dict[str, Figure]) -> int | None:
     """Refuse weights that learned nothing. Returns the labels with which the gain would be shown, if it is not."""
     chance = 0.0 if labelled.pairs is None else 0.5
     count = len(labelled.labels)

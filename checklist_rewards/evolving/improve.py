@@ -1,0 +1,738 @@
+"""The rubric loop: a checklist that is changed as long as it agrees better with labels.
+
+    >>> found = improve(checklist, rows)  # doctest: +SKIP
+    >>> print(found.diff())  # doctest: +SKIP
+
+The groups of the rows are divided at random into three parts of equal size, so that no row is used for two purposes:
+
+- the *choosing* rows show the weak items, and the gain of every proposed change orders the proposals;
+- the *confirming* rows test a chosen change. It is kept if the agreement rises there;
+- the *test* rows are used once, at the end, for the figures before and after.
+
+Agreement is Pearson's correlation of the scores, as the judge's scorer computes them, with the labels. Test number t
+has the one-sided level 0.05 / (t (t + 1)) on a gain divided by its standard error, which follows from the influence
+of every row on a correlation r, z z' - r (z^2 + z'^2) / 2 (Devlin et al. 1975), summed over the rows of a group.
+These levels sum to 0.05, so the probability that a run keeps any change without an effect is at most about 5 %,
+however many changes it tries (alpha spending, Lan and DeMets 1983, with a sum that telescopes).
+
+There are three stages, and after a kept change the loop starts again with the first one:
+
+1. changes that cost no read: *drop* a weak item, *merge* two that give the same answers, *turn* the sign of a weight
+   whose item disagrees with the labels;
+2. changes that a writer proposes: *reword* an item, *split* one that asks two things, and *new* items, from texts that
+   the labels and the scores order differently;
+3. *reweight* all items by their labels, as `fit` does. Items whose weight becomes 0 are dropped.
+
+All proposals follow from the rows and the seed. With a store, a run that stopped is repeated without a new read or
+reply up to the place where it stopped.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from statistics import NormalDist, fmean
+from typing import Any, Literal
+
+from pydantic import BaseModel, Field
+
+from checklist_rewards.backends import Backend, Engine, Progress
+from checklist_rewards.checklists import Checklist, ChecklistItem
+from checklist_rewards.errors import ChecklistError, GenerationError, SampleError
+from checklist_rewards.evaluation.agreement import Bootstrap, Figure
+from checklist_rewards.evaluation.agreement.measures import group_codes
+from checklist_rewards.evaluation.agreement.scored import judged_row
+from checklist_rewards.evaluation.fitting import Compared, cross_fitted, labelled_scores
+from checklist_rewards.evaluation.items.items import OFTEN_UNANSWERED, STABLE
+from checklist_rewards.evaluation.items.wording import Paraphraser
+from checklist_rewards.evaluation.replay import Replay, StoredRow
+from checklist_rewards.evolving.proposer import FromGenerator, Group, Proposer
+from checklist_rewards.files.store import Store
+from checklist_rewards.generators.contrastive import ContrastiveGenerator
+from checklist_rewards.generators.shapes import CategorizedQuestions, question_fault, tidy
+from checklist_rewards.refiners.base import Asker
+from checklist_rewards.scorer import ChecklistScorer
+from checklist_rewards.scores import Aggregation, ItemScore, Score, rescore
+from checklist_rewards.validation import np, whole_number
+
+MIN_LABELS, MIN_GROUPS = 60, 15
+"""Fewer labelled rows, or groups of them, are refused: each part has a third."""
+LEVEL = 0.05
+"""One-sided level of all tests of a run together."""
+CONSTANT = 0.05
+"""An item has no variance if the standard deviation of its credits is below this."""
+SAME = 0.9
+"""Two items are redundant if the credits have at least this correlation; they contradict each other at minus this."""
+_CHANCE = 1.96
+_REPEATED_ROWS = 40
+_MOST_GROUPS, _OF_EACH_END, _MOST_NEW = 3, 2, 6
+_LEAST_WEIGHT = 0.05
+
+Kind = Literal["drop", "merge", "turn", "reword", "split", "new", "reweight"]
+FAULTS = {
+    "no_variance": f"the credits have a standard deviation below {CONSTANT}",
+    "disagrees": "the credits fall where the labels rise",
+    "unrelated": "the credits do not follow the labels",
+    "redundant": f"another item has the same answers (correlation {SAME} or more)",
+    "contradicts": f"another item has the opposite answers (correlation -{SAME} or less)",
+    "ambiguous": f"fewer than {STABLE:.0%} of the answers stay when the judge is asked in other words",
+    "often_unanswered": f"{OFTEN_UNANSWERED:.0%} of the reads or more are unanswered",
+    "wording": "the question is not one yes/no question",
+}
+"""Why an item is weak."""
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledRow:
+    """A text with its label."""
+
+    row: StoredRow
+    """Its score, with the answers to the checklist, is required unless a judge answers."""
+    label: float
+    """What people say of the text: higher is better, in any unit."""
+    group: str
+    """Rows of one group, such as the answers to one prompt, are never used for two purposes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A weak item."""
+
+    item: ChecklistItem
+    fault: str
+    """One of `FAULTS`."""
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Items of a checklist, and what takes their place."""
+
+    kind: Kind
+    before: tuple[ChecklistItem, ...]
+    after: tuple[ChecklistItem, ...]
+    reason: str
+
+    def of(self, checklist: Checklist) -> Checklist:
+        """The changed checklist. Raises [`ChecklistError`] if no item with a weight is left."""
+        items, new = [], list(self.after)
+        for item in checklist.items:
+            if not any(item is one for one in self.before):
+                items.append(item)
+            elif new:
+                items += new
+                new = []
+        return checklist.model_validate(checklist.model_dump() | {"items": [*items, *new]})
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A change that was tested."""
+
+    change: Change
+    kept: bool
+    chosen: float
+    """Gain in agreement on the choosing rows; of new weights, out-of-fold."""
+    gain: Figure
+    """Gain on the confirming rows, with its 95 % interval."""
+    level: float
+    """One-sided level of the test."""
+
+    def lines(self, number: int) -> list[str]:
+        """The step as text: what was changed, with its figures."""
+        verdict = "kept" if self.kept else "refused"
+        head = f"{number}. {self.change.kind}, {verdict}: {self.change.reason}"
+        figures = f"   gain {self.chosen:+.3f} on choosing rows, {self.gain.shown()} on confirming rows"
+        removed = [f"   - {_shown(item)}" for item in self.change.before]
+        return [
+            head,
+            f"{figures} (level {self.level:.2g})",
+            *removed,
+            *(f"   + {_shown(i)}" for i in self.change.after),
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class Improvement:
+    """The improved checklist, and how it came about."""
+
+    before: Checklist
+    checklist: Checklist
+    findings: tuple[Finding, ...]
+    """Weak items of the given checklist, on the choosing rows."""
+    steps: tuple[Step, ...]
+    figures: dict[str, Figure]
+    """`before`, `after` and `gain`: correlations with the labels on the test rows, which chose nothing."""
+    rows: tuple[int, int, int]
+    """Numbers of choosing, confirming and test rows."""
+    reads: int
+    """Answers of the judge that the changes took, stored ones included."""
+    stopped: Literal["no gain", "patience", "budget"]
+
+    def diff(self) -> str:
+        """All steps as text, and the figures on the test rows."""
+        steps = [line for number, step in enumerate(self.steps, start=1) for line in step.lines(number)]
+        before, after, gain = (self.figures[name].shown() for name in ("before", "after", "gain"))
+        last = f"agreement on {self.rows[2]} test rows: {before} before, {after} after, gain {gain}"
+        count = f"{len(self.before)} items before, {len(self.checklist)} after; stopped: {self.stopped}"
+        return "\n".join([*steps, last, count])
+
+    def dumped(self) -> dict[str, Any]:
+        """Everything as plain values, for a JSON file."""
+        return {
+            "checklist": _dumped(self.checklist.items),
+            "before": _dumped(self.before.items),
+            "findings": [
+                {"question": one.item.question, "fault": one.fault, "detail": one.detail} for one in self.findings
+            ],
+            "steps": [
+                {
+                    "kind": step.change.kind,
+                    "kept": step.kept,
+                    "reason": step.change.reason,
+                    "before": _dumped(step.change.before),
+                    "after": _dumped(step.change.after),
+                    "chosen": step.chosen,
+                    "gain": step.gain.model_dump(),
+                    "level": step.level,
+                }
+                for step in self.steps
+            ],
+            "figures": {name: figure.model_dump() for name, figure in self.figures.items()},
+            "rows": dict(zip(("choosing", "confirming", "test"), self.rows, strict=True)),
+            "reads": self.reads,
+            "stopped": self.stopped,
+        }
+
+
+class _Halves(BaseModel):
+    """The reply to the prompt `refiners/split`."""
+
+    questions: list[str] = Field(min_length=2, max_length=4)
+
+
+class Rewriter:
+    """Proposes changes that need a writer: other wordings, split questions, and new items.
+
+    Args:
+        model (`str`): the model that writes.
+        backend, base_url, store: as in the refiners.
+        proposer (callable, *optional*): proposes new items for groups of texts, best first by their residuals; see
+            [`Proposer`]. Defaults to the prompt `generators/openrubrics_listwise`.
+        wordings (`int`, *optional*, defaults to `2`): other wordings per weak item.
+    """
+
+    def __init__(
+        self,
+        model: str | Engine,
+        *,
+        backend: str | Backend = "auto",
+        base_url: str | None = None,
+        proposer: Proposer | None = None,
+        wordings: int = 2,
+        store: bool | str | Path | Store = True,
+    ):
+        engine = Engine.of(model, backend, base_url)
+        self.paraphraser = Paraphraser(engine, count=wordings, store=store)
+        self.splitter = Asker(engine, "auto", None, "refiners/split", ("item",), 512, 2, store)
+        self.proposer = proposer or FromGenerator(
+            ContrastiveGenerator(
+                engine,
+                prompt="generators/openrubrics_listwise",
+                shape=CategorizedQuestions,
+                max_items=20,
+                max_attempts=2,
+                store=store,
+            )
+        )
+
+    def check(self) -> None:
+        """Check that the model exists, without loading it. Raises [`ModelError`]."""
+        self.paraphraser.check()
+
+    def changes(self, checklist: Checklist, findings: Sequence[Finding], groups: Sequence[Group]) -> list[Change]:
+        """The proposals for a checklist; a reply that cannot be used proposes nothing."""
+        faults = {one.item.id: one for one in findings}
+        double = [item for item in checklist.items if "two questions" in (question_fault(item.question) or "")]
+        weak = [item for item in checklist.items if item.id in faults and item not in double and item.check is None]
+        found = []
+        for item, wordings in zip(weak, self.paraphraser.reword(weak) if weak else [], strict=True):
+            other = dict.fromkeys(one for one in wordings if one.question != item.question)
+            found += [Change("reword", (item,), (one,), faults[item.id].detail) for one in other]
+        replies = self.splitter.ask([{"item": item.question} for item in double], _Halves) if double else []
+        for item, reply in zip(double, replies, strict=True):
+            if isinstance(reply, _Halves):
+                questions = list(dict.fromkeys(map(tidy, reply.questions)))
+                parts = tuple(_worded(item, one, len(questions)) for one in questions if question_fault(one) is None)
+                if len(parts) > 1:
+                    found.append(Change("split", (item,), parts, "it asks two questions"))
+        known = {item.question.casefold() for item in checklist.items}
+        weight = fmean(abs(item.weight) for item in checklist.items)
+        new: dict[str, Change] = {}
+        for proposal in self.proposer(groups) if groups else []:
+            if proposal is None or isinstance(proposal, GenerationError):
+                continue
+            try:
+                items = Checklist.parse(proposal, "the proposal").items
+            except ChecklistError:
+                continue
+            for item in items:
+                added = ChecklistItem(question=item.question, weight=math.copysign(weight, item.weight))
+                if item.question.casefold() not in known:
+                    reason = "texts that the labels and the scores order differently"
+                    new.setdefault(item.question.casefold(), Change("new", (), (added,), reason))
+        return found + list(new.values())[:_MOST_NEW]
+
+
+class _OutOfReadsError(Exception):
+    """The budget of reads is spent."""
+
+
+@dataclass
+class _Rows:
+    """Labelled rows with all answers that were read about them."""
+
+    rows: Sequence[LabelledRow]
+    parts: Sequence[np.ndarray]
+    """Places of the choosing, confirming and test rows."""
+    scorer: ChecklistScorer | None
+    max_reads: int | None
+    progress: Progress | None
+    reads: int = 0
+    lines: list[dict[str, ItemScore]] = field(default_factory=list)
+    rules: list[Score] = field(default_factory=list)
+    """One score per row, whose rules and state apply."""
+    _known: dict[tuple[str, int], np.ndarray] = field(default_factory=dict)
+    """Scores by checklist and part."""
+    _last: tuple[Any, np.ndarray] = (None, np.empty(0))
+    """The last credits, with their checklist and part."""
+
+    def start(self, checklist: Checklist) -> None:
+        """Read the checklist about all rows, or take the stored answers."""
+        if self.scorer is not None:
+            samples = [replace(one.row.sample, checklist=checklist) for one in self.rows]
+            scores: Sequence[Score | None] = self.scorer.score_batch(samples, self.progress)
+        else:
+            scores = [one.row.score for one in self.rows]
+        for one, score in zip(self.rows, scores, strict=True):
+            if score is None or (score.aggregation or Aggregation()).primary_metric == "quality":
+                raise SampleError(f"{one.row.where}: the row has no score of a checklist; set a judge.")
+            lines = {line.id: line for line in score.items}
+            missing = [item for item in checklist.items if item.id not in lines]
+            if missing and not score.no_answer:
+                raise SampleError(
+                    f"{one.row.where}: item {missing[0].id} ({missing[0].question!r:.60}) of the checklist has no "
+                    "stored answer; score the rows by this checklist, or set a judge."
+                )
+            self.lines.append(lines)
+            self.rules.append(score)
+
+    def read(self, items: Iterable[ChecklistItem], part: int) -> None:
+        """Ask the judge about items that have no answer yet."""
+        every = list({item.id: item.model_copy(update={"weight": 1.0}) for item in items}.values())
+        asked = {n: [item for item in every if item.id not in self.lines[n]] for n in self.parts[part].tolist()}
+        asked = {n: some for n, some in asked.items() if some and not self.rules[n].no_answer}
+        count = sum(map(len, asked.values()))
+        if not count:
+            return
+        assert self.scorer is not None
+        if self.max_reads is not None and self.reads + count > self.max_reads:
+            raise _OutOfReadsError
+        samples = [
+            replace(self.rows[n].row.sample, checklist=Checklist(items=tuple(some))) for n, some in asked.items()
+        ]
+        for n, score in zip(asked, self.scorer.score_batch(samples, self.progress), strict=True):
+            self.lines[n] |= {line.id: line for line in score.items}
+        self.reads += count
+
+    def scored(self, checklist: Checklist, part: int) -> list[Score]:
+        """The scores of a part. Nothing is read."""
+        found = []
+        for n in self.parts[part].tolist():
+            lines = tuple(self.lines[n][item.id] for item in checklist.items if item.id in self.lines[n])
+            found.append(rescore(checklist, self.rules[n].model_copy(update={"items": lines})))
+        return found
+
+    def scores(self, checklist: Checklist, part: int) -> np.ndarray:
+        """The scores as numbers, and the mean for a row without an answered item."""
+        key = _content(checklist), part
+        if key not in self._known:
+            numbers = [score.primary_score for score in self.scored(checklist, part)]
+            found = np.array([np.nan if number is None else number for number in numbers])
+            known = np.isfinite(found)
+            self._known[key] = np.where(known, found, found[known].mean() if known.any() else 0.0)
+        return self._known[key]
+
+    def credits(self, checklist: Checklist, part: int) -> np.ndarray:
+        """Soft credits of rows and items; NaN where unanswered."""
+        if (_content(checklist), part) != self._last[0]:
+            rows = [[line.credit(True) for line in score.items] for score in self.scored(checklist, part)]
+            found = np.array([[np.nan if credit is None else credit for credit in row] for row in rows])
+            self._last = (_content(checklist), part), found
+        return self._last[1]
+
+    def labels(self, part: int) -> np.ndarray:
+        """The labels of a part."""
+        return np.array([self.rows[n].label for n in self.parts[part].tolist()])
+
+    def gain(self, before: Checklist, after: Checklist, part: int, bootstrap: Bootstrap) -> dict[str, Figure]:
+        """Agreement of both checklists with the labels, and the gain."""
+        compared = Compared(self.labels(part), self.scores(before, part), self.scores(after, part))
+        figures = bootstrap.figures(compared, [self.rows[n].group for n in self.parts[part].tolist()])
+        return {"before": figures["present"], "after": figures["fitted"], "gain": figures["gain"]}
+
+    def difference(self, before: Checklist, after: Checklist, part: int) -> tuple[float, float]:
+        """The gain in agreement, and its standard error over groups."""
+        compared = _agreement(self.labels(part), self.scores(before, part), self.scores(after, part))
+        codes = group_codes([self.rows[n].group for n in self.parts[part].tolist()])
+        return compared[0], _clustered(compared[1], codes)
+
+
+CHOOSING, CONFIRMING, TEST = range(3)
+
+
+def improve(
+    checklist: Checklist,
+    rows: Sequence[LabelledRow],
+    *,
+    scorer: ChecklistScorer | None = None,
+    writer: Rewriter | None = None,
+    tolerance: float = 0.0,
+    patience: int = 3,
+    max_reads: int | None = None,
+    bootstrap: Bootstrap | None = None,
+    progress: Progress | None = None,
+    told: Callable[[Step], object] | None = None,
+) -> Improvement:
+    """Improve a checklist on labelled rows.
+
+    Args:
+        checklist ([`Checklist`]): one checklist for all rows.
+        rows (sequence of [`LabelledRow`]): at least 60 in 15 groups; see the module docstring for their use.
+        scorer ([`ChecklistScorer`], *optional*): the judge. Defaults to the stored answers of the rows.
+        writer ([`Rewriter`], *optional*): proposes wordings and new items, which the judge reads. Without one, items
+            are dropped, merged, turned and reweighted only.
+        tolerance (`float`, *optional*, defaults to `0.0`): also keep a drop or merge if the same test shows that the
+            agreement falls by less than this. It makes checklists shorter: fewer reads per text.
+        patience (`int`, *optional*, defaults to `3`): a stage ends after so many refused changes in a row.
+        max_reads (`int`, *optional*): most reads of new items before the last figures. Reads of the given checklist
+            and of the final one about the test rows are not counted.
+        bootstrap ([`Bootstrap`], *optional*): the intervals; its seed also divides the groups.
+        progress (callable, *optional*): called with the number of reads since its last call.
+        told (callable, *optional*): called with every step when it is done.
+
+    Raises:
+        SampleError: If there are too few labels, all labels of a part are equal, a row has no answer to an item and
+            no judge is set, or a writer has no judge.
+    """
+    whole_number("patience", patience)
+    if not 0 <= tolerance < 1:
+        raise SampleError(f"tolerance={tolerance:g} is not allowed; it must be from 0 to below 1.")
+    if writer is not None and scorer is None:
+        raise SampleError("a writer's items have no stored answers; set a judge that reads them.")
+    if scorer is not None and scorer.weights is not None:
+        raise SampleError("the judge has weights of its own, which would hide changes of weights; omit them.")
+    bootstrap = bootstrap or Bootstrap()
+    parts = _parts(rows, bootstrap.seed)
+    if scorer is not None:
+        checklist = scorer.prepared(checklist)
+    if writer is not None:
+        writer.check()
+    data = _Rows(rows, parts, scorer, max_reads, progress)
+    data.start(checklist)
+    loop = _Loop(data, writer, tolerance, patience, replace(bootstrap, progress=None), told)
+    findings = loop.weak(checklist)
+    best, stopped = loop.run(checklist)
+    data.max_reads = None
+    data.read(best.items, TEST)
+    return Improvement(
+        before=checklist,
+        checklist=best,
+        findings=tuple(findings),
+        steps=tuple(loop.steps),
+        figures=data.gain(checklist, best, TEST, bootstrap),
+        rows=(len(parts[0]), len(parts[1]), len(parts[2])),
+        reads=data.reads,
+        stopped=stopped,
+    )
+
+
+def _parts(rows: Sequence[LabelledRow], seed: int) -> list[np.ndarray]:
+    """The places of choosing, confirming and test rows."""
+    groups = list(dict.fromkeys(row.group for row in rows))
+    where = rows[0].row.where.rpartition(",")[0] if rows else "the data"
+    if len(rows) < MIN_LABELS or len(groups) < MIN_GROUPS:
+        raise SampleError(
+            f"{where} has {len(rows)} labelled rows in {len(groups)} groups; improving a checklist needs at least "
+            f"{MIN_LABELS} in {MIN_GROUPS} groups, a third of them for each of choosing, confirming and testing."
+        )
+    order = np.random.default_rng(seed).permutation(len(groups))
+    part_of = {groups[place]: n for n, some in enumerate(np.array_split(order, 3)) for place in some}
+    parts = [np.array([n for n, row in enumerate(rows) if part_of[row.group] == part], int) for part in range(3)]
+    for part in parts:
+        if len({rows[n].label for n in part.tolist()}) < 2:
+            raise SampleError(f"{where}: all labels of a third of the groups are equal; more labels are needed.")
+    return parts
+
+
+@dataclass
+class _Loop:
+    data: _Rows
+    writer: Rewriter | None
+    tolerance: float
+    patience: int
+    bootstrap: Bootstrap
+    told: Callable[[Step], object] | None
+    steps: list[Step] = field(default_factory=list)
+    tried: set[str] = field(default_factory=set)
+    """Checklists that were tested."""
+    impatient: bool = False
+
+    def run(self, checklist: Checklist) -> tuple[Checklist, Literal["no gain", "patience", "budget"]]:
+        """Change the checklist until no stage keeps a change."""
+        stages = (self._replayed, self._written, self._reweighted)
+        while True:
+            self.impatient = False
+            try:
+                for stage in stages:
+                    better = self._stage(checklist, stage(checklist))
+                    if better is not None:
+                        checklist = better
+                        break
+                else:
+                    return checklist, "patience" if self.impatient else "no gain"
+            except _OutOfReadsError:
+                return checklist, "budget"
+
+    def _stage(self, checklist: Checklist, proposed: Sequence[tuple[Change, float]]) -> Checklist | None:
+        """Test the proposals, those with the highest gain on the choosing rows first, until one is kept."""
+        refused = 0
+        for change, chosen in sorted(proposed, key=lambda pair: -pair[1]):
+            changed = change.of(checklist)
+            key = _content(changed)
+            if key in self.tried:
+                continue
+            if refused == self.patience:
+                self.impatient = True
+                break
+            self.data.read(changed.items, CONFIRMING)
+            self.tried.add(key)
+            step = self._tested(checklist, changed, change, chosen)
+            self.steps.append(step)
+            if self.told is not None:
+                self.told(step)
+            if step.kept:
+                return changed
+            refused += 1
+        return None
+
+    def _tested(self, before: Checklist, after: Checklist, change: Change, chosen: float) -> Step:
+        """The test of a change on the confirming rows."""
+        number = len(self.steps) + 1
+        level = LEVEL / (number * (number + 1))
+        gain, error = self.data.difference(before, after, CONFIRMING)
+        least = -self.tolerance if change.kind in ("drop", "merge") else 0.0
+        kept = gain - NormalDist().inv_cdf(1 - level) * error > least
+        return Step(change, kept, chosen, self.data.gain(before, after, CONFIRMING, self.bootstrap)["gain"], level)
+
+    def _promising(self, checklist: Checklist, changes: Iterable[Change]) -> list[tuple[Change, float]]:
+        """The changes whose gain on the choosing rows is above 0 by a standard error."""
+        found = []
+        for change in changes:
+            try:
+                after = change.of(checklist)
+            except ValueError:  # no item with a weight is left
+                continue
+            if _content(after) in self.tried:
+                continue
+            gain, error = self.data.difference(checklist, after, CHOOSING)
+            if gain - error > (-self.tolerance if change.kind in ("drop", "merge") else 0.0):
+                found.append((change, gain))
+        return found
+
+    def _replayed(self, checklist: Checklist) -> list[tuple[Change, float]]:
+        """Stage 1: drop, merge and turn."""
+        findings = self.weak(checklist)
+        details = {id(one.item): one.detail for one in reversed(findings)}
+        changes = []
+        for one, other, _ in self._alike(checklist):
+            if one.weight * other.weight > 0:
+                merged = one.model_copy(
+                    update={"weight": (one.weight + other.weight) / 2, "required": one.required or other.required}
+                )
+                changes.append(Change("merge", (one, other), (merged,), f"the same answers as {other.question!r:.60}"))
+        for item in checklist.items:
+            if id(item) in details:
+                changes.append(Change("drop", (item,), (), details[id(item)]))
+        for finding in findings:
+            if finding.fault == "disagrees":
+                turned = finding.item.model_copy(update={"weight": -finding.item.weight})
+                changes.append(Change("turn", (finding.item,), (turned,), finding.detail))
+        return self._promising(checklist, changes)
+
+    def _written(self, checklist: Checklist) -> list[tuple[Change, float]]:
+        """Stage 2: what the writer proposes. The judge reads it about the choosing rows."""
+        if self.writer is None or self.data.scorer is None:
+            return []
+        prepared = self.data.scorer.prepared
+        found = []
+        for change in self.writer.changes(checklist, self.weak(checklist), self._groups(checklist)):
+            after = prepared(Checklist(items=change.after)).items
+            found.append(replace(change, after=after))
+        self.data.read([item for change in found for item in change.after], CHOOSING)
+        return self._promising(checklist, found)
+
+    def _reweighted(self, checklist: Checklist) -> list[tuple[Change, float]]:
+        """Stage 3: new weights for all items."""
+        rows, labels = self.data.rows, self.data.labels(CHOOSING).tolist()
+        judged = [
+            judged_row(str(n), rows[n].group, rows[n].row.where, {}, score)
+            for n, score in zip(self.data.parts[CHOOSING].tolist(), self.data.scored(checklist, CHOOSING), strict=True)
+        ]
+        try:
+            labelled = labelled_scores(judged, labels, by="item")
+        except SampleError:  # too few answers, or a single item
+            return []
+        weights, held_out = cross_fitted(labelled, self.bootstrap.seed)
+        gain, influence = _agreement(labelled.labels, labelled.scores(labelled.present), held_out)
+        if gain <= _clustered(influence, group_codes(labelled.groups)):
+            return []
+        largest = max(map(abs, weights.values()))
+        after = []
+        for item in checklist.items:
+            weight = weights.get(item.id, item.weight)
+            if abs(weight) >= _LEAST_WEIGHT * largest:
+                after.append(item.model_copy(update={"weight": float(f"{weight:.2g}")}))
+        change = Change("reweight", checklist.items, tuple(after), "weights fitted to the labels")
+        return [(change, gain)]
+
+    def weak(self, checklist: Checklist) -> list[Finding]:
+        """The weak items, by the choosing rows; an item can have several faults."""
+        credits, labels = self.data.credits(checklist, CHOOSING), self.data.labels(CHOOSING)
+        stability = self._stability(checklist)
+        alike = self._alike(checklist)
+        found = []
+        for place, item in enumerate(checklist.items):
+            own = credits[:, place]
+            known = np.isfinite(own)
+            faults: list[tuple[str, str]] = []
+            if 1 - known.mean() >= OFTEN_UNANSWERED:
+                faults.append(("often_unanswered", f"{1 - known.mean():.0%} of its reads are unanswered"))
+            if not known.any() or own[known].std() < CONSTANT:
+                spread = own[known].std() if known.any() else 0.0
+                faults.append(("no_variance", f"standard deviation {spread:.3f}"))
+            elif (r := _correlation(own[known], labels[known])) * math.sqrt(known.sum()) < _CHANCE:
+                fault = "disagrees" if r * math.sqrt(known.sum()) < -_CHANCE else "unrelated"
+                faults.append((fault, f"correlation with the labels {r:+.2f}"))
+            for one, other, r in alike:
+                if item is other:
+                    name = "redundant" if r > 0 else "contradicts"
+                    faults.append((name, f"answers correlate {r:+.2f} with those to {one.question!r:.60}"))
+            if stability.get(item.id, 1.0) < STABLE:
+                faults.append(("ambiguous", f"{stability[item.id]:.0%} of the answers stay in other words"))
+            if item.check is None and (fault := question_fault(item.question)) is not None:
+                faults.append(("wording", f"it {fault}"))
+            found += [Finding(item, name, detail) for name, detail in faults]
+        return found
+
+    def _alike(self, checklist: Checklist) -> list[tuple[ChecklistItem, ChecklistItem, float]]:
+        """Pairs of items whose credits are equal or opposite, with the correlation."""
+        credits = self.data.credits(checklist, CHOOSING)
+        found = []
+        for second, other in enumerate(checklist.items):
+            for first, one in enumerate(checklist.items[:second]):
+                both = np.isfinite(credits[:, first]) & np.isfinite(credits[:, second])
+                r = _correlation(credits[both, first], credits[both, second])
+                if abs(r) >= SAME:
+                    found.append((one, other, r))
+        return found
+
+    def _stability(self, checklist: Checklist) -> dict[str, float]:
+        """By item id, the fraction of answers that stay when the judge is asked in other words."""
+        if self.data.scorer is None:
+            return {}
+        try:
+            again = Replay(self.data.scorer, repeats=2)
+        except SampleError:  # this judge has no other words
+            return {}
+        rows = [self.data.rows[n].row for n in self.data.parts[CHOOSING].tolist()[:_REPEATED_ROWS]]
+        scores = again.scores([replace(row, sample=replace(row.sample, checklist=checklist)) for row in rows])
+        stays: dict[str, list[bool]] = {}
+        for first, second in scores:
+            for one, other in zip(first.items, second.items, strict=True):
+                if one.answer is not None and other.answer is not None:
+                    stays.setdefault(one.id, []).append(one.answer == other.answer)
+        return {name: fmean(some) for name, some in stays.items()}
+
+    def _groups(self, checklist: Checklist) -> list[Group]:
+        """Texts that labels and scores order differently, by input: those with the highest and lowest residuals."""
+        part = self.data.parts[CHOOSING]
+        labels, scores = self.data.labels(CHOOSING), self.data.scores(checklist, CHOOSING)
+        residuals = _standard(labels) - _standard(scores)
+        by_input: dict[tuple[str | None, str | None], list[int]] = {}
+        for place, n in enumerate(part.tolist()):
+            sample = self.data.rows[n].row.sample
+            by_input.setdefault((sample.input, sample.history), []).append(place)
+        several = [some for some in by_input.values() if len(some) > 1] or [list(range(len(part)))]
+        several.sort(key=lambda some: residuals[some].min() - residuals[some].max())
+        groups = []
+        for some in several[:_MOST_GROUPS]:
+            ranked = sorted(some, key=lambda place: -residuals[place])
+            ends = list(dict.fromkeys([*ranked[:_OF_EACH_END], *ranked[-_OF_EACH_END:]]))
+            samples = [self.data.rows[int(part[place])].row.sample for place in ends]
+            groups.append(
+                Group(
+                    input=samples[0].input or "Write a response.",
+                    history=samples[0].history,
+                    reference=samples[0].reference,
+                    responses=tuple(sample.target for sample in samples),
+                    scores=tuple(float(residuals[place]) for place in ends),
+                    persistent=checklist.items,
+                    active=(),
+                )
+            )
+        return groups
+
+
+def _agreement(labels: np.ndarray, before: np.ndarray, after: np.ndarray) -> tuple[float, np.ndarray]:
+    """The gain in correlation with the labels, and the influence of every row on it."""
+    one, other, own = _standard(before), _standard(after), _standard(labels)
+    was, now = float((one * own).mean()), float((other * own).mean())
+    influence = other * own - now * (other**2 + own**2) / 2 - (one * own - was * (one**2 + own**2) / 2)
+    return round(now - was, 9), influence  # equal scores differ by rounding
+
+
+def _clustered(influence: np.ndarray, codes: np.ndarray) -> float:
+    """The standard error of a mean of influences, of which those of one group depend on each other."""
+    return float(np.sqrt((np.bincount(codes, influence) ** 2).sum()) / len(influence))
+
+
+def _correlation(one: np.ndarray, other: np.ndarray) -> float:
+    """Pearson's r; 0 if a variable is constant."""
+    if len(one) < 2 or one.std() == 0 or other.std() == 0:
+        return 0.0
+    return float(np.corrcoef(one, other)[0, 1])
+
+
+def _standard(values: np.ndarray) -> np.ndarray:
+    return (values - values.mean()) / (values.std() or 1.0)
+
+
+def _worded(item: ChecklistItem, question: str, parts: int) -> ChecklistItem:
+    """A part of an item: its weight is divided by the number of parts."""
+    fields = item.model_dump(exclude={"id", "question", "evidence"}) | {"weight": item.weight / parts}
+    return ChecklistItem(**fields, question=question)
+
+
+def _content(checklist: Checklist) -> str:
+    return repr([(item.id, item.weight, item.required) for item in checklist.items])
+
+
+def _dumped(items: Iterable[ChecklistItem]) -> list[dict[str, Any]]:
+    return [item.model_dump(mode="json", exclude_defaults=True) for item in items]
+
+
+def _shown(item: ChecklistItem) -> str:
+    return f"{item.question} (weight {item.weight:g})"

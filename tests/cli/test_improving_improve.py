@@ -1,0 +1,80 @@
+"""`improve` as a user meets it: a checklist and labelled rows in, a better checklist out."""
+
+import json
+import random
+from pathlib import Path
+
+from tests.cli.conftest import write_jsonl
+from tests.cli.test_improving_fit import CHECKLIST, rated
+from tests.evaluation.agreement.files import scored_file
+from tests.evolving.test_improve import REPLIES, finds, reading
+
+
+def opposed(count=240):
+    """Stars that follow the first question, and fall with the last one."""
+    rng = random.Random(0)
+    rows = []
+    for n in range(count):
+        said = [rng.random() for _ in CHECKLIST]
+        stars = 3 + 2 * said[0] + 2 * said[1] + said[2] - 2 * said[3] + rng.gauss(0, 0.1)
+        rows.append({"doc": n // 2, "prompt": f"Write {n}.", "target": f"text {n}", "checklist": CHECKLIST,
+                     "said": said, "stars": stars})  # fmt: skip
+    scored_file("scored.jsonl", *rows)
+    Path("checklist.json").write_text(json.dumps(CHECKLIST))
+
+
+def test_an_item_is_turned_without_a_model_and_the_diff_is_shown(run, no_engine):
+    opposed()
+    arguments = ["improve", "checklist.json", "--data", "scored.jsonl", "--label-key", "stars", "--group-key", "doc"]
+    done = run(*arguments, "-o", "better.json", "--json", "steps.json", "--bootstrap", 50)
+    assert done.exit_code == 0, done.output
+    assert "disagrees" in done.stdout and "1. turn, kept: correlation with the labels -0." in done.stdout
+    assert "   - Is it new? (weight 1)\n   + Is it new? (weight -1)" in done.stdout
+    assert "agreement on 80 test rows: " in done.stdout
+    assert next(item for item in items("better.json") if item["question"] == "Is it new?")["weight"] < 0
+    steps = json.loads(Path("steps.json").read_text())
+    assert steps["rows"] == {"choosing": 80, "confirming": 80, "test": 80} and steps["figures"]["gain"]["low"] > 0
+    done = run("replay", "scored.jsonl", "-o", "again.jsonl", "--checklist", "better.json")
+    assert done.exit_code == 0, done.output
+
+
+def test_a_writer_adds_an_item_and_a_rerun_asks_nothing(run, engine):
+    texts, labels = reading()
+    write_jsonl("rows.jsonl", *(
+        {"prompt": f"Write {n // 2}.", "target": text, "label": label}
+        for n, (text, label) in enumerate(zip(texts, labels, strict=True))
+    ))  # fmt: skip
+    Path("checklist.json").write_text(json.dumps(["Is it red?", "Is it old?"]))
+    fake = engine(finds, replies=[json.dumps(REPLIES["new"])])
+    arguments = ["improve", "checklist.json", "--data", "rows.jsonl", "--store", "s.sqlite", "--bootstrap", 50]
+    done = run(*arguments, "--scorer-model", "pocket", "-o", "same.json")
+    assert done.exit_code == 0, done.output
+    assert [item["question"] for item in items("same.json")] == ["Is it red?", "Is it old?"]
+    done = run(*arguments, "--model", "pocket", "-o", "better.json")
+    assert done.exit_code == 0, done.output
+    assert "Is it big?" in [item["question"] for item in items("better.json")]
+    assert "   + Is it big? (weight 1)" in done.stdout
+    asked = len(fake.asked)
+    done = run(*arguments, "--model", "pocket", "-o", "again.json")
+    assert done.exit_code == 0 and len(fake.asked) == asked and items("again.json") == items("better.json")
+
+
+def items(path):
+    return json.loads(Path(path).read_text())["items"]
+
+
+def test_what_cannot_be_used_is_one_sentence(run, no_engine):
+    rows = rated(59)
+    Path("checklist.json").write_text(json.dumps(CHECKLIST))
+    for label_key, words in (
+        ("stars", "scored.jsonl has 59 labelled rows in 59 groups; improving a checklist needs at least 60 in 15"),
+        ("humans", "line 1: column 'humans' not found (--label-key); the row has"),
+        ("target", "line 1: 'target' is 'text 0'; it must be a number per text"),
+    ):
+        done = run("improve", "checklist.json", "--data", "scored.jsonl", "--label-key", label_key, "--group-key",
+                   "target", "-o", "b.json")  # fmt: skip
+        assert done.exit_code == 2 and words in done.stderr, done.output
+    write_jsonl("rows.jsonl", *({"prompt": "p", "target": row["target"], "label": 1} for row in rows))
+    done = run("improve", "checklist.json", "--data", "rows.jsonl", "-o", "b.json")
+    assert done.exit_code == 2 and "score the rows first, or name a judge with --scorer-model" in done.stderr
+    assert not Path("b.json").exists()
