@@ -346,7 +346,7 @@ def test_the_same_files_give_the_same_bytes_and_no_text_reaches_the_html(tmp_pat
     page = (tmp_path / "one.html").read_text(encoding="utf-8")
     assert page == (tmp_path / "two.html").read_text(encoding="utf-8")
     assert "hacked" not in page and "</title><script>" not in page
-    assert page.count("<script") == 2 and "http://" not in page.replace("http://www.w3.org/2000/svg", "")
+    assert page.count("<script") == 3 and "http://" not in page.replace("http://www.w3.org/2000/svg", "")
 
 
 def test_the_modules_of_the_page_use_no_html_from_texts_and_load_nothing():
