@@ -87,7 +87,10 @@ export function show(report, main, before = null, actions = {}) {
   draw();
   if (!report.ready) {
     const failed = (error) => main.prepend(el("p", { class: "note warning", role: "alert" }, `The rows cannot be shown: ${error.message}`));
-    report.load((share) => (progress.value = share)).then(() => (OF_ROWS.includes(main.dataset.view ?? "matrix") || main.dataset.view === "training") && draw(), failed);
+    report.load((share) => (progress.value = share)).then(() => {
+      main.dataset.rows = "read";
+      if (OF_ROWS.includes(main.dataset.view ?? "matrix") || main.dataset.view === "training") draw();
+    }, failed);
   }
   return { report, states, stop: () => removeEventListener("hashchange", draw) };
 }
