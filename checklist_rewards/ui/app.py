@@ -333,7 +333,9 @@ def build_ui(judging: Judging, token: str) -> FastAPI:
     return app
 
 
-def _endpoint(work: Callable[[dict[str, Any]], Any], has_body: bool = False) -> Callable[[Request], Awaitable[Response]]:
+def _endpoint(
+    work: Callable[[dict[str, Any]], Any], has_body: bool = False
+) -> Callable[[Request], Awaitable[Response]]:
     """An endpoint that calls `work` in a thread, with the body of the request or its query. None is sent as 204."""
 
     async def answer(request: Request) -> Response:

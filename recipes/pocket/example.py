@@ -3,8 +3,8 @@
     make demo
     python recipes/pocket/example.py runs/demo/rewards.jsonl
 
-The example has the first groups of every step, what `audit` says about them, labelled rows with the scores of the pocket
-judge, and their checklist of all rows.
+The example has the first groups of every step, what `audit` reports about them, labelled rows with the scores of the
+pocket judge, and a checklist.
 """
 
 from __future__ import annotations

@@ -80,7 +80,7 @@ function recent(files, example) {
   const draw = (most) => list.replaceChildren(table(["file", "kind", "open with", ["size", "n"], ["changed", "changed"]], files.slice(0, most).map(row), { "aria-label": "Files", class: "files" }), files.length > most ? el("button", { type: "button", onclick: () => draw(files.length) }, `Show all ${count(files.length)} files`) : "");
   if (files.length) draw(RECENT);
   else list.replaceChildren(note("The folder has no file that the app can open."));
-  return section("Files", list, example ? el("div", { class: "controls" }, example, el("span", { class: "muted" }, "a small finished run: a reward log, two judges of the same texts, and a checklist")) : null);
+  return section("Files", list, example ? el("div", { class: "controls" }, example, el("span", { class: "muted" }, "a small finished run with what its audit found, scored texts with labels, and a checklist")) : null);
 }
 
 function showHealth(node, found) {

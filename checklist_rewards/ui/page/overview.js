@@ -54,7 +54,7 @@ function attention(report, file, at, open) {
   const known = facts.items.filter((one) => one.counted), worst = known.toSorted((a, b) => a.rate - b.rate)[0];
   if (known.length > 1) lines.push(line(`Fails most: ${worst.question}`, `passes in ${fixed(100 * worst.rate, 0)} % of ${plural(worst.counted, "answer")}`, () => open({ item: worst.id, answer: "fail" }), false));
   if (facts.scored > 1) lines.push(line("Rows with the lowest scores", "", () => open({}, ["score", false]), false));
-  return section("Look at this first", el("ul", { class: "attention" }, facts.unanswered.length ? null : el("li", { class: "passed-line" }, "Every read was answered."), lines));
+  return section("Look at this first", el("ul", { class: "attention" }, facts.unanswered.length || !facts.reads ? null : el("li", { class: "passed-line" }, "Every read was answered."), lines));
 }
 
 export function sampled(file) {

@@ -32,7 +32,9 @@ def test_the_files_of_the_project_are_listed_and_the_address_has_no_token(page):
     assert sorted(rows) == ["rows.jsonl", "scored.jsonl"]
     kinds = page.js("return [...document.querySelectorAll('#view tbody .tag')].map((one) => one.textContent)")
     assert sorted(kinds) == ["rows", "scored"]
-    links = page.js("return [...document.querySelectorAll('#view tbody td:nth-child(3)')].map((td) => td.innerText.trim())")
+    links = page.js(
+        "return [...document.querySelectorAll('#view tbody td:nth-child(3)')].map((td) => td.innerText.trim())"
+    )
     assert sorted(links) == ["Report Annotate Score again", "Score Annotate"]
 
 
@@ -178,7 +180,9 @@ def test_two_responses_are_compared_and_a_failure_stays_on_its_side(page):
     fill(page, "[name=checklist]", "\n".join(POCKET_QUESTIONS))
     page.driver.find_element("css selector", "[name=run]").click()
     page.wait("document.querySelectorAll('.compared-items .pill').length === 6")
-    items = page.js("return [...document.querySelectorAll('.compared-items td:first-child')].map((td) => td.textContent)")
+    items = page.js(
+        "return [...document.querySelectorAll('.compared-items td:first-child')].map((td) => td.textContent)"
+    )
     assert items[0] == POCKET_QUESTIONS[0], "the item with the other answer comes first"
     page.wait("document.querySelectorAll('.scorebar .score .num').length === 2")
     one, other = map(float, page.js("return [...document.querySelectorAll('.scorebar .num')].map((one) => one.title)"))
