@@ -1,4 +1,4 @@
-"""Take the screenshots of `docs/app.md` on the pocket judge: every view of the app.
+"""Take the screenshots of `docs/app.md` on the pocket judge: every view of the app, and all of them as one walk.
 
     python docs/screenshots_app.py
     python docs/screenshots_app.py --all folder    # each view at 1280 and 390 pixels, light and dark, as PNG
@@ -102,6 +102,7 @@ def main() -> None:
                 _save(driver, output / "library.webp")
                 _open(driver, f"{base}/live?file=rewards.jsonl", ".live svg")
                 _save(driver, output / "live.webp")
+                _walk(output, output.parent / "walk.webp")
                 if every is not None:
                     _every(driver, base, every)
             finally:
@@ -215,6 +216,15 @@ def _build(driver, base: str) -> None:
 def _until(driver, condition: str) -> None:
     while not driver.execute_script(f"return {condition}"):
         time.sleep(0.2)
+
+
+def _walk(folder: Path, path: Path) -> None:
+    """The views one after the other, as one animated picture of a minute for the README."""
+    first, *others = (
+        Image.open(folder / f"{name}.webp").convert("RGB").crop((0, 0, *SIZE))
+        for name in ("start", "judge", "compare", "build", "annotate", "batch", "live")
+    )
+    first.save(path, save_all=True, append_images=others, duration=60_000 // (1 + len(others)), quality=70, method=6)
 
 
 def _save(driver, path: Path) -> None:

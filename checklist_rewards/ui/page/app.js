@@ -66,7 +66,12 @@ async function report(main) {
     if (shown) keeping(document.body, draw);
     else draw();
   }
-  await load();
+  try {
+    await load();
+  } catch (error) {
+    if (!column) throw error;
+    return main.replaceChildren(alertOf(error.message), el("p", {}, el("a", { href: `/report?${new URLSearchParams({ file })}#/0/trust` }, "The report without these labels")));
+  }
   let failed = null, busy = false;
   setInterval(async () => {
     if (!follow.checked || busy) return;
