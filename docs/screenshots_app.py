@@ -1,4 +1,4 @@
-"""Take the screenshots of `docs/app.md` on the pocket judge: every view of the app.
+"""Take the screenshots of `docs/app.md` on the pocket judge: every view of the app, and all of them as one walk.
 
     python docs/screenshots_app.py
     python docs/screenshots_app.py --all folder    # each view at 1280 and 390 pixels, light and dark, as PNG
@@ -82,13 +82,17 @@ def main() -> None:
         with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=ROOT) as server:
             driver = browser.start(Path(name, "profile"), width=SIZE[0], height=SIZE[1])
             try:
-                driver.get(_address(server))
-                time.sleep(2)
+                _open(driver, _address(server), "[name=probe]")
                 base = driver.current_url.rstrip("/")
+                driver.execute_script("document.querySelector('[name=probe]').click()")
+                _until(driver, "document.querySelector('.health').textContent.includes('answered')")
+                _save(driver, output / "start.webp")
                 _annotate(driver, base)
                 _save(driver, output / "annotate.webp")
                 _judge(driver, base)
                 _save(driver, output / "judge.webp")
+                _compare(driver, base)
+                _save(driver, output / "compare.webp")
                 _build(driver, base)
                 _save(driver, output / "build.webp")
                 _batch(driver, base)
@@ -98,6 +102,7 @@ def main() -> None:
                 _save(driver, output / "library.webp")
                 _open(driver, f"{base}/live?file=rewards.jsonl", ".live svg")
                 _save(driver, output / "live.webp")
+                _walk(output, output.parent / "walk.webp")
                 if every is not None:
                     _every(driver, base, every)
             finally:
@@ -135,6 +140,16 @@ def _judge(driver, base: str) -> None:
         time.sleep(0.5)
 
 
+def _compare(driver, base: str) -> None:
+    questions = "\n".join(item if isinstance(item, str) else item["question"] for item in ITEMS)
+    kept = json.dumps({"prompt": "Write about the weather.", "questions": questions, "responses": TEXTS[:3:2]})
+    driver.execute_script("sessionStorage.setItem('compare-view', arguments[0])", kept)
+    _open(driver, f"{base}/compare", "[name=run]")
+    driver.execute_script("document.querySelector('[name=run]').click()")
+    _until(driver, f"document.querySelectorAll('.compared-items .pill').length === {2 * len(ITEMS)}")
+    time.sleep(0.5)
+
+
 def _open(driver, address: str, ready: str) -> None:
     driver.get(address)
     while not driver.execute_script("return document.querySelector(arguments[0]) !== null", ready):
@@ -159,7 +174,7 @@ VIEWS = {
     "library": ("/library?name=judges/two.yaml", ".told p"),
     "live": ("/live?file=rewards.jsonl", ".live svg"),
     "judge": ("/judge", "[name=score]"),
-    "compare": ("/compare", ".card"),
+    "compare": ("/compare", "[name=run]"),
     "build": ("/build", ".editor .item"),
     "annotate": ("/annotate?file=rows.jsonl&annotator=cy", ".item"),
     "files": ("/", "#view table"),
@@ -196,14 +211,20 @@ def _build(driver, base: str) -> None:
         _until(driver, f"document.querySelector('[name={name}]') !== null")
         driver.execute_script(f"document.querySelector('[name={name}]').click()")
         _until(driver, ready)
-    driver.execute_script("document.querySelectorAll('.editor .more')[0].open = true")
-    _until(driver, "document.querySelector('.editor [name=check]') !== null")
-    driver.execute_script("document.querySelector('.build').scrollIntoView()")
 
 
 def _until(driver, condition: str) -> None:
     while not driver.execute_script(f"return {condition}"):
         time.sleep(0.2)
+
+
+def _walk(folder: Path, path: Path) -> None:
+    """The views one after the other, as one animated picture of a minute for the README."""
+    first, *others = (
+        Image.open(folder / f"{name}.webp").convert("RGB").crop((0, 0, *SIZE))
+        for name in ("start", "judge", "compare", "build", "annotate", "batch", "live")
+    )
+    first.save(path, save_all=True, append_images=others, duration=60_000 // (1 + len(others)), quality=70, method=6)
 
 
 def _save(driver, path: Path) -> None:

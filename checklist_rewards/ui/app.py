@@ -18,7 +18,7 @@ import os
 import shutil
 import tempfile
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import Future
 from importlib.resources import files
 from pathlib import Path
@@ -28,6 +28,7 @@ from typing import Any
 from fastapi import FastAPI, Request
 from fastapi.responses import FileResponse, HTMLResponse, Response, StreamingResponse
 
+from checklist_rewards.checklists import Checklist
 from checklist_rewards.datasets.importing import AUTO
 from checklist_rewards.errors import ChecklistRewardsError, SampleError
 from checklist_rewards.evaluation.agreement import Labels
@@ -45,9 +46,9 @@ from checklist_rewards.ui.jobs import Jobs
 from checklist_rewards.ui.judging import Judging
 from checklist_rewards.ui.library import Library, checklist_text
 from checklist_rewards.ui.live import Live
-from checklist_rewards.ui.project import DOCUMENTS, OutsideError, Project
+from checklist_rewards.ui.project import DOCUMENTS, OutsideError, Project, write_example
 from checklist_rewards.ui.records import RecordFile
-from checklist_rewards.ui.report import report_data
+from checklist_rewards.ui.report import MONITOR_FILE, is_monitor, kind_of, parts_of, report_data
 from checklist_rewards.ui.table import json_chunks
 from checklist_rewards.version import __version__
 
@@ -116,139 +117,16 @@ def _reader(path: Path) -> Callable[[Path], object]:
     return lambda file: sum(1 for _ in read_rows(file))
 
 
-def add_batch(app: FastAPI, judging: Judging) -> None:
-    """Jobs, uploads and downloads."""
-    jobs, project = Jobs(judging), judging.project
-    app.state.jobs = jobs
-
-    @app.get("/api/jobs")
-    async def listed() -> Response:
-        return _json({"jobs": await asyncio.to_thread(jobs.all), "stored": judging.store is not None})
-
-    @app.post("/api/jobs/models")
-    async def models(request: Request) -> Response:
-        settings = (await json_body(request)).get("settings") or {}
-        return _json({"models": await asyncio.to_thread(judging.models, settings)})
-
-    @app.get("/api/jobs/preview")
-    async def preview(request: Request) -> Response:
-        return _json(await asyncio.to_thread(jobs.preview, request.query_params.get("file", "")))
-
-    @app.post("/api/jobs/forecast")
-    async def forecast(request: Request) -> Response:
-        return _json(await asyncio.to_thread(jobs.forecast, await json_body(request)))
-
-    @app.post("/api/jobs/code")
-    async def code(request: Request) -> Response:
-        return _json(await asyncio.to_thread(jobs.code, await json_body(request)))
-
-    @app.post("/api/jobs")
-    async def create(request: Request) -> Response:
-        return _json(await asyncio.to_thread(jobs.create, await json_body(request)))
-
-    @app.post("/api/jobs/pause")
-    async def pause(request: Request) -> Response:
-        return _json(await asyncio.to_thread(jobs.pause, (await json_body(request)).get("id")))
-
-    @app.post("/api/jobs/resume")
-    async def resume(request: Request) -> Response:
-        body = await json_body(request)
-        return _json(await asyncio.to_thread(jobs.resume, body.get("id"), body.get("budget")))
-
-    @app.post("/api/upload")
-    async def upload(request: Request) -> Response:
-        length = request.headers.get("content-length", "")
-        if length.isdecimal() and int(length) > MAX_UPLOAD:
-            return _json({"error": f"the file is larger than {MAX_UPLOAD:,} bytes; copy it into the folder."}, 413)
-        return _json({"name": await receive(project, request.query_params.get("name"), request.stream())})
-
-    @app.get("/api/download")
-    async def download(request: Request) -> Response:
-        path = project.existing(request.query_params.get("file", ""))
-        return FileResponse(path, media_type="application/octet-stream", filename=path.name)
-
-
-def add_build(app: FastAPI, judging: Judging) -> None:
-    """Stages, refiners and the preview of a checklist that is built."""
-    building = Building(judging)
-
-    @app.get("/api/build")
-    async def choices() -> Response:
-        return _json(await asyncio.to_thread(building.choices))
-
-    @app.post("/api/build/plan")
-    async def plan(request: Request) -> Response:
-        return _json(await asyncio.to_thread(_while_typed, building.plan, await json_body(request)))
-
-    @app.post("/api/build/stage")
-    async def stage(request: Request) -> Response:
-        return _json(await asyncio.to_thread(building.stage, await json_body(request)))
-
-    @app.post("/api/build/checklist")
-    async def checklist(request: Request) -> Response:
-        return _json(await asyncio.to_thread(building.checklist, await json_body(request)))
-
-    @app.post("/api/build/refine")
-    async def refine(request: Request) -> Response:
-        return _json(await asyncio.to_thread(building.refine, await json_body(request)))
-
-    @app.post("/api/build/preview")
-    async def preview(request: Request) -> Response:
-        return _json(await asyncio.to_thread(_while_typed, building.preview, await json_body(request)))
-
-
-def add_library(app: FastAPI, judging: Judging) -> None:
-    """The files of the library."""
-    library = Library(judging)
-
-    @app.get("/api/library")
-    async def listed() -> Response:
-        return _json(await asyncio.to_thread(library.listed))
-
-    @app.get("/api/library/file")
-    async def read(request: Request) -> Response:
-        return _json(await asyncio.to_thread(library.read, request.query_params.get("name")))
-
-    @app.post("/api/library/check")
-    async def check(request: Request) -> Response:
-        body = await json_body(request)
-        return _json(await asyncio.to_thread(library.check, body.get("name"), body.get("text")))
-
-    @app.post("/api/library/file")
-    async def save(request: Request) -> Response:
-        body = await json_body(request)
-        text = checklist_text(body["checklist"]) if "checklist" in body else body.get("text")
-        saved = await asyncio.to_thread(library.save, body.get("name"), text, body.get("stamp"))
-        return _json(saved)
-
-    @app.post("/api/library/import")
-    async def import_file(request: Request) -> Response:
-        body = await json_body(request)
-        file, output, format = body.get("file"), body.get("output"), body.get("format") or AUTO
-        if not isinstance(format, str):
-            raise SampleError(f"format must be a text, got {type(format).__name__}.")
-        may_abstain = bool(body.get("may_abstain"))
-        pitfalls = body.get("pitfalls")
-        return _json(await asyncio.to_thread(library.import_file, file, output, format, may_abstain, pitfalls))
-
-
-def add_live(app: FastAPI, project: Project) -> None:
-    """The figures of a reward log that is still written."""
-    live = Live(project)
-
-    @app.get("/api/live")
-    async def figures(request: Request) -> Response:
-        query = request.query_params
-        found = await asyncio.to_thread(live.figures, query.get("file", ""), query.get("known"))
-        return Response(status_code=204) if found is None else _json(found)
-
-
-def _while_typed(answer: Callable[[dict[str, Any]], dict[str, Any]], body: dict[str, Any]) -> dict[str, Any]:
+def _while_typed(answer: Callable[[dict[str, Any]], dict[str, Any]]) -> Callable[[dict[str, Any]], dict[str, Any]]:
     """The answer, or `{"error": ...}` with status 200: a form that is still being edited is not a failed request."""
-    try:
-        return answer(body)
-    except ChecklistRewardsError as error:
-        return {"error": without_secrets(str(error), os.environ)}
+
+    def answered(body: dict[str, Any]) -> dict[str, Any]:
+        try:
+            return answer(body)
+        except ChecklistRewardsError as error:
+            return {"error": without_secrets(str(error), os.environ)}
+
+    return answered
 
 
 VIEWS = ("", "report", "annotate", "judge", "compare", "build", "batch", "library", "live")
@@ -270,7 +148,10 @@ def build_ui(judging: Judging, token: str) -> FastAPI:
     app = FastAPI(title="checklist-rewards ui", version=__version__, docs_url=None, redoc_url=None, openapi_url=None)
     app.add_middleware(Guard, token=token)
     queues = _Files(lambda path: read_tasks(path))
-    reports = _Files(lambda path: _report(path, exported(project, path)))
+    reports = _Files(lambda path, labels: _report(project, path, labels))
+    kinds = _Files(kind_of, kept=4096)
+    building, library, live = Building(judging), Library(judging), Live(project)
+    jobs = app.state.jobs = Jobs(judging)
     static = {
         entry.name: entry.read_text(encoding="utf-8")
         for entry in files("checklist_rewards.ui").joinpath("page").iterdir()
@@ -298,154 +179,213 @@ def build_ui(judging: Judging, token: str) -> FastAPI:
             return _json({"error": f"{name:.80} is not a file of the page."}, 404)
         return Response(static[name], media_type=_TYPES[Path(name).suffix])
 
-    @app.get("/api/project")
-    async def overview() -> Response:
-        listed = await asyncio.to_thread(project.files)
-        entries = [{"name": file.name, "size": file.size, "changed": file.changed} for file in listed]
-        return _json({"folder": project.folder.name, "version": __version__, "files": entries})
-
-    @app.get("/api/choices")
-    async def choices() -> Response:
-        return _json(await asyncio.to_thread(judging.choices))
-
-    @app.get("/api/report")
-    async def report(request: Request) -> Response:
-        path = project.existing(request.query_params.get("file", ""))
-        paths = RecordFile(path).paths  # a reward log includes those of the other ranks
-        for one in paths:
-            project.existing(one.relative_to(project.folder).as_posix())
-        labels = exported(project, path)
-        stamp = " ".join(map(_stamp, [*paths, *([] if labels is None else [labels])]))
-        if request.query_params.get("known") == stamp:
-            return Response(status_code=204)
-        data = await asyncio.to_thread(reports.get, path, stamp)
-        return Response(data, media_type="application/json", headers={"x-stamp": stamp})
-
-    @app.get("/api/annotate/queue")
-    async def queue(request: Request) -> Response:
-        query = request.query_params
-        name = answers.check_name(query.get("annotator"))
-        file, tasks = await _tasks(query)
-        other = query.get("other")
-        others = None if not other else await asyncio.to_thread(queues.get, project.existing(other))
-        places = ordered(tasks, query.get("order", "random"), _whole(query.get("seed", "0"), "seed"), others)  # type: ignore[arg-type]
-        people = await asyncio.to_thread(answers.annotators, project, file, tasks)
-        own = answers.answers_of(people, name)
-        done: dict[str, int] = {}
-        for (row, _), answer in own.items():
-            done[row] = done.get(row, 0) + (answer.label is not None)
-        rows = [
-            {
-                "place": place,
-                "id": tasks[place].id,
-                "items": len(tasks[place].items),
-                "done": done.get(tasks[place].id, 0),
-            }
-            for place in places
-        ]
-        return _json({"rows": rows, **answers.progress(tasks, people)})
-
-    @app.get("/api/annotate/task")
-    async def task(request: Request) -> Response:
-        query = request.query_params
-        name = answers.check_name(query.get("annotator"))
-        file, tasks = await _tasks(query)
-        place = _whole(query.get("place", ""), "place")
-        if place >= len(tasks):
-            raise SampleError(f"row {place + 1} does not exist: {file} has {len(tasks)} rows.")
-        shown = tasks[place]
-        people = await asyncio.to_thread(answers.annotators, project, file, tasks)
-        own = answers.answers_of(people, name)
-        mine = {key: own[shown.id, key].shown() for key in shown.keys if (shown.id, key) in own}
-        return _json({**shown.shown(), "mine": mine})
-
-    @app.post("/api/annotate/answer")
-    async def answer(request: Request) -> Response:
-        body = await json_body(request)
-        name = answers.check_name(body.get("annotator"))
-        file, tasks = await _tasks(body)
-        annotated = next((one for one in tasks if one.id == body.get("row")), None)
-        if annotated is None:
-            raise SampleError(f"{file} has no row {body.get('row')!r:.80}.")
-        await asyncio.to_thread(answers.record, project, file, annotated, name, str(body.get("item")), body)
-        people = await asyncio.to_thread(answers.annotators, project, file, tasks)
-        return _json(await asyncio.to_thread(answers.progress, tasks, people))
-
-    @app.post("/api/annotate/export")
-    async def export(request: Request) -> Response:
-        body = await json_body(request)
-        file, tasks = await _tasks(body)
-        people = await asyncio.to_thread(answers.annotators, project, file, tasks)
-        names = body.get("annotators")
-        done = await asyncio.to_thread(answers.export, project, file, tasks, people, names)
-        scored = all(task.score is not None for task in tasks)
-        return _json({**done, "commands": loop_commands(file, done["name"], scored, judging.config, judging.judge)})
-
     @app.post("/api/judge")
     async def judge(request: Request) -> Response:
         body = await json_body(request)
         return StreamingResponse(_events(judging.score(body)), media_type="application/x-ndjson")
 
-    @app.post("/api/generate")
-    async def generate(request: Request) -> Response:
-        checklist = await asyncio.to_thread(judging.write, await json_body(request))
-        return _json({"items": items_of(checklist), "source": checklist.source, "model": checklist.model})
+    @app.post("/api/upload")
+    async def upload(request: Request) -> Response:
+        length = request.headers.get("content-length", "")
+        if length.isdecimal() and int(length) > MAX_UPLOAD:
+            return _json({"error": f"the file is larger than {MAX_UPLOAD:,} bytes; copy it into the folder."}, 413)
+        return _json({"name": await receive(project, request.query_params.get("name"), request.stream())})
 
-    @app.post("/api/code")
-    async def code(request: Request) -> Response:
-        body = await json_body(request)
-        config = await asyncio.to_thread(judging.config_of, body.get("settings") or {})
-        return _json(snippets(config, judging.engine_of(config), judging.sample(body), judging.store_path))
+    def overview(_: Mapping[str, Any]) -> Any:
+        listed = [
+            {"name": file.name, "size": file.size, "changed": file.changed, **kinds.get(project.path(file.name))}
+            for file in project.files()
+        ]
+        return {"folder": project.folder.name, "version": __version__, "files": listed}
 
-    add_batch(app, judging)
-    add_build(app, judging)
-    add_library(app, judging)
-    add_live(app, project)
+    def download(query: Mapping[str, Any]) -> Any:
+        path = project.existing(query.get("file", ""))
+        return FileResponse(path, media_type="application/octet-stream", filename=path.name)
 
-    async def _tasks(query: Mapping[str, Any]) -> tuple[str, list[Task]]:
+    def report(query: Mapping[str, Any]) -> Any:
+        path, column = project.existing(query.get("file", "")), query.get("labels")
+        paths = _sources(project, path)
+        labels = exported(project, path) if column is None else None
+        stamp = " ".join(map(_stamp, [*paths, *([] if labels is None else [labels])]))
+        if query.get("known") == stamp:
+            return None
+        head, rows = reports.get(path, stamp, column or labels)
+        return Response(rows if query.get("rows") else head, media_type="application/json", headers={"x-stamp": stamp})
+
+    def row(query: Mapping[str, Any]) -> Any:
+        path, id = project.existing(query.get("file", "")), query.get("id")
+        for record in RecordFile(path):
+            if record.id == id:
+                lines = () if record.score is None else record.score.items
+                items = [{"question": one.question, "weight": one.weight, "required": one.required} for one in lines]
+                given = Checklist.parse(record.checklist, record.where) if record.checklist else None
+                shown = items if given is None else items_of(given)
+                return {"input": record.prompt, "target": record.target, "checklist": shown}
+        raise SampleError(f"{path.name} has no row {id!r:.80}.")
+
+    def tasks_of(query: Mapping[str, Any]) -> tuple[str, list[Task]]:
         file = str(query.get("file") or "")
-        return file, await asyncio.to_thread(queues.get, project.existing(file))
+        return file, queues.get(project.existing(file))
 
+    def queue(query: Mapping[str, Any]) -> Any:
+        name = answers.check_name(query.get("annotator"))
+        file, tasks = tasks_of(query)
+        others = queues.get(project.existing(query["other"])) if query.get("other") else None
+        places = ordered(tasks, query.get("order", "random"), _whole(query.get("seed", "0"), "seed"), others)
+        people = answers.annotators(project, file, tasks)
+        done: dict[str, int] = {}
+        for (row, _), answer in answers.answers_of(people, name).items():
+            done[row] = done.get(row, 0) + (answer.label is not None)
+        rows = [
+            {"place": place, "id": task.id, "items": len(task.items), "done": done.get(task.id, 0)}
+            for place, task in ((place, tasks[place]) for place in places)
+        ]
+        return {"rows": rows, **answers.progress(tasks, people)}
+
+    def task(query: Mapping[str, Any]) -> Any:
+        name = answers.check_name(query.get("annotator"))
+        file, tasks = tasks_of(query)
+        place = _whole(query.get("place", ""), "place")
+        if place >= len(tasks):
+            raise SampleError(f"row {place + 1} does not exist: {file} has {len(tasks)} rows.")
+        shown = tasks[place]
+        own = answers.answers_of(answers.annotators(project, file, tasks), name)
+        mine = {key: own[shown.id, key].shown() for key in shown.keys if (shown.id, key) in own}
+        return {**shown.shown(), "mine": mine}
+
+    def answer(body: dict[str, Any]) -> Any:
+        name = answers.check_name(body.get("annotator"))
+        file, tasks = tasks_of(body)
+        annotated = next((one for one in tasks if one.id == body.get("row")), None)
+        if annotated is None:
+            raise SampleError(f"{file} has no row {body.get('row')!r:.80}.")
+        answers.record(project, file, annotated, name, str(body.get("item")), body)
+        return answers.progress(tasks, answers.annotators(project, file, tasks))
+
+    def export(body: dict[str, Any]) -> Any:
+        file, tasks = tasks_of(body)
+        people = answers.annotators(project, file, tasks)
+        done = answers.export(project, file, tasks, people, body.get("annotators"))
+        scored = all(task.score is not None for task in tasks)
+        return {**done, "commands": loop_commands(file, done["name"], scored, judging.config, judging.judge)}
+
+    def generate(body: dict[str, Any]) -> Any:
+        checklist = judging.write(body)
+        return {"items": items_of(checklist), "source": checklist.source, "model": checklist.model}
+
+    def code(body: dict[str, Any]) -> Any:
+        config = judging.config_of(body.get("settings") or {})
+        return snippets(config, judging.engine_of(config), judging.sample(body), judging.store_path)
+
+    def save(body: dict[str, Any]) -> Any:
+        text = checklist_text(body["checklist"]) if "checklist" in body else body.get("text")
+        return library.save(body.get("name"), text, body.get("stamp"))
+
+    def import_file(body: dict[str, Any]) -> Any:
+        format = body.get("format") or AUTO
+        if not isinstance(format, str):
+            raise SampleError(f"format must be a text, got {type(format).__name__}.")
+        may_abstain, pitfalls = bool(body.get("may_abstain")), body.get("pitfalls")
+        return library.import_file(body.get("file"), body.get("output"), format, may_abstain, pitfalls)
+
+    gets: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
+        "project": overview,
+        "choices": lambda _: judging.choices(),
+        "health": lambda _: judging.health(),
+        "report": report,
+        "row": row,
+        "download": download,
+        "annotate/queue": queue,
+        "annotate/task": task,
+        "jobs": lambda _: {"jobs": jobs.all(), "stored": judging.store is not None},
+        "jobs/preview": lambda query: jobs.preview(query.get("file", "")),
+        "build": lambda _: building.choices(),
+        "library": lambda _: library.listed(),
+        "library/file": lambda query: library.read(query.get("name")),
+        "live": lambda query: live.figures(query.get("file", ""), query.get("known")),
+    }
+    posts: Mapping[str, Callable[[dict[str, Any]], Any]] = {
+        "probe": lambda _: judging.probed(),
+        "example": lambda _: write_example(project),
+        "annotate/answer": answer,
+        "annotate/export": export,
+        "generate": generate,
+        "code": code,
+        "jobs": jobs.create,
+        "jobs/models": lambda body: {"models": judging.models(body.get("settings") or {})},
+        "jobs/forecast": jobs.forecast,
+        "jobs/code": jobs.code,
+        "jobs/pause": lambda body: jobs.pause(body.get("id")),
+        "jobs/resume": lambda body: jobs.resume(body.get("id"), body.get("budget")),
+        "build/plan": _while_typed(building.plan),
+        "build/stage": building.stage,
+        "build/checklist": building.checklist,
+        "build/refine": building.refine,
+        "build/preview": _while_typed(building.preview),
+        "library/check": lambda body: library.check(body.get("name"), body.get("text")),
+        "library/file": save,
+        "library/import": import_file,
+    }
+    for path, work in gets.items():
+        app.add_route(f"/api/{path}", _endpoint(work), methods=["GET"])
+    for path, work in posts.items():
+        app.add_route(f"/api/{path}", _endpoint(work, has_body=True), methods=["POST"])
     return app
+
+
+def _endpoint(
+    work: Callable[[dict[str, Any]], Any], has_body: bool = False
+) -> Callable[[Request], Awaitable[Response]]:
+    """An endpoint that calls `work` in a thread, with the body of the request or its query. None is sent as 204."""
+
+    async def answer(request: Request) -> Response:
+        given = await json_body(request) if has_body else dict(request.query_params)
+        found = await asyncio.to_thread(work, given)
+        if isinstance(found, Response):
+            return found
+        return Response(status_code=204) if found is None else _json(found)
+
+    return answer
 
 
 class _Files:
     """What was read of files, as long as they do not change."""
 
-    def __init__(self, read: Any):
+    def __init__(self, read: Any, kept: int = _KEPT):
         self.read = read
-        self._known: OrderedDict[Path, tuple[str, Any]] = OrderedDict()
-        self._reading: dict[tuple[Path, str], Future[Any]] = {}
+        self.kept = kept
+        self._known: OrderedDict[tuple[Any, ...], tuple[str, Any]] = OrderedDict()
+        self._reading: dict[tuple[Any, str], Future[Any]] = {}
         self._lock = Lock()
 
-    def get(self, path: Path, stamp: str | None = None) -> Any:
-        """What `read` gives for the file, as long as it has the same stamp. While a file is read, other files are
-        available, and further calls for the same file wait for the same result."""
-        stamp = stamp or _stamp(path)
+    def get(self, path: Path, stamp: str | None = None, *more: Any) -> Any:
+        """What `read(path, *more)` gives, as long as the file has the same stamp. While a file is read, other files
+        are available, and further calls for the same file wait for the same result."""
+        stamp, key = stamp or _stamp(path), (path, *more)
         with self._lock:
-            if path in self._known and self._known[path][0] == stamp:
-                self._known.move_to_end(path)
-                return self._known[path][1]
-            waiting = self._reading.get((path, stamp))
+            if key in self._known and self._known[key][0] == stamp:
+                self._known.move_to_end(key)
+                return self._known[key][1]
+            waiting = self._reading.get((key, stamp))
             if waiting is None:
-                reading = self._reading[path, stamp] = Future()
+                reading = self._reading[key, stamp] = Future()
         if waiting is not None:
             return waiting.result()
         try:
-            value = self.read(path)
+            value = self.read(path, *more)
         except BaseException as error:
             reading.set_exception(error)
             raise
         else:
             with self._lock:
-                self._known[path] = (stamp, value)
-                while len(self._known) > _KEPT:
+                self._known[key] = (stamp, value)
+                while len(self._known) > self.kept:
                     self._known.popitem(last=False)
             reading.set_result(value)
             return value
         finally:
             with self._lock:
-                del self._reading[path, stamp]
+                del self._reading[key, stamp]
 
 
 def _stamp(path: Path) -> str:
@@ -453,15 +393,34 @@ def _stamp(path: Path) -> str:
     return f"{status.st_mtime_ns}-{status.st_size}"
 
 
-def _report(path: Path, labels: Path | None) -> bytes:
-    """The data of the page that `checklist-rewards report` writes, as JSON."""
-    try:
-        data = report_data([path], labels=None if labels is None else Labels(labels, lenient=True))
-    except SampleError:
-        if labels is None:
-            raise
-        data = report_data([path])  # labels of another file with this name
-    return "".join(json_chunks(data)).encode()
+def _sources(project: Project, path: Path) -> list[Path]:
+    """The files that the report of a file reads: with a reward log, those of other ranks and the monitor's."""
+    paths = RecordFile(path).paths
+    monitor = path.parent / MONITOR_FILE
+    if path != monitor and monitor.is_file() and kind_of(path)["kind"] == "rewards" and is_monitor(monitor):
+        paths.append(monitor)
+    for one in paths:
+        project.existing(one.relative_to(project.folder).as_posix())
+    return paths
+
+
+def _report(project: Project, path: Path, labels: str | Path | None) -> tuple[bytes, bytes]:
+    """The data of the page that `checklist-rewards report` writes, as JSON: what it shows first, and the rows.
+
+    `labels` is a column of the file, or a file of labels. A file that does not fit, of another file with this name, is
+    left out."""
+    paths = [one for one in _sources(project, path) if one == path or one.name == MONITOR_FILE]
+    if isinstance(labels, str):
+        data = report_data(paths, labels=Labels(key=labels))
+    else:
+        try:
+            data = report_data(paths, labels=None if labels is None else Labels(labels, lenient=True))
+        except SampleError:
+            if labels is None:
+                raise
+            data = report_data(paths)
+    head, rows = parts_of(data)
+    return "".join(json_chunks(head)).encode(), "".join(json_chunks(rows)).encode()
 
 
 def _events(events: Iterator[dict[str, Any]]) -> Iterator[bytes]:

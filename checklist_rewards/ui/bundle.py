@@ -28,24 +28,27 @@ _ENCODED = 3 * 2**16
 _BLOCK = 2**16
 
 
-def write_page(path: Path, title: str, chunks: Iterable[str]) -> None:
+def write_page(path: Path, title: str, first: Iterable[str], rows: Iterable[str]) -> None:
     """Write the page with its data as one file. Raises [`SampleError`] if it cannot be written.
 
     Args:
         path (`Path`): The HTML file.
         title (`str`): Title of the page.
-        chunks (iterable of `str`): The data as pieces of one JSON text.
+        first, rows (iterable of `str`): The data as pieces of one JSON text each: what the page shows first, which
+            comes before the script, and the rows, which come last.
     """
     style, script = page_file("style.css"), joined_modules()
     policy = (
         f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; img-src data:; "
         "base-uri 'none'; form-action 'none'"
     )
-    head, _, tail = page_file("index.html").partition("{{data}}")
+    head, middle, tail = page_file("index.html").split("{{data}}")
     filled = {"{{title}}": html.escape(title), "{{policy}}": policy, "{{style}}": style, "{{script}}": script}
     with atomic_path(path) as temporary, temporary.open("w", encoding="utf-8", newline="\n") as file:
         file.write(_filled(head, filled))
-        _write_data(file, chunks)
+        _write_data(file, first)
+        file.write(_filled(middle, filled))
+        _write_data(file, rows)
         file.write(_filled(tail, filled))
 
 

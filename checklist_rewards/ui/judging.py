@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from checklist_rewards.backends import Engine, choose_backend
+from checklist_rewards.backends.packaged import ENGLISH_WRITER, SMOLLM2
 from checklist_rewards.backends.servers import OPENAI
 from checklist_rewards.chat import CompletionReader
 from checklist_rewards.checklists import Checklist
@@ -24,6 +25,7 @@ from checklist_rewards.errors import ChecklistRewardsError, GenerationError, Sam
 from checklist_rewards.files.documents import read_text, read_value
 from checklist_rewards.files.store import Store
 from checklist_rewards.generators import Request
+from checklist_rewards.judges.probe import probe
 from checklist_rewards.judges.remote import REMOTE
 from checklist_rewards.judges.settings import FILE_SETTINGS, load_jury
 from checklist_rewards.pipelines import Pipeline, PipelineConfig, assemble, list_pipelines, load_config
@@ -31,6 +33,7 @@ from checklist_rewards.pipelines.pipeline import fields_of
 from checklist_rewards.prompts import prompts_dir
 from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores import Score, score_checklist
+from checklist_rewards.scores.reasons import ADVICE
 from checklist_rewards.ui.project import Project
 
 SETTINGS = (
@@ -43,6 +46,8 @@ _FILES = ("judge", "calibration")
 _FIELDS = ("reference", "history", "context", "chosen", "rejected", "candidates")
 _CONCURRENT = 8
 _MOST_PIPELINES = 64
+WRITERS = ("pocket", ENGLISH_WRITER, SMOLLM2)
+"""The packaged models that can write checklists."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +72,8 @@ class Judging:
     store_path: str | None = None
     _pipelines: dict[str, Pipeline] = field(default_factory=dict)
     _building: threading.Lock = field(default_factory=threading.Lock)
+    _loading: threading.Lock = field(default_factory=threading.Lock)
+    _probed: dict[str, Any] = field(default_factory=dict)
 
     @property
     def served(self) -> bool:
@@ -95,19 +102,24 @@ class Judging:
                 values[name] = str(self.project.existing(values[name]))
         return config.replace({"scorer": values}, "settings") if values else config
 
-    def pipeline(self, settings: Mapping[str, Any], writes: bool = False) -> Pipeline:
+    def pipeline(self, settings: Mapping[str, Any], writes: bool = False, writer: str | None = None) -> Pipeline:
         """The pipeline for the settings of the page. Pipelines of equal settings are the same, and all share engines.
 
-        With `writes`, it has a generator as well; without, it only scores.
+        With `writes`, it has a generator as well; without, it only scores. `writer` names a packaged model that takes
+        the place of the writer of the command line.
         """
-        key = json.dumps([settings, writes], sort_keys=True)
+        if writer is not None and writer not in WRITERS:
+            raise SampleError(f"{writer!r:.80} is not a writer that the page offers; allowed: {', '.join(WRITERS)}.")
+        key = json.dumps([settings, writes, writer], sort_keys=True)
         with self._building:
             if key not in self._pipelines:
                 if len(self._pipelines) >= _MOST_PIPELINES:
                     self._pipelines.clear()
                 config = self.config_of(settings)
-                writer = self.writer if writes else None
-                self._pipelines[key] = assemble(config, writer, self.engine_of(config), self.store, self.writer.named)
+                own = self.writer if writer is None else Engine(writer)
+                self._pipelines[key] = assemble(
+                    config, own if writes else None, self.engine_of(config), self.store, own.named
+                )
             return self._pipelines[key]
 
     def engine_of(self, config: PipelineConfig) -> Engine:
@@ -115,6 +127,50 @@ class Judging:
         judges, which replaces it."""
         chosen = config.scorer.judge
         return self.judge if chosen in (None, self.config.scorer.judge) else Engine("pocket")
+
+    def health(self) -> dict[str, Any]:
+        """The judge, whether it can be loaded, and whether the writer can write.
+
+        Returns:
+            `dict`: `judge`; `state`, which is `loaded` (in this process), `reachable` (a server), `files` (judges of a
+            file, which load at the first score) or `failed` with the `error`; `probe`, the last result of [`probed`];
+            and `writer`, its name, with `cannot_write`, a sentence if it cannot.
+        """
+        known: dict[str, Any] = {"judge": self.shown, "writer": self.writer.model, "cannot_write": self.cannot_write()}
+        known |= {"probe": self._probed.get("last"), "can_probe": self._probes}
+        if not self._probes:
+            return known | {"state": "files"}
+        try:
+            with self._loading:
+                self.judge.load()
+        except ChecklistRewardsError as error:
+            return known | {"state": "failed", "error": str(error)}
+        return known | {"state": "reachable" if self.served else "loaded"}
+
+    @property
+    def _probes(self) -> bool:
+        """Whether the judge is one model, whose answers can be probed."""
+        return self.config.scorer.judge is None and self.judge.backend != REMOTE
+
+    def probed(self) -> dict[str, Any]:
+        """Ask the judge twelve questions with known answers, as `checklist-rewards probe` does. Raises [`ModelError`]
+        if it cannot be loaded."""
+        if not self._probes:
+            raise SampleError(f"{self.shown} is not one model; probe its models with checklist-rewards probe.")
+        started = time.perf_counter()
+        report = probe(self.judge, replies=False)
+        names = ("accuracy", "margin", "mass", "answered", "refusal")
+        found = {name: getattr(report, name) for name in names} | {"asked": len(report.lines)}
+        self._probed["last"] = found | {"seconds": round(time.perf_counter() - started, 3)}
+        return self._probed["last"]
+
+    def cannot_write(self, writer: str | None = None) -> str | None:
+        """Why a writer cannot write checklists, as a sentence; None if it can."""
+        try:
+            self.pipeline({}, writes=True, writer=writer).check_writers()
+        except ChecklistRewardsError as error:
+            return str(error)
+        return None
 
     def models(self, settings: Mapping[str, Any]) -> list[str]:
         """The models that judge with the settings of the page, each once, for example to ask for their prices."""
@@ -159,7 +215,7 @@ class Judging:
 
     def write(self, body: Mapping[str, Any]) -> Checklist:
         """Write a checklist for the input. Raises [`GenerationError`] if the model could not."""
-        pipe = self.pipeline(body.get("settings") or {}, writes=True)
+        pipe = self.pipeline(body.get("settings") or {}, writes=True, writer=body.get("writer") or None)
         if pipe.corpus_level:
             raise SampleError(
                 f"{pipe.name} writes one checklist for many inputs; use `checklist-rewards run --source`."
@@ -187,6 +243,10 @@ class Judging:
         return {
             "judge": self.shown,
             "served": self.served,
+            "writer": self.writer.model,
+            "cannot_write": self.cannot_write(),
+            "writers": [name for name in WRITERS if name != self.writer.model],
+            "advice": ADVICE,
             "pipelines": [
                 {"name": name, "description": config.description, "corpus_level": config.corpus_level}
                 for name, config in ((name, load_config(name)) for name in list_pipelines())

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections import OrderedDict, deque
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +22,7 @@ from checklist_rewards.scores.score import Score
 from checklist_rewards.ui.figures import TrainingFigures
 from checklist_rewards.ui.project import Project
 from checklist_rewards.ui.records import RecordFile, reward_record
+from checklist_rewards.ui.report import MONITOR_FILE, is_monitor, read_monitor
 
 LATEST = 8
 """Completions that are shown: the last ones of the log."""
@@ -58,7 +60,8 @@ class Live:
 
         Returns:
             `dict` or None: None if nothing was added. Otherwise the `stamp`, the number of `rows`, the figures of
-            `training`, and the `latest` completions.
+            `training`, the `latest` completions, the seconds for which the log has been `quiet`, and `monitor`: what
+            the file of a reward monitor in the same folder says ([`read_monitor`]), or None.
 
         Raises:
             SampleError: If the file is not a reward log.
@@ -80,7 +83,11 @@ class Live:
                 raise
             while len(self._followed) > _KEPT:
                 self._followed.popitem(last=False)
-            stamp = "-".join(f"{followed.files[one][1]:x}.{followed.offsets[one]:x}" for one in paths)
+            watched = path.parent / MONITOR_FILE
+            watched = watched if self.project.holds(watched) and watched.is_file() and is_monitor(watched) else None
+            sizes = [(followed.files[one][1], followed.offsets[one]) for one in paths]
+            sizes += [] if watched is None else [(_identity(watched)[1], watched.stat().st_size)]
+            stamp = "-".join(f"{number:x}.{size:x}" for number, size in sizes)
             if stamp == known:
                 return None
             return {
@@ -89,6 +96,8 @@ class Live:
                 "files": [one.relative_to(self.project.folder).as_posix() for one in paths],
                 "training": followed.figures.as_json(),
                 "latest": list(followed.latest),
+                "quiet": max(0.0, time.time() - max(one.stat().st_mtime for one in paths)),
+                "monitor": None if watched is None else read_monitor(watched),
             }
 
     def _read(self, followed: _Followed, path: Path) -> None:

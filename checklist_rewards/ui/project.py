@@ -6,12 +6,16 @@ symbolic link, is refused, and so are hidden files such as `.env` or `.git/confi
 
 from __future__ import annotations
 
+import gzip
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 from checklist_rewards.errors import SampleError
+from checklist_rewards.files.atomic import atomic_path
 from checklist_rewards.files.rows import FORMATS
 
 DOCUMENTS = (".json", ".yaml", ".yml", ".md")
@@ -22,6 +26,10 @@ _MOST_LISTED = 2000
 _LONGEST = 255
 """Longest name of a file or folder, in bytes."""
 _DEEPEST = 6
+
+
+EXAMPLE = "example"
+"""The folder of a project into which the packaged example is copied."""
 
 
 class OutsideError(SampleError):
@@ -111,3 +119,21 @@ class Project:
             for name in sorted(names):
                 if name[0] != "." and Path(name).suffix.lower() in READABLE:
                     yield Path(folder, name)
+
+
+def write_example(project: Project) -> dict[str, Any]:
+    """Copy the packaged example into the folder `example` of a project. Files that are there are kept.
+
+    Returns:
+        `dict`: The names of the `files`, and the one to `open` first.
+    """
+    names = []
+    for packed in sorted(files("checklist_rewards.ui").joinpath(EXAMPLE).iterdir(), key=lambda entry: entry.name):
+        if not packed.name.endswith(".gz"):
+            continue
+        names.append(f"{EXAMPLE}/{packed.name.removesuffix('.gz')}")
+        path = project.path(names[-1])
+        if not path.exists():
+            with atomic_path(path) as temporary:
+                temporary.write_bytes(gzip.decompress(packed.read_bytes()))
+    return {"files": names, "open": f"{EXAMPLE}/rewards.jsonl"}

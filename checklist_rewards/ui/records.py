@@ -88,12 +88,8 @@ class RecordFile:
         first = next(iter(read_rows(self.path)), None)
         if first is None:
             raise SampleError(f"{self.path} has no rows.")
-        if SCORE_COLUMN in first.data:
-            return "scored"
-        if all(name in first.data for name in _REWARDS):
-            return "rewards"
-        if all(name in first.data for name in _PAIRS):
-            return "pairs"
+        if kind := kind_of_row(first.data):
+            return kind
         columns = ", ".join(map(repr, first.data)) or "no columns"
         raise SampleError(f"{first.where}: the row has {columns}; expected {_KINDS}.")
 
@@ -139,6 +135,15 @@ class RecordFile:
             checklist=data.get(CHECKLIST),
             has_id=data.get(self.id_key or ID) is not None,
         )
+
+
+def kind_of_row(data: Mapping[str, Any]) -> Kind | None:
+    """The kind of a file whose first row this is; None for rows that a report cannot show."""
+    if SCORE_COLUMN in data:
+        return "scored"
+    if all(name in data for name in _REWARDS):
+        return "rewards"
+    return "pairs" if all(name in data for name in _PAIRS) else None
 
 
 def shown_prompt(value: Any) -> str | None:

@@ -18,20 +18,23 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
+from checklist_rewards.datasets.rows import INPUTS, TARGETS
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement import Bootstrap, JudgedRow, Labels, read_scored
 from checklist_rewards.evaluation.agreement.measures import LIBRARIES
 from checklist_rewards.files.documents import read_text, read_value
-from checklist_rewards.files.rows import Row, read_rows
+from checklist_rewards.files.rows import FORMATS, Row, read_rows
 from checklist_rewards.progress import AddBar
+from checklist_rewards.scores.table import SCORE_COLUMN
 from checklist_rewards.ui.bundle import write_page
 from checklist_rewards.ui.comparisons import against_labels, between, between_logs, read_log
 from checklist_rewards.ui.figures import FileFigures, TrainingFigures
-from checklist_rewards.ui.records import Kind, RecordFile, draw, kept, number_or_none
-from checklist_rewards.ui.table import Evidence, Names, Spans, Table, is_annotations, json_chunks
+from checklist_rewards.ui.records import CHECKLIST, Kind, RecordFile, draw, kept, kind_of_row, number_or_none
+from checklist_rewards.ui.table import ANNOTATION, Evidence, Names, Spans, Table, is_annotations, json_chunks
 from checklist_rewards.validation import install, missing, whole_number
 from checklist_rewards.version import __version__
 
+_MOST_COLUMNS, _LONGEST = 100, 100
 _KEYS: Mapping[str, tuple[str, ...]] = {
     "agree": ("comparisons", "tests", "bootstrap"),
     "calibrate": ("judge", "kinds", "left_out"),
@@ -58,7 +61,43 @@ def read_document(path: Path) -> dict[str, Any]:
     )
 
 
+def kind_of(path: Path) -> dict[str, Any]:
+    """What a file of a project is, by its first row.
+
+    Returns:
+        `dict`: The `kind`, and for rows the `columns`. Kinds of rows: `scored`, `rewards` (a reward log), `pairs`,
+        `annotations`, `monitor`, `rows`, and `unreadable` with the `error`. Other files are `document`.
+    """
+    if path.suffix.lower() not in FORMATS:
+        return {"kind": "document"}
+    try:
+        first = next(iter(read_rows(path)), None)
+    except SampleError as error:
+        return {"kind": "unreadable", "error": str(error).replace(str(path), path.name)}
+    if first is None:
+        return {"kind": "unreadable", "error": f"{path.name} has no rows."}
+    data = first.data
+    kind: str | None = kind_of_row(data) or ("annotations" if data.keys() >= ANNOTATION else None)
+    if str(data.get("format")).startswith(_FORMATS):
+        kind = "monitor"
+    return {"kind": kind or "rows", "columns": [name[:_LONGEST] for name in data][:_MOST_COLUMNS]}
+
+
+def label_columns(data: Mapping[str, Any]) -> list[str]:
+    """The columns of a scored row that may hold a label per item: lists of that length, and mappings."""
+    items = (data.get(SCORE_COLUMN) or {}).get("items") if isinstance(data.get(SCORE_COLUMN), Mapping) else None
+    return [
+        name
+        for name, value in data.items()
+        if name not in (SCORE_COLUMN, CHECKLIST, *INPUTS, *TARGETS)
+        and isinstance(value, list | Mapping)
+        and len(value) == len(items or ())
+    ]
+
+
 MONITOR_FORMAT = "checklist-rewards-monitor-1"
+MONITOR_FILE = "monitor.jsonl"
+"""The name that a reward monitor gives its file."""
 _FORMATS = "checklist-rewards-monitor-"
 _OF_A_SIGNAL = ("now", "size", "error")
 
@@ -174,7 +213,7 @@ def write_report(output: Path, paths: Sequence[Path], **options: Any) -> list[Sh
         SampleError: If a file cannot be read or shown, or the page cannot be written.
     """
     data = report_data(paths, **options)
-    write_page(output, data["title"], json_chunks(data))
+    write_page(output, data["title"], *map(json_chunks, parts_of(data)))
     return [Shown(part["name"], part["kind"], part["total"], part["shown"]) for part in data["files"]]
 
 
@@ -289,6 +328,18 @@ def report_data(
     }
 
 
+def parts_of(data: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The data of [`report_data`] in two: what the page shows at once, and the rows, which it reads meanwhile."""
+    tables = [file["table"] for file in data["files"]]
+    pairs = [compared.get("pairs") for compared in data["comparisons"]]
+    head = {
+        **data,
+        "files": [{**file, "table": None} for file in data["files"]],
+        "comparisons": [{**compared, "pairs": None} for compared in data["comparisons"]],
+    }
+    return head, {"tables": tables, "pairs": pairs, "texts": head.pop("texts")}
+
+
 def _part(
     file: RecordFile,
     kind: Kind,
@@ -317,6 +368,7 @@ def _part(
         "total": figures.rows,
         "shown": len(table),
         "seed": seed,
+        "labels": label_columns(next(iter(read_rows(file.path))).data) if kind == "scored" else [],
         "overview": figures.overview(),
         "analysis": figures.item_analysis() if figures.analysis.targets else None,
         "training": training.as_json() if kind == "rewards" else None,

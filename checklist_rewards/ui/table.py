@@ -30,7 +30,8 @@ from checklist_rewards.rewards.shaping import centred, length
 from checklist_rewards.scores import ItemScore, Score, item_keys
 from checklist_rewards.ui.records import Record, number_or_none
 
-_COLUMNS = {"file", "row", "item", "label", "spans"}
+ANNOTATION = {"file", "row", "item", "label", "spans"}
+"""The columns of an annotation."""
 
 Key = tuple[str, str]
 """Row id and item key."""
@@ -39,7 +40,7 @@ Key = tuple[str, str]
 def is_annotations(path: Path) -> bool:
     """Whether a file has answers of an annotator."""
     first = next(iter(read_rows(path)), None) if path.suffix.lower() == ".jsonl" else None
-    return first is not None and first.data.keys() >= _COLUMNS
+    return first is not None and first.data.keys() >= ANNOTATION
 
 
 class Evidence:

@@ -104,7 +104,7 @@ class Page:
         """Load the page at a place such as "0/matrix/3"."""
         self.driver.get("about:blank")
         self.driver.get(f"file://{self.path}#/{where}")
-        self.wait("return Boolean(document.querySelector('main').dataset.view)")
+        self.wait("return Object.keys(document.querySelector('main').dataset).length === 2")
 
     def wait(self, condition: str, *arguments):
         from selenium.webdriver.support.ui import WebDriverWait

@@ -210,6 +210,11 @@ def stated_rows(steps: int = 6) -> Iterator[dict[str, Any]]:
 
 
 def page_data(path: Path) -> dict[str, Any]:
-    """The data of a report's HTML file."""
-    match = re.search(r'<script id="data"[^>]*>([^<]*)</script>', path.read_text(encoding="utf-8"))
-    return json.loads(gzip.decompress(base64.b64decode(match[1])))
+    """The data of a report's HTML file, with its rows where [`report_data`] has them."""
+    packed = re.findall(r'<script id="(?:first|rows)"[^>]*>([^<]*)</script>', path.read_text(encoding="utf-8"))
+    first, rows = (json.loads(gzip.decompress(base64.b64decode(one))) for one in packed)
+    for file, table in zip(first["files"], rows["tables"], strict=True):
+        file["table"] = table
+    for compared, pairs in zip(first["comparisons"], rows["pairs"], strict=True):
+        compared["pairs"] = pairs
+    return {**first, "texts": rows["texts"]}

@@ -16,7 +16,8 @@ from checklist_rewards.scores import Score
 from checklist_rewards.scores.tally import tally, wilson
 from checklist_rewards.ui.bundle import joined_modules
 from checklist_rewards.ui.figures import pattern_of
-from checklist_rewards.ui.report import write_report
+from checklist_rewards.ui.report import kind_of, parts_of, report_data, write_report
+from checklist_rewards.ui.table import json_chunks
 from tests.cli.conftest import read_jsonl
 from tests.ui.files import (
     CHECKLIST,
@@ -346,7 +347,7 @@ def test_the_same_files_give_the_same_bytes_and_no_text_reaches_the_html(tmp_pat
     page = (tmp_path / "one.html").read_text(encoding="utf-8")
     assert page == (tmp_path / "two.html").read_text(encoding="utf-8")
     assert "hacked" not in page and "</title><script>" not in page
-    assert page.count("<script") == 2 and "http://" not in page.replace("http://www.w3.org/2000/svg", "")
+    assert page.count("<script") == 3 and "http://" not in page.replace("http://www.w3.org/2000/svg", "")
 
 
 def test_the_modules_of_the_page_use_no_html_from_texts_and_load_nothing():
@@ -377,3 +378,33 @@ def test_files_that_cannot_be_shown_are_refused_in_one_sentence(tmp_path, name, 
     with pytest.raises(SampleError, match=message):
         write_report(tmp_path / "report.html", [write(tmp_path / name, rows)])
     assert not (tmp_path / "report.html").exists()
+
+
+def test_the_kind_of_a_file_is_that_of_its_first_row(tmp_path):
+    [quoting] = quoting_rows()
+    files = {
+        "scored": scored_rows(1),
+        "rewards": reward_rows(1),
+        "pairs": pair_rows(1),
+        "monitor": monitor_rows(1),
+        "annotations": [annotation(quoting, 0, "you are wrong")],
+        "rows": [{"prompt": "Go.", "target": "Gone."}],
+    }
+    found = {name: kind_of(write(tmp_path / f"{name}.jsonl", rows)) for name, rows in files.items()}
+    assert {name: one["kind"] for name, one in found.items()} == {name: name for name in files}
+    assert found["rows"]["columns"] == ["prompt", "target"]
+    (tmp_path / "broken.jsonl").write_text('{"prompt": 1\n')
+    broken = kind_of(tmp_path / "broken.jsonl")
+    assert broken["kind"] == "unreadable" and broken["error"].startswith("broken.jsonl, line 1")
+    assert kind_of(write(tmp_path / "empty.jsonl", []))["error"] == "empty.jsonl has no rows."
+    assert kind_of(tmp_path / "notes.md") == {"kind": "document"}
+
+
+def test_columns_with_a_label_per_item_are_offered_and_the_first_part_has_no_rows(tmp_path):
+    rows = [{**row, "tags": ["a"], "human": dict(enumerate(row["labels"]))} for row in scored_rows(4)]
+    data = report_data([write(tmp_path / "scored.jsonl", rows)])
+    assert data["files"][0]["labels"] == ["labels", "human"]
+    first, rest = map(lambda part: json.loads("".join(json_chunks(part))), parts_of(data))
+    assert first["files"][0]["overview"]["rows"] == 4 and first["files"][0]["shown"] == 4
+    assert HOSTILE not in json.dumps(first) and HOSTILE in rest["texts"]
+    assert len(rest["tables"][0]["items"]) == 5

@@ -119,7 +119,7 @@ def test_responses_without_an_answer(report_of):
     page.open("0/overview")
     assert "without an answer\n30 of 60" in page.text and "the thought was cut or never closed" in page.text
     assert browser.violations(page.driver) == []
-    page.click("cut in thought", "button")
+    page.click("6 responses cut in thought", "button")
     page.wait("return document.querySelector('main').dataset.view === 'matrix'")
     page.wait("return document.querySelectorAll('.grid-row').length === 6")
     assert page.status == "6 of 60 rows"

@@ -14,7 +14,7 @@ export async function annotate(main, project) {
 }
 
 function setup(main, project, given) {
-  const tables = project.files.map((file) => file.name).filter((name) => /\.(jsonl|csv|parquet)$/i.test(name) && !/^(annotations|labels)\//.test(name));
+  const tables = project.files.filter((file) => ["scored", "rows"].includes(file.kind) && !file.name.startsWith("labels/")).map((file) => file.name);
   const file = choice(tables, { value: given.file ?? tables[0], name: "file" });
   const name = el("input", { name: "annotator", required: true, maxlength: 64, autocomplete: "username", pattern: "[\\p{L}\\p{N}_][\\p{L}\\p{N}_.\\-]*" });
   name.value = localStorage.getItem("annotator") ?? "";

@@ -3,23 +3,44 @@
 import { el, fixed, num, written } from "./dom.js";
 import { stateTag } from "./states.js";
 
-/** An answer with its probability, label mass and reason. */
-export function answerLine(line) {
-  const unread = line.unanswered?.startsWith("no_answer"); // the judge was not asked
-  const passed = unread ? null : line.passed;
-  const kind = passed === true ? "pass" : passed === false ? "fail" : "open";
-  const word = passed === true ? "passes" : passed === false ? "fails" : "";
-  const shown = line.answer ?? (unread ? "not asked" : "unanswered");
-  const p = line.probabilities?.yes ?? line.confidence;
-  const name = line.probabilities && "yes" in line.probabilities ? "P(yes)" : `P(${shown})`;
+/** An answer in one line: the answer, a bar of P(yes) with the label mass below it, and the number. */
+export function answerBar(line, shown = wordOf(line)) {
+  const passed = isUnread(line) ? null : line.passed, kind = passed === true ? "pass" : passed === false ? "fail" : "open";
+  const p = probabilityOf(line);
   return [
-    el("span", { class: `pill ${kind}` }, shown, word ? el("small", {}, ` ${word}`) : null),
-    p === null || p === undefined ? null : el("span", {}, `${name} `, num(p, 4)),
-    line.mass === null ? null : el("span", { class: "muted" }, "mass ", num(line.mass, 4)),
-    line.unanswered ? el("span", { class: "reason" }, line.unanswered) : null,
-    line.uncalibrated ? el("span", { class: "muted" }, `before calibration ${Object.entries(line.uncalibrated).map(([label, q]) => `${label} ${fixed(q, 4)}`).join(", ")}`) : null,
-    line.reasoning ? written(line.reasoning, { class: "written reasoning" }) : null,
+    el("span", { class: `pill ${kind}` }, shown, kind === "open" ? null : el("small", {}, passed ? " passes" : " fails")),
+    p === null ? null : el("span", { class: "meter", role: "img", "aria-label": `${nameOf(line)} ${fixed(p, 2)}${line.mass === null ? "" : `, label mass ${fixed(line.mass, 2)}`}`, vars: { "--p": p, "--mass": line.mass ?? 0 } }),
+    p === null ? null : num(p, 3),
   ];
+}
+
+/** What an answer needs to be explained: what an unanswered read means, the probability before calibration, a reason. */
+export function answerNotes(line, advice = {}) {
+  const [reason, ...detail] = (line.unanswered ?? "").split(": ");
+  return [
+    reason && !isUnread(line) ? el("p", { class: "reason" }, `No answer (${reason}): `, [advice[reason], detail.join(": ")].filter(Boolean).join("; "), ". It counts neither as yes nor as no.") : null,
+    isUnread(line) ? el("p", { class: "reason" }, "The response has no answer, so the judge was not asked.") : null,
+    line.uncalibrated ? el("p", { class: "reason" }, `before calibration ${Object.entries(line.uncalibrated).map(([label, q]) => `${label} ${fixed(q, 4)}`).join(", ")}`) : null,
+    line.reasoning ? written(line.reasoning, { class: "written reasoning" }) : null,
+  ].filter(Boolean);
+}
+
+/** P(yes), or the probability of the answer for other options; null if there is none. */
+export function probabilityOf(line) {
+  return line?.probabilities?.yes ?? line?.confidence ?? null;
+}
+
+export function nameOf(line) {
+  return line.probabilities && "yes" in line.probabilities ? "P(yes)" : `P(${wordOf(line)})`;
+}
+
+function wordOf(line) {
+  return line.answer ?? (isUnread(line) ? "not asked" : "unanswered");
+}
+
+/** Whether the judge was not asked. */
+function isUnread(line) {
+  return line.unanswered?.startsWith("no_answer") ?? false;
 }
 
 /** The fields of a score that are figures, with the names that are shown. */
@@ -33,11 +54,18 @@ export const METRICS = [
   ["answered_weight", "answered weight"],
 ];
 
-/** The figures of a score. */
+/** The score, with its bounds if answers are missing. */
 export function scoreLine(score) {
-  const known = METRICS.filter(([name]) => (score[name] ?? null) !== null);
   return [
-    el("div", { class: "fact" }, el("span", { class: "muted" }, `score (${score.primary_metric})`), el("strong", { class: "score" }, num(score.primary_score, 4)), stateTag(score.state), score.lower !== score.upper && score.lower !== null ? el("small", {}, `from ${fixed(score.lower, 4)} to ${fixed(score.upper, 4)}, whatever the missing answers`) : null),
-    el("dl", { class: "metrics" }, known.map(([name, shown]) => el("div", {}, el("dt", {}, shown), el("dd", {}, num(score[name], 4))))),
-  ];
+    el("span", { class: "muted" }, `score (${score.primary_metric})`),
+    el("strong", { class: "score" }, num(score.primary_score, 4)),
+    stateTag(score.state),
+    score.lower !== score.upper && score.lower !== null ? el("small", {}, `from ${fixed(score.lower, 4)} to ${fixed(score.upper, 4)}, whatever the missing answers`) : null,
+  ].filter(Boolean);
+}
+
+/** The other figures of a score. */
+export function metricsLine(score) {
+  const known = METRICS.filter(([name]) => (score[name] ?? null) !== null);
+  return el("dl", { class: "metrics" }, known.map(([name, shown]) => el("div", {}, el("dt", {}, shown), el("dd", {}, num(score[name], 4)))));
 }

@@ -6,16 +6,16 @@ import { batch } from "./batch.js";
 import { build } from "./build.js";
 import { columns } from "./columns.js";
 import { Report } from "./data.js";
-import { count, el, note, section, table } from "./dom.js";
-import { alertOf } from "./forms.js";
-import { judge } from "./judge.js";
+import { el } from "./dom.js";
+import { alertOf, copying } from "./forms.js";
+import { home } from "./home.js";
+import { judge, keepForJudge } from "./judge.js";
 import { keeping } from "./keep.js";
 import { library } from "./library.js";
 import { live } from "./live.js";
 import { show } from "./main.js";
 
-const VIEWS = [["/", "Files", files], ["/annotate", "Annotate", annotate], ["/judge", "Judge", judge], ["/compare", "Compare", columns], ["/build", "Build", build], ["/batch", "Batch", batch], ["/library", "Library", library], ["/live", "Live", live]];
-const TABLES = [".jsonl", ".csv", ".parquet"];
+const VIEWS = [["/", "Start", home], ["/annotate", "Annotate", annotate], ["/judge", "Judge", judge], ["/compare", "Compare", columns], ["/build", "Build", build], ["/batch", "Batch", batch], ["/library", "Library", library], ["/live", "Live", live]];
 const FOLLOWED = 3000;
 
 async function start() {
@@ -35,45 +35,43 @@ async function start() {
   }
 }
 
-/** The files of the project. */
-function files(main, project) {
-  const rows = project.files.map((file) => {
-    const query = `?${new URLSearchParams({ file: file.name })}`;
-    const isTable = TABLES.some((end) => file.name.toLowerCase().endsWith(end));
-    return [
-      file.name,
-      count(file.size),
-      new Date(file.changed * 1000).toLocaleString(),
-      isTable ? [el("a", { href: `/report${query}` }, "Report"), " ", el("a", { href: `/annotate${query}` }, "Annotate"), " ", el("a", { href: `/batch${query}` }, "Score")] : null,
-    ];
-  });
-  main.replaceChildren(
-    section(
-      "Files",
-      note("The files of the project folder. A report opens scored files, reward logs and pairs; people can annotate files with checklists."),
-      rows.length ? table(["file", ["bytes", "n"], ["changed", "changed"], "open"], rows, { "aria-label": "Files", class: "files" }) : note("The folder has no file that the app can open."),
-    ),
-  );
-}
-
 /** The report of one file, and while a training run writes it, again whenever it has changed. */
 async function report(main) {
-  const query = new URLSearchParams(location.search), file = query.get("file");
+  const query = new URLSearchParams(location.search), file = query.get("file"), column = query.get("labels");
   const follow = el("input", { type: "checkbox", checked: query.has("follow") });
+  const command = `checklist-rewards report ${quoted(file)} -o report.html${column ? ` --label-key ${quoted(column)}` : ""}`;
+  const actions = {
+    column,
+    labels(name) {
+      if (name) query.set("labels", name);
+      else query.delete("labels");
+      location.search = String(query);
+    },
+    async judge(shown, row) {
+      keepForJudge(await getJson("row", { file, id: shown.id(row) }));
+      location.href = "/judge";
+    },
+  };
   let stamp = null, shown = null;
   async function load() {
-    const answer = await get("report", { file, known: stamp });
+    const answer = await get("report", { file, labels: column, known: stamp });
     if (answer.status === 204) return;
     stamp = answer.headers.get("x-stamp");
-    const data = new Report(await answer.json());
+    const data = new Report(await answer.json(), () => getJson("report", { file, labels: column, rows: 1 }));
+    if (shown) await data.load(); // what the reader did needs the rows
     const draw = () => {
-      shown = show(data, main, shown);
-      document.getElementById("header").append(el("label", { class: "check" }, follow, " follow the file"));
+      shown = show(data, main, shown, actions);
+      document.getElementById("header").append(el("label", { class: "check" }, follow, " follow the file"), copying(command, "Copy as command"));
     };
     if (shown) keeping(document.body, draw);
     else draw();
   }
-  await load();
+  try {
+    await load();
+  } catch (error) {
+    if (!column) throw error;
+    return main.replaceChildren(alertOf(error.message), el("p", {}, el("a", { href: `/report?${new URLSearchParams({ file })}#/0/trust` }, "The report without these labels")));
+  }
   let failed = null, busy = false;
   setInterval(async () => {
     if (!follow.checked || busy) return;
@@ -87,6 +85,11 @@ async function report(main) {
     }
     busy = false;
   }, FOLLOWED);
+}
+
+/** A word of a shell. */
+function quoted(text) {
+  return /^[\w./-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`;
 }
 
 start();

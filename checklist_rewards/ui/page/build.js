@@ -8,7 +8,7 @@ import { itemEditor } from "./items.js";
 import { samplesPreview } from "./preview.js";
 import { refineForm } from "./refine.js";
 import { shelf } from "./shelf.js";
-import { stagesForm } from "./stages.js";
+import { OPEN, stagesForm } from "./stages.js";
 
 const KEPT = "build-view";
 
@@ -28,25 +28,33 @@ export async function build(main) {
   const undo = el("button", { type: "button", name: "undo", disabled: true, onclick: takeBack }, "Undo");
 
   main.replaceChildren(
-    section("Write in stages", note("Each stage is run on its own. Edit its output before you run the next stage, which reads what is on the page."), stages.node),
     el(
       "div",
       { class: "build" },
       el(
-        "section",
-        { class: "part" },
-        el("h2", {}, "Checklist"),
-        el("div", { class: "controls" }, undo, state),
-        problem,
-        editor.node,
-        el("div", { class: "controls" }, el("button", { type: "button", name: "add", onclick: () => (editor.add({ question: "" }).question.focus(), changed()) }, "Add item")),
-        shelf(choices, { checklist: editor.checklist, open: (items) => use(items, "opened"), act, tell: (text) => (state.textContent = text) }),
+        "div",
+        {},
+        section("Write in stages", note("Each stage reads what the one before it holds, with your edits."), stages.node),
+        section("Refine", el("details", { name: OPEN }, el("summary", {}, "Merge, drop or rewrite items, and see why before you accept it"), refine)),
+        el("details", { class: "part settings", name: OPEN }, el("summary", {}, `Settings of the judge (${choices.judge})`), form.node),
+        code.node,
       ),
-      preview.node,
+      el(
+        "div",
+        { class: "in-sight" },
+        el(
+          "section",
+          { class: "part" },
+          el("h2", {}, "Checklist"),
+          el("div", { class: "controls" }, undo, state),
+          problem,
+          editor.node,
+          el("div", { class: "controls" }, el("button", { type: "button", name: "add", onclick: () => (editor.add({ question: "" }).question.focus(), changed()) }, "Add item")),
+          shelf(choices, { checklist: editor.checklist, open: (items) => use(items, "opened"), act, tell: (text) => (state.textContent = text) }),
+        ),
+        preview.node,
+      ),
     ),
-    section("Refine", note("See what a refiner merges, drops or changes, and why, before you accept it. Unit tests use the responses of the preview."), refine),
-    el("details", { class: "part settings" }, el("summary", {}, `Settings of the judge (${choices.judge})`), form.node),
-    code.node,
   );
   editor.replace(kept.checklist?.length ? kept.checklist : [{ question: "" }]);
   complete = true;

@@ -5,6 +5,7 @@ import { el, fixed, svg, table, num, count } from "./dom.js";
 const SERIES = ["--series-1", "--series-2", "--series-3", "--series-4", "--series-5", "--series-6"];
 const WIDTH = innerWidth < 600 ? 360 : 640; // in the units of the drawing: texts stay readable on a phone
 const SMOOTHING = 0.85;
+const DASHES = ["none", "7 3", "2 3", "9 3 2 3", "5 5", "1 4"]; // lines that coincide are told apart
 
 /** Counts of equal bins from low to high. */
 export function histogram(counts, { low = 0, high = 1, label }) {
@@ -54,8 +55,8 @@ export function lines(steps, series, { label, low = null, high = null, digits = 
   const drawn = series.flatMap((one, i) => {
     const color = `var(${SERIES[i % SERIES.length]})`;
     return [
-      svg("path", { d: path(steps, one.values, x, y, breaks), class: "line faint", stroke: color }),
-      svg("path", { d: path(steps, smoothed(one.values, breaks), x, y, breaks), class: "line", stroke: color }),
+      svg("path", { d: path(steps, one.values, x, y, breaks), class: "line faint", stroke: color, "data-series": i }),
+      svg("path", { d: path(steps, smoothed(one.values, breaks), x, y, breaks), class: "line", stroke: color, "stroke-dasharray": DASHES[i % DASHES.length], "data-series": i }),
     ];
   });
   const ticks = [0, 0.5, 1].flatMap((share) => {
@@ -71,12 +72,21 @@ export function lines(steps, series, { label, low = null, high = null, digits = 
     ...drawn,
     cursor,
   ]);
-  const legend = el("p", { class: "legend" });
+  const at = el("span", { class: "muted" });
+  const figures = series.map(() => el("span"));
+  const entry = (one, i) => {
+    const sample = svg("svg", { viewBox: "0 0 24 4", class: "swatch", "aria-hidden": "true" }, svg("path", { d: "M0 2H24", class: "line", stroke: `var(${SERIES[i % SERIES.length]})`, "stroke-dasharray": DASHES[i % DASHES.length] }));
+    if (series.length < 2) return el("span", {}, sample, `${one.name} `, figures[i]);
+    return el("button", { type: "button", class: "toggle", "aria-pressed": "true", title: "show or hide this line", onclick: (event) => {
+      const button = event.currentTarget, hidden = button.getAttribute("aria-pressed") === "true";
+      button.setAttribute("aria-pressed", String(!hidden));
+      for (const line of picture.querySelectorAll(`[data-series="${i}"]`)) line.style.setProperty("display", hidden ? "none" : "inline");
+    } }, sample, `${one.name} `, figures[i]);
+  };
+  const legend = el("div", { class: "legend" }, at, series.map(entry));
   const show = (place) => {
-    const shown = series.map((one, i) =>
-      el("span", {}, el("i", { class: "swatch", vars: { background: `var(${SERIES[i % SERIES.length]})` } }), `${one.name} `, num(one.values[place], digits)),
-    );
-    legend.replaceChildren(el("span", { class: "muted" }, `step ${steps[place]}`), ...shown);
+    at.textContent = `step ${steps[place]}`;
+    series.forEach((one, i) => figures[i].replaceChildren(num(one.values[place], digits)));
     cursor.setAttribute("x1", x(steps[place]));
     cursor.setAttribute("x2", x(steps[place]));
   };

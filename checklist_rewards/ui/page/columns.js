@@ -1,77 +1,98 @@
-// Compare: one input in several columns, each with its settings, response or own checklist. A failure stays in its column.
+// Compare: two responses, or one under two judges, by the same checklist; items that differ most come first.
 
-import { answerLine, scoreLine } from "./answers.js";
+import { answerBar, answerNotes, probabilityOf, scoreLine } from "./answers.js";
 import { getJson, lines, post } from "./api.js";
-import { el, note, section } from "./dom.js";
-import { alertOf, area, choice, exporter, field, settingsForm } from "./forms.js";
+import { changed } from "./difference.js";
+import { el, fixed, note, section, signClass, signed, table } from "./dom.js";
+import { alertOf, area, exporter, field, settingsForm } from "./forms.js";
+
+const KEPT = "compare-view", SIDES = ["A", "B"];
 
 export async function columns(main) {
   const choices = await getJson("choices");
-  const prompt = area("", { name: "input" });
-  const response = area("", { name: "target", rows: 6 });
-  const questions = area("", { name: "checklist", rows: 5, placeholder: "One question per line" });
-  const columns = [];
-  const strip = el("div", { class: "cards" });
+  const kept = JSON.parse(sessionStorage.getItem(KEPT) ?? "{}");
+  const prompt = area(kept.prompt, { name: "input", rows: 2, class: "grows" });
+  const questions = area(kept.questions, { name: "checklist", rows: 2, class: "grows", placeholder: "One question per line" });
+  const sides = SIDES.map((name, i) => {
+    const side = { name, lines: [], form: settingsForm(choices), problem: el("div", {}), result: el("div", { class: "result", "aria-live": "polite" }, el("span", { class: "muted" }, "not scored yet")) };
+    side.response = area(kept.responses?.[i], { name: `response-${name}`, rows: 4, class: "grows", placeholder: i ? "empty: the response of A, under the settings of B" : "" });
+    side.code = exporter(() => post("code", body(side)), `Each gives the figures of ${name}.`);
+    side.node = el("div", { class: `side side-${name}` }, field(`response ${name}`, side.response), el("details", {}, el("summary", {}, `Settings of the judge for ${name}`), side.form.node, side.code.node), side.problem);
+    return side;
+  });
+  const apart = el("strong", { class: "score" }, "–"), answers = el("div", {}), texts = el("div", {});
+  let items = [], order = [], current = 0;
+
   main.replaceChildren(
-    section("Compare", note("Every column scores the same prompt. Leave a field of a column empty to use the shared one.")),
-    el("div", { class: "columns" }, el("div", {}, field("prompt", prompt), field("response", response)), field("checklist", questions)),
-    el("div", { class: "controls" }, el("button", { type: "button", class: "primary", name: "run", onclick: () => columns.forEach(run) }, "Score all"), el("button", { type: "button", name: "add", onclick: add }, "Add column")),
-    strip,
+    el("div", { class: "scorebar" }, el("button", { type: "button", class: "primary", name: "run", title: "Ctrl+Enter", onclick: run }, "Score both"), sides.map((side) => [el("strong", {}, side.name), side.result]), el("span", { class: "muted" }, "B − A"), apart),
+    el("div", { class: "columns" }, field("prompt", prompt), field("checklist of both", questions)),
+    el("div", { class: "columns" }, sides.map((side) => side.node)),
+    answers,
+    texts,
   );
-  add();
-  add();
+  answers.replaceChildren(note("Give a checklist and two responses, or one response and two settings of the judge. The differences per item appear here."));
+  document.addEventListener("keydown", (event) => {
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) return run();
+    if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, textarea, select") || !"jk".includes(event.key)) return;
+    current = Math.max(0, Math.min(order.length - 1, current + (event.key === "j" ? 1 : -1)));
+    mark();
+  });
 
-  function add() {
-    const column = { form: settingsForm(choices) };
-    column.response = area("", { rows: 3, name: "target", placeholder: "the shared response" });
-    column.questions = area("", { rows: 3, name: "checklist", placeholder: "the shared checklist" });
-    column.writer = choice([["", "no: use the checklist"], ...choices.pipelines.filter((one) => !one.corpus_level).map((one) => one.name)], { name: "writer" });
-    column.result = el("div", { class: "column-result", "aria-live": "polite" });
-    column.name = `Column ${columns.length + 1}`;
-    column.code = exporter(() => post("code", body(column, column.written)), "Each gives the figures of this column.");
-    const remove = el("button", { type: "button", class: "link", onclick: () => (columns.splice(columns.indexOf(column), 1), column.node.remove()) }, "remove");
-    column.node = el(
-      "section",
-      { class: "card" },
-      el("h3", {}, column.name, " ", remove),
-      el("details", {}, el("summary", {}, "Settings"), field("write a checklist with", column.writer), field("response", column.response), field("checklist", column.questions), column.form.node),
-      column.result,
-      column.code.node,
-    );
-    columns.push(column);
-    strip.append(column.node);
+  function body(side) {
+    const checklist = questions.value.split("\n").map((line) => line.trim()).filter(Boolean);
+    return { input: prompt.value, target: side.response.value || sides[0].response.value, checklist, settings: side.form.value() };
   }
 
-  /** What a column scores; `written` is the checklist that a pipeline wrote for it. */
-  function body(column, written) {
-    const checklist = written ?? list(column.questions.value || questions.value);
-    return { input: prompt.value, target: column.response.value || response.value, checklist, settings: column.form.value() };
+  async function run() {
+    sessionStorage.setItem(KEPT, JSON.stringify({ prompt: prompt.value, questions: questions.value, responses: sides.map((side) => side.response.value) }));
+    items = body(sides[0]).checklist;
+    current = 0;
+    const [one, other] = sides.map((side) => body(side).target);
+    texts.replaceChildren(one === other ? "" : section("Text", note("What B removes from A, and what it adds."), changed(one, other)));
+    await Promise.all(sides.map(score));
   }
 
-  async function run(column) {
-    column.result.replaceChildren(note("Scoring …"));
+  async function score(side) {
+    Object.assign(side, { lines: [], score: null });
+    side.problem.replaceChildren();
+    side.result.replaceChildren(el("span", { class: "muted" }, "scoring …"));
+    draw();
     try {
-      column.written = null;
-      if (column.writer.value) {
-        const settings = { ...column.form.value(), pipeline: column.writer.value };
-        column.written = (await post("generate", { input: prompt.value, settings })).items;
+      for await (const event of lines("judge", body(side))) {
+        if (event.event === "item") side.lines[event.index] = event.item;
+        else if (event.event === "score") {
+          [side.lines, side.score] = [event.score.items, event.score.primary_score];
+          side.result.replaceChildren(...scoreLine(event.score));
+        } else if (event.event === "error") throw new Error(event.message);
+        draw();
       }
-      const request = body(column, column.written), { checklist } = request;
-      column.code.refresh();
-      const slots = checklist.map((item) => el("div", { class: "given" }, el("span", { class: "muted" }, "…")));
-      const head = el("div", { class: "scores result" });
-      column.result.replaceChildren(head, el("ol", { class: "answers" }, checklist.map((item, i) => el("li", {}, el("div", { class: "question" }, item.question ?? item), slots[i]))));
-      for await (const event of lines("judge", request)) {
-        if (event.event === "item") slots[event.index].replaceChildren(...answerLine(event.item).filter(Boolean));
-        else if (event.event === "score") head.replaceChildren(...scoreLine(event.score));
-        else if (event.event === "error") throw new Error(event.message);
-      }
+      side.code.refresh();
     } catch (error) {
-      column.result.replaceChildren(alertOf(error.message));
+      side.result.replaceChildren(el("span", { class: "muted" }, "failed"));
+      side.problem.replaceChildren(alertOf(error.message));
     }
   }
-}
 
-function list(text) {
-  return text.split("\n").map((line) => line.trim()).filter(Boolean);
+  /** P(yes) of B minus that of A; null while one is missing. */
+  function difference(i) {
+    const [one, other] = sides.map((side) => probabilityOf(side.lines[i]));
+    return one === null || other === null ? null : other - one;
+  }
+
+  function draw() {
+    const [one, other] = sides.map((side) => side.score ?? null), known = one !== null && other !== null;
+    apart.className = `score ${known ? signClass(other - one) : "muted"}`;
+    apart.textContent = known ? signed(other - one) : "–";
+    const size = (i) => Math.abs(difference(i) ?? 0) + (sides[0].lines[i]?.answer !== sides[1].lines[i]?.answer ? 1 : 0); // other answers first
+    order = items.map((_, i) => i).sort((a, b) => size(b) - size(a) || a - b);
+    const cell = (side, i) => (side.lines[i] ? [el("div", { class: "given" }, answerBar(side.lines[i])), answerNotes(side.lines[i], choices.advice)] : el("span", { class: "muted" }, "…"));
+    const apartOf = (i) => (difference(i) === null ? "–" : el("span", { class: signClass(difference(i)), title: fixed(difference(i), 6) }, signed(difference(i))));
+    answers.replaceChildren(section("Items", table(["item", "A", "B", ["B − A", "n"]], order.map((i) => [items[i], cell(sides[0], i), cell(sides[1], i), apartOf(i)]), { class: "compared-items", "aria-label": "Items" }), note("Items that differ most come first. Keys: j and k go through them, Ctrl+Enter scores.")));
+    mark();
+  }
+
+  function mark() {
+    [...answers.querySelectorAll("tbody tr")].forEach((row, i) => (i === current ? row.setAttribute("aria-current", "true") : row.removeAttribute("aria-current")));
+    if (document.activeElement === document.body) answers.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest" });
+  }
 }

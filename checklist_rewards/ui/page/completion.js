@@ -1,6 +1,6 @@
 // One completion of a training run: its advantage, the answers as marks, and its text.
 
-import { el, fixed, num, written } from "./dom.js";
+import { el, fixed, num, signClass, signed, written } from "./dom.js";
 import { stateTag } from "./states.js";
 
 /** A card. `text` replaces the completion's text, for example by one with its changes marked. */
@@ -14,7 +14,7 @@ export function card(file, row, open, { heading = null, text = null } = {}) {
     el(
       "div",
       { class: "given" },
-      el("strong", { class: advantage >= 0 ? "good" : "bad" }, Number.isNaN(advantage) ? "no reward" : `${advantage >= 0 ? "+" : ""}${fixed(advantage)}`),
+      el("strong", { class: signClass(advantage) }, Number.isNaN(advantage) ? "no reward" : signed(advantage)),
       el("span", { class: "muted" }, "reward ", num(rows.reward[row])),
       stateTag(file.state(row)),
       el("button", { class: "link", onclick: () => open(row) }, "details"),

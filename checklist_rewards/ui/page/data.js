@@ -1,21 +1,38 @@
-// The data of a report. Views read it through Report and RunFile only, so that a server can take the place of the embedded table.
+// The data of a report, in two parts: what the page shows first, and the rows. Views read it through Report and RunFile only.
 
 const ROW_INTEGERS = ["id", "prompt", "target", "counts", "words", "step", "group", "state"];
 const CELL_INTEGERS = ["item", "answer", "passed", "reason", "judge", "method", "reasoning", "label"];
 
-/** The report in this page: gzip in base64, in the element with the id "data". */
+const PIECE = 2 ** 22; // letters of base64: a multiple of 4
+
+/** The report in this page. Its rows come after the script, so they are there once the page is complete. */
 export async function openEmbedded() {
-  const encoded = atob(document.getElementById("data").textContent);
-  const bytes = new Uint8Array(encoded.length);
-  for (let i = 0; i < encoded.length; i++) bytes[i] = encoded.charCodeAt(i);
-  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
-  document.getElementById("data").remove(); // its text is no longer needed
-  return new Report(await new Response(stream).json());
+  const complete = new Promise((done) => (document.readyState === "loading" ? addEventListener("DOMContentLoaded", done) : done()));
+  return new Report(await unpacked("first"), (progress) => complete.then(() => unpacked("rows", progress)));
 }
 
-/** A report: its files, and what was computed of several of them. */
+/** The JSON in an element: gzip in base64, unpacked piece by piece. */
+function unpacked(id, progress = () => {}) {
+  const text = document.getElementById(id).textContent;
+  let at = 0;
+  const packed = new ReadableStream({
+    pull(controller) {
+      if (at >= text.length) return controller.close();
+      const letters = atob(text.slice(at, (at += PIECE))), bytes = new Uint8Array(letters.length);
+      for (let i = 0; i < letters.length; i++) bytes[i] = letters.charCodeAt(i);
+      controller.enqueue(bytes);
+      progress(Math.min(1, at / text.length));
+    },
+  });
+  document.getElementById(id).remove(); // its text is no longer needed
+  return new Response(packed.pipeThrough(new DecompressionStream("gzip"))).json();
+}
+
+/** A report: its files, and what was computed of several of them. `read(progress)` gives the rows; see `load`. */
 export class Report {
-  constructor(data) {
+  constructor(data, read) {
+    this.read = read;
+    this.ready = false;
     this.title = data.title;
     this.version = data.version;
     this.notes = data.notes;
@@ -24,8 +41,16 @@ export class Report {
     this.documents = data.documents;
     this.monitors = data.monitors;
     this.extra = data.extra;
-    this.files = data.files.map((file) => new RunFile(file, data.texts));
+    this.files = data.files.map((file) => new RunFile(file));
+  }
+
+  /** Read the rows. `progress` is called with the share that is unpacked. */
+  async load(progress) {
+    const { tables, pairs, texts } = await this.read(progress);
+    this.files.forEach((file, i) => file.fill(tables[i], texts));
+    this.comparisons.forEach((compared, i) => (compared.pairs = pairs[i]));
     for (const comparison of this.comparisons) this.link(comparison);
+    this.ready = true;
   }
 
   file(path) {
@@ -62,10 +87,12 @@ export class Report {
 
 /** The rows of one file. A row is a number from 0; a cell is one item of one row, also a number from 0. */
 export class RunFile {
-  constructor(data, texts) {
-    Object.assign(this, { name: data.name, path: data.path, kind: data.kind, total: data.total, seed: data.seed });
-    Object.assign(this, { overview: data.overview, analysis: data.analysis, training: data.training });
-    const table = data.table;
+  constructor(data) {
+    for (const name of ["name", "path", "kind", "total", "shown", "seed", "labels", "overview", "analysis", "training"]) this[name] = data[name];
+    this.links = new Map();
+  }
+
+  fill(table, texts) {
     this.texts = texts;
     this.items = table.items;
     this.answers = table.answers;
@@ -82,7 +109,6 @@ export class RunFile {
     this.length = this.rows.id.length;
     this.starts = new Int32Array(this.length + 1);
     for (let row = 0; row < this.length; row++) this.starts[row + 1] = this.starts[row] + this.rows.counts[row];
-    this.links = new Map();
     this.places = new Map();
     for (let row = 0; row < this.length; row++) this.places.set(this.id(row), row);
   }

@@ -31,6 +31,16 @@ export function fixed(value, digits = 3) {
   return value.toFixed(digits);
 }
 
+/** A difference with its sign. */
+export function signed(value, digits = 3) {
+  return `${value > 0 ? "+" : ""}${fixed(value, digits)}`;
+}
+
+/** The colour of a difference: none for one that is shown as zero. */
+export function signClass(value, digits = 3) {
+  return Number(fixed(value, digits)) ? (value > 0 ? "good" : "bad") : "muted";
+}
+
 /** A number in the page; hovering shows all of its digits. */
 export function num(value, digits = 3) {
   const none = value === null || value === undefined || Number.isNaN(value);

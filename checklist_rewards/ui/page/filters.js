@@ -10,6 +10,7 @@ export const EMPTY = {
   high: "",
   from: "", // steps
   to: "",
+  unscored: false,
   judgesDiffer: false,
   peopleDiffer: false,
 };
@@ -33,6 +34,7 @@ export function matching(file, filter, partner) {
   for (let row = 0; row < file.length; row++) {
     if (inText && !inText[rows.prompt[row] + 1] && !inText[rows.target[row] + 1] && !inText[rows.id[row] + 1]) continue;
     if (state >= 0 && rows.state[row] !== state) continue;
+    if (filter.unscored && !Number.isNaN(rows.score[row])) continue;
     if (byScore && !(rows.score[row] >= low && rows.score[row] <= high)) continue;
     if (rows.step[row] >= 0 && !(rows.step[row] >= from && rows.step[row] <= to)) continue;
     if (byCell) {

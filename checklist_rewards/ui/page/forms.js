@@ -25,15 +25,20 @@ export function alertOf(message) {
   return el("p", { class: "note warning", role: "alert" }, message);
 }
 
-/** Text to copy, such as a command. */
-export function copyable(text, label) {
-  const button = el("button", { type: "button", class: "copy" }, "Copy");
+/** A button that copies a text. */
+export function copying(text, shown = "Copy") {
+  const button = el("button", { type: "button", class: "copy", title: text }, shown);
   button.addEventListener("click", async () => {
     await navigator.clipboard.writeText(text);
     button.textContent = "Copied";
-    setTimeout(() => (button.textContent = "Copy"), 1500);
+    setTimeout(() => (button.textContent = shown), 1500);
   });
-  return el("div", { class: "code" }, button, el("pre", { tabindex: "0", "aria-label": label }, text));
+  return button;
+}
+
+/** Text to copy, such as a command. */
+export function copyable(text, label) {
+  return el("div", { class: "code" }, copying(text), el("pre", { tabindex: "0", "aria-label": label }, text));
 }
 
 const PAUSE = 200;

@@ -14,11 +14,24 @@ function checkTypes() {
   return loading;
 }
 
-/** `changed(item, asks)` is called after an edit; `asks` tells whether the answer to the item depends on it. */
+/** The items of a checklist that is given as JSON: a list, or an object with `items`. */
+export function itemsOf(text) {
+  let value = null;
+  try {
+    value = JSON.parse(text);
+  } catch (error) {
+    throw new Error(`The checklist is not valid JSON: ${error.message}`);
+  }
+  const items = Array.isArray(value) ? value : value?.items;
+  if (!Array.isArray(items)) throw new Error("The checklist must be a list of items, or an object with `items`.");
+  return items;
+}
+
+/** An item is one line, and is edited on click. `changed(item, asks)` is called after an edit; `asks` tells whether the
+ *  answer to the item depends on it. */
 export function itemEditor(changed, empty = "no answer yet") {
-  const items = []; // { question, weight, required, more, answer, node }
+  const items = []; // { question, weight, required, more, answer, notes, node }
   const list = el("ol", { class: "editor" });
-  addEventListener("resize", () => items.forEach((item) => fit(item.question)));
   return { node: list, items, add, replace, asked, checklist };
 
   function asked() {
@@ -42,38 +55,35 @@ export function itemEditor(changed, empty = "no answer yet") {
     const { question, weight = 1, required = false, ...more } = typeof value === "string" ? { question: value } : value;
     delete more.id; // follows from the question
     const item = { more };
-    const tags = el("span", {});
-    item.question = area(question, { rows: 1, class: "question", "aria-label": "question", placeholder: "Does the response …?" });
+    item.question = area(question, { rows: 2, class: "question grows", "aria-label": "question", placeholder: "Does the response …?" });
     item.weight = el("input", { type: "number", step: "any", class: "short", "aria-label": "weight", value: weight });
     item.required = el("input", { type: "checkbox", "aria-label": "required", checked: required });
     item.answer = el("div", { class: "given" }, el("span", { class: "muted" }, empty));
+    item.notes = el("div", { class: "notes" });
     const remove = el("button", { type: "button", class: "link", onclick: () => (items.splice(items.indexOf(item), 1), item.node.remove(), changed(null, false)) }, "remove");
-    const edited = (asks) => (tag(), changed(item, asks));
-    item.node = el(
-      "li",
-      { class: "item" },
-      item.question,
-      el("div", { class: "controls" }, field("weight", item.weight), el("label", { class: "check" }, item.required, " required"), tags, remove),
-      extras(item.more, edited),
-      item.answer,
-    );
-    item.question.addEventListener("input", () => (fit(item.question), changed(item, true)));
-    for (const control of [item.weight, item.required]) control.addEventListener("input", () => changed(item, false));
+    const edited = (asks) => (draw(), changed(item, asks));
+    const shown = el("button", { type: "button", class: "open-item", "aria-expanded": "false", onclick: () => toggle(edit.hidden) });
+    const edit = el("div", { class: "edit", hidden: true, onkeydown: (event) => event.key === "Escape" && (toggle(false), shown.focus()) }, item.question, el("div", { class: "controls" }, field("weight", item.weight), el("label", { class: "check" }, item.required, " required"), remove), extras(item.more, edited));
+    item.node = el("li", { class: "item" }, el("div", { class: "line" }, shown, item.answer), item.notes, edit);
+    item.question.addEventListener("input", () => edited(true));
+    for (const control of [item.weight, item.required]) control.addEventListener("input", () => edited(false));
     items.push(item);
     list.append(item.node);
-    tag();
-    fit(item.question);
+    draw();
+    toggle(!question);
     return item;
 
-    function tag() {
-      const names = [more.category, more.options && `options: ${more.options.map((one) => one.label).join(", ")}`, more.check && "code check", more.scope && more.scope.replaceAll("_", " "), more.evidence && `from "${more.evidence.text}"`].filter(Boolean);
-      tags.replaceChildren(...names.map((name) => el("span", { class: "tag" }, name)));
+    function toggle(open) {
+      edit.hidden = !open;
+      shown.setAttribute("aria-expanded", String(open));
+      if (open && item.node.isConnected) item.question.focus();
     }
-  }
 
-  function fit(control) {
-    control.style.setProperty("height", "auto");
-    control.style.setProperty("height", `${control.scrollHeight + 2}px`);
+    function draw() {
+      const weight = Number(item.weight.value);
+      const names = [weight !== 1 && (weight < 0 ? `penalty ${weight}` : `weight ${weight}`), item.required.checked && "required", more.category, more.options && `options: ${more.options.map((one) => one.label).join(", ")}`, more.check && "code check", more.scope?.replaceAll("_", " "), more.evidence && `from "${more.evidence.text}"`];
+      shown.replaceChildren(el("span", {}, item.question.value || "New item"), ...names.filter(Boolean).map((name) => el("span", { class: "tag" }, name)));
+    }
   }
 }
 

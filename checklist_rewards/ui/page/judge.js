@@ -1,50 +1,55 @@
 // Judge: a prompt, a response and a checklist; the answers arrive in the items. Unchanged items come from the store.
 
-import { answerLine, scoreLine } from "./answers.js";
+import { answerBar, answerNotes, metricsLine, scoreLine } from "./answers.js";
 import { getJson, lines, post } from "./api.js";
-import { el, section } from "./dom.js";
+import { el, fixed, note, section } from "./dom.js";
 import { alertOf, area, choice, exporter, field, settingsForm } from "./forms.js";
-import { itemEditor } from "./items.js";
+import { itemEditor, itemsOf } from "./items.js";
 import { shelf } from "./shelf.js";
 
 const KEPT = "judge-view";
 
+/** What the view shows when it is opened next: `input`, `target`, `reference` and `checklist`. */
+export function keepForJudge(value) {
+  sessionStorage.setItem(KEPT, JSON.stringify(value));
+}
+
 export async function judge(main) {
   const choices = await getJson("choices");
   const kept = JSON.parse(sessionStorage.getItem(KEPT) ?? "{}");
-  const prompt = area(kept.input, { name: "input" });
-  const response = area(kept.target, { name: "target", rows: 8 });
-  const reference = area(kept.reference, { name: "reference", rows: 2 });
+  const prompt = area(kept.input, { name: "input", class: "grows" });
+  const response = area(kept.target, { name: "target", rows: 8, class: "grows" });
+  const reference = area(kept.reference, { name: "reference", rows: 2, class: "grows" });
   const editor = itemEditor((item, asks) => {
     if (asks) item.answer.classList.add("stale");
     keep();
   });
-  const result = el("div", { class: "scores result", "aria-live": "polite" });
+  const result = el("div", { class: "result", "aria-live": "polite" }, el("span", { class: "muted" }, "not scored yet"));
+  const figures = el("div", { class: "figures" });
   const problem = el("div", {});
   const state = el("span", { class: "muted", role: "status" });
   const code = exporter(() => post("code", body()), "Each gives the figures of this page.");
   const form = settingsForm(choices, code.refresh);
-  const writer = choice(choices.pipelines.filter((one) => !one.corpus_level).map((one) => [one.name, `${one.name}: ${one.description}`]), { name: "writer", "aria-label": "pipeline" });
   const json = area("", { rows: 8, name: "json", "aria-label": "checklist as JSON" });
+  const write = writing();
   let running = null;
 
-  const scoreButton = el("button", { type: "button", class: "primary", name: "score", onclick: score }, "Score");
   main.replaceChildren(
+    el("div", { class: "scorebar" }, el("button", { type: "button", class: "primary", name: "score", title: "Ctrl+Enter", onclick: score }, "Score"), result, state),
+    problem,
     el(
       "div",
       { class: "judge" },
       section("Response", field("prompt", prompt), field("response", response), el("details", { open: Boolean(kept.reference) }, el("summary", {}, "Reference answer"), field("reference", reference))),
-      el(
-        "section",
-        { class: "part" },
-        el("h2", {}, "Checklist"),
-        el("div", { class: "controls" }, writer, el("button", { type: "button", name: "generate", onclick: generate }, "Write checklist")),
+      section(
+        "Checklist",
         editor.node,
+        el("div", { class: "controls" }, el("button", { type: "button", name: "add", onclick: () => (editor.add({ question: "" }).question.focus(), keep()) }, "Add item")),
+        figures,
         shelf(choices, { checklist: editor.checklist, open: replace, act, tell: (text) => (state.textContent = text) }),
-        el("div", { class: "controls" }, el("button", { type: "button", name: "add", onclick: () => editor.add({ question: "" }).question.focus() }, "Add item")),
+        write,
         asJson(),
       ),
-      el("section", { class: "part" }, el("div", { class: "controls" }, scoreButton, state), problem, result),
     ),
     el("details", { class: "part settings" }, el("summary", {}, `Settings of the judge (${choices.judge})`), form.node),
     code.node,
@@ -54,6 +59,8 @@ export async function judge(main) {
   document.addEventListener("keydown", (event) => {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) score();
   });
+  const asked = new URLSearchParams(location.search).get("checklist");
+  if (asked) await act(async () => replace(itemsOf((await getJson("library/file", { name: asked })).text)));
 
   async function act(work) {
     try {
@@ -64,25 +71,42 @@ export async function judge(main) {
     }
   }
 
+  /** Who writes a checklist, and by which method. The writer need not be the judge. */
+  function writing() {
+    const method = choice(choices.pipelines.filter((one) => !one.corpus_level).map((one) => [one.name, `${one.name}: ${one.description}`]), { name: "method", "aria-label": "pipeline" });
+    const first = choices.cannot_write === null ? ["", `as started (${choices.writer})`] : ["", "choose a writer"];
+    const by = choice([first, ...choices.writers], { name: "writer" });
+    const button = el("button", { type: "button", name: "generate", onclick: generate }, "Write checklist");
+    const allow = () => (button.disabled = !by.value && choices.cannot_write !== null);
+    by.addEventListener("change", allow);
+    allow();
+    return el("details", {}, el("summary", {}, "Let a model write the checklist"), choices.cannot_write === null ? null : note(`${choices.writer} writes no checklists. Choose another writer here, or start the app with --generator-model.`), el("div", { class: "filters" }, field("method", method), field("written by", by), button));
+
+    async function generate() {
+      button.disabled = true;
+      state.textContent = "Writing the checklist …";
+      await act(async () => {
+        const settings = { ...form.value(), pipeline: method.value };
+        const found = await post("generate", { input: prompt.value, reference: reference.value, writer: by.value || null, settings });
+        replace(found.items);
+        state.textContent = `${found.items.length} items by ${found.model ?? "the writer"}`;
+      });
+      if (problem.childElementCount) state.textContent = "";
+      allow();
+    }
+  }
+
   /** The whole checklist as text, to paste or copy. */
   function asJson() {
-    const details = el("details", {}, el("summary", {}, "As JSON"), json, el("button", { type: "button", name: "apply", onclick: apply }, "Apply"));
+    const details = el("details", {}, el("summary", {}, "As JSON"), json, el("button", { type: "button", name: "apply", onclick: () => act(() => replace(itemsOf(json.value))) }, "Apply"));
     details.addEventListener("toggle", () => (json.value = JSON.stringify(editor.checklist(), null, 2)));
     return details;
   }
 
-  function apply() {
-    try {
-      const value = JSON.parse(json.value);
-      replace(Array.isArray(value) ? value : value.items);
-      problem.replaceChildren();
-    } catch (error) {
-      problem.replaceChildren(alertOf(`The checklist is not valid JSON: ${error.message}`));
-    }
-  }
-
-  function replace(values) {
-    editor.replace(values);
+  function replace(items) {
+    editor.replace(items);
+    result.replaceChildren(el("span", { class: "muted" }, "not scored yet"));
+    figures.replaceChildren();
     keep();
   }
 
@@ -91,8 +115,14 @@ export async function judge(main) {
   }
 
   function keep() {
-    sessionStorage.setItem(KEPT, JSON.stringify(body()));
+    keepForJudge({ input: prompt.value, target: response.value, reference: reference.value, checklist: editor.checklist() });
     code.refresh();
+  }
+
+  function tell(item, line) {
+    item.answer.replaceChildren(...answerBar(line).filter(Boolean));
+    item.notes.replaceChildren(...answerNotes(line, choices.advice));
+    item.answer.classList.remove("stale");
   }
 
   async function score() {
@@ -106,13 +136,13 @@ export async function judge(main) {
       let answered = 0;
       for await (const event of lines("judge", body(), own.signal)) {
         if (event.event === "item") {
-          shown[event.index].answer.replaceChildren(...answerLine(event.item).filter(Boolean));
-          shown[event.index].answer.classList.remove("stale");
+          tell(shown[event.index], event.item);
           state.textContent = `${++answered} of ${shown.length} items answered`;
         } else if (event.event === "score") {
-          event.score.items.forEach((line, i) => shown[i].answer.replaceChildren(...answerLine(line).filter(Boolean)));
+          event.score.items.forEach((line, i) => tell(shown[i], line));
           result.replaceChildren(...scoreLine(event.score));
-          state.textContent = `${event.score.answered} of ${event.score.total} items answered in ${event.seconds} s`;
+          figures.replaceChildren(metricsLine(event.score));
+          state.textContent = `${event.score.answered} of ${event.score.total} answered in ${event.seconds} s, ${fixed(event.seconds / Math.max(1, event.score.total), 3)} s per item`;
         } else if (event.event === "error") throw new Error(event.message);
       }
     } catch (error) {
@@ -120,21 +150,5 @@ export async function judge(main) {
       state.textContent = "";
       problem.replaceChildren(alertOf(error.message));
     }
-  }
-
-  async function generate(event) {
-    event.target.disabled = true;
-    state.textContent = "Writing the checklist …";
-    problem.replaceChildren();
-    try {
-      const settings = { ...form.value(), pipeline: writer.value };
-      const found = await post("generate", { input: prompt.value, reference: reference.value, settings });
-      replace(found.items);
-      state.textContent = `${found.items.length} items by ${found.model ?? "the writer"}`;
-    } catch (error) {
-      state.textContent = "";
-      problem.replaceChildren(alertOf(error.message));
-    }
-    event.target.disabled = false;
   }
 }

@@ -7,27 +7,26 @@ import { keeping } from "./keep.js";
 import { stateTag } from "./states.js";
 import { curves, learnedTable } from "./training.js";
 
-const POLLED = 2000;
+const POLLED = 2000, QUIET = 60, MOST_ALARMS = 5;
 
 export async function live(main, project) {
-  const logs = project.files.filter((file) => file.name.endsWith(".jsonl") && !/\.rank\d+\.jsonl$/.test(file.name));
-  const likely = (file) => /(^|\/)rewards[^/]*\.jsonl$/.test(file.name);
-  logs.sort((a, b) => likely(b) - likely(a) || b.changed - a.changed);
+  const logs = project.files.filter((file) => file.kind === "rewards" && !/\.rank\d+\.jsonl$/.test(file.name)).sort((a, b) => b.changed - a.changed);
   const asked = new URLSearchParams(location.search).get("file");
-  const first = logs.length && likely(logs[0]) ? logs[0].name : "";
-  const file = choice([["", "choose a log"], ...logs.map((one) => one.name)], { name: "file", value: asked ?? first });
+  const names = logs.map((one) => one.name);
+  if (asked && !names.includes(asked)) names.push(asked);
+  const file = choice(names, { name: "file", value: asked ?? names[0] });
   const state = el("span", { class: "muted", role: "status" });
   const problem = el("div");
   const view = el("div", { class: "live" });
-  let stamp = null, timer = null;
+  let last = null, heard = 0, timer = null;
   main.replaceChildren(
     section("Live", note("Follows the reward log of a training, rewards.jsonl, while it is written. Only the rows that were added are read."), el("div", { class: "controls" }, field("reward log", file), state), problem),
     view,
   );
-  if (!logs.length) return view.replaceChildren(note("The folder has no reward log. Set reward_log of the training to a file in this folder, for example runs/mine/rewards.jsonl."));
+  if (!names.length) return view.replaceChildren(note("The folder has no reward log. Set reward_log of the training to a file in this folder, for example runs/mine/rewards.jsonl."));
   file.addEventListener("change", () => {
     history.replaceState(null, "", `/live?${new URLSearchParams({ file: file.value })}`);
-    stamp = null;
+    last = null;
     view.replaceChildren();
     poll();
   });
@@ -38,9 +37,13 @@ export async function live(main, project) {
     const name = file.value;
     if (!name) return;
     try {
-      const answer = await get("live", { file: name, known: stamp });
+      const answer = await get("live", { file: name, known: last?.stamp });
       if (name !== file.value) return;
-      if (answer.status !== 204) draw(await answer.json());
+      if (answer.status !== 204) {
+        last = await answer.json();
+        heard = Date.now() - 1000 * last.quiet;
+        draw(last);
+      } else if (isQuiet() && !view.querySelector(".ended")) draw(last);
       problem.replaceChildren();
     } catch (error) {
       problem.replaceChildren(alertOf(error.message));
@@ -48,17 +51,40 @@ export async function live(main, project) {
     timer = setTimeout(poll, POLLED);
   }
 
+  /** Whether nothing was added for so long that the training may have ended. */
+  function isQuiet() {
+    return Date.now() - heard > 1000 * QUIET;
+  }
+
   function draw(found) {
-    stamp = found.stamp;
     const { steps } = found.training;
     const last = steps.at(-1);
     state.textContent = `${plural(found.rows, "completion")}, ${steps.length ? `step ${count(last)}` : "no step yet"}, ${new Date().toLocaleTimeString()}`;
     if (!steps.length) return view.replaceChildren(note("The log has no rows yet."));
     keeping(view, () => view.replaceChildren(
+      found.monitor ? watched(found.monitor) : "",
+      isQuiet() ? ended() : "",
       section("What the policy learned", learnedTable(found.training.learned)),
       section("Over the steps", note("Faint lines are the values of the steps, strong lines their moving average."), el("div", { class: "columns" }, curves(found.training))),
       section("Latest completions", el("div", { class: "cards" }, found.latest.toReversed().map(card)), el("p", {}, el("a", { href: `/report?${new URLSearchParams({ file: file.value, follow: "" })}` }, "All completions, followed in the report"))),
     ));
+  }
+
+  /** The alarms of the run so far, the last ones first, and the worst degenerate reply. */
+  function watched({ alarms: raised, steps, canaries }) {
+    const worst = canaries.toSorted((a, b) => (b.score ?? 0) - (a.score ?? 0))[0];
+    return section(
+      raised.length ? `${plural(raised.length, "alarm")} of the monitor` : "Monitor",
+      raised.length ? el("ul", { class: "attention" }, raised.slice(-MOST_ALARMS).reverse().map((alarm) => el("li", { class: "failed" }, `Step ${count(alarm.step)}, ${alarm.signal.replaceAll("_", " ")}: `, el("span", { class: "muted" }, alarm.message)))) : note(`No alarm in ${plural(steps.length, "step")}.`),
+      worst ? note(`Of ${plural(canaries.length, "degenerate reply").replace("replys", "replies")}, the judge gives most to “${worst.canary}”: `, num(worst.score), ".") : null,
+      el("p", {}, el("a", { href: `/report?${new URLSearchParams({ file: file.value })}#/0/monitor` }, "The monitor's signals")),
+    );
+  }
+
+  /** What to look at when the log does not grow any more. */
+  function ended() {
+    const to = (fragment, shown) => el("li", {}, el("a", { href: `/report?${new URLSearchParams({ file: file.value })}#/0/${fragment}` }, shown));
+    return section("The log has stopped growing", note("If the training has ended, look at this next:"), el("ul", { class: "attention ended" }, to("training", "What the policy learned, and one prompt over the run"), to("matrix", "The completions, sorted by reward: would you reward the best of them?"), to("overview", "Reads without an answer, and items that always pass")));
   }
 
   function card(one) {

@@ -12,14 +12,15 @@ import { training } from "./training.js";
 import { hasTrust, trust } from "./trust.js";
 
 const VIEWS = [
-  ["overview", "Overview", () => true, (report, file, at) => overview(report, file, at.open)],
-  ["matrix", "Matrix", (report, file) => file.kind !== "pairs", (report, file, at) => matrix(report, file, at.state, at.opened)],
+  ["overview", "Overview", () => true, overview],
+  ["matrix", "Matrix", (report, file) => file.kind !== "pairs", matrix],
   ["pairs", "Pairs", (report, file) => file.kind === "pairs", (report, file) => pairs(file)],
   ["training", "Training", (report, file) => file.training !== null, (report, file, at) => training(report, file, (row) => at.openRow(file, row))],
   ["monitor", "Monitor", (report) => report.monitors.length > 0, (report) => monitor(report)],
   ["compare", "Compare", (report) => report.comparisons.length > 0, (report, file, at) => compare(report, at.openRow, at.openFilter)],
-  ["trust", "Trust", hasTrust, (report, file, at) => trust(report, file, at.openFilter)],
+  ["trust", "Trust", hasTrust, trust],
 ];
+const OF_ROWS = ["matrix", "pairs", "compare"];
 
 async function start() {
   const main = document.getElementById("view");
@@ -31,10 +32,13 @@ async function start() {
   }
 }
 
-/** Show a report. `before` is what this function returned for an earlier version of it: its filters, order and open row are kept. */
-export function show(report, main, before = null) {
+/** Show a report. `before` is what this function returned for an earlier version of it, whose filters, order and open row
+ * are kept if the rows of this one are loaded. The app gives `actions`: what only it can do. */
+export function show(report, main, before = null, actions = {}) {
   before?.stop();
   const states = report.files.map((file) => stateOf(file, before));
+  const progress = el("progress", { max: 1, value: 0, "aria-label": "rows that are unpacked" });
+  let noted = null;
 
   function go(number, view, row = null) {
     location.hash = `#/${number}/${view}${row === null ? "" : `/${row}`}`;
@@ -48,12 +52,14 @@ export function show(report, main, before = null) {
     const known = VIEWS.filter(([, , has]) => has(report, file));
     const [view, title, , make] = known.find(([key]) => key === name) ?? known[0];
     if (row !== undefined && row !== "") state.row = Number(row);
+    noted ??= view;
     const at = {
       state,
-      open: (where, filter = {}) => at.openFilter(file, filter),
-      openFilter: (other, filter) => {
+      actions,
+      openView: (other) => go(index, other),
+      openFilter: (other, filter, order = ["row", false]) => {
         const place = report.files.indexOf(other);
-        Object.assign(states[place], { filter: { ...EMPTY, ...filter }, row: null });
+        Object.assign(states[place], { filter: { ...EMPTY, ...filter }, order, row: null });
         go(place, "matrix");
       },
       openRow: (other, place) => go(report.files.indexOf(other), "matrix", place),
@@ -68,14 +74,24 @@ export function show(report, main, before = null) {
       el("nav", { "aria-label": "views" }, links),
     );
     document.title = `${title}: ${report.title}`;
-    const notes = report.notes.map((text) => el("p", { class: "note warning" }, text));
-    main.replaceChildren(...notes, ...make(report, file, at).flat(Infinity).filter(Boolean));
-    main.dataset.view = view;
+    const notes = view === noted ? report.notes.map((text) => el("p", { class: "note warning" }, text)) : []; // once
+    const waits = OF_ROWS.includes(view) && !report.ready;
+    const parts = waits ? el("p", { class: "note" }, "Unpacking the rows … ", progress) : make(report, file, at);
+    main.replaceChildren(...notes, ...[parts].flat(Infinity).filter(Boolean));
+    if (waits) delete main.dataset.view;
+    else main.dataset.view = view;
   }
 
   if (before) renumber(states);
   addEventListener("hashchange", draw);
   draw();
+  if (!report.ready) {
+    const failed = (error) => main.prepend(el("p", { class: "note warning", role: "alert" }, `The rows cannot be shown: ${error.message}`));
+    report.load((share) => (progress.value = share)).then(() => {
+      main.dataset.rows = "read";
+      if (OF_ROWS.includes(main.dataset.view ?? "matrix") || main.dataset.view === "training") draw();
+    }, failed);
+  }
   return { report, states, stop: () => removeEventListener("hashchange", draw) };
 }
 
@@ -96,4 +112,4 @@ function renumber(states) {
   history.replaceState(null, "", `#/${number}/${view}${now === null ? "" : `/${now}`}`);
 }
 
-if (document.getElementById("data")) start(); // the app imports this module and has no embedded report
+if (document.getElementById("first")) start(); // the app imports this module and has no embedded report

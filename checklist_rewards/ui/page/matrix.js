@@ -12,8 +12,9 @@ const MOST_COLUMNS = 100;
 const DENSE = 0.3;
 const STEPS = 5;
 
-/** The matrix of a file. `state` keeps filter, order and row while other views are open; `opened(row)` is told of them. */
-export function matrix(report, file, state, opened) {
+/** The matrix of a file. `at.state` keeps filter, order and row while other views are open; `at.opened(row)` is told of them. */
+export function matrix(report, file, at) {
+  const { state, opened } = at;
   const partner = report.partner(file);
   const differs = partner ? differingCells(file, partner) : null;
   state.filter ??= { ...EMPTY };
@@ -118,6 +119,7 @@ export function matrix(report, file, state, opened) {
           el("button", { onclick: step(1), "aria-label": "next row", title: "next row (j)" }, "↓"),
           el("button", { onclick: () => open(null), "aria-label": "close", title: "close (Esc)" }, "✕"),
         ),
+        at.actions.judge ? el("p", {}, el("button", { onclick: () => at.actions.judge(file, row) }, "Open in Judge")) : "",
         ...detail(file, row, partner, advice).filter(Boolean),
       );
       panel.hidden = false;
@@ -279,6 +281,7 @@ function filterForm(file, filter, partner, refresh) {
     field("score from", text("low", number)),
     field("to", text("high", number)),
     file.kind === "rewards" ? [field("step from", text("from", number)), field("to", text("to", number))] : null,
+    file.overview.unscored ? check("unscored", "without a score") : null,
     partner ? check("judgesDiffer", "judges differ") : null,
     file.hasCells("label") ? check("peopleDiffer", "people differ") : null,
     el("button", { type: "button", onclick: () => {

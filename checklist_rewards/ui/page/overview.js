@@ -1,14 +1,14 @@
-// Overview: what was scored, by which judge, and how it came out.
+// Overview: what failed, what was scored, by which judge, and how it came out.
 
 import { histogram, rateBar } from "./charts.js";
-import { bounds, count, el, note, num, plural, section, table } from "./dom.js";
+import { bounds, count, el, fixed, note, num, plural, section, table } from "./dom.js";
 import { stateName } from "./states.js";
 
-const MOST_ITEMS = 50;
+const MOST_ITEMS = 50, LOW_MASS = 0.9;
 
-/** The overview of one file. `open(view, filter)` opens the matrix with a filter. */
-export function overview(report, file, open) {
-  const facts = file.overview;
+/** The overview of one file. `at` opens other views, and rows by a filter. */
+export function overview(report, file, at) {
+  const facts = file.overview, open = (filter, order) => at.openFilter(file, filter, order);
   const tiles = [
     tile("rows", count(facts.rows), facts.without_score ? `${count(facts.without_score)} without a checklist` : null),
     tile("mean score", num(facts.mean, 4), facts.unscored ? `${plural(facts.unscored, "row")} without a score` : null),
@@ -20,7 +20,7 @@ export function overview(report, file, open) {
   ];
   if (file.kind === "pairs") return [section("Pairs", el("p", {}, `${plural(facts.rows, "pair")}.`))];
   return [
-    sampled(file),
+    attention(report, file, at, open),
     el("div", { class: "tiles" }, tiles),
     el(
       "div",
@@ -28,8 +28,6 @@ export function overview(report, file, open) {
       section("Scores", facts.scored ? histogram(facts.score_bins, { label: `Distribution of ${count(facts.scored)} scores` }) : note("No row has a score.")),
       facts.mass_bins ? section("Label mass", histogram(facts.mass_bins, { label: "Distribution of the label mass" })) : null,
     ),
-    states(facts, open),
-    unanswered(facts, open),
     facts.categories.length ? section("Categories", rates(facts.categories, "category", (line) => line.category)) : null,
     items(facts, open),
     about(report, file, facts),
@@ -40,11 +38,30 @@ function tile(name, value, below = null) {
   return el("div", { class: "tile" }, el("span", { class: "muted" }, name), el("strong", {}, value), below && el("small", {}, below));
 }
 
+/** What failed and what to look at first, each with the rows that it is about one click away. */
+function attention(report, file, at, open) {
+  const facts = file.overview;
+  const line = (shown, rest, go, failed = true) => el("li", { class: failed ? "failed" : null }, el("button", { class: "link", onclick: go }, shown), " ", el("span", { class: "muted" }, rest));
+  const lines = facts.unanswered.map((one) => line(`${plural(one.count, "read")} unanswered: ${one.reason}`, [one.advice, one.detail].filter(Boolean).join("; "), () => open({ reason: one.reason })));
+  if (facts.unscored) lines.push(line(`${plural(facts.unscored, "row")} without a score`, "too few items were answered", () => open({ unscored: true })));
+  for (const one of facts.states) lines.push(line(`${plural(one.count, "response")} ${stateName(one.state)}`, one.meaning, () => open({ state: one.state })));
+  if (facts.not_asked) lines.push(el("li", {}, el("span", { class: "muted" }, `The judge was not asked about ${plural(facts.not_asked, "row")} without an answer: their scores count in the means, and not in reads and items.`)));
+  const alarms = report.monitors.reduce((sum, one) => sum + one.alarms.length, 0);
+  if (alarms) lines.push(line(`${plural(alarms, "alarm")} of the monitor`, "signs of reward hacking, of the judge or of the training", () => at.openView("monitor")));
+  if (facts.masses && facts.mass < LOW_MASS) lines.push(el("li", { class: "failed" }, `Label mass ${fixed(facts.mass, 3)} `, el("span", { class: "muted" }, "the judge would often say something other than a label; see checklist-rewards probe")));
+  const flagged = file.analysis?.items?.filter((one) => one.flags.length).length;
+  if (flagged) lines.push(line(`${plural(flagged, "item")} with flags`, "always the same answer, or the same answers as another item", () => at.openView("trust"), false));
+  const known = facts.items.filter((one) => one.counted), worst = known.toSorted((a, b) => a.rate - b.rate)[0];
+  if (known.length > 1) lines.push(line(`Fails most: ${worst.question}`, `passes in ${fixed(100 * worst.rate, 0)} % of ${plural(worst.counted, "answer")}`, () => open({ item: worst.id, answer: "fail" }), false));
+  if (facts.scored > 1) lines.push(line("Rows with the lowest scores", "", () => open({}, ["score", false]), false));
+  return section("Look at this first", el("ul", { class: "attention" }, facts.unanswered.length || !facts.reads ? null : el("li", { class: "passed-line" }, "Every read was answered."), lines));
+}
+
 export function sampled(file) {
-  if (file.length === file.total) return null;
+  if (file.shown === file.total) return null;
   const what = file.kind === "rewards" ? "whole groups of completions, " : "";
   return note(
-    `The matrix shows a random sample of ${count(file.length)} of the ${count(file.total)} rows (${what}seed ${file.seed}). `,
+    `The rows on this page are a random sample of ${count(file.shown)} of the ${count(file.total)} rows (${what}seed ${file.seed}). `,
     "All figures of this page are computed over all rows.",
   );
 }
@@ -54,28 +71,6 @@ function noAnswer(facts) {
   if (!facts.with_state) return tile("without an answer", num(null), "not recorded in this file");
   const without = facts.states.filter((line) => line.state !== "cut").reduce((sum, line) => sum + line.count, 0);
   return tile("without an answer", `${count(without)} of ${count(facts.with_state)}`, facts.without_state ? `${plural(facts.without_state, "row")} without a state` : null);
-}
-
-function states(facts, open) {
-  if (!facts.states.length) return null;
-  const rows = facts.states.map((line) => [
-    el("button", { class: "link", onclick: () => open("matrix", { state: line.state }) }, stateName(line.state)),
-    count(line.count),
-    num(line.count / facts.with_state),
-    line.meaning,
-  ]);
-  const asked = facts.not_asked ? note(`The judge was not asked about ${plural(facts.not_asked, "row")} without an answer. Their scores count in the means, and not in reads and items.`) : null;
-  return section("Responses without an answer, or cut", asked, table(["state", ["rows", "n"], ["share", "n"], "what it means"], rows, { "aria-label": "Responses without an answer, or cut" }));
-}
-
-function unanswered(facts, open) {
-  if (!facts.unanswered.length) return null;
-  const rows = facts.unanswered.map((line) => [
-    el("button", { class: "link", onclick: () => open("matrix", { reason: line.reason }) }, line.reason),
-    count(line.count),
-    [line.advice ?? "", line.detail ? el("div", { class: "muted" }, line.detail) : null],
-  ]);
-  return section("Unanswered reads", table(["reason", ["reads", "n"], "what it means"], rows, { "aria-label": "Unanswered reads" }));
 }
 
 function rates(lines, head, name) {
@@ -98,7 +93,7 @@ function items(facts, open) {
     const wanted = text.toLowerCase();
     const kept = order.filter((line) => line.question.toLowerCase().includes(wanted));
     const named = (line) => [
-      el("button", { class: "link", onclick: () => open("matrix", { item: line.id }) }, line.question),
+      el("button", { class: "link", onclick: () => open({ item: line.id }) }, line.question),
       line.category ? el("span", { class: "tag" }, line.category) : null,
     ];
     const more = kept.length - MOST_ITEMS;

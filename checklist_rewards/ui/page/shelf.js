@@ -3,14 +3,14 @@
 import { getJson, post } from "./api.js";
 import { el } from "./dom.js";
 import { choice } from "./forms.js";
+import { itemsOf } from "./items.js";
 
 /** Open and save checklists of the library. `act` runs a request and shows its error, `tell` shows what was done. */
 export function shelf(choices, { checklist, open, act, tell }) {
   const files = choice([["", "open a saved checklist"], ...choices.checklists], { name: "saved", "aria-label": "saved checklists" });
   files.addEventListener("change", () => act(async () => {
     if (!files.value) return;
-    const value = JSON.parse((await getJson("library/file", { name: files.value })).text);
-    open(Array.isArray(value) ? value : value.items);
+    open(itemsOf((await getJson("library/file", { name: files.value })).text));
   }));
   const name = el("input", { name: "checklist-name", placeholder: "name", "aria-label": "name of the checklist" });
   const save = el("button", { type: "button", name: "save", onclick: () => act(async () => {

@@ -19,18 +19,22 @@ const ABOUT = {
   validate: "Merges and revises all questions of the checklist.",
 };
 
+/** The name of the panels of which one is open at a time. */
+export const OPEN = "build-panel";
+
 /** The form of a source and its stages. `use(items)` gets the finished checklist; `keep()` is called after edits. */
 export function stagesForm(choices, kept, use, keep) {
   const select = choice(choices.pipelines.map((one) => [one.name, one.description ? `${one.name}: ${one.description}` : one.name]), { name: "method", value: kept.pipeline ?? choices.pipelines[0].name });
-  const about = el("div", {}), inputs = el("div", { class: "source-form" }), own = el("div", {}), problem = el("div", {});
-  const settingsPanel = el("details", { class: "settings" }, el("summary", {}, `Settings of the writer (${choices.writer})`), own);
+  const about = el("div", {}), inputs = el("div", {}), own = el("div", {}), problem = el("div", {});
+  const settingsPanel = el("details", { class: "settings", name: OPEN }, el("summary", {}, `Settings of the writer (${choices.writer})`), own);
+  const sourcePanel = el("details", { class: "source-form", name: OPEN, open: true }, el("summary", {}, "Source"), about, inputs);
   const strip = el("ol", { class: "stages" });
   const sources = kept.sources ?? {}, chosen = kept.settings ?? {};
   let plan = null, source = null, settings = null, cards = [], asked = 0;
   select.addEventListener("change", () => load({}));
   load(kept.drafts ?? {});
   return {
-    node: el("div", {}, field("method", select), about, inputs, settingsPanel, problem, strip),
+    node: el("div", {}, field("method", select), sourcePanel, settingsPanel, problem, strip),
     value() {
       collect();
       return { pipeline: select.value, sources, settings: chosen, drafts: Object.fromEntries(cards.filter((card) => card.form).map((card) => [card.name, card.form.value()])) };
@@ -110,22 +114,24 @@ export function stagesForm(choices, kept, use, keep) {
   function stageCard(name, place) {
     const card = { name, form: null, busy: false };
     const state = el("span", { class: "muted", role: "status" }), failed = el("div", {}), output = el("div", { class: "draft" });
+    const panel = el("details", { name: OPEN, hidden: true }, el("summary", {}, "Output"), output);
     card.age = el("span", { class: "muted" });
     card.run = el("button", { type: "button", name: `run-${name}`, class: "primary", onclick: run }, `Run ${name.replaceAll("_", " ")}`);
     const finish = el("button", { type: "button", name: `use-${name}`, onclick: finished, hidden: true }, "Use as checklist");
     card.node = el(
       "li",
-      { class: "card stage" },
+      { class: "stage" },
       el("h3", {}, `${place + 1}. ${name.replaceAll("_", " ")}`),
-      note(ABOUT[name] ?? ""),
+      el("span", { class: "muted" }, ABOUT[name] ?? ""),
       el("div", { class: "controls" }, card.run, finish, state, card.age),
       failed,
-      output,
+      panel,
     );
     card.show = (draft) => {
       card.form = schemaForm(plan.draft, draft, () => (outdated(place + 1), keep()));
       finish.hidden = false;
       output.replaceChildren(card.form.node);
+      panel.hidden = false;
     };
     return card;
 
@@ -142,6 +148,7 @@ export function stagesForm(choices, kept, use, keep) {
         const draft = place ? cards[place - 1].form.value() : null;
         const found = await post("build/stage", { ...request(), stage: name, draft });
         card.show(found.draft);
+        panel.open = true; // which closes the others
         finish.hidden = found.questions === null;
         card.age.textContent = "";
         state.textContent = `${plural(found.asked, "request")}, ${found.kept} kept, ${found.seconds} s`;

@@ -2,7 +2,7 @@
 
 import { lines, sparkline } from "./charts.js";
 import { card, shorter } from "./completion.js";
-import { bounds, el, fixed, note, num, plural, section, table, written } from "./dom.js";
+import { bounds, el, note, num, plural, section, signClass, signed, table, written } from "./dom.js";
 import { sampled } from "./overview.js";
 import { stateName } from "./states.js";
 import { promptHistory } from "./prompt.js";
@@ -13,12 +13,11 @@ const MOST_LEARNED = 30;
 export function training(report, file, open) {
   const { learned } = file.training;
   return [
-    sampled(file),
     section("What the policy learned", learnedTable(learned)),
     runs(report.files.filter((one) => one.training)),
     section("Over the steps", note("Faint lines are the values of the steps, strong lines their moving average."), el("div", { class: "columns" }, curves(file.training))),
-    section("One group of completions", groups(file, open)),
-    section("One prompt over the run", promptHistory(file, open)),
+    section("One group of completions", sampled(file), report.ready ? groups(file, open) : note("Unpacking the rows …")),
+    report.ready ? section("One prompt over the run", promptHistory(file, open)) : null,
   ];
 }
 
@@ -65,7 +64,7 @@ export function learnedTable(learned) {
   const side = (part) => [num(part.rate), bounds(part.interval), el("div", { class: "muted" }, plural(part.counted, "answer"))];
   const rows = shown.map((line) => [
     line.pattern,
-    el("strong", { class: line.change >= 0 ? "good" : "bad" }, `${line.change >= 0 ? "+" : ""}${fixed(line.change)}`),
+    el("strong", { class: signClass(line.change) }, signed(line.change)),
     side(line.before),
     side(line.after),
     sparkline(line.series),

@@ -9,17 +9,32 @@ const MOST_ITEMS = 200;
 
 /** Whether the trust view has anything to show about a file. */
 export function hasTrust(report, file) {
-  return Boolean(report.trust[file.name] || file.analysis || report.documents.some((one) => one.kind !== "summary"));
+  return Boolean(report.trust[file.name] || file.analysis || file.labels.length || report.documents.some((one) => one.kind !== "summary"));
 }
 
-/** The trust view of a file. */
-export function trust(report, file, filter) {
+/** The trust view of a file. `at` opens rows, and in the app chooses the column of the labels. */
+export function trust(report, file, at) {
+  const filter = at.openFilter;
   return [
-    report.trust[file.name] ? labels(file, report.trust[file.name], filter) : note("This report has no labels. Add --label-key or --labels to see how far the judge agrees with people."),
+    labelled(report, file, at),
+    report.trust[file.name] ? labels(file, report.trust[file.name], filter) : null,
     ...report.documents.map(documented),
     ...Object.entries(report.extra.tables ?? {}).map(([heading, values]) => section(heading, table(["", ["", "n"]], Object.entries(values).map(([name, value]) => [name, typeof value === "number" && !Number.isInteger(value) ? num(value) : String(value ?? "–")])))),
     itemAnalysis(report.extra.items && report.files[0] === file ? report.extra.items : file.analysis, file, filter),
   ];
+}
+
+/** Which labels the figures are about: in the app a choice, in a report of one file the command that shows them. */
+function labelled(report, file, at) {
+  const { labels: choose, column } = at.actions;
+  if (choose && file.labels.length) {
+    const options = [["", "those exported from Annotate"], ...file.labels.map((name) => [name, `the column ${name}`])];
+    const select = el("select", { name: "labels", onchange: (event) => choose(event.target.value) }, options.map(([value, shown]) => el("option", { value }, shown)));
+    select.value = column ?? "";
+    return el("div", { class: "controls" }, el("label", { class: "field" }, el("span", {}, "labels"), select), report.trust[file.name] ? null : note("Choose a column to see how far the judge agrees with people."));
+  }
+  if (report.trust[file.name] || file.kind !== "scored") return null;
+  return note("This report has no labels. ", file.labels.length ? [`The file has them in ${file.labels.join(", ")}: `, el("code", {}, `checklist-rewards report ${file.name} --label-key ${file.labels[0]}`)] : "Add --label-key or --labels to see how far the judge agrees with people.");
 }
 
 function labels(file, figures, filter) {

@@ -1,6 +1,7 @@
 """The app in headless Chromium, on the pocket judge: what a user does, from the printed URL to changed scores."""
 
 import json
+import shutil
 
 import pytest
 
@@ -13,7 +14,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("browser"), pytest.mark.
 READY = {
     "/": "#view table",
     "/judge": "[name=score]",
-    "/compare": ".card",
+    "/compare": "[name=run]",
     "/library": "[name=new-checklists]",
     "/library?name=checklists/views.json": ".told p",
     "/batch?file=rows.jsonl": ".preview table",
@@ -28,7 +29,40 @@ def test_the_files_of_the_project_are_listed_and_the_address_has_no_token(page):
     rows = page.js(
         "return [...document.querySelectorAll('#view tbody tr td:first-child')].map((td) => td.textContent)"
     )
-    assert rows == ["rows.jsonl", "scored.jsonl"]
+    assert sorted(rows) == ["rows.jsonl", "scored.jsonl"]
+    kinds = page.js("return [...document.querySelectorAll('#view tbody .tag')].map((one) => one.textContent)")
+    assert sorted(kinds) == ["rows", "scored"]
+    links = page.js(
+        "return [...document.querySelectorAll('#view tbody td:nth-child(3)')].map((td) => td.innerText.trim())"
+    )
+    assert sorted(links) == ["Report Annotate Score again", "Score Annotate"]
+
+
+def test_the_judge_is_tested_on_the_start_page(page):
+    page.driver.get(page.base)
+    page.wait("document.querySelector('[name=probe]') !== null")
+    assert "loaded in this process" in page.js("return document.querySelector('.health').textContent")
+    page.driver.find_element("css selector", "[name=probe]").click()
+    page.wait("document.querySelector('.health').textContent.includes('12 of 12 questions answered, 12 right')")
+
+
+def test_the_example_opens_with_one_click(page, project):
+    page.driver.get(page.base)
+    page.wait("document.querySelector('[name=example]') !== null")
+    page.driver.find_element("css selector", "[name=example]").click()
+    page.wait("document.querySelector('main').dataset.rows === 'read'")
+    views = page.js("return [...document.querySelectorAll('#header nav a')].map((one) => one.textContent)")
+    assert views == ["Overview", "Matrix", "Training", "Monitor", "Trust"]
+    page.driver.get(f"{page.base}/report?file=example/scored.jsonl&labels=labels#/0/trust")
+    page.wait("document.querySelector('main').textContent.includes('Agreement with labels')")
+    assert page.js("return document.querySelector('[name=labels]').value") == "labels"
+    page.driver.get(f"{page.base}/report?file=example/scored.jsonl#/0/matrix/0")
+    page.wait("document.querySelector('.panel .response') !== null")
+    shown = page.js("return document.querySelector('.panel .response').textContent")
+    page.driver.find_element("xpath", "//button[.='Open in Judge']").click()
+    page.wait("document.querySelector('[name=target]') !== null")
+    assert page.js("return document.querySelector('[name=target]').value") == shown
+    shutil.rmtree(project / "example")
 
 
 def test_a_report_is_that_of_the_command(page, project, tmp_path):
@@ -73,6 +107,7 @@ def test_a_response_is_scored_and_an_edit_reads_one_item(page, project):
     [row] = [row for row in map(json.loads, (project / "scored.jsonl").read_text().splitlines()) if row["id"] == "r0"]
     assert float(shown) == row["checklist_score"]["primary_score"]  # to the last digit
     assert page.js("return document.querySelectorAll('.editor .pill').length") == 3
+    page.driver.find_element("css selector", ".editor li:nth-child(2) .open-item").click()
     fill(page, ".editor li:nth-child(2) textarea.question", 'Does the response contain the word "sun"?')
     assert page.js(
         "return [...document.querySelectorAll('.editor .given')].map((one) => one.classList.contains('stale'))"
@@ -105,6 +140,7 @@ def test_a_checklist_is_written_and_scored(page):
     page.wait("document.querySelector('[name=generate]') !== null")
     fill(page, "[name=input]", "Write exactly two sentences about the rain.")
     fill(page, "[name=target]", POCKET_RESPONSES[9])
+    page.js("document.querySelector('[name=generate]').closest('details').open = true")
     page.driver.find_element("css selector", "[name=generate]").click()
     page.wait("!document.querySelector('[name=generate]').disabled")
     assert page.js("return document.querySelector('[role=alert]')?.textContent") is None
@@ -136,17 +172,33 @@ def test_a_checklist_is_saved_and_opened_from_the_library(page, project):
     assert json.loads((project / "checklists" / "again.json").read_text())[0]["question"] == POCKET_QUESTIONS[0]
 
 
-def test_columns_are_scored_together_and_a_failure_stays_in_its_own(page):
+def test_two_responses_are_compared_and_a_failure_stays_on_its_side(page):
     page.driver.get(f"{page.base}/compare")
-    page.wait("document.querySelectorAll('.card').length === 2")
-    fill(page, "#view > .columns [name=target]", "Who is there?")
-    fill(page, "#view > .columns [name=checklist]", "\n".join(POCKET_QUESTIONS[:2]))
-    page.js("document.querySelectorAll('.card')[1].querySelector('details').open = true")
-    fill(page, ".card:nth-child(2) [name=threshold]", "3")
+    page.wait("document.querySelector('[name=run]') !== null")
+    fill(page, "[name=response-A]", "The rain falls. Is it cold?")
+    fill(page, "[name=response-B]", "The rain falls. It is cold.")
+    fill(page, "[name=checklist]", "\n".join(POCKET_QUESTIONS))
     page.driver.find_element("css selector", "[name=run]").click()
-    page.wait("document.querySelector('.card:nth-child(1) .score .num') !== null")
-    page.wait("document.querySelector('.card:nth-child(2) [role=alert]') !== null")
-    assert "threshold" in page.js("return document.querySelector('.card:nth-child(2) [role=alert]').textContent")
+    page.wait("document.querySelectorAll('.compared-items .pill').length === 6")
+    items = page.js(
+        "return [...document.querySelectorAll('.compared-items td:first-child')].map((td) => td.textContent)"
+    )
+    assert items[0] == POCKET_QUESTIONS[0], "the item with the other answer comes first"
+    page.wait("document.querySelectorAll('.scorebar .score .num').length === 2")
+    one, other = map(float, page.js("return [...document.querySelectorAll('.scorebar .num')].map((one) => one.title)"))
+    assert page.js("return document.querySelector('.scorebar > .score').textContent") == f"{other - one:.3f}"
+    marked = page.js("return [...document.querySelectorAll('#view del, #view ins')].map((one) => one.textContent)")
+    assert "?" in marked and "." in marked
+    page.js("document.activeElement.blur()")
+    page.driver.find_element("css selector", "body").send_keys("j")
+    current = page.js("return document.querySelector('[aria-current=true] td').textContent")
+    assert current == items[1]
+    page.js("document.querySelector('.side-B details').open = true")
+    fill(page, ".side-B [name=threshold]", "3")
+    page.driver.find_element("css selector", "[name=run]").click()
+    page.wait("document.querySelector('.side-B [role=alert]') !== null")
+    assert "threshold" in page.js("return document.querySelector('.side-B [role=alert]').textContent")
+    page.wait("document.querySelector('.scorebar .score .num') !== null")
 
 
 @pytest.mark.parametrize("path", READY)

@@ -121,6 +121,7 @@ def test_dimensions_become_a_saved_checklist(page, served):
     assert page.js("return document.querySelectorAll('#view img').length") == 0
 
     # Before and after; undo and redo by accepting again.
+    page.js("document.querySelector('.refine').closest('details').open = true")
     page.js("document.querySelector('.refine .settings').open = true")
     fill(page, ".refine [name=threshold]", "0.9")
     for again in (True, False):
@@ -144,6 +145,8 @@ def test_dimensions_become_a_saved_checklist(page, served):
     page.wait("document.querySelectorAll('.editor .item:first-child .pill').length === 2")
     before = page.js("return document.querySelector('.samples .score .num').title")
     asked = len(served.judge.asked)
+    for number in (1, 3, 5):
+        click(page, f".editor .item:nth-child({number}) .open-item")
     weight = page.driver.find_element("css selector", ".editor .item:first-child input[type=number]")
     weight.clear()
     weight.send_keys("4")
@@ -178,7 +181,7 @@ def test_dimensions_become_a_saved_checklist(page, served):
     expected = ChecklistScorer(backend=FakeBackend(colours), store=False).score(saved, "a red thing")
     assert page.js("return document.querySelector('.samples .score .num').title") == str(expected.primary_score)
     assert after > float(before)
-    page.js("document.querySelector('#view > details:last-child').open = true")
+    page.js("document.querySelector('.export').open = true")
     page.wait("document.querySelectorAll('.code pre').length === 3")
     assert "ChecklistScorer('judge'" in page.js("return document.querySelector('.code pre').textContent")
 
@@ -208,7 +211,10 @@ def test_the_view_is_accessible_and_fits_a_phone(page):
     """With every part of the view open: stages, options, a check, before and after, settings and code."""
     page.driver.get(f"{page.base}/build")
     page.wait("document.querySelectorAll('.editor .item').length === 5")
-    page.js("document.querySelectorAll('details').forEach((one) => (one.open = true))")
+    page.js(
+        "document.querySelectorAll('details').forEach((one) => (one.removeAttribute('name'), (one.open = true)));"
+        "document.querySelectorAll('.open-item').forEach((one) => one.click())"
+    )
     page.wait("document.querySelectorAll('.editor [name=check]').length === 5")
     click(page, ".editor [name=add-option]")
     click(page, ".source-form .group > button")

@@ -13,13 +13,14 @@ from typer.testing import CliRunner
 from checklist_rewards import ChecklistScorer, Score
 from checklist_rewards.backends import Engine
 from checklist_rewards.cli import app as cli
+from checklist_rewards.errors import SampleError
 from checklist_rewards.files.store import Store
 from checklist_rewards.pipelines import PipelineConfig
 from checklist_rewards.ui.code import public_address, snippets, without_secrets
 from checklist_rewards.ui.judging import Judging
 from checklist_rewards.ui.project import Project
 from tests.fakes import FakeBackend
-from tests.ui.app.conftest import QUESTIONS, colours
+from tests.ui.app.conftest import QUESTIONS, TEXTS, colours
 from tests.ui.app.judgeserver import JudgeServer
 
 BODY = {"input": "Name a colour.", "target": "a red thing", "checklist": QUESTIONS}
@@ -220,3 +221,44 @@ def test_python_command_and_yaml_give_the_figures_of_the_page(folder, tmp_path, 
     assert row["checklist_score"] == score
     assert (tmp_path / "judge.yaml").read_text() == found["yaml"]
     assert PipelineConfig.parse(yaml.safe_load(found["yaml"])) == judging.config_of(settings)
+
+
+def test_the_judge_tells_its_health_and_what_the_probe_found(client):
+    found = client.get("/api/health").json()
+    assert (found["judge"], found["state"], found["cannot_write"], found["probe"]) == ("fake", "loaded", None, None)
+    probed = client.post("/api/probe", json={}).json()
+    assert probed["asked"] == 12 and "cannot tell yes from no" in probed["refusal"], "it knows only colours"
+    assert client.get("/api/health").json()["probe"] == probed
+
+
+def test_a_writer_that_cannot_write_says_so_and_another_one_is_chosen(folder):
+    fake = Engine("fake", FakeBackend(colours))
+    served = Engine("judge", "remote", "http://127.0.0.1:9")
+    judging = Judging(Project.at(folder), PipelineConfig(), {}, fake, served)
+    assert "neither writes" in judging.choices()["cannot_write"]
+    assert judging.choices()["writers"] == ["pocket", "english-writer", "smollm2"]
+    with pytest.raises(SampleError, match="allowed: pocket, english-writer, smollm2"):
+        judging.write({"input": "Write about tea.", "writer": "org/any"})
+    asked = "Write exactly two sentences about the rain."
+    assert judging.write({"input": asked, "writer": "pocket"}).items
+
+
+def test_a_row_of_a_report_opens_in_judge_with_its_checklist(client):
+    row = client.get("/api/row", params={"file": "scored.jsonl", "id": "r2"}).json()
+    assert row == {"input": "Name a colour.", "target": TEXTS[1], "checklist": QUESTIONS}
+    missing = client.get("/api/row", params={"file": "scored.jsonl", "id": "r9"})
+    assert missing.status_code == 400 and "has no row 'r9'" in missing.json()["error"]
+
+
+def test_the_example_is_copied_and_files_that_are_there_are_kept(client, folder):
+    made = client.post("/api/example", json={}).json()
+    assert made["open"] in made["files"] and all((folder / name).is_file() for name in made["files"])
+    (folder / "example" / "checklist.json").write_text("[]")
+    client.post("/api/example", json={})
+    assert (folder / "example" / "checklist.json").read_text() == "[]"
+    kinds = {file["name"]: file["kind"] for file in client.get("/api/project").json()["files"]}
+    assert kinds["example/rewards.jsonl"] == "rewards" and kinds["example/scored.jsonl"] == "scored"
+    head = client.get("/api/report", params={"file": "example/rewards.jsonl"}).json()
+    assert head["monitors"][0]["alarms"] and head["files"][0]["training"]["steps"] == list(range(30))
+    trusted = client.get("/api/report", params={"file": "example/scored.jsonl", "labels": "labels"}).json()
+    assert trusted["trust"]["scored.jsonl"]["comparison"]

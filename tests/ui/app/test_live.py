@@ -8,8 +8,9 @@ from checklist_rewards.ui.figures import TrainingFigures
 from checklist_rewards.ui.live import Live
 from checklist_rewards.ui.project import Project
 from checklist_rewards.ui.records import RecordFile
+from tests.conftest import HANG
 from tests.ui.app.conftest import scored_rows
-from tests.ui.files import stated_rows
+from tests.ui.files import monitor_rows, stated_rows, write
 
 
 def lines(step):
@@ -114,3 +115,15 @@ def test_other_files_are_refused(client, folder, file, sentence):
     (folder / "broken.jsonl").write_text("{\n")
     found = client.get("/api/live", params={"file": file})
     assert found.status_code in (400, 403) and sentence in found.json()["error"]
+
+
+def test_alarms_of_a_monitor_in_the_same_folder_come_with_the_figures(client, log):
+    asked = {"file": "runs/rewards.jsonl"}
+    before = client.get("/api/live", params=asked).json()
+    assert before["monitor"] is None and 0 <= before["quiet"] < HANG
+    write(log.parent / "monitor.jsonl", monitor_rows(6))
+    found = client.get("/api/live", params={**asked, "known": before["stamp"]}).json()
+    assert [alarm["step"] for alarm in found["monitor"]["alarms"]] == [3]
+    assert client.get("/api/live", params={**asked, "known": found["stamp"]}).status_code == 204
+    report = client.get("/api/report", params=asked).json()
+    assert [one["name"] for one in report["monitors"]] == ["monitor.jsonl"]

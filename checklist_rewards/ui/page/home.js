@@ -1,0 +1,125 @@
+// Start: what this is, the judge and whether it works, three ways in, and the files of the project with what can be done with them.
+
+import { getJson, post } from "./api.js";
+import { count, el, fixed, note, plural, section, table } from "./dom.js";
+import { alertOf } from "./forms.js";
+
+const RECENT = 12;
+const NAMES = { rewards: "reward log", unreadable: "cannot be read", checklists: "checklist", prompts: "prompt", pipelines: "pipeline", judges: "judge", jobs: "job" };
+const WAYS = [
+  ["/judge", "Score a text", "Write a prompt, a response and a few questions, and see what the judge answers."],
+  ["/batch", "Score a file", "Choose a file of prompts and responses with their checklists; the result opens as a report."],
+  ["/live", "Follow a training", "Watch rewards, questions and alarms of a run while it writes its reward log."],
+];
+const UNITS = [["minute", 60], ["hour", 3600], ["day", 86400], ["month", 2629800], ["year", 31557600]];
+
+export async function home(main, project) {
+  const health = el("div", { class: "health", "aria-live": "polite" }, note("Loading the judge …"));
+  const files = project.files.toSorted((a, b) => b.changed - a.changed);
+  const started = files.some((file) => file.name.startsWith("example/"));
+  const problem = el("div");
+  main.replaceChildren(
+    el(
+      "div",
+      { class: "hero" },
+      el("section", {}, el("h2", {}, "Checklists as rewards"), el("p", { class: "lead" }, "A judge answers yes/no questions about each response. The answers are its score, and the reward of a training. Here you try a judge and its questions, score files, compare judges with people, and watch runs."), problem),
+      el("section", { class: "card" }, el("h2", {}, "Judge"), health),
+    ),
+    el("ul", { class: "ways" }, WAYS.map(([href, shown, told]) => el("li", {}, el("a", { class: "card way", href }, el("strong", {}, shown), el("span", { class: "muted" }, told))))),
+    recent(files, started ? null : el("button", { type: "button", name: "example", onclick: example }, "Open an example")),
+  );
+  showHealth(health, await getJson("health").catch((error) => ({ state: "failed", error: error.message })));
+
+  /** Copy the example into the project and open its report. */
+  async function example(event) {
+    event.target.disabled = true;
+    try {
+      location.href = `/report?${new URLSearchParams({ file: (await post("example", {})).open })}`;
+    } catch (error) {
+      problem.replaceChildren(alertOf(error.message));
+      event.target.disabled = false;
+    }
+  }
+}
+
+/** What a file of a project can be opened with: links, the first of which is that of its name. */
+export function actionsOf(file, files) {
+  const query = (more = {}) => `?${new URLSearchParams({ file: file.name, ...more })}`, folder = folderOf(file.name);
+  const report = ["Report", `/report${query()}`], annotate = ["Annotate", `/annotate${query()}`], score = ["Score", `/batch${query()}`];
+  const has = (...names) => names.some((name) => file.columns?.includes(name));
+  if (file.kind === "scored") return [report, annotate, ["Score again", score[1]]];
+  if (file.kind === "rewards") return [report, ["Follow", `/live${query()}`]];
+  if (file.kind === "pairs") return [report];
+  if (file.kind === "rows") return has("checklist") && has("target", "completion") ? [score, annotate] : [score];
+  if (file.kind === "monitor") {
+    const log = files.find((one) => one.kind === "rewards" && folderOf(one.name) === folder);
+    return log ? [["Report of its run", `/report?${new URLSearchParams({ file: log.name })}#/0/monitor`]] : [];
+  }
+  if (folder === "checklists" && file.name.endsWith(".json")) return [["Judge", `/judge?${new URLSearchParams({ checklist: file.name })}`], ["Edit", `/library?${new URLSearchParams({ name: file.name })}`]];
+  if (["checklists", "prompts", "pipelines", "judges"].includes(folder)) return [["Edit", `/library?${new URLSearchParams({ name: file.name })}`]];
+  return folder === "jobs" ? [["Batch", "/batch"]] : [];
+}
+
+export function folderOf(name) {
+  return name.includes("/") ? name.slice(0, name.lastIndexOf("/")) : "";
+}
+
+function recent(files, example) {
+  const list = el("div");
+  const row = (file) => {
+    const kind = file.kind === "document" ? NAMES[folderOf(file.name)] ?? "document" : NAMES[file.kind] ?? file.kind;
+    const [first, ...others] = actionsOf(file, files);
+    return [
+      first ? el("a", { href: first[1] }, file.name) : el("span", {}, file.name),
+      [el("span", { class: "tag", "data-kind": file.kind }, kind), file.error ? el("div", { class: "muted" }, file.error) : null],
+      [first, ...others].filter(Boolean).map(([shown, href]) => [el("a", { href, "aria-label": `${shown}: ${file.name}` }, shown), " "]),
+      size(file.size),
+      el("span", { title: new Date(file.changed * 1000).toLocaleString() }, ago(file.changed)),
+    ];
+  };
+  const draw = (most) => list.replaceChildren(table(["file", "kind", "open with", ["size", "n"], ["changed", "changed"]], files.slice(0, most).map(row), { "aria-label": "Files", class: "files" }), files.length > most ? el("button", { type: "button", onclick: () => draw(files.length) }, `Show all ${count(files.length)} files`) : "");
+  if (files.length) draw(RECENT);
+  else list.replaceChildren(note("The folder has no file that the app can open."));
+  return section("Files", list, example ? el("div", { class: "controls" }, example, el("span", { class: "muted" }, "a small finished run with what its audit found, scored texts with labels, and a checklist")) : null);
+}
+
+function showHealth(node, found) {
+  const states = { loaded: "loaded in this process", reachable: "its server answers", files: "of a file of judges: each loads at its first score", failed: "does not work" };
+  const button = el("button", { type: "button", name: "probe", onclick: test }, "Test the judge");
+  const told = el("div");
+  const passed = found.state !== "failed";
+  node.replaceChildren(
+    el("p", {}, el("strong", {}, found.judge ?? "The judge"), " ", el("span", { class: passed ? "state ok" : "state wrong" }, states[found.state])),
+    passed ? "" : alertOf(found.error),
+    found.can_probe && passed ? el("div", { class: "controls" }, button, el("span", { class: "muted" }, "twelve questions with known answers")) : "",
+    told,
+    found.cannot_write === undefined ? "" : note(found.cannot_write === null ? `Checklists are written by ${found.writer}.` : "It writes no checklists: choose a writer in Judge."),
+  );
+  if (found.probe) tell(found.probe);
+
+  async function test() {
+    button.disabled = true;
+    told.replaceChildren(note("Testing …"));
+    try {
+      tell(await post("probe", {}));
+    } catch (error) {
+      told.replaceChildren(alertOf(error.message));
+    }
+    button.disabled = false;
+  }
+
+  function tell(probe) {
+    told.replaceChildren(probe.refusal ? alertOf(probe.refusal) : note(`${probe.answered} of ${plural(probe.asked, "question")} answered, ${fixed(probe.accuracy * probe.asked, 0)} right; margin between yes and no ${fixed(probe.margin, 2)}, label mass ${fixed(probe.mass, 3)}; ${fixed(probe.seconds, 1)} s.`));
+  }
+}
+
+function size(bytes) {
+  const [unit, one] = bytes < 1e3 ? ["B", 1] : bytes < 1e6 ? ["kB", 1e3] : ["MB", 1e6];
+  return `${fixed(bytes / one, one === 1 || bytes / one >= 100 ? 0 : 1)} ${unit}`;
+}
+
+function ago(seconds) {
+  const passed = Date.now() / 1000 - seconds;
+  const [unit, length] = UNITS.findLast(([, one]) => passed >= one) ?? [null, 1];
+  return unit ? new Intl.RelativeTimeFormat("en", { numeric: "auto" }).format(-Math.floor(passed / length), unit) : "just now";
+}
