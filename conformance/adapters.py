@@ -80,7 +80,7 @@ def ours(checklist: Items, prompt: str, response: str, url: str, model: str, **s
     from checklist_rewards import ChecklistScorer
     from checklist_rewards.backends.openai import OpenAIBackend
 
-    backend = OpenAIBackend(model, url, attempts=3, pause=0.05, patience=2.0, deadline=10.0)
+    backend = OpenAIBackend(model, url, attempts=3, pause=0.05, patience=2.0, deadline=30.0)
     return (
         ChecklistScorer(model, backend=backend, store=False, **settings)
         .score(checklist, response, prompt)

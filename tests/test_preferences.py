@@ -206,7 +206,7 @@ def test_shared_pairs_do_not_see_what_only_one_was_asked(one, other):
         tuple(p if q is not None else None for p, q in zip(a, b, strict=True)) for a, b in ((one, other), (other, one))
     ]
     found, again = (choose_pair(pool(*rows, checklist=THREE, least=0.0), Rule()) for rows in ((one, other), masked))
-    if isinstance(found, Pair):
+    if isinstance(found, Pair) and again != "too_few":  # a candidate that lost a penalty has no score, so no pair
         assert isinstance(again, Pair) and texts(again) == texts(found)
         assert again.margin == pytest.approx(found.margin)
 

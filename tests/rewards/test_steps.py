@@ -39,6 +39,14 @@ def test_without_steps_it_is_the_metric():
     assert shaped(None) == shaped([]) == [pytest.approx(EARNED)]
 
 
+def test_a_penalty_that_was_not_answered_leaves_nothing_to_shape():
+    known = {question: p for question, p in P_YES.items() if question != "Rude?"}
+    for metric in ("expected", "net", "weighted"):
+        assert shaped(None, p_yes=known, metric=metric) == [None]
+    assert shaped(None, p_yes=known, metric="pass") == [1.0]  # a share of items counts a penalty like any other
+    assert shaped(["earned"], p_yes=known, metric="pass") == [None]
+
+
 @pytest.mark.parametrize(
     ("steps", "expected"),
     [
