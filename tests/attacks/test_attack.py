@@ -258,3 +258,10 @@ def test_what_code_confirms_is_no_label():
         scorer(lambda prefix, tail: 0.1 if "All criteria" in prefix else 0.9), penalty, attacks=["all_met"], **QUICK
     )
     assert report.labels and {label["labels"][0] for label in report.labels} == {"yes"}
+
+
+def test_a_served_judge_is_sent_no_more_than_the_budget(fault_server):
+    judge = ChecklistScorer("valid", base_url=fault_server, store=False)
+    report = attack(judge, ROWS, attacks=["self_praise", "all_met", "colon", "bold"], budget_reads=600)
+    assert report.rounds > 0 and 250 < judge.receipt.calls <= report.reads <= 600
+    assert not report.unanswered and all(one.failed == 0 for one in report.attacks)

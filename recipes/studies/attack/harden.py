@@ -139,15 +139,16 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
             train_encoder(pairs, hardened, base=base, training=settings, progress=progress)
     before, after = attacked(ENGLISH_ENCODER, second, store), attacked(str(hardened), second, False)
     compared = compare(before, after, bootstrap)
-    tasks = human_tasks({"before": ENGLISH_ENCODER, "after": str(hardened)}, args, bootstrap)
-    found = {
+    found: dict[str, Any] = {
         "labels": len(labels),
         "pairs": len(pairs),
         "before": before.model_dump(),
         "after": after.model_dump(),
         "compared": compared.model_dump(),
-        "tasks": tasks,
     }
+    save_json(args.output / "harden.json", found)
+    tasks = human_tasks({"before": ENGLISH_ENCODER, "after": str(hardened)}, args, bootstrap)
+    found["tasks"] = tasks
     save_json(args.output / "harden.json", found)
     Console(width=160).print(
         markdown(

@@ -92,7 +92,7 @@ def main(argv: list[str] | None = None) -> list[dict[str, Any]]:
     rows = [replace(row, responses=(*row.responses, *texts)) for row, texts in zip(rows, samples, strict=True)]
     names = [name for name in BANK if name not in ("empty", "filler")]
     found = []
-    for bias, strength in [(None, 0.0), *((bias, strength) for strength in STRENGTHS for bias in BIASES)]:
+    for bias, strength in [(None, 0.0), *((bias, strength) for strength in STRENGTHS for bias in args.biases)]:
         inner = ChecklistScorer(POCKET, store=args.output / "store.sqlite").judge
         judge = inner if bias is None else BiasedJudge(inner, bias, strength)
         with progress_on(Console()) as bar:
