@@ -31,7 +31,6 @@ from studies.common import markdown, once, run_main, save_json
 
 from checklist_rewards import Checklist, Score
 from checklist_rewards.backends import pocket_dir
-from checklist_rewards.evaluation.agreement import Bootstrap
 from checklist_rewards.evaluation.gradient import GradientForecast
 from checklist_rewards.scores import EQUAL, Aggregation, Verdict, score_checklist
 
@@ -90,7 +89,7 @@ def study(args: argparse.Namespace) -> dict[str, Any]:
             for place in sample:
                 for score, text in zip(scores[place], replies[place], strict=True):
                     forecast.add(str(place), score, len(text))
-            report = forecast.report(Bootstrap(500))
+            report = forecast.report()
             groups = [[score.primary_score for score in scores[place]] for place in others]
             drawn = [rng.choice(np.array(group, dtype=float), size, replace=False) for group in groups]
             measured = fmean(float(np.ptp(group) > EQUAL) for group in drawn)
