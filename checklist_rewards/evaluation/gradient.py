@@ -20,9 +20,10 @@ from dataclasses import dataclass, field
 from statistics import fmean
 
 from checklist_rewards.errors import SampleError
-from checklist_rewards.evaluation.agreement.measures import Bootstrap, Figure, Mean
+from checklist_rewards.evaluation.agreement.measures import Figure
 from checklist_rewards.generators.shapes import question_fault
 from checklist_rewards.scores import EQUAL, Score, item_keys
+from checklist_rewards.scores.tally import wilson
 from checklist_rewards.validation import np
 
 SOFT_METRICS = ("expected", "normalized")
@@ -43,7 +44,7 @@ class GradientReport:
     size: int
     """Completions per group."""
     gradient: Figure
-    """Predicted fraction of groups with a gradient, with a bootstrap interval over prompts."""
+    """Predicted fraction of groups with a gradient, with Wilson's interval over prompts."""
     spread: float | None
     """Mean standard deviation of the score within a prompt."""
     all_pass: float
@@ -127,9 +128,8 @@ class GradientForecast:
         if score.primary_score is not None:
             self._prompts.setdefault(prompt, _Prompt()).canaries[name] = score.primary_score
 
-    def report(self, bootstrap: Bootstrap | None = None) -> GradientReport:
+    def report(self) -> GradientReport:
         """The forecast. Raises [`SampleError`] if `size` is more than the completions of most prompts."""
-        bootstrap = bootstrap or Bootstrap()
         groups = [entry for entry in self._prompts.values() if len(entry.scores) > 1]
         sampled = int(np.median([len(entry.scores) for entry in groups])) if groups else 0
         size = sampled if self.size is None else self.size
@@ -139,9 +139,11 @@ class GradientForecast:
                 "to that number."
             )
         least = LEAST_SPREAD if self._soft else EQUAL
-        rng = np.random.default_rng(bootstrap.seed)
+        rng = np.random.default_rng(0)
         shares = [_share(np.array(entry.scores), size, least, rng) for entry in groups]
-        gradient = bootstrap.figures(Mean("gradient", shares), range(len(shares)))["gradient"]
+        # Not by the bootstrap, whose interval has no width if all sampled groups have a gradient.
+        low, high = wilson(round(sum(shares)), len(shares)) or (None, None)
+        gradient = Figure(value=fmean(shares) if shares else None, low=low, high=high)
         rates = [fmean(each) for entry in groups for each in entry.passed.values() if len(each) > 1]
         faults = Counter(fault for question in self._questions if (fault := question_fault(question)) is not None)
         lengths = [each for entry in groups if (each := _correlation(entry.scores, entry.lengths)) is not None]

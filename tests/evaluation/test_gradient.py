@@ -5,7 +5,6 @@ import pytest
 
 from checklist_rewards import Checklist
 from checklist_rewards.errors import SampleError
-from checklist_rewards.evaluation.agreement import Bootstrap
 from checklist_rewards.evaluation.gradient import GradientForecast
 from checklist_rewards.scores import Aggregation, Verdict, score_checklist
 
@@ -25,7 +24,7 @@ def test_figures_by_hand():
     forecast.add("alone", score(0.9, 0.9, 0.9), 5)
     forecast.add_canary("apart", "empty praise", score(0.9, 0.9, 0.1))
     forecast.add_canary("equal", "empty praise", score(0.9, 0.9, 0.1))
-    report = forecast.report(Bootstrap(0))
+    report = forecast.report()
     assert (report.prompts, report.completions, report.size) == (2, 8, 4)
     assert report.gradient.value == 0.5
     assert (report.all_pass, report.none_pass, report.varying) == pytest.approx((3 / 6, 2 / 6, 1 / 6))
@@ -34,7 +33,9 @@ def test_figures_by_hand():
     assert report.items == 3 and report.low_mass == pytest.approx(12 / 27)
     assert report.length == pytest.approx(0.0, abs=1e-9)
     assert report.canaries == {"empty praise": 0.5}  # 2/3 against medians of 5/6 and 1/3
-    assert report.sentence == "This set gives a gradient on about 50% of the groups of 4 (2 prompts sampled)."
+    assert (
+        report.sentence == "This set gives a gradient on about 50% [9%, 91%] of the groups of 4 (2 prompts sampled)."
+    )
 
 
 def test_smaller_groups_than_were_sampled():

@@ -1,0 +1,136 @@
+"""Is the share of groups with a gradient known before training?
+
+    python recipes/studies/gradient.py --output runs/gradient
+
+Ten checklist sets of different quality for the same prompts of the pocket world: all constraints of the prompt, its
+first one, only the kinds of constraints that the policy mostly meets or mostly misses, vague items that every text
+passes, duplicates, and mixtures. Code answers the items. For each set, `evaluation/gradient.py` sees the completions
+of some prompts and predicts the fraction of groups of 8 and of 4 whose scores differ; it is measured on the groups of
+all other prompts. The policy does not change: this measures the prediction for the first step of a training.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import numpy as np
+from pocket.policy import sample_policy
+from pocket.world import Constraint, Task, tasks
+from rich.console import Console
+from scipy.stats import spearmanr
+from studies.common import markdown, once, run_main, save_json
+
+from checklist_rewards import Checklist, Score
+from checklist_rewards.backends import pocket_dir
+from checklist_rewards.evaluation.gradient import GradientForecast
+from checklist_rewards.scores import EQUAL, Aggregation, Verdict, score_checklist
+
+POOL = 8
+_HARD = Aggregation(primary_metric="weighted")
+
+
+def sets(items: Sequence[Task], replies: Sequence[Sequence[str]]) -> dict[str, Callable[[Task], list[Constraint]]]:
+    """The constraints that each set asks about, as a function of the task."""
+    met: dict[str, list[bool]] = {}
+    for item, texts in zip(items, replies, strict=True):
+        for constraint in item.constraints:
+            met.setdefault(constraint.family, []).extend(map(constraint.holds, texts))
+    order = sorted(met, key=lambda family: fmean(met[family]))
+    hard, easy = set(order[: len(order) // 3]), set(order[-(len(order) // 3) :])
+    return {
+        "all constraints": lambda task: list(task.constraints),
+        "the first one": lambda task: list(task.constraints[:1]),
+        "the first two": lambda task: list(task.constraints[:2]),
+        "the last one, three times": lambda task: [task.constraints[-1]] * 3,
+        "easy kinds": lambda task: [c for c in task.constraints if c.family in easy],
+        "hard kinds": lambda task: [c for c in task.constraints if c.family in hard],
+        "not the easy kinds": lambda task: [c for c in task.constraints if c.family not in easy],
+        "not the hard kinds": lambda task: [c for c in task.constraints if c.family not in hard],
+        "one of three prompts vague": lambda task: [] if len(task.instruction) % 3 == 0 else list(task.constraints),
+        "two of three prompts vague": lambda task: (
+            list(task.constraints[:1]) if len(task.instruction) % 3 == 0 else []
+        ),
+    }
+
+
+def scored(constraints: Sequence[Constraint], text: str) -> Score:
+    """The score of a text: the constraints by code, and a vague item that every text passes."""
+    met = [*(float(constraint.holds(text)) for constraint in constraints), 1.0]
+    questions = [*(constraint.question() for constraint in constraints), "Is it a text?"]
+    return score_checklist(Checklist.parse(questions), [Verdict({"yes": p, "no": 1 - p}) for p in met], _HARD)
+
+
+def study(args: argparse.Namespace) -> dict[str, Any]:
+    """Predicted and measured fractions of every set."""
+    items = tasks(args.prompts, seed=11, split="test")
+    path = args.output / "completions.json"
+    if not path.is_file():
+        save_json(path, sample_policy(str(pocket_dir()), items, n=POOL, temperature=1.0, seed=11))
+    replies = json.loads(path.read_text(encoding="utf-8"))
+    places = list(range(len(items)))
+    random.Random(1).shuffle(places)
+    sample, others = places[: args.sample], places[args.sample :]
+    rng = np.random.default_rng(0)
+    found: dict[str, Any] = {}
+    for name, chosen in sets(items, replies).items():
+        scores = {place: [scored(chosen(items[place]), text) for text in replies[place]] for place in places}
+        found[name] = {}
+        for size in (POOL, POOL // 2):
+            forecast = GradientForecast(size)
+            for place in sample:
+                for score, text in zip(scores[place], replies[place], strict=True):
+                    forecast.add(str(place), score, len(text))
+            report = forecast.report()
+            groups = [[score.primary_score for score in scores[place]] for place in others]
+            drawn = [rng.choice(np.array(group, dtype=float), size, replace=False) for group in groups]
+            measured = fmean(float(np.ptp(group) > EQUAL) for group in drawn)
+            found[name][str(size)] = {"predicted": report.gradient.model_dump(), "measured": measured}
+    return {"prompts": len(sample), "others": len(others), "sets": found}
+
+
+def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
+    """Run the study; returns the figures by set."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--output", type=Path, default=Path("runs/gradient"))
+    parser.add_argument("--prompts", type=int, default=250)
+    parser.add_argument("--sample", type=int, default=64, help="prompts that the forecast sees")
+    args = parser.parse_args(argv)
+    args.output.mkdir(parents=True, exist_ok=True)
+    settings = {"prompts": args.prompts, "sample": args.sample}
+    found = once(args.output / "figures", settings, lambda: study(args))
+    rows, pairs, inside = [], [], []
+    for name, of_set in found["sets"].items():
+        cells = []
+        for cell in of_set.values():
+            low, high = cell["predicted"]["low"], cell["predicted"]["high"]
+            cells += [f"{cell['predicted']['value']:.2f} [{low:.2f}, {high:.2f}]", f"{cell['measured']:.2f}"]
+            pairs.append((cell["predicted"]["value"], cell["measured"]))
+            inside.append(low <= cell["measured"] <= high)
+        rows.append([name, *cells])
+    sizes = [
+        f"{what}, groups of {size}"
+        for size in next(iter(found["sets"].values()))
+        for what in ("predicted", "measured")
+    ]
+    errors = [abs(one - other) for one, other in pairs]
+    text = markdown(["set", *sizes], rows) + (
+        f"\n\nRank correlation {spearmanr(*zip(*pairs, strict=True)).statistic:.3f}, mean absolute error "
+        f"{fmean(errors):.3f}, largest {max(errors):.3f}; {sum(inside)} of {len(inside)} measured values are inside "
+        "the interval."
+    )
+    (args.output / "table.md").write_text(text + "\n", encoding="utf-8")
+    Console(width=160).print(text, markup=False)
+    return found
+
+
+if __name__ == "__main__":
+    run_main(main)
