@@ -288,7 +288,7 @@ def build_ui(judging: Judging, token: str) -> FastAPI:
         may_abstain, pitfalls = bool(body.get("may_abstain")), body.get("pitfalls")
         return library.import_file(body.get("file"), body.get("output"), format, may_abstain, pitfalls)
 
-    gets: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
+    gets: Mapping[str, Callable[[dict[str, Any]], Any]] = {
         "project": overview,
         "choices": lambda _: judging.choices(),
         "health": lambda _: judging.health(),
