@@ -288,7 +288,7 @@ def build_ui(judging: Judging, token: str) -> FastAPI:
         may_abstain, pitfalls = bool(body.get("may_abstain")), body.get("pitfalls")
         return library.import_file(body.get("file"), body.get("output"), format, may_abstain, pitfalls)
 
-    gets: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
+    gets: Mapping[str, Callable[[dict[str, Any]], Any]] = {
         "project": overview,
         "choices": lambda _: judging.choices(),
         "health": lambda _: judging.health(),
@@ -397,7 +397,13 @@ def _sources(project: Project, path: Path) -> list[Path]:
     """The files that the report of a file reads: with a reward log, those of other ranks and the monitor's."""
     paths = RecordFile(path).paths
     monitor = path.parent / MONITOR_FILE
-    if path != monitor and monitor.is_file() and kind_of(path)["kind"] == "rewards" and is_monitor(monitor):
+    if (
+        path != monitor
+        and project.holds(monitor)
+        and monitor.is_file()
+        and kind_of(path)["kind"] == "rewards"
+        and is_monitor(monitor)
+    ):
         paths.append(monitor)
     for one in paths:
         project.existing(one.relative_to(project.folder).as_posix())

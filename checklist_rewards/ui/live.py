@@ -84,9 +84,9 @@ class Live:
             while len(self._followed) > _KEPT:
                 self._followed.popitem(last=False)
             watched = path.parent / MONITOR_FILE
-            watched = watched if self.project.holds(watched) and watched.is_file() and is_monitor(watched) else None
+            has_monitor = self.project.holds(watched) and watched.is_file()
             sizes = [(followed.files[one][1], followed.offsets[one]) for one in paths]
-            sizes += [] if watched is None else [(_identity(watched)[1], watched.stat().st_size)]
+            sizes += [(_identity(watched)[1], watched.stat().st_size)] if has_monitor else []
             stamp = "-".join(f"{number:x}.{size:x}" for number, size in sizes)
             if stamp == known:
                 return None
@@ -97,7 +97,7 @@ class Live:
                 "training": followed.figures.as_json(),
                 "latest": list(followed.latest),
                 "quiet": max(0.0, time.time() - max(one.stat().st_mtime for one in paths)),
-                "monitor": None if watched is None else read_monitor(watched),
+                "monitor": _monitor(watched) if has_monitor else None,
             }
 
     def _read(self, followed: _Followed, path: Path) -> None:
@@ -143,6 +143,14 @@ def _replaced(followed: _Followed, path: Path) -> bool:
 def _identity(path: Path) -> tuple[int, int]:
     status = path.stat()
     return status.st_dev, status.st_ino
+
+
+def _monitor(path: Path) -> dict[str, Any] | None:
+    """What the file of a monitor says; None if it is another file, or while a line of it is written."""
+    try:
+        return read_monitor(path) if is_monitor(path) else None
+    except SampleError:
+        return None
 
 
 def _items(score: Score | None) -> list[dict[str, Any]]:

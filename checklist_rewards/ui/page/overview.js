@@ -50,7 +50,7 @@ function attention(report, file, at, open) {
   if (alarms) lines.push(line(`${plural(alarms, "alarm")} of the monitor`, "signs of reward hacking, of the judge or of the training", () => at.openView("monitor")));
   if (facts.masses && facts.mass < LOW_MASS) lines.push(el("li", { class: "failed" }, `Label mass ${fixed(facts.mass, 3)} `, el("span", { class: "muted" }, "the judge would often say something other than a label; see checklist-rewards probe")));
   const flagged = file.analysis?.items?.filter((one) => one.flags.length).length;
-  if (flagged) lines.push(line(`${plural(flagged, "item")} with flags`, "always the same answer, or the same answers as another item", () => at.openView("trust"), false));
+  if (flagged) lines.push(line(`${plural(flagged, "item")} with flags`, "Trust shows each flag with its meaning", () => at.openView("trust"), false));
   const known = facts.items.filter((one) => one.counted), worst = known.toSorted((a, b) => a.rate - b.rate)[0];
   if (known.length > 1) lines.push(line(`Fails most: ${worst.question}`, `passes in ${fixed(100 * worst.rate, 0)} % of ${plural(worst.counted, "answer")}`, () => open({ item: worst.id, answer: "fail" }), false));
   if (facts.scored > 1) lines.push(line("Rows with the lowest scores", "", () => open({}, ["score", false]), false));
