@@ -21,8 +21,8 @@ reasoning before the reply, and an analysis before the list. It raises a [`Gener
 unless the list is complete:
 
 - every entry of a numbered list is a question, and the list starts at 1;
-- a question ends with a question mark (?, ？ or ؟), or with a remark in brackets after it ("... correct? (If absent: 'none'.)"),
-  can be answered with yes or no, and is not two questions in one ([`question_fault`]);
+- a question ends with a question mark (?, ？ or ؟), or with a remark in brackets after it ("... correct? (If absent:
+  'none'.)"), can be answered with yes or no, and is not two questions in one ([`question_fault`]);
 - there are at least `min_items` and at most `max_items` questions. Longer lists are not truncated, because that would
   silently drop requirements.
 
@@ -40,7 +40,16 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    WithJsonSchema,
+    field_validator,
+    model_validator,
+)
 
 from checklist_rewards.backends import Messages
 from checklist_rewards.chat import strip_thinking
@@ -74,9 +83,7 @@ _YES_NO = re.compile(
 )
 _MARKS = "?？؟"
 """Question marks: of Latin, Chinese and Japanese, and Arabic scripts."""
-_IS_QUESTION = re.compile(
-    rf"(?=.*\w).*[{_MARKS}](?:\s*\([^()]*(?:\([^()]*\)[^()]*)*\)|\s*（[^（）]*）)?$", re.DOTALL
-)
+_IS_QUESTION = re.compile(rf"(?=.*\w).*[{_MARKS}](?:\s*\([^()]*(?:\([^()]*\)[^()]*)*\)|\s*（[^（）]*）)?$", re.DOTALL)
 
 _AUXILIARY = r"(?:is|are|was|were|do|does|did|has|have|had|can|could|will|would|shall|should|may|might|must)(?:n't)?"
 _SUBJECT = r"(?:it|its|the|this|that|these|those|there|they|their|he|she|all|any|each|every|both|an?|you|we)"

@@ -1,6 +1,6 @@
 """Every pipeline and every refiner on the command line, with recorded replies of a capable writer and their faults.
 
-    python -m tests.cli.test_scoring_replies     # writes the examples of docs/checklists.md
+python -m tests.cli.test_scoring_replies     # writes the examples of docs/checklists.md
 """
 
 import json
@@ -35,7 +35,7 @@ CALLS = {
     "checkeval": 22,  # a list in place of JSON; 15 questions are filtered
     "interacteval": 11,  # too many themes, a lost remark, a theme renamed, a question too many
     "feedback": 21,  # a number out of range, tags without a reason, a text that was not rewritten
-    "refiners": 23,
+    "refiners": 17,
 }
 """Replies that the writer is asked for. Each fault costs one, and those that the parser reads all the same none."""
 
@@ -167,7 +167,9 @@ def about(row: dict, item: dict | None = None) -> str:
 
 def answer(item: dict) -> str:
     """The answer, with the probability or the expected grade where there is one."""
-    likely = "" if item["confidence"] is None or item["answer"] not in ("yes", "no") else f" ({item['confidence']:.2f})"
+    likely = (
+        "" if item["confidence"] is None or item["answer"] not in ("yes", "no") else f" ({item['confidence']:.2f})"
+    )
     return f"{item['answer']}{likely}"
 
 

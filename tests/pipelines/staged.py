@@ -1,7 +1,7 @@
 """An OpenAI-compatible server with the recorded replies of a writer, found by the stage that a prompt belongs to.
 
-`replies/NAME.yaml` maps the name of a packaged prompt to replies: a text of the prompt (or several, joined by ` & `), or
-`*` for all other prompts of this stage, to the replies to it in turn. A reply is a text, or `text` with
+`replies/NAME.yaml` maps the name of a packaged prompt to replies: a text of the prompt (or several, joined by ` & `),
+or `*` for all other prompts of this stage, to the replies to it in turn. A reply is a text, or `text` with
 `finish_reason`. The last one is repeated.
 
 The model `judge` answers no to the questions that `denied` lists for a text of the prompt, and yes to all others. The
