@@ -142,6 +142,8 @@ def section(name: str, rows: list[dict]) -> str:
         lines += [*quoted("Prompt", row["input"]), *(quoted("Answer", row["target"]) if name != "refiners" else [])]
     if "asks" in replies:
         lines += [*textwrap.wrap(f"The writer is asked for {replies['asks'].strip()}.", 118), ""]
+    if "note" in replies:
+        lines += [*textwrap.wrap(replies["note"], 118, break_on_hyphens=False), ""]
     lines += [f"| question | {about(row)} | {' | '.join(texts)} |", "|---|---|" + "---|" * len(texts)]
     scores = [each["checklist_score"] for each in rows] if "source" in replies else [row["checklist_score"]]
     for place, item in enumerate(row["checklist"]):
