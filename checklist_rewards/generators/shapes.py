@@ -21,8 +21,8 @@ reasoning before the reply, and an analysis before the list. It raises a [`Gener
 unless the list is complete:
 
 - every entry of a numbered list is a question, and the list starts at 1;
-- a question ends with a question mark, or with a remark in brackets after it ("... correct? (If absent: 'none'.)"),
-  can be answered with yes or no, and is not two questions in one ([`question_fault`]);
+- a question ends with a question mark (?, ？ or ؟), or with a remark in brackets after it ("... correct? (If absent:
+  'none'.)"), can be answered with yes or no, and is not two questions in one ([`question_fault`]);
 - there are at least `min_items` and at most `max_items` questions. Longer lists are not truncated, because that would
   silently drop requirements.
 
@@ -40,7 +40,16 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema, field_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    WithJsonSchema,
+    field_validator,
+    model_validator,
+)
 
 from checklist_rewards.backends import Messages
 from checklist_rewards.chat import strip_thinking
@@ -58,13 +67,23 @@ _HEADING = re.compile(
     re.MULTILINE | re.IGNORECASE,
 )
 _NUMBER = re.compile(
-    r"(?:\*\*|__)?[(\[]?(?:Q(?:uestion)?\s*)?(\d{1,3})\s?[.):\]](?:\*\*|__)?\s*(?=\D)|Q(\d{1,3})\s*[-–—]\s*",
+    r"(?:\*\*|__)?[(\[（]?(?:Q(?:uestion)?\s*)?(\d{1,3})\s?\\?[.):\]．）：、](?:\*\*|__)?\s*(?=\D)|Q(\d{1,3})\s*[-–—]\s*"
+    r"|(\d{1,3})\s+[-–—]\s+(?=\D)",
     re.IGNORECASE,
 )
 _BULLET = re.compile(r"(?:[-*•–—+☐□✓✔]|#{1,6})\s+(?:\[[ xX]?\]\s*)?")
 _LABEL = re.compile(r"(\*\*|__)[^*_?]{1,60}?(?::\1|\1\s*[:–—-])\s*")
-_YES_NO = re.compile(r"\s*\(\s*yes\s*(?:/|or)\s*no\s*\)\s*$", re.IGNORECASE)
-_IS_QUESTION = re.compile(r"(?=.*\w).*\?(?:\s*\([^()]*(?:\([^()]*\)[^()]*)*\))?$", re.DOTALL)
+_TITLE = re.compile(r"(\*\*|__)[^*_?]{1,60}\1:?")
+_YES_NO = re.compile(
+    r"\s*\(\s*yes\s*(?:/|or)\s*no\s*\)\s*$"
+    r"|(?<=[?*_])\s*(?:[(\[]\s*)?(?:yes\s*(?:/|or)\s*no|y\s*/\s*n)(?:\s*[)\]])?\s*$"
+    r"|(?<=[?*_])\s*\[\s?\]\s*yes\s*\[\s?\]\s*no\s*$"
+    r"|\s*（\s*是\s*[/／]\s*否\s*）\s*$",
+    re.IGNORECASE,
+)
+_MARKS = "?？؟"
+"""Question marks: of Latin, Chinese and Japanese, and Arabic scripts."""
+_IS_QUESTION = re.compile(rf"(?=.*\w).*[{_MARKS}](?:\s*\([^()]*(?:\([^()]*\)[^()]*)*\)|\s*（[^（）]*）)?$", re.DOTALL)
 
 _AUXILIARY = r"(?:is|are|was|were|do|does|did|has|have|had|can|could|will|would|shall|should|may|might|must)(?:n't)?"
 _SUBJECT = r"(?:it|its|the|this|that|these|those|there|they|their|he|she|all|any|each|every|both|an?|you|we)"
@@ -238,7 +257,10 @@ def _lines(text: str) -> list[_ParsedLine]:
         bullet = _BULLET.match(line)
         line = line[bullet.end() :] if bullet else line
         if number := _NUMBER.match(line):
-            lines.append(_ParsedLine("number", int(number[1] or number[2]), tidy(line[number.end() :])))
+            text = line[number.end() :]
+            if _TITLE.fullmatch(text.strip()):
+                text = ""  # the title of a question that follows on a line of its own
+            lines.append(_ParsedLine("number", int(number[1] or number[2] or number[3]), tidy(text)))
         elif bullet:
             lines.append(_ParsedLine("bullet", None, tidy(line)))
         elif line and _continues(lines, raw):
@@ -273,7 +295,7 @@ def question_fault(text: str) -> str | None:
     if is_open(text):
         return "cannot be answered with yes or no"
     bare = _QUOTED.sub("", text)
-    if bare.count("?") > 1 or _SECOND.search(bare):
+    if sum(map(bare.count, _MARKS)) > 1 or _SECOND.search(bare):
         return "asks two questions; write one item for each"
     return None
 
@@ -287,6 +309,7 @@ def tidy(text: str) -> str:
     """A question without formatting: leading labels, emphasis, surrounding quotes and a final "(yes/no)"."""
     text = " ".join(text.split())
     text = _LABEL.sub("", text, count=1) if _LABEL.match(text) else text
+    text = _YES_NO.sub("", text).strip()  # after the emphasis, or within it
     for mark in ("**", "__", "*", "_", '"', "`"):
         if len(text) > 2 * len(mark) and text.startswith(mark) and text.endswith(mark):
             inner = text[len(mark) : -len(mark)]
@@ -313,10 +336,17 @@ def _no_truth_value(weight: Any) -> Any:
     return weight
 
 
+def _an_object(entry: Any) -> Any:
+    return {"question": entry} if isinstance(entry, str) else entry
+
+
 class Question(Shape):
     """A question."""
 
     question: str
+
+    # Models write a list of strings where the question is the only field that they fill in.
+    _plain = model_validator(mode="before")(_an_object)
 
 
 class WeightedQuestion(Question):
@@ -325,10 +355,14 @@ class WeightedQuestion(Question):
     weight: Annotated[int, BeforeValidator(_no_truth_value)] = Field(ge=0, le=100)
 
 
+def _a_name(category: Any) -> Any:
+    return "_".join(category.lower().replace("-", " ").split()) if isinstance(category, str) else category
+
+
 class CategorizedQuestion(Question):
     """A question, and whether the task states what it asks for (`hard_rule`) or good work does (`principle`)."""
 
-    category: Literal["hard_rule", "principle"]
+    category: Annotated[Literal["hard_rule", "principle"], BeforeValidator(_a_name)]
 
 
 class SourcedQuestion(Question):

@@ -170,6 +170,7 @@ class Pipeline:
         self.generator = generator
         self.refiners = tuple(refiners)
         self.scorer = scorer
+        self._refined_away: Counter[str] = Counter()
 
     @property
     def name(self) -> str:
@@ -198,8 +199,9 @@ class Pipeline:
 
     @property
     def left_out(self) -> Counter[str]:
-        """How many entries of the writer's replies were left out so far, by fault; see [`DirectGenerator`]."""
-        return getattr(self.generator, "left_out", None) or Counter()
+        """How many questions were left out so far: entries of the writer's replies by their fault (see
+        [`DirectGenerator`]), and items that a refiner merged or dropped by the refiner."""
+        return (getattr(self.generator, "left_out", None) or Counter()) + self._refined_away
 
     @property
     def needs_writer(self) -> bool:
@@ -401,6 +403,8 @@ class Pipeline:
                     refined[index] = GenerationError(f"the checklist cannot be used: {outcome}")
                 else:
                     refined[index] = outcome
+                if isinstance(outcome, Checklist):
+                    self._refined_away[f"by {_name(refiner)}"] += max(0, len(checklists[index]) - len(outcome))
         return [self._with_universal(result) if isinstance(result, Checklist) else result for result in refined]
 
     def _with_universal(self, checklist: Checklist) -> Checklist:
@@ -412,6 +416,10 @@ class Pipeline:
         """The checklist as the scorer answers it: on the scale of the config, if it has one."""
         steps = self.config.scorer.scale
         return checklist if steps is None else on_scale(checklist, ordinal_scale(steps))
+
+
+def _name(refiner: Any) -> str:
+    return getattr(refiner, "name", type(refiner).__name__)
 
 
 logger = logging.getLogger(__name__)

@@ -163,6 +163,8 @@ class ReportingRefiner:
             Report(self.name, tuple(outcome.kept), tuple(outcome.dropped), tuple(outcome.unclear))
             for outcome in outcomes
         ]
+        for note in (note for outcome in outcomes for note in outcome.dropped):
+            logger.info("%s: dropped %r, because %s", self.name, note.item.question, note.reason)
         unclear = [note for outcome in outcomes if outcome.failed is None for note in outcome.unclear]
         if unclear:
             logger.warning(

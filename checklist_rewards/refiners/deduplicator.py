@@ -166,7 +166,7 @@ class Deduplicator(ReportingRefiner):
         def complaint(index: int, reply: Merged) -> str | None:
             if not reply.same:
                 return None
-            if not reply.question.strip().endswith("?"):
+            if not reply.question.strip().endswith(("?", "？", "؟")):
                 return f"'question' must be one question that ends in a question mark, got {reply.question!r:.80}."
             if _folded(reply.question) in taken[index]:
                 return f"'question' repeats another item of the checklist: {reply.question!r:.80}."

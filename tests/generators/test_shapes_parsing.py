@@ -26,6 +26,9 @@ BOTH = ("Is it short?", "Does it name a city?")
         "- 1. Is it short?\n- 2. Does it name a city?",
         "### 1. Is it short?\n### 2. Does it name a city?",
         "Is it short?\nDoes it name a city?",
+        "1\\. Is it short?\n2\\. Does it name a city?",
+        "1 - Is it short?\n2 - Does it name a city?",
+        "1、Is it short?\n2、Does it name a city?",
     ],
 )
 def test_every_usual_way_of_numbering_is_read(reply):
@@ -41,6 +44,10 @@ def test_every_usual_way_of_numbering_is_read(reply):
         "1. **Length**: Is it short?\n2. **City:** Does it name a city?",
         '1. "Is it short?"\n2. "Does it name a city?"',
         "1. Is it short? (Yes/No)\n2. Does it name a city? (yes or no)",
+        "1. **Is it short?** (Yes/No)\n2. **Does it name a city? (Y/N)**",
+        "1. Is it short? Yes/No\n2. Does it name a city? [yes or no]",
+        "1. Is it short? [ ] Yes [ ] No\n2. Does it name a city? [ ] Yes [ ] No",
+        "1. **Length**\n   Is it short?\n2. **City:**\n   Does it name a city?",
         "1. Is it  short?\n2. Does it name\n   a city?",
         "```\n1. Is it short?\n2. Does it name a city?\n```",
     ],
@@ -75,6 +82,17 @@ def test_json_is_read(reply):
 )
 def test_what_is_said_around_the_list_is_left_out(reply):
     assert parse_questions(reply).questions == BOTH
+
+
+def test_questions_of_other_scripts_end_with_their_own_marks():
+    asked = ("回答是否简短？", "回答是否提到一座城市？")
+    assert parse_questions(f"1、{asked[0]}（是/否）\n2．{asked[1]}").questions == asked
+    assert parse_questions("هل هو قصير؟\nهل يذكر مدينة؟").questions == ("هل هو قصير؟", "هل يذكر مدينة؟")
+
+
+def test_what_only_looks_like_a_mark_or_a_number_stays():
+    asked = ("Is the last word yes or no?", "3 - 4 sentences: does it have them?")
+    assert parse_questions("\n".join(asked)).questions == asked
 
 
 def test_equal_questions_are_one():

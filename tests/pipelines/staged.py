@@ -1,9 +1,10 @@
 """An OpenAI-compatible server with the recorded replies of a writer, found by the stage that a prompt belongs to.
 
-`replies/NAME.yaml` maps the name of a packaged prompt to replies: a text of the prompt, or `*` for all other prompts of
-this stage, to the replies to it in turn. A reply is a text, or `text` with `finish_reason`. The last one is repeated.
+`replies/NAME.yaml` maps the name of a packaged prompt to replies: a text of the prompt (or several, joined by ` & `),
+or `*` for all other prompts of this stage, to the replies to it in turn. A reply is a text, or `text` with
+`finish_reason`. The last one is repeated.
 
-The model `judge` answers no to the questions that `no` lists for a text of the prompt, and yes to all others. The
+The model `judge` answers no to the questions that `denied` lists for a text of the prompt, and yes to all others. The
 models `small` and `large` give the candidates of `replies/requests.yaml`.
 """
 
@@ -87,7 +88,8 @@ class StagedServer(ScriptedServer):
     def _written(self, asked: dict[str, Any], user: str) -> dict[str, Any]:
         stage, about = stage_of(user), _about(user)
         of_stage = self.recorded.get(stage, {})
-        replies = next((of_stage[text] for text in of_stage if text in about), of_stage.get("*"))
+        known = (key for key in of_stage if all(text in about for text in key.split(" & ")))
+        replies = of_stage.get(next(known, "*"))
         if replies is None:
             self.unknown.append(f"{stage}: {about}")
             return _message("")
@@ -102,7 +104,7 @@ class StagedServer(ScriptedServer):
         return _message(prompt["responses"][1 if asked["model"] == "large" else 2])
 
     def _judged(self, asked: dict[str, Any], user: str) -> dict[str, Any]:
-        refused = [q for text, questions in self.recorded.get("no", {}).items() if text in user for q in questions]
+        refused = [q for text, questions in self.recorded.get("denied", {}).items() if text in user for q in questions]
         fields = [match["text"] for match in _FENCED.finditer(user)]
         numbered = re.findall(r"^\d+\. (.+)$", fields[-1], re.M) if "## Checklist" in user else []
         if numbered:
@@ -127,9 +129,9 @@ def _message(text: str) -> dict[str, Any]:
 
 
 @contextmanager
-def staged(replies: dict[str, Any]) -> Iterator[tuple[StagedServer, list[str]]]:
-    """The server, and the options that make it the writer of a command."""
+def staged(replies: dict[str, Any]) -> Iterator[tuple[StagedServer, str]]:
+    """The server, and its base URL. No prompt may be left without a recorded reply."""
     server = StagedServer(replies)
     with serving(server) as address:
-        yield server, ["--model", "writer", "--base-url", f"{address}/v1"]
+        yield server, f"{address}/v1"
     assert server.unknown == []

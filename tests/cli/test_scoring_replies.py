@@ -1,0 +1,188 @@
+"""Every pipeline and every refiner on the command line, with recorded replies of a capable writer and their faults.
+
+python -m tests.cli.test_scoring_replies     # writes the examples of docs/checklists.md
+"""
+
+import json
+import os
+import tempfile
+import textwrap
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from checklist_rewards.cli import app
+from checklist_rewards.pipelines import get_pipeline, list_pipelines
+from tests.cli.conftest import read_jsonl, write_jsonl
+from tests.conftest import REPO
+from tests.pipelines.staged import recorded, staged
+
+PIPELINES = [name for name in list_pipelines() if get_pipeline(name).paper]
+PROMPTS = recorded("requests")["prompts"]
+CORPUS = recorded("requests")["corpus"]
+REFINERS = ["deduplicator", "tagger", "unit_tester", {"kind": "selector", "options": {"max_items": 4}}]
+CALLS = {
+    "tick": 7,  # too many questions, and a refusal
+    "rocketeval": 7,  # three refusals
+    "rlcf_direct": 9,  # weights up to 1, weights in words, a refusal, a question too many
+    "rlcf_candidate": 6,  # two questions in one
+    "rlcf_candidates_only": 7,  # an open question, and broken JSON
+    "openrubrics_pairwise": 6,  # an unknown category
+    "openrubrics_listwise": 6,  # a reply that was cut off
+    "checkeval": 22,  # a list in place of JSON; 15 questions are filtered
+    "interacteval": 11,  # too many themes, a lost remark, a theme renamed, a question too many
+    "feedback": 21,  # a number out of range, tags without a reason, a text that was not rewritten
+    "refiners": 17,
+}
+"""Replies that the writer is asked for. Each fault costs one, and those that the parser reads all the same none."""
+
+
+def row_of(prompt: dict, name: str) -> dict:
+    """The row of a prompt, with the columns that a pipeline needs."""
+    best, middle, worst = prompt["responses"]
+    row = {"input": prompt["input"], "target": middle}
+    needs = {
+        "rocketeval": {"reference": best},
+        "rlcf_direct": {"reference": best},
+        "rlcf_candidate": {"reference": best, "candidates": [middle, worst]},
+        "openrubrics_pairwise": {"chosen": best, "rejected": worst},
+        "openrubrics_listwise": {"candidates": [best, middle, worst]},
+    }
+    return row | needs.get(name, {})
+
+
+def example(name: str, run) -> tuple[list[dict], dict, Counter]:
+    """The rows that `run` writes with a pipeline, its summary, and how often each stage was asked."""
+    replies = recorded(name)
+    options = ["--pipeline", name]
+    if get_pipeline(name).corpus_level:
+        Path("source.json").write_text(json.dumps(replies["source"]))
+        write_jsonl("rows.jsonl", *({"target": text} for text in CORPUS.values()))
+        options += ["--source", "source.json"]
+    else:
+        write_jsonl("rows.jsonl", *(row_of(prompt, name) for prompt in PROMPTS.values()))
+    if name == "rlcf_candidates_only":
+        options += ["--candidate-model", "large", "--candidate-model", "small"]
+    if name == "checkeval":
+        config = get_pipeline(name).replace({"name": "filtered", "generator": {"options": {"filtering": True}}})
+        config.save("filtered.yaml")
+        options[:2] = ["--config", "filtered.yaml"]
+    return scored(run, replies, *options)
+
+
+def refined(run) -> tuple[list[dict], dict, Counter]:
+    """As [`example`], of the four refiners after `openrubrics_pairwise`."""
+    config = get_pipeline("openrubrics_pairwise").replace({"name": "refined"}).model_dump(exclude_defaults=True)
+    Path("refined.yaml").write_text(yaml.safe_dump(config | {"refiners": REFINERS}))
+    write_jsonl("rows.jsonl", row_of(PROMPTS["landlord"], "openrubrics_pairwise"))
+    return scored(run, recorded("openrubrics_pairwise") | recorded("refiners"), "--config", "refined.yaml")
+
+
+def scored(run, replies: dict, *options: str) -> tuple[list[dict], dict, Counter]:
+    with staged(replies) as (server, url):
+        models = ["--model", "judge", "--base-url", url, "--generator-model", "writer", "--generator-base-url", url]
+        files = ["run", "rows.jsonl", "-o", "out.jsonl", "--summary", "summary.json"]
+        done = run(*files, *options, *models, "--no-store")
+    summary = json.loads(Path("summary.json").read_text()) if Path("summary.json").exists() else {}
+    assert done.exit_code == (1 if summary.get("unanswered") else 0), done.output
+    return read_jsonl("out.jsonl"), summary, Counter(stage for stage, _ in server.asked.elements())
+
+
+slow = pytest.mark.slow  # loads a sentence encoder
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=slow if name in ("checkeval", "feedback") else ()) for name in PIPELINES]
+)
+def test_a_pipeline_reads_the_replies_of_a_capable_writer(run, name):
+    rows, summary, asked = example(name, run)
+    written = [row for row in rows if row["checklist"] is not None]
+    refused = [PROMPTS["villain"]["input"]] if name == "rocketeval" else []
+    assert [row["input"] for row in rows if row["checklist"] is None] == refused
+    assert summary["unanswered"] == ({"not_generated": 1} if refused else {})
+    assert asked.total() == CALLS[name]
+    for row in written:
+        questions = [item["question"] for item in row["checklist"]]
+        assert len({question.casefold() for question in questions}) == len(questions) >= 4
+        assert all(question.endswith("?") and "*" not in question for question in questions)
+        assert row["checklist_score"]["answered"] == len(questions)
+    text = PAGE.read_text()
+    assert section(name, rows) in text[text.index(BEGIN) : text.index(END)]
+
+
+@slow
+def test_the_refiners_keep_what_can_be_checked_and_say_what_they_dropped(run):
+    [row], summary, asked = refined(run)
+    assert asked.total() == CALLS["refiners"]
+    assert summary["left_out"] == {"by tagger": 2, "by deduplicator": 1, "by unit_tester": 1, "by selector": 1}
+    text = PAGE.read_text()
+    assert section("refiners", [row]) in text[text.index(BEGIN) : text.index(END)]
+
+
+# --- the page --------------------------------------------------------------------------------------------------------
+
+PAGE = REPO / "docs" / "checklists.md"
+BEGIN, END = "<!-- examples: python -m tests.cli.test_scoring_replies -->\n", "<!-- end of examples -->\n"
+
+
+def section(name: str, rows: list[dict]) -> str:
+    """The part of the page about one pipeline."""
+    replies = recorded(name)
+    title = "The four refiners" if name == "refiners" else f"`{name}`"
+    lines = [f"#### {title}", ""]
+    if "source" in replies:
+        lines += ["```yaml", yaml.safe_dump(replies["source"], sort_keys=False, width=110).rstrip(), "```", ""]
+        row, texts = rows[0], list(CORPUS)
+    else:
+        place = list(PROMPTS).index(replies["shown"]) if len(rows) > 1 else 0
+        row, texts = rows[place], ["answer"]
+        lines += [*quoted("Prompt", row["input"]), *(quoted("Answer", row["target"]) if name != "refiners" else [])]
+    if "asks" in replies:
+        lines += [*textwrap.wrap(f"The writer is asked for {replies['asks'].strip()}.", 118), ""]
+    if "note" in replies:
+        lines += [*textwrap.wrap(replies["note"], 118, break_on_hyphens=False), ""]
+    lines += [f"| question | {about(row)} | {' | '.join(texts)} |", "|---|---|" + "---|" * len(texts)]
+    scores = [each["checklist_score"] for each in rows] if "source" in replies else [row["checklist_score"]]
+    for place, item in enumerate(row["checklist"]):
+        answers = " | ".join(answer(score["items"][place]) for score in scores)
+        lines.append(f"| {item['question']} | {about(row, item)} | {answers} |")
+    totals = " | ".join(f"{score['primary_score']:.2f}" for score in scores)
+    return "\n".join([*lines, f"| **{scores[0]['primary_metric']}** | | {totals} |", ""])
+
+
+def quoted(name: str, text: str) -> list[str]:
+    return [f"{name}:", "", *(f"> {line}".rstrip() for line in text.splitlines()), ""]
+
+
+def about(row: dict, item: dict | None = None) -> str:
+    """The column of a table that tells items apart: their category, their sources or their weight."""
+    first = row["checklist"][0]
+    field = "category" if first["category"] else "sources" if first.get("sources") else "weight"
+    if item is None:
+        return field
+    value = item[field]
+    return ", ".join(map(str, value)) if field == "sources" else f"{value:g}" if field == "weight" else value
+
+
+def answer(item: dict) -> str:
+    """The answer, with the probability or the expected grade where there is one."""
+    likely = (
+        "" if item["confidence"] is None or item["answer"] not in ("yes", "no") else f" ({item['confidence']:.2f})"
+    )
+    return f"{item['answer']}{likely}"
+
+
+if __name__ == "__main__":
+
+    def command(*arguments):
+        return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+    os.chdir(tempfile.mkdtemp())
+    parts = [section(name, example(name, command)[0]) for name in PIPELINES]
+    parts.append(section("refiners", refined(command)[0]))
+    text = PAGE.read_text()
+    begin, end = text.index(BEGIN) + len(BEGIN), text.index(END)
+    PAGE.write_text(text[:begin] + "\n" + "\n".join(parts) + "\n" + text[end:])
