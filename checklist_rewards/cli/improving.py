@@ -35,6 +35,7 @@ from checklist_rewards.evolving.improve import FAULTS, Improvement, LabelledRow,
 from checklist_rewards.evolving.improve import improve as improved
 from checklist_rewards.files.rows import file_format, read_rows
 from checklist_rewards.judges.settings import JudgeSettings
+from checklist_rewards.scorer import ChecklistScorer
 from checklist_rewards.scores.table import SCORE_COLUMN, score_from
 from checklist_rewards.version import __version__
 
@@ -247,6 +248,7 @@ def improve(
     rewriter, scorer = None, None
     if work is not None:
         scorer = work.pipeline.scorer
+        assert isinstance(scorer, ChecklistScorer)  # only presets can name another scorer
         scorer.check()
         warn_of_models(judge.shown)
         if writer is not None:

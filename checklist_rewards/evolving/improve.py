@@ -517,6 +517,8 @@ class _Loop:
     steps: list[Step] = field(default_factory=list)
     tried: set[str] = field(default_factory=set)
     """Checklists that were tested."""
+    stays: dict[str, float] = field(default_factory=dict)
+    """By item id, the fraction of answers that stay in other words."""
     impatient: bool = False
 
     def run(self, checklist: Checklist) -> tuple[Checklist, Literal["no gain", "patience", "budget"]]:
@@ -661,8 +663,8 @@ class _Loop:
                     faults.append((name, f"answers correlate {r:+.2f} with those to {one.question!r:.60}"))
             if stability.get(item.id, 1.0) < STABLE:
                 faults.append(("ambiguous", f"{stability[item.id]:.0%} of the answers stay in other words"))
-            if item.check is None and (fault := question_fault(item.question)) is not None:
-                faults.append(("wording", f"it {fault}"))
+            if item.check is None and (wrong := question_fault(item.question)) is not None:
+                faults.append(("wording", f"it {wrong}"))
             found += [Finding(item, name, detail) for name, detail in faults]
         return found
 
@@ -679,21 +681,26 @@ class _Loop:
         return found
 
     def _stability(self, checklist: Checklist) -> dict[str, float]:
-        """By item id, the fraction of answers that stay when the judge is asked in other words."""
-        if self.data.scorer is None:
-            return {}
+        """By item id, the fraction of answers that stay when the judge is asked in other words. Each item is read
+        again once, about some of the choosing rows; these reads are not in the budget."""
+        new = tuple(item for item in checklist.items if item.id not in self.stays)
+        if self.data.scorer is None or not new:
+            return self.stays
+        self.stays |= {item.id: 1.0 for item in new}
         try:
             again = Replay(self.data.scorer, repeats=2)
         except SampleError:  # this judge has no other words
-            return {}
+            return self.stays
+        asked = Checklist(items=tuple(item.model_copy(update={"weight": 1.0}) for item in new))
         rows = [self.data.rows[n].row for n in self.data.parts[CHOOSING].tolist()[:_REPEATED_ROWS]]
-        scores = again.scores([replace(row, sample=replace(row.sample, checklist=checklist)) for row in rows])
+        scores = again.scores([replace(row, sample=replace(row.sample, checklist=asked)) for row in rows])
         stays: dict[str, list[bool]] = {}
         for first, second in scores:
             for one, other in zip(first.items, second.items, strict=True):
                 if one.answer is not None and other.answer is not None:
                     stays.setdefault(one.id, []).append(one.answer == other.answer)
-        return {name: fmean(some) for name, some in stays.items()}
+        self.stays |= {name: fmean(some) for name, some in stays.items()}
+        return self.stays
 
     def _groups(self, checklist: Checklist) -> list[Group]:
         """Texts that labels and scores order differently, by input: those with the highest and lowest residuals."""
