@@ -245,10 +245,11 @@ def improve(
     shared = read_checklist(checklist)
     work = Work.of(o.Preset(), store_options, judge=judge) if judge.asks else None
     rows = _labelled_rows(data, label_key, group_key, work is None, keys, target_key, shared)
-    rewriter, scorer = None, None
+    rewriter: Rewriter | None = None
+    scorer: ChecklistScorer | None = None
     if work is not None:
+        assert isinstance(work.pipeline.scorer, ChecklistScorer)  # only presets can name another scorer
         scorer = work.pipeline.scorer
-        assert isinstance(scorer, ChecklistScorer)  # only presets can name another scorer
         scorer.check()
         warn_of_models(judge.shown)
         if writer is not None:

@@ -164,20 +164,25 @@ def pocket(args: argparse.Namespace, store: Store) -> dict[str, Any]:
     samples = [Sample(union, text, "Write a short text.") for text in written]
     with progress_on(Console()) as bar:
         scores = scorer.score_batch(samples, bar("reads", len(samples) * len(union)))
-    cells: list[dict[str, Any]] = []
-    for labels, seed, fault in product(args.labels, range(args.seeds), FAULTS):
-        rng = random.Random(f"{fault}-{seed}")
-        checklist, bad = spoilt(fault, rng)
-        rows = []
-        for number in rng.sample(range(len(written)), labels):
-            stored = StoredRow(replace(samples[number], checklist=checklist), scores[number], f"text {number}")
-            rows.append(LabelledRow(stored, rating(written[number], rng), str(number)))
-        for arm in ("none", "list")[: 2 if fault in ("none", "missing", "all") else 1]:
-            writer = ListWriter() if arm == "list" else None
-            judge = None if writer is None else scorer
-            how = Bootstrap(args.resamples, seed)
-            found = improve(checklist, rows, scorer=judge, writer=writer, bootstrap=how)
-            cells.append({"seed": seed, "labels": labels, "fault": fault, "writer": arm, **outcome(found, bad)})
+    cells = []
+    for writer, labels, seed, fault in product(("none", "list"), args.labels, range(args.seeds), FAULTS):
+        if writer == "none" or fault in ("none", "missing", "all"):
+            settings = {"writer": writer, "labels": labels, "seed": seed, "fault": fault, "resamples": args.resamples}
+            rng = random.Random(f"{fault}-{seed}")
+            checklist, bad = spoilt(fault, rng)
+
+            def run() -> dict[str, Any]:
+                rows = []
+                for number in rng.sample(range(len(written)), labels):  # noqa: B023 - called at once
+                    sample = replace(samples[number], checklist=checklist)  # noqa: B023
+                    stored = StoredRow(sample, scores[number], f"text {number}")
+                    rows.append(LabelledRow(stored, rating(written[number], rng), str(number)))  # noqa: B023
+                judge, list_writer = (None, None) if writer == "none" else (scorer, ListWriter())  # noqa: B023
+                how = Bootstrap(args.resamples, seed)  # noqa: B023
+                return outcome(improve(checklist, rows, scorer=judge, writer=list_writer, bootstrap=how), bad)  # noqa: B023
+
+            folder = args.output / "pocket" / f"{fault.replace(' ', '_')}-{labels}-{writer}-{seed}"
+            cells.append({**settings, **once(folder, settings, run)})
     return {"cells": cells}
 
 
