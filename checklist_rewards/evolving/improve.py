@@ -444,7 +444,8 @@ def improve(
         writer ([`Rewriter`], *optional*): proposes wordings and new items, which the judge reads. Without one, items
             are dropped, merged, turned and reweighted only.
         tolerance (`float`, *optional*, defaults to `0.0`): also keep a drop or merge if the same test shows that the
-            agreement falls by less than this. It makes checklists shorter: fewer reads per text.
+            agreement is less than this below that of the given checklist, or of the one at the last rise. It makes
+            checklists shorter: fewer reads per text.
         patience (`int`, *optional*, defaults to `3`): a stage ends after so many refused changes in a row.
         max_reads (`int`, *optional*): most reads of new items before the last figures. Reads of the given checklist
             and of the final one about the test rows are not counted.
@@ -520,9 +521,12 @@ class _Loop:
     stays: dict[str, float] = field(default_factory=dict)
     """By item id, the fraction of answers that stay in other words."""
     impatient: bool = False
+    agreed: Checklist | None = None
+    """The checklist at the last rise, or the given one: falls within the tolerance do not add up."""
 
     def run(self, checklist: Checklist) -> tuple[Checklist, Literal["no gain", "patience", "budget"]]:
         """Change the checklist until no stage keeps a change."""
+        self.agreed = checklist
         stages = (self._replayed, self._written, self._reweighted)
         while True:
             self.impatient = False
@@ -563,9 +567,14 @@ class _Loop:
         """The test of a change on the confirming rows."""
         number = len(self.steps) + 1
         level = LEVEL / (number * (number + 1))
+        bound = NormalDist().inv_cdf(1 - level)
         gain, error = self.data.difference(before, after, CONFIRMING)
-        least = -self.tolerance if change.kind in ("drop", "merge") else 0.0
-        kept = gain - NormalDist().inv_cdf(1 - level) * error > least
+        kept = gain - bound * error > 0
+        if kept:
+            self.agreed = after
+        elif self.tolerance and change.kind in ("drop", "merge"):
+            since, error = self.data.difference(self.agreed or before, after, CONFIRMING)
+            kept = since - bound * error > -self.tolerance
         return Step(change, kept, chosen, self.data.gain(before, after, CONFIRMING, self.bootstrap)["gain"], level)
 
     def _promising(self, checklist: Checklist, changes: Iterable[Change]) -> list[tuple[Change, float]]:
@@ -579,7 +588,11 @@ class _Loop:
             if _content(after) in self.tried:
                 continue
             gain, error = self.data.difference(checklist, after, CHOOSING)
-            if gain - error > (-self.tolerance if change.kind in ("drop", "merge") else 0.0):
+            rises = gain - error > 0
+            if not rises and self.tolerance and change.kind in ("drop", "merge"):
+                since, error = self.data.difference(self.agreed or checklist, after, CHOOSING)
+                rises = since - error > -self.tolerance
+            if rises:
                 found.append((change, gain))
         return found
 
