@@ -601,8 +601,8 @@ class _Loop:
         findings = self.weak(checklist)
         details = {id(one.item): one.detail for one in reversed(findings)}
         changes = []
-        for one, other, _ in self._alike(checklist):
-            if one.weight * other.weight > 0:
+        for one, other, r in self._alike(checklist):
+            if r > 0 and one.weight * other.weight > 0:
                 merged = one.model_copy(
                     update={"weight": (one.weight + other.weight) / 2, "required": one.required or other.required}
                 )
@@ -671,9 +671,9 @@ class _Loop:
                 fault = "disagrees" if r * math.sqrt(known.sum()) < -_CHANCE else "unrelated"
                 faults.append((fault, f"correlation with the labels {r:+.2f}"))
             for one, other, r in alike:
-                if item is other:
-                    name = "redundant" if r > 0 else "contradicts"
-                    faults.append((name, f"answers correlate {r:+.2f} with those to {one.question!r:.60}"))
+                if item is other or (item is one and r < 0):  # of equal items the second, of opposite ones both
+                    name, partner = "redundant" if r > 0 else "contradicts", one if item is other else other
+                    faults.append((name, f"answers correlate {r:+.2f} with those to {partner.question!r:.60}"))
             if stability.get(item.id, 1.0) < STABLE:
                 faults.append(("ambiguous", f"{stability[item.id]:.0%} of the answers stay in other words"))
             if item.check is None and (wrong := question_fault(item.question)) is not None:

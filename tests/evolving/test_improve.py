@@ -100,6 +100,18 @@ def last_groups(rows):
     return {groups[n] for n in np.array_split(order, 3)[2]}
 
 
+def test_of_two_items_that_contradict_each_other_the_wrong_one_goes():
+    answers, labels = world()
+    answers["pale"] = 1 - answers["red"] * 0.99
+    for checklist in (asked("red", "pale", "old", "big"), asked("pale", "red", "old", "big")):
+        found = improve(checklist, rows_of(checklist, answers, labels), bootstrap=DRAWS)
+        faults = {(one.item.question, one.fault) for one in found.findings}
+        assert {("Is it red?", "contradicts"), ("Is it pale?", "contradicts"), ("Is it pale?", "disagrees")} <= faults
+        assert kinds(found)[0] in ("turn", "drop") and "merge" not in kinds(found)
+        left = {item.question: item.weight for item in found.checklist.items}
+        assert left["Is it red?"] > 0 and left.get("Is it pale?", -1) < 0
+
+
 @pytest.mark.parametrize("kind", ["plain", "penalties", "required", "unanswered", "pass rate"])
 def test_the_figures_are_those_of_the_scores(kind):
     answers, labels = world(120)
