@@ -35,6 +35,7 @@ from checklist_rewards.evolving.improve import FAULTS, Improvement, LabelledRow,
 from checklist_rewards.evolving.improve import improve as improved
 from checklist_rewards.files.rows import file_format, read_rows
 from checklist_rewards.judges.settings import JudgeSettings
+from checklist_rewards.scorer import ChecklistScorer
 from checklist_rewards.scores.table import SCORE_COLUMN, score_from
 from checklist_rewards.version import __version__
 
@@ -244,8 +245,10 @@ def improve(
     shared = read_checklist(checklist)
     work = Work.of(o.Preset(), store_options, judge=judge) if judge.asks else None
     rows = _labelled_rows(data, label_key, group_key, work is None, keys, target_key, shared)
-    rewriter, scorer = None, None
+    rewriter: Rewriter | None = None
+    scorer: ChecklistScorer | None = None
     if work is not None:
+        assert isinstance(work.pipeline.scorer, ChecklistScorer)  # only presets can name another scorer
         scorer = work.pipeline.scorer
         scorer.check()
         warn_of_models(judge.shown)

@@ -1,10 +1,12 @@
-"""Checklists that evolve with the policy.
+"""Checklists that evolve with the policy, or improve by labels.
 
 [`EvolvingChecklistReward`] adds items to the checklists of a reward during training (`evolve.py`), in a buffer per
 prompt (`buffer.py`). A [`GroupProposer`] or any other callable proposes the items (`proposer.py`).
 
 `trl grpo --reward_funcs checklist_rewards.evolving.reward` reads its settings from the YAML file named by the
 environment variable `CHECKLIST_REWARDS_CONFIG` (`configured.py`).
+
+Before training, `improve` changes a checklist by labels (`improve.py`).
 """
 
 from __future__ import annotations

@@ -26,6 +26,7 @@ import random
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -122,12 +123,15 @@ def spoilt(fault: str, rng: random.Random) -> tuple[Checklist, dict[str, list[st
     return Checklist.parse(items), bad
 
 
-def texts(count: int, seed: int) -> tuple[list[str], list[float]]:
-    """Texts of random properties, and the ratings."""
-    rng = random.Random(f"rubric-{seed}")
-    written = [write_text(rng, sample_plan(rng), EVERYDAY_WORDS) for _ in range(count)]
-    truth = [sum(constraint(family).holds(text) for family in PROPERTIES) for text in written]
-    return written, [value + rng.gauss(0, NOISE) for value in truth]
+def texts(count: int) -> list[str]:
+    """Texts of random properties."""
+    rng = random.Random("rubric-0")
+    return [write_text(rng, sample_plan(rng), EVERYDAY_WORDS) for _ in range(count)]
+
+
+def rating(text: str, rng: random.Random) -> float:
+    """How many of the properties the text has, with noise."""
+    return sum(constraint(family).holds(text) for family in PROPERTIES) + rng.gauss(0, NOISE)
 
 
 def repaired(fault: str, question: str, found: Improvement) -> bool:
@@ -156,32 +160,29 @@ def pocket(args: argparse.Namespace, store: Store) -> dict[str, Any]:
     """All faults, by number of labels and with and without the list of questions."""
     union = Checklist.parse(questions())
     scorer = ChecklistScorer("pocket", backend="transformers", store=store)
-    count = max(args.labels)
-    cells: list[dict[str, Any]] = []
+    written = texts(max(args.labels))
+    samples = [Sample(union, text, "Write a short text.") for text in written]
     with progress_on(Console()) as bar:
-        for seed in range(args.seeds):
-            written, ratings = texts(count, seed)
-            samples = [Sample(union, text, "Write a short text.") for text in written]
-            scores = scorer.score_batch(samples, bar(f"seed {seed}", len(samples) * len(union)))
-            for labels in args.labels:
-                for fault in FAULTS:
-                    checklist, bad = spoilt(fault, random.Random(f"{fault}-{seed}"))
-                    rows = []
-                    for number in range(labels):
-                        sample = replace(samples[number], checklist=checklist)
-                        stored = StoredRow(sample, scores[number], f"text {number}")
-                        rows.append(LabelledRow(stored, ratings[number], str(number)))
-                    for arm in ("replay", "list")[: 2 if fault in ("none", "missing", "all") else 1]:
-                        writer = ListWriter() if arm == "list" else None
-                        found = improve(
-                            checklist,
-                            rows,
-                            scorer=None if writer is None else scorer,
-                            writer=writer,
-                            bootstrap=Bootstrap(args.resamples, seed),
-                        )
-                        cells.append({"seed": seed, "labels": labels, "fault": fault, "arm": arm})
-                        cells[-1] |= outcome(found, bad)
+        scores = scorer.score_batch(samples, bar("reads", len(samples) * len(union)))
+    cells = []
+    for writer, labels, seed, fault in product(("none", "list"), args.labels, range(args.seeds), FAULTS):
+        if writer == "none" or fault in ("none", "missing", "all"):
+            settings = {"writer": writer, "labels": labels, "seed": seed, "fault": fault, "resamples": args.resamples}
+            rng = random.Random(f"{fault}-{seed}")
+            checklist, bad = spoilt(fault, rng)
+
+            def run() -> dict[str, Any]:
+                rows = []
+                for number in rng.sample(range(len(written)), labels):  # noqa: B023 - called at once
+                    sample = replace(samples[number], checklist=checklist)  # noqa: B023
+                    stored = StoredRow(sample, scores[number], f"text {number}")
+                    rows.append(LabelledRow(stored, rating(written[number], rng), str(number)))  # noqa: B023
+                judge, list_writer = (None, None) if writer == "none" else (scorer, ListWriter())  # noqa: B023
+                how = Bootstrap(args.resamples, seed)  # noqa: B023
+                return outcome(improve(checklist, rows, scorer=judge, writer=list_writer, bootstrap=how), bad)  # noqa: B023
+
+            folder = args.output / "pocket" / f"{fault.replace(' ', '_')}-{labels}-{writer}-{seed}"
+            cells.append({**settings, **once(folder, settings, run)})
     return {"cells": cells}
 
 
@@ -234,9 +235,9 @@ def related(one: str, other: str) -> bool:
 def pocket_table(result: dict[str, Any]) -> str:
     """Counts by fault, labels and arm as Markdown."""
     rows = []
-    keys = dict.fromkeys((cell["labels"], cell["fault"], cell["arm"]) for cell in result["cells"])
-    for labels, fault, arm in keys:
-        cells = [c for c in result["cells"] if (c["labels"], c["fault"], c["arm"]) == (labels, fault, arm)]
+    keys = dict.fromkeys((cell["labels"], cell["fault"], cell["writer"]) for cell in result["cells"])
+    for labels, fault, writer in keys:
+        cells = [c for c in result["cells"] if (c["labels"], c["fault"], c["writer"]) == (labels, fault, writer)]
         found = [one for cell in cells for some in cell["found"].values() for one in some]
         fixed = [one for cell in cells for some in cell["repaired"].values() for one in some]
         before, after = (fmean(cell["figures"][name]["value"] for cell in cells) for name in ("before", "after"))
@@ -244,7 +245,7 @@ def pocket_table(result: dict[str, Any]) -> str:
             [
                 labels,
                 fault,
-                "none" if arm == "replay" else arm,
+                writer,
                 f"{sum(found)} of {len(found)}" if found else "",
                 f"{sum(fixed)} of {len(fixed)}" if fixed else "",
                 sum(cell["broken"] for cell in cells),

@@ -12,7 +12,7 @@ from checklist_rewards.evaluation.agreement import Bootstrap
 from checklist_rewards.evaluation.replay import StoredRow
 from checklist_rewards.evolving.improve import FAULTS, LabelledRow, Rewriter, improve
 from checklist_rewards.scorer import Sample
-from checklist_rewards.scores import Verdict, score_checklist
+from checklist_rewards.scores import Aggregation, Verdict, score_checklist
 from tests.evolving.server import scripted
 from tests.fakes import FakeBackend
 
@@ -98,6 +98,41 @@ def last_groups(rows):
     groups = list(dict.fromkeys(row.group for row in rows))
     order = np.random.default_rng(0).permutation(len(groups))
     return {groups[n] for n in np.array_split(order, 3)[2]}
+
+
+def test_of_two_items_that_contradict_each_other_the_wrong_one_goes():
+    answers, labels = world()
+    answers["pale"] = 1 - answers["red"] * 0.99
+    for checklist in (asked("red", "pale", "old", "big"), asked("pale", "red", "old", "big")):
+        found = improve(checklist, rows_of(checklist, answers, labels), bootstrap=DRAWS)
+        faults = {(one.item.question, one.fault) for one in found.findings}
+        assert {("Is it red?", "contradicts"), ("Is it pale?", "contradicts"), ("Is it pale?", "disagrees")} <= faults
+        assert kinds(found)[0] in ("turn", "drop") and "merge" not in kinds(found)
+        left = {item.question: item.weight for item in found.checklist.items}
+        assert left["Is it red?"] > 0 and left.get("Is it pale?", -1) < 0
+
+
+@pytest.mark.parametrize("kind", ["plain", "penalties", "required", "unanswered", "pass rate"])
+def test_the_figures_are_those_of_the_scores(kind):
+    answers, labels = world(120)
+    weights = {"plain": 2, "penalties": -2}.get(kind, 1)
+    words = [{"question": f"Is it {word}?", "weight": weights if kind == "penalties" else 1} for word in WORDS]
+    words[0] |= {"weight": weights, "required": kind == "required"}
+    checklist = Checklist.parse(words)
+    rows = rows_of(checklist, answers, -labels if kind == "penalties" else labels)
+    scored = []
+    for row in rows:
+        verdicts = [line.verdict() for line in row.row.score.items]
+        if kind == "unanswered":
+            verdicts[len(scored) % 4] = Verdict(unanswered="timeout")
+        rules = Aggregation(primary_metric="pass" if kind == "pass rate" else "expected")
+        scored.append(score_checklist(checklist, verdicts, rules))
+    rows = [replace(row, row=replace(row.row, score=score)) for row, score in zip(rows, scored, strict=True)]
+    found = improve(checklist, rows, bootstrap=Bootstrap(0))
+    last = [n for n, row in enumerate(rows) if row.group in last_groups(rows)]
+    numbers = [scored[n].primary_score for n in last]
+    expected = np.corrcoef(numbers, [rows[n].label for n in last])[0, 1]
+    assert found.figures["before"].value == pytest.approx(expected)
 
 
 def test_a_constant_item_goes_only_with_a_tolerance():
