@@ -359,7 +359,7 @@ def test_attacks_that_raised_scores_are_signals_of_their_own(tmp_path):
     assert "attack_self_praise_other_reward" in last and "attack_self_praise_reward" not in steps[0]["statistics"]
     offline = audit([tmp_path / "rewards.jsonl"], monitor.settings, attacks=patterns_of(attack))
     assert [alarm.step for alarm in offline.alarms if alarm.signal == "attack_self_praise"] == [alarm.step]
-    assert monitor.__getstate__()["attacks"] == attack
+    assert monitor.__getstate__()["attacks"].model_dump() == attack.model_dump()
 
 
 def test_the_signals_of_attacks_are_turned_off_together_and_bad_files_are_refused(tmp_path):
