@@ -10,9 +10,9 @@ and without m for penalties. The factors f_k >= 0 on the present weights minimiz
 so they shrink to a common factor, which is the present weights, and not to 0. Factors are never negative: a penalty
 stays a penalty. For a preference, Z is the difference of the two texts, y is 1 and nothing is centred.
 
-The problem is solved by `scipy.optimize.nnls`, the solver of scikit-learn's `LinearRegression(positive=True)`, which
-takes a hundred times as long for problems of this size. The strength is the one with the lowest squared error
-in cross-validation over groups; "infinite" is one of them. All figures are *out-of-fold*: every text is scored by
+The problem is solved by `scipy.optimize.nnls`, the solver of scikit-learn's `LinearRegression(positive=True)`, without
+the cost of its estimators for problems of this size. The strength is the one with the lowest squared error in
+cross-validation over groups; "infinite" is one of them. All figures are *out-of-fold*: every text is scored by
 weights that were fitted, with their strength, on other groups.
 
 A weight belongs to an item, if the items repeat over texts, or else to a category. Items that are too rare and items
