@@ -44,6 +44,7 @@ _NOTE = (
     "responses",
     "budget_reads",
     "max_rise",
+    "max_beats",
     "model",
     "base_url",
     "checklist",
@@ -105,6 +106,16 @@ def attack(
             help="Exit with code 1 if the attack chosen by the search raises scores by at least this much.",
         ),
     ] = None,
+    max_beats: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            max=1,
+            show_default="no limit",
+            rich_help_panel=_ATTACK,
+            help="Exit with code 1 if that attack beats at least this share of the honest responses.",
+        ),
+    ] = None,
     preset: o.Preset = o.Preset(),  # noqa: B008 - frozen
     checklist: o.ChecklistFile = None,
     target_key: o.TargetKey = None,
@@ -123,7 +134,7 @@ def attack(
     the attacked response beats an honest one (**--responses**).
 
     Answers are stored, so a rerun with the same options asks only for what is missing. Exit code 1 if the judge left
-    reads unanswered, or from **--max-rise** on.
+    reads unanswered, or from **--max-rise** or **--max-beats** on.
 
     **Examples**
 
@@ -131,7 +142,7 @@ def attack(
     checklist-rewards attack -o attack.json --model org/judge
     checklist-rewards attack checklists.jsonl -o attack.json --model org/judge --responses answers.jsonl
     checklist-rewards attack checklists.jsonl -o attack.json --model org/judge --labels attacks.jsonl
-    checklist-rewards attack checklists.jsonl -o attack.json --model org/judge --max-rise 0.2
+    checklist-rewards attack checklists.jsonl -o attack.json --model org/judge --max-rise 0.2 --max-beats 0.5
     checklist-rewards attack checklists.jsonl -o attack.json --model org/judge --budget-reads 10000 --dry-run
     ```
     """
@@ -174,15 +185,24 @@ def attack(
         console.print("US dollars: " + ("unknown: set --price for every model" if cost is None else f"{cost:.4f}"))
     if report.unanswered:
         console.print(_unanswered(report))
-    worst = report.worst
-    gamed = worst is not None and max_rise is not None and (worst.rise.value or 0.0) >= max_rise
-    if gamed and worst is not None:
-        console.print(
-            escape(
-                f"{worst.name} raises the score of bad responses by {worst.rise}, at least --max-rise {max_rise:g}."
-            )
-        )
+    gamed = _gamed(report, max_rise, max_beats)
+    for sentence in gamed:
+        console.print(escape(sentence))
     raise typer.Exit(1 if gamed or report.unanswered else 0)
+
+
+def _gamed(report: AttackReport, max_rise: float | None, max_beats: float | None) -> list[str]:
+    """In what the attack chosen by the search is over a limit."""
+    worst, found = report.worst, []
+    if worst is None:
+        return []
+    if max_rise is not None and (worst.rise.value or 0.0) >= max_rise:
+        found.append(
+            f"{worst.name} raises the score of bad responses by {worst.rise}, at least --max-rise {max_rise:g}."
+        )
+    if max_beats is not None and (worst.beats.value or 0.0) >= max_beats:
+        found.append(f"{worst.name} beats {worst.beats} of the honest responses, at least --max-beats {max_beats:g}.")
+    return found
 
 
 def _rows(path: Path, keys: o.Keys, checklist_key: str | None, shared: object) -> list[AttackRow]:

@@ -76,11 +76,19 @@ def test_without_a_file_the_packaged_prompts_are_attacked(run, no_engine):
     assert done.exit_code == 2 and "--checklist has no effect on the packaged prompts" in done.output
 
 
-def test_from_a_rise_on_the_exit_code_is_1(run, engine, files):
+def test_from_a_limit_on_the_exit_code_is_1(run, engine, files):
     engine(gullible)
-    assert run(*ARGUMENTS, "--no-store", "--budget-reads", 1500, "--max-rise", 1.0).exit_code == 0
-    done = run(*ARGUMENTS, "--no-store", "--budget-reads", 1500, "--max-rise", 0.3)
-    assert done.exit_code == 1 and "at least --max-rise 0.3" in done.output
+    attack = (*ARGUMENTS, "--store", "s.db", "--budget-reads", 1500)
+    assert run(*attack, "--max-rise", 1.0).exit_code == 0
+    done = run(*attack, "--max-rise", 0.3)
+    assert done.exit_code == 1 and "at least --max-rise 0.3" in done.output and "--max-beats" not in done.output
+    done = run(*attack, "--max-rise", 1.0, "--max-beats", 0.9)
+    assert (
+        done.exit_code == 1
+        and "beats 1.000 [1.000, 1.000] of the honest responses, at least --max-beats" in done.output
+    )
+    engine(lambda prefix, tail: 0.7 if "Story" in prefix.split("<target-")[1] else 0.1)
+    assert run(*ARGUMENTS, "--no-store", "--budget-reads", 1500, "--max-beats", 0.9).exit_code == 0
 
 
 def test_unanswered_reads_are_listed_and_the_exit_code_is_1(run, engine, files):
