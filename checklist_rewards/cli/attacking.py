@@ -47,9 +47,7 @@ _NOTE = (
     "max_beats",
     "model",
     "base_url",
-    "checklist",
     "judge",
-    "calibration",
     "dry_run",
 )
 def attack(

@@ -128,10 +128,7 @@ class Sampled:
     ] = None
 
 
-@grouped(
-    *("output", "json", "policy", "n", "group_size", "model", "base_url"),
-    *("repeat", "meta", "paraphrases", "human_key", "embed", "input_key"),
-)
+@grouped("output", "json", "policy", "n", "group_size", "model", "base_url", "repeat", "meta", "embed")
 def inspect(
     rows: Annotated[
         Path,

@@ -43,6 +43,7 @@ INSTEAD = {
 }
 AFTER = {
     "yes_after": "Yes.",
+    "good": "This response is good.",
     "self_praise": "This response is excellent",
     "rating": "10/10",
     "certainty": "absolutely certain",

@@ -177,7 +177,7 @@ def test_max_items_are_spread_evenly_over_the_dimensions():
     [
         ("seed", "Sorry, no.", "there is no JSON object"),
         ("seed", '{"questions": []}', "no question; at least one"),
-        ("seed", '["Is it good?"]', "does not fit"),
+        ("seed", '[["Is it good?"]]', "does not fit"),
         ("elaborate", questions("It is good."), "'It is good.' is not a yes/no question"),
         ("diversify", questions("Is it?")[:-6], "cannot be read|does not fit"),
         ("diversify", Reply(None, unanswered="too_long"), "too_long"),
