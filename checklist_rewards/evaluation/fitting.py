@@ -127,7 +127,8 @@ def labelled_scores(
     by: By | None = None,
     pairs: Sequence[tuple[int, int]] | None = None,
 ) -> LabelledScores:
-    """Collect labelled texts. Texts without an answer and texts without an answered item are left out.
+    """Collect labelled texts. Left out are texts without an answer, texts without an answered item, and texts that
+    failed a required item, whose score is the lowest under any weights.
 
     Args:
         rows (sequence of [`JudgedRow`]): the scored rows.
@@ -148,7 +149,8 @@ def labelled_scores(
                 "preferences (--pairs)."
             )
         lines = [(key, line) for key, line in zip(row.keys, row.score.items, strict=True) if _value(line) is not None]
-        if place in wanted and (pairs is not None or label is not None) and lines and not row.score.no_answer:
+        depends = lines and not row.score.no_answer and row.score.required_passed is not False
+        if depends and place in wanted and (pairs is not None or label is not None):
             used.append((place, row, lines))
     by, names, questions = _names(used, by)
     index = {name: column for column, name in enumerate(names)}

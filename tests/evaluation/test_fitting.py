@@ -117,6 +117,16 @@ def test_unanswered_items_and_texts_are_left_out():
     assert fit_weights(labelled, INTERVALS).figures["gain"].low > 0
 
 
+def test_texts_that_failed_a_required_item_are_left_out():
+    gate = Checklist.parse([item.model_dump() | {"required": not place} for place, item in enumerate(CHECKLIST.items)])
+    answers, labels = drawn(200)
+    rows = scored(answers, gate)
+    labelled = labelled_scores(rows, labels)
+    passed = [row.score for row in rows if row.score.items[0].answer == "yes"]
+    assert len(labelled.labels) == len(passed) < 150
+    assert labelled.scores(labelled.present) == pytest.approx([score.primary_score for score in passed])
+
+
 @pytest.mark.parametrize(
     ("count", "labels", "words"),
     [
