@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from dataclasses import replace as changed
@@ -35,6 +36,7 @@ from checklist_rewards.evolving.improve import FAULTS, Improvement, LabelledRow,
 from checklist_rewards.evolving.improve import improve as improved
 from checklist_rewards.files.rows import file_format, read_rows
 from checklist_rewards.judges.settings import JudgeSettings
+from checklist_rewards.replies import NoReply
 from checklist_rewards.scorer import ChecklistScorer
 from checklist_rewards.scores.table import SCORE_COLUMN, score_from
 from checklist_rewards.version import __version__
@@ -230,7 +232,8 @@ def improve(
 
     Without a model, the stored answers of a scored file are used and nothing is read. With **--model**, this model
     writes wordings and new items, and reads them unless **--scorer-model** or **--judge** is another judge. Rerun to
-    resume: stored answers and replies are free.
+    resume: stored answers and replies are free. Exit code 1 if the judge left reads unanswered, or if the writer did
+    not reply.
 
     **Examples**
 
@@ -278,6 +281,15 @@ def improve(
     if json is not None:
         write_json(json, found.dumped())
     console.print(f"written: {output}", markup=False)
+    unanswered = 0 if scorer is None else scorer.receipt.unanswered
+    if unanswered:
+        console.print(
+            f"The judge left {unanswered:,} reads unanswered; a rerun asks again for those that may succeed."
+        )
+    failures = [] if rewriter is None else rewriter.failures
+    for reason, count in Counter(map(str, failures)).items():
+        console.print(f"{count} requests to the writer proposed nothing: {reason}", markup=False)
+    raise typer.Exit(1 if unanswered or any(isinstance(error, NoReply) for error in failures) else 0)
 
 
 def _place(judge: o.OtherJudge) -> tuple[str, str | None]:

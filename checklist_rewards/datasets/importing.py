@@ -636,15 +636,16 @@ def _asked_and_answered(submission: str) -> tuple[Any, str]:
     """The prompt of a submission that is a conversation as JSON (CHARM-100: messages, ResearcherBench: a question
     and its response), and the answer. None and the submission if it is a text; then the prompt of the file applies,
     which otherwise only says what the grader does."""
+    whole = messages_in(submission)
+    if isinstance(whole, list):
+        last = whole[-1]
+        if len(whole) > 1 and last["role"] == "assistant" and isinstance(last["content"], str):
+            return whole[:-1], last["content"]
+        return None, submission
     whole = decoded(submission)
-    if isinstance(whole, dict):
-        question, answer = whole.get("question"), whole.get("response")
-        if isinstance(question, str) and isinstance(answer, str) and len(whole) == 2:
-            return question, answer
-    messages = messages_in(submission)
-    if isinstance(messages, list) and len(messages) > 1 and messages[-1]["role"] == "assistant":
-        if isinstance(messages[-1]["content"], str):
-            return messages[:-1], messages[-1]["content"]
+    if isinstance(whole, dict) and whole.keys() == {"question", "response"}:
+        if all(isinstance(part, str) for part in whole.values()):
+            return whole["question"], whole["response"]
     return None, submission
 
 

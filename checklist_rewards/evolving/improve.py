@@ -235,6 +235,8 @@ class Rewriter:
         store: bool | str | Path | Store = True,
     ):
         engine = Engine.of(model, backend, base_url)
+        self.failures: list[ChecklistError | GenerationError] = []
+        """Why requests got no usable reply. They propose nothing."""
         self.paraphraser = Paraphraser(engine, count=wordings, store=store)
         self.splitter = Asker(engine, "auto", None, "refiners/split", ("item",), 512, 2, store)
         self.proposer = proposer or FromGenerator(
@@ -253,7 +255,7 @@ class Rewriter:
         self.paraphraser.check()
 
     def changes(self, checklist: Checklist, findings: Sequence[Finding], groups: Sequence[Group]) -> list[Change]:
-        """The proposals for a checklist; a reply that cannot be used proposes nothing."""
+        """The proposals for a checklist; a request without a usable reply proposes nothing, see `failures`."""
         faults = {one.item.id: one for one in findings}
         double = [item for item in checklist.items if "two questions" in (question_fault(item.question) or "")]
         weak = [item for item in checklist.items if item.id in faults and item not in double and item.check is None]
@@ -261,9 +263,12 @@ class Rewriter:
         for item, wordings in zip(weak, self.paraphraser.reword(weak) if weak else [], strict=True):
             other = dict.fromkeys(one for one in wordings if one.question != item.question)
             found += [Change("reword", (item,), (one,), faults[item.id].detail) for one in other]
+        self.failures += self.paraphraser.failures if weak else []
         replies = self.splitter.ask([{"item": item.question} for item in double], _Halves) if double else []
         for item, reply in zip(double, replies, strict=True):
-            if isinstance(reply, _Halves):
+            if isinstance(reply, GenerationError):
+                self.failures.append(reply)
+            else:
                 questions = list(dict.fromkeys(map(tidy, reply.questions)))
                 parts = tuple(_worded(item, one, len(questions)) for one in questions if question_fault(one) is None)
                 if len(parts) > 1:
@@ -272,11 +277,14 @@ class Rewriter:
         weight = fmean(abs(item.weight) for item in checklist.items)
         new: dict[str, Change] = {}
         for proposal in self.proposer(groups) if groups else []:
-            if proposal is None or isinstance(proposal, GenerationError):
+            if proposal is None:
                 continue
             try:
+                if isinstance(proposal, GenerationError):
+                    raise proposal
                 items = Checklist.parse(proposal, "the proposal").items
-            except ChecklistError:
+            except (ChecklistError, GenerationError) as error:
+                self.failures.append(error)
                 continue
             for item in items:
                 added = ChecklistItem(question=item.question, weight=math.copysign(weight, item.weight))

@@ -4,6 +4,9 @@ import json
 import random
 from pathlib import Path
 
+import pytest
+
+from checklist_rewards.backends import Reply
 from tests.cli.conftest import write_jsonl
 from tests.cli.test_improving_fit import CHECKLIST, rated
 from tests.evaluation.agreement.files import scored_file
@@ -57,6 +60,27 @@ def test_a_writer_adds_an_item_and_a_rerun_asks_nothing(run, engine):
     asked = len(fake.asked)
     done = run(*arguments, "--model", "pocket", "-o", "again.json")
     assert done.exit_code == 0 and len(fake.asked) == asked and items("again.json") == items("better.json")
+
+
+@pytest.mark.parametrize("dead", ["judge", "writer"])
+def test_what_judge_and_writer_do_not_answer_is_counted_and_the_exit_code_is_1(run, engine, dead):
+    texts, labels = reading()
+    write_jsonl("rows.jsonl", *(
+        {"prompt": f"Write {n // 2}.", "target": text, "label": label}
+        for n, (text, label) in enumerate(zip(texts, labels, strict=True))
+    ))  # fmt: skip
+    Path("checklist.json").write_text(json.dumps(["Is it red?", "Is it old?"]))
+    lost = "Is it big?" if dead == "judge" else "nothing"
+    rule = lambda prefix, tail: None if lost in tail else finds(prefix, tail)  # noqa: E731
+    fake = engine(rule, replies=[json.dumps(REPLIES["new"])])
+    if dead == "writer":
+        fake.generate = lambda prompts, sampling, arrived=None: [[Reply(None, unanswered="timeout")] for _ in prompts]
+    done = run("improve", "checklist.json", "--data", "rows.jsonl", "--no-store", "--bootstrap", 50,
+               "--model", "pocket", "-o", "better.json")  # fmt: skip
+    assert done.exit_code == 1, done.output
+    said = "reads unanswered" if dead == "judge" else "to the writer proposed nothing: "
+    assert said in done.output and Path("better.json").exists()
+    assert "Is it big?" not in [item["question"] for item in items("better.json")]
 
 
 def items(path):

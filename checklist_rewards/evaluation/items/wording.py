@@ -65,6 +65,8 @@ class Paraphraser:
         self.asker = Asker(model, backend, base_url, prompt, ("item", "count"), max_tokens, max_attempts, store)
         self.unchanged = 0
         """Number of items in the last call that got fewer than `count` paraphrases."""
+        self.failures: list[GenerationError] = []
+        """Why items in the last call got no usable reply."""
 
     def check(self) -> None:
         """Check that the model exists, without loading it. Raises [`ModelError`]."""
@@ -74,6 +76,7 @@ class Paraphraser:
         """For every item, `count` copies that differ in the question only."""
         replies = self.asker.ask([{"item": item.question, "count": str(self.count)} for item in items], _Wordings)
         self.unchanged = 0
+        self.failures = [reply for reply in replies if isinstance(reply, GenerationError)]
         out: list[list[ChecklistItem]] = []
         for item, reply in zip(items, replies, strict=True):
             texts = [] if isinstance(reply, GenerationError) else [text.strip() for text in reply.wordings]
