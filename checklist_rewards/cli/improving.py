@@ -212,7 +212,7 @@ def improve(
         ),
     ] = 0.0,
     patience: Annotated[
-        int, typer.Option(min=1, rich_help_panel=LABELS, help="A stage ends after so many refused changes in a row.")
+        int, typer.Option(min=1, rich_help_panel=LABELS, help="Refused changes in a row after which a stage ends.")
     ] = 3,
     max_reads: Annotated[
         int | None,

@@ -454,7 +454,7 @@ def improve(
         tolerance (`float`, *optional*, defaults to `0.0`): also keep a drop or merge if the same test shows that the
             agreement is less than this below that of the given checklist, or of the one at the last rise. It makes
             checklists shorter: fewer reads per text.
-        patience (`int`, *optional*, defaults to `3`): a stage ends after so many refused changes in a row.
+        patience (`int`, *optional*, defaults to `3`): refused changes in a row after which a stage ends.
         max_reads (`int`, *optional*): most reads of new items before the last figures. Reads of the given checklist
             and of the final one about the test rows are not counted.
         bootstrap ([`Bootstrap`], *optional*): the intervals; its seed also divides the groups.

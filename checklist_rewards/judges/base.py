@@ -235,7 +235,7 @@ def missed_quorum(
     quorum: float = DEFAULT_QUORUM,
     voters: str = "judges",
 ) -> Unanswered | None:
-    """Why several votes on one item are no verdict: fewer than `quorum` of their weight are answered. None otherwise.
+    """The reason if several votes on one item give no verdict, because too few of them (`quorum`) answered; else None.
     The reason includes a transient failure if a retry may reach the quorum."""
     weights = [1.0] * len(votes) if weights is None else weights
     answered = [vote.unanswered is None for vote in votes]
