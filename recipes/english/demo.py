@@ -33,6 +33,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import torch
 from datasets import Dataset
 from english.everyday import Everyday, prompts
+from english.shared_prompts import SharedPromptTrainer, sample
 from peft import LoraConfig, PeftModel
 from pocket.grpo_run import Bar, GoldReward, console
 from rich.table import Table
@@ -40,7 +41,7 @@ from studies.common import figure, once, save_json
 from transformers import AutoModelForCausalLM, AutoTokenizer, ProgressCallback
 from transformers.trainer_utils import get_last_checkpoint
 from transformers.utils import logging as transformers_logging
-from trl import GRPOConfig, GRPOTrainer
+from trl import GRPOConfig
 
 from checklist_rewards import Checklist, ChecklistScorer
 from checklist_rewards.backends import resolve_model
@@ -103,38 +104,34 @@ class Policy:
         self.adapted: Any = self.model if adapter is None else PeftModel.from_pretrained(self.model, str(adapter))
         self.adapted.eval()
 
+    def asked(self, one: Everyday) -> list[int]:
+        """The token ids of a prompt; one token if the template has none of its own for it."""
+        tokenizer = self.tokenizer
+        start = tokenizer.eos_token_id if tokenizer.bos_token_id is None else tokenizer.bos_token_id
+        return tokenizer.apply_chat_template(one.messages, add_generation_prompt=True, return_dict=False) or [start]
+
     @torch.inference_mode()
     def answers(self, some: Sequence[Everyday], n: int, tokens: int, temperature: float) -> list[list[str]]:
         """`n` sampled answers to each prompt."""
         torch.manual_seed(0)
-        texts = [
-            self.tokenizer.apply_chat_template(one.messages, tokenize=False, add_generation_prompt=True)
-            for one in some
-        ]
-        batch = self.tokenizer(texts, return_tensors="pt", padding=True, add_special_tokens=False)
-        out = self.adapted.generate(
-            **batch, do_sample=True, temperature=temperature, top_k=0, max_new_tokens=tokens, num_return_sequences=n,
-            pad_token_id=self.tokenizer.pad_token_id,
-        )  # fmt: skip
-        replies = self.tokenizer.batch_decode(out[:, batch["input_ids"].shape[1] :], skip_special_tokens=True)
-        return [[reply.strip() for reply in replies[place * n : place * n + n]] for place in range(len(some))]
+        asked = [self.asked(one) for one in some]
+        eos = [self.tokenizer.eos_token_id]
+        found = sample(self.adapted, asked, n, max_tokens=tokens, temperature=temperature, eos=eos)
+        return [[text.strip() for text in self.tokenizer.batch_decode(ids, skip_special_tokens=True)] for ids in found]
 
     @torch.inference_mode()
     def fluency(self, some: Sequence[Everyday], answers: Sequence[Sequence[str]]) -> float:
         """Mean log-probability per token of the answers under the untrained model, without their prompts."""
         found = []
-        start = [
-            self.tokenizer.bos_token_id if self.tokenizer.bos_token_id is not None else self.tokenizer.eos_token_id
-        ]
         disabled = self.adapted.disable_adapter() if isinstance(self.adapted, PeftModel) else torch.no_grad()
         with disabled:
             for one, texts in zip(some, answers, strict=True):
-                asked = self.tokenizer.apply_chat_template(one.messages, add_generation_prompt=True, return_dict=False)
+                asked = self.asked(one)
                 for text in texts:
                     reply = self.tokenizer(text, add_special_tokens=False)["input_ids"]
                     if not reply:
                         continue
-                    ids = torch.tensor([[*(asked or start), *reply]])
+                    ids = torch.tensor([[*asked, *reply]])
                     logprobs = self.adapted(input_ids=ids).logits[0, -len(reply) - 1 : -1].float().log_softmax(-1)
                     found.append(logprobs.gather(1, ids[0, -len(reply) :, None]).mean().item())
         return fmean(found) if found else float("nan")
@@ -175,7 +172,7 @@ def trained(
     policy = resolve_model(args.policy)
     model: Any = AutoModelForCausalLM.from_pretrained(policy, dtype=torch.float32)
     layers = model.config.num_hidden_layers
-    trainer = GRPOTrainer(
+    trainer = SharedPromptTrainer(
         model=model,
         processing_class=AutoTokenizer.from_pretrained(policy, padding_side="left"),
         reward_funcs=[
@@ -196,8 +193,7 @@ def trained(
             use_cpu=not torch.cuda.is_available(),
             bf16=bf16_is_fast(),
             gradient_checkpointing=False,
-            per_device_train_batch_size=N,  # larger batches of logits do not fit the caches of a CPU: half the speed
-            gradient_accumulation_steps=args.groups,
+            per_device_train_batch_size=N * args.groups,
             num_generations=N,
             num_iterations=args.iterations,
             max_completion_length=args.tokens,

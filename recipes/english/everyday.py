@@ -80,6 +80,7 @@ class _Kind:
             "keywords:existence": lambda: {"keywords": [value]},
             "keywords:forbidden_words": lambda: {"forbidden_words": [value]},
             "startend:end_checker": lambda: {"end_phrase": "?"},
+            "change_case:capital_word_frequency": lambda: {"capital_relation": "at least", "capital_frequency": 1},
         }.get(self.name, dict)()
 
 
@@ -91,10 +92,14 @@ _REQUIREMENTS = (
         ("Avoid commas.", "Commas are not allowed."),
     ),
     _Kind(
-        "change_case:english_lowercase",
+        "change_case:capital_word_frequency",
         None,
-        ("Write in lowercase letters only.", "Use only small letters.", "All letters must be lowercase."),
-        ("Your answer should be in all lowercase letters.",),
+        (
+            "Write at least one word in capital letters.",
+            "Put one or more words in capital letters.",
+            "It needs at least one word in all caps.",
+        ),
+        ("Include at least one word in all capitals.",),
     ),
     _Kind(
         "length_constraints:number_words",

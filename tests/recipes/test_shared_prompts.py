@@ -1,0 +1,79 @@
+"""GRPO that computes each prompt once: the same log-probabilities, gradients and samples as TRL."""
+
+import pytest
+import torch
+from datasets import Dataset
+from english.shared_prompts import SharedPromptTrainer, one_row, sample
+from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
+from trl import GRPOConfig, GRPOTrainer
+
+from checklist_rewards.backends import pocket_dir
+
+
+@pytest.fixture(scope="module")
+def model():
+    torch.manual_seed(0)
+    shape = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4}
+    size = len(AutoTokenizer.from_pretrained(pocket_dir()))
+    config = LlamaConfig(vocab_size=size, num_key_value_heads=2, initializer_range=0.3, **shape)
+    return LlamaForCausalLM(config).eval()
+
+
+def test_a_row_asks_for_the_places_before_answers():
+    row = one_row([1, 2, 3], [torch.tensor([7, 8]), torch.tensor([9])])
+    assert row["input_ids"].tolist() == [[1, 2, 3, 7, 8, 3, 9]]
+    assert row["position_ids"].tolist() == [[0, 1, 2, 3, 4, 2, 3]]
+    assert row["logits_to_keep"].tolist() == [2, 3, 5]
+    assert row["attention_mask"][0, 0, 6].tolist() == [True, True, False, False, False, True, True]
+
+
+def test_samples_at_a_low_temperature_are_the_most_probable_answers(model):
+    prompts = [[5, 6, 7, 8], [9], [3, 4]]
+    greedy = [
+        model.generate(torch.tensor([prompt]), do_sample=False, max_new_tokens=6, eos_token_id=-1)[0, len(prompt) :]
+        for prompt in prompts
+    ]
+    expected = [each.tolist() for each in greedy]
+    ended = expected[0][2]  # answers that have this token end with it
+    cut = [answer[: answer.index(ended) + 1] if ended in answer else answer for answer in expected]
+    how = {"max_tokens": 6, "temperature": 1e-5}
+    assert sample(model, prompts, 2, eos=[-1], **how) == [[answer, answer] for answer in expected]
+    assert sample(model, prompts, 2, eos=[ended], **how) == [[answer, answer] for answer in cut]
+
+
+def test_samples_have_the_probabilities_of_the_model(model):
+    with torch.no_grad():
+        probabilities = (model(torch.tensor([[5, 6]])).logits[0, -1] / 2).softmax(-1)
+    torch.manual_seed(0)
+    [answers] = sample(model, [[5, 6]], 4000, max_tokens=1, temperature=2.0, eos=[])
+    counts = torch.bincount(torch.tensor([answer[0] for answer in answers]), minlength=len(probabilities))
+    error = (probabilities * (1 - probabilities) / 4000).sqrt()
+    assert ((counts / 4000 - probabilities).abs() <= 5 * error + 1 / 4000).all()
+
+
+def test_log_probabilities_and_gradients_are_those_of_trl(model, tmp_path):
+    tokenizer = AutoTokenizer.from_pretrained(pocket_dir(), padding_side="left")
+    config = {"use_cpu": True, "bf16": False, "gradient_checkpointing": False, "report_to": "none", "temperature": 0.7}
+    trainer = SharedPromptTrainer(
+        model=model,
+        processing_class=tokenizer,
+        reward_funcs=lambda completions, **columns: [0.0 for _ in completions],
+        train_dataset=Dataset.from_list([{"prompt": "a"}] * 2),
+        args=GRPOConfig(str(tmp_path), per_device_train_batch_size=4, num_generations=2, **config),
+    )
+    # Two prompts of 3 and 2 tokens with two answers each, in the order of a shuffled batch.
+    ids = torch.tensor([[5, 6, 7, 8, 9, 0], [0, 3, 4, 9, 0, 0], [5, 6, 7, 9, 9, 9], [0, 3, 4, 3, 8, 0]])
+    mask = torch.tensor([[1, 1, 1, 1, 1, 0], [0, 1, 1, 1, 0, 0], [1, 1, 1, 1, 1, 1], [0, 1, 1, 1, 1, 0]])
+    found = []
+    for method in (
+        SharedPromptTrainer._get_per_token_logps_and_entropies,
+        GRPOTrainer._get_per_token_logps_and_entropies,
+    ):
+        model.zero_grad()
+        logps, entropies, _ = method(trainer, model, ids, mask, 3, compute_entropy=True)
+        (logps * mask[:, 3:] * torch.tensor([[1.0], [2.0], [-1.0], [0.5]])).sum().backward()
+        found.append((logps * mask[:, 3:], entropies * mask[:, 3:], model.lm_head.weight.grad.clone()))
+        found[-1] += (model.model.layers[0].self_attn.q_proj.weight.grad.clone(),)
+    for ours, trls in zip(*found, strict=True):
+        torch.testing.assert_close(ours, trls, rtol=1e-3, atol=1e-4)
+    assert found[0][0].abs().sum() > 0
