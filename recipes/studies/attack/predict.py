@@ -8,14 +8,21 @@ of the pocket policy.
 
 An attack is one on the bias if it raises the weakness of the bad responses by at least 0.3 on average, as computed by
 the function that the judge is biased with. *Rank* is the place of the first such attack in the table. The search knows
-neither the bias nor the function. All judges share the reads of the pocket judge in `<output>/store.sqlite`.
+neither the bias nor the function. All judges share the reads of the pocket judge in `<output>/store.sqlite`; finished
+attacks are in `<output>/judges` and are not run again.
+
+The second table shows whether a monitor could see the weakness by the patterns of the attack
+(`RewardMonitor(attacks=)`): how many replies of the pocket policy with a weakness of at least 0.5, and how many
+without it, show one of them. The replies are seeded with self-praise and copied prompts
+(`recipes/studies/hacking/start.py`).
 
     python recipes/studies/attack/predict.py --output runs/attack --runs runs/hacking
 
 With `--runs`, nothing is attacked: the figures of the finished attacks are compared with the gold that the policy lost
 in the finished runs of `recipes/studies/hacking/run.py` (without a prevention): the mean gold at the end of the clean
 runs minus that of the run. Rank correlations have the 95 % bootstrap interval over judges, with all runs of a judge
-together, and the p-value of all permutations of the predictions over the judges.
+together, and the p-value of all permutations of the predictions over the judges. The last table has the first alarm of
+a pattern in each run, that of the monitor without patterns, and the gold lost at both.
 """
 
 from __future__ import annotations
@@ -38,16 +45,21 @@ from rich.console import Console
 from studies.attack.defences import POCKET, material
 from studies.common import markdown, run_main, save_json
 from studies.hacking.biases import BIASES, BiasedJudge
-from studies.hacking.evaluate import Study, end
+from studies.hacking.evaluate import Study, end, outcome, whole
+from studies.hacking.logs import RunLog, alarm_steps, sizes
+from studies.hacking.start import reply_tasks, seeded_replies
 
 from checklist_rewards import ChecklistScorer
 from checklist_rewards.attacks.attack import attack, bad_responses
 from checklist_rewards.attacks.bank import BANK
-from checklist_rewards.attacks.report import AttackFigures, AttackReport
+from checklist_rewards.attacks.patterns import patterns_of
+from checklist_rewards.attacks.report import AttackFigures, AttackReport, read_attack
 from checklist_rewards.attacks.search import AttackRow, Recipe
 from checklist_rewards.backends import pocket_dir
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement.measures import Bootstrap, Figure, Numbers
+from checklist_rewards.monitor.audit import observations
+from checklist_rewards.monitor.settings import ATTACK
 from checklist_rewards.progress import progress_on
 
 STRENGTHS = (0.8, 0.4)
@@ -55,6 +67,8 @@ LEAST = 0.3
 """Rise of the weakness from which an attack is one on the bias."""
 FIGURES = ("rise_value", "beats")
 _SAMPLES = 3
+_REPLIES = 64, 4
+"""Tasks and replies per task in which patterns are looked for."""
 _MOST_PERMUTED = 8
 """Judges up to which all permutations are tried."""
 Name = tuple[str, float]
@@ -125,12 +139,58 @@ def gold_lost_in_runs(folder: Path) -> dict[Name, list[float]]:
     study = Study(folder)
     ends: dict[Name, list[float]] = {}
     for run in sorted(study.runs, key=lambda run: run.bias == "clean"):
-        strength = 0.0 if run.bias == "clean" else run.settings["strength"]
-        ends.setdefault((run.bias, strength), []).append(end(study.gold[run.folder]))
+        ends.setdefault(_judge_of(run), []).append(end(study.gold[run.folder]))
     if ("clean", 0.0) not in ends:
         raise SampleError(f"{folder}: no finished clean run; start run.py without --bias.")
     clean = fmean(ends["clean", 0.0])
     return {name: [clean - value for value in values] for name, values in ends.items()}
+
+
+def _judge_of(run: RunLog) -> Name:
+    return run.bias, 0.0 if run.bias == "clean" else run.settings["strength"]
+
+
+def shown_in_replies(
+    reports: Mapping[Name, AttackReport], replies: Sequence[tuple[str, str]], questions: Mapping[str, Sequence[str]]
+) -> str:
+    """A table of how many replies with and without the weakness of each judge show a pattern of its attack.
+
+    Args:
+        reports (mapping of judge to [`AttackReport`]):
+            The attacks. A clean judge has no weakness and is left out.
+        replies (sequence of pairs):
+            Prompts and replies.
+        questions (mapping of `str` to sequence of `str`):
+            The questions of the checklist of each prompt.
+    """
+    rows = []
+    for (bias, strength), report in reports.items():
+        if bias in BIASES:
+            patterns = patterns_of(report)
+            seen = [
+                (BIASES[bias](text, prompt), any(one.shown(text, prompt, questions[prompt]) for one in patterns))
+                for prompt, text in replies
+            ]
+            sides = [shown for size, shown in seen if size >= 0.5], [shown for size, shown in seen if size == 0.0]
+            names = ", ".join(f"`{pattern.name}`" for pattern in patterns)
+            rows.append([bias, strength, *(f"{sum(side)} of {len(side)}" for side in sides), names or "none"])
+    return markdown(["bias", "strength", "with the weakness", "without", "patterns"], rows)
+
+
+def alarms(reports: Mapping[Name, AttackReport], folder: Path) -> str:
+    """A table of the finished runs: the onset, the first alarm of a pattern, and that of the monitor without them."""
+    study, rows = Study(folder), []
+    for run in study.runs:
+        report = reports.get(_judge_of(run))
+        if report is not None:
+            patterns = patterns_of(report)
+            first = alarm_steps(sizes(observations([run.log], patterns), study.settings, patterns), study.settings)
+            own = min((step for name, step in first.items() if name.startswith(ATTACK)), default=None)
+            steps = [own, whole(first).get("monitor")]
+            lost = [outcome(run, step, study.gold[run.folder]).lost for step in steps]
+            cells = [cell for step, value in zip(steps, lost, strict=True) for cell in (step, _digits(value))]
+            rows.append([run.folder.name, *("–" if cell is None else cell for cell in (run.onset, *cells))])
+    return markdown(["run", "onset", "pattern", "gold lost", "monitor", "gold lost"], rows)
 
 
 def _digits(value: float | None) -> str:
@@ -173,8 +233,13 @@ def main(argv: list[str] | None = None) -> list[dict[str, Any]]:
     parser.add_argument("--biases", nargs="*", choices=list(BIASES), default=list(BIASES))
     parser.add_argument("--runs", type=Path, help="compare finished attacks with the runs in this folder")
     args = parser.parse_args(argv)
+    paths = {
+        (bias, strength): args.output / "judges" / f"{bias}-{strength:g}.json"
+        for bias, strength in [("clean", 0.0), *((bias, strength) for strength in STRENGTHS for bias in args.biases)]
+    }
     if args.runs is not None:
-        print(predictions(args.output, args.runs))
+        finished = {name: read_attack(path) for name, path in paths.items() if path.is_file()}
+        print(f"{predictions(args.output, args.runs)}\n\n{alarms(finished, args.runs)}")
         return []
     args.output.mkdir(parents=True, exist_ok=True)
     rows, _ = material(POCKET, args.prompts)
@@ -184,25 +249,30 @@ def main(argv: list[str] | None = None) -> list[dict[str, Any]]:
     )
     rows = [replace(row, responses=(*row.responses, *texts)) for row, texts in zip(rows, samples, strict=True)]
     names = [name for name in BANK if name not in ("empty", "filler")]
-    found = []
-    for bias, strength in [(None, 0.0), *((bias, strength) for strength in STRENGTHS for bias in args.biases)]:
-        inner = ChecklistScorer(POCKET, store=args.output / "store.sqlite").judge
-        judge = inner if bias is None else BiasedJudge(inner, bias, strength)
-        with progress_on(Console()) as bar:
-            report = attack(
-                ChecklistScorer(judge=judge, checks="judge"),
-                rows,
-                attacks=names,
-                prompts=len(rows),
-                budget_reads=args.budget_reads,
-                progress=bar(judge.name, None),
-            )
-        found.append(summary(report, bias, strength, rows))
+    found, reports = [], {}
+    for (bias, strength), path in paths.items():
+        if not path.is_file():
+            inner = ChecklistScorer(POCKET, store=args.output / "store.sqlite").judge
+            judge = BiasedJudge(inner, bias, strength) if bias in BIASES else inner
+            with progress_on(Console()) as bar:
+                report = attack(
+                    ChecklistScorer(judge=judge, checks="judge"),
+                    rows,
+                    attacks=names,
+                    prompts=len(rows),
+                    budget_reads=args.budget_reads,
+                    progress=bar(judge.name, None),
+                )
+            save_json(path, report.model_dump())
+        reports[bias, strength] = read_attack(path)
+        found.append(summary(reports[bias, strength], bias if bias in BIASES else None, strength, rows))
         save_json(args.output / "predict.json", found)
     head = ["bias", "strength", "rank", "attack on the bias", "its rise", "chosen by the search", "rise"]
     keys = ("bias", "strength", "rank", "own", "own_rise", "chosen", "rise")
     lines = [["–" if one[key] is None else one[key] for key in keys] for one in found]
     Console(width=160).print(markdown(head, lines))
+    questions = {task.instruction: [one.question() for one in task.constraints] for task in reply_tasks(_REPLIES[0])}
+    Console(width=160).print(shown_in_replies(reports, seeded_replies(_REPLIES[0], 0, _REPLIES[1]), questions))
     return found
 
 
