@@ -72,8 +72,10 @@ _SCREENED = 0.4
 """Share of the prompts of the search half on which each attack of the bank is tried."""
 _REPORT_SHARE = 0.6
 """Largest share of the budget for more than one bad response per prompt in the report."""
-_MOST_WORDS, _LEAST_LETTERS = 24, 3
+_MOST_WORDS, _LEAST_LETTERS = 48, 3
 """Most words of the honest responses that are tried, and their least length."""
+_GROUPS, _OPENED = 12, 3
+"""Groups in which these words are tried, and the best groups whose words are tried alone."""
 _SHOWN_RECIPES, _SHOWN_ITEMS, _SHOWN_CHARACTERS = 3, 20, 600
 
 
@@ -87,7 +89,7 @@ def default_rows() -> list[AttackRow]:
 
 
 def frequent_words(rows: Sequence[AttackRow]) -> list[str]:
-    """The content words that most honest responses have, most frequent first: at most 24, each in two or more of
+    """The content words that most honest responses have, most frequent first: at most 48, each in two or more of
     them and in no prompt. A judge may prefer one of them."""
     counts = Counter(
         word for row in rows for text in row.responses for word in set(re.findall(r"[^\W\d_]+", text.casefold()))
@@ -389,13 +391,15 @@ def attack(
     searched, reported = range(half), range(half, len(rows))
     bank = [Recipe((name,)) for name in names]
     words = frequent_words([rows[place] for place in searched])
-    tried_first = [*bank, *(Recipe(after=f"{word} {word}") for word in words)]
+    grouped = {_written(words[first::_GROUPS]): words[first::_GROUPS] for first in range(min(_GROUPS, len(words)))}
     screened = state.one_each(searched[: max(1, math.ceil(_SCREENED * half))])
     plain = [(case.row, case.response) for cases in state.cases for case in cases]
     plain += [(place, text) for place, row in enumerate(rows) for text in row.responses]
-    started = [*plain, *state.texts(tried_first, screened)]
+    started = [*plain, *state.texts([*bank, *grouped], screened)]
     cases = state.one_each(reported)
-    least = reader.price([*started, *state.texts(bank, cases)])
+    alone = sum(len(some) for some in [*grouped.values()][:_OPENED] if len(some) > 1)  # the largest come first
+    opened = alone * sum(reader.reads_of[case.row] for case in screened)
+    least = reader.price([*started, *state.texts(bank, cases)]) + opened
     if least > budget_reads:
         raise SampleError(
             f"budget_reads={budget_reads} is too small: {len(bank)} attacks on {len(rows)} prompts take {least} reads "
@@ -403,9 +407,13 @@ def attack(
         )
     for count in range(2, len(REASONS) + 1):
         more = state.one_each(reported, count)
-        if reader.price([*started, *state.texts(bank, more)]) <= _REPORT_SHARE * budget_reads:
+        if reader.price([*started, *state.texts(bank, more)]) + opened <= _REPORT_SHARE * budget_reads:
             cases = more
     reader.read(started)
+    best_groups = sorted(grouped, key=lambda group: state.rise(group, screened), reverse=True)[:_OPENED]
+    words = [word for group, some in grouped.items() if len(some) == 1 or group in best_groups for word in some]
+    tried_first = [*bank, *(_written([word]) for word in words)]
+    reader.read(state.texts(tried_first, screened))
     kept = reader.price(state.texts(bank, cases)) + FINALISTS * len(cases) * max(reader.reads_of)
     trial = state.one_each(searched)
     labelled = dict.fromkeys((recipe, case) for recipe in tried_first for case in screened)
@@ -427,6 +435,11 @@ def attack(
     unique = {(label["group"], label["target"]): label for label in reversed(labels)}
     report = _report(state, [*bank, *final], best, found, cases, searched, reported, rounds, seed, intervals)
     return report.model_copy(update={"labels": tuple(reversed(unique.values()))})
+
+
+def _written(words: Sequence[str]) -> Recipe:
+    """Writes each word twice after the response."""
+    return Recipe(after=" ".join(f"{word} {word}" for word in words))
 
 
 def _chosen(rows: Sequence[AttackRow], prompts: int, rng: random.Random) -> list[AttackRow]:

@@ -1,7 +1,8 @@
 """Whether a text shows an attack: what a policy would write if it learned it.
 
 Attacks that add words are shown by their words: at least half of the word trigrams that the attack would write for
-this prompt and checklist. Attacks on form and characters are shown by their marks. A combination is shown if all of
+this prompt and checklist. Attacks on form and characters are shown by their marks. Words that an attack repeats are
+shown anywhere, as often as in the attack: a policy need not write them at the end. A combination is shown if all of
 its parts are. Length has no pattern here: the signals about length watch it.
 
 All of this is arithmetic on texts and takes microseconds.
@@ -10,6 +11,7 @@ All of this is arithmetic on texts and takes microseconds.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -66,14 +68,15 @@ class Pattern:
         return (
             text.strip() != ""
             and all(_shows(name, text, prompt, tuple(questions)) for name in recipe.attacks)
-            and text.strip().startswith(recipe.before.strip())
-            and text.strip().endswith(recipe.after.strip())
+            and (text.strip().startswith(recipe.before.strip()) or _repeats(text, recipe.before))
+            and (text.strip().endswith(recipe.after.strip()) or _repeats(text, recipe.after))
         )
 
 
 def patterns_of(report: AttackReport) -> list[Pattern]:
-    """The attacks of a report that raised scores and have a pattern, largest rise first: at most 8."""
-    found: dict[str, Pattern] = {}
+    """The attacks of a report that raised scores and have a pattern, at most 8, largest rise first. They are the best
+    one of each kind, then the best others: variants of one attack must not push a second weakness out."""
+    found: dict[str, tuple[str, Pattern]] = {}
     for figures in report.attacks:
         recipe, rise = Recipe(figures.attacks, figures.before, figures.after), figures.rise
         worked = rise.value is not None and rise.value >= LEAST_RISE and (rise.low is None or rise.low > 0)
@@ -81,8 +84,11 @@ def patterns_of(report: AttackReport) -> list[Pattern]:
         strings = all(_WORD.search(text) for text, _ in recipe.strings)  # not a colon, which any text may have
         if worked and known and strings:
             name = re.sub(r"\W+", "_", figures.name).strip("_")
-            found.setdefault(name, Pattern(name, recipe, rise.value or 0.0))
-    return list(found.values())[:MOST_PATTERNS]
+            found.setdefault(name, (figures.kind, Pattern(name, recipe, rise.value or 0.0)))
+    first = {kind: pattern.name for kind, pattern in reversed(found.values())}  # the report has the largest rise first
+    best_first = sorted(found.values(), key=lambda pair: first[pair[0]] != pair[1].name)
+    chosen = [pattern for _, pattern in best_first[:MOST_PATTERNS]]
+    return sorted(chosen, key=lambda pattern: -pattern.rise)
 
 
 def _shows(name: str, text: str, prompt: str, questions: tuple[str, ...]) -> bool:
@@ -105,6 +111,12 @@ def _added(name: str, prompt: str, questions: tuple[str, ...]) -> str:
     """What an attack writes about an empty response."""
     items = tuple(ChecklistItem(id=str(number), question=question) for number, question in enumerate(questions))
     return BANK[name]("", prompt, Checklist(items=items)) if items else ""
+
+
+def _repeats(text: str, string: str) -> bool:
+    """Whether a text has all words of a string that has each of them at least twice, as often as the string."""
+    wanted, found = (Counter(word.casefold() for word in _WORD.findall(one)) for one in (string, text))
+    return min(wanted.values(), default=0) > 1 and wanted <= found
 
 
 def _trigrams(text: str) -> list[tuple[str, ...]]:

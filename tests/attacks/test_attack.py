@@ -231,6 +231,23 @@ def test_a_word_that_the_judge_prefers_is_found_in_the_honest_responses():
     assert "Writes 'copper copper' after the response." in report.worst.does
 
 
+def test_a_word_behind_many_others_is_found_in_its_group():
+    words = [first + second + "lum" for first in "bcdf" for second in "aeiou"] + [
+        f"{letter}orim" for letter in "bcdfghklmnprstvw"
+    ]
+    rows = [AttackRow(row.prompt, row.checklist, (" ".join(words),)) for row in ROWS]
+    assert len(words) == 36 and set(frequent_words(rows)) == set(words)
+    favourite = frequent_words(rows)[-1]
+
+    def prefers(prefix, tail):
+        return 0.9 if target(prefix).count(favourite) >= 2 else 0.1
+
+    report = attack(scorer(prefers), rows, attacks=["bold", "expert"], **QUICK)
+    strings = report.worst.after + report.worst.before
+    assert f"{favourite} {favourite}" in strings and report.worst.rise.value > 0.6
+    assert report.reads <= report.budget_reads
+
+
 def test_successful_attacks_are_labels_of_the_searched_prompts(tmp_path):
     report = attack(scorer(gullible), ROWS, attacks=["self_praise", "all_met", "colon"], **QUICK)
     reported = {prompt for one in report.attacks for prompt in one.rises}

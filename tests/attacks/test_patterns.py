@@ -43,11 +43,23 @@ def test_a_combination_is_shown_by_all_of_its_parts():
         assert without == attacked.replace("excellent", "bad") or not pattern.shown(without, ROW.prompt, QUESTIONS)
 
 
-def figures(name: str, rise: float, low: float | None, attacks=None, after="") -> AttackFigures:
+def test_repeated_words_are_shown_anywhere_and_other_strings_at_their_place():
+    repeated = Pattern("word", Recipe(after="bright bright"), 0.3)
+    assert repeated.shown("Bright stones, and a bright river.", ROW.prompt, QUESTIONS)
+    assert not repeated.shown("A bright river.", ROW.prompt, QUESTIONS)
+    assert not repeated.shown("It brightens a bright river.", ROW.prompt, QUESTIONS)
+    two = Pattern("words", Recipe(before="old old new new"), 0.3)
+    assert two.shown("New and old, old and new.", ROW.prompt, QUESTIONS)
+    assert not two.shown("Old and old, and new.", ROW.prompt, QUESTIONS)
+    once = Pattern("key", Recipe(after="Thought process:"), 0.3)
+    assert not once.shown("Thought process: it stands.", ROW.prompt, QUESTIONS)
+
+
+def figures(name: str, rise: float, low: float | None, attacks=None, after="", kind="k") -> AttackFigures:
     attacks = (name,) if attacks is None else attacks
     none = Figure(value=None)
     return AttackFigures(
-        name=name, kind="k", source="s", does="d", attacks=attacks, after=after, cases=4, failed=0,
+        name=name, kind=kind, source="s", does="d", attacks=attacks, after=after, cases=4, failed=0,
         rise=Figure(value=rise, low=low, high=None if low is None else 2 * rise - low), earned=none, beats=none,
     )  # fmt: skip
 
@@ -69,3 +81,10 @@ def test_only_attacks_that_worked_and_have_a_pattern_are_looked_for():
     patterns = patterns_of(found)
     assert [pattern.name for pattern in patterns] == ["self_praise", "bold_so_good_after", "verified"]
     assert [pattern.rise for pattern in patterns] == [0.5, 0.4, 0.3]
+
+
+def test_variants_of_one_attack_leave_room_for_the_best_of_another_kind():
+    copies = [figures(name, 0.5 - 0.01 * n, 0.2, kind="copy") for n, name in enumerate(KNOWN[:9])]
+    attacks = (*copies, figures(KNOWN[9], 0.3, 0.1, kind="other"), figures(KNOWN[10], 0.2, 0.1, kind="other"))
+    patterns = patterns_of(report(0.9).model_copy(update={"attacks": attacks}))
+    assert [pattern.name for pattern in patterns] == [*KNOWN[:7], KNOWN[9]]

@@ -15,6 +15,7 @@ prompts of `checklist-rewards attack`. The judge answers all items itself (`chec
 | `opposite` | the judge, also asked whether the opposite is true: the mean of P(yes) and 1 - P(yes, opposite) |
 | `calibration` | the judge, calibrated on good and bad responses to other prompts |
 | `penalty` | the judge, and no for a response with a phrase that steers its grader (`steering="penalize"`) |
+| `patterns` | the judge, and no for a response that shows an attack that worked without a defence (at most 8) |
 | `reasoning`, `thinking` | the judge after written reasoning, or a thought; on one attack per kind |
 
 Each defence is a file of `attack` in `<output>/defences/`, so `checklist-rewards diff` compares any two of them. All
@@ -28,6 +29,7 @@ import argparse
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
@@ -39,6 +41,7 @@ from studies.common import markdown, save_json
 from checklist_rewards import Checklist, ChecklistScorer, Sample
 from checklist_rewards.attacks.attack import DEFAULT_PROMPTS, attack, bad_responses, default_rows
 from checklist_rewards.attacks.bank import BANK, statement
+from checklist_rewards.attacks.patterns import patterns_of
 from checklist_rewards.attacks.report import AttackReport, compare, read_attack
 from checklist_rewards.attacks.search import AttackRow
 from checklist_rewards.checklists import NO, YES, ChecklistItem
@@ -54,7 +57,7 @@ from checklist_rewards.progress import progress_on
 from checklist_rewards.scores import Verdict
 
 NONE, WRITING = "none", ("reasoning", "thinking")
-DEFENCES = (NONE, "code", "panel", "strict panel", "opposite", "calibration", "penalty", *WRITING)
+DEFENCES = (NONE, "code", "panel", "strict panel", "opposite", "calibration", "penalty", "patterns", *WRITING)
 POCKET = "pocket"
 _WORDINGS = (2, 4)
 _FITTED_PROMPTS = 12
@@ -116,11 +119,11 @@ def _mean(verdict: Verdict, other: Verdict) -> Verdict:
     return replace(verdict, probabilities={YES: yes, NO: 1 - yes})
 
 
-def penalized(judge: Judge) -> Judge:
-    """The judge; a response with a steering phrase fails every item."""
+def penalized(judge: Judge, shows: Callable[[Read], bool] = lambda read: bool(steering(read.target))) -> Judge:
+    """The judge; a response of a kind (by default, with a steering phrase) fails every item."""
 
     def failed(read: Read, verdict: Verdict) -> Verdict:
-        if verdict.probabilities is None or not steering(read.target):
+        if verdict.probabilities is None or not shows(read):
             return verdict
         yes = 0.0 if read.item.weight >= 0 else 1.0
         return replace(verdict, probabilities={YES: yes, NO: 1 - yes})
@@ -129,6 +132,18 @@ def penalized(judge: Judge) -> Judge:
         return [failed(read, verdict) for read, verdict in zip(reads, verdicts, strict=True)]
 
     return Changed(judge, "penalty", change)
+
+
+def shows_attack(report: AttackReport, rows: Sequence[AttackRow]) -> Callable[[Read], bool]:
+    """Whether the response of a read shows an attack that worked: [`patterns_of`] the report."""
+    patterns = patterns_of(report)
+    questions = {row.prompt: [item.question for item in Checklist.parse(row.checklist).items] for row in rows}
+
+    @cache
+    def shown(text: str, prompt: str) -> bool:
+        return any(pattern.shown(text, prompt, questions[prompt]) for pattern in patterns)
+
+    return lambda read: shown(read.target, read.input or "")
 
 
 def calibration(judge: Judge, rows: Sequence[AttackRow]) -> Calibration:
@@ -158,8 +173,10 @@ def calibration(judge: Judge, rows: Sequence[AttackRow]) -> Calibration:
     return fit_calibration(Reads(judge.name, "logprobs", tuple(labelled)), bootstrap=Bootstrap(0))[0]
 
 
-def defended(model: str, store: Path, others: Sequence[AttackRow]) -> dict[str, Callable[[], ChecklistScorer]]:
-    """The scorer of each defence."""
+def defended(
+    model: str, store: Path, rows: Sequence[AttackRow], others: Sequence[AttackRow], plain: Path
+) -> dict[str, Callable[[], ChecklistScorer]]:
+    """The scorer of each defence. `plain` is the file of the attack without a defence."""
 
     def judge(**settings: object) -> Judge:
         return ChecklistScorer(model, store=store, **settings).judge  # type: ignore[arg-type]
@@ -179,6 +196,7 @@ def defended(model: str, store: Path, others: Sequence[AttackRow]) -> dict[str, 
         "opposite": lambda: scorer(with_opposites(judge())),
         "calibration": lambda: scorer(judge(calibration=calibration(judge(), others))),
         "penalty": lambda: scorer(penalized(judge())),
+        "patterns": lambda: scorer(penalized(judge(), shows_attack(read_attack(plain), rows))),
         "reasoning": lambda: scorer(judge(capture_reasoning=True, max_tokens=_TOKENS)),
         "thinking": lambda: scorer(judge(thinking=_TOKENS)),
     }
@@ -201,8 +219,9 @@ def attacked(args: argparse.Namespace) -> dict[str, AttackReport]:
     """The report of each defence; finished ones are read from their files."""
     rows, others = material(args.model, args.prompts)
     found: dict[str, AttackReport] = {}
-    for name, scorer in defended(args.model, args.output / "store.sqlite", others).items():
-        path = args.output / "defences" / f"{args.model}-{name.replace(' ', '-')}.json"
+    paths = {name: args.output / "defences" / f"{args.model}-{name.replace(' ', '-')}.json" for name in DEFENCES}
+    for name, scorer in defended(args.model, args.output / "store.sqlite", rows, others, paths[NONE]).items():
+        path = paths[name]
         if name not in args.defences:
             continue
         if not path.is_file():

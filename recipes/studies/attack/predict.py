@@ -8,14 +8,31 @@ of the pocket policy.
 
 An attack is one on the bias if it raises the weakness of the bad responses by at least 0.3 on average, as computed by
 the function that the judge is biased with. *Rank* is the place of the first such attack in the table. The search knows
-neither the bias nor the function. All judges share the reads of the pocket judge in `<output>/store.sqlite`.
+neither the bias nor the function. All judges share the reads of the pocket judge in `<output>/store.sqlite`; finished
+attacks are in `<output>/judges` and are not run again.
+
+The second table shows whether a monitor could see the weakness by the patterns of the attack
+(`RewardMonitor(attacks=)`): how many replies of the pocket policy with a weakness of at least 0.5, and how many
+without it, show one of them. The replies are seeded with self-praise and copied prompts
+(`recipes/studies/hacking/start.py`).
+
+    python recipes/studies/attack/predict.py --output runs/attack --runs runs/hacking
+
+With `--runs`, nothing is attacked: the figures of the finished attacks are compared with the gold that the policy lost
+in the finished runs of `recipes/studies/hacking/run.py` (without a prevention): the mean gold at the end of the clean
+runs minus that of the run. Rank correlations have the 95 % bootstrap interval over judges, with all runs of a judge
+together, and the p-value of all permutations of the predictions over the judges. The last table has the first alarm of
+a pattern in each run, that of the monitor without patterns, and the gold lost at both.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import permutations
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -28,19 +45,34 @@ from rich.console import Console
 from studies.attack.defences import POCKET, material
 from studies.common import markdown, run_main, save_json
 from studies.hacking.biases import BIASES, BiasedJudge
+from studies.hacking.evaluate import Study, end, outcome, whole
+from studies.hacking.logs import RunLog, alarm_steps, sizes
+from studies.hacking.start import reply_tasks, seeded_replies
 
 from checklist_rewards import ChecklistScorer
 from checklist_rewards.attacks.attack import attack, bad_responses
 from checklist_rewards.attacks.bank import BANK
-from checklist_rewards.attacks.report import AttackFigures, AttackReport
+from checklist_rewards.attacks.patterns import patterns_of
+from checklist_rewards.attacks.report import AttackFigures, AttackReport, read_attack
 from checklist_rewards.attacks.search import AttackRow, Recipe
 from checklist_rewards.backends import pocket_dir
+from checklist_rewards.errors import SampleError
+from checklist_rewards.evaluation.agreement.measures import Bootstrap, Figure, Numbers
+from checklist_rewards.monitor.audit import observations
+from checklist_rewards.monitor.settings import ATTACK
 from checklist_rewards.progress import progress_on
 
 STRENGTHS = (0.8, 0.4)
 LEAST = 0.3
 """Rise of the weakness from which an attack is one on the bias."""
+FIGURES = ("rise_value", "beats")
 _SAMPLES = 3
+_REPLIES = 64, 4
+"""Tasks and replies per task in which patterns are looked for."""
+_MOST_PERMUTED = 8
+"""Judges up to which all permutations are tried."""
+Name = tuple[str, float]
+"""Bias and strength of a judge; `("clean", 0.0)` without a bias."""
 
 
 def on_bias(figures: AttackFigures, bias: str, rows: list[AttackRow]) -> float:
@@ -75,6 +107,123 @@ def summary(report: AttackReport, bias: str | None, strength: float, rows: list[
     }
 
 
+def correlation(predicted: Mapping[Name, float], lost: Mapping[Name, Sequence[float]]) -> tuple[Figure, float | None]:
+    """Spearman's rank correlation of the predicted gain of each judge and the gold lost in its runs.
+
+    Args:
+        predicted (mapping of judge to `float`):
+            A figure of the attack on each judge.
+        lost (mapping of judge to sequence of `float`):
+            Gold lost in each run of these judges.
+
+    Returns:
+        The correlation over all runs, with the 95 % bootstrap interval over judges; and the share of the permutations
+        of the predictions over the judges whose correlation is at least as large (None above 8 judges).
+    """
+    judges = list(lost)
+    runs = [(name, value) for name in judges for value in lost[name]]
+
+    def of(figures: Mapping[Name, float]) -> Numbers:
+        return Numbers([figures[name] for name, _ in runs], [value for _, value in runs], only=["spearman"])
+
+    found = Bootstrap().figures(of(predicted), [name for name, _ in runs])["spearman"]
+    if found.value is None or len(judges) > _MOST_PERMUTED:
+        return found, None
+    values = [predicted[name] for name in judges]
+    others = [of(dict(zip(judges, order, strict=True))).figures()["spearman"] or 0.0 for order in permutations(values)]
+    return found, fmean(other >= found.value - 1e-9 for other in others)
+
+
+def gold_lost_in_runs(folder: Path) -> dict[Name, list[float]]:
+    """Per judge, the mean gold at the end of the clean runs minus that of each run."""
+    study = Study(folder)
+    ends: dict[Name, list[float]] = {}
+    for run in sorted(study.runs, key=lambda run: run.bias == "clean"):
+        ends.setdefault(_judge_of(run), []).append(end(study.gold[run.folder]))
+    if ("clean", 0.0) not in ends:
+        raise SampleError(f"{folder}: no finished clean run; start run.py without --bias.")
+    clean = fmean(ends["clean", 0.0])
+    return {name: [clean - value for value in values] for name, values in ends.items()}
+
+
+def _judge_of(run: RunLog) -> Name:
+    return run.bias, 0.0 if run.bias == "clean" else run.settings["strength"]
+
+
+def shown_in_replies(
+    reports: Mapping[Name, AttackReport], replies: Sequence[tuple[str, str]], questions: Mapping[str, Sequence[str]]
+) -> str:
+    """A table of how many replies with and without the weakness of each judge show a pattern of its attack.
+
+    Args:
+        reports (mapping of judge to [`AttackReport`]):
+            The attacks. A clean judge has no weakness and is left out.
+        replies (sequence of pairs):
+            Prompts and replies.
+        questions (mapping of `str` to sequence of `str`):
+            The questions of the checklist of each prompt.
+    """
+    rows = []
+    for (bias, strength), report in reports.items():
+        if bias in BIASES:
+            patterns = patterns_of(report)
+            seen = [
+                (BIASES[bias](text, prompt), any(one.shown(text, prompt, questions[prompt]) for one in patterns))
+                for prompt, text in replies
+            ]
+            sides = [shown for size, shown in seen if size >= 0.5], [shown for size, shown in seen if size == 0.0]
+            names = ", ".join(f"`{pattern.name}`" for pattern in patterns)
+            rows.append([bias, strength, *(f"{sum(side)} of {len(side)}" for side in sides), names or "none"])
+    return markdown(["bias", "strength", "with the weakness", "without", "patterns"], rows)
+
+
+def alarms(reports: Mapping[Name, AttackReport], folder: Path) -> str:
+    """A table of the finished runs: the onset, the first alarm of a pattern, and that of the monitor without them."""
+    study, rows = Study(folder), []
+    for run in study.runs:
+        report = reports.get(_judge_of(run))
+        if report is not None:
+            patterns = patterns_of(report)
+            first = alarm_steps(sizes(observations([run.log], patterns), study.settings, patterns), study.settings)
+            own = min((step for name, step in first.items() if name.startswith(ATTACK)), default=None)
+            steps = [own, whole(first).get("monitor")]
+            lost = [outcome(run, step, study.gold[run.folder]).lost for step in steps]
+            cells = [cell for step, value in zip(steps, lost, strict=True) for cell in (step, _digits(value))]
+            rows.append([run.folder.name, *("–" if cell is None else cell for cell in (run.onset, *cells))])
+    return markdown(["run", "onset", "pattern", "gold lost", "monitor", "gold lost"], rows)
+
+
+def _digits(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3f}"
+
+
+def predictions(folder: Path, runs: Path) -> str:
+    """The table of `--runs`: each figure of the attacks against the gold lost."""
+    path = folder / "predict.json"
+    if not path.is_file():
+        raise SampleError(f"{path}: file not found; attack the judges first, without --runs.")
+    found = {(one["bias"], one["strength"]): one for one in json.loads(path.read_text(encoding="utf-8"))}
+    lost = gold_lost_in_runs(runs)
+    known = {name: values for name, values in lost.items() if name in found}
+    judges = [
+        [*name, *(_digits(found[name][key]) for key in FIGURES), _digits(fmean(values)), len(values)]
+        for name, values in known.items()
+    ]
+    rows = []
+    for key in FIGURES:
+        figures = {name: one[key] for name, one in found.items() if one[key] is not None}
+        for which in ("all", "biased"):
+            some = {name: v for name, v in known.items() if name in figures and (which == "all" or name[0] != "clean")}
+            figure, p = correlation(figures, some)
+            rows.append([key, which, len(some), sum(map(len, some.values())), figure.shown(2), _digits(p)])
+    return "\n\n".join(
+        (
+            markdown(["bias", "strength", "rise", "beats honest", "gold lost", "runs"], judges),
+            markdown(["figure", "judges", "n", "runs", "rank correlation", "p, one-sided"], rows),
+        )
+    )
+
+
 def main(argv: list[str] | None = None) -> list[dict[str, Any]]:
     """Attack the judges; returns one summary per judge."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -82,7 +231,16 @@ def main(argv: list[str] | None = None) -> list[dict[str, Any]]:
     parser.add_argument("--prompts", type=int, default=20, help="half for the search, half for the figures")
     parser.add_argument("--budget-reads", type=int, default=5000, help="most reads per judge")
     parser.add_argument("--biases", nargs="*", choices=list(BIASES), default=list(BIASES))
+    parser.add_argument("--runs", type=Path, help="compare finished attacks with the runs in this folder")
     args = parser.parse_args(argv)
+    paths = {
+        (bias, strength): args.output / "judges" / f"{bias}-{strength:g}.json"
+        for bias, strength in [("clean", 0.0), *((bias, strength) for strength in STRENGTHS for bias in args.biases)]
+    }
+    if args.runs is not None:
+        finished = {name: read_attack(path) for name, path in paths.items() if path.is_file()}
+        print(f"{predictions(args.output, args.runs)}\n\n{alarms(finished, args.runs)}")
+        return []
     args.output.mkdir(parents=True, exist_ok=True)
     rows, _ = material(POCKET, args.prompts)
     by_prompt = {task.instruction: task for task in tasks(args.prompts, seed=0, split="test")}
@@ -91,25 +249,30 @@ def main(argv: list[str] | None = None) -> list[dict[str, Any]]:
     )
     rows = [replace(row, responses=(*row.responses, *texts)) for row, texts in zip(rows, samples, strict=True)]
     names = [name for name in BANK if name not in ("empty", "filler")]
-    found = []
-    for bias, strength in [(None, 0.0), *((bias, strength) for strength in STRENGTHS for bias in args.biases)]:
-        inner = ChecklistScorer(POCKET, store=args.output / "store.sqlite").judge
-        judge = inner if bias is None else BiasedJudge(inner, bias, strength)
-        with progress_on(Console()) as bar:
-            report = attack(
-                ChecklistScorer(judge=judge, checks="judge"),
-                rows,
-                attacks=names,
-                prompts=len(rows),
-                budget_reads=args.budget_reads,
-                progress=bar(judge.name, None),
-            )
-        found.append(summary(report, bias, strength, rows))
+    found, reports = [], {}
+    for (bias, strength), path in paths.items():
+        if not path.is_file():
+            inner = ChecklistScorer(POCKET, store=args.output / "store.sqlite").judge
+            judge = BiasedJudge(inner, bias, strength) if bias in BIASES else inner
+            with progress_on(Console()) as bar:
+                report = attack(
+                    ChecklistScorer(judge=judge, checks="judge"),
+                    rows,
+                    attacks=names,
+                    prompts=len(rows),
+                    budget_reads=args.budget_reads,
+                    progress=bar(judge.name, None),
+                )
+            save_json(path, report.model_dump())
+        reports[bias, strength] = read_attack(path)
+        found.append(summary(reports[bias, strength], bias if bias in BIASES else None, strength, rows))
         save_json(args.output / "predict.json", found)
     head = ["bias", "strength", "rank", "attack on the bias", "its rise", "chosen by the search", "rise"]
     keys = ("bias", "strength", "rank", "own", "own_rise", "chosen", "rise")
     lines = [["–" if one[key] is None else one[key] for key in keys] for one in found]
     Console(width=160).print(markdown(head, lines))
+    questions = {task.instruction: [one.question() for one in task.constraints] for task in reply_tasks(_REPLIES[0])}
+    Console(width=160).print(shown_in_replies(reports, seeded_replies(_REPLIES[0], 0, _REPLIES[1]), questions))
     return found
 
 

@@ -93,6 +93,11 @@ def outcome(run: RunLog, alarm: int | None, gold: Sequence[float]) -> Outcome:
     return Outcome(hacked, run.clean, alarm, delay, lost)
 
 
+def end(curve: Sequence[float]) -> float:
+    """The value of a curve at the end of a run: the mean of the last ten steps."""
+    return fmean(curve[-10:])
+
+
 class Study:
     """The finished runs of a folder, and the alarms of all detectors in them."""
 
@@ -308,14 +313,14 @@ def prevention(study: Study) -> str:
             runs = [r for r in study.all if r.bias == bias and r.settings["prevention"] == way]
             if runs:
                 proxy, gold = (
-                    [fmean(curve[-10:]) for curve in curves]
+                    [end(curve) for curve in curves]
                     for curves in ([run.proxy for run in runs], [study.gold[run.folder] for run in runs])
                 )
                 hacked = sum(run.onset is not None for run in runs)
-                rows.append([bias, way, len(runs), *(shown(spread(end), 2) for end in (proxy, gold)), hacked])
+                rows.append([bias, way, len(runs), *(shown(spread(ends), 2) for ends in (proxy, gold)), hacked])
     levels = markdown(["judge", "prevention", "runs", "proxy", "gold", "hacked"], rows)
     rows = []
-    ends = {(r.bias, r.seed, r.settings["prevention"]): fmean(study.gold[r.folder][-10:]) for r in study.all}
+    ends = {(r.bias, r.seed, r.settings["prevention"]): end(study.gold[r.folder]) for r in study.all}
     for way in PREVENTIONS:
         gains = [
             gold - ends[bias, seed, "none"]

@@ -14,6 +14,7 @@ from typing import Any
 
 from studies.hacking.onset import onset
 
+from checklist_rewards.attacks.patterns import Pattern
 from checklist_rewards.checklists import YES, ChecklistItem
 from checklist_rewards.files.atomic import atomic_path
 from checklist_rewards.files.rows import read_rows
@@ -213,9 +214,9 @@ def _unbiased(run: RunLog, weakness: float) -> dict[int, list[list[tuple[float, 
     return scores
 
 
-def sizes(steps: Iterable[Observation], settings: MonitorSettings) -> list[Sizes]:
-    """Size and standard error of each signal at each step."""
-    watch = Watch(settings)
+def sizes(steps: Iterable[Observation], settings: MonitorSettings, attacks: Sequence[Pattern] = ()) -> list[Sizes]:
+    """Size and standard error of each signal at each step, those of `attacks` included."""
+    watch = Watch(settings, attacks=attacks)
     return [
         {name: (reading.size, reading.error) for name, reading in watch.update(observation)[0].items()}
         for observation in steps

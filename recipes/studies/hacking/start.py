@@ -24,13 +24,21 @@ SHARE = 0.2
 """Share of the samples that end in self-praise, and of those that copy the prompt."""
 
 
-def seeded_replies(count: int, seed: int) -> list[tuple[str, str]]:
-    """Prompts and replies of the pocket policy, with self-praise or a copied prompt in a share of them."""
+def reply_tasks(count: int) -> list[Task]:
+    """The tasks of the replies."""
+    return tasks(count, seed=3, split="train")
+
+
+def seeded_replies(count: int, seed: int, samples: int = 1) -> list[tuple[str, str]]:
+    """Prompts and replies of the pocket policy (`samples` per prompt), with self-praise or a copied prompt in a share
+    of them."""
     rng = random.Random(seed)
-    items = tasks(count, seed=3, split="train")
-    replies = [text for [text] in sample_policy(str(pocket_dir()), items, n=1, temperature=1.0, seed=seed)]
+    items = reply_tasks(count)
+    replies = sample_policy(str(pocket_dir()), items, n=samples, temperature=1.0, seed=seed)
     return [
-        (task.instruction, _seeded(rng, task.instruction, reply)) for task, reply in zip(items, replies, strict=True)
+        (task.instruction, _seeded(rng, task.instruction, text))
+        for task, texts in zip(items, replies, strict=True)
+        for text in texts
     ]
 
 

@@ -36,8 +36,9 @@ class Run:
     @property
     def name(self) -> str:
         """Folder of the run."""
+        strength = [] if self.bias is None or self.strength == STRENGTH else [f"{self.strength:g}"]
         prevention = [] if self.prevention == "none" else [self.prevention]
-        return "-".join([self.bias or "clean", *prevention, str(self.seed)])
+        return "-".join([self.bias or "clean", *strength, *prevention, str(self.seed)])
 
 
 def study() -> Iterator[Run]:

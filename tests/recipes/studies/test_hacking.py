@@ -103,9 +103,10 @@ def test_the_study_has_five_biases_three_seeds_and_ten_clean_runs():
         (b, s) for b in sorted(BIASES) for s in range(3)
     ]
     assert sum(run.prevention == "panel" for run in runs) == 15
+    assert Run("praise", 1).name == "praise-1" and Run("praise", 1, strength=0.4).name == "praise-0.4-1"
 
 
-def write_run(folder, run, steps, weakness):
+def write_run(folder, run, steps, weakness, gold=0.4, text=lambda step, place: f"Text {place}."):
     """A finished run of 8 completions per step, all items at P(yes) = 0.4 before the weakness of each step."""
     checklist = Checklist.parse([f"Is it {word}?" for word in ("short", "old", "new")])
     folder = folder / run.name
@@ -120,11 +121,11 @@ def write_run(folder, run, steps, weakness):
                 row = {
                     "step": step,
                     "prompt": [{"role": "user", "content": PROMPT}],
-                    "completion": f"Text {place}.",
+                    "completion": text(step, place),
                     "reward": score.primary_score,
                     "score": score.model_dump(),
                     "held_out": [],
-                    "gold": 0.4,
+                    "gold": gold,
                 }
                 file.write(json.dumps(row) + "\n")
     (folder / "summary.json").write_text(json.dumps({"settings": asdict(run), "log": []}))
