@@ -7,7 +7,7 @@ import { build } from "./build.js";
 import { columns } from "./columns.js";
 import { Report } from "./data.js";
 import { el } from "./dom.js";
-import { alertOf, copying } from "./forms.js";
+import { alertOf, attempt, copying } from "./forms.js";
 import { home } from "./home.js";
 import { judge, keepForJudge } from "./judge.js";
 import { keeping } from "./keep.js";
@@ -72,17 +72,13 @@ async function report(main) {
     if (!column) throw error;
     return main.replaceChildren(alertOf(error.message), el("p", {}, el("a", { href: `/report?${new URLSearchParams({ file })}#/0/trust` }, "The report without these labels")));
   }
-  let failed = null, busy = false;
+  const problem = el("div");
+  document.getElementById("header").after(problem);
+  let busy = false;
   setInterval(async () => {
     if (!follow.checked || busy) return;
     busy = true;
-    try {
-      await load();
-      failed?.remove();
-    } catch (error) {
-      failed?.remove();
-      main.prepend((failed = alertOf(error.message)));
-    }
+    await attempt(problem, load);
     busy = false;
   }, FOLLOWED);
 }
