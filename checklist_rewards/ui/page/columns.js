@@ -24,7 +24,7 @@ export async function columns(main) {
   let items = [], order = [], current = 0;
 
   main.replaceChildren(
-    el("div", { class: "scorebar" }, el("button", { type: "button", class: "primary", name: "run", title: "Ctrl+Enter", onclick: run }, "Score both"), sides.map((side) => [el("strong", {}, side.name), side.result]), el("span", { class: "muted" }, "B − A"), apart),
+    el("div", { class: "scorebar" }, el("button", { type: "button", class: "primary", name: "run", title: "Ctrl+Enter", onclick: run }, "Score both"), sides.map((side) => [el("strong", {}, side.name), side.result]), el("div", { class: "result" }, el("span", { class: "muted" }, "B − A"), apart)),
     el("div", { class: "columns" }, field("prompt", prompt), field("checklist of both", questions)),
     el("div", { class: "columns" }, sides.map((side) => side.node)),
     answers,
