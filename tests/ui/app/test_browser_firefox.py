@@ -97,21 +97,21 @@ def test_the_keyboard_is_enough(fox, base):
 
 
 def test_a_chart_is_zoomed_and_a_line_is_hidden(fox, base):
+    fox.resize(1440)
     shown(fox, f"{base}{RUN}/training", ".chart .plot")
-    ends = "return [...document.querySelectorAll('.chart .plot')[0].querySelectorAll('text')].slice(-2).map((one) => one.textContent)"
-    whole = fox.run(ends)
-    lines = "return document.querySelectorAll('.chart .plot')[0].querySelectorAll('.line').length"
-    before = fox.run(lines)
-    box = fox.run(
-        "const b = document.querySelector('.chart .plot').getBoundingClientRect(); return [b.x, b.y, b.width]"
+    ends = "return document.querySelector('.chart .plot').textContent.match(/step \\d+/)[0]"
+    lines = "return document.querySelector('.chart .plot').querySelectorAll('.line').length"
+    whole, before = fox.run(ends), fox.run(lines)
+    left, top, width = fox.run(
+        "const plot = document.querySelector('.chart .plot'); plot.scrollIntoView({block: 'center'});"
+        "const box = plot.getBoundingClientRect(); return [box.x, box.y, box.width]"
     )
-    fox.drag((box[0] + 0.3 * box[2], box[1] + 60), (box[0] + 0.6 * box[2], box[1] + 60))
+    fox.drag((left + 0.3 * width, top + 60), (left + 0.6 * width, top + 60))
     assert fox.run(ends) != whole
-    fox.run("document.querySelector('.legend .toggle').click()")
+    fox.run("document.querySelectorAll('.legend .toggle')[0].click()")
     assert fox.run(lines) == before - 2
-    fox.run(
-        "document.querySelector('.legend .toggle').click(); document.querySelector('.legend > button:last-child').click()"
-    )
+    fox.run("document.querySelectorAll('.legend .toggle')[0].click()")
+    fox.run("document.querySelector('.legend > button:last-child').click()")
     assert fox.run(ends) == whole and fox.run(lines) == before
     check(fox, "training")
 
