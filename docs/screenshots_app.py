@@ -62,7 +62,7 @@ LIBRARY = {
 
 RUN, TEXTS_OF_RUN = "/report?file=example/rewards.jsonl#/0", "/report?file=example/scored.jsonl&labels=human#/0"
 VIEWS = {
-    "start": ("/", "probe", ".health .note"),
+    "start": ("/", "probe", "[name=probe]:enabled"),
     "judge": ("/judge", "score", ".scorebar .score"),
     "compare": ("/compare", "run", ".compared-items .pill"),
     "build": ("/build", "read", ".samples .score .num:not(.none)"),
@@ -77,6 +77,8 @@ VIEWS = {
     "trust": (f"{TEXTS_OF_RUN}/trust", None, ".square"),
 }
 """The address of each view, the button to press, and what is there once the view is complete."""
+SLOW = {"batch": ".preview table", "start": ".health .state"}
+"""What is there in views whose button takes long."""
 WALK = (
     ("start", "Start: the judge, whether it works, and the files of the folder"),
     ("judge", "Judge: a response and a checklist; each answer with P(yes) and label mass"),
@@ -169,7 +171,7 @@ def _batch(driver, base: str) -> None:
     """A job that is running."""
     _open(driver, f"{base}/batch?file=many.jsonl", ".preview table")
     driver.execute_script("document.querySelector('[name=start]').click()")
-    _until(driver, "document.querySelector('.job progress')?.value > 0.05")
+    _until(driver, "document.querySelector('.job') !== null")
 
 
 def _build(driver, base: str) -> None:
@@ -196,8 +198,10 @@ def _until(driver, condition: str) -> None:
         time.sleep(0.2)
 
 
-def _picture(driver, base: str, view: str) -> Image.Image:
+def _picture(driver, base: str, view: str, quick: bool = False) -> Image.Image:
     path, button, ready = VIEWS[view]
+    if quick and view in SLOW:
+        button, ready = None, SLOW[view]
     _open(driver, base + path, ready, button)
     return Image.open(io.BytesIO(driver.get_screenshot_as_png())).convert("RGB")
 
@@ -224,7 +228,7 @@ def _sheets(driver, base: str, folder: Path) -> None:
             browser.resize(driver, width, height)
             browser.scheme(driver, dark)
             size = shown, shown * height // width
-            views = [_picture(driver, base, view).resize(size, Image.Resampling.LANCZOS) for view in VIEWS]
+            views = [_picture(driver, base, view, quick=True).resize(size, Image.Resampling.LANCZOS) for view in VIEWS]
             step = shown + 16, views[0].height + 16
             rows = -(-len(views) // columns)
             sheet = Image.new("RGB", (columns * step[0] + 16, rows * step[1] + 16), "#808080")

@@ -42,6 +42,7 @@ async function report(main) {
   const command = `checklist-rewards report ${quoted(file)} -o report.html${column ? ` --label-key ${quoted(column)}` : ""}`;
   const actions = {
     column,
+    controls: [el("label", { class: "check" }, follow, " follow the file"), copying(command, "Copy as command")],
     labels(name) {
       if (name) query.set("labels", name);
       else query.delete("labels");
@@ -59,10 +60,7 @@ async function report(main) {
     stamp = answer.headers.get("x-stamp");
     const data = new Report(await answer.json(), () => getJson("report", { file, labels: column, rows: 1 }));
     if (shown) await data.load(); // what the reader did needs the rows
-    const draw = () => {
-      shown = show(data, main, shown, actions);
-      document.getElementById("header").append(el("label", { class: "check" }, follow, " follow the file"), copying(command, "Copy as command"));
-    };
+    const draw = () => (shown = show(data, main, shown, actions));
     if (shown) keeping(document.body, draw);
     else draw();
   }

@@ -70,6 +70,7 @@ export function show(report, main, before = null, actions = {}) {
       el("h1", {}, report.title),
       report.files.length > 1 ? files : "",
       el("nav", { "aria-label": "views" }, links),
+      ...(actions.controls ?? []),
     );
     document.title = `${title}: ${report.title}`;
     const notes = view === noted ? report.notes.map((text) => el("p", { class: "note warning" }, text)) : []; // once
