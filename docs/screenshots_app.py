@@ -60,7 +60,7 @@ LIBRARY = {
 }
 
 
-RUN, TEXTS_OF_RUN = "/report?file=example/rewards.jsonl#/0", "/report?file=example/scored.jsonl&labels=human#/0"
+RUN, TEXTS_OF_RUN = "/report?file=example/rewards.jsonl#/0", "/report?file=example/scored.jsonl&labels=labels#/0"
 VIEWS = {
     "start": ("/", "probe", "[name=probe]:enabled"),
     "judge": ("/judge", "score", ".scorebar .score"),
