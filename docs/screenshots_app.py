@@ -67,7 +67,7 @@ VIEWS = {
     "compare": ("/compare", "run", ".compared-items .pill"),
     "build": ("/build", "read", ".samples .score .num:not(.none)"),
     "annotate": ("/annotate?file=rows.jsonl&annotator=ann", None, ".item"),
-    "batch": ("/batch?file=many.jsonl", "forecast", ".counted"),
+    "batch": ("/batch?file=many.jsonl", None, ".job .mean"),
     "library": ("/library?name=judges/two.yaml", None, ".told p"),
     "live": ("/live?file=example/rewards.jsonl", None, ".live svg"),
     "overview": (f"{RUN}/overview", None, ".tiles"),
@@ -77,8 +77,6 @@ VIEWS = {
     "trust": (f"{TEXTS_OF_RUN}/trust", None, ".square"),
 }
 """The address of each view, the button to press, and what is there once the view is complete."""
-SLOW = {"batch": ".preview table", "start": ".health .state"}
-"""What is there in views whose button takes long."""
 WALK = (
     ("start", "Start: the judge, whether it works, and the files of the folder"),
     ("judge", "Judge: a response and a checklist; each answer with P(yes) and label mass"),
@@ -95,6 +93,8 @@ WALK = (
 )
 """The pictures of the walk, with a sentence for each."""
 SECONDS = 60
+LONGEST = 300
+"""Seconds to wait for a view."""
 
 
 def main() -> None:
@@ -194,14 +194,15 @@ def _build(driver, base: str) -> None:
 
 
 def _until(driver, condition: str) -> None:
+    end = time.monotonic() + LONGEST
     while not driver.execute_script(f"return {condition}"):
+        if time.monotonic() > end:
+            raise TimeoutError(f"{condition}: not so on {driver.current_url}")
         time.sleep(0.2)
 
 
-def _picture(driver, base: str, view: str, quick: bool = False) -> Image.Image:
+def _picture(driver, base: str, view: str) -> Image.Image:
     path, button, ready = VIEWS[view]
-    if quick and view in SLOW:
-        button, ready = None, SLOW[view]
     _open(driver, base + path, ready, button)
     return Image.open(io.BytesIO(driver.get_screenshot_as_png())).convert("RGB")
 
@@ -222,19 +223,19 @@ def _walk(folder: Path, path: Path) -> None:
 
 
 def _sheets(driver, base: str, folder: Path) -> None:
-    """All views side by side: one sheet per width and colour."""
-    for width, height, columns, shown in ((1440, 1000, 3, 560), (390, 1000, 7, 240)):
-        for dark in (False, True):
-            browser.resize(driver, width, height)
-            browser.scheme(driver, dark)
-            size = shown, shown * height // width
-            views = [_picture(driver, base, view, quick=True).resize(size, Image.Resampling.LANCZOS) for view in VIEWS]
-            step = shown + 16, views[0].height + 16
-            rows = -(-len(views) // columns)
-            sheet = Image.new("RGB", (columns * step[0] + 16, rows * step[1] + 16), "#808080")
-            for place, view in enumerate(views):
-                sheet.paste(view, (16 + place % columns * step[0], 16 + place // columns * step[1]))
-            sheet.save(folder / f"all-{width}-{'dark' if dark else 'light'}.webp", quality=60, method=6)
+    """All views side by side; those that are wide and light are pictures of their own."""
+    for width, dark in ((1440, True), (390, False), (390, True)):
+        columns, shown, height = (3, 560, 1000) if width > 1000 else (7, 240, 1000)
+        browser.resize(driver, width, height)
+        browser.scheme(driver, dark)
+        size = shown, shown * height // width
+        views = [_picture(driver, base, view).resize(size, Image.Resampling.LANCZOS) for view in VIEWS]
+        step = shown + 16, views[0].height + 16
+        rows = -(-len(views) // columns)
+        sheet = Image.new("RGB", (columns * step[0] + 16, rows * step[1] + 16), "#808080")
+        for place, view in enumerate(views):
+            sheet.paste(view, (16 + place % columns * step[0], 16 + place // columns * step[1]))
+        sheet.save(folder / f"all-{width}-{'dark' if dark else 'light'}.webp", quality=60, method=6)
 
 
 if __name__ == "__main__":
