@@ -95,9 +95,11 @@ class Firefox:
             time.sleep(0.05)
         return value
 
-    def keys(self, *names: str) -> None:
-        """Press keys, one after the other."""
+    def keys(self, *names: str, held: str = "") -> None:
+        """Press keys, one after the other, while another one may be held."""
         actions = [{"type": kind, "value": name} for name in names for kind in ("keyDown", "keyUp")]
+        if held:
+            actions = [{"type": "keyDown", "value": held}, *actions, {"type": "keyUp", "value": held}]
         self.command("WebDriver:PerformActions", actions=[{"type": "key", "id": "keyboard", "actions": actions}])
 
     def drag(self, start: tuple[float, float], end: tuple[float, float]) -> None:

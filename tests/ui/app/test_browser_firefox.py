@@ -77,7 +77,7 @@ def test_the_keyboard_is_enough(fox, base):
     fox.get(f"{base}/judge")
     fox.run("sessionStorage.setItem('judge-view', arguments[0])", json.dumps(kept))
     shown(fox, f"{base}/judge", "[name=score]")
-    fox.keys(CONTROL, ENTER)
+    fox.keys(ENTER, held=CONTROL)
     fox.wait("return document.querySelector('.scorebar .score') !== null")
     assert fox.run("return document.querySelectorAll('.editor .meter').length") == 3
     check(fox, "judge")
