@@ -361,11 +361,12 @@ def _report(project: Project, path: Path, labels: str | Path | None) -> tuple[by
     `labels` is a column of the file, or a file of labels. A file that does not fit, of another file with this name, is
     left out."""
     paths = [one for one in _sources(project, path) if one == path or one.name == MONITOR_FILE]
-    given = Labels(key=labels) if isinstance(labels, str) else labels and Labels(labels, lenient=True)
+    in_column = isinstance(labels, str)
+    given = None if labels is None else Labels(key=str(labels)) if in_column else Labels(Path(labels), lenient=True)
     try:
         data = report_data(paths, labels=given)
     except SampleError:
-        if not isinstance(labels, Path):
+        if labels is None or in_column:
             raise
         data = report_data(paths)
     head, rows = parts_of(data)

@@ -127,8 +127,9 @@ def read_monitor(path: Path) -> dict[str, Any]:
             raise SampleError(f"{row.where}: the format is {name!r}; this version reads {MONITOR_FORMAT!r}.")
         kind = row.data.get("kind")
         if kind == "start":
-            signals = row.data.get("signals") if isinstance(row.data.get("signals"), list) else []
-            about |= {str(signal.get("name")): signal for signal in signals if isinstance(signal, Mapping)}
+            given = row.data.get("signals")
+            signals = [one for one in given if isinstance(one, Mapping)] if isinstance(given, list) else []
+            about |= {str(signal.get("name")): signal for signal in signals}
         elif kind == "step":
             steps[_step(row)] = row.data
         elif kind in events:

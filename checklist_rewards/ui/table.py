@@ -101,7 +101,7 @@ class Names(dict[str, int]):
         return -1 if name is None else self.setdefault(name, len(self))
 
 
-class Column(array):  # type: ignore[type-arg]
+class Column(array):
     """A column of numbers: `Column("d")` of floats, `Column("l")` of integers."""
 
     def add(self, value: float | None) -> None:
