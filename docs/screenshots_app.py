@@ -1,14 +1,13 @@
-"""Take the screenshots of `docs/app.md` on the pocket judge: every view of the app, and all of them as one walk.
+"""Take the pictures of `docs/app.md` on the pocket judge: every view of the app and of a report, sheets of all of them
+in both colours and widths, and a walk of a minute for the README.
 
     python docs/screenshots_app.py
-    python docs/screenshots_app.py --all folder    # each view at 1280 and 390 pixels, light and dark, as PNG
 
 Needs Chromium (`apt-get install chromium chromium-driver`) and the extras `[dev]`, `[ui]` and `[trl]`.
 """
 
 from __future__ import annotations
 
-import argparse
 import io
 import json
 import re
@@ -18,13 +17,14 @@ import tempfile
 import time
 from pathlib import Path
 
-from PIL import Image
+from PIL import Image, ImageDraw, ImageFont
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
-from tests.ui import browser, files  # noqa: E402
+from checklist_rewards.ui.project import Project, write_example  # noqa: E402
+from tests.ui import browser  # noqa: E402
 
-SIZE = 1280, 620
+SIZE = 1440, 860
 COMMAND = [sys.executable, "-m", "checklist_rewards.cli"]
 ITEMS = [
     "Does the response end with a question mark?",
@@ -60,11 +60,45 @@ LIBRARY = {
 }
 
 
+RUN, TEXTS_OF_RUN = "/report?file=example/rewards.jsonl#/0", "/report?file=example/scored.jsonl&labels=labels#/0"
+VIEWS = {
+    "start": ("/", "probe", "[name=probe]:enabled"),
+    "judge": ("/judge", "score", ".scorebar .score"),
+    "compare": ("/compare", "run", ".compared-items .pill"),
+    "build": ("/build", "read", ".samples .score .num:not(.none)"),
+    "annotate": ("/annotate?file=rows.jsonl&annotator=ann", None, ".item"),
+    "batch": ("/batch?file=many.jsonl", None, ".job .mean"),
+    "library": ("/library?name=judges/two.yaml", None, ".told p"),
+    "live": ("/live?file=example/rewards.jsonl", None, ".live svg"),
+    "overview": (f"{RUN}/overview", None, ".tiles"),
+    "matrix": (f"{RUN}/matrix/118", None, ".panel .answers"),
+    "training": (f"{RUN}/training", None, ".cards .card"),
+    "monitor": (f"{RUN}/monitor", None, ".chart"),
+    "trust": (f"{TEXTS_OF_RUN}/trust", None, ".square"),
+}
+"""The address of each view, the button to press, and what is there once the view is complete."""
+WALK = (
+    ("start", "Start: the judge, whether it works, and the files of the folder"),
+    ("judge", "Judge: a response and a checklist; each answer with P(yes) and label mass"),
+    ("compare", "Compare: two responses by the same checklist, the largest differences first"),
+    ("build", "Build: a checklist in stages, with the scores of sample responses"),
+    ("batch", "Batch: a file scored in a process of its own; what it will cost comes first"),
+    ("overview", "Report: what failed and what to look at first"),
+    ("matrix", "Matrix: every answer of every row, and what a reward was made of"),
+    ("annotate", "Annotate: people answer the same items by keyboard"),
+    ("trust", "Trust: how far the judge agrees with people"),
+    ("live", "Live: a training while it writes its log"),
+    ("training", "Training: what the policy learned"),
+    ("monitor", "Monitor: signs of reward hacking, with the completions that show them"),
+)
+"""The pictures of the walk, with a sentence for each."""
+SECONDS = 60
+LONGEST = 300
+"""Seconds to wait for a view."""
+
+
 def main() -> None:
     """Write the pictures."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--all", type=Path, help="folder for all sizes and colours of the views")
-    every = parser.parse_args().all
     output = ROOT / "docs" / "images" / "app"
     output.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as name:
@@ -77,34 +111,19 @@ def main() -> None:
             (folder / saved).write_text(text)
         many = [{**row, "target": f"{row['target']} {n}"} for n in range(150) for row in rows]
         (folder / "many.jsonl").write_text("".join(json.dumps(row) + "\n" for row in many))
-        files.write(folder / "rewards.jsonl", files.reward_rows(steps=40))
+        write_example(Project.at(folder))
         command = [*COMMAND, "ui", str(folder), "--port", "0", "--no-browser", "--backend", "transformers"]
         with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=ROOT) as server:
             driver = browser.start(Path(name, "profile"), width=SIZE[0], height=SIZE[1])
             try:
                 _open(driver, _address(server), "[name=probe]")
                 base = driver.current_url.rstrip("/")
-                driver.execute_script("document.querySelector('[name=probe]').click()")
-                _until(driver, "document.querySelector('.health').textContent.includes('answered')")
-                _save(driver, output / "start.webp")
-                _annotate(driver, base)
-                _save(driver, output / "annotate.webp")
-                _judge(driver, base)
-                _save(driver, output / "judge.webp")
-                _compare(driver, base)
-                _save(driver, output / "compare.webp")
-                _build(driver, base)
-                _save(driver, output / "build.webp")
-                _batch(driver, base)
-                _save(driver, output / "batch.webp")
-                browser.resize(driver, *SIZE)
-                _open(driver, f"{base}/library?name=judges/two.yaml", ".told p")
-                _save(driver, output / "library.webp")
-                _open(driver, f"{base}/live?file=rewards.jsonl", ".live svg")
-                _save(driver, output / "live.webp")
+                for prepare in (_annotate, _texts, _build, _batch):
+                    prepare(driver, base)
+                for view in VIEWS:
+                    _picture(driver, base, view).save(output / f"{view}.webp", quality=75, method=6)
                 _walk(output, output.parent / "walk.webp")
-                if every is not None:
-                    _every(driver, base, every)
+                _sheets(driver, base, output)
             finally:
                 driver.quit()
                 server.terminate()
@@ -129,69 +148,30 @@ def _annotate(driver, base: str) -> None:
     time.sleep(2)
 
 
-def _judge(driver, base: str) -> None:
-    driver.get(f"{base}/judge")
-    kept = json.dumps({"input": "Write about the weather.", "target": TEXTS[0], "reference": "", "checklist": ITEMS})
-    driver.execute_script("sessionStorage.setItem('judge-view', arguments[0])", kept)
-    driver.get(f"{base}/judge")
-    time.sleep(2)
-    driver.execute_script("document.querySelector('[name=score]').click()")
-    while not driver.execute_script("return document.querySelector('.score') !== null"):
-        time.sleep(0.5)
-
-
-def _compare(driver, base: str) -> None:
+def _texts(driver, base: str) -> None:
+    """What Judge and Compare show when they are opened."""
+    judge = {"input": "Write about the weather.", "target": TEXTS[0], "reference": "", "checklist": ITEMS}
     questions = "\n".join(item if isinstance(item, str) else item["question"] for item in ITEMS)
-    kept = json.dumps({"prompt": "Write about the weather.", "questions": questions, "responses": TEXTS[:3:2]})
-    driver.execute_script("sessionStorage.setItem('compare-view', arguments[0])", kept)
-    _open(driver, f"{base}/compare", "[name=run]")
-    driver.execute_script("document.querySelector('[name=run]').click()")
-    _until(driver, f"document.querySelectorAll('.compared-items .pill').length === {2 * len(ITEMS)}")
-    time.sleep(0.5)
+    compare = {"prompt": "Write about the weather.", "questions": questions, "responses": TEXTS[:3:2]}
+    for name, kept in (("judge", judge), ("compare", compare)):
+        driver.execute_script("sessionStorage.setItem(...arguments)", f"{name}-view", json.dumps(kept))
 
 
-def _open(driver, address: str, ready: str) -> None:
+def _open(driver, address: str, ready: str, button: str | None = None) -> None:
+    driver.get("about:blank")  # an address that differs in its fragment only would not be loaded
     driver.get(address)
-    while not driver.execute_script("return document.querySelector(arguments[0]) !== null", ready):
-        time.sleep(0.5)
+    if button is not None:
+        _until(driver, f"document.querySelector('[name={button}]') !== null")
+        driver.execute_script(f"document.querySelector('[name={button}]').click()")
+    _until(driver, f"document.querySelector({json.dumps(ready)}) !== null")
     time.sleep(1)
 
 
 def _batch(driver, base: str) -> None:
+    """A job that is running."""
     _open(driver, f"{base}/batch?file=many.jsonl", ".preview table")
-    driver.execute_script("document.querySelector('[name=forecast]').click()")
-    while not driver.execute_script("return document.querySelector('.counted') !== null"):
-        time.sleep(0.5)
     driver.execute_script("document.querySelector('[name=start]').click()")
-    while not driver.execute_script("return document.querySelector('.job progress')?.value > 0.05"):
-        time.sleep(0.5)
-    browser.resize(driver, SIZE[0], driver.execute_script("return document.documentElement.scrollHeight"))
-    time.sleep(1)
-
-
-VIEWS = {
-    "batch": ("/batch?file=many.jsonl", ".job"),
-    "library": ("/library?name=judges/two.yaml", ".told p"),
-    "live": ("/live?file=rewards.jsonl", ".live svg"),
-    "judge": ("/judge", "[name=score]"),
-    "compare": ("/compare", "[name=run]"),
-    "build": ("/build", ".editor .item"),
-    "annotate": ("/annotate?file=rows.jsonl&annotator=cy", ".item"),
-    "files": ("/", "#view table"),
-}
-
-
-def _every(driver, base: str, folder: Path) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, (path, ready) in VIEWS.items():
-        for width in (1280, 390):
-            for dark in (False, True):
-                browser.resize(driver, width)
-                browser.scheme(driver, dark)
-                _open(driver, base + path, ready)
-                height = driver.execute_script("return document.documentElement.scrollHeight")
-                browser.resize(driver, width, min(height, 2400))
-                driver.save_screenshot(str(folder / f"{name}-{width}-{'dark' if dark else 'light'}.png"))
+    _until(driver, "document.querySelector('.job') !== null")
 
 
 def _build(driver, base: str) -> None:
@@ -214,22 +194,48 @@ def _build(driver, base: str) -> None:
 
 
 def _until(driver, condition: str) -> None:
+    end = time.monotonic() + LONGEST
     while not driver.execute_script(f"return {condition}"):
+        if time.monotonic() > end:
+            raise TimeoutError(f"{condition}: not so on {driver.current_url}")
         time.sleep(0.2)
 
 
+def _picture(driver, base: str, view: str) -> Image.Image:
+    path, button, ready = VIEWS[view]
+    _open(driver, base + path, ready, button)
+    return Image.open(io.BytesIO(driver.get_screenshot_as_png())).convert("RGB")
+
+
 def _walk(folder: Path, path: Path) -> None:
-    """The views one after the other, as one animated picture of a minute for the README."""
-    first, *others = (
-        Image.open(folder / f"{name}.webp").convert("RGB").crop((0, 0, *SIZE))
-        for name in ("start", "judge", "compare", "build", "annotate", "batch", "live")
-    )
-    first.save(path, save_all=True, append_images=others, duration=60_000 // (1 + len(others)), quality=70, method=6)
+    """The views one after the other, each with its sentence, as one animated picture for the README."""
+    font = ImageFont.load_default(24)
+    frames = []
+    for name, sentence in WALK:
+        with Image.open(folder / f"{name}.webp") as picture:
+            view = picture.crop((0, 0, *SIZE)).resize((SIZE[0] * 3 // 4, SIZE[1] * 3 // 4), Image.Resampling.LANCZOS)
+        frame = Image.new("RGB", (view.width, view.height + 48), "#0b6565")
+        frame.paste(view, (0, 0))
+        ImageDraw.Draw(frame).text((16, view.height + 10), sentence, "white", font)
+        frames.append(frame)
+    first, *others = frames
+    first.save(path, save_all=True, append_images=others, duration=1000 * SECONDS // len(frames), quality=70, method=6)
 
 
-def _save(driver, path: Path) -> None:
-    picture = Image.open(io.BytesIO(driver.get_screenshot_as_png()))
-    picture.convert("RGB").save(path, quality=80, method=6)
+def _sheets(driver, base: str, folder: Path) -> None:
+    """All views side by side; those that are wide and light are pictures of their own."""
+    for width, dark in ((1440, True), (390, False), (390, True)):
+        columns, shown, height = (3, 560, 1000) if width > 1000 else (7, 240, 1000)
+        browser.resize(driver, width, height)
+        browser.scheme(driver, dark)
+        size = shown, shown * height // width
+        views = [_picture(driver, base, view).resize(size, Image.Resampling.LANCZOS) for view in VIEWS]
+        step = shown + 16, views[0].height + 16
+        rows = -(-len(views) // columns)
+        sheet = Image.new("RGB", (columns * step[0] + 16, rows * step[1] + 16), "#808080")
+        for place, view in enumerate(views):
+            sheet.paste(view, (16 + place % columns * step[0], 16 + place // columns * step[1]))
+        sheet.save(folder / f"all-{width}-{'dark' if dark else 'light'}.webp", quality=60, method=6)
 
 
 if __name__ == "__main__":

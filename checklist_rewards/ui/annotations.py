@@ -38,6 +38,7 @@ from checklist_rewards.scores.table import SCORE_COLUMN
 from checklist_rewards.ui.comparisons import name_of
 from checklist_rewards.ui.project import Project
 from checklist_rewards.ui.records import CHECKLIST, ID, shown_prompt
+from checklist_rewards.ui.table import Key
 from checklist_rewards.validation import install, missing
 
 Order = Literal["random", "uncertain", "differ"]
@@ -214,9 +215,6 @@ _NAME = re.compile(r"\w[\w.-]{0,63}")
 _lock = threading.Lock()
 _unreadable: set[tuple[Path, int]] = set()
 """Lines that have been warned of."""
-
-Key = tuple[str, str]
-"""Row id and item key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -461,12 +459,8 @@ def _append(path: Path, line: str) -> None:
         with _lock, path.open("ab+") as file:
             if sys.platform != "win32":
                 fcntl.flock(file, fcntl.LOCK_EX)
-            size = file.seek(0, os.SEEK_END)
-            torn = b""
-            if size:
-                file.seek(size - 1)
-                torn = b"" if file.read(1) == b"\n" else b"\n"
-            file.write(torn + line.encode() + b"\n")
+            torn = file.seek(0, os.SEEK_END) and path.read_bytes()[-1:] != b"\n"
+            file.write(b"\n" * bool(torn) + line.encode() + b"\n")
             file.flush()
             os.fsync(file.fileno())
     except OSError as error:

@@ -12,14 +12,12 @@ views Batch, Build, Library and Live do is in `jobs`, `building`, `library` and 
 from __future__ import annotations
 
 import asyncio
-import codecs
 import json
 import os
-import shutil
 import tempfile
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from concurrent.futures import Future
+from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
 from threading import Lock
@@ -29,7 +27,6 @@ from fastapi import FastAPI, Request
 from fastapi.responses import FileResponse, HTMLResponse, Response, StreamingResponse
 
 from checklist_rewards.checklists import Checklist
-from checklist_rewards.datasets.importing import AUTO
 from checklist_rewards.errors import ChecklistRewardsError, SampleError
 from checklist_rewards.evaluation.agreement import Labels
 from checklist_rewards.files.atomic import atomic_path
@@ -38,17 +35,16 @@ from checklist_rewards.files.rows import read_rows
 from checklist_rewards.ui import annotations as answers
 from checklist_rewards.ui.annotations import Task, ordered, read_tasks
 from checklist_rewards.ui.building import Building
-from checklist_rewards.ui.bundle import page_file
 from checklist_rewards.ui.code import items_of, loop_commands, snippets, without_secrets
 from checklist_rewards.ui.comparisons import exported
-from checklist_rewards.ui.guard import Guard, TooLarge, cookie_name, json_body, page_token
+from checklist_rewards.ui.guard import Guard, TooLarge, cookie_name, joined, json_body, page_token
 from checklist_rewards.ui.jobs import Jobs
 from checklist_rewards.ui.judging import Judging
 from checklist_rewards.ui.library import Library, checklist_text
 from checklist_rewards.ui.live import Live
 from checklist_rewards.ui.project import DOCUMENTS, OutsideError, Project, write_example
 from checklist_rewards.ui.records import RecordFile
-from checklist_rewards.ui.report import MONITOR_FILE, is_monitor, kind_of, parts_of, report_data
+from checklist_rewards.ui.report import MONITOR_FILE, kind_of, page_file, parts_of, report_data
 from checklist_rewards.ui.table import json_chunks
 from checklist_rewards.version import __version__
 
@@ -58,20 +54,10 @@ ALLOWED = (".jsonl", ".csv", *DOCUMENTS)
 
 
 async def receive(project: Project, name: Any, parts: AsyncIterator[bytes], limit: int = MAX_UPLOAD) -> str:
-    """Save a file that the browser sends in the folder `uploads`.
+    """Save a file that the browser sends in the folder `uploads`; the result is its name in the project.
 
-    Args:
-        project ([`Project`]): The project.
-        name (`str`): The name of the file, without folders.
-        parts (async iterator of `bytes`): Its content.
-        limit (`int`, *optional*): Most bytes.
-
-    Returns:
-        `str`: The name of the file in the project.
-
-    Raises:
-        SampleError: If the name is taken or of another kind, or the content is not UTF-8 text or cannot be read.
-        TooLarge: If the content is larger than the limit.
+    Raises [`SampleError`] if the name is taken or of another kind, or the content is not UTF-8 text or cannot be read,
+    and [`TooLarge`] if it has more than `limit` bytes.
     """
     if not isinstance(name, str) or "/" in name or Path(name).suffix.lower() not in ALLOWED:
         raise SampleError(f"{name!r:.120} cannot be uploaded; allowed are text files: {', '.join(ALLOWED)}.")
@@ -79,42 +65,33 @@ async def receive(project: Project, name: Any, parts: AsyncIterator[bytes], limi
     path = project.path(saved)
     if path.exists():
         raise SampleError(f"{saved} exists; rename the file, or choose the one in the project.")
-    with tempfile.TemporaryDirectory() as folder:
-        received = Path(folder, name)
-        await _write(received, parts, limit, name)
-        try:
-            await asyncio.to_thread(_reader(received), received)
-        except ChecklistRewardsError as error:
-            raise SampleError(str(error).replace(str(received), name)) from None
-        with atomic_path(path) as temporary:
-            shutil.copyfile(received, temporary)
+    content = await joined(
+        parts, limit, f"{name} is larger than {limit:,} bytes; copy it into the project folder instead."
+    )
+    await asyncio.to_thread(_save, path, content)
     return saved
 
 
-async def _write(path: Path, parts: AsyncIterator[bytes], limit: int, name: str) -> None:
-    decoder = codecs.getincrementaldecoder("utf-8")()
-    size = 0
-    with path.open("wb") as file:
+def _save(path: Path, content: bytes) -> None:
+    """Save an uploaded file once it is known that the commands can read it."""
+    if b"\0" in content:
+        raise SampleError(f"{path.name} is not a text file.")
+    try:
+        content.decode("utf-8")
+    except UnicodeDecodeError:
+        raise SampleError(f"{path.name} is not a text file in UTF-8.") from None
+    with tempfile.TemporaryDirectory() as folder:
+        received = Path(folder, path.name)
+        received.write_bytes(content)
         try:
-            async for part in parts:
-                size += len(part)
-                if size > limit:
-                    raise TooLarge(f"{name} is larger than {limit:,} bytes; copy it into the project folder instead.")
-                if "\0" in decoder.decode(part):
-                    raise SampleError(f"{name} is not a text file.")
-                file.write(part)
-            decoder.decode(b"", final=True)
-        except UnicodeDecodeError:
-            raise SampleError(f"{name} is not a text file in UTF-8.") from None
-
-
-def _reader(path: Path) -> Callable[[Path], object]:
-    suffix = path.suffix.lower()
-    if suffix == ".md":
-        return read_text
-    if suffix in DOCUMENTS:
-        return lambda file: read_value(read_text(file), file)
-    return lambda file: sum(1 for _ in read_rows(file))
+            if path.suffix.lower() not in DOCUMENTS:
+                sum(1 for _ in read_rows(received))
+            elif path.suffix.lower() != ".md":
+                read_value(read_text(received), received)
+        except ChecklistRewardsError as error:
+            raise SampleError(str(error).replace(str(received), path.name)) from None
+    with atomic_path(path) as temporary:
+        temporary.write_bytes(content)
 
 
 def _while_typed(answer: Callable[[dict[str, Any]], dict[str, Any]]) -> Callable[[dict[str, Any]], dict[str, Any]]:
@@ -135,15 +112,7 @@ _KEPT = 8
 
 
 def build_ui(judging: Judging, token: str) -> FastAPI:
-    """Build the app.
-
-    Args:
-        judging ([`Judging`]): The project, the judge and the writer.
-        token (`str`): The token that requests must have.
-
-    Returns:
-        `FastAPI`: The application, to be run in a single process.
-    """
+    """Build the app, to be run in a single process. `token` is what requests must have."""
     project = judging.project
     app = FastAPI(title="checklist-rewards ui", version=__version__, docs_url=None, redoc_url=None, openapi_url=None)
     app.add_middleware(Guard, token=token)
@@ -186,9 +155,6 @@ def build_ui(judging: Judging, token: str) -> FastAPI:
 
     @app.post("/api/upload")
     async def upload(request: Request) -> Response:
-        length = request.headers.get("content-length", "")
-        if length.isdecimal() and int(length) > MAX_UPLOAD:
-            return _json({"error": f"the file is larger than {MAX_UPLOAD:,} bytes; copy it into the folder."}, 413)
         return _json({"name": await receive(project, request.query_params.get("name"), request.stream())})
 
     def overview(_: Mapping[str, Any]) -> Any:
@@ -281,13 +247,6 @@ def build_ui(judging: Judging, token: str) -> FastAPI:
         text = checklist_text(body["checklist"]) if "checklist" in body else body.get("text")
         return library.save(body.get("name"), text, body.get("stamp"))
 
-    def import_file(body: dict[str, Any]) -> Any:
-        format = body.get("format") or AUTO
-        if not isinstance(format, str):
-            raise SampleError(f"format must be a text, got {type(format).__name__}.")
-        may_abstain, pitfalls = bool(body.get("may_abstain")), body.get("pitfalls")
-        return library.import_file(body.get("file"), body.get("output"), format, may_abstain, pitfalls)
-
     gets: Mapping[str, Callable[[dict[str, Any]], Any]] = {
         "project": overview,
         "choices": lambda _: judging.choices(),
@@ -324,7 +283,7 @@ def build_ui(judging: Judging, token: str) -> FastAPI:
         "build/preview": _while_typed(building.preview),
         "library/check": lambda body: library.check(body.get("name"), body.get("text")),
         "library/file": save,
-        "library/import": import_file,
+        "library/import": library.import_file,
     }
     for path, work in gets.items():
         app.add_route(f"/api/{path}", _endpoint(work), methods=["GET"])
@@ -354,38 +313,29 @@ class _Files:
     def __init__(self, read: Any, kept: int = _KEPT):
         self.read = read
         self.kept = kept
-        self._known: OrderedDict[tuple[Any, ...], tuple[str, Any]] = OrderedDict()
-        self._reading: dict[tuple[Any, str], Future[Any]] = {}
+        self._known: OrderedDict[tuple[Any, ...], _Known] = OrderedDict()
         self._lock = Lock()
 
     def get(self, path: Path, stamp: str | None = None, *more: Any) -> Any:
         """What `read(path, *more)` gives, as long as the file has the same stamp. While a file is read, other files
-        are available, and further calls for the same file wait for the same result."""
+        are available, and further calls for the same file wait for the result."""
         stamp, key = stamp or _stamp(path), (path, *more)
         with self._lock:
-            if key in self._known and self._known[key][0] == stamp:
-                self._known.move_to_end(key)
-                return self._known[key][1]
-            waiting = self._reading.get((key, stamp))
-            if waiting is None:
-                reading = self._reading[key, stamp] = Future()
-        if waiting is not None:
-            return waiting.result()
-        try:
-            value = self.read(path, *more)
-        except BaseException as error:
-            reading.set_exception(error)
-            raise
-        else:
-            with self._lock:
-                self._known[key] = (stamp, value)
-                while len(self._known) > self.kept:
-                    self._known.popitem(last=False)
-            reading.set_result(value)
-            return value
-        finally:
-            with self._lock:
-                del self._reading[key, stamp]
+            known = self._known.setdefault(key, _Known())
+            self._known.move_to_end(key)
+            while len(self._known) > self.kept:
+                self._known.popitem(last=False)
+        with known.lock:
+            if known.stamp != stamp:
+                known.value, known.stamp = self.read(path, *more), stamp
+            return known.value
+
+
+@dataclass
+class _Known:
+    stamp: str | None = None
+    value: Any = None
+    lock: Any = field(default_factory=Lock)
 
 
 def _stamp(path: Path) -> str:
@@ -397,13 +347,8 @@ def _sources(project: Project, path: Path) -> list[Path]:
     """The files that the report of a file reads: with a reward log, those of other ranks and the monitor's."""
     paths = RecordFile(path).paths
     monitor = path.parent / MONITOR_FILE
-    if (
-        path != monitor
-        and project.holds(monitor)
-        and monitor.is_file()
-        and kind_of(path)["kind"] == "rewards"
-        and is_monitor(monitor)
-    ):
+    kinds = {path: "rewards", monitor: "monitor"}
+    if len(kinds) == 2 and project.holds(monitor) and all(kind_of(one)["kind"] == kind for one, kind in kinds.items()):
         paths.append(monitor)
     for one in paths:
         project.existing(one.relative_to(project.folder).as_posix())
@@ -416,15 +361,14 @@ def _report(project: Project, path: Path, labels: str | Path | None) -> tuple[by
     `labels` is a column of the file, or a file of labels. A file that does not fit, of another file with this name, is
     left out."""
     paths = [one for one in _sources(project, path) if one == path or one.name == MONITOR_FILE]
-    if isinstance(labels, str):
-        data = report_data(paths, labels=Labels(key=labels))
-    else:
-        try:
-            data = report_data(paths, labels=None if labels is None else Labels(labels, lenient=True))
-        except SampleError:
-            if labels is None:
-                raise
-            data = report_data(paths)
+    in_column = isinstance(labels, str)
+    given = None if labels is None else Labels(key=str(labels)) if in_column else Labels(Path(labels), lenient=True)
+    try:
+        data = report_data(paths, labels=given)
+    except SampleError:
+        if labels is None or in_column:
+            raise
+        data = report_data(paths)
     head, rows = parts_of(data)
     return "".join(json_chunks(head)).encode(), "".join(json_chunks(rows)).encode()
 

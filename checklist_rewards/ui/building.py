@@ -10,15 +10,12 @@ each, so a registered check or part has its form without code in the page.
 
 from __future__ import annotations
 
-import inspect
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from types import NoneType, UnionType
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any
 
-from pydantic import TypeAdapter, ValidationError, create_model
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from checklist_rewards.chat import CompletionReader
 from checklist_rewards.checklists import Checklist, ChecklistItem
@@ -36,7 +33,7 @@ from checklist_rewards.pipelines import (
     load_config,
 )
 from checklist_rewards.pipelines.pipeline import build_generator, build_refiners
-from checklist_rewards.pipelines.registry import GENERATORS, SURROUNDINGS, Entry
+from checklist_rewards.pipelines.registry import GENERATORS, Entry
 from checklist_rewards.refiners.base import Report
 from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores import (
@@ -49,33 +46,11 @@ from checklist_rewards.scores import (
     score_checklist,
 )
 from checklist_rewards.ui.code import items_of
-from checklist_rewards.ui.judging import Judging
+from checklist_rewards.ui.judging import Judging, settings_form
 from checklist_rewards.validation import finite, one_sentence
 
 JSON = {"type": "json"}
 """The schema of a value that the page edits as JSON."""
-_PLAIN = (str, bool, int, float)
-
-
-@cache
-def settings_form(factory: Callable[..., Any]) -> dict[str, Any]:
-    """The JSON schema of the parameters of a part that are a number, a text, a choice or yes/no.
-
-    Parameters of other kinds, such as a prompt file, an embedder or the permission to run code, are left out: the page
-    cannot set them.
-    """
-    made = factory.__init__ if isinstance(factory, type) else factory  # type: ignore[misc]
-    hints = get_type_hints(made)
-    fields: dict[str, Any] = {}
-    for name, parameter in inspect.signature(factory).parameters.items():
-        hint = hints.get(name)
-        if name not in SURROUNDINGS and _is_plain(hint):
-            default = ... if parameter.default is parameter.empty else parameter.default
-            fields[name] = (hint, default)
-    return create_model("Settings", **fields).model_json_schema() | {"title": "settings"} if fields else _EMPTY
-
-
-_EMPTY: dict[str, Any] = {"type": "object", "properties": {}}
 
 
 def with_defaults(schema: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
@@ -108,13 +83,6 @@ def _check_form(kind: type[Check]) -> dict[str, Any]:
         if name != "type"
     }
     return {"type": "object", "properties": properties, "required": schema.get("required", [])}
-
-
-def _is_plain(hint: Any) -> bool:
-    if get_origin(hint) in (Union, UnionType):
-        kinds = [kind for kind in get_args(hint) if kind is not NoneType]
-        return len(kinds) == 1 and _is_plain(kinds[0])
-    return hint in _PLAIN or get_origin(hint) is Literal
 
 
 MOST_SAMPLES = 20
@@ -208,10 +176,8 @@ class Building:
         """
         entry = REFINERS.get(str(body.get("refiner")))
         settings = _settings(body, entry)
-        named = {name: value for name, value in settings.items() if name in RefinerConfig.model_fields}
-        options = {name: value for name, value in settings.items() if name not in named}
         try:
-            config = RefinerConfig(kind=entry.name, options=options, **named)
+            config = RefinerConfig(kind=entry.name, **_placed(settings, RefinerConfig))
         except ValidationError as error:
             raise SampleError(f"refiner {entry.name!r}: {one_sentence(error, RefinerConfig)}") from None
         checklist = Checklist.parse(body.get("checklist"))
@@ -244,7 +210,8 @@ class Building:
             if item.check is not None and settings.checks in (None, "only"):
                 return run_check(item, sample.target, sample.input, settings.allow_code or False)
             line = known.get(item.id)
-            if line is None or line.question != item.question or _is_not_asked(line):
+            not_asked = line is not None and line.unanswered and line.unanswered.reason == Reason.NO_ANSWER
+            if line is None or line.question != item.question or not_asked:
                 return Verdict(unanswered=Unanswered(Reason.NOT_READ))
             return line.verdict()
 
@@ -282,10 +249,9 @@ class Building:
         if not _steps(entry):
             raise SampleError(f"the pipeline {name!r} has no stages; it writes a checklist per input.")
         settings = _settings(body, entry)
-        named = {name: value for name, value in settings.items() if name in GeneratorConfig.model_fields}
-        options = {name: value for name, value in settings.items() if name not in named}
-        options = {**config.generator.options, **options}
-        config = config.replace({"generator": {**named, "options": options}}, "settings")
+        placed = _placed(settings, GeneratorConfig)
+        placed["options"] = {**config.generator.options, **placed["options"]}
+        config = config.replace({"generator": placed}, "settings")
         judging = self.judging
         return build_generator(config.generator, judging.writer, judging.store, judging.pipeline({}).scorer)
 
@@ -306,6 +272,12 @@ def _settings(body: Mapping[str, Any], entry: Entry) -> dict[str, Any]:
     return {name: value for name, value in settings.items() if value is not None}
 
 
+def _placed(settings: Mapping[str, Any], config: type[BaseModel]) -> dict[str, Any]:
+    """The settings as fields of a config, the others as its `options`."""
+    named = {name: value for name, value in settings.items() if name in config.model_fields}
+    return named | {"options": {name: value for name, value in settings.items() if name not in named}}
+
+
 def _samples(body: Mapping[str, Any], checklist: Checklist) -> list[Sample]:
     given = body.get("samples") or []
     if not isinstance(given, Sequence) or isinstance(given, str) or len(given) > MOST_SAMPLES:
@@ -318,11 +290,6 @@ def _samples(body: Mapping[str, Any], checklist: Checklist) -> list[Sample]:
         answer = _READER.read(target)
         samples.append(Sample(checklist, answer.text, input or None, state=answer.state))
     return samples
-
-
-def _is_not_asked(line: ItemScore) -> bool:
-    """Whether an answer is missing because the text had none, which is no answer of the judge."""
-    return line.unanswered is not None and line.unanswered.reason == Reason.NO_ANSWER
 
 
 def _answers(sample: Mapping[str, Any]) -> list[ItemScore]:

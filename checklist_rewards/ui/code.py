@@ -74,13 +74,7 @@ def validated(value: Any, where: str) -> Job:
 
 
 def arguments(job: Job, judging: Judging, config: Path) -> list[str]:
-    """The arguments of `score` for a job.
-
-    Args:
-        job ([`Job`]): The job.
-        judging ([`Judging`]): The project, the judge and the store.
-        config (`Path`): The file with the pipeline of the job.
-    """
+    """The arguments of `score` for a job, whose pipeline is in the file `config`."""
     project, judge = judging.project, judging.judge
     judged_by = engine_arguments(judge, public=False)
     options = _job_options(job, judging.config_of(job.settings), judged_by, judging.store_path)

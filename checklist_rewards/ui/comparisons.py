@@ -33,9 +33,8 @@ from checklist_rewards.evaluation.agreement.scored import RowLabels
 from checklist_rewards.evaluation.calibration import Probabilities, labelled_reads
 from checklist_rewards.judges.calibration import YES_NO, kind_of, reliability
 from checklist_rewards.scores import DEFAULT_THRESHOLD
-from checklist_rewards.ui.figures import dumped
 from checklist_rewards.ui.project import Project
-from checklist_rewards.ui.records import Record, RecordFile
+from checklist_rewards.ui.records import RecordFile
 from checklist_rewards.ui.table import Column
 
 FOLDER = "labels"
@@ -79,7 +78,7 @@ def read_log(file: RecordFile) -> list[Logged]:
         row = judged_row(record.id, group, record.where, {}, record.score)
         keys: dict[Match, str] = {
             "completion": _hash(f"{record.prompt}\n{record.target}"),
-            "step": _hash(_step(record)),
+            "step": _hash(f"{record.step}\n{record.prompt}"),
         }
         for match, key in keys.items():
             seen[key] += 1
@@ -109,7 +108,7 @@ def between_logs(
         )
     first = [replace(logged.row, id=logged.keys[how]) for logged in one]
     second = [replace(logged.row, id=logged.keys[how]) for logged in other]
-    columns = Column.places(), Column.places()
+    columns = Column("l"), Column("l")
     for pair in pairs:
         for column, logged in zip(columns, pair, strict=True):
             column.add(int(logged.row.id))
@@ -119,10 +118,6 @@ def between_logs(
 def _matched(one: Sequence[Logged], other: Sequence[Logged], match: Match) -> list[tuple[Logged, Logged]]:
     partners = {logged.keys[match]: logged for logged in other}
     return [(logged, partners[key]) for logged in one if (key := logged.keys[match]) in partners]
-
-
-def _step(record: Record) -> str:
-    return f"{record.step}\n{record.prompt}"
 
 
 def _hash(text: str) -> str:
@@ -202,19 +197,13 @@ def _calibration(rows: Sequence[JudgedRow], given: Sequence[RowLabels], interval
     kinds: dict[str, list[Any]] = {}
     for read in labelled.reads:
         kinds.setdefault(kind_of(read.item), []).append(read)
-    return {
-        kind: {
+    calibration: dict[str, Any] = {}
+    for kind, reads in kinds.items():
+        thresholds = [DEFAULT_THRESHOLD] * len(reads) if kind == YES_NO else None
+        known = Probabilities([read.probabilities for read in reads], [read.label for read in reads], thresholds)
+        figures = intervals.figures(known, [read.group for read in reads])
+        calibration[kind] = {
             "reads": len(reads),
-            "figures": dumped(
-                intervals.figures(
-                    Probabilities(
-                        [read.probabilities for read in reads],
-                        [read.label for read in reads],
-                        [DEFAULT_THRESHOLD] * len(reads) if kind == YES_NO else None,
-                    ),
-                    [read.group for read in reads],
-                )
-            ),
+            "figures": {name: figure.model_dump() for name, figure in figures.items()},
         }
-        for kind, reads in kinds.items()
-    }
+    return calibration

@@ -207,11 +207,6 @@ def _bin(value: float, bins: int) -> int:
     return min(bins - 1, max(0, int(value * bins)))
 
 
-def dumped(figures: Mapping[str, Any]) -> dict[str, Any]:
-    """Figures with intervals as plain mappings."""
-    return {name: figure.model_dump() for name, figure in figures.items()}
-
-
 MIN_ANSWERS = 5
 """Answers that a pattern needs in the first and in the last third."""
 MOST_PATTERNS = 500

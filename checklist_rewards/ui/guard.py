@@ -14,7 +14,7 @@ import hashlib
 import hmac
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import AsyncIterator
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -97,20 +97,24 @@ def cookie_name(headers: Headers) -> str:
 
 async def json_body(request: Request, limit: int = MAX_BODY) -> dict[str, Any]:
     """The JSON object of a request. Raises [`SampleError`] for another body and [`TooLarge`] above the limit."""
-    parts: list[bytes] = []
-    size = 0
-    async for part in request.stream():
-        size += len(part)
-        if size > limit:
-            raise TooLarge(f"the request is larger than {limit:,} bytes.")
-        parts.append(part)
+    body = await joined(request.stream(), limit, f"the request is larger than {limit:,} bytes.")
     try:
-        value = json.loads(b"".join(parts))
+        value = json.loads(body)
     except (ValueError, RecursionError) as error:
         raise SampleError(f"the request is not valid JSON ({error}).") from None
     if not isinstance(value, dict):
         raise SampleError(f"the request must be a JSON object, got {type(value).__name__}.")
     return value
+
+
+async def joined(parts: AsyncIterator[bytes], limit: int, message: str) -> bytes:
+    """The parts as one. Raises [`TooLarge`] with the message above the limit."""
+    content = bytearray()
+    async for part in parts:
+        content += part
+        if len(content) > limit:
+            raise TooLarge(message)
+    return bytes(content)
 
 
 class TooLarge(SampleError):
@@ -122,5 +126,4 @@ def _equal(given: str | None, expected: str) -> bool:
 
 
 def _refused(status: int, message: str) -> JSONResponse:
-    body: Mapping[str, str] = {"error": message}
-    return JSONResponse(body, status)
+    return JSONResponse({"error": message}, status)

@@ -93,7 +93,9 @@ class Jobs:
             running = self._running(job.id)
         log = self._log(job.id)
         found = list(_PROGRESS.finditer(log))
-        done, total = (None, None) if not found else (_number(found[-1][1]), _number(found[-1][2]))
+        done, total = (
+            (count and int(count.replace(",", "")) for count in found[-1].groups()) if found else (None, None)
+        )
         summary = None if running else self._summary(job.id)
         if running:
             state = "pausing" if job.paused else "running"
@@ -359,10 +361,6 @@ class Jobs:
 
 def _open(path: Path) -> int:
     return os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
-
-
-def _number(text: str | None) -> int | None:
-    return None if text is None else int(text.replace(",", ""))
 
 
 def _cell(value: Any) -> str:

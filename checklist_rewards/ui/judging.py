@@ -8,13 +8,18 @@ answers a checklist in one pass, as `score` does. The score is computed from the
 
 from __future__ import annotations
 
+import inspect
 import json
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import cache
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from pydantic import create_model
 
 from checklist_rewards.backends import Engine, choose_backend
 from checklist_rewards.backends.packaged import ENGLISH_WRITER, SMOLLM2
@@ -27,12 +32,13 @@ from checklist_rewards.files.store import Store
 from checklist_rewards.generators import Request
 from checklist_rewards.judges.probe import probe
 from checklist_rewards.judges.remote import REMOTE
-from checklist_rewards.judges.settings import FILE_SETTINGS, load_jury
+from checklist_rewards.judges.settings import FILE_SETTINGS, JudgeSettings, load_jury
 from checklist_rewards.pipelines import Pipeline, PipelineConfig, assemble, list_pipelines, load_config
 from checklist_rewards.pipelines.pipeline import fields_of
+from checklist_rewards.pipelines.registry import SURROUNDINGS
 from checklist_rewards.prompts import prompts_dir
 from checklist_rewards.scorer import ChecklistScorer, Sample
-from checklist_rewards.scores import Score, score_checklist
+from checklist_rewards.scores import Aggregation, Score, score_checklist
 from checklist_rewards.scores.reasons import ADVICE
 from checklist_rewards.ui.project import Project
 
@@ -46,6 +52,8 @@ _FILES = ("judge", "calibration")
 _FIELDS = ("reference", "history", "context", "chosen", "rejected", "candidates")
 _CONCURRENT = 8
 _MOST_PIPELINES = 64
+_PLAIN = (str, bool, int, float)
+_EMPTY: dict[str, Any] = {"type": "object", "properties": {}}
 WRITERS = ("pocket", ENGLISH_WRITER, SMOLLM2)
 """The packaged models that can write checklists."""
 
@@ -238,7 +246,6 @@ class Judging:
 
     def choices(self) -> dict[str, Any]:
         """What the page can choose from, and what the command line has set."""
-        scorer = self.config.scorer
         files = [file.name for file in self.project.files()]
         return {
             "judge": self.shown,
@@ -251,12 +258,27 @@ class Judging:
                 {"name": name, "description": config.description, "corpus_level": config.corpus_level}
                 for name, config in ((name, load_config(name)) for name in list_pipelines())
             ],
-            "pipeline_files": [name for name in files if name.startswith("pipelines/")],
-            "judge_files": [name for name in files if name.startswith("judges/")],
             "checklists": [name for name in files if name.startswith("checklists/") and name.endswith(".json")],
-            "calibrations": [name for name in files if name.endswith(".json") and "/" not in name],
-            "set": {name: getattr(scorer, name) for name in SETTINGS if getattr(scorer, name) is not None},
+            "settings": self._settings_form(files),
         }
+
+    def _settings_form(self, files: Sequence[str]) -> dict[str, Any]:
+        """The JSON schema of the settings. What is left empty stays as the app was started."""
+        known = settings_form(Aggregation)["properties"] | settings_form(JudgeSettings)["properties"]
+        known |= {"metric": known["primary_metric"], "scale": {"type": "integer", "default": "yes/no"}}
+        known["capture_reasoning"] = {"type": "json", "enum": [False, True], "default": False}
+        fields = {name: {key: one for key, one in known[name].items() if key != "default"} for name in SETTINGS}
+        for name, one in fields.items():
+            value = getattr(self.config.scorer, name)
+            one["empty"] = f"as started ({known[name]['default'] if value is None else value})"
+        names = {
+            "pipeline": [*list_pipelines(), *(name for name in files if name.startswith("pipelines/"))],
+            "judge": [name for name in files if name.startswith("judges/")],
+            "calibration": [name for name in files if name.endswith(".json") and "/" not in name],
+        }
+        fields = {name: {"enum": found, "empty": "as started"} for name, found in names.items()} | fields
+        fields["judge"]["empty"] = f"as started ({self.shown})"
+        return {"type": "object", "properties": {name: {**one, "optional": True} for name, one in fields.items()}}
 
     def _answers(self, pipe: Pipeline, sample: Sample) -> Iterator[tuple[Score | None, list[dict[str, Any]]]]:
         """The events of the answers in the order of their arrival; the score comes with the last ones."""
@@ -339,3 +361,28 @@ def _text(body: Mapping[str, Any], name: str) -> str | None:
     if value is not None and not isinstance(value, str):
         raise SampleError(f"{name} must be a text, got {type(value).__name__}.")
     return value
+
+
+@cache
+def settings_form(factory: Callable[..., Any]) -> dict[str, Any]:
+    """The JSON schema of the parameters of a part that are a number, a text, a choice or yes/no.
+
+    Parameters of other kinds, such as a prompt file, an embedder or the permission to run code, are left out: the page
+    cannot set them.
+    """
+    made = factory.__init__ if isinstance(factory, type) else factory  # type: ignore[misc]
+    hints = get_type_hints(made)
+    fields: dict[str, Any] = {}
+    for name, parameter in inspect.signature(factory).parameters.items():
+        hint = hints.get(name)
+        if name not in SURROUNDINGS and _is_plain(hint):
+            default = ... if parameter.default is parameter.empty else parameter.default
+            fields[name] = (hint, default)
+    return create_model("Settings", **fields).model_json_schema() | {"title": "settings"} if fields else _EMPTY
+
+
+def _is_plain(hint: Any) -> bool:
+    if get_origin(hint) in (Union, UnionType):
+        kinds = [kind for kind in get_args(hint) if kind is not NoneType]
+        return len(kinds) == 1 and _is_plain(kinds[0])
+    return hint in _PLAIN or get_origin(hint) is Literal

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,7 @@ from checklist_rewards.validation import one_of
 LONGEST = 2**20
 """Most bytes of a file that can be edited."""
 _CONFIGS = (".yaml", ".yml", ".json")
+_PITFALLS = ("fault", "avoided")
 KINDS: Mapping[str, tuple[str, ...]] = {
     "checklists": (".json",),
     "prompts": (".md",),
@@ -63,11 +64,13 @@ class Library:
     def listed(self) -> dict[str, Any]:
         """The files by kind, each with a line about its content or the sentence of its error."""
         kinds: dict[str, list[dict[str, Any]]] = {kind: [] for kind in KINDS}
-        for file in self.judging.project.files():
-            kind = _kind(file.name)
+        names = [file.name for file in self.judging.project.files()]
+        for name in names:
+            kind = _kind(name)
             if kind is not None:
-                kinds[kind].append({"name": file.name, "size": file.size, **self._state(file.name)})
-        return {"kinds": kinds, "new": NEW, "extensions": {kind: list(found) for kind, found in KINDS.items()}}
+                kinds[kind].append({"name": name, **self._state(name)})
+        extensions = {kind: list(found) for kind, found in KINDS.items()}
+        return {"kinds": kinds, "new": NEW, "extensions": extensions, "importing": self._import_form(names)}
 
     def read(self, name: Any) -> dict[str, Any]:
         """The text of a file, its stamp and its state."""
@@ -85,15 +88,9 @@ class Library:
             return {"summary": None, "error": str(error)}
 
     def save(self, name: Any, text: Any, stamp: Any) -> dict[str, Any]:
-        """Save a file.
+        """Save a file. `stamp` is that of the text that was opened, or None for a new file.
 
-        Args:
-            name (`str`): The name of the file.
-            text (`str`): Its text.
-            stamp (`str` or None): That of the text that was opened; None for a new file.
-
-        Raises:
-            ChecklistRewardsError: If the parser refuses the text, or the file has another stamp.
+        Raises a [`ChecklistRewardsError`] if the parser refuses the text, or the file has another stamp.
         """
         path = self.judging.project.path(_known(name))
         self._summary(name, _text(text, name))
@@ -104,35 +101,46 @@ class Library:
         write_text(path, text)
         return self.read(name)
 
-    def import_file(
-        self, file: Any, output: Any, format: str = AUTO, may_abstain: bool = False, pitfalls: Any = None
-    ) -> dict[str, Any]:
+    def import_file(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """Convert a file of another project as `checklists import` does.
 
         Args:
-            file (`str`): A file of the project folder.
-            output (`str`): A new file: rows (.jsonl, .csv, .parquet), or a checklist of the library (.json).
-            format (`str`, *optional*): See [`imported_rows`].
-            may_abstain (`bool`, *optional*): Allow "cannot_assess" for every item.
-            pitfalls (`str`, *optional*): `"fault"` or `"avoided"`, for texts that do not say it.
+            body (mapping): `file`, of the project folder; `output`, a new file of rows (.jsonl, .csv, .parquet) or a
+                checklist of the library (.json), by default named after the file; and optionally `format`,
+                `may_abstain` and `pitfalls`, see [`imported_rows`].
         """
+        project, format, pitfalls = self.judging.project, body.get("format") or AUTO, body.get("pitfalls") or None
         one_of("format", format, (AUTO, ROWS, *known_formats()))  # not a path, which could lie outside the project
-        if pitfalls is not None:
-            one_of("pitfalls", pitfalls, ("fault", "avoided"))
-        project = self.judging.project
-        source, path = project.existing(file), project.path(output)
+        one_of("pitfalls", pitfalls, (None, *_PITFALLS))
+        source = project.existing(body.get("file") or "")
+        named = f"checklists/{source.stem}.json" if source.suffix in _CONFIGS else f"imported/{source.stem}.jsonl"
+        output = body.get("output") or named
+        path = project.path(output)
         if path.suffix.lower() not in FORMATS:
             _known(output)
         if path.exists():
             raise SampleError(f"{output} exists; choose another name.")
         try:
-            imported = imported_rows(source, format=format, may_abstain=may_abstain, pitfalls=pitfalls)
+            imported = imported_rows(
+                source, format=format, may_abstain=bool(body.get("may_abstain")), pitfalls=pitfalls
+            )
             rows, items = write_imported(imported, source, path)
         except ChecklistRewardsError as error:
             raise SampleError(self._public(str(error))) from None
         dropped = listed_fields(imported.left_out)
         name, taken = imported.format.name, imported.taken()
         return {"name": output, "format": name, "rows": rows, "items": items, "dropped": dropped, "taken": taken}
+
+    def _import_form(self, names: Sequence[str]) -> dict[str, Any]:
+        """The JSON schema of what [`Library.import_file`] is given."""
+        fields = {
+            "file": {"enum": list(names)},
+            "format": {"enum": [ROWS, *known_formats()], "optional": True, "empty": "detect"},
+            "pitfalls": {"enum": list(_PITFALLS), "optional": True, "empty": "by their text"},
+            "output": {"type": "string", "optional": True},
+            "may_abstain": {"type": "boolean", "default": False},
+        }
+        return {"type": "object", "properties": fields}
 
     def _state(self, name: str, text: str | None = None) -> dict[str, Any]:
         try:

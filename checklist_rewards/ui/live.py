@@ -18,11 +18,10 @@ from typing import Any
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.differences import recorded_state
 from checklist_rewards.files.rows import Row
-from checklist_rewards.scores.score import Score
 from checklist_rewards.ui.figures import TrainingFigures
 from checklist_rewards.ui.project import Project
 from checklist_rewards.ui.records import RecordFile, reward_record
-from checklist_rewards.ui.report import MONITOR_FILE, is_monitor, read_monitor
+from checklist_rewards.ui.report import MONITOR_FILE, kind_of, read_monitor
 
 LATEST = 8
 """Completions that are shown: the last ones of the log."""
@@ -31,14 +30,19 @@ _LONGEST = 4000
 
 
 @dataclass
+class _Log:
+    identity: tuple[int, int]
+    """Device and inode."""
+    offset: int = 0
+    lines: int = 0
+
+
+@dataclass
 class _Followed:
     """What was read of a log and of the logs of the other ranks."""
 
     figures: TrainingFigures = field(default_factory=TrainingFigures)
-    offsets: dict[Path, int] = field(default_factory=dict)
-    lines: dict[Path, int] = field(default_factory=dict)
-    files: dict[Path, tuple[int, int]] = field(default_factory=dict)
-    """Device and inode of the files."""
+    logs: dict[Path, _Log] = field(default_factory=dict)
     latest: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=LATEST))
     rows: int = 0
 
@@ -73,7 +77,7 @@ class Live:
         with self._lock:
             followed = self._followed.setdefault(name, _Followed())
             self._followed.move_to_end(name)
-            if any(_replaced(followed, one) for one in paths) or set(followed.files) - set(paths):
+            if any(one not in paths or _replaced(log, one) for one, log in followed.logs.items()):
                 followed = self._followed[name] = _Followed()
             try:
                 for one in paths:
@@ -85,7 +89,7 @@ class Live:
                 self._followed.popitem(last=False)
             watched = path.parent / MONITOR_FILE
             has_monitor = self.project.holds(watched) and watched.is_file()
-            sizes = [(followed.files[one][1], followed.offsets[one]) for one in paths]
+            sizes = [(followed.logs[one].identity[1], followed.logs[one].offset) for one in paths]
             sizes += [(_identity(watched)[1], watched.stat().st_size)] if has_monitor else []
             stamp = "-".join(f"{number:x}.{size:x}" for number, size in sizes)
             if stamp == known:
@@ -101,19 +105,20 @@ class Live:
             }
 
     def _read(self, followed: _Followed, path: Path) -> None:
+        log = followed.logs.setdefault(path, _Log(_identity(path)))
         with path.open("rb") as file:
-            followed.files[path] = _identity(path)
-            file.seek(followed.offsets.setdefault(path, 0))
+            file.seek(log.offset)
             for line in file:
                 if not line.endswith(b"\n"):
                     break  # still written
-                followed.offsets[path] += len(line)
-                followed.lines[path] = followed.lines.get(path, 0) + 1
+                log.offset += len(line)
+                log.lines += 1
                 if line.strip():
                     self._add(followed, path, line)
 
     def _add(self, followed: _Followed, path: Path, line: bytes) -> None:
-        where = f"{path.relative_to(self.project.folder).as_posix()}, line {followed.lines[path]}"
+        number = followed.logs[path].lines
+        where = f"{path.relative_to(self.project.folder).as_posix()}, line {number}"
         try:
             data = json.loads(line)
         except (ValueError, RecursionError) as error:
@@ -121,8 +126,9 @@ class Live:
         if not isinstance(data, dict) or not {"step", "completion", "reward", "score"} <= data.keys():
             raise SampleError(f"{where}: not a row of a reward log (step, completion, reward, score).")
         followed.rows += 1
-        record = reward_record(Row(followed.lines[path], data, where), followed.rows)
+        record = reward_record(Row(number, data, where), followed.rows)
         followed.figures.add(record)
+        read = record.score.items if record.score is not None and not record.score.no_answer else ()
         followed.latest.append(
             {
                 "step": record.step,
@@ -130,14 +136,13 @@ class Live:
                 "completion": _short(record.target),
                 "reward": record.reward,
                 "state": recorded_state(record.score),
-                "items": _items(record.score),
+                "items": [{"question": one.question, "passed": one.passed} for one in read],
             }
         )
 
 
-def _replaced(followed: _Followed, path: Path) -> bool:
-    known = followed.files.get(path)
-    return known is not None and (known != _identity(path) or path.stat().st_size < followed.offsets[path])
+def _replaced(log: _Log, path: Path) -> bool:
+    return log.identity != _identity(path) or path.stat().st_size < log.offset
 
 
 def _identity(path: Path) -> tuple[int, int]:
@@ -148,15 +153,9 @@ def _identity(path: Path) -> tuple[int, int]:
 def _monitor(path: Path) -> dict[str, Any] | None:
     """What the file of a monitor says; None if it is another file, or while a line of it is written."""
     try:
-        return read_monitor(path) if is_monitor(path) else None
+        return read_monitor(path) if kind_of(path)["kind"] == "monitor" else None
     except SampleError:
         return None
-
-
-def _items(score: Score | None) -> list[dict[str, Any]]:
-    if score is None or score.no_answer:
-        return []
-    return [{"question": one.question, "passed": one.passed} for one in score.items]
 
 
 def _short(text: str | None) -> str | None:

@@ -26,8 +26,6 @@ _MOST_LISTED = 2000
 _LONGEST = 255
 """Longest name of a file or folder, in bytes."""
 _DEEPEST = 6
-
-
 EXAMPLE = "example"
 """The folder of a project into which the packaged example is copied."""
 

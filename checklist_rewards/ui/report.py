@@ -8,29 +8,43 @@ them completely. [`write_report`] writes the data with the page as one file; the
 A report also shows JSON results of `agree`, `calibrate`, `inspect` and `attack`, summaries of `score` and others, and
 the file of a reward monitor (`monitor.jsonl`), as columns over the steps and a list of alarms. After a restart the
 monitor's file has steps twice: the last line of a step counts.
+
+A page that is opened from a disk cannot import modules, so they are joined: each becomes a function that returns what
+the module exports, in the order of their imports. Only the two forms that the page uses are supported, `import { a, b
+} from "./module.js";` on one line, and `export` before `function`, `class`, `const` or `async function`.
+
+The page may run this script and no other (Content-Security-Policy), load nothing, and connect to nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+import base64
+import gzip
+import html
+import io
+import re
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from importlib.resources import files
 from itertools import combinations
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from checklist_rewards.datasets.rows import INPUTS, TARGETS
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement import Bootstrap, JudgedRow, Labels, read_scored
 from checklist_rewards.evaluation.agreement.measures import LIBRARIES
+from checklist_rewards.files.atomic import atomic_path
 from checklist_rewards.files.documents import read_text, read_value
 from checklist_rewards.files.rows import FORMATS, Row, read_rows
 from checklist_rewards.progress import AddBar
 from checklist_rewards.scores.table import SCORE_COLUMN
-from checklist_rewards.ui.bundle import write_page
 from checklist_rewards.ui.comparisons import against_labels, between, between_logs, read_log
 from checklist_rewards.ui.figures import FileFigures, TrainingFigures
 from checklist_rewards.ui.records import CHECKLIST, Kind, RecordFile, draw, kept, kind_of_row, number_or_none
-from checklist_rewards.ui.table import ANNOTATION, Evidence, Names, Spans, Table, is_annotations, json_chunks
+from checklist_rewards.ui.table import ANNOTATION, Evidence, Names, Spans, Table, json_chunks
 from checklist_rewards.validation import install, missing, whole_number
 from checklist_rewards.version import __version__
 
@@ -102,27 +116,20 @@ _FORMATS = "checklist-rewards-monitor-"
 _OF_A_SIGNAL = ("now", "size", "error")
 
 
-def is_monitor(path: Path) -> bool:
-    """Whether a file is that of a monitor. Raises [`SampleError`] for one of a later format."""
-    first = next(iter(read_rows(path)), None) if path.suffix.lower() == ".jsonl" else None
-    name = None if first is None else first.data.get("format")
-    if first is None or not isinstance(name, str) or not name.startswith(_FORMATS):
-        return False
-    if name != MONITOR_FORMAT:
-        raise SampleError(f"{first.where}: the format is {name!r}; this version reads {MONITOR_FORMAT!r}.")
-    return True
-
-
 def read_monitor(path: Path) -> dict[str, Any]:
     """The steps, signals, statistics, alarms, canaries and failures of a monitor, for the page. `not_evaluated` has
-    the signals that had no data at any step."""
+    the signals that had no data at any step. Raises [`SampleError`] for a later format."""
     steps: dict[int, Mapping[str, Any]] = {}
     about: dict[str, Mapping[str, Any]] = {}
     events: dict[str, list[Mapping[str, Any]]] = {"alarm": [], "canary": [], "failure": []}
     for row in read_rows(path):
+        if (name := row.data.get("format", MONITOR_FORMAT)) != MONITOR_FORMAT:
+            raise SampleError(f"{row.where}: the format is {name!r}; this version reads {MONITOR_FORMAT!r}.")
         kind = row.data.get("kind")
         if kind == "start":
-            about |= {str(signal.get("name")): signal for signal in _mappings(row, "signals")}
+            given = row.data.get("signals")
+            signals = [one for one in given if isinstance(one, Mapping)] if isinstance(given, list) else []
+            about |= {str(signal.get("name")): signal for signal in signals}
         elif kind == "step":
             steps[_step(row)] = row.data
         elif kind in events:
@@ -145,9 +152,7 @@ def read_monitor(path: Path) -> dict[str, Any]:
             }
             for name in names
         ],
-        "statistics": {
-            name: [number_or_none((line.get("statistics") or {}).get(name)) for line in lines] for name in statistics
-        },
+        "statistics": {name: [number_or_none(_of(line, "statistics", name)) for line in lines] for name in statistics},
         "alarms": events["alarm"],
         "not_evaluated": [name for name in about if name not in names] if numbers else [],
         "canaries": events["canary"],
@@ -169,11 +174,6 @@ def _step(row: Row) -> int:
     return step
 
 
-def _mappings(row: Row, name: str) -> Iterator[Mapping[str, Any]]:
-    entries = row.data.get(name)
-    return (entry for entry in (entries if isinstance(entries, list) else ()) if isinstance(entry, Mapping))
-
-
 FORMAT = "report-1"
 MAX_ROWS = 20_000
 
@@ -188,14 +188,6 @@ class Shown:
     """Number of rows in the file."""
     shown: int
     """Number of rows on the page: `rows`, or about `max_rows` of a larger file."""
-
-
-@dataclass(frozen=True, slots=True)
-class _People:
-    """What people said about a file."""
-
-    labels: Mapping[str, list[str | None]] = field(default_factory=dict)
-    evidence: Spans = field(default_factory=dict)
 
 
 def write_report(output: Path, paths: Sequence[Path], **options: Any) -> list[Shown]:
@@ -213,7 +205,21 @@ def write_report(output: Path, paths: Sequence[Path], **options: Any) -> list[Sh
         SampleError: If a file cannot be read or shown, or the page cannot be written.
     """
     data = report_data(paths, **options)
-    write_page(output, data["title"], *map(json_chunks, parts_of(data)))
+    style, script = page_file("style.css"), joined_modules()
+    policy = (
+        f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; img-src data:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    filled = {"title": html.escape(data["title"]), "policy": policy, "style": style, "script": script}
+    head, middle, tail = (
+        re.sub(r"\{\{(\w+)\}\}", lambda match: filled[match[1]], part)
+        for part in page_file("index.html").split("{{data}}")
+    )
+    with atomic_path(output) as temporary, temporary.open("w", encoding="utf-8", newline="\n") as file:
+        for before, part in zip((head, middle), parts_of(data), strict=True):  # the rows come last
+            file.write(before)
+            _write_data(file, json_chunks(part))
+        file.write(tail)
     return [Shown(part["name"], part["kind"], part["total"], part["shown"]) for part in data["files"]]
 
 
@@ -270,9 +276,10 @@ def report_data(
     intervals = intervals or Bootstrap()
     documents = [read_document(path) for path in paths if path.suffix.lower() == ".json"]
     tables = [path for path in paths if path.suffix.lower() != ".json"]
-    annotated = [path for path in tables if is_annotations(path)]
-    monitors = [path for path in tables if path not in annotated and is_monitor(path)]
-    rows_of = [path for path in tables if path not in annotated and path not in monitors]
+    known = {path: kind_of(path)["kind"] for path in tables}
+    annotated, monitors = ([path for path in tables if known[path] == kind] for kind in ("annotations", "monitor"))
+    rows_of = [path for path in tables if known[path] not in ("annotations", "monitor")]
+    watched = list(map(read_monitor, monitors))
     if (annotated or monitors) and not rows_of:
         raise SampleError(f"{[*annotated, *monitors][0]} has no scores; give the scored file or reward log of it too.")
     files = [RecordFile(path, inputs, target, id_key) for path in rows_of]
@@ -311,7 +318,7 @@ def report_data(
                 for row, own in zip(rows, answers, strict=True)
                 if isinstance(own, list)
             }
-        parts.append(_part(file, kind, texts, _People(given, evidence.of(file.path)), max_rows, seed, progress))
+        parts.append(_part(file, kind, Table(texts), given, evidence.of(file.path), max_rows, seed, progress))
     compared = _comparisons(judged, logs, intervals, notes)
     return {
         "format": FORMAT,
@@ -322,7 +329,7 @@ def report_data(
         "comparisons": compared,
         "trust": trust,
         "documents": documents,
-        "monitors": list(map(read_monitor, monitors)),
+        "monitors": watched,
         "extra": dict(extra or {}),
         "texts": texts,  # last: the tables before it have added all of them
     }
@@ -343,22 +350,23 @@ def parts_of(data: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
 def _part(
     file: RecordFile,
     kind: Kind,
-    texts: Names,
-    people: _People,
+    table: Table,
+    labels: Mapping[str, list[str | None]],
+    evidence: Spans,
     max_rows: int,
     seed: int,
     progress: AddBar | None,
 ) -> dict[str, Any]:
     count = file.count()
     threshold = kept(file, count, max_rows, seed)
-    table, figures, training = Table(texts), FileFigures(), TrainingFigures()
+    figures, training = FileFigures(), TrainingFigures()
     advance = None if progress is None else progress(file.path.name, count)
     for record in file:
         figures.add(record)
         if kind == "rewards":
             training.add(record)
         if threshold is None or draw(record.key, seed) <= threshold:
-            table.add(record, people.labels.get(record.id, ()), people.evidence)
+            table.add(record, labels.get(record.id, ()), evidence)
         if advance is not None:
             advance(1)
     return {
@@ -396,3 +404,59 @@ def _comparisons(
         except SampleError as error:
             notes.append(str(error))
     return compared
+
+
+_IMPORT = re.compile(r"""^import \{ ([^}]+) \} from "\./([\w-]+\.js)";\n""", re.M)
+_EXPORT = re.compile(r"^export ((?:async )?(?:function\*?|class|const) (\w+))", re.M)
+_START = "main.js"
+_BLOCK = 3 * 2**16
+"""Bytes that are encoded at once: a multiple of 3, so that the pieces join."""
+
+
+def page_file(name: str) -> str:
+    """A file of the page."""
+    return files("checklist_rewards.ui").joinpath("page", name).read_text(encoding="utf-8")
+
+
+def joined_modules() -> str:
+    """All modules of the page as one script."""
+    parts: list[str] = []
+    done: set[str] = set()
+
+    def add(name: str) -> None:
+        if name in done:
+            return
+        done.add(name)
+        source = page_file(name)
+        for _, imported in _IMPORT.findall(source):
+            add(imported)
+        parts.append(_as_function(name, source))
+
+    add(_START)
+    return '"use strict";\n' + "\n".join(parts)
+
+
+def _as_function(name: str, source: str) -> str:
+    body = _IMPORT.sub(lambda match: f"const {{ {match[1]} }} = {_variable(match[2])};\n", source)
+    exported = [match[1] for match in _EXPORT.findall(body)]
+    body = _EXPORT.sub(r"\1", body)
+    return f"const {_variable(name)} = (() => {{\n{body}return {{ {', '.join(exported)} }};\n}})();"
+
+
+def _variable(name: str) -> str:
+    return name.removesuffix(".js").replace("-", "_") + "_module"
+
+
+def _hash(text: str) -> str:
+    return f"sha256-{base64.b64encode(sha256(text.encode()).digest()).decode()}"
+
+
+def _write_data(file: IO[str], chunks: Iterable[str]) -> None:
+    """Write JSON as gzip in base64."""
+    with tempfile.TemporaryFile() as packed:
+        with gzip.GzipFile(filename="", mode="wb", fileobj=packed, compresslevel=6, mtime=0) as zipped:
+            with io.TextIOWrapper(zipped, encoding="utf-8", newline="\n") as text:
+                text.writelines(chunks)
+        packed.seek(0)
+        while block := packed.read(_BLOCK):
+            file.write(base64.b64encode(block).decode())

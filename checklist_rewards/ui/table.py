@@ -32,15 +32,8 @@ from checklist_rewards.ui.records import Record, number_or_none
 
 ANNOTATION = {"file", "row", "item", "label", "spans"}
 """The columns of an annotation."""
-
 Key = tuple[str, str]
 """Row id and item key."""
-
-
-def is_annotations(path: Path) -> bool:
-    """Whether a file has answers of an annotator."""
-    first = next(iter(read_rows(path)), None) if path.suffix.lower() == ".jsonl" else None
-    return first is not None and first.data.keys() >= ANNOTATION
 
 
 class Evidence:
@@ -91,66 +84,37 @@ def marked(target: str | None, spans: Iterable[Mapping[str, Any]]) -> list[dict[
 
 
 _CHUNK = 8192
-Spans = Mapping[tuple[str, str], Sequence[Mapping[str, Any]]]
-"""Evidence by row id and item key; see [`Evidence`]."""
+Spans = Mapping[Key, Sequence[Mapping[str, Any]]]
+"""Evidence; see [`Evidence`]."""
 METRICS = (
-    "pass_rate",
-    "weighted_score",
-    "expected_score",
-    "normalized_score",
-    "raw_score",
-    "quality",
-    "answered_weight",
-    "lower",
-    "upper",
+    *("pass_rate", "weighted_score", "expected_score", "normalized_score", "raw_score", "quality"),
+    *("answered_weight", "lower", "upper"),
 )
 """The aggregates of a score that the page shows together with its primary score."""
 
 
-class Names:
-    """A list of distinct strings; `place` gives the index of a string, -1 for None."""
-
-    def __init__(self) -> None:
-        self.values: list[str] = []
-        self._places: dict[str, int] = {}
+class Names(dict[str, int]):
+    """Distinct strings with their places, in order."""
 
     def place(self, name: str | None) -> int:
-        """The index of a string, which is added if it is new."""
-        if name is None:
-            return -1
-        place = self._places.setdefault(name, len(self.values))
-        if place == len(self.values):
-            self.values.append(name)
-        return place
+        """The place of a string, which is added if it is new; -1 for None."""
+        return -1 if name is None else self.setdefault(name, len(self))
 
 
-@dataclass
-class Column:
-    """A column of numbers."""
-
-    values: array[Any]
-
-    @classmethod
-    def numbers(cls) -> Column:
-        """A column of floats."""
-        return cls(array("d"))
-
-    @classmethod
-    def places(cls) -> Column:
-        """A column of integers."""
-        return cls(array("l"))
+class Column(array):
+    """A column of numbers: `Column("d")` of floats, `Column("l")` of integers."""
 
     def add(self, value: float | None) -> None:
         """Append a number; None is NaN."""
-        self.values.append(math.nan if value is None else value)
+        self.append(math.nan if value is None else value)
 
 
 def json_chunks(value: Any) -> Iterator[str]:
     """A value with [`Column`]s and [`Names`] in it as pieces of one JSON text. NaN and infinities become null."""
     if isinstance(value, Column):
-        yield from _column(value.values)
+        yield from _column(value)
     elif isinstance(value, Names):
-        yield from _list(value.values)
+        yield from _list(list(value))
     elif isinstance(value, Mapping):
         yield "{"
         for place, (name, entry) in enumerate(value.items()):
@@ -174,8 +138,8 @@ def _list(values: Sequence[Any]) -> Iterator[str]:
     yield "]"
 
 
-def _column(values: array[Any]) -> Iterator[str]:
-    first = values[0] if values else None
+def _column(values: Column) -> Iterator[str]:
+    first = values[0] if len(values) else None
     if first is None or all(value == first or (value != value and first != first) for value in values):
         yield json.dumps({"all": None if first is None or first != first else first, "length": len(values)})
         return
@@ -196,22 +160,21 @@ class Table:
     """By id: question, weight, category and answers of every item, in order of first appearance."""
 
     def __post_init__(self) -> None:
-        self.answers, self.judges, self.methods, self.reasons = Names(), Names(), Names(), Names()
-        self.states = Names()
+        self.answers, self.judges, self.methods, self.reasons, self.states = (Names() for _ in range(5))
         self.places: dict[str, int] = {}
         rows = ("id", "prompt", "target", "counts", "words", "step", "group", "state")
-        self.rows = {name: Column.places() for name in rows}
-        self.rows |= {name: Column.numbers() for name in ("score", "reward", "advantage", *METRICS)}
+        self.rows = {name: Column("l") for name in rows}
+        self.rows |= {name: Column("d") for name in ("score", "reward", "advantage", *METRICS)}
         cells = ("item", "answer", "passed", "reason", "judge", "method", "reasoning", "label")
-        self.cells = {name: Column.places() for name in cells}
-        self.cells |= {name: Column.numbers() for name in ("p", "mass")}
+        self.cells = {name: Column("l") for name in cells}
+        self.cells |= {name: Column("d") for name in ("p", "mass")}
         self.more: dict[int, dict[str, Any]] = {}
         self.pairs: dict[int, dict[str, Any]] = {}
         self.shaping: dict[int, list[tuple[str, float | None]]] = {}
         self._groups = Names()
 
     def __len__(self) -> int:
-        return len(self.rows["id"].values)
+        return len(self.rows["id"])
 
     def add(self, record: Record, labels: Sequence[str | None] = (), evidence: Spans | None = None) -> None:
         """Append a row, with one label per item if people have labelled it, and the evidence that they marked."""
@@ -268,20 +231,15 @@ class Table:
             if evidence and (spans := marked(record.target, evidence.get((record.id, key), ()))):
                 more["spans"] = spans
             if more:
-                self.more[len(self.cells["item"].values)] = more
+                self.more[len(self.cells["item"])] = more
             for name, value in values.items():
                 self.cells[name].add(value)
 
     def _item(self, key: str, line: ItemScore) -> int:
         if key not in self.items:
             self.places[key] = len(self.items)
-            self.items[key] = {
-                "id": key,
-                "question": line.question,
-                "category": line.category,
-                "weight": line.weight,
-                "required": line.required,
-            }
+            names = ("question", "category", "weight", "required")
+            self.items[key] = {"id": key, **{name: getattr(line, name) for name in names}}
         return self.places[key]
 
     def _more(self, key: str, line: ItemScore) -> dict[str, Any]:
@@ -310,22 +268,14 @@ class Table:
 
     def as_json(self) -> dict[str, Any]:
         """The table as a mapping for [`json_chunks`]."""
-        rewards = [None if math.isnan(value) else value for value in self.rows["reward"].values]
-        self.rows["advantage"] = Column.numbers()
-        for value in centred(rewards, self.rows["group"].values):
+        rewards = [None if math.isnan(value) else value for value in self.rows["reward"]]
+        self.rows["advantage"] = Column("d")
+        for value in centred(rewards, self.rows["group"]):
             self.rows["advantage"].add(value)
         return {
             "items": list(self.items.values()),
-            "answers": self.answers,
-            "judges": self.judges,
-            "methods": self.methods,
-            "reasons": self.reasons,
-            "states": self.states,
-            "rows": {name: column for name, column in self.rows.items()},
-            "cells": {name: column for name, column in self.cells.items()},
-            "more": self.more,
-            "pairs": self.pairs,
-            "shaping": self.shaping,
+            **{name: getattr(self, name) for name in ("answers", "judges", "methods", "reasons", "states")},
+            **{name: getattr(self, name) for name in ("rows", "cells", "more", "pairs", "shaping")},
         }
 
 

@@ -14,9 +14,8 @@ from checklist_rewards.files.rows import write_rows
 from checklist_rewards.generators import ConstraintsGenerator
 from checklist_rewards.scores import Score
 from checklist_rewards.scores.tally import tally, wilson
-from checklist_rewards.ui.bundle import joined_modules
 from checklist_rewards.ui.figures import pattern_of
-from checklist_rewards.ui.report import kind_of, parts_of, report_data, write_report
+from checklist_rewards.ui.report import joined_modules, kind_of, parts_of, report_data, write_report
 from checklist_rewards.ui.table import json_chunks
 from tests.cli.conftest import read_jsonl
 from tests.ui.files import (

@@ -209,7 +209,7 @@ def test_one_prompt_over_the_run_by_keyboard(run_page):
 
 
 def test_changes_between_two_texts(judges):
-    from checklist_rewards.ui.bundle import joined_modules
+    from checklist_rewards.ui.report import joined_modules
 
     judges.open("0/overview")
     script = f"{joined_modules()}; return difference_module.difference(arguments[0], arguments[1])"
@@ -248,11 +248,11 @@ def test_numbers_are_those_of_the_file_rounded_as_python_rounds(judges):
     """0.0625 is 0.062 in Python, and all digits are in the title."""
     judges.open("0/overview")
     values = [0.0625, 0.03125, 0.5, 1 / 3, -0.0002, 12.3455, 0.9995, 1e-9]
-    from checklist_rewards.ui.bundle import joined_modules
+    from checklist_rewards.ui.report import joined_modules
 
     shown = judges.run(f"{joined_modules()}; return arguments[0].map((value) => dom_module.fixed(value, 3))", values)
     assert shown == [f"{value:.3f}" for value in values]
-    mean = judges.run("return document.querySelectorAll('.tile .num')[0].title")
+    mean = judges.run("return document.querySelectorAll('.tiles .num')[0].title")
     data = [json.loads(line)["checklist_score"]["primary_score"] for line in (judges.path.parent / "one.jsonl").open()]
     from checklist_rewards.scores import ratio
 

@@ -1,7 +1,6 @@
 // One answer of the judge while a score arrives, as text: nothing that a model wrote is read as HTML.
 
-import { el, fixed, num, written } from "./dom.js";
-import { stateTag } from "./states.js";
+import { el, fixed, num, stateTag, written } from "./dom.js";
 
 /** An answer in one line: the answer, a bar of P(yes) with the label mass below it, and the number. */
 export function answerBar(line, shown = wordOf(line)) {

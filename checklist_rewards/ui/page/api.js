@@ -25,9 +25,22 @@ export async function post(path, body) {
   return (await send(path, body)).json();
 }
 
+/** Ask the judge. `answered(place, line)` is called for each answer as it arrives, and for all of them with the score;
+ *  the event with the score is returned. Throws the judge's sentence. */
+export async function judged(body, answered, signal) {
+  for await (const event of lines(await send("judge", body, signal))) {
+    if (event.event === "error") throw new Error(event.message);
+    if (event.event === "item") answered(event.index, event.item);
+    if (event.event !== "score") continue;
+    event.score.items.forEach((line, i) => answered(i, line));
+    return event;
+  }
+  throw new Error("the answer of the judge ended before its score.");
+}
+
 /** The lines of an answer as they arrive, each a JSON object. */
-export async function* lines(path, body, signal) {
-  const reader = (await send(path, body, signal)).body.pipeThrough(new TextDecoderStream()).getReader();
+async function* lines(answer) {
+  const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
   for (;;) {
     const { done, value } = await reader.read();

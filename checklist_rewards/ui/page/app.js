@@ -7,7 +7,7 @@ import { build } from "./build.js";
 import { columns } from "./columns.js";
 import { Report } from "./data.js";
 import { el } from "./dom.js";
-import { alertOf, copying } from "./forms.js";
+import { alertOf, attempt, copying } from "./forms.js";
 import { home } from "./home.js";
 import { judge, keepForJudge } from "./judge.js";
 import { keeping } from "./keep.js";
@@ -42,6 +42,7 @@ async function report(main) {
   const command = `checklist-rewards report ${quoted(file)} -o report.html${column ? ` --label-key ${quoted(column)}` : ""}`;
   const actions = {
     column,
+    controls: [el("label", { class: "check" }, follow, " follow the file"), copying(command, "Copy as command")],
     labels(name) {
       if (name) query.set("labels", name);
       else query.delete("labels");
@@ -59,10 +60,7 @@ async function report(main) {
     stamp = answer.headers.get("x-stamp");
     const data = new Report(await answer.json(), () => getJson("report", { file, labels: column, rows: 1 }));
     if (shown) await data.load(); // what the reader did needs the rows
-    const draw = () => {
-      shown = show(data, main, shown, actions);
-      document.getElementById("header").append(el("label", { class: "check" }, follow, " follow the file"), copying(command, "Copy as command"));
-    };
+    const draw = () => (shown = show(data, main, shown, actions));
     if (shown) keeping(document.body, draw);
     else draw();
   }
@@ -72,17 +70,13 @@ async function report(main) {
     if (!column) throw error;
     return main.replaceChildren(alertOf(error.message), el("p", {}, el("a", { href: `/report?${new URLSearchParams({ file })}#/0/trust` }, "The report without these labels")));
   }
-  let failed = null, busy = false;
+  const problem = el("div");
+  document.getElementById("header").after(problem);
+  let busy = false;
   setInterval(async () => {
     if (!follow.checked || busy) return;
     busy = true;
-    try {
-      await load();
-      failed?.remove();
-    } catch (error) {
-      failed?.remove();
-      main.prepend((failed = alertOf(error.message)));
-    }
+    await attempt(problem, load);
     busy = false;
   }, FOLLOWED);
 }

@@ -1,8 +1,8 @@
 // Batch: score a file of the project in a process of its own. Jobs are files; they go on without this page.
 
 import { download, getJson, post, upload } from "./api.js";
-import { count, el, fixed, note, plural, section, table } from "./dom.js";
-import { alertOf, choice, exporter, field, settingsForm } from "./forms.js";
+import { choice, count, el, fixed, note, plural, section, table } from "./dom.js";
+import { alertOf, attempt, exporter, field, schemaForm } from "./forms.js";
 
 const TABLES = [".jsonl", ".csv", ".parquet"];
 const KEYS = [
@@ -31,7 +31,7 @@ export async function batch(main, project) {
   const shared = choice([["", "the checklist column"], ...checklists], { name: "shared" });
   const keys = Object.fromEntries(KEYS.map(([name, , otherwise]) => [name, choice([["", otherwise]], { name: `key-${name}` })]));
   const code = exporter(() => post("jobs/code", request()), "Run it in the project folder. Each gives the figures of the job.");
-  const form = settingsForm(choices, () => (code.refresh(), priced()));
+  const form = schemaForm(choices.settings, {}, () => (code.refresh(), priced()));
   const prices = new Map(); // model: [input, input]
   const priceFields = el("div", {});
   const budget = el("input", { type: "number", min: 0, step: "any", class: "short", name: "budget" });
@@ -77,19 +77,8 @@ export async function batch(main, project) {
   if (file.value) await chosen();
   showJobs(first.jobs);
 
-  async function attempt(button, work) {
-    problem.replaceChildren();
-    button.disabled = true;
-    try {
-      await work();
-    } catch (error) {
-      problem.replaceChildren(alertOf(error.message));
-    }
-    button.disabled = false;
-  }
-
   function send() {
-    return attempt(sent, async () => {
+    return act(sent, async () => {
       const [given] = sent.files;
       if (!given) return;
       const { name } = await upload(given);
@@ -101,14 +90,14 @@ export async function batch(main, project) {
   }
 
   function chosen() {
-    return attempt(file, async () => {
+    return act(file, async () => {
       forecast.replaceChildren();
       preview.replaceChildren();
       if (!file.value) return;
       const found = await getJson("jobs/preview", { file: file.value });
       for (const [name, , otherwise] of KEYS) {
         const before = keys[name].value;
-        keys[name].replaceChildren(...[["", otherwise], ...found.columns.map((one) => [one, one])].map(([value, shown]) => el("option", { value }, shown)));
+        keys[name].replaceChildren(...choice([["", otherwise], ...found.columns]).children);
         keys[name].value = found.columns.includes(before) ? before : "";
       }
       const stem = file.value.split("/").at(-1).replace(/\.\w+$/, "");
@@ -120,7 +109,7 @@ export async function batch(main, project) {
 
   /** A pair of prices for each model that judges. */
   function priced() {
-    return attempt(budget, async () => {
+    return act(budget, async () => {
       const { models } = await post("jobs/models", { settings: form.value() });
       const before = new Map(prices);
       prices.clear();
@@ -145,7 +134,7 @@ export async function batch(main, project) {
   }
 
   function dryRun() {
-    return attempt(dryButton, async () => {
+    return act(dryButton, async () => {
       forecast.replaceChildren(note("Counting the calls …"));
       try {
         const found = await post("jobs/forecast", request());
@@ -159,11 +148,15 @@ export async function batch(main, project) {
   }
 
   function start() {
-    return attempt(startButton, async () => {
+    return act(startButton, async () => {
       await post("jobs", request());
       await poll();
       list.scrollIntoView({ block: "nearest" });
     });
+  }
+
+  function act(button, work) {
+    return attempt(problem, work, button);
   }
 
   async function poll() {
@@ -199,20 +192,8 @@ function jobCard(changed) {
   const node = el("article", { class: "card job" }, el("div", { class: "job-head" }, title, state), bar, progress, text, buttons, problem);
   let drawn = "";
 
-  async function act(event, work) {
-    event.target.disabled = true;
-    problem.replaceChildren();
-    try {
-      await work();
-    } catch (error) {
-      problem.replaceChildren(alertOf(error.message));
-    }
-    event.target.disabled = false;
-    await changed();
-  }
-
   function button(shown, name, work, attributes = {}) {
-    return el("button", { type: "button", name, onclick: (event) => act(event, work), ...attributes }, shown);
+    return el("button", { type: "button", name, onclick: (event) => attempt(problem, work, event.target).then(changed), ...attributes }, shown);
   }
 
   function show(job) {

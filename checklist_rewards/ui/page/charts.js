@@ -1,34 +1,29 @@
-// Small charts in SVG, and scatter plots on a canvas. Colours are CSS variables, so they follow light and dark.
+// Charts in SVG. Colours are CSS variables, so they follow light and dark.
 
-import { el, fixed, svg, table, num, count } from "./dom.js";
+import { count, el, fixed, note, num, svg, table } from "./dom.js";
 
 const SERIES = ["--series-1", "--series-2", "--series-3", "--series-4", "--series-5", "--series-6"];
 const WIDTH = innerWidth < 600 ? 360 : 640; // in the units of the drawing: texts stay readable on a phone
+const LEFT = 48, RIGHT = 12, TOP = 10, BOTTOM = 26;
 const SMOOTHING = 0.85;
 const DASHES = ["none", "7 3", "2 3", "9 3 2 3", "5 5", "1 4"]; // lines that coincide are told apart
+const chosen = new Map(); // by label of a chart: the steps and lines that the reader chose; a redraw keeps them
 
-/** Counts of equal bins from low to high. */
-export function histogram(counts, { low = 0, high = 1, label }) {
-  const height = 150, left = 56, bottom = 24, top = 8;
-  const most = Math.max(...counts, 1), step = (WIDTH - left - 8) / counts.length;
+/** Counts of equal bins from 0 to 1. */
+export function histogram(counts, { label }) {
+  const height = 150, bottom = height - BOTTOM;
+  const most = Math.max(...counts, 1), step = (WIDTH - LEFT - RIGHT) / counts.length;
   const bars = counts.map((value, i) => {
-    const size = ((height - top - bottom) * value) / most;
-    const from = low + ((high - low) * i) / counts.length, to = low + ((high - low) * (i + 1)) / counts.length;
-    return svg(
-      "rect",
-      { x: left + i * step + 1, y: height - bottom - size, width: Math.max(step - 2, 1), height: size, class: "bar" },
-      svg("title", {}, `${fixed(from, 2)} to ${fixed(to, 2)}: ${count(value)}`),
-    );
+    const size = ((bottom - TOP) * value) / most;
+    const shown = `${fixed(i / counts.length, 2)} to ${fixed((i + 1) / counts.length, 2)}: ${count(value)}`;
+    return svg("rect", { x: LEFT + i * step + 1, y: bottom - size, width: Math.max(step - 2, 1), height: size, class: "bar" }, svg("title", {}, shown));
   });
-  const axis = [0, 0.25, 0.5, 0.75, 1].map((share) =>
-    text(left + share * (WIDTH - left - 8), height - 6, fixed(low + share * (high - low), 2), share === 1 ? "end" : "middle"),
-  );
-  return chart(height, label, [
-    line(left, height - bottom, WIDTH - 8, height - bottom),
-    text(left - 6, top + 8, count(most), "end"),
-    text(left - 6, height - bottom, "0", "end"),
-    ...bars,
-    ...axis,
+  return drawing(height, label, [
+    line(LEFT, bottom, WIDTH - RIGHT, bottom),
+    text(LEFT - 6, TOP + 8, count(most), "end"),
+    text(LEFT - 6, bottom, "0", "end"),
+    bars,
+    [0, 0.25, 0.5, 0.75, 1].map((value) => text(LEFT + value * (WIDTH - LEFT - RIGHT), height - 6, fixed(value, 2), value === 1 ? "end" : "middle")),
   ]);
 }
 
@@ -43,96 +38,108 @@ export function rateBar(value, interval) {
   );
 }
 
-/** Lines over steps: [{ name, values }]. The faint line has the values, the strong one their moving average. Both begin anew where `breaks[i]` is not 0. */
+/** Lines over steps: [{ name, values }]. The faint line has the values, the strong one their moving average. Both begin
+ *  anew where `breaks[i]` is not 0. Dragging over steps shows only these; a double click shows all of them again. */
 export function lines(steps, series, { label, low = null, high = null, digits = 3, breaks = [] }) {
-  const height = 220, left = 48, bottom = 26, top = 10;
-  const known = series.flatMap((one) => one.values.filter((value) => value !== null));
-  if (!known.length || !steps.length) return el("p", { class: "note" }, `${label}: no values.`);
-  const least = low ?? Math.min(...known), most = high ?? Math.max(...known);
-  const span = most - least || 1, range = steps.at(-1) - steps[0] || 1;
-  const x = (step) => left + ((step - steps[0]) / range) * (WIDTH - left - 12);
-  const y = (value) => top + (1 - (value - least) / span) * (height - top - bottom);
-  const drawn = series.flatMap((one, i) => {
-    const color = `var(${SERIES[i % SERIES.length]})`;
-    return [
-      svg("path", { d: path(steps, one.values, x, y, breaks), class: "line faint", stroke: color, "data-series": i }),
-      svg("path", { d: path(steps, smoothed(one.values, breaks), x, y, breaks), class: "line", stroke: color, "stroke-dasharray": DASHES[i % DASHES.length], "data-series": i }),
-    ];
+  const height = 220, isKnown = (value) => value !== null;
+  if (!steps.length || !series.some((one) => one.values.some(isKnown))) return note(`${label}: no values.`);
+  if (!chosen.has(label)) chosen.set(label, { first: -Infinity, last: Infinity, hidden: new Set() });
+  const choice = chosen.get(label);
+  const smooth = series.map((one) => smoothed(one.values, breaks));
+  const picture = drawing(height, label, []);
+  const at = el("span", { class: "muted" }), figures = series.map(() => el("span"));
+  const whole = el("button", { type: "button", onclick: () => zoom(-Infinity, Infinity) }, "All steps");
+  const style = (i) => ({ class: "line", stroke: `var(${SERIES[i % SERIES.length]})`, "stroke-dasharray": DASHES[i % DASHES.length] });
+  let axes = null, started = null;
+
+  function draw() {
+    const inside = steps.map((_, i) => i).filter((i) => steps[i] >= choice.first && steps[i] <= choice.last);
+    const shown = inside.length ? inside : steps.map((_, i) => i); // another run may have other steps
+    const part = (values) => (values.length ? shown.map((i) => values[i]) : []);
+    const own = part(steps), visible = series.map((_, i) => i).filter((i) => !choice.hidden.has(series[i].name));
+    const known = visible.flatMap((i) => part(series[i].values)).filter(isKnown);
+    axes = axesOf(height, own, low ?? (known.length ? Math.min(...known) : 0), high ?? (known.length ? Math.max(...known) : 1));
+    const drawn = (values, attributes) => svg("path", { ...attributes, d: path(own, part(values), axes.x, axes.y, part(breaks)) });
+    picture.replaceChildren(
+      ...axes.parts,
+      ...steps.filter((_, i) => breaks[i] && shown.includes(i)).map((step) => line(axes.x(step), TOP, axes.x(step), height - BOTTOM, "tick")),
+      ...visible.flatMap((i) => [drawn(series[i].values, { ...style(i), class: "line faint", "stroke-dasharray": "none" }), drawn(smooth[i], style(i))]),
+    );
+    whole.hidden = shown.length === steps.length;
+    show(own.at(-1));
+  }
+
+  function show(step) {
+    at.textContent = `step ${step}`;
+    series.forEach((one, i) => figures[i].replaceChildren(num(one.values[steps.indexOf(step)], digits)));
+    axes.mark(step);
+  }
+
+  function zoom(first, last) {
+    Object.assign(choice, { first, last });
+    draw();
+  }
+
+  picture.addEventListener("pointerdown", (event) => {
+    started = axes.at(event);
+    picture.setPointerCapture(event.pointerId);
   });
-  const ticks = [0, 0.5, 1].flatMap((share) => {
-    const value = least + share * span;
-    return [line(left, y(value), WIDTH - 12, y(value), "tick"), text(left - 6, y(value) + 4, fixed(value, span > 20 ? 0 : 2), "end")];
+  picture.addEventListener("pointermove", (event) => (started === null ? show(axes.at(event)) : axes.mark(started, axes.at(event))));
+  picture.addEventListener("pointerup", (event) => {
+    const range = [started, axes.at(event)].sort((a, b) => a - b);
+    started = null;
+    if (range[0] < range[1]) zoom(...range);
   });
-  const cursor = svg("line", { class: "cursor", y1: top, y2: height - bottom, x1: -9, x2: -9 });
-  const picture = chart(height, label, [
-    ...ticks,
-    ...steps.filter((_, i) => breaks[i]).map((step) => line(x(step), top, x(step), height - bottom, "tick")),
-    text(left, height - 8, String(steps[0]), "start"),
-    text(WIDTH - 12, height - 8, `step ${steps.at(-1)}`, "end"),
-    ...drawn,
-    cursor,
-  ]);
-  const at = el("span", { class: "muted" });
-  const figures = series.map(() => el("span"));
+  picture.addEventListener("dblclick", () => zoom(-Infinity, Infinity));
   const entry = (one, i) => {
-    const sample = svg("svg", { viewBox: "0 0 24 4", class: "swatch", "aria-hidden": "true" }, svg("path", { d: "M0 2H24", class: "line", stroke: `var(${SERIES[i % SERIES.length]})`, "stroke-dasharray": DASHES[i % DASHES.length] }));
-    if (series.length < 2) return el("span", {}, sample, `${one.name} `, figures[i]);
-    return el("button", { type: "button", class: "toggle", "aria-pressed": "true", title: "show or hide this line", onclick: (event) => {
-      const button = event.currentTarget, hidden = button.getAttribute("aria-pressed") === "true";
-      button.setAttribute("aria-pressed", String(!hidden));
-      for (const line of picture.querySelectorAll(`[data-series="${i}"]`)) line.style.setProperty("display", hidden ? "none" : "inline");
-    } }, sample, `${one.name} `, figures[i]);
+    const parts = [svg("svg", { viewBox: "0 0 24 4", class: "swatch", "aria-hidden": "true" }, svg("path", { ...style(i), d: "M0 2H24" })), `${one.name} `, figures[i]];
+    if (series.length < 2) return el("span", {}, parts);
+    return el("button", { type: "button", class: "toggle", "aria-pressed": String(!choice.hidden.has(one.name)), title: "show or hide this line", onclick: (event) => {
+      if (!choice.hidden.delete(one.name)) choice.hidden.add(one.name);
+      event.currentTarget.setAttribute("aria-pressed", String(!choice.hidden.has(one.name)));
+      draw();
+    } }, parts);
   };
-  const legend = el("div", { class: "legend" }, at, series.map(entry));
-  const show = (place) => {
-    at.textContent = `step ${steps[place]}`;
-    series.forEach((one, i) => figures[i].replaceChildren(num(one.values[place], digits)));
-    cursor.setAttribute("x1", x(steps[place]));
-    cursor.setAttribute("x2", x(steps[place]));
-  };
-  picture.addEventListener("pointermove", (event) => {
-    const box = picture.getBoundingClientRect();
-    const at = ((event.clientX - box.left) / box.width) * WIDTH;
-    let nearest = 0;
-    steps.forEach((step, place) => {
-      if (Math.abs(x(step) - at) < Math.abs(x(steps[nearest]) - at)) nearest = place;
-    });
-    show(nearest);
-  });
-  show(steps.length - 1);
-  const numbers = el("details", {}, el("summary", {}, "Numbers"));
-  numbers.addEventListener("toggle", () => {
+  const numbers = el("details", { ontoggle: () => {
     if (numbers.childElementCount > 1) return;
     const heads = ["step", ...series.map((one) => [one.name, "n"])];
     numbers.append(table(heads, steps.map((step, i) => [String(step), ...series.map((one) => num(one.values[i], digits))])));
-  });
-  return el("figure", { class: "chart", "aria-label": label }, el("figcaption", {}, label), picture, legend, numbers);
+  } }, el("summary", {}, "Numbers"));
+  draw();
+  return el("figure", { class: "chart", "aria-label": label }, el("figcaption", {}, label), picture, el("div", { class: "legend" }, at, series.map(entry), whole), numbers);
 }
 
 /** Points over steps: one per row, at (xs[i], ys[i]), with a cursor that `mark(step)` moves. `pick(step)` is called for a point. */
 export function points(xs, ys, { label, low = 0, high = 1, pick }) {
-  const height = 170, left = 48, bottom = 26, top = 10;
-  const known = xs.map((_, i) => i).filter((i) => !Number.isNaN(ys[i]));
-  const first = Math.min(...xs), last = Math.max(...xs), range = last - first || 1;
-  const least = Math.min(low, ...known.map((i) => ys[i])), most = Math.max(high, ...known.map((i) => ys[i]));
-  const x = (step) => left + ((step - first) / range) * (WIDTH - left - 12);
-  const y = (value) => top + (1 - (value - least) / (most - least || 1)) * (height - top - bottom);
-  const cursor = svg("line", { class: "cursor", y1: top, y2: height - bottom });
-  const ticks = [least, (least + most) / 2, most].flatMap((value) => [line(left, y(value), WIDTH - 12, y(value), "tick"), text(left - 6, y(value) + 4, fixed(value, 2), "end")]);
-  const picture = chart(height, label, [
-    ...ticks,
-    text(left, height - 8, String(first), "start"),
-    text(WIDTH - 12, height - 8, `step ${last}`, "end"),
-    cursor,
-    ...known.map((i) => svg("circle", { cx: x(xs[i]), cy: y(ys[i]), r: 3.5, class: "dot" }, svg("title", {}, `step ${xs[i]}: ${fixed(ys[i])}`))),
-  ]);
-  picture.addEventListener("click", (event) => {
-    const box = picture.getBoundingClientRect();
-    const at = ((event.clientX - box.left) / box.width) * WIDTH;
-    pick(xs.reduce((best, step) => (Math.abs(x(step) - at) < Math.abs(x(best) - at) ? step : best), xs[0]));
-  });
-  const mark = (step) => ["x1", "x2"].forEach((name) => cursor.setAttribute(name, x(step)));
-  return { node: el("figure", { class: "chart" }, el("figcaption", {}, label), picture), mark };
+  const known = xs.map((_, i) => i).filter((i) => !Number.isNaN(ys[i])), values = known.map((i) => ys[i]);
+  const axes = axesOf(170, [...xs].sort((a, b) => a - b), Math.min(low, ...values), Math.max(high, ...values));
+  const dots = known.map((i) => svg("circle", { cx: axes.x(xs[i]), cy: axes.y(ys[i]), r: 3.5, class: "dot" }, svg("title", {}, `step ${xs[i]}: ${fixed(ys[i])}`)));
+  const picture = drawing(170, label, [...axes.parts, ...dots]);
+  picture.addEventListener("click", (event) => pick(axes.at(event)));
+  return { node: el("figure", { class: "chart" }, el("figcaption", {}, label), picture), mark: axes.mark };
+}
+
+/** The axes of a chart over steps, and a cursor that marks a step or a range of them. */
+function axesOf(height, steps, low, high) {
+  const first = steps[0], last = steps.at(-1), span = high - low || 1;
+  const x = (step) => LEFT + ((step - first) / (last - first || 1)) * (WIDTH - LEFT - RIGHT);
+  const y = (value) => TOP + (1 - (value - low) / span) * (height - TOP - BOTTOM);
+  const cursor = svg("rect", { class: "cursor", y: TOP, height: height - TOP - BOTTOM });
+  const ticks = [low, low + span / 2, low + span].flatMap((value) => [line(LEFT, y(value), WIDTH - RIGHT, y(value), "tick"), text(LEFT - 6, y(value) + 4, fixed(value, span > 20 ? 0 : 2), "end")]);
+  return {
+    x,
+    y,
+    parts: [...ticks, text(LEFT, height - 8, String(first), "start"), text(WIDTH - RIGHT, height - 8, `step ${last}`, "end"), cursor],
+    mark(from, to = from) {
+      cursor.setAttribute("x", Math.min(x(from), x(to)));
+      cursor.setAttribute("width", Math.max(1, Math.abs(x(to) - x(from))));
+    },
+    /** The step that is nearest to the pointer. */
+    at(event) {
+      const box = event.currentTarget.getBoundingClientRect(), place = ((event.clientX - box.left) / box.width) * WIDTH;
+      return steps.reduce((best, step) => (Math.abs(x(step) - place) < Math.abs(x(best) - place) ? step : best));
+    },
+  };
 }
 
 /** A line without axes, for a table. */
@@ -150,94 +157,45 @@ export function sparkline(values) {
 
 /** A reliability diagram: observed frequency against probability, sizes by number of reads. */
 export function reliabilityChart(bins, label) {
-  const size = 300, edge = 36;
-  const at = (value) => edge + value * (size - edge - 10), up = (value) => size - edge - value * (size - edge - 10);
-  const most = Math.max(...bins.map((bin) => bin.count), 1);
-  const known = bins.filter((bin) => bin.count);
-  const points = known.map((bin) =>
-    svg(
-      "circle",
-      { cx: at(bin.confidence), cy: up(bin.frequency), r: 3 + 6 * Math.sqrt(bin.count / most), class: "dot" },
-      svg("title", {}, `${count(bin.count)} reads: probability ${fixed(bin.confidence)}, true ${fixed(bin.frequency)}`),
-    ),
-  );
-  const d = known.map((bin, i) => `${i ? "L" : "M"}${at(bin.confidence)} ${up(bin.frequency)}`).join("");
+  const most = Math.max(...bins.map((bin) => bin.count), 1), known = bins.filter((bin) => bin.count);
+  const told = (bin) => `${count(bin.count)} reads: probability ${fixed(bin.confidence)}, true ${fixed(bin.frequency)}`;
+  return square(label, ["probability", "share that is true"], [0, 1], (at, up) => [
+    line(at(0), up(0), at(1), up(1), "diagonal"),
+    svg("path", { d: path(known.map((bin) => bin.confidence), known.map((bin) => bin.frequency), at, up), class: "line", stroke: "var(--series-1)" }),
+    known.map((bin) => svg("circle", { cx: at(bin.confidence), cy: up(bin.frequency), r: 3 + 6 * Math.sqrt(bin.count / most), class: "dot" }, svg("title", {}, told(bin)))),
+  ]);
+}
+
+/** Many points, with `xs` from 0 to 1 and `ys` in the range `y`. `pick` is called with the index of the point that was clicked. */
+export function scatter(xs, ys, { label, names, y = [0, 1], diagonal = false, pick = null }) {
+  const known = xs.map((_, i) => i).filter((i) => !Number.isNaN(xs[i]) && !Number.isNaN(ys[i]));
+  const told = (i) => `${names[0]} ${fixed(xs[i])}, ${names[1]} ${fixed(ys[i])}`;
+  return square(label, names, y, (at, up) => [
+    diagonal ? line(at(0), up(y[0]), at(1), up(y[1]), "diagonal") : null,
+    svg("g", { vars: { "--opacity": Math.max(0.08, Math.min(0.7, 300 / known.length)) } }, known.map((i) => svg("circle", { cx: at(xs[i]), cy: up(ys[i]), r: 3, class: pick ? "dot pick" : "dot", onclick: pick && (() => pick(i)) }, svg("title", {}, told(i))))),
+  ]);
+}
+
+/** A square drawing with the names of both axes: from 0 to 1, and over the range `y`. */
+function square(label, names, y, draw) {
+  const size = 360, edge = 40;
+  const at = (value) => edge + value * (size - edge - 10);
+  const up = (value) => size - edge - ((value - y[0]) / (y[1] - y[0])) * (size - edge - 10);
   return svg(
     "svg",
     { viewBox: `0 0 ${size} ${size}`, class: "square", role: "img", "aria-label": label },
-    ...[0, 0.5, 1].flatMap((v) => [
-      line(at(0), up(v), at(1), up(v), "tick"),
-      text(edge - 6, up(v) + 4, fixed(v, 1), "end"),
-      text(at(v), size - edge + 16, fixed(v, 1), "middle"),
-    ]),
-    line(at(0), up(0), at(1), up(1), "diagonal"),
-    svg("path", { d, class: "line", stroke: "var(--series-1)" }),
-    ...points,
-    text(at(0.5), size - 4, "probability", "middle"),
-    svg("text", { x: 10, y: up(0.5), class: "axis", "text-anchor": "middle", transform: `rotate(-90 10 ${up(0.5)})` }, "share that is true"),
+    [0, 0.5, 1].map((share) => {
+      const value = y[0] + share * (y[1] - y[0]);
+      return [line(at(0), up(value), at(1), up(value), "tick"), text(edge - 6, up(value) + 4, fixed(value, 1), "end"), text(at(share), size - edge + 16, fixed(share, 1), "middle")];
+    }),
+    draw(at, up),
+    text(at(0.5), size - 6, names[0], "middle"),
+    svg("g", { transform: `translate(12 ${size - at(0.5)}) rotate(-90)` }, text(0, 0, names[1], "middle")),
   );
 }
 
-/** Many points on a canvas, from low to high on both axes. `pick` is called with the index of the point that was clicked. */
-export function scatter(xs, ys, { label, xLabel, yLabel, x = [0, 1], y = [0, 1], diagonal = false, pick = null }) {
-  const size = 360, edge = 40;
-  const canvas = el("canvas", { class: "square", role: "img", "aria-label": label, width: size * 2, height: size * 2 });
-  const at = (v) => edge + ((v - x[0]) / (x[1] - x[0])) * (size - edge - 10);
-  const up = (v) => size - edge - ((v - y[0]) / (y[1] - y[0])) * (size - edge - 10);
-  const draw = () => {
-    const context = canvas.getContext("2d"), style = getComputedStyle(document.documentElement);
-    const color = (name) => style.getPropertyValue(name).trim();
-    context.setTransform(2, 0, 0, 2, 0, 0);
-    context.clearRect(0, 0, size, size);
-    context.strokeStyle = color("--line");
-    context.strokeRect(at(x[0]), up(y[1]), at(x[1]) - at(x[0]), up(y[0]) - up(y[1]));
-    if (diagonal) {
-      context.beginPath();
-      context.moveTo(at(x[0]), up(y[0]));
-      context.lineTo(at(x[1]), up(y[1]));
-      context.stroke();
-    }
-    context.fillStyle = color("--series-1");
-    context.globalAlpha = Math.max(0.08, Math.min(0.7, 300 / xs.length));
-    for (let i = 0; i < xs.length; i++) {
-      if (Number.isNaN(xs[i]) || Number.isNaN(ys[i])) continue;
-      context.beginPath();
-      context.arc(at(xs[i]), up(ys[i]), 3, 0, 7);
-      context.fill();
-    }
-    context.globalAlpha = 1;
-    context.fillStyle = color("--muted");
-    context.font = "12px system-ui, sans-serif";
-    context.textAlign = "center";
-    context.fillText(xLabel, at((x[0] + x[1]) / 2), size - 8);
-    for (const v of [x[0], (x[0] + x[1]) / 2, x[1]]) context.fillText(fixed(v, 1), at(v), size - edge + 16);
-    context.textAlign = "end";
-    for (const v of [y[0], (y[0] + y[1]) / 2, y[1]]) context.fillText(fixed(v, 1), edge - 5, up(v) + 4);
-    context.save();
-    context.translate(12, up((y[0] + y[1]) / 2));
-    context.rotate(-Math.PI / 2);
-    context.textAlign = "center";
-    context.fillText(yLabel, 0, 0);
-    context.restore();
-  };
-  draw();
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
-  if (pick)
-    canvas.addEventListener("click", (event) => {
-      const box = canvas.getBoundingClientRect();
-      const px = ((event.clientX - box.left) / box.width) * size, py = ((event.clientY - box.top) / box.height) * size;
-      let nearest = -1, least = 144;
-      for (let i = 0; i < xs.length; i++) {
-        const away = (at(xs[i]) - px) ** 2 + (up(ys[i]) - py) ** 2;
-        if (away < least) [nearest, least] = [i, away];
-      }
-      if (nearest >= 0) pick(nearest);
-    });
-  return canvas;
-}
-
-function chart(height, label, children) {
-  return svg("svg", { viewBox: `0 0 ${WIDTH} ${height}`, class: "plot", role: "img", "aria-label": label }, ...children);
+function drawing(height, label, children) {
+  return svg("svg", { viewBox: `0 0 ${WIDTH} ${height}`, class: "plot", role: "img", "aria-label": label }, children);
 }
 
 function line(x1, y1, x2, y2, kind = "axis-line") {

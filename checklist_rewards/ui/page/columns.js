@@ -1,10 +1,10 @@
 // Compare: two responses, or one under two judges, by the same checklist; items that differ most come first.
 
 import { answerBar, answerNotes, probabilityOf, scoreLine } from "./answers.js";
-import { getJson, lines, post } from "./api.js";
+import { getJson, judged, post } from "./api.js";
 import { changed } from "./difference.js";
 import { el, fixed, note, section, signClass, signed, table } from "./dom.js";
-import { alertOf, area, exporter, field, settingsForm } from "./forms.js";
+import { area, attempt, exporter, field, schemaForm } from "./forms.js";
 
 const KEPT = "compare-view", SIDES = ["A", "B"];
 
@@ -14,7 +14,7 @@ export async function columns(main) {
   const prompt = area(kept.prompt, { name: "input", rows: 2, class: "grows" });
   const questions = area(kept.questions, { name: "checklist", rows: 2, class: "grows", placeholder: "One question per line" });
   const sides = SIDES.map((name, i) => {
-    const side = { name, lines: [], form: settingsForm(choices), problem: el("div", {}), result: el("div", { class: "result", "aria-live": "polite" }, el("span", { class: "muted" }, "not scored yet")) };
+    const side = { name, lines: [], form: schemaForm(choices.settings), problem: el("div", {}), result: el("div", { class: "result", "aria-live": "polite" }, el("span", { class: "muted" }, "not scored yet")) };
     side.response = area(kept.responses?.[i], { name: `response-${name}`, rows: 4, class: "grows", placeholder: i ? "empty: the response of A, under the settings of B" : "" });
     side.code = exporter(() => post("code", body(side)), `Each gives the figures of ${name}.`);
     side.node = el("div", { class: `side side-${name}` }, field(`response ${name}`, side.response), el("details", {}, el("summary", {}, `Settings of the judge for ${name}`), side.form.node, side.code.node), side.problem);
@@ -24,7 +24,7 @@ export async function columns(main) {
   let items = [], order = [], current = 0;
 
   main.replaceChildren(
-    el("div", { class: "scorebar" }, el("button", { type: "button", class: "primary", name: "run", title: "Ctrl+Enter", onclick: run }, "Score both"), sides.map((side) => [el("strong", {}, side.name), side.result]), el("span", { class: "muted" }, "B − A"), apart),
+    el("div", { class: "scorebar" }, el("button", { type: "button", class: "primary", name: "run", title: "Ctrl+Enter", onclick: run }, "Score both"), sides.map((side) => [el("strong", {}, side.name), side.result]), el("div", { class: "result" }, el("span", { class: "muted" }, "B − A"), apart)),
     el("div", { class: "columns" }, field("prompt", prompt), field("checklist of both", questions)),
     el("div", { class: "columns" }, sides.map((side) => side.node)),
     answers,
@@ -54,23 +54,19 @@ export async function columns(main) {
 
   async function score(side) {
     Object.assign(side, { lines: [], score: null });
-    side.problem.replaceChildren();
     side.result.replaceChildren(el("span", { class: "muted" }, "scoring …"));
     draw();
-    try {
-      for await (const event of lines("judge", body(side))) {
-        if (event.event === "item") side.lines[event.index] = event.item;
-        else if (event.event === "score") {
-          [side.lines, side.score] = [event.score.items, event.score.primary_score];
-          side.result.replaceChildren(...scoreLine(event.score));
-        } else if (event.event === "error") throw new Error(event.message);
+    await attempt(side.problem, async () => {
+      const { score } = await judged(body(side), (place, line) => {
+        side.lines[place] = line;
         draw();
-      }
+      });
+      side.score = score.primary_score;
+      side.result.replaceChildren(...scoreLine(score));
+      draw();
       side.code.refresh();
-    } catch (error) {
-      side.result.replaceChildren(el("span", { class: "muted" }, "failed"));
-      side.problem.replaceChildren(alertOf(error.message));
-    }
+    });
+    if (side.problem.childElementCount) side.result.replaceChildren(el("span", { class: "muted" }, "failed"));
   }
 
   /** P(yes) of B minus that of A; null while one is missing. */

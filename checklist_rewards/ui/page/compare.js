@@ -1,10 +1,10 @@
-// Compare: two scored files, or two reward logs, by agreement, item by item, and row by row.
+// Compare: two scored files, or two reward logs, by agreement, item by item, and row by row; and the tables of `agree`
+// and `calibrate`, which are also those of labels. Pairs: the chosen and the rejected text of each prompt, side by side.
 
-import { comparisonTables, itemTable } from "./agreement.js";
 import { scatter } from "./charts.js";
-import { count, el, note, num, section, table } from "./dom.js";
+import { choice, count, el, figure, fixed, note, num, section, table, written } from "./dom.js";
 
-const MOST_ROWS = 100;
+const MOST_ROWS = 100, MOST_ITEMS = 50, PAGE = 20;
 const HOW = {
   completion: "Rows with the same prompt and the same completion are compared.",
   step: "The completions differ: the n-th completion of a prompt in a step is compared with the n-th of the other run. What differs between single rows is chance, so look at items and groups.",
@@ -39,7 +39,7 @@ function comparison(report, compared, open, filter) {
           "div",
           {},
           scatter(points.map((one) => one.a), points.map((one) => one.b), {
-            label: `Scores of ${points.length} ${what}s: ${first.name} against ${second.name}`, xLabel: first.name, yLabel: second.name, diagonal: true, pick: (i) => open(first, points[i].row),
+            label: `Scores of ${points.length} ${what}s: ${first.name} against ${second.name}`, names: [first.name, second.name], diagonal: true, pick: (i) => open(first, points[i].row),
           }),
           note(`${count(points.length)} points, one per ${what} on this page${sameText ? "" : " (its mean score)"}; click a point to open its row.`),
         ),
@@ -69,12 +69,7 @@ function rowPairs(first, second, pairs) {
 
 /** Per step and prompt: the mean scores, and the rows with the best score. */
 function groupPairs(first, second, pairs) {
-  const groups = new Map();
-  for (const [row, other] of pairs) {
-    const key = first.rows.group[row];
-    if (!groups.has(key)) groups.set(key, []);
-    groups.get(key).push([row, other]);
-  }
+  const groups = Map.groupBy(pairs, ([row]) => first.rows.group[row]);
   const mean = (scores) => scores.reduce((sum, score) => sum + score, 0) / scores.length;
   const side = (file, rows) => {
     const known = rows.filter((row) => !Number.isNaN(file.rows.score[row])).sort((a, b) => file.rows.score[b] - file.rows.score[a]);
@@ -85,4 +80,100 @@ function groupPairs(first, second, pairs) {
     const [other, b] = side(second, members.map((pair) => pair[1]));
     return { row, other, name: `step ${first.rows.step[row]}: ${(first.prompt(row) ?? "").replace(/\s+/g, " ").slice(0, 80)}`, a, b };
   });
+}
+
+/** A comparison of `agree`: all sections side by side, and confusion matrices. */
+export function comparisonTables(comparison) {
+  const sections = Object.entries({ ...comparison.items, "target scores": comparison.targets, preferences: comparison.preferences }).filter(([, section]) => section && section.units);
+  const names = [...new Set(sections.flatMap(([, section]) => Object.keys(section.figures)))];
+  const known = names.filter((name) => sections.some(([, section]) => (section.figures[name]?.value ?? null) !== null));
+  const rows = [
+    ["units", ...sections.map(([, section]) => count(section.units))],
+    ...known.map((name) => [name.replaceAll("_", " "), ...sections.map(([, section]) => (name in section.figures ? figure(section.figures[name]) : ""))]),
+  ];
+  const confusions = sections.filter(([, section]) => section.confusion).map(([kind, section]) => confusion(kind, section, comparison));
+  return [
+    note(
+      "Coverage ", figure(comparison.coverage), ` of ${count(comparison.units)} items.`,
+      comparison.unmatched_rows ? ` ${count(comparison.unmatched_rows)} rows are on one side only.` : "",
+      comparison.unmatched_items ? ` ${count(comparison.unmatched_items)} items are on one side only.` : "",
+      comparison.no_answer ? ` ${count(comparison.no_answer)} rows have no answer and are left out.` : "",
+    ),
+    table(["", ...sections.map(([name]) => [name, "n"])], rows, { "aria-label": "Agreement" }),
+    el("div", { class: "columns" }, confusions),
+  ];
+}
+
+/** The last part of a path. */
+export function fileName(path) {
+  return path.split(/[\\/]/).pop();
+}
+
+function confusion(kind, section, comparison) {
+  const heads = ["", ...section.labels.map((label) => [label, "n"])];
+  const rows = section.confusion.map((row, i) => [section.labels[i], ...row.map(count)]);
+  return el("div", {}, el("h3", {}, `Answers to ${kind} items`), note(`Rows: ${fileName(comparison.one)}. Columns: ${fileName(comparison.other)}.`), table(heads, rows));
+}
+
+/** Per item: how often the two sides answered differently, and kappa. `pick(id)` is called for a question. */
+export function itemTable(items, against, pick) {
+  const rows = items.slice(0, MOST_ITEMS).map((line) => [
+    el("button", { class: "link", onclick: () => pick(line.id) }, line.question),
+    count(line.answered),
+    [count(line.flipped), el("span", { class: "bounds" }, line.answered ? ` ${fixed((100 * line.flipped) / line.answered, 1)} %` : "")],
+    el("span", { class: "muted" }, line.flips.slice(0, 3).map((flip) => `${flip.one} → ${flip.other}: ${flip.count}`).join("; ")),
+    num(line.accuracy),
+    num(line.kappa),
+    ...(against ? [num(line.f1 ?? null)] : []),
+  ]);
+  const heads = ["item", ["both answered", "n"], [against ? "wrong" : "flips", "n"], against ? "judge → people" : "first → second", ["accuracy", "n"], ["kappa", "n"], ...(against ? [["F1", "n"]] : [])];
+  const more = items.length - MOST_ITEMS;
+  return [table(heads, rows, { "aria-label": "Items" }), more > 0 ? note(`${count(more)} more items, with fewer differences.`) : null];
+}
+
+/** Figures with intervals: heads are the names of columns, each a mapping of figures. */
+export function figureTable(columns, digits = 4) {
+  const names = [...new Set(Object.values(columns).flatMap((figures) => Object.keys(figures)))];
+  const rows = names.map((name) => [name.replaceAll("_", " "), ...Object.values(columns).map((figures) => (name in figures ? figure(figures[name], digits) : ""))]);
+  return table(["", ...Object.keys(columns).map((name) => [name, "n"])], rows);
+}
+
+/** The pairs of a file, a page at a time. */
+export function pairs(file) {
+  const order = file.all;
+  const margin = (row) => (file.pairs[row].score_chosen ?? NaN) - (file.pairs[row].score_rejected ?? NaN);
+  const body = el("div");
+  const status = el("span", { class: "num", role: "status" });
+  let start = 0;
+  const draw = () => {
+    status.textContent = `${count(start + 1)} to ${count(Math.min(start + PAGE, order.length))} of ${count(order.length)}`;
+    body.replaceChildren(...order.slice(start, start + PAGE).map((row) => pair(file, row, margin(row))));
+  };
+  const turn = (by) => () => {
+    start = Math.max(0, Math.min(start + by, Math.floor((order.length - 1) / PAGE) * PAGE));
+    draw();
+    body.scrollIntoView();
+  };
+  const sort = choice([["file", "order of the file"], ["largest", "largest margin first"], ["smallest", "smallest margin first"]], { "aria-label": "order", onchange: () => {
+    const sign = { largest: -1, smallest: 1 }[sort.value];
+    order.sort((a, b) => (sign ? sign * (margin(a) - margin(b)) || a - b : a - b));
+    start = 0;
+    draw();
+  } });
+  draw();
+  return [section(`Pairs (${count(file.length)})`, el("div", { class: "controls" }, sort, el("button", { onclick: turn(-PAGE) }, "previous"), status, el("button", { onclick: turn(PAGE) }, "next")), body)];
+}
+
+function pair(file, row, margin) {
+  const { rejected, score_chosen, score_rejected, flipped } = file.pairs[row];
+  const side = (name, text, score) => el("div", {}, el("h3", {}, `${name} `, el("span", { class: "muted" }, num(score))), written(text));
+  const items = flipped.filter((item) => item && typeof item === "object");
+  return el(
+    "article",
+    { class: "part card" },
+    el("h3", {}, `${file.id(row)}: margin ${fixed(margin)}`),
+    file.prompt(row) === null ? null : written(file.prompt(row)),
+    el("div", { class: "columns" }, side("Chosen", file.target(row), score_chosen), side("Rejected", file.text(rejected), score_rejected)),
+    items.length ? table(["only one of them passes", "chosen", "rejected"], items.map((item) => [item.question ?? item.id, String(item.chosen ?? "–"), String(item.rejected ?? "–")])) : note("No item decides between them alone."),
+  );
 }

@@ -33,15 +33,7 @@ export class Report {
   constructor(data, read) {
     this.read = read;
     this.ready = false;
-    this.title = data.title;
-    this.version = data.version;
-    this.notes = data.notes;
-    this.comparisons = data.comparisons;
-    this.trust = data.trust;
-    this.documents = data.documents;
-    this.monitors = data.monitors;
-    this.extra = data.extra;
-    this.files = data.files.map((file) => new RunFile(file));
+    Object.assign(this, data, { files: data.files.map((file) => new RunFile(file)) });
   }
 
   /** Read the rows. `progress` is called with the share that is unpacked. */
@@ -65,13 +57,8 @@ export class Report {
   /** The rows of two compared files that belong together, as pairs. Reward logs list them; scored files have ids. */
   pairsOf({ comparison, pairs }) {
     const one = this.file(comparison.one), other = this.file(comparison.other);
-    const matched = pairs ? [numbers(pairs[0]), numbers(pairs[1])] : null;
-    const found = [];
-    if (matched) {
-      for (let i = 0; i < matched[0].length; i++) found.push([one.rowOf(String(matched[0][i])), other.rowOf(String(matched[1][i]))]);
-    } else {
-      for (let row = 0; row < one.length; row++) found.push([row, other.rowOf(one.id(row))]);
-    }
+    const ids = pairs ? pairs.map((side) => Array.from(numbers(side), String)) : [one.all.map((row) => one.id(row))];
+    const found = ids[0].map((id, i) => [one.rowOf(id), other.rowOf((ids[1] ?? ids[0])[i])]);
     return found.filter(([row, second]) => row !== undefined && second !== undefined); // of larger files the page has a sample
   }
 
@@ -88,29 +75,21 @@ export class Report {
 /** The rows of one file. A row is a number from 0; a cell is one item of one row, also a number from 0. */
 export class RunFile {
   constructor(data) {
-    for (const name of ["name", "path", "kind", "total", "shown", "seed", "labels", "overview", "analysis", "training"]) this[name] = data[name];
-    this.links = new Map();
+    Object.assign(this, data, { links: new Map() });
   }
 
   fill(table, texts) {
-    this.texts = texts;
-    this.items = table.items;
-    this.answers = table.answers;
-    this.judges = table.judges;
-    this.methods = table.methods;
-    this.reasons = table.reasons;
-    this.states = table.states;
+    Object.assign(this, table, { texts, rows: columns(table.rows, ROW_INTEGERS), cells: columns(table.cells, CELL_INTEGERS) });
     this.unread = this.reasons.indexOf("no_answer"); // the reason of cells that no judge has read
-    this.more = table.more;
-    this.pairs = table.pairs;
-    this.shaping = table.shaping;
-    this.rows = columns(table.rows, ROW_INTEGERS);
-    this.cells = columns(table.cells, CELL_INTEGERS);
     this.length = this.rows.id.length;
     this.starts = new Int32Array(this.length + 1);
     for (let row = 0; row < this.length; row++) this.starts[row + 1] = this.starts[row] + this.rows.counts[row];
-    this.places = new Map();
-    for (let row = 0; row < this.length; row++) this.places.set(this.id(row), row);
+    this.places = new Map(this.all.map((row) => [this.id(row), row]));
+  }
+
+  /** The numbers of all rows. */
+  get all() {
+    return Array.from({ length: this.length }, (_, row) => row);
   }
 
   id(row) {
@@ -148,9 +127,7 @@ export class RunFile {
   rowLike(old, row) {
     const same = (now) => this.target(now) === old.target(row) && this.prompt(now) === old.prompt(row) && this.rows.step[now] === old.rows.step[row];
     const now = this.rowOf(old.id(row));
-    if (now !== undefined && same(now)) return now;
-    for (let other = 0; other < this.length; other++) if (same(other)) return other;
-    return undefined;
+    return now !== undefined && same(now) ? now : this.all.find(same);
   }
 
   /** The row of another file about the same text, or undefined. */
@@ -174,6 +151,11 @@ export class RunFile {
   hasCells(name) {
     this.known ??= {};
     return (this.known["cell " + name] ??= this.cells[name].some((value) => value >= 0));
+  }
+
+  /** The cells of a row. */
+  cellsOf(row) {
+    return Array.from({ length: this.rows.counts[row] }, (_, k) => this.starts[row] + k);
   }
 
   /** The cell of the k-th item with this id in a row, or -1: a checklist may repeat a question. */

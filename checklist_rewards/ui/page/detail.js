@@ -1,10 +1,11 @@
 // Detail: one row with its prompt, its text, and every answer.
 
-import { METRICS } from "./answers.js";
-import { el, fixed, num, table, written } from "./dom.js";
-import { evidenceLine, evidenceOf, withEvidence } from "./evidence.js";
-import { stateName } from "./states.js";
+import { METRICS, answerBar, answerNotes } from "./answers.js";
+import { el, fact, fixed, num, stateName, table, written } from "./dom.js";
 
+const QUOTED = /"([^"]+)"|“([^”]+)”|‘([^’]+)’|«([^»]+)»|「([^」]+)」|`([^`]+)`|(?<![\p{L}\p{N}])'([^']+)'(?![\p{L}\p{N}])/gu;
+const WORD = /[\p{L}\p{N}]/u;
+const MOST_PLACES = 20; // of one quote
 const GRPO_EPSILON = 1e-4; // GRPOTrainer adds it to the standard deviation
 const UNREAD = "no_answer"; // the reason of items that the judge was not asked
 const SCORES = ["pass", "weighted", "expected", "normalized", "net", "quality"];
@@ -45,15 +46,10 @@ function makingOf(file, row) {
   const shown = (name) => (SCORES.includes(name) ? `score (${name})` : name.replaceAll("_", " "));
   const lines = stages.map(([name, value], i) => [shown(name), num(value, 4), i ? change(value, stages[i - 1][1]) : ""]);
   const reward = rows.reward[row];
-  if (!same(last, reward)) lines.push([heldOut(file, row) ? "without the held-out items" : "other changes, which this log does not record", num(reward, 4), change(reward, last)]);
+  if (!same(last, reward)) lines.push([file.cellsOf(row).some((cell) => file.more[cell]?.held_out) ? "without the held-out items" : "other changes, which this log does not record", num(reward, 4), change(reward, last)]);
   lines.push([el("strong", {}, "reward"), num(reward, 4), ""]);
   if (!Number.isNaN(reward)) lines.push(...advantages(file, row));
   return part("What the reward was made of", table(["", ["value", "n"], ["change", "n"]], lines, { class: "making", "aria-label": "What the reward was made of" }));
-}
-
-function heldOut(file, row) {
-  for (let cell = file.starts[row]; cell < file.starts[row + 1]; cell++) if (file.more[cell]?.held_out) return true;
-  return false;
 }
 
 function advantages(file, row) {
@@ -83,10 +79,6 @@ function shaped(file, row) {
   return Number.isNaN(score) || Math.abs(reward - score) < 1e-9 ? null : `shaping changed the score by ${fixed(reward - score, 4)}`;
 }
 
-function fact(name, value, below = null) {
-  return el("div", { class: "fact" }, el("span", { class: "muted" }, name), el("strong", {}, value), below && el("small", {}, below));
-}
-
 function part(heading, ...children) {
   return el("section", {}, el("h3", {}, heading), ...children);
 }
@@ -94,19 +86,20 @@ function part(heading, ...children) {
 function answers(file, row, partner, advice, found) {
   const other = partner && file.rowIn(partner, row);
   const seen = new Map();
-  const list = [];
-  for (let cell = file.starts[row]; cell < file.starts[row + 1]; cell++) {
+  const list = file.cellsOf(row).map((cell) => {
     const line = file.cell(cell);
     const k = seen.get(line.item.id) ?? 0;
     seen.set(line.item.id, k + 1);
     const theirs = other === undefined ? -1 : partner.cellOf(other, line.item.id, k);
-    list.push(answer(file, line, theirs < 0 ? null : [partner.name, partner.cell(theirs)], advice, evidenceLine(found, cell)));
-  }
+    return answer(file, line, theirs < 0 ? null : [partner.name, partner.cell(theirs)], advice, evidenceLine(found, cell));
+  });
   return el("ol", { class: "answers" }, list);
 }
 
 function answer(file, line, theirs, advice, evidence) {
-  const weight = line.weight ?? line.item.weight;
+  const weight = line.weight ?? line.item.weight, number = (value) => (Number.isNaN(value) ? null : value);
+  const unanswered = line.reason && [line.reason, line.detail].filter(Boolean).join(": ");
+  const given = { ...line, passed: [false, true][line.passed] ?? null, mass: number(line.mass), probabilities: line.probabilities ?? (Number.isNaN(line.p) ? null : { yes: line.p }), confidence: number(line.p), unanswered };
   return el(
     "li",
     {},
@@ -114,24 +107,21 @@ function answer(file, line, theirs, advice, evidence) {
     el(
       "div",
       { class: "given" },
-      pill(line),
-      probability(line),
+      answerBar(given),
       weight === null || weight === undefined ? null : tag(weight < 0 ? `penalty ${weight}` : `weight ${weight}`),
       line.item.required ? tag("required") : null,
       line.held_out ? tag("held out: not rewarded") : null,
       line.item.category ? tag(line.item.category) : null,
       line.stated === undefined ? null : tag(`from "${line.stated}"`),
-      Number.isNaN(line.mass) ? null : el("span", { class: "muted" }, "mass ", num(line.mass)),
+      given.mass === null ? null : el("span", { class: "muted" }, "mass ", num(line.mass)),
       line.agreement === undefined ? null : el("span", { class: "muted" }, "agreement ", num(line.agreement)),
       line.judge || line.method ? el("span", { class: "muted" }, [line.judge, line.method].filter(Boolean).join(", ")) : null,
     ),
     line.label === null ? null : compared("people", line.label, line.label !== line.answer && line.reason !== UNREAD),
     line.shadow === undefined ? null : compared("shadow judge", line.shadow, line.shadow !== line.answer),
     theirs === null ? null : compared(theirs[0], theirs[1].answer ?? `unanswered: ${theirs[1].reason}`, theirs[1].answer !== line.answer, theirs[1]),
-    line.reason === null || line.reason === UNREAD ? null : el("p", { class: "reason" }, [advice[line.reason], line.detail].filter(Boolean).join(": ")),
+    line.reason === UNREAD ? null : answerNotes(given, advice),
     line.probabilities ? el("p", { class: "muted" }, Object.entries(line.probabilities).map(([name, p]) => [`${name} `, num(p), "  "])) : null,
-    line.uncalibrated ? el("p", { class: "muted" }, "before calibration: ", Object.entries(line.uncalibrated).map(([name, p]) => [`${name} `, num(p), "  "])) : null,
-    line.reasoning === null ? null : written(line.reasoning, { class: "written reasoning" }),
     evidence,
     line.votes ? el("details", {}, el("summary", {}, `${line.votes.length} votes`), el("ul", {}, line.votes.map((vote) => voted(file, vote)))) : null,
   );
@@ -147,19 +137,6 @@ function voted(file, vote) {
   );
 }
 
-/** The answer with the colour of its outcome, and a word for it: colour alone says nothing to some readers. */
-function pill(line) {
-  const kind = line.passed === 1 ? "pass" : line.passed === 0 ? "fail" : "open";
-  const shown = line.answer ?? (line.reason === UNREAD ? "not asked" : `unanswered: ${line.reason ?? "no reason"}`);
-  return el("span", { class: `pill ${kind}` }, shown, kind === "open" ? null : el("small", {}, kind === "pass" ? " passes" : " fails"));
-}
-
-function probability(line) {
-  if (Number.isNaN(line.p)) return null;
-  const named = line.probabilities && !("yes" in line.probabilities) ? `P(${line.answer})` : "P(yes)";
-  return el("span", {}, `${named} `, num(line.p, 4));
-}
-
 function compared(who, answer, differs, line = null) {
   const p = line === null || Number.isNaN(line.p) ? null : [" P(yes) ", num(line.p, 4)];
   return el("div", { class: differs ? "compared differs" : "compared" }, `${who}: ${answer}`, p, differs ? " (differs)" : "");
@@ -167,4 +144,62 @@ function compared(who, answer, differs, line = null) {
 
 function tag(text) {
   return el("span", { class: "tag" }, text);
+}
+
+/** The evidence of a row: a list of { cell, by, text, start, end }; `by` is null for a quote of the judge. */
+function evidenceOf(file, row) {
+  const target = file.target(row);
+  const found = [];
+  if (target === null) return found;
+  for (let cell = file.starts[row]; cell < file.starts[row + 1]; cell++) {
+    const line = file.cell(cell);
+    const texts = [line.reasoning, ...(line.votes ?? []).map((vote) => file.text(vote.reasoning))];
+    for (const quote of new Set(texts.filter((text) => text !== null).flatMap(quotes)))
+      if (!file.answers.includes(quote)) for (const start of places(target, quote)) found.push({ cell, by: null, text: quote, start, end: start + quote.length });
+    for (const span of line.spans ?? []) {
+      const [start, end] = [span.start, span.end].map((place) => [...target].slice(0, place).join("").length); // Python counts characters
+      found.push({ cell, by: span.by, text: target.slice(start, end), start, end });
+    }
+  }
+  return found;
+}
+
+/** The texts in quotation marks. */
+function quotes(text) {
+  return [...text.matchAll(QUOTED)].map((match) => match.slice(1).find((part) => part !== undefined).trim()).filter((part) => WORD.test(part));
+}
+
+/** Where a text has a quote, as whole words. */
+function places(text, quote) {
+  const found = [];
+  for (let at = text.indexOf(quote); at >= 0 && found.length < MOST_PLACES; at = text.indexOf(quote, at + quote.length)) {
+    const before = at > 0 && WORD.test(text[at - 1]) && WORD.test(quote[0]);
+    const after = WORD.test(text[at + quote.length] ?? " ") && WORD.test(quote.at(-1));
+    if (!before && !after) found.push(at);
+  }
+  return found;
+}
+
+/** The response with its evidence highlighted. The numbers of the items are drawn by the style, so that the text stays as it is. */
+function withEvidence(file, row, found) {
+  const target = file.target(row);
+  if (!found.length) return written(target, { class: "written response" });
+  const cuts = [...new Set([0, target.length, ...found.flatMap((one) => [one.start, one.end])])].sort((a, b) => a - b);
+  const parts = cuts.slice(1).map((end, i) => {
+    const over = found.filter((one) => one.start <= cuts[i] && end <= one.end);
+    const part = target.slice(cuts[i], end);
+    if (!over.length) return part;
+    const numbers = [...new Set(over.map((one) => one.cell - file.starts[row] + 1))];
+    const ends = over.some((one) => one.end === end);
+    return el("mark", { title: over.map((one) => `${one.by ?? "judge"}: ${file.cell(one.cell).item.question}`).join("\n"), "data-items": ends ? numbers.join(" ") : null, class: over.every((one) => one.by !== null) ? "person" : null }, part);
+  });
+  return el("div", { class: "written response", dir: "auto" }, parts);
+}
+
+/** The evidence of one answer. */
+function evidenceLine(found, cell) {
+  const own = new Map(); // by text: who gave it
+  for (const one of found) if (one.cell === cell) own.set(one.text, (own.get(one.text) ?? new Set()).add(one.by ?? "judge"));
+  if (!own.size) return null;
+  return el("p", { class: "evidence" }, el("span", { class: "muted" }, "evidence: "), [...own].map(([text, by], i) => [i ? ", " : "", el("q", {}, text), el("span", { class: "muted" }, ` (${[...by].join(", ")})`)]));
 }

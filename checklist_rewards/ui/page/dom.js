@@ -71,21 +71,17 @@ export function plural(value, noun) {
 
 /** A table: heads are strings or [text, class]; rows are lists of cells, each a node, a text, or null. */
 export function table(heads, rows, attributes = {}) {
-  const kinds = heads.map((head) => (Array.isArray(head) ? head[1] : null));
+  const kinds = heads.map((head) => (Array.isArray(head) ? head[1] : null)), texts = heads.map((head) => [head].flat()[0]);
   return el(
     "div",
     { class: "scroll", tabindex: "0", role: "group", "aria-label": attributes["aria-label"] ?? "table" },
     el(
       "table",
       { class: attributes.class },
-      el("thead", {}, el("tr", {}, heads.map((head, i) => headCell([head].flat()[0], kinds[i])))),
+      el("thead", {}, el("tr", {}, heads.map((head, i) => el(texts[i] ? "th" : "td", { scope: texts[i] ? "col" : null, class: kinds[i] }, texts[i])))), // a header needs a text
       el("tbody", {}, rows.map((row) => el("tr", {}, row.map((cell, i) => el("td", { class: kinds[i] }, cell))))),
     ),
   );
-}
-
-function headCell(text, kind) {
-  return text ? el("th", { scope: "col", class: kind }, text) : el("td", { class: kind }); // a header needs a text
 }
 
 /** A part of a view with a heading. */
@@ -97,7 +93,36 @@ export function note(...children) {
   return el("p", { class: "note" }, ...children);
 }
 
+/** A figure with its name, and what is to be known of it below. */
+export function fact(name, value, below = null) {
+  return el("div", { class: "fact" }, el("span", { class: "muted" }, name), el("strong", {}, value), below && el("small", {}, below));
+}
+
+/** The beginning of a text, on one line. */
+export function shorter(text, most = 110) {
+  const line = text.slice(0, 4 * most).replace(/\s+/g, " ");
+  return line.length > most ? `${line.slice(0, most - 1)}…` : line;
+}
+
 /** Text a model or a user wrote. */
 export function written(text, attributes = {}) {
   return el("div", { class: "written", dir: "auto", ...attributes }, text === null || text === "" ? el("em", {}, "no text") : text);
+}
+
+/** A list to choose from, of values or [value, shown]. */
+export function choice(options, attributes = {}) {
+  const entries = options.map((one) => (Array.isArray(one) ? one : [one, one]));
+  const select = el("select", attributes, entries.map(([value, shown]) => el("option", { value }, shown)));
+  if (attributes.value !== undefined) select.value = attributes.value;
+  return select;
+}
+
+/** The state of a response, "cut_in_thought", as words: what the policy made of its turn. */
+export function stateName(state) {
+  return state.replaceAll("_", " ");
+}
+
+/** The state as a tag; nothing for a response with an answer, or of an unknown state. */
+export function stateTag(state) {
+  return state && state !== "answered" ? el("span", { class: "flag" }, stateName(state)) : null;
 }

@@ -1,17 +1,10 @@
-// Fields of forms, and the settings of the judge.
+// Fields, forms of JSON schemas, what can fail, and what can be copied.
 
-import { el, note } from "./dom.js";
+import { choice, el, note } from "./dom.js";
 
 /** A labelled field. */
 export function field(label, control, attributes = {}) {
   return el("label", { class: "field", ...attributes }, el("span", {}, label), control);
-}
-
-export function choice(options, attributes = {}) {
-  const entries = options.map((one) => (Array.isArray(one) ? one : [one, one]));
-  const select = el("select", attributes, entries.map(([value, shown]) => el("option", { value }, shown)));
-  if (attributes.value !== undefined) select.value = attributes.value;
-  return select;
 }
 
 export function area(value, attributes = {}) {
@@ -23,6 +16,19 @@ export function area(value, attributes = {}) {
 /** A sentence about something that failed. */
 export function alertOf(message) {
   return el("p", { class: "note warning", role: "alert" }, message);
+}
+
+/** Do something that may fail, and show the sentence of its error in `problem`, unless it was aborted. `button` is
+ *  disabled meanwhile. */
+export async function attempt(problem, work, button = null) {
+  problem.replaceChildren();
+  if (button) button.disabled = true;
+  try {
+    await work();
+  } catch (error) {
+    if (error.name !== "AbortError") problem.replaceChildren(alertOf(error.message));
+  }
+  if (button) button.disabled = false;
 }
 
 /** A button that copies a text. */
@@ -55,66 +61,95 @@ export function exporter(load, told) {
     if (node.open) timer = setTimeout(show, PAUSE);
   }
 
-  async function show() {
-    try {
+  function show() {
+    return attempt(code, async () => {
       const found = await load();
-      code.replaceChildren(
-        note(told),
-        el("h3", {}, "Python"),
-        copyable(found.python, "Python"),
-        el("h3", {}, "Command line"),
-        copyable(found.cli, "command line"),
-        el("h3", {}, "YAML (judge.yaml of the command)"),
-        copyable(found.yaml, "YAML"),
-      );
-    } catch (error) {
-      code.replaceChildren(alertOf(error.message));
-    }
+      const parts = [["Python", found.python], ["Command line", found.cli], ["YAML (judge.yaml of the command)", found.yaml]];
+      code.replaceChildren(note(told), ...parts.flatMap(([heading, text]) => [el("h3", {}, heading), copyable(text, heading)]));
+    });
   }
 }
 
-const METRICS = ["pass", "weighted", "expected", "normalized", "net", "quality"];
-const NUMBERS = [["threshold", "0.01"], ["min_answered", "0.01"], ["scale", "1"], ["samples", "1"]];
+/** A form of a JSON schema, as pydantic writes it: objects, lists, texts, numbers, choices and yes/no. It has a
+ *  `node`, and `value()`: what the form holds. Empty optional fields and those with their default value are left out. */
+export function schemaForm(schema, value = {}, changed = () => {}) {
+  const made = part(schema, value ?? {}, schema.$defs ?? {}, "", changed);
+  made.node.addEventListener("input", changed);
+  return made;
+}
 
-/** The settings of the judge as a form. `value()` gives those that differ from the command line. */
-export function settingsForm(choices, changed = () => {}) {
-  const set = choices.set;
-  const shown = (name, otherwise) => `as started (${set[name] ?? otherwise})`;
-  const controls = {
-    pipeline: choice([["", "as started"], ...choices.pipelines.map((one) => one.name), ...choices.pipeline_files]),
-    judge: choice([["", `as started (${choices.judge})`], ...choices.judge_files]),
-    mode: choice([["", shown("mode", "item")], "item", "batch", "quality"]),
-    metric: choice([["", shown("metric", "expected")], ...METRICS]),
-    threshold: number("threshold", 0.6),
-    min_answered: number("min_answered", 0.5),
-    abstention: choice([["", shown("abstention", "skip")], "skip", "zero", "partial", "fail"]),
-    no_answer: choice([["", shown("no_answer", "lowest")], "lowest", "unscored", "judge"]),
-    scale: number("scale", "yes/no"),
-    capture_reasoning: choice([["", shown("capture_reasoning", "no")], ["true", "yes"], ["false", "no"]]),
-    samples: number("samples", 1),
-    calibration: choice([["", "as started"], ...choices.calibrations]),
-  };
-
-  function number(name, otherwise) {
-    const step = NUMBERS.find(([one]) => one === name)[1];
-    return el("input", { type: "number", step, min: 0, placeholder: String(set[name] ?? otherwise), class: "short" });
+function part(given, value, defs, name, changed) {
+  const schema = resolved(given, defs);
+  if (schema.type === "object") return group(schema, value ?? {}, defs, changed);
+  if (schema.type === "array") return list(schema, value ?? schema.default ?? [], defs, name, changed);
+  const shown = name.replaceAll("_", " ");
+  if (schema.type === "boolean") {
+    const control = el("input", { type: "checkbox", name, checked: value ?? schema.default ?? false });
+    return { node: el("label", { class: "check" }, control, ` ${shown}`), value: () => control.checked };
   }
+  const control = simple(schema, value ?? schema.default, name);
+  return { node: field(shown, control), value: () => read(schema, control.value) };
+}
 
-  for (const [name, control] of Object.entries(controls)) {
-    control.name = name;
-    control.addEventListener("change", changed);
+function simple(schema, value, name) {
+  if (schema.enum) return choice(schema.optional ? [["", schema.empty ?? "none"], ...schema.enum] : schema.enum, { name, value: value ?? (schema.optional ? "" : schema.enum[0]) });
+  if (schema.type === "integer" || schema.type === "number") return el("input", { type: "number", name, step: schema.type === "integer" ? 1 : "any", class: "short", placeholder: schema.empty, value: value ?? "" });
+  if (schema.type === "json") return area(value === undefined ? "" : JSON.stringify(value, null, 1), { name, rows: 3, class: "source", spellcheck: "false" });
+  return area(value, { name, rows: 1, class: "grows", readonly: Boolean(schema.readOnly) });
+}
+
+function read(schema, text) {
+  if (text === "" && (schema.optional || schema.type !== "string")) return undefined;
+  if (schema.type === "integer" || schema.type === "number") return Number(text);
+  if (schema.type !== "json") return text;
+  try {
+    return JSON.parse(text);
+  } catch {
+    return text; // the server's sentence names the field
   }
+}
+
+function group(schema, value, defs, changed) {
+  const parts = Object.entries(schema.properties ?? {}).map(([name, one]) => [name, one, part(one, value[name], defs, name, changed)]);
   return {
-    controls,
-    node: el("div", { class: "filters" }, Object.entries(controls).map(([name, control]) => field(name.replaceAll("_", " "), control))),
+    node: el("div", { class: "form" }, parts.map(([, , made]) => made.node)),
     value() {
-      const given = Object.entries(controls).filter(([, control]) => control.value !== "");
-      return Object.fromEntries(given.map(([name, control]) => [name, parsed(name, control.value)]));
+      const found = parts.map(([name, one, made]) => [name, made.value(), one.default]);
+      return Object.fromEntries(found.filter(([, own, otherwise]) => own !== undefined && JSON.stringify(own) !== JSON.stringify(otherwise)).map(([name, own]) => [name, own]));
     },
   };
 }
 
-function parsed(name, text) {
-  if (NUMBERS.some(([one]) => one === name)) return Number(text);
-  return name === "capture_reasoning" ? text === "true" : text;
+/** Texts: one per line. Whole numbers: in one line. Objects: a form each. */
+function list(schema, value, defs, name, changed) {
+  const items = resolved(schema.items ?? {}, defs), shown = name.replaceAll("_", " ");
+  if (items.type === "object") return objects(items, value, defs, shown, changed, schema.readOnly);
+  const whole = items.type === "integer";
+  const control = area(value.join(whole ? ", " : "\n"), { name, rows: whole ? 1 : 2, class: "grows" });
+  const texts = () => control.value.split(whole ? /[\s,]+/ : "\n").filter((one) => one.trim());
+  return { node: field(whole ? `${shown} (numbers)` : `${shown} (one per line)`, control), value: () => (whole ? texts().map(Number) : texts()) };
+}
+
+function objects(schema, value, defs, shown, changed, fixed) {
+  const one = shown.replace(/s$/, ""), forms = [];
+  const rows = el("div", {});
+  const more = el("button", { type: "button", name: `add-${one}`, onclick: () => (add({}).node.querySelector("textarea, input")?.focus(), changed()) }, `Add ${one}`);
+  value.forEach(add);
+  return { node: el("div", { class: "group", role: "group", "aria-label": shown }, el("div", { class: "caption" }, shown), rows, fixed ? null : more), value: () => forms.map((made) => made.value()) };
+
+  function add(entry) {
+    const made = group(schema, entry, defs, changed);
+    const own = el("div", { class: "entry" }, made.node, fixed ? null : el("button", { type: "button", class: "link", onclick: () => (forms.splice(forms.indexOf(made), 1), own.remove(), changed()) }, `remove this ${one}`));
+    forms.push(made);
+    rows.append(own);
+    return made;
+  }
+}
+
+/** Without references, and with `optional` for one that may be null. */
+function resolved(schema, defs) {
+  const named = schema.$ref ? defs[schema.$ref.split("/").pop()] : schema.allOf ? resolved(schema.allOf[0], defs) : schema;
+  if (!named.anyOf) return named;
+  const known = named.anyOf.filter((one) => one.type !== "null");
+  return { ...resolved(known[0], defs), ...(named.default === undefined ? {} : { default: named.default ?? undefined }), optional: known.length < named.anyOf.length };
 }

@@ -2,7 +2,7 @@
 
 import { getJson, post } from "./api.js";
 import { count, el, fixed, note, plural, section, table } from "./dom.js";
-import { alertOf } from "./forms.js";
+import { alertOf, attempt } from "./forms.js";
 
 const RECENT = 12;
 const NAMES = { rewards: "reward log", unreadable: "cannot be read", checklists: "checklist", prompts: "prompt", pipelines: "pipeline", judges: "judge", jobs: "job" };
@@ -31,14 +31,8 @@ export async function home(main, project) {
   showHealth(health, await getJson("health").catch((error) => ({ state: "failed", error: error.message })));
 
   /** Copy the example into the project and open its report. */
-  async function example(event) {
-    event.target.disabled = true;
-    try {
-      location.href = `/report?${new URLSearchParams({ file: (await post("example", {})).open })}`;
-    } catch (error) {
-      problem.replaceChildren(alertOf(error.message));
-      event.target.disabled = false;
-    }
+  function example(event) {
+    return attempt(problem, async () => (location.href = `/report?${new URLSearchParams({ file: (await post("example", {})).open })}`), event.target);
   }
 }
 
@@ -97,15 +91,11 @@ function showHealth(node, found) {
   );
   if (found.probe) tell(found.probe);
 
-  async function test() {
-    button.disabled = true;
-    told.replaceChildren(note("Testing …"));
-    try {
+  function test() {
+    return attempt(told, async () => {
+      told.replaceChildren(note("Testing …"));
       tell(await post("probe", {}));
-    } catch (error) {
-      told.replaceChildren(alertOf(error.message));
-    }
-    button.disabled = false;
+    }, button);
   }
 
   function tell(probe) {

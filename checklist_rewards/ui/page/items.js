@@ -1,9 +1,8 @@
 // The editor of a checklist, for Judge and Build: the items with their weights, gates, categories, options and checks.
 
-import { getJson } from "./api.js";
-import { el } from "./dom.js";
-import { alertOf, area, choice, field } from "./forms.js";
-import { schemaForm } from "./schemaform.js";
+import { getJson, post } from "./api.js";
+import { choice, el, note } from "./dom.js";
+import { area, attempt, field, schemaForm } from "./forms.js";
 
 let loading = null;
 
@@ -32,7 +31,8 @@ export function itemsOf(text) {
 export function itemEditor(changed, empty = "no answer yet") {
   const items = []; // { question, weight, required, more, answer, notes, node }
   const list = el("ol", { class: "editor" });
-  return { node: list, items, add, replace, asked, checklist };
+  const more = el("button", { type: "button", name: "add", onclick: () => (add({ question: "" }).question.focus(), changed(null, false)) }, "Add item");
+  return { node: el("div", {}, list, el("div", { class: "controls" }, more)), add, replace, asked, checklist };
 
   function asked() {
     return items.filter((item) => item.question.value.trim());
@@ -87,55 +87,31 @@ export function itemEditor(changed, empty = "no answer yet") {
   }
 }
 
+const OPTION = { label: { type: "string" }, value: { type: "number", optional: true }, na: { type: "boolean", default: false } };
+const MORE = { category: { type: "string", optional: true }, options: { type: "array", items: { type: "object", properties: OPTION } } };
+
 /** Category, options and code check of an item; made when it is opened. */
 function extras(more, edited) {
   const details = el("details", { class: "more" }, el("summary", {}, "Category, options, code check"));
   details.addEventListener("toggle", async () => {
     if (!details.open || details.children.length > 1) return;
-    const category = el("input", { name: "category", value: more.category ?? "" });
-    category.addEventListener("input", () => (set(more, "category", category.value), edited(false)));
+    const labels = () => JSON.stringify((more.options ?? []).map((one) => [one.label, one.na]));
+    const form = schemaForm({ type: "object", properties: MORE }, more, () => {
+      const before = labels(), { category, options } = form.value();
+      set(more, "category", category);
+      set(more, "options", options);
+      edited(labels() !== before);
+    });
     const check = el("div", {});
-    details.append(field("category", category), options(more, edited), check);
-    try {
-      check.replaceChildren(checkForm(more, await checkTypes(), edited));
-    } catch (error) {
-      check.replaceChildren(alertOf(error.message));
-    }
+    details.append(form.node, note("Without options, the answers are yes and no. An option has a value from 0 to 1; “na” stands for “cannot assess” and has none."), check);
+    await attempt(check, async () => check.replaceChildren(checkForm(more, await checkTypes(), edited)));
   });
   return details;
 }
 
 function set(more, name, value) {
-  if (value === "" || value === null || value?.length === 0) delete more[name];
+  if (value === undefined || value === null || value.length === 0) delete more[name];
   else more[name] = value;
-}
-
-/** The answers of an item other than yes and no, with their values. */
-function options(more, edited) {
-  const rows = el("div", {});
-  const entries = [];
-  for (const option of more.options ?? []) add(option);
-  const button = el("button", { type: "button", name: "add-option", onclick: () => (add({ label: "", value: 1 }).focus(), store(true)) }, "Add option");
-  return el("div", { class: "group", role: "group", "aria-label": "options" }, el("div", { class: "caption" }, "options (without any: yes and no)"), rows, button);
-
-  function add(option) {
-    const label = el("input", { "aria-label": "label of the option", value: option.label });
-    const value = el("input", { type: "number", min: 0, max: 1, step: "any", class: "short", "aria-label": "value from 0 to 1", value: option.value ?? "", disabled: Boolean(option.na) });
-    const na = el("input", { type: "checkbox", checked: Boolean(option.na) });
-    const entry = { read: () => ({ label: label.value, ...(na.checked ? { na: true } : { value: value.value === "" ? null : Number(value.value) }) }) };
-    const row = el("div", { class: "controls" }, label, value, el("label", { class: "check" }, na, " cannot assess"), el("button", { type: "button", class: "link", onclick: () => (entries.splice(entries.indexOf(entry), 1), row.remove(), store(true)) }, "remove option"));
-    label.addEventListener("input", () => store(true));
-    value.addEventListener("input", () => store(false));
-    na.addEventListener("input", () => ((value.disabled = na.checked), store(true)));
-    entries.push(entry);
-    rows.append(row);
-    return label;
-  }
-
-  function store(asks) {
-    set(more, "options", entries.map((entry) => entry.read()));
-    edited(asks);
-  }
 }
 
 /** A code check by name, with its fields as a form. */
@@ -160,7 +136,7 @@ function checkForm(more, types, edited) {
       more.check = { type: type.name, ...form.value() };
       edited(true);
     });
-    fields.replaceChildren(el("p", { class: "note" }, type.summary, type.runs_code ? " It runs code: start the app with --allow-code." : ""), form.node);
+    fields.replaceChildren(note(type.summary, type.runs_code ? " It runs code: start the app with --allow-code." : ""), form.node);
   }
 }
 
@@ -170,4 +146,25 @@ function parsed(text) {
   } catch {
     return null;
   }
+}
+
+/** Open and save checklists of the library. `act` runs a request and shows its error, `tell` shows what was done. */
+export function shelf(choices, { checklist, open, act, tell }) {
+  const files = choice([["", "open a saved checklist"], ...choices.checklists], { name: "saved", "aria-label": "saved checklists" });
+  files.addEventListener("change", () => act(async () => {
+    if (!files.value) return;
+    open(itemsOf((await getJson("library/file", { name: files.value })).text));
+  }));
+  const name = el("input", { name: "checklist-name", placeholder: "name", "aria-label": "name of the checklist" });
+  const save = el("button", { type: "button", name: "save", onclick: () => act(async () => {
+    const file = `checklists/${name.value.replace(/\.json$/, "")}.json`;
+    const known = choices.checklists.includes(file) ? (await getJson("library/file", { name: file })).stamp : null;
+    await post("library/file", { name: file, checklist: checklist(), stamp: known });
+    if (known === null) {
+      choices.checklists.push(file);
+      files.append(el("option", {}, file));
+    }
+    tell(`${file} is saved`);
+  }) }, "Save checklist");
+  return el("div", { class: "controls" }, files, name, save);
 }

@@ -1,11 +1,10 @@
 // Judge: a prompt, a response and a checklist; the answers arrive in the items. Unchanged items come from the store.
 
 import { answerBar, answerNotes, metricsLine, scoreLine } from "./answers.js";
-import { getJson, lines, post } from "./api.js";
-import { el, fixed, note, section } from "./dom.js";
-import { alertOf, area, choice, exporter, field, settingsForm } from "./forms.js";
-import { itemEditor, itemsOf } from "./items.js";
-import { shelf } from "./shelf.js";
+import { getJson, judged, post } from "./api.js";
+import { choice, el, fixed, note, section } from "./dom.js";
+import { area, attempt, exporter, field, schemaForm } from "./forms.js";
+import { itemEditor, itemsOf, shelf } from "./items.js";
 
 const KEPT = "judge-view";
 
@@ -29,8 +28,9 @@ export async function judge(main) {
   const problem = el("div", {});
   const state = el("span", { class: "muted", role: "status" });
   const code = exporter(() => post("code", body()), "Each gives the figures of this page.");
-  const form = settingsForm(choices, code.refresh);
+  const form = schemaForm(choices.settings, {}, code.refresh);
   const json = area("", { rows: 8, name: "json", "aria-label": "checklist as JSON" });
+  const act = (work) => attempt(problem, work);
   const write = writing();
   let running = null;
 
@@ -44,7 +44,6 @@ export async function judge(main) {
       section(
         "Checklist",
         editor.node,
-        el("div", { class: "controls" }, el("button", { type: "button", name: "add", onclick: () => (editor.add({ question: "" }).question.focus(), keep()) }, "Add item")),
         figures,
         shelf(choices, { checklist: editor.checklist, open: replace, act, tell: (text) => (state.textContent = text) }),
         write,
@@ -61,15 +60,6 @@ export async function judge(main) {
   });
   const asked = new URLSearchParams(location.search).get("checklist");
   if (asked) await act(async () => replace(itemsOf((await getJson("library/file", { name: asked })).text)));
-
-  async function act(work) {
-    try {
-      await work();
-      problem.replaceChildren();
-    } catch (error) {
-      problem.replaceChildren(alertOf(error.message));
-    }
-  }
 
   /** Who writes a checklist, and by which method. The writer need not be the judge. */
   function writing() {
@@ -128,27 +118,19 @@ export async function judge(main) {
   async function score() {
     running?.abort();
     const own = (running = new AbortController()), shown = editor.asked();
-    problem.replaceChildren();
     state.textContent = "Scoring …";
     for (const item of shown) item.answer.classList.add("stale");
     keep();
-    try {
+    await act(async () => {
       let answered = 0;
-      for await (const event of lines("judge", body(), own.signal)) {
-        if (event.event === "item") {
-          tell(shown[event.index], event.item);
-          state.textContent = `${++answered} of ${shown.length} items answered`;
-        } else if (event.event === "score") {
-          event.score.items.forEach((line, i) => tell(shown[i], line));
-          result.replaceChildren(...scoreLine(event.score));
-          figures.replaceChildren(metricsLine(event.score));
-          state.textContent = `${event.score.answered} of ${event.score.total} answered in ${event.seconds} s, ${fixed(event.seconds / Math.max(1, event.score.total), 3)} s per item`;
-        } else if (event.event === "error") throw new Error(event.message);
-      }
-    } catch (error) {
-      if (own.signal.aborted) return;
-      state.textContent = "";
-      problem.replaceChildren(alertOf(error.message));
-    }
+      const { score, seconds } = await judged(body(), (place, line) => {
+        tell(shown[place], line);
+        state.textContent = `${++answered} of ${shown.length} items answered`;
+      }, own.signal);
+      result.replaceChildren(...scoreLine(score));
+      figures.replaceChildren(metricsLine(score));
+      state.textContent = `${score.answered} of ${score.total} answered in ${seconds} s, ${fixed(seconds / Math.max(1, score.total), 3)} s per item`;
+    });
+    if (problem.childElementCount) state.textContent = "";
   }
 }

@@ -2,17 +2,15 @@
 
 import { download, getJson, post } from "./api.js";
 import { count, el, note, plural, section } from "./dom.js";
-import { alertOf, area, choice, field } from "./forms.js";
+import { alertOf, area, attempt, field, schemaForm } from "./forms.js";
 
 const TITLES = { checklists: "Checklists", prompts: "Prompts", pipelines: "Pipelines", judges: "Judges" };
-const FORMATS = [["auto", "detect"], "autochecklist", "autorubric", "rubric", "healthbench", "rar", "rubrichub", "profbench", "prbench", "verl", "rows"];
-const PITFALLS = [["", "by their text"], ["fault", "faults"], ["avoided", "what is avoided"]];
 const PAUSE = 400;
 
-export async function library(main, project) {
+export async function library(main) {
   const list = el("div", { class: "shelves" });
   const editor = el("div", { class: "editing" });
-  const importer = importForm(project, refresh);
+  const importer = el("div", {});
   let kinds = null, opened = null;
   main.replaceChildren(
     section("Library", note("Files of the project folder: checklists/, prompts/, pipelines/ and judges/. Commands and the other views use them by name.")),
@@ -27,6 +25,7 @@ export async function library(main, project) {
 
   async function refresh(name = null) {
     const found = await getJson("library");
+    if (!kinds) importer.replaceChildren(importForm(found.importing, refresh));
     kinds = found;
     list.replaceChildren(...Object.entries(found.kinds).map(([kind, files]) => shelf(kind, files)));
     if (name) await open(name);
@@ -57,14 +56,12 @@ export async function library(main, project) {
 
   async function open(name) {
     if (!leave()) return;
-    try {
+    opened = null;
+    await attempt(editor, async () => {
       const file = await getJson("library/file", { name });
       history.replaceState(null, "", `/library?${new URLSearchParams({ name })}`);
       edit(file.name, file.text, file.stamp, file);
-    } catch (error) {
-      opened = null;
-      editor.replaceChildren(alertOf(error.message));
-    }
+    });
   }
 
   function begin(kind) {
@@ -119,16 +116,14 @@ export async function library(main, project) {
       }
     }
 
-    async function store() {
-      try {
+    function store() {
+      return attempt(told, async () => {
         const found = await post("library/file", { name: named(), text: control.value, stamp });
         saved = control.value;
         opened = null;
         await refresh(found.name);
         editor.querySelector(".told")?.append(el("p", { class: "note", role: "status" }, "Saved."));
-      } catch (error) {
-        told.replaceChildren(alertOf(error.message));
-      }
+      });
     }
   }
 }
@@ -143,36 +138,25 @@ function uses(name) {
   return el("span", { class: "muted" }, "In a pipeline: ", el("code", {}, `prompt: ../${name}`));
 }
 
-function importForm(project, done) {
-  const file = choice([["", "choose a file"], ...project.files.map((one) => one.name).filter((one) => /\.(jsonl|csv|parquet|json|ya?ml)$/i.test(one))], { name: "import-file" });
-  const format = choice(FORMATS, { name: "import-format" });
-  const pitfalls = choice(PITFALLS, { name: "import-pitfalls" });
-  const output = el("input", { name: "import-output", size: 34, placeholder: "checklists/….json" });
-  const abstain = el("input", { type: "checkbox", name: "import-abstain" });
-  const told = el("div", { "aria-live": "polite" });
+/** Convert a file of another project; `done` is called with the name of the checklist that came of it, or null. */
+function importForm(schema, done) {
+  const form = schemaForm(schema), told = el("div", { "aria-live": "polite" });
   const button = el("button", { type: "button", name: "import", onclick: run }, "Import");
-  file.addEventListener("change", () => {
-    const stem = file.value.split("/").at(-1).replace(/\.\w+$/, "");
-    output.value = /\.(json|ya?ml)$/i.test(file.value) ? `checklists/${stem}.json` : `imported/${stem}.jsonl`;
-  });
   return el(
     "div",
     {},
-    note("Rubrics and checklists of other projects, in files of the project folder; their format is detected. A result in .json is one checklist; rows become a .jsonl file with a checklist per row. Files can be uploaded in Batch."),
-    el("div", { class: "filters" }, field("file", file), field("format", format), field("negative weights are", pitfalls), field("result", output), el("label", { class: "check" }, abstain, " allow “cannot assess”"), button),
+    note("Rubrics and checklists of other projects, in files of the project folder. A result in .json is one checklist; rows become a .jsonl file with a checklist per row. Without an output, it is named after the file. Pitfalls are items with a negative weight: what is a fault, or what is to be avoided. Files can be uploaded in Batch."),
+    form.node,
+    button,
     told,
   );
 
-  async function run() {
-    button.disabled = true;
-    try {
-      const found = await post("library/import", { file: file.value, output: output.value, format: format.value, may_abstain: abstain.checked, pitfalls: pitfalls.value || null });
+  function run() {
+    return attempt(told, async () => {
+      const found = await post("library/import", form.value());
       const what = found.rows === null ? `one checklist with ${plural(found.items, "item")}` : `${plural(found.rows, "row")} with ${count(found.items)} items`;
       told.replaceChildren(note(`${found.format}: ${what} in ${found.name}. ${found.taken.join("; ")}.`), found.dropped ? note(`Dropped fields that items cannot hold: ${found.dropped}.`) : "");
       await done(found.rows === null ? found.name : null);
-    } catch (error) {
-      told.replaceChildren(alertOf(error.message));
-    }
-    button.disabled = false;
+    }, button);
   }
 }

@@ -1,10 +1,9 @@
 // Live: the training view of a reward log that is still written. The server reads what was added; 204 says that nothing was.
 
 import { get } from "./api.js";
-import { count, el, num, note, plural, section, written } from "./dom.js";
-import { alertOf, choice, field } from "./forms.js";
+import { choice, count, el, note, num, plural, section, stateTag, written } from "./dom.js";
+import { alertOf, field } from "./forms.js";
 import { keeping } from "./keep.js";
-import { stateTag } from "./states.js";
 import { curves, learnedTable } from "./training.js";
 
 const POLLED = 2000, QUIET = 60, MOST_ALARMS = 5;

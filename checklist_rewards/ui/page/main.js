@@ -1,13 +1,12 @@
 // The page: a header with the files and views of the report, and the view that the address names (#/FILE/VIEW/ROW).
 
-import { compare } from "./compare.js";
+import { compare, pairs } from "./compare.js";
 import { openEmbedded } from "./data.js";
-import { el } from "./dom.js";
+import { choice, el } from "./dom.js";
 import { EMPTY } from "./filters.js";
 import { matrix } from "./matrix.js";
 import { monitor } from "./monitor.js";
 import { overview } from "./overview.js";
-import { pairs } from "./pairs.js";
 import { training } from "./training.js";
 import { hasTrust, trust } from "./trust.js";
 
@@ -27,7 +26,7 @@ async function start() {
   try {
     show(await openEmbedded(), main);
   } catch (error) {
-    main.replaceChildren(el("p", { class: "note", role: "alert" }, `This page cannot be shown (${error.message}). It needs a browser from 2023 or later.`));
+    main.replaceChildren(el("p", { class: "note", role: "alert" }, `This page cannot be shown (${error.message}). It needs a browser from 2024 or later.`));
     throw error;
   }
 }
@@ -65,13 +64,13 @@ export function show(report, main, before = null, actions = {}) {
       openRow: (other, place) => go(report.files.indexOf(other), "matrix", place),
       opened: (place) => history.replaceState(null, "", `#/${index}/matrix${place === null ? "" : `/${place}`}`),
     };
-    const files = el("select", { "aria-label": "file", onchange: (event) => go(event.target.value, view) }, report.files.map((one, i) => el("option", { value: i }, one.name)));
-    files.value = index;
+    const files = choice(report.files.map((one, i) => [i, one.name]), { "aria-label": "file", value: index, onchange: (event) => go(event.target.value, view) });
     const links = known.map(([key, shown]) => el("a", { href: `#/${index}/${key}`, "aria-current": key === view ? "page" : null }, shown));
     document.getElementById("header").replaceChildren(
       el("h1", {}, report.title),
       report.files.length > 1 ? files : "",
       el("nav", { "aria-label": "views" }, links),
+      ...(actions.controls ?? []),
     );
     document.title = `${title}: ${report.title}`;
     const notes = view === noted ? report.notes.map((text) => el("p", { class: "note warning" }, text)) : []; // once

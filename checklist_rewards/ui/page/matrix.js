@@ -1,10 +1,9 @@
 // Matrix: rows x items. Only the rows in sight are in the document, so any number of rows scrolls.
 
 import { detail } from "./detail.js";
-import { el, fixed, note, count } from "./dom.js";
+import { choice, count, el, fixed, note, shorter, stateName, stateTag } from "./dom.js";
 import { EMPTY, differingCells, matching, peopleDiffer, sorted } from "./filters.js";
 import { sampled } from "./overview.js";
-import { stateName, stateTag } from "./states.js";
 
 const ROW_HEIGHT = 30;
 const SPARE_ROWS = 8;
@@ -205,7 +204,7 @@ export function matrix(report, file, at) {
     }
     if (file.hasStates)
       result.push({ key: "state", name: "state", title: "What the policy made of its turn", falling: true, width: narrow ? 110 : 122, draw: (row, a) => el("div", { ...a, class: "name" }, stateTag(file.state(row))) });
-    const response = { key: "words", name: "response", title: "Length of the response in words", falling: true, width: 240, grows: true, draw: (row, a) => el("div", { ...a, class: "snippet", dir: "auto" }, snippet(file.target(row) ?? file.prompt(row) ?? "")) };
+    const response = { key: "words", name: "response", title: "Length of the response in words", falling: true, width: 240, grows: true, draw: (row, a) => el("div", { ...a, class: "snippet", dir: "auto" }, shorter(file.target(row) ?? file.prompt(row) ?? "", 160)) };
     if (!narrow) result.push(response);
     const dense = cells.item.length >= DENSE * items.length * file.length && items.length <= MOST_COLUMNS;
     const most = rows.counts.reduce((a, b) => Math.max(a, b), 0);
@@ -247,10 +246,6 @@ export function matrix(report, file, at) {
   }
 }
 
-function snippet(text) {
-  return text.slice(0, 160).replace(/\s+/g, " ");
-}
-
 function filterForm(file, filter, partner, refresh) {
   let timer = 0;
   const change = (name, value) => {
@@ -260,14 +255,9 @@ function filterForm(file, filter, partner, refresh) {
   };
   const field = (label, input) => el("label", {}, el("span", {}, label), input);
   const text = (name, attributes) => el("input", { value: filter[name], oninput: (event) => change(name, event.target.value.trim()), ...attributes });
-  const select = (name, options) => {
-    const node = el("select", { onchange: (event) => change(name, event.target.value) }, options.map(([value, shown]) => el("option", { value }, shown)));
-    node.value = filter[name];
-    return node;
-  };
+  const select = (name, options) => choice(options, { value: filter[name], onchange: (event) => change(name, event.target.value) });
   const check = (name, label) => el("label", { class: "check" }, el("input", { type: "checkbox", checked: filter[name], onchange: (event) => change(name, event.target.checked) }), el("span", {}, label));
-  const shorter = (question) => (question.length > 80 ? `${question.slice(0, 79)}…` : question);
-  const items = file.items.map((one) => [one.id, shorter(one.question)]).sort((a, b) => a[1].localeCompare(b[1]));
+  const items = file.items.map((one) => [one.id, shorter(one.question, 80)]).sort((a, b) => a[1].localeCompare(b[1]));
   const answers = file.answers.map((name) => [`=${name}`, name]);
   const number = { type: "number", step: "any", class: "short" };
   return el(
@@ -276,7 +266,7 @@ function filterForm(file, filter, partner, refresh) {
     field("search", text("text", { type: "search", placeholder: "prompt or response" })),
     field("item", select("item", [["", "any item"], ...items])),
     field("answer", select("answer", [["", "any answer"], ["pass", "passes"], ["fail", "fails"], ["unanswered", "unanswered"], ...answers])),
-    file.reasons.length ? field("reason", select("reason", [["", "any reason"], ...file.reasons.map((name) => [name, name])])) : null,
+    file.reasons.length ? field("reason", select("reason", [["", "any reason"], ...file.reasons])) : null,
     file.hasStates ? field("state", select("state", [["", "any state"], ...file.states.map((name) => [name, stateName(name)])])) : null,
     field("score from", text("low", number)),
     field("to", text("high", number)),

@@ -1,8 +1,7 @@
 // Monitor: held-out items, shadow judge, and alarms over the steps, from the file of a reward monitor.
 
 import { lines } from "./charts.js";
-import { count, el, note, num, plural, section, table, written } from "./dom.js";
-import { stateTag } from "./states.js";
+import { count, el, note, num, plural, section, stateTag, table, written } from "./dom.js";
 
 const PAIRS = [
   ["Rewarded and held-out items", [["reward_rewarded", "mean credit of rewarded items"], ["reward_held_out", "of held-out items"]]],

@@ -1,8 +1,7 @@
 // Overview: what failed, what was scored, by which judge, and how it came out.
 
 import { histogram, rateBar } from "./charts.js";
-import { bounds, count, el, fixed, note, num, plural, section, table } from "./dom.js";
-import { stateName } from "./states.js";
+import { bounds, count, el, fact, fixed, note, num, plural, section, stateName, table } from "./dom.js";
 
 const MOST_ITEMS = 50, LOW_MASS = 0.9;
 
@@ -10,13 +9,13 @@ const MOST_ITEMS = 50, LOW_MASS = 0.9;
 export function overview(report, file, at) {
   const facts = file.overview, open = (filter, order) => at.openFilter(file, filter, order);
   const tiles = [
-    tile("rows", count(facts.rows), facts.without_score ? `${count(facts.without_score)} without a checklist` : null),
-    tile("mean score", num(facts.mean, 4), facts.unscored ? `${plural(facts.unscored, "row")} without a score` : null),
-    tile("macro (mean pass rate)", num(facts.macro, 4)),
-    tile("micro (DRFR)", num(facts.micro, 4), bounds(facts.micro_interval)),
+    fact("rows", count(facts.rows), facts.without_score ? `${count(facts.without_score)} without a checklist` : null),
+    fact("mean score", num(facts.mean, 4), facts.unscored ? `${plural(facts.unscored, "row")} without a score` : null),
+    fact("macro (mean pass rate)", num(facts.macro, 4)),
+    fact("micro (DRFR)", num(facts.micro, 4), bounds(facts.micro_interval)),
     noAnswer(facts),
-    tile("reads answered", `${count(facts.answered)} of ${count(facts.reads)}`),
-    tile("label mass", num(facts.mass, 4), facts.masses ? "mean of the reads" : "not reported by this judge"),
+    fact("reads answered", `${count(facts.answered)} of ${count(facts.reads)}`),
+    fact("label mass", num(facts.mass, 4), facts.masses ? "mean of the reads" : "not reported by this judge"),
   ];
   if (file.kind === "pairs") return [section("Pairs", el("p", {}, `${plural(facts.rows, "pair")}.`))];
   return [
@@ -32,10 +31,6 @@ export function overview(report, file, at) {
     items(facts, open),
     about(report, file, facts),
   ];
-}
-
-function tile(name, value, below = null) {
-  return el("div", { class: "tile" }, el("span", { class: "muted" }, name), el("strong", {}, value), below && el("small", {}, below));
 }
 
 /** What failed and what to look at first, each with the rows that it is about one click away. */
@@ -68,9 +63,9 @@ export function sampled(file) {
 
 /** The number of responses without an answer; files of earlier versions do not say. */
 function noAnswer(facts) {
-  if (!facts.with_state) return tile("without an answer", num(null), "not recorded in this file");
+  if (!facts.with_state) return fact("without an answer", num(null), "not recorded in this file");
   const without = facts.states.filter((line) => line.state !== "cut").reduce((sum, line) => sum + line.count, 0);
-  return tile("without an answer", `${count(without)} of ${count(facts.with_state)}`, facts.without_state ? `${plural(facts.without_state, "row")} without a state` : null);
+  return fact("without an answer", `${count(without)} of ${count(facts.with_state)}`, facts.without_state ? `${plural(facts.without_state, "row")} without a state` : null);
 }
 
 function rates(lines, head, name) {

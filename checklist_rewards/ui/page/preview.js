@@ -1,8 +1,9 @@
 // The scores of sample responses while a checklist is edited. The judge is asked only for answers that are not known.
 
-import { lines, post } from "./api.js";
-import { el, fixed, note, num, plural } from "./dom.js";
-import { alertOf, area, field } from "./forms.js";
+import { probabilityOf, scoreLine } from "./answers.js";
+import { judged, post } from "./api.js";
+import { el, fixed, note, plural } from "./dom.js";
+import { alertOf, area, attempt, field } from "./forms.js";
 
 const PAUSE = 150, FIRST = 2, MOST_ANSWERS = 1000;
 
@@ -40,7 +41,7 @@ export function samplesPreview(editor, { served, settings }, kept, keep) {
 
   function add(text) {
     const sample = { target: area(text, { rows: 3, name: "sample", "aria-label": `response ${samples.length + 1}` }), answers: new Map(), quality: null };
-    sample.score = el("div", { class: "sample-score" }, el("span", { class: "muted" }, "not scored yet"));
+    sample.score = el("div", { class: "result sample-score" }, el("span", { class: "muted" }, "not scored yet"));
     sample.problem = el("div", {});
     const remove = el("button", { type: "button", class: "link", onclick: () => (samples.splice(samples.indexOf(sample), 1), sample.node.remove(), changed()) }, "remove this response");
     sample.node = el("div", { class: "card" }, sample.target, sample.score, sample.problem, remove);
@@ -85,7 +86,8 @@ export function samplesPreview(editor, { served, settings }, kept, keep) {
     for (const sample of samples) if (!shown.includes(sample) || !scores.length) sample.score.replaceChildren(el("span", { class: "muted" }, "not scored yet"));
     scores.forEach((score, i) => {
       missing += score.items.filter((line) => line.unanswered === "not_read").length;
-      shown[i].score.replaceChildren(...scoreOf(score, shown[i].last));
+      const { last } = shown[i], changed = last !== null && last !== undefined && last !== score.primary_score;
+      shown[i].score.replaceChildren(...scoreLine(score), changed ? el("small", { class: "was" }, `was ${fixed(last, 4)} when read`) : "");
     });
     items.forEach((item, place) => {
       const answers = scores.map((score, i) => answerOf(score.items[place], samples.indexOf(shown[i]) + 1));
@@ -110,21 +112,11 @@ export function samplesPreview(editor, { served, settings }, kept, keep) {
 
   async function readOne(sample, own) {
     if (own.signal.aborted) return;
-    sample.problem.replaceChildren();
-    try {
+    await attempt(sample.problem, async () => {
       const body = { input: prompt.value, target: sample.target.value, checklist: editor.checklist(), settings: settings() };
-      for await (const event of lines("judge", body, own.signal)) {
-        if (event.event === "error") throw new Error(event.message);
-        if (event.event === "item") store(sample, event.item);
-        if (event.event === "score") {
-          event.score.items.forEach((line) => store(sample, line));
-          sample.quality = event.score.quality;
-          sample.last = event.score.primary_score;
-        }
-      }
-    } catch (error) {
-      if (!own.signal.aborted) sample.problem.replaceChildren(alertOf(error.message));
-    }
+      const { score } = await judged(body, (_, line) => store(sample, line), own.signal);
+      [sample.quality, sample.last] = [score.quality, score.primary_score];
+    });
   }
 
   function store(sample, line) {
@@ -134,20 +126,10 @@ export function samplesPreview(editor, { served, settings }, kept, keep) {
   }
 }
 
-function scoreOf(score, last) {
-  const open = score.lower !== null && score.lower !== score.upper;
-  return [
-    el("span", { class: "muted" }, `score (${score.primary_metric}) `),
-    el("strong", { class: "score" }, num(score.primary_score, 4)),
-    open ? el("small", {}, ` from ${fixed(score.lower, 4)} to ${fixed(score.upper, 4)}`) : null,
-    last !== null && last !== undefined && last !== score.primary_score ? el("small", { class: "was" }, ` was ${fixed(last, 4)} when read`) : null,
-  ].filter(Boolean);
-}
-
 /** The answer of an item about one sample, short: the sample's number, the answer and P(answer). */
 function answerOf(line, number) {
   const kind = line.passed === true ? "pass" : line.passed === false ? "fail" : "open";
-  const p = line.probabilities?.yes ?? line.confidence;
+  const p = probabilityOf(line);
   const shown = line.answer ?? (line.unanswered === "not_read" ? "not read yet" : line.unanswered);
-  return el("span", { class: `pill ${kind}`, title: line.reasoning }, el("small", {}, `${number}: `), shown, p === null || p === undefined ? null : el("small", {}, ` ${fixed(p, 2)}`));
+  return el("span", { class: `pill ${kind}`, title: line.reasoning }, el("small", {}, `${number}: `), shown, p === null ? null : el("small", {}, ` ${fixed(p, 2)}`));
 }

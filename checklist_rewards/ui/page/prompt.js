@@ -1,9 +1,8 @@
 // One prompt over the run: what the policy wrote for it at every step, and which items the completions passed.
 
 import { points, sparkline } from "./charts.js";
-import { card, marks, shorter } from "./completion.js";
 import { changed } from "./difference.js";
-import { count, el, fixed, note, num, plural, table, written } from "./dom.js";
+import { choice, count, el, fixed, note, num, plural, shorter, signClass, signed, stateTag, table, written } from "./dom.js";
 
 const MOST_PROMPTS = 500;
 const RANKS = [["best", (own) => own[0]], ["median", (own) => own[Math.floor(own.length / 2)]], ["worst", (own) => own.at(-1)]];
@@ -11,7 +10,7 @@ const RANKS = [["best", (own) => own[0]], ["median", (own) => own[Math.floor(own
 /** The view of a prompt, with a list of all prompts. */
 export function promptHistory(file, open) {
   const prompts = promptsOf(file);
-  const select = el("select", { "aria-label": "prompt of the history" }, prompts.slice(0, MOST_PROMPTS).map(([prompt, , steps]) => el("option", { value: file.text(prompt) ?? "" }, `${plural(steps, "step")}: ${shorter(file.text(prompt) ?? "no prompt")}`)));
+  const select = choice(prompts.slice(0, MOST_PROMPTS).map(([prompt, , steps]) => [file.text(prompt) ?? "", `${plural(steps, "step")}: ${shorter(file.text(prompt) ?? "no prompt")}`]), { "aria-label": "prompt of the history" });
   const body = el("div");
   const draw = () => body.replaceChildren(...ofPrompt(file, prompts[select.selectedIndex][1], open).filter(Boolean));
   select.addEventListener("change", draw);
@@ -20,12 +19,7 @@ export function promptHistory(file, open) {
 }
 
 function promptsOf(file) {
-  const byPrompt = new Map();
-  for (let row = 0; row < file.length; row++) {
-    const prompt = file.rows.prompt[row];
-    if (!byPrompt.has(prompt)) byPrompt.set(prompt, []);
-    byPrompt.get(prompt).push(row);
-  }
+  const byPrompt = Map.groupBy(file.all, (row) => file.rows.prompt[row]);
   const spread = (rows) => new Set(rows.map((row) => file.rows.step[row])).size;
   return [...byPrompt].map(([prompt, rows]) => [prompt, rows, spread(rows)]).sort((a, b) => b[2] - a[2]);
 }
@@ -38,7 +32,7 @@ function ofPrompt(file, rows, open) {
   const known = (number) => at.get(number).map((row) => reward[row]).filter((one) => !Number.isNaN(one));
 
   const slider = el("input", { type: "range", min: 0, max: steps.length - 1, value: 0, "aria-label": "step of the prompt" });
-  const since = el("select", { "aria-label": "changes since" }, [["previous", "changes since the step before"], ["first", "changes since the first step"], ["none", "no changes marked"]].map(([key, shown]) => el("option", { value: key }, shown)));
+  const since = choice([["previous", "changes since the step before"], ["first", "changes since the first step"], ["none", "no changes marked"]], { "aria-label": "changes since" });
   const status = el("output", { class: "num" });
   const cards = el("div", { class: "cards", tabindex: "0", role: "group", "aria-label": "best, median and worst completion" });
   const items = el("div");
@@ -101,4 +95,31 @@ function itemRates(file, steps, at, place) {
   const shown = (counts) => [num(rate(counts), 2), el("span", { class: "bounds" }, ` ${counts[0]} of ${counts[1]}`)];
   const rows = [...lines].map(([item, counts]) => [file.items[item].question, shown(counts[0]), shown(counts[place]), shown(counts.at(-1)), sparkline(counts.map(rate))]);
   return table(["item", [`passes at step ${steps[0]}`, "n"], [`at step ${steps[place]}`, "n"], [`at step ${steps.at(-1)}`, "n"], "over the steps"], rows, { "aria-label": "Pass rates of the items of the prompt" });
+}
+
+/** A card. `text` replaces the completion's text, for example by one with its changes marked. */
+export function card(file, row, open, { heading = null, text = null } = {}) {
+  const { rows } = file;
+  const advantage = rows.advantage[row];
+  return el(
+    "div",
+    { class: "card" },
+    heading && el("h3", {}, heading),
+    el(
+      "div",
+      { class: "given" },
+      el("strong", { class: signClass(advantage) }, Number.isNaN(advantage) ? "no reward" : signed(advantage)),
+      el("span", { class: "muted" }, "reward ", num(rows.reward[row])),
+      stateTag(file.state(row)),
+      el("button", { class: "link", onclick: () => open(row) }, "details"),
+    ),
+    marks(file, row),
+    text ?? written(file.target(row)),
+  );
+}
+
+/** The answers of a row, one mark per item. */
+function marks(file, row) {
+  const mark = (line) => el("span", { class: "cell", "data-passed": line.passed, "data-step": 4, title: `${line.item.question}\nP(yes) ${fixed(line.p)}` }, line.answer ?? "–");
+  return el("div", { class: "marks" }, file.cellsOf(row).map((cell) => mark(file.cell(cell))));
 }

@@ -1,9 +1,8 @@
 // The stages of a generator: each is run on its own, its output is a form, and the next stage reads what the form holds.
 
 import { post } from "./api.js";
-import { el, note, plural } from "./dom.js";
-import { alertOf, choice, field } from "./forms.js";
-import { schemaForm } from "./schemaform.js";
+import { choice, el, note, plural } from "./dom.js";
+import { alertOf, attempt, field, schemaForm } from "./forms.js";
 
 const ABOUT = {
   seed: "A few questions per dimension, to start with. Dimensions with seed questions keep theirs.",
@@ -41,10 +40,6 @@ export function stagesForm(choices, kept, use, keep) {
     },
   };
 
-  function pipeline() {
-    return choices.pipelines.find((one) => one.name === select.value);
-  }
-
   function collect() {
     if (source) sources[plan.pipeline] = source.value();
     if (settings) chosen[plan.pipeline] = settings.value();
@@ -53,7 +48,7 @@ export function stagesForm(choices, kept, use, keep) {
   /** Show the source, the settings and the stages of the chosen method. */
   async function load(drafts) {
     collect();
-    const { name, settings: schema } = pipeline();
+    const { name, settings: schema } = choices.pipelines.find((one) => one.name === select.value);
     const found = await planned(name, chosen[name]);
     if (!found) return;
     plan = { ...found, pipeline: name };
@@ -143,8 +138,7 @@ export function stagesForm(choices, kept, use, keep) {
       card.busy = true;
       ready();
       state.textContent = "Running …";
-      failed.replaceChildren();
-      try {
+      await attempt(failed, async () => {
         const draft = place ? cards[place - 1].form.value() : null;
         const found = await post("build/stage", { ...request(), stage: name, draft });
         card.show(found.draft);
@@ -154,22 +148,17 @@ export function stagesForm(choices, kept, use, keep) {
         state.textContent = `${plural(found.asked, "request")}, ${found.kept} kept, ${found.seconds} s`;
         outdated(place + 1);
         keep();
-      } catch (error) {
-        state.textContent = "";
-        failed.replaceChildren(alertOf(error.message));
-      }
+      });
+      if (failed.childElementCount) state.textContent = "";
       card.busy = false;
       ready();
     }
 
-    async function finished() {
-      try {
+    function finished() {
+      return attempt(failed, async () => {
         const found = await post("build/checklist", { ...request(), draft: card.form.value() });
-        failed.replaceChildren();
         use(found.items, `${plural(found.items.length, "item")} by ${found.model}`);
-      } catch (error) {
-        failed.replaceChildren(alertOf(error.message));
-      }
+      });
     }
   }
 }

@@ -1,11 +1,9 @@
 // Training: curves over steps, what the policy learned, one group side by side, and one prompt over the run.
 
 import { lines, sparkline } from "./charts.js";
-import { card, shorter } from "./completion.js";
-import { bounds, el, note, num, plural, section, signClass, signed, table, written } from "./dom.js";
+import { bounds, el, note, num, plural, section, shorter, signClass, signed, stateName, table, written } from "./dom.js";
 import { sampled } from "./overview.js";
-import { stateName } from "./states.js";
-import { promptHistory } from "./prompt.js";
+import { card, promptHistory } from "./prompt.js";
 
 const MOST_LEARNED = 30;
 
@@ -81,26 +79,22 @@ export function learnedTable(learned) {
 
 function groups(file, open) {
   const { step, group } = file.rows;
-  const byStep = new Map();
-  for (let row = 0; row < file.length; row++) {
-    if (!byStep.has(step[row])) byStep.set(step[row], new Map());
-    const inStep = byStep.get(step[row]);
-    if (!inStep.has(group[row])) inStep.set(group[row], []);
-    inStep.get(group[row]).push(row);
-  }
+  const byStep = Map.groupBy(file.all, (row) => step[row]);
   const steps = [...byStep.keys()].sort((a, b) => a - b);
+  let inStep = [];
   const slider = el("input", { type: "range", min: 0, max: steps.length - 1, value: 0, "aria-label": "step" });
   const shown = el("output", { class: "num" });
   const select = el("select", { "aria-label": "prompt" });
   const cards = el("div");
   const fill = () => {
-    const at = steps[slider.value], inStep = [...byStep.get(at).values()];
+    const at = steps[slider.value];
+    inStep = [...Map.groupBy(byStep.get(at), (row) => group[row]).values()];
     shown.textContent = `step ${at}, ${plural(inStep.length, "group")}`;
     select.replaceChildren(...inStep.map((rows) => el("option", { value: file.prompt(rows[0]) ?? "" }, shorter(file.prompt(rows[0]) ?? "no prompt"))));
     draw();
   };
   const draw = () => {
-    const rows = [...byStep.get(steps[slider.value]).values()][select.selectedIndex];
+    const rows = inStep[select.selectedIndex];
     const order = rows.slice().sort((a, b) => (file.rows.advantage[b] || 0) - (file.rows.advantage[a] || 0));
     cards.replaceChildren(written(file.prompt(rows[0])), el("div", { class: "cards", tabindex: "0", role: "group", "aria-label": "completions of the group" }, order.map((row) => card(file, row, open))));
   };

@@ -1,11 +1,11 @@
 // Trust: agreement with labels, calibration, attacks, and item analysis.
 
-import { attacked } from "./attack.js";
-import { comparisonTables, figureTable, fileName, itemTable } from "./agreement.js";
 import { reliabilityChart, scatter } from "./charts.js";
-import { count, el, fixed, note, num, plural, section, table } from "./dom.js";
+import { comparisonTables, figureTable, fileName, itemTable } from "./compare.js";
+import { choice, count, el, figure, fixed, note, num, plural, section, table } from "./dom.js";
 
-const MOST_ITEMS = 200;
+const MOST_ITEMS = 200, MOST_ATTACKS = 25;
+const REASONS = { empty: "no text", other_prompt: "a response to another prompt", prompt: "the prompt itself", words_removed: "a response without the words of one item" };
 
 /** Whether the trust view has anything to show about a file. */
 export function hasTrust(report, file) {
@@ -20,7 +20,7 @@ export function trust(report, file, at) {
     report.trust[file.name] ? labels(file, report.trust[file.name], filter) : null,
     ...report.documents.map(documented),
     ...Object.entries(report.extra.tables ?? {}).map(([heading, values]) => section(heading, table(["", ["", "n"]], Object.entries(values).map(([name, value]) => [name, typeof value === "number" && !Number.isInteger(value) ? num(value) : String(value ?? "–")])))),
-    itemAnalysis(report.extra.items && report.files[0] === file ? report.extra.items : file.analysis, file, filter),
+    analysis("Item analysis", report.extra.items && report.files[0] === file ? report.extra.items : file.analysis, file, filter),
   ];
 }
 
@@ -29,8 +29,7 @@ function labelled(report, file, at) {
   const { labels: choose, column } = at.actions;
   if (choose && file.labels.length) {
     const options = [["", "those exported from Annotate"], ...file.labels.map((name) => [name, `the column ${name}`])];
-    const select = el("select", { name: "labels", onchange: (event) => choose(event.target.value) }, options.map(([value, shown]) => el("option", { value }, shown)));
-    select.value = column ?? "";
+    const select = choice(options, { name: "labels", value: column ?? "", onchange: (event) => choose(event.target.value) });
     return el("div", { class: "controls" }, el("label", { class: "field" }, el("span", {}, "labels"), select), report.trust[file.name] ? null : note("Choose a column to see how far the judge agrees with people."));
   }
   if (report.trust[file.name] || file.kind !== "scored") return null;
@@ -72,13 +71,9 @@ function tests(one) {
   return one.value.tests.map((test) => section(`${one.name}: ${fileName(test.one)} against ${fileName(test.other)}`, table(["", ["", "n"]], Object.entries(test).filter(([, value]) => typeof value === "number" || value === null).map(([name, value]) => [name.replaceAll("_", " "), num(value, 4)]))));
 }
 
-function itemAnalysis(figures, file, filter) {
-  if (!figures) return null;
-  if (figures.missing) return section("Item analysis", note(figures.missing));
-  return analysis("Item analysis", figures, file, filter);
-}
-
 function analysis(heading, figures, file, filter) {
+  if (!figures) return null;
+  if (figures.missing) return section(heading, note(figures.missing));
   const order = figures.items.slice().sort((a, b) => b.flags.length - a.flags.length);
   const flagged = order.filter((line) => line.flags.length).length;
   const twin = (line) => [...new Set([line.flags.includes("same_answers") && line.same_answers, line.flags.includes("same_words") && line.same_words])].filter(Boolean).map((question) => el("div", { class: "muted" }, `like: ${question}`));
@@ -102,10 +97,47 @@ function analysis(heading, figures, file, filter) {
     el(
       "div",
       { class: "columns" },
-      known.length ? el("div", {}, scatter(known.map((line) => line.pass_rate), known.map((line) => line.discrimination), { label: "Discrimination against pass rate of the items", xLabel: "pass rate", yLabel: "discrimination", y: [-1, 1] })) : null,
+      known.length ? el("div", {}, scatter(known.map((line) => line.pass_rate), known.map((line) => line.discrimination), { label: "Discrimination against pass rate of the items", names: ["pass rate", "discrimination"], y: [-1, 1] })) : null,
       used.length ? el("div", {}, el("h3", {}, "Flags"), table(["flag", "meaning"], used.map(([name, meaning]) => [el("span", { class: "flag" }, name.replaceAll("_", " ")), meaning]))) : null,
     ),
     table(heads, rows, { "aria-label": heading }),
     order.length > MOST_ITEMS ? note(`${fixed(order.length - MOST_ITEMS, 0)} more items: see --json of inspect.`) : null,
   );
+}
+
+/** The sections of an attack on a judge. */
+function attacked(one) {
+  const report = one.value;
+  const shown = report.attacks.filter((line, place) => place < MOST_ATTACKS || line.name === report.chosen);
+  const rows = shown.map((line) => [
+    [line.name, line.name === report.chosen ? el("span", { class: "flag" }, "chosen") : null, el("div", { class: "muted" }, line.does)],
+    line.kind,
+    figure(line.rise),
+    figure({ value: line.earned.value }),
+    line.beats.value === null ? "–" : `${fixed(100 * line.beats.value, 0)} %`,
+    count(line.failed),
+  ]);
+  const before = [...Object.entries(report.bad).map(([reason, value]) => [REASONS[reason] ?? reason, figure(value)]), ["honest responses", figure(report.honest)]];
+  return [
+    section(
+      `${one.name}: attack on ${report.judge}`,
+      note(`Rise of the score of bad responses. Attacks were chosen on ${plural(report.searched, "prompt")} and measured on ${count(report.reported)} others; ${count(report.reads)} reads.`),
+      table(["attack", "kind", ["rise", "n"], ["earned", "n"], ["beats honest", "n"], ["failed", "n"]], rows, { "aria-label": "Attacks" }),
+      el("div", { class: "columns" }, el("div", {}, el("h3", {}, "Before an attack"), table(["", ["score", "n"]], before)), fallen("Kinds of questions that fall", report.kinds), fallen("Items that fall", report.fallen)),
+    ),
+    ...report.examples.map((example) => section(`${one.name}: ${example.attack}`, side(example))),
+  ];
+}
+
+function fallen(heading, groups) {
+  if (!groups.length) return null;
+  const rows = groups.slice(0, 8).map((group) => [group.name, `${fixed(group.failed ? (100 * group.fell) / group.failed : 0, 0)} %`, count(group.failed), group.attack]);
+  return el("div", {}, el("h3", {}, heading), table(["", ["falls", "n"], ["of", "n"], "most often under"], rows));
+}
+
+function side(example) {
+  const text = (value) => el("div", { class: "written" }, value);
+  const rows = [["prompt", "", text(example.prompt)], [REASONS[example.reason] ?? example.reason, fixed(example.score), text(example.response)], ["attacked", fixed(example.attacked_score), text(example.attacked)]];
+  if (example.honest !== null) rows.push(["honest", fixed(example.honest_score), text(example.honest)]);
+  return table(["", ["score", "n"], "text"], rows, { "aria-label": "Example" });
 }

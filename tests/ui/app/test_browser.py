@@ -19,7 +19,7 @@ READY = {
     "/library?name=checklists/views.json": ".told p",
     "/batch?file=rows.jsonl": ".preview table",
     "/live": "[name=file]",
-    "/report?file=scored.jsonl": ".tile",
+    "/report?file=scored.jsonl": ".tiles .fact",
 }
 """Each view, and what it shows when it is complete."""
 
@@ -67,7 +67,7 @@ def test_the_example_opens_with_one_click(page, project):
 
 def test_a_report_is_that_of_the_command(page, project, tmp_path):
     page.driver.get(f"{page.base}/report?file=scored.jsonl")
-    page.wait("document.querySelector('.tile') !== null")
+    page.wait("document.querySelector('.tiles .fact') !== null")
     shown = page.js("return document.querySelector('#view').textContent")
     run("report", project / "scored.jsonl", "-o", tmp_path / "report.html")
     overview = page_data(tmp_path / "report.html")["files"][0]["overview"]
@@ -83,10 +83,10 @@ def test_a_report_follows_a_file_that_grows(page, project):
     lines = (project / "scored.jsonl").read_text().splitlines(keepends=True)
     live.write_text("".join(lines[:4]))
     page.driver.get(f"{page.base}/report?file=live.jsonl")
-    page.wait("document.querySelector('.tile') !== null")
+    page.wait("document.querySelector('.tiles .fact') !== null")
     page.driver.find_element("css selector", "#header input[type=checkbox]").click()
     live.write_text("".join(lines))
-    page.wait("[...document.querySelectorAll('.tile strong')].some((one) => one.textContent === '10')")
+    page.wait("[...document.querySelectorAll('.tiles strong')].some((one) => one.textContent === '10')")
     live.unlink()
 
 
@@ -186,7 +186,9 @@ def test_two_responses_are_compared_and_a_failure_stays_on_its_side(page):
     assert items[0] == POCKET_QUESTIONS[0], "the item with the other answer comes first"
     page.wait("document.querySelectorAll('.scorebar .score .num').length === 2")
     one, other = map(float, page.js("return [...document.querySelectorAll('.scorebar .num')].map((one) => one.title)"))
-    assert page.js("return document.querySelector('.scorebar > .score').textContent") == f"{other - one:.3f}"
+    assert (
+        page.js("return document.querySelector('.scorebar > :last-child .score').textContent") == f"{other - one:.3f}"
+    )
     marked = page.js("return [...document.querySelectorAll('#view del, #view ins')].map((one) => one.textContent)")
     assert "?" in marked and "." in marked
     page.js("document.activeElement.blur()")

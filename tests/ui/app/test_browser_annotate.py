@@ -108,7 +108,7 @@ def test_the_figures_are_equal_in_the_app_the_report_the_command_line_and_python
     ):
         page.driver.get("about:blank")
         page.driver.get(f"{address}#/0")
-        page.wait("document.querySelector('.tile') !== null")
+        page.wait("document.querySelector('.tiles .fact') !== null")
         read = "return [...document.querySelectorAll('#view .num, main .num')].map((one) => one.title)"
         rows = "return [...document.querySelectorAll('.rates tbody tr')].map((row) => row.textContent)"
         overview, rates = page.js(read), page.js(rows)

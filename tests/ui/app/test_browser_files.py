@@ -70,7 +70,7 @@ def test_a_job_from_the_dry_run_to_the_figures_of_the_command(page, project, tmp
     made, told = ([json.loads(line) for line in path.read_text().splitlines()] for path in paths)
     assert alike(made, told)  # a pause makes other chunks, so other roundings
     click(page, ".job a.button")
-    page.wait("document.querySelector('.tile') !== null")
+    page.wait("document.querySelector('.tiles .fact') !== null")
 
 
 def test_a_file_is_uploaded_and_a_bad_one_is_refused_with_a_sentence(page, tmp_path):
