@@ -103,7 +103,7 @@ class ReadGroup:
     share nothing."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class LabelRead(Outcome):
     """The result of one read as returned by an engine: `logprobs`, or an `answer`, or a reason in `unanswered`."""
 
@@ -159,7 +159,7 @@ class Sampling:
     format in the prompt and validate the reply."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Reply(Outcome):
     """One sampled text, or the reason why it is missing."""
 

@@ -63,9 +63,9 @@ Labels = Mapping[str, str]
 """Next tokens to read, and the label of the item that each stands for."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class RenderedRead:
-    """A read rendered to text, with the store key of everything its answer depends on."""
+    """A read rendered to text, with the store key of everything its answer depends on. Not frozen, as [`Read`]."""
 
     key: Key
     labels: Labels

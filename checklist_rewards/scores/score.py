@@ -79,7 +79,7 @@ Probabilities = Annotated[dict[str, Fraction], AfterValidator(_distribution)]
 """P(label) of each label, summing to 1; tested when a file is read."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Verdict(Outcome):
     """The outcome of one read: one item answered about one target by one judge."""
 
@@ -145,7 +145,7 @@ def answer_of(item: ChecklistItem, verdict: Verdict, threshold: float = DEFAULT_
     return best
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Vote(Outcome):
     """The verdict of one of several judges, as stored in a score. An abstention is an answer; a failure is
     `unanswered`."""
@@ -230,7 +230,7 @@ class Contribution(NamedTuple):
     required: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ItemScore(Outcome):
     """The answer to one item and its contribution to the score. Numbers that do not exist are None."""
 
@@ -275,7 +275,7 @@ class ItemScore(Outcome):
             if self.answer not in self.probabilities:
                 labels = ", ".join(self.probabilities)
                 raise ValueError(f"the answer {self.answer!r:.60} is none of the labels with a probability: {labels}")
-            object.__setattr__(self, "confidence", self.probabilities[self.answer])
+            self.confidence = self.probabilities[self.answer]
 
     @property
     def spread(self) -> float | None:
