@@ -26,7 +26,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import pstdev
-from typing import Annotated, Literal, NamedTuple, Protocol, get_args
+from typing import Annotated, Literal, Protocol, get_args
 
 from annotated_types import Ge, Le
 from pydantic import AfterValidator, BaseModel, ConfigDict, model_validator
@@ -221,13 +221,8 @@ class Aggregation:
         check_fields(self)
 
 
-class Contribution(NamedTuple):
-    """The numbers of one item that enter the aggregates."""
-
-    weight: float
-    value: float
-    soft: float
-    required: bool
+_Counted = tuple[float, float, float, bool]
+"""The numbers of one item that enter the aggregates: weight, value, soft value, and whether it is required."""
 
 
 @dataclass(slots=True)
@@ -290,15 +285,6 @@ class ItemScore(Outcome):
     def not_needed(self) -> bool:
         """Whether the item was not read because the score was fixed; see the scorer's `decide_early`."""
         return self.unanswered is not None and self.unanswered.reason == Reason.NOT_NEEDED
-
-    def counted(self, credit: float | None = None) -> Contribution:
-        """The item as the aggregates use it; with `credit`, as if it had been answered with that credit."""
-        weight = self.weight or 0.0
-        if credit is not None:
-            value = credit_of(weight, credit)
-            return Contribution(weight, value, value, self.required)
-        value = self.value or 0.0
-        return Contribution(weight, value, value if self.soft is None else self.soft, self.required)
 
     def credit(self, soft: bool = True) -> float | None:
         """What the item earns, in [0, 1]: its value, for a penalty 1 - value. None if it has no value."""
@@ -394,15 +380,19 @@ class Score(BaseModel):
             state (`str`, *optional*, defaults to `"answered"`):
                 What the policy made of its turn.
         """
-        counted = [line.counted() for line in items if line.value is not None]
+        counted: list[_Counted] = [
+            (line.weight or 0.0, line.value, line.value if line.soft is None else line.soft, line.required)
+            for line in items
+            if line.value is not None
+        ]
         missing = [line for line in items if line.unanswered is not None]
         lowest = bool(missing) and all(line.value is not None for line in missing)  # the target has no answer
         if lowest:
             missing = []
             quality = LEAST_QUALITY if aggregation.primary_metric == "quality" else quality
-        any_probabilities = any(line.value is not None and line.probabilities is not None for line in items)
+        any_probabilities = any([line.value is not None and line.probabilities is not None for line in items])
         weights = [line.weight or 0.0 for line in items]
-        only_penalties = not any(weight > 0 for weight in weights)
+        only_penalties = max(weights, default=0.0) <= 0
         metric = aggregation.primary_metric
         metrics = _metrics(counted, only_penalties, any_probabilities, quality)
         # Of two candidates that are compared on shared items, both are without the others.
@@ -415,7 +405,7 @@ class Score(BaseModel):
             lower, upper = (
                 _gated(_metrics(full, only_penalties, any_probabilities, bound)[metric], full)
                 for full, bound in (
-                    (counted + [line.counted(credit) for line in missing], grade if quality is None else quality)
+                    (counted + [_as_if(line, credit) for line in missing], grade if quality is None else quality)
                     for credit, grade in ((0.0, LEAST_QUALITY), (1.0, BEST_QUALITY))
                 )
             )
@@ -437,7 +427,7 @@ class Score(BaseModel):
             weighted_score=metrics["weighted"],
             expected_score=metrics["expected"],
             normalized_score=metrics["normalized"],
-            raw_score=math.fsum(c.weight * c.value for c in counted) if counted else None,
+            raw_score=math.fsum([weight * value for weight, value, _, _ in counted]) if counted else None,
             quality=quality,
             state=state,
             answered=0 if lowest else len(items) - len(missing),
@@ -538,15 +528,21 @@ def ratio(numerator: float, denominator: float) -> float | None:
 _EARNED_LESS_PENALTIES = ("weighted", "expected", "net")
 
 
+def _as_if(line: ItemScore, credit: float) -> _Counted:
+    """The numbers of an item that is missing, if its answer had earned that credit."""
+    value = credit_of(line.weight or 0.0, credit)
+    return line.weight or 0.0, value, value, line.required
+
+
 def _metrics(
-    counted: Sequence[Contribution], only_penalties: bool, any_probabilities: bool, quality: float | None
+    counted: Sequence[_Counted], only_penalties: bool, any_probabilities: bool, quality: float | None
 ) -> dict[str, float | None]:
     passed = sum([credit_of(weight, value) >= PASS_CREDIT for weight, value, _, _ in counted])
     pass_rate = ratio(passed, len(counted))
     soft_credit = ratio(math.fsum([credit_of(weight, soft) for weight, _, soft, _ in counted]), len(counted))
     # The scale depends on the checklist, not on which items were answered. Otherwise a mixed checklist whose
     # positive items are all unanswered would be scored as penalties only, and get 1.
-    scale = math.fsum([abs(c.weight) if only_penalties else max(c.weight, 0.0) for c in counted])
+    scale = math.fsum([abs(weight) for weight, _, _, _ in counted if only_penalties or weight > 0])
     net = soft = None
     if scale:
         net = min(1.0, math.fsum([weight * value for weight, value, _, _ in counted]) / scale + only_penalties)
@@ -561,13 +557,17 @@ def _metrics(
     }
 
 
-def _gated(metric: float | None, counted: Sequence[Contribution]) -> float | None:
-    failed = any(c.required and credit_of(c.weight, c.value) < PASS_CREDIT for c in counted)
-    return min(0.0, metric) if failed and metric is not None else metric
+def _gated(metric: float | None, counted: Sequence[_Counted]) -> float | None:
+    return metric if metric is None or all(_gates(counted)) else min(0.0, metric)
 
 
-def _required_passed(counted: Sequence[Contribution], missing: Sequence[ItemScore]) -> bool | None:
-    gates = [credit_of(c.weight, c.value) >= PASS_CREDIT for c in counted if c.required]
+def _gates(counted: Sequence[_Counted]) -> list[bool]:
+    """Whether each of the required items passed."""
+    return [credit_of(weight, value) >= PASS_CREDIT for weight, value, _, required in counted if required]
+
+
+def _required_passed(counted: Sequence[_Counted], missing: Sequence[ItemScore]) -> bool | None:
+    gates = _gates(counted)
     if not all(gates):
         return False
     return True if gates and not any(item.required for item in missing) else None
