@@ -412,10 +412,10 @@ class ChecklistScorer:
         judge = self.checked_judge
         checklists: list[Checklist] = []
         usable: set[int] = set()
-        prepared = once_per_object(self.prepared)
+        parsed, prepared = once_per_object(Checklist.parse), once_per_object(self.prepared)
         for number, sample in enumerate(samples, start=1):
             where = f"sample {number}"
-            checklist = prepared(Checklist.parse(sample.checklist, where))
+            checklist = prepared(parsed(sample.checklist, where))
             for name in ("target", "input", "reference", "history"):
                 text = getattr(sample, name)
                 if not isinstance(text, str) and (text is not None or name == "target"):

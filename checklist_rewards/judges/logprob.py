@@ -268,12 +268,12 @@ class LogprobJudge(Paid):
         rendered: list[RenderedRead] = []
         for read, (question, labels) in zip(reads, self._questions(reads), strict=True):
             prompt = self.prompt if read.item.options is None else self.options_prompt
-            given = (prompt.name, *labels, read.input, read.reference, read.history)
-            about = (read.target, *given)
+            about = (prompt.name, *labels, read.input, read.reference, read.history, read.target)
             if (known := prefixes.get(about)) is None:
                 prefix = prompt.prefix(
                     target=read.target, input=read.input, reference=read.reference, history=read.history
                 )
+                given = about[:-1]
                 if given not in inputs:
                     texts = (text or "" for text in (prompt.system, read.input, read.reference, read.history))
                     inputs[given] = (

@@ -678,13 +678,18 @@ def level(yes: float) -> str:
     return _LEVELS[bisect_right(_BOUNDS, yes)]
 
 
+def _lowest(item: ChecklistItem) -> float:
+    """The value of an item's worst answer."""
+    known = [value for value in item.values.values() if value is not None]
+    return min(known) if item.weight >= 0 else max(known)
+
+
 def _value(item: ChecklistItem, answer: str, abstention: Abstention) -> float | None:
     value = item.values[answer]
     if value is not None or abstention == "skip":
         return value
     if abstention == "fail":
-        known = [v for v in item.values.values() if v is not None]
-        return min(known) if item.weight >= 0 else max(known)
+        return _lowest(item)
     return PARTIAL_CREDIT if abstention == "partial" and item.weight >= 0 else 0.0
 
 
@@ -699,7 +704,7 @@ def _soft(item: ChecklistItem, probabilities: Mapping[str, float], abstention: A
 
 
 def _line(item: ChecklistItem, verdict: Verdict, rules: Aggregation) -> ItemScore:
-    probabilities = _plain(verdict.probabilities)
+    probabilities = None if verdict.probabilities is None else dict(verdict.probabilities)
     votes = tuple([vote_of(item, vote, rules.threshold) for vote in verdict.votes]) or None
     answer = value = soft = passed = agreement = rating = None
     if verdict.unanswered is None:
@@ -710,8 +715,7 @@ def _line(item: ChecklistItem, verdict: Verdict, rules: Aggregation) -> ItemScor
             soft = None if value is None else _soft(item, probabilities, rules.abstention, value)
             rating = level(probabilities[YES]) if item.options is None else None
     elif verdict.unanswered.reason == Reason.NO_ANSWER and rules.no_answer == "lowest":
-        known = [v for v in item.values.values() if v is not None]
-        value = soft = min(known) if item.weight >= 0 else max(known)
+        value = soft = _lowest(item)
     if value is not None:
         passed = credit_of(item.weight, value) >= PASS_CREDIT
     return ItemScore(
@@ -733,14 +737,10 @@ def _line(item: ChecklistItem, verdict: Verdict, rules: Aggregation) -> ItemScor
         category=item.category,
         votes=votes,
         agreement=agreement,
-        uncalibrated=_plain(verdict.uncalibrated),
+        uncalibrated=None if verdict.uncalibrated is None else dict(verdict.uncalibrated),
     )
 
 
 def _agreement(answer: str, votes: Sequence[Vote]) -> float | None:
     named = [vote.answer for vote in votes if vote.answer is not None]
     return ratio(named.count(answer), len(named))
-
-
-def _plain(probabilities: Mapping[str, float] | None) -> dict[str, float] | None:
-    return None if probabilities is None else dict(probabilities)
