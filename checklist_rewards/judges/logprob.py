@@ -342,9 +342,9 @@ class LogprobJudge(Paid):
             ReadGroup(
                 reads[0].system,
                 reads[0].prefix,
-                tuple(read.tail for read in reads),
+                tuple([read.tail for read in reads]),
                 reads[0].context,
-                tuple(read.written for read in reads if read.written is not None),
+                tuple([read.written for read in reads if read.written is not None]),
                 reads[0].start,
             )
             for reads in chunk

@@ -126,21 +126,20 @@ def answer_of(item: ChecklistItem, verdict: Verdict, threshold: float = DEFAULT_
     Raises:
         ValueError: If the verdict has labels that the item does not have.
     """
-    values = item.values
-    if verdict.probabilities is not None and verdict.probabilities.keys() != values.keys():
+    values, probabilities = item.values, verdict.probabilities
+    if probabilities is not None and probabilities.keys() != values.keys():
         raise ValueError(
-            f"judge returned probabilities of {list(verdict.probabilities)} for item {item.id}, expected "
-            f"{list(values)}"
+            f"judge returned probabilities of {list(probabilities)} for item {item.id}, expected {list(values)}"
         )
-    if verdict.probabilities is None or verdict.method == "votes":
+    if probabilities is None or verdict.method == "votes":
         if verdict.answer is None or verdict.answer not in values:
             raise ValueError(f"judge answered {verdict.answer!r} for item {item.id}, expected one of {list(values)}")
         return verdict.answer
     if item.options is None:
-        return YES if verdict.probabilities[YES] >= threshold else NO
-    best = max(values, key=verdict.probabilities.__getitem__)
+        return YES if probabilities[YES] >= threshold else NO
+    best = max(values, key=probabilities.__getitem__)
     if item.yes_no and values[best] is not None:  # the judge does not abstain, so the threshold applies
-        yes, no = verdict.probabilities[YES], verdict.probabilities[NO]
+        yes, no = probabilities[YES], probabilities[NO]
         return YES if yes >= threshold * (yes + no) else NO
     return best
 
@@ -400,10 +399,11 @@ class Score(BaseModel):
         penalty_lost = not only_penalties and any((line.weight or 0.0) < 0 for line in lost)
         if penalty_lost:
             metrics |= dict.fromkeys(_EARNED_LESS_PENALTIES)
-        lower = upper = _gated(metrics[metric], counted)
-        if missing or lower is None:
+        gates = _gates(counted)
+        gated = lower = upper = _gated(metrics[metric], gates)
+        if missing or gated is None:
             lower, upper = (
-                _gated(_metrics(full, only_penalties, any_probabilities, bound)[metric], full)
+                _gated(_metrics(full, only_penalties, any_probabilities, bound)[metric], _gates(full))
                 for full, bound in (
                     (counted + [_as_if(line, credit) for line in missing], grade if quality is None else quality)
                     for credit, grade in ((0.0, LEAST_QUALITY), (1.0, BEST_QUALITY))
@@ -415,7 +415,7 @@ class Score(BaseModel):
         early = any(line.not_needed for line in missing)
         primary = None
         if early or (len(missing) < len(items) and answered_weight >= aggregation.min_answered):
-            primary = _gated(metrics[metric], counted)
+            primary = gated
             gate_lost = any(line.required for line in lost)
             if early or gate_lost or (penalty_lost and metric in _EARNED_LESS_PENALTIES):
                 fixed = lower is not None and upper is not None and upper - lower <= EQUAL
@@ -435,7 +435,7 @@ class Score(BaseModel):
             answered_weight=0.0 if lowest else answered_weight,
             lower=lower,
             upper=upper,
-            required_passed=_required_passed(counted, missing),
+            required_passed=_required_passed(gates, missing),
             aggregation=aggregation,
             items=tuple(items),
         )
@@ -557,17 +557,16 @@ def _metrics(
     }
 
 
-def _gated(metric: float | None, counted: Sequence[_Counted]) -> float | None:
-    return metric if metric is None or all(_gates(counted)) else min(0.0, metric)
-
-
 def _gates(counted: Sequence[_Counted]) -> list[bool]:
     """Whether each of the required items passed."""
     return [credit_of(weight, value) >= PASS_CREDIT for weight, value, _, required in counted if required]
 
 
-def _required_passed(counted: Sequence[_Counted], missing: Sequence[ItemScore]) -> bool | None:
-    gates = _gates(counted)
+def _gated(metric: float | None, gates: Sequence[bool]) -> float | None:
+    return metric if metric is None or all(gates) else min(0.0, metric)
+
+
+def _required_passed(gates: Sequence[bool], missing: Sequence[ItemScore]) -> bool | None:
     if not all(gates):
         return False
     return True if gates and not any(item.required for item in missing) else None
@@ -705,7 +704,7 @@ def _soft(item: ChecklistItem, probabilities: Mapping[str, float], abstention: A
 
 def _line(item: ChecklistItem, verdict: Verdict, rules: Aggregation) -> ItemScore:
     probabilities = None if verdict.probabilities is None else dict(verdict.probabilities)
-    votes = tuple([vote_of(item, vote, rules.threshold) for vote in verdict.votes]) or None
+    votes = tuple([vote_of(item, vote, rules.threshold) for vote in verdict.votes]) if verdict.votes else None
     answer = value = soft = passed = agreement = rating = None
     if verdict.unanswered is None:
         answer = answer_of(item, verdict, rules.threshold)
