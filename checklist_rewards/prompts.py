@@ -141,8 +141,8 @@ class PromptTemplate:
 
     def tail(self, question: str) -> str:
         """Render a judge's user message from the question to the end, including the sections after it."""
-        _, placeholder, after = "".join(self.sections).partition(_QUESTION)
-        return _fill(placeholder + after, {"question": question}).rstrip("\n")
+        after = "".join(self.sections).partition(_QUESTION)[2]  # without placeholders: the question comes last
+        return (question + after).rstrip("\n")
 
     def _present(self, fields: Fields) -> list[str]:
         """The sections to fill. Raises [`PromptError`] if one lacks a field and has a required one."""
