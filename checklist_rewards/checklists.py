@@ -22,7 +22,6 @@ from pydantic_core import PydanticSerializationError
 from checklist_rewards.errors import ChecklistError, shown
 from checklist_rewards.validation import one_sentence
 
-Given = TypeVar("Given")
 Computed = TypeVar("Computed")
 
 YES, NO = "yes", "no"
@@ -271,15 +270,16 @@ class Checklist(BaseModel):
             raise ChecklistError(f"{where}: {one_sentence(error, cls)}") from None
 
 
-def once_per_object(compute: Callable[[Given], Computed]) -> Callable[[Given], Computed]:
-    """`compute`, called once for each object: completions of one prompt share their checklist. Objects and results are
-    kept as long as the returned function."""
-    known: dict[int, tuple[Given, Computed]] = {}
+def once_per_object(compute: Callable[..., Computed]) -> Callable[..., Computed]:
+    """`compute`, called once for each first argument: completions of one prompt share their checklist. Objects and
+    results are kept as long as the returned function."""
+    known: dict[int, tuple[Any, Computed]] = {}
 
-    def computed(value: Given) -> Computed:
-        if id(value) not in known:
-            known[id(value)] = value, compute(value)
-        return known[id(value)][1]
+    def computed(value: Any, *where: str) -> Computed:
+        found = known.get(id(value))
+        if found is None:
+            found = known[id(value)] = value, compute(value, *where)
+        return found[1]
 
     return computed
 

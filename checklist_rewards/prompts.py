@@ -88,8 +88,10 @@ def fence(name: str, text: str) -> str:
     [`Growing`] one; the tag does not occur in the text."""
     hashed = text.opening if isinstance(text, Growing) else text
     number = int.from_bytes(hashlib.sha256(hashed.encode("utf-8", "surrogatepass")).digest(), "big")
-    labels = (f"{name}-{number % 10**digits:0{digits}d}" for digits in _FENCE_DIGITS)
-    label = next(label for label in labels if label not in text)
+    for digits in _FENCE_DIGITS:
+        label = f"{name}-{number % 10**digits:0{digits}d}"
+        if label not in text:
+            break
     return f"<{label}>\n{text}\n</{label}>"
 
 
@@ -114,7 +116,7 @@ class PromptTemplate:
     @property
     def placeholders(self) -> frozenset[str]:
         """The fields used in the template."""
-        return frozenset(chain.from_iterable(map(_fields_of, self.sections)))
+        return frozenset(chain.from_iterable(_pieces(section)[1::2] for section in self.sections))
 
     def render(self, **fields: str | int | None) -> str:
         """Render the whole user message.
@@ -126,8 +128,7 @@ class PromptTemplate:
         Raises:
             PromptError: If a required field is absent.
         """
-        self._require(fields)
-        return "".join(_fill(section, fields) for section in self._present(fields)).strip("\n")
+        return _fill("".join(self._present(fields)), fields).strip("\n")
 
     def messages(self, **fields: str | int | None) -> list[dict[str, str]]:
         """Render the prompt as chat messages: the system part, if any, and the user message."""
@@ -135,43 +136,43 @@ class PromptTemplate:
 
     def prefix(self, **fields: str | None) -> str:
         """Render a judge's user message up to the question. The result is the same for every item of a target."""
-        self._require(fields | {"question": ""})
         before, _, _ = "".join(self._present(fields | {"question": ""})).partition(_QUESTION)
         return _fill(before, fields).lstrip("\n")
 
     def tail(self, question: str) -> str:
         """Render a judge's user message from the question to the end, including the sections after it."""
-        _, placeholder, after = "".join(self.sections).partition(_QUESTION)
-        return _fill(placeholder + after, {"question": question}).rstrip("\n")
+        after = "".join(self.sections).partition(_QUESTION)[2]  # without placeholders: the question comes last
+        return (question + after).rstrip("\n")
 
     def _present(self, fields: Fields) -> list[str]:
-        absent = {name for name in self.placeholders if fields.get(name) is None}
-        return [s for s in self.sections if not absent.intersection(_fields_of(s))]
-
-    def _require(self, fields: Fields) -> None:
+        """The sections to fill. Raises [`PromptError`] if one lacks a field and has a required one."""
+        needed, present = REQUIRED[self.kind], []
         for section in self.sections:
-            names = _fields_of(section)
-            required = next((name for name in names if name in REQUIRED[self.kind]), None)
-            absent = next((name for name in names if fields.get(name) is None), None)
-            if required is not None and absent is not None:
-                reason = "" if absent in REQUIRED[self.kind] else f" (it is in the same section as {{{required}}})"
-                raise PromptError(f"{self.name}: the prompt requires {{{absent}}}{reason}, which the sample lacks.")
+            names = _pieces(section)[1::2]
+            absent = [name for name in names if fields.get(name) is None]
+            if not absent:
+                present.append(section)
+            elif required := [name for name in names if name in needed]:
+                reason = "" if absent[0] in needed else f" (it is in the same section as {{{required[0]}}})"
+                raise PromptError(f"{self.name}: the prompt requires {{{absent[0]}}}{reason}, which the sample lacks.")
+        return present
 
 
 @lru_cache(maxsize=1024)
-def _fields_of(section: str) -> tuple[str, ...]:
-    """The placeholders of a section, in order. Cached: a judge fills the same few sections for every target."""
-    return tuple(_PLACEHOLDER.findall(section))
+def _pieces(template: str) -> tuple[str, ...]:
+    """The texts of a template and, between them, the names of its placeholders. Cached: a judge fills the same few
+    templates for every target."""
+    return tuple(_PLACEHOLDER.split(template))
 
 
-def _fill(section: str, fields: Fields) -> str:
-    def value(match: re.Match[str]) -> str:
-        name = match.group(1)
-        text = fields[name]
-        assert text is not None  # sections with an absent field were omitted
-        return str(text) if name == "question" or isinstance(text, int) else fence(name, text)
-
-    return _PLACEHOLDER.sub(value, section)
+def _fill(template: str, fields: Fields) -> str:
+    filled = list(_pieces(template))
+    for place in range(1, len(filled), 2):
+        name = filled[place]
+        value = fields[name]
+        assert value is not None  # sections with an absent field were omitted
+        filled[place] = str(value) if name == "question" or isinstance(value, int) else fence(name, value)
+    return "".join(filled)
 
 
 def parse_prompt(text: str, kind: Kind, name: str = "prompt") -> PromptTemplate:

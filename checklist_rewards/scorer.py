@@ -356,7 +356,7 @@ class ChecklistScorer:
                     verdicts[place] = verdict
             return verdicts
 
-        if any(read.item.scope is not None for read in reads):
+        if any([read.item.scope is not None for read in reads]):
             scoped = ScopedReads(len(samples), self.aggregation.threshold, judge)
             for read in reads:
                 by_code = read.item.scope is not None and judge.answers(read.item)
@@ -411,20 +411,21 @@ class ChecklistScorer:
         """The samples' checklists, prepared. One that several samples share is checked once."""
         judge = self.checked_judge
         checklists: list[Checklist] = []
-        usable: set[int] = set()
-        prepared = once_per_object(self.prepared)
+
+        def prepared(checklist: Checklist, where: str) -> Checklist:
+            checklist = self.prepared(checklist)
+            for item in checklist.items:
+                judge.check_item(item, where)
+            return checklist
+
+        parsed, usable = once_per_object(Checklist.parse), once_per_object(prepared)
         for number, sample in enumerate(samples, start=1):
             where = f"sample {number}"
-            checklist = prepared(Checklist.parse(sample.checklist, where))
+            checklists.append(usable(parsed(sample.checklist, where), where))
             for name in ("target", "input", "reference", "history"):
                 text = getattr(sample, name)
                 if not isinstance(text, str) and (text is not None or name == "target"):
                     raise SampleError(f"{where}: {name} must be a string, got {type(text).__name__} {text!r:.60}.")
-            if id(checklist) not in usable:
-                for item in checklist.items:
-                    judge.check_item(item, where)
-                usable.add(id(checklist))
-            checklists.append(checklist)
         return checklists
 
 

@@ -103,7 +103,7 @@ class ReadGroup:
     share nothing."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class LabelRead(Outcome):
     """The result of one read as returned by an engine: `logprobs`, or an `answer`, or a reason in `unanswered`."""
 
@@ -159,7 +159,7 @@ class Sampling:
     format in the prompt and validate the reply."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Reply(Outcome):
     """One sampled text, or the reason why it is missing."""
 
@@ -191,7 +191,7 @@ def is_kept(outcome: LabelRead | Reply) -> bool:
 
 def is_finite(read: LabelRead) -> bool:
     """Whether no log-probability of a read is NaN or +inf. -inf is the logarithm of 0."""
-    return all(logprob < math.inf for logprob in read.logprobs or ())
+    return all(map(math.inf.__gt__, read.logprobs or ()))  # False for NaN
 
 
 def check_continues(backend: Any) -> None:

@@ -48,7 +48,7 @@ _NETWORK = frozenset(
 
 def key_of(*parts: str | bytes) -> Key:
     """16-byte hash of a sequence of strings. Different sequences always have different encodings."""
-    return key_of_frames(*map(frame, parts))
+    return key_of_frames(b"".join(map(frame, parts)))
 
 
 def frame(part: str | bytes) -> bytes:
@@ -57,9 +57,9 @@ def frame(part: str | bytes) -> bytes:
     return len(raw).to_bytes(8, "big") + raw
 
 
-def key_of_frames(*frames: bytes) -> Key:
-    """[`key_of`] of parts that are framed already."""
-    return blake2b(b"".join(frames), digest_size=16).digest()
+def key_of_frames(frames: bytes) -> Key:
+    """[`key_of`] of parts that are framed and joined already."""
+    return blake2b(frames, digest_size=16).digest()
 
 
 def default_store_path() -> Path:

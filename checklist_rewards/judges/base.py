@@ -21,9 +21,9 @@ from checklist_rewards.scores import Verdict
 from checklist_rewards.scores.reasons import Reason, Unanswered
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Read:
-    """One item to be answered about one target."""
+    """One item to be answered about one target. Not frozen, for the reason that [`Outcome`] gives."""
 
     item: ChecklistItem
     target: str

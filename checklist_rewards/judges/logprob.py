@@ -47,7 +47,7 @@ from checklist_rewards.backends.models import config_of
 from checklist_rewards.checklists import NO, YES, ChecklistItem
 from checklist_rewards.errors import BackendError, ChecklistError
 from checklist_rewards.files.store import Key, Store, frame, key_of, key_of_frames
-from checklist_rewards.judges.base import Paid, Read, Receipt, counted
+from checklist_rewards.judges.base import Paid, Read, Receipt
 from checklist_rewards.judges.questions import FewShot, check_askable, check_readable, question_for_reads
 from checklist_rewards.prompts import PromptTemplate, load_prompt
 from checklist_rewards.scores import Method, Verdict
@@ -63,9 +63,9 @@ Labels = Mapping[str, str]
 """Next tokens to read, and the label of the item that each stands for."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class RenderedRead:
-    """A read rendered to text, with the store key of everything its answer depends on."""
+    """A read rendered to text, with the store key of everything its answer depends on. Not frozen, as [`Read`]."""
 
     key: Key
     labels: Labels
@@ -238,8 +238,9 @@ class LogprobJudge(Paid):
         """
         rendered = self._render(reads)
         verdicts, asked, spent = self._answered(rendered, progress)
-        keys = [read.key for read in rendered]
-        self._pay(spent, counted(keys, [key in asked for key in keys], [(verdicts[key],) for key in keys]))
+        unanswered = sum([verdict.unanswered is not None for verdict in verdicts.values()])
+        duplicates, stored = len(reads) - len(verdicts), len(verdicts) - len(asked)
+        self._pay(spent, Receipt(len(reads), duplicates, stored, len(asked), unanswered))
         return [as_declared(verdicts[r.key], read.item) for r, read in zip(rendered, reads, strict=True)]
 
     def _answered(
@@ -260,29 +261,33 @@ class LogprobJudge(Paid):
 
     def _render(self, reads: Sequence[Read]) -> list[RenderedRead]:
         """The reads as text, each with its question."""
+        identity = self.identity
+        inputs: dict[tuple[str | None, ...], tuple[Key, Key]] = {}
         prefixes: dict[tuple[str | None, ...], tuple[str, bytes, Key]] = {}
-        starts: dict[tuple[str | None, ...], Key] = {}
         tails: dict[tuple[str, str], tuple[str, bytes]] = {}
         rendered: list[RenderedRead] = []
         for read, (question, labels) in zip(reads, self._questions(reads), strict=True):
             prompt = self.prompt if read.item.options is None else self.options_prompt
-            about = (prompt.name, *labels, read.target, read.input, read.reference, read.history)
-            if about not in prefixes:
+            about = (prompt.name, *labels, read.input, read.reference, read.history, read.target)
+            if (known := prefixes.get(about)) is None:
                 prefix = prompt.prefix(
                     target=read.target, input=read.input, reference=read.reference, history=read.history
                 )
-                base = key_of(_FORMAT, self.identity, *labels, prompt.system or "")
-                shared = (prompt.name, prompt.system, read.input, read.reference, read.history)
-                if shared not in starts:
-                    starts[shared] = key_of(*(part or "" for part in shared))
-                prefixes[about] = prefix, frame(key_of(base, prefix)), starts[shared]
-            prefix, prefix_frame, start = prefixes[about]
-            asked = (prompt.name, question)
-            if asked not in tails:
+                given = about[:-1]
+                if given not in inputs:
+                    texts = (text or "" for text in (prompt.system, read.input, read.reference, read.history))
+                    inputs[given] = (
+                        key_of(_FORMAT, identity, *labels, prompt.system or ""),
+                        key_of(prompt.name, *texts),
+                    )
+                base, start = inputs[given]
+                known = prefixes[about] = prefix, frame(key_of(base, prefix)), start
+            prefix, prefix_frame, start = known
+            if (asked := tails.get((prompt.name, question))) is None:
                 tail = prompt.tail(question)
-                tails[asked] = tail, frame(tail)
-            tail, tail_frame = tails[asked]
-            key = key_of_frames(prefix_frame, tail_frame)
+                asked = tails[prompt.name, question] = tail, frame(tail)
+            tail, tail_frame = asked
+            key = key_of_frames(prefix_frame + tail_frame)
             rendered.append(RenderedRead(key, labels, prompt.system, prefix, tail, start=start))
         return rendered
 
@@ -337,9 +342,9 @@ class LogprobJudge(Paid):
             ReadGroup(
                 reads[0].system,
                 reads[0].prefix,
-                tuple(read.tail for read in reads),
+                tuple([read.tail for read in reads]),
                 reads[0].context,
-                tuple(read.written for read in reads if read.written is not None),
+                tuple([read.written for read in reads if read.written is not None]),
                 reads[0].start,
             )
             for reads in chunk
@@ -382,7 +387,7 @@ class LogprobJudge(Paid):
         weights = [math.exp(logprob - top) for logprob in read.logprobs]
         total = math.fsum(weights)
         mass = min(1.0, total * math.exp(top)) if read.mass_reported else None
-        probabilities = dict(zip(labels.values(), [weight / total for weight in weights], strict=True))
+        probabilities = {label: weight / total for label, weight in zip(labels.values(), weights, strict=True)}
         unsure = Unanswered(Reason.OFF_LABEL) if mass is not None and mass < self.mass_floor else None
         method: Method = "decision" if self._decides else "logprobs" if read.exact else "top_logprobs"
         return Verdict(probabilities, mass=mass, unanswered=unsure, judge=judge, method=method)

@@ -190,7 +190,11 @@ class Unanswered(str):
 
 
 class Outcome:
-    """Base of the values that may be unanswered. Judges and engines of other authors may pass the reason as text."""
+    """Base of the values that may be unanswered. Judges and engines of other authors may pass the reason as text.
+
+    They are written once and then shared, like all values of this package, but are not frozen: every read has four of
+    them, and a frozen dataclass calls `object.__setattr__` for each of up to 22 fields.
+    """
 
     __slots__ = ()
     unanswered: Unanswered | None
@@ -198,7 +202,7 @@ class Outcome:
     def __post_init__(self) -> None:
         """Convert text to [`Unanswered`]."""
         if self.unanswered is not None and not isinstance(self.unanswered, Unanswered):
-            object.__setattr__(self, "unanswered", Unanswered(self.unanswered))
+            self.unanswered = Unanswered(self.unanswered)
 
 
 def is_transient(unanswered: str | None) -> bool:

@@ -26,7 +26,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import pstdev
-from typing import Annotated, Literal, NamedTuple, Protocol, get_args
+from typing import Annotated, Literal, Protocol, get_args
 
 from annotated_types import Ge, Le
 from pydantic import AfterValidator, BaseModel, ConfigDict, model_validator
@@ -79,7 +79,7 @@ Probabilities = Annotated[dict[str, Fraction], AfterValidator(_distribution)]
 """P(label) of each label, summing to 1; tested when a file is read."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Verdict(Outcome):
     """The outcome of one read: one item answered about one target by one judge."""
 
@@ -126,26 +126,25 @@ def answer_of(item: ChecklistItem, verdict: Verdict, threshold: float = DEFAULT_
     Raises:
         ValueError: If the verdict has labels that the item does not have.
     """
-    values = item.values
-    if verdict.probabilities is not None and verdict.probabilities.keys() != values.keys():
+    values, probabilities = item.values, verdict.probabilities
+    if probabilities is not None and probabilities.keys() != values.keys():
         raise ValueError(
-            f"judge returned probabilities of {list(verdict.probabilities)} for item {item.id}, expected "
-            f"{list(values)}"
+            f"judge returned probabilities of {list(probabilities)} for item {item.id}, expected {list(values)}"
         )
-    if verdict.probabilities is None or verdict.method == "votes":
+    if probabilities is None or verdict.method == "votes":
         if verdict.answer is None or verdict.answer not in values:
             raise ValueError(f"judge answered {verdict.answer!r} for item {item.id}, expected one of {list(values)}")
         return verdict.answer
     if item.options is None:
-        return YES if verdict.probabilities[YES] >= threshold else NO
-    best = max(values, key=verdict.probabilities.__getitem__)
+        return YES if probabilities[YES] >= threshold else NO
+    best = max(values, key=probabilities.__getitem__)
     if item.yes_no and values[best] is not None:  # the judge does not abstain, so the threshold applies
-        yes, no = verdict.probabilities[YES], verdict.probabilities[NO]
+        yes, no = probabilities[YES], probabilities[NO]
         return YES if yes >= threshold * (yes + no) else NO
     return best
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Vote(Outcome):
     """The verdict of one of several judges, as stored in a score. An abstention is an answer; a failure is
     `unanswered`."""
@@ -221,16 +220,11 @@ class Aggregation:
         check_fields(self)
 
 
-class Contribution(NamedTuple):
-    """The numbers of one item that enter the aggregates."""
-
-    weight: float
-    value: float
-    soft: float
-    required: bool
+_Counted = tuple[float, float, float, bool]
+"""The numbers of one item that enter the aggregates: weight, value, soft value, and whether it is required."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ItemScore(Outcome):
     """The answer to one item and its contribution to the score. Numbers that do not exist are None."""
 
@@ -275,7 +269,7 @@ class ItemScore(Outcome):
             if self.answer not in self.probabilities:
                 labels = ", ".join(self.probabilities)
                 raise ValueError(f"the answer {self.answer!r:.60} is none of the labels with a probability: {labels}")
-            object.__setattr__(self, "confidence", self.probabilities[self.answer])
+            self.confidence = self.probabilities[self.answer]
 
     @property
     def spread(self) -> float | None:
@@ -290,15 +284,6 @@ class ItemScore(Outcome):
     def not_needed(self) -> bool:
         """Whether the item was not read because the score was fixed; see the scorer's `decide_early`."""
         return self.unanswered is not None and self.unanswered.reason == Reason.NOT_NEEDED
-
-    def counted(self, credit: float | None = None) -> Contribution:
-        """The item as the aggregates use it; with `credit`, as if it had been answered with that credit."""
-        weight = self.weight or 0.0
-        if credit is not None:
-            value = credit_of(weight, credit)
-            return Contribution(weight, value, value, self.required)
-        value = self.value or 0.0
-        return Contribution(weight, value, value if self.soft is None else self.soft, self.required)
 
     def credit(self, soft: bool = True) -> float | None:
         """What the item earns, in [0, 1]: its value, for a penalty 1 - value. None if it has no value."""
@@ -394,15 +379,19 @@ class Score(BaseModel):
             state (`str`, *optional*, defaults to `"answered"`):
                 What the policy made of its turn.
         """
-        counted = [line.counted() for line in items if line.value is not None]
+        counted: list[_Counted] = [
+            (line.weight or 0.0, line.value, line.value if line.soft is None else line.soft, line.required)
+            for line in items
+            if line.value is not None
+        ]
         missing = [line for line in items if line.unanswered is not None]
         lowest = bool(missing) and all(line.value is not None for line in missing)  # the target has no answer
         if lowest:
             missing = []
             quality = LEAST_QUALITY if aggregation.primary_metric == "quality" else quality
-        any_probabilities = any(line.value is not None and line.probabilities is not None for line in items)
+        any_probabilities = any([line.value is not None and line.probabilities is not None for line in items])
         weights = [line.weight or 0.0 for line in items]
-        only_penalties = not any(weight > 0 for weight in weights)
+        only_penalties = max(weights, default=0.0) <= 0
         metric = aggregation.primary_metric
         metrics = _metrics(counted, only_penalties, any_probabilities, quality)
         # Of two candidates that are compared on shared items, both are without the others.
@@ -410,12 +399,13 @@ class Score(BaseModel):
         penalty_lost = not only_penalties and any((line.weight or 0.0) < 0 for line in lost)
         if penalty_lost:
             metrics |= dict.fromkeys(_EARNED_LESS_PENALTIES)
-        lower = upper = _gated(metrics[metric], counted)
-        if missing or lower is None:
+        gates = _gates(counted)
+        gated = lower = upper = _gated(metrics[metric], gates)
+        if missing or gated is None:
             lower, upper = (
-                _gated(_metrics(full, only_penalties, any_probabilities, bound)[metric], full)
+                _gated(_metrics(full, only_penalties, any_probabilities, bound)[metric], _gates(full))
                 for full, bound in (
-                    (counted + [line.counted(credit) for line in missing], grade if quality is None else quality)
+                    (counted + [_as_if(line, credit) for line in missing], grade if quality is None else quality)
                     for credit, grade in ((0.0, LEAST_QUALITY), (1.0, BEST_QUALITY))
                 )
             )
@@ -425,7 +415,7 @@ class Score(BaseModel):
         early = any(line.not_needed for line in missing)
         primary = None
         if early or (len(missing) < len(items) and answered_weight >= aggregation.min_answered):
-            primary = _gated(metrics[metric], counted)
+            primary = gated
             gate_lost = any(line.required for line in lost)
             if early or gate_lost or (penalty_lost and metric in _EARNED_LESS_PENALTIES):
                 fixed = lower is not None and upper is not None and upper - lower <= EQUAL
@@ -437,7 +427,7 @@ class Score(BaseModel):
             weighted_score=metrics["weighted"],
             expected_score=metrics["expected"],
             normalized_score=metrics["normalized"],
-            raw_score=math.fsum(c.weight * c.value for c in counted) if counted else None,
+            raw_score=math.fsum([weight * value for weight, value, _, _ in counted]) if counted else None,
             quality=quality,
             state=state,
             answered=0 if lowest else len(items) - len(missing),
@@ -445,7 +435,7 @@ class Score(BaseModel):
             answered_weight=0.0 if lowest else answered_weight,
             lower=lower,
             upper=upper,
-            required_passed=_required_passed(counted, missing),
+            required_passed=_required_passed(gates, missing),
             aggregation=aggregation,
             items=tuple(items),
         )
@@ -538,15 +528,21 @@ def ratio(numerator: float, denominator: float) -> float | None:
 _EARNED_LESS_PENALTIES = ("weighted", "expected", "net")
 
 
+def _as_if(line: ItemScore, credit: float) -> _Counted:
+    """The numbers of an item that is missing, if its answer had earned that credit."""
+    value = credit_of(line.weight or 0.0, credit)
+    return line.weight or 0.0, value, value, line.required
+
+
 def _metrics(
-    counted: Sequence[Contribution], only_penalties: bool, any_probabilities: bool, quality: float | None
+    counted: Sequence[_Counted], only_penalties: bool, any_probabilities: bool, quality: float | None
 ) -> dict[str, float | None]:
     passed = sum([credit_of(weight, value) >= PASS_CREDIT for weight, value, _, _ in counted])
     pass_rate = ratio(passed, len(counted))
     soft_credit = ratio(math.fsum([credit_of(weight, soft) for weight, _, soft, _ in counted]), len(counted))
     # The scale depends on the checklist, not on which items were answered. Otherwise a mixed checklist whose
     # positive items are all unanswered would be scored as penalties only, and get 1.
-    scale = math.fsum([abs(c.weight) if only_penalties else max(c.weight, 0.0) for c in counted])
+    scale = math.fsum([abs(weight) for weight, _, _, _ in counted if only_penalties or weight > 0])
     net = soft = None
     if scale:
         net = min(1.0, math.fsum([weight * value for weight, value, _, _ in counted]) / scale + only_penalties)
@@ -561,13 +557,16 @@ def _metrics(
     }
 
 
-def _gated(metric: float | None, counted: Sequence[Contribution]) -> float | None:
-    failed = any(c.required and credit_of(c.weight, c.value) < PASS_CREDIT for c in counted)
-    return min(0.0, metric) if failed and metric is not None else metric
+def _gates(counted: Sequence[_Counted]) -> list[bool]:
+    """Whether each of the required items passed."""
+    return [credit_of(weight, value) >= PASS_CREDIT for weight, value, _, required in counted if required]
 
 
-def _required_passed(counted: Sequence[Contribution], missing: Sequence[ItemScore]) -> bool | None:
-    gates = [credit_of(c.weight, c.value) >= PASS_CREDIT for c in counted if c.required]
+def _gated(metric: float | None, gates: Sequence[bool]) -> float | None:
+    return metric if metric is None or all(gates) else min(0.0, metric)
+
+
+def _required_passed(gates: Sequence[bool], missing: Sequence[ItemScore]) -> bool | None:
     if not all(gates):
         return False
     return True if gates and not any(item.required for item in missing) else None
@@ -678,13 +677,18 @@ def level(yes: float) -> str:
     return _LEVELS[bisect_right(_BOUNDS, yes)]
 
 
+def _lowest(item: ChecklistItem) -> float:
+    """The value of an item's worst answer."""
+    known = [value for value in item.values.values() if value is not None]
+    return min(known) if item.weight >= 0 else max(known)
+
+
 def _value(item: ChecklistItem, answer: str, abstention: Abstention) -> float | None:
     value = item.values[answer]
     if value is not None or abstention == "skip":
         return value
     if abstention == "fail":
-        known = [v for v in item.values.values() if v is not None]
-        return min(known) if item.weight >= 0 else max(known)
+        return _lowest(item)
     return PARTIAL_CREDIT if abstention == "partial" and item.weight >= 0 else 0.0
 
 
@@ -699,8 +703,8 @@ def _soft(item: ChecklistItem, probabilities: Mapping[str, float], abstention: A
 
 
 def _line(item: ChecklistItem, verdict: Verdict, rules: Aggregation) -> ItemScore:
-    probabilities = _plain(verdict.probabilities)
-    votes = tuple([vote_of(item, vote, rules.threshold) for vote in verdict.votes]) or None
+    probabilities = None if verdict.probabilities is None else dict(verdict.probabilities)
+    votes = tuple([vote_of(item, vote, rules.threshold) for vote in verdict.votes]) if verdict.votes else None
     answer = value = soft = passed = agreement = rating = None
     if verdict.unanswered is None:
         answer = answer_of(item, verdict, rules.threshold)
@@ -710,8 +714,7 @@ def _line(item: ChecklistItem, verdict: Verdict, rules: Aggregation) -> ItemScor
             soft = None if value is None else _soft(item, probabilities, rules.abstention, value)
             rating = level(probabilities[YES]) if item.options is None else None
     elif verdict.unanswered.reason == Reason.NO_ANSWER and rules.no_answer == "lowest":
-        known = [v for v in item.values.values() if v is not None]
-        value = soft = min(known) if item.weight >= 0 else max(known)
+        value = soft = _lowest(item)
     if value is not None:
         passed = credit_of(item.weight, value) >= PASS_CREDIT
     return ItemScore(
@@ -733,14 +736,10 @@ def _line(item: ChecklistItem, verdict: Verdict, rules: Aggregation) -> ItemScor
         category=item.category,
         votes=votes,
         agreement=agreement,
-        uncalibrated=_plain(verdict.uncalibrated),
+        uncalibrated=None if verdict.uncalibrated is None else dict(verdict.uncalibrated),
     )
 
 
 def _agreement(answer: str, votes: Sequence[Vote]) -> float | None:
     named = [vote.answer for vote in votes if vote.answer is not None]
     return ratio(named.count(answer), len(named))
-
-
-def _plain(probabilities: Mapping[str, float] | None) -> dict[str, float] | None:
-    return None if probabilities is None else dict(probabilities)
