@@ -272,14 +272,14 @@ def _error(parts: np.ndarray, codes: np.ndarray, clusters: int) -> float:
 
 
 def _quantile(clusters: int) -> float:
-    [stats] = import_extra("scipy.stats")
-    return float(stats.t.ppf((1 + CONFIDENCE) / 2, clusters - 1))
+    [special] = import_extra("scipy.special")
+    return float(special.stdtrit(clusters - 1, (1 + CONFIDENCE) / 2))
 
 
 def _shift(difference: float, parts: np.ndarray, codes: np.ndarray, clusters: int) -> float:
     """Two-sided p-value of a difference; 1 if all units are labelled."""
-    [stats] = import_extra("scipy.stats")
+    [special] = import_extra("scipy.special")
     error = _error(parts, codes, clusters)
     if error < EQUAL:
         return 1.0 if abs(difference) < EQUAL else 0.0
-    return float(2 * stats.t.sf(abs(difference) / error, clusters - 1))
+    return float(2 * special.stdtr(clusters - 1, -abs(difference) / error))

@@ -44,7 +44,7 @@ from studies.judges.realsumm import content_recall
 
 from checklist_rewards import Checklist, ChecklistScorer, Sample
 from checklist_rewards.evaluation.rates import LabelSample, corrected_rate
-from checklist_rewards.scores import Verdict, score_checklist
+from checklist_rewards.scores import Score, Verdict, score_checklist
 
 TASKS = ("realsumm", "semeval", "semeval, english-encoder", "pocket", "pocket, wins")
 JUDGES = ("overlap", "biased")
@@ -141,17 +141,18 @@ def _cje(judged: np.ndarray, labels: np.ndarray, codes: np.ndarray) -> tuple[flo
     return float(low), float(high)
 
 
-def one_by_one(values: np.ndarray, labels: np.ndarray, sizes: tuple[int, int], seed: int) -> dict[str, Any]:
+def one_by_one(
+    values: np.ndarray, scores: Sequence[Score], labels: np.ndarray, sizes: tuple[int, int], seed: int
+) -> dict[str, Any]:
     """The corrected intervals of random units of which some are labelled: an equal draw, and a sample that prefers
-    uncertain ones."""
+    uncertain ones. `scores` are the values in steps of a hundredth."""
     count, labelled = sizes
     rng = np.random.default_rng(seed)
     units = rng.integers(0, len(labels), count)
-    yes_no = Checklist.parse(["Is it so?"])
-    scores = [score_checklist(yes_no, [Verdict({"yes": p, "no": 1 - p})]) for p in values[units].tolist()]
+    said = [scores[step] for step in np.round(100 * values[units]).astype(int).tolist()]
     names = [str(place) for place in range(count)]
     found: dict[str, Any] = {}
-    for method, of_judge in zip(SAMPLED, ([None] * count, scores), strict=True):
+    for method, of_judge in (("equal", [None] * count), ("sampled", said)):
         chances = LabelSample.of(names, of_judge, seed).probabilities(labelled)
         known = [float(labels[unit]) if place in chances else None for place, unit in enumerate(units)]
         of_units = [chances.get(place) for place in range(count)]
@@ -171,13 +172,18 @@ def study(task: str, args: argparse.Namespace) -> dict[str, Any]:
         values = overlap if judge == "overlap" else (overlap > _BIASED).astype(float)
         for labelled in args.labelled:
             sizes = (args.groups, labelled, args.units)
-            cells = [draw(values, labels, groups, sizes, seed, False, seed < others) for seed in range(args.draws)]
+            cells = [
+                draw(values, labels, groups, sizes, seed, False, seed < others and judge == "overlap")
+                for seed in range(args.draws)
+            ]
             cell: dict[str, Any] = covered(cells, METHODS, truth)
             cell["refused"] = float(np.mean([each["refused"] for each in cells]))
             shifted = [draw(values, labels, groups, sizes, seed, True) for seed in range(max(1, args.draws // 10))]
             cell["refused if shifted"] = float(np.mean([each["refused"] for each in shifted]))
             found[f"{judge}, {labelled}"] = cell
-    singles = [one_by_one(overlap, labels, (400, 80), seed) for seed in range(args.single_draws)]
+    yes_no = Checklist.parse(["Is it so?"])
+    scores = [score_checklist(yes_no, [Verdict({"yes": p / 100, "no": 1 - p / 100})]) for p in range(101)]
+    singles = [one_by_one(overlap, scores, labels, (400, 80), seed) for seed in range(args.single_draws)]
     found["one by one"] = covered(singles, SAMPLED, float(labels.mean()))
     return found
 
@@ -207,7 +213,7 @@ def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
     parser.add_argument("--output", type=Path, default=Path("runs/rates"))
     parser.add_argument("--tasks", nargs="*", default=TASKS, choices=TASKS)
     parser.add_argument("--draws", type=int, default=2000)
-    parser.add_argument("--other-draws", type=int, default=200, help="draws for the package cje-eval, which is slow")
+    parser.add_argument("--other-draws", type=int, default=100, help="draws for the package cje-eval, which is slow")
     parser.add_argument("--single-draws", type=int, default=500, help="draws of labels one by one")
     parser.add_argument("--groups", type=int, default=100, help="groups per draw")
     parser.add_argument("--labelled", type=int, nargs="*", default=(20, 50), help="labelled groups per draw")
