@@ -512,7 +512,7 @@ class Compared(Measure):
 
 def _checked(labelled: LabelledScores, compared: Compared, figures: dict[str, Figure]) -> int | None:
     """Refuse weights that learned nothing. Returns the labels with which the gain would be shown, if it is not."""
-    chance = 0.0 if labelled.pairs is None else 0.5
+    chance, measure = (0.0, compared.name) if labelled.pairs is None else (0.5, "fraction of pairs in order")
     count = len(labelled.labels)
     fitted, present, gain = (figures[name] for name in ("fitted", "present", "gain"))
     about = f"{count} {'labels' if labelled.pairs is None else 'pairs'}"
@@ -520,14 +520,14 @@ def _checked(labelled: LabelledScores, compared: Compared, figures: dict[str, Fi
         known = None if fitted.value is None else _needed(count, fitted, fitted.value - chance)
         more = "more labels would not help" if known is None else f"about {known:,} labels would be needed"
         raise SampleError(
-            f"nothing can be learned from {about}: with fitted weights the {compared.name} on held-out groups is "
+            f"nothing can be learned from {about}: with fitted weights the {measure} on held-out groups is "
             f"{fitted.shown()}, which is not above {chance:g}; {more}."
         )
     if gain.value is None or gain.value <= 0:
         known = _needed(count, gain, SMALL_GAIN)
         more = "" if known is None else f"; about {known:,} labels would show a gain of {SMALL_GAIN:g}"
         raise SampleError(
-            f"no better weights can be learned from {about}: the {compared.name} on held-out groups is "
+            f"no better weights can be learned from {about}: the {measure} on held-out groups is "
             f"{present.shown()} with the present weights and {fitted.shown()} with fitted ones. Keep the present "
             f"weights{more}."
         )
