@@ -122,7 +122,8 @@ def _summeval(args: argparse.Namespace, store: Store) -> Task:
     return Task(_rows("summeval", groups, scores), texts, ratings, by="item")
 
 
-def _semeval(args: argparse.Namespace, store: Store) -> Task:
+def semeval(args: argparse.Namespace, store: Store) -> Task:
+    """Held-out answers of students, with five wordings of one question each."""
     examples = load("semeval", DEV, args.data)[: args.texts]
     samples = [
         Sample(
@@ -182,7 +183,7 @@ def _rows(name: str, groups: Sequence[str], scores: Sequence[Score]) -> list[Jud
 
 _LOAD: Mapping[str, Callable[[argparse.Namespace, Store], Task]] = {
     "summeval": _summeval,
-    "semeval": _semeval,
+    "semeval": semeval,
     "pocket": _pocket,
 }
 
