@@ -33,8 +33,9 @@ from checklist_rewards.evaluation.agreement.measures import DEFAULT_RESAMPLES
 from checklist_rewards.evaluation.agreement.scored import ID
 from checklist_rewards.evaluation.fitting import By, Fit, fit_weights, labelled_scores
 from checklist_rewards.evaluation.replay import StoredRow
-from checklist_rewards.evolving.improve import FAULTS, Improvement, LabelledRow, Rewriter
+from checklist_rewards.evolving.improve import FAULTS, Improvement, LabelledRow
 from checklist_rewards.evolving.improve import improve as improved
+from checklist_rewards.evolving.rewriting import Rewriter
 from checklist_rewards.files.rows import file_format, read_rows
 from checklist_rewards.judges.settings import JudgeSettings
 from checklist_rewards.replies import NoReply

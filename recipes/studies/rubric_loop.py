@@ -44,7 +44,8 @@ from studies.judges import summeval
 from checklist_rewards import Checklist, ChecklistScorer, Sample
 from checklist_rewards.evaluation.agreement import Bootstrap
 from checklist_rewards.evaluation.replay import StoredRow
-from checklist_rewards.evolving.improve import Change, Improvement, LabelledRow, Rewriter, improve
+from checklist_rewards.evolving.improve import Improvement, LabelledRow, improve
+from checklist_rewards.evolving.rewriting import Change, Rewriter
 from checklist_rewards.files.store import Store
 from checklist_rewards.progress import progress_on
 from checklist_rewards.scores import Verdict, score_checklist

@@ -10,7 +10,8 @@ from checklist_rewards import Checklist, ChecklistScorer
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement import Bootstrap
 from checklist_rewards.evaluation.replay import StoredRow
-from checklist_rewards.evolving.improve import FAULTS, LabelledRow, Rewriter, improve
+from checklist_rewards.evolving.improve import FAULTS, LabelledRow, improve
+from checklist_rewards.evolving.rewriting import Rewriter
 from checklist_rewards.scorer import Sample
 from checklist_rewards.scores import Aggregation, Verdict, score_checklist
 from tests.evolving.server import scripted
