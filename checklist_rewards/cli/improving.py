@@ -28,12 +28,14 @@ from checklist_rewards.cli.trust import LABELS, Labelled
 from checklist_rewards.cli.work import CHECKLISTS, Work
 from checklist_rewards.datasets.rows import Columns, read_checklist
 from checklist_rewards.errors import SampleError
-from checklist_rewards.evaluation.agreement import Bootstrap, JudgedRow
+from checklist_rewards.evaluation.agreement import Bootstrap
 from checklist_rewards.evaluation.agreement.measures import DEFAULT_RESAMPLES
+from checklist_rewards.evaluation.agreement.scored import ID
 from checklist_rewards.evaluation.fitting import By, Fit, fit_weights, labelled_scores
 from checklist_rewards.evaluation.replay import StoredRow
-from checklist_rewards.evolving.improve import FAULTS, Improvement, LabelledRow, Rewriter
+from checklist_rewards.evolving.improve import FAULTS, Improvement, LabelledRow
 from checklist_rewards.evolving.improve import improve as improved
+from checklist_rewards.evolving.rewriting import Rewriter
 from checklist_rewards.files.rows import file_format, read_rows
 from checklist_rewards.judges.settings import JudgeSettings
 from checklist_rewards.replies import NoReply
@@ -101,7 +103,9 @@ def fit(
         given, _ = labels.of(scored)
         found = labelled_scores(scored, given, by=by)
     else:
-        found = labelled_scores(scored, [None] * len(scored), by=by, pairs=_pairs(pairs, scored, target_key))
+        columns = Columns.of(scored[0].data, target=target_key)
+        names = [{row.id, str(row.data.get(columns.target))} for row in scored]
+        found = labelled_scores(scored, [None] * len(scored), by=by, pairs=_pairs(pairs, names, "scored row"))
     with bars() as bar:
         fitted = fit_weights(found, Bootstrap(bootstrap, seed, bar("bootstrap draws", None)))
     _show(fitted)
@@ -109,12 +113,11 @@ def fit(
     console.print(f"written: {output}", markup=False)
 
 
-def _pairs(path: Path, rows: Sequence[JudgedRow], target_key: str | None) -> list[tuple[int, int]]:
-    """The places of the chosen and the rejected row of each preference."""
-    columns = Columns.of(rows[0].data, target=target_key)
+def _pairs(path: Path, names: Sequence[set[str]], what: str) -> list[tuple[int, int]]:
+    """The places of the chosen and the rejected row of each preference; a row has its id and its text as names."""
     places: dict[str, list[int]] = {}
-    for place, row in enumerate(rows):
-        for name in {row.id, str(row.data.get(columns.target))}:
+    for place, of_row in enumerate(names):
+        for name in of_row:
             places.setdefault(name, []).append(place)
     found = []
     for pair in read_rows(path):
@@ -122,9 +125,9 @@ def _pairs(path: Path, rows: Sequence[JudgedRow], target_key: str | None) -> lis
         for name in (CHOSEN, REJECTED):
             value = str(pair.data.get(name))
             if len(places.get(value, ())) != 1:
-                what = "no scored row" if value not in places else f"{len(places[value])} scored rows"
+                count = f"no {what}" if value not in places else f"{len(places[value])} {what}s"
                 raise SampleError(
-                    f"{pair.where}: {name!r} is {value!r:.60}, which is the id or text of {what}; it must name one."
+                    f"{pair.where}: {name!r} is {value!r:.60}, which is the id or text of {count}; it must name one."
                 )
             of_pair += places[value]
         found.append((of_pair[0], of_pair[1]))
@@ -165,7 +168,9 @@ class _Judge(o.OtherJudge):
     ] = None
 
 
-@grouped("data", "output", "label_key", "group_key", "writer", "model", "base_url", "tolerance", "patience", "json")
+@grouped(
+    "data", "output", "label_key", "pairs", "group_key", "writer", "model", "base_url", "tolerance", "patience", "json"
+)
 def improve(
     checklist: Annotated[
         Path, typer.Argument(metavar="CHECKLIST", show_default=False, help="JSON file with the checklist of all rows.")
@@ -195,6 +200,15 @@ def improve(
             show_default="the input",
             rich_help_panel=LABELS,
             help="Column of groups of dependent rows. All rows of a group choose, confirm or test.",
+        ),
+    ] = None,
+    pairs: Annotated[
+        Path | None,
+        typer.Option(
+            show_default=False,
+            rich_help_panel=LABELS,
+            help="Preferences instead of labels: rows with `chosen` and `rejected`, each an id or the text of a row "
+            "of --data.",
         ),
     ] = None,
     target_key: o.TargetKey = None,
@@ -227,8 +241,8 @@ def improve(
 
     Weak items are dropped, merged, turned (the sign of the weight), reworded, split and reweighted, and new items are
     added. A third of the groups chooses changes, a third confirms each of them, and a third measures the result. A
-    change is kept if the correlation of scores and labels rises on the confirming rows, at a level that counts all
-    tries.
+    change is kept if the correlation of scores and labels rises on the confirming rows, or with **--pairs** the
+    fraction of pairs in order, at a level that counts all tries.
 
     Without a model, the stored answers of a scored file are used and nothing is read. With **--model**, this model
     writes wordings and new items, and reads them unless **--scorer-model** or **--judge** is another judge. Rerun to
@@ -242,12 +256,13 @@ def improve(
     checklist-rewards improve checklist.json --data labelled.jsonl --model org/writer -o better.json --json steps.json
     ```
     """
-    check_outputs([checklist, data, store_options.store], output=output, json=json)
+    check_outputs([checklist, data, pairs, store_options.store], output=output, json=json)
     if writer is not None and not judge.asks:
         judge = changed(judge, model=writer)
     shared = read_checklist(checklist)
     work = Work.of(o.Preset(), store_options, judge=judge) if judge.asks else None
-    rows = _labelled_rows(data, label_key, group_key, work is None, keys, target_key, shared)
+    label = None if pairs is not None else label_key
+    rows, names = _labelled_rows(data, label, group_key, work is None, keys, target_key, shared)
     rewriter: Rewriter | None = None
     scorer: ChecklistScorer | None = None
     if work is not None:
@@ -262,6 +277,7 @@ def improve(
         found = improved(
             shared,
             rows,
+            pairs=None if pairs is None else _pairs(pairs, names, "row of --data"),
             scorer=scorer,
             writer=rewriter,
             tolerance=tolerance,
@@ -299,15 +315,17 @@ def _place(judge: o.OtherJudge) -> tuple[str, str | None]:
 
 def _labelled_rows(
     path: Path,
-    label_key: str,
+    label_key: str | None,
     group_key: str | None,
     stored: bool,
     keys: o.Keys,
     target_key: str | None,
     shared: Checklist,
-) -> list[LabelledRow]:
-    """The rows that have a label, which is a number or true or false. Raises [`SampleError`]."""
+) -> tuple[list[LabelledRow], list[set[str]]]:
+    """The rows that have a label, which is a number or true or false, and their ids and texts; all rows for
+    preferences. Raises [`SampleError`]."""
     found: list[LabelledRow] = []
+    names: list[set[str]] = []
     columns: Columns | None = None
     for row in read_rows(path):
         if columns is None:
@@ -326,7 +344,7 @@ def _labelled_rows(
                     f"{row.where}: column {key!r} not found ({option_name}); the row has "
                     f"{', '.join(map(repr, row.data))}."
                 )
-        label = row.data[label_key]
+        label = 0 if label_key is None else row.data[label_key]
         if label in (None, ""):
             continue
         try:
@@ -344,9 +362,12 @@ def _labelled_rows(
         sample = columns.sample_of(row.data, row.where, shared)
         group = str(row.data[group_key]) if group_key is not None else str((sample.input or row.where, sample.history))
         found.append(LabelledRow(StoredRow(sample, score, row.where), number, group))
+        names.append(
+            {str(row.data.get(columns.target)), *([str(row.data[ID])] if row.data.get(ID) is not None else [])}
+        )
     if not found:
         raise SampleError(f"{path}: no row has a label in column {label_key!r}.")
-    return found
+    return found, names
 
 
 def _show_improvement(found: Improvement) -> None:

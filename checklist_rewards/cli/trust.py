@@ -55,7 +55,7 @@ from checklist_rewards.evaluation.calibration import (
     labelled_reads,
 )
 from checklist_rewards.evaluation.cascade_replay import DEFAULT_TOLERANCE, as_rows, choose, plot_curve, replay
-from checklist_rewards.evaluation.rates import Rate, corrected_rates
+from checklist_rewards.evaluation.rates import Rate, corrected_rates, win_rate
 from checklist_rewards.files.atomic import atomic_path
 from checklist_rewards.judges import Read
 from checklist_rewards.judges.calibration import EMPTY, YES_NO, Calibration, CalibrationMap, CalibrationMethod
@@ -161,7 +161,9 @@ def agree(
     (**--group-key**), or rows.
 
     If only some of the rows have labels, the rates of all rows are corrected by them (prediction-powered inference).
-    The labelled rows must be a random sample; otherwise the rates are not corrected, with the reason.
+    The labelled rows must be a random sample, or have the column `label_probability` of the app's order "sample";
+    otherwise the rates are not corrected, with the reason. Labels in two files with different texts of the same ids
+    also give the rate of wins of the first file over the second.
 
     **Examples**
 
@@ -187,9 +189,19 @@ def agree(
         if labelled.named:
             compared = [_with_labels(name, rows, labels, scale, input_key, intervals) for name, rows in scored.items()]
             rates = {name: found for name, rows in scored.items() if (found := _rates(rows, labels, scale))}
+            wins = {
+                (one, other): win_rate(
+                    rows, others, (labels.of(rows)[0], labels.of(others)[0]), (one, other), labels.probabilities(rows)
+                )
+                for (one, rows), (other, others) in combinations(scored.items(), 2)
+                if labels.path is None and _other_texts(rows, others)
+            }
+            for (one, _), rate in wins.items():
+                rates.setdefault(one, []).append(rate)
             tests = [
                 compare_judges((one.one, other.one), units, others, intervals)
                 for (one, units), (other, others) in combinations(compared, 2)
+                if (one.one, other.one) not in wins
             ]
         else:
             compared = [
@@ -237,7 +249,16 @@ def _rates(rows: Sequence[JudgedRow], labels: Labels, scale: tuple[float, float]
     """The corrected rates of a file of which some rows are labelled; none if all are."""
     low, high = scale
     given = [(each - low) / (high - low) if isinstance(each, float) else each for each in labels.of(rows)[0]]
-    return corrected_rates(rows, given) if any(each is None for each in given) else []
+    if all(each is not None for each in given):
+        return []
+    return corrected_rates(rows, given, labels.probabilities(rows))
+
+
+def _other_texts(rows: Sequence[JudgedRow], others: Sequence[JudgedRow]) -> bool:
+    """Whether rows of the same id have different texts in two files, such as those of two policies."""
+    key, other_key = (Columns.of(side[0].data).target for side in (rows, others))
+    texts = {row.id: row.data.get(key) for row in rows}
+    return any(row.id in texts and texts[row.id] != row.data.get(other_key) for row in others)
 
 
 def _show_rates(name: str, rates: Sequence[Rate]) -> None:

@@ -41,10 +41,12 @@ from checklist_rewards.datasets.rubrics import (
     alike,
     ambiguous,
     copies,
+    criteria_at,
     detected,
     in_a_rubric,
     inferred,
     known_formats,
+    numbered,
     prompt_keys,
 )
 from checklist_rewards.datasets.sources import read_source
@@ -383,9 +385,9 @@ def _rows(rows: Iterator[Row], format: Format, reader: CriteriaReader, how: _Set
     for row in rows:
         data = row.data
         for key in (*([format.checklist] if format.checklist else []), *([format.target] if format.target else [])):
-            if at(data, key) is None and key not in data:
+            if criteria_at(data, key) is None and key not in data:
                 raise SampleError(f"{row.where}: key {key!r} not found; the keys are {keys_of(data)}.")
-        value = at(data, format.checklist)
+        value = criteria_at(data, format.checklist)
         columns: dict[str, Any] = {}
         if format.prompt and not (format.promptless and all(key not in data for key in format.prompt)):
             columns[PROMPT] = _prompt(row, format)
@@ -485,7 +487,7 @@ def _gone(data: Mapping[str, Any], format: Format, value: Any) -> list[str]:
     if format.shape == "levels" and not format.checklist:
         return [name for name in data if _OF_A_LEVEL.fullmatch(name)]
     turns = [key.format(n=n) for key in format.prompt if "{n}" in key for n in range(len(data))]
-    return [format.checklist, *turns]
+    return [*(numbered(data, format.checklist) or [format.checklist]), *turns]
 
 
 _OF_A_LEVEL = re.compile(r"(orig_)?(criteria|score_?\d+(_description)?|rubric|evaluation_steps)")

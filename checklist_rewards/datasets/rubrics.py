@@ -138,7 +138,8 @@ class Format(BaseModel):
     Args:
         name (`str`): The name, also the value of `checklist_source`.
         about (`str`): One line: whose format it is.
-        checklist (`str`): The key of the criteria.
+        checklist (`str`): The key of the criteria. With "{n}", each criterion has a column of its own, and empty ones
+            are left out: `criterion_{n}`.
         shape (`str`): How they are written: `items` (a list of objects or texts, in sections or not), `text`
             (numbered), `levels` (of a grade), `tree`, `instructions` (IFEval's), `asserts` (promptfoo's).
         prompt (list of `str`): The keys of the prompt: text, or chat messages. Several are joined by blank lines. Keys
@@ -186,7 +187,7 @@ class Format(BaseModel):
 
     def fits(self, row: Mapping[str, Any]) -> bool:
         """Whether a row has all keys of this format."""
-        value = decoded(at(row, self.checklist))
+        value = decoded(criteria_at(row, self.checklist))
         prompts = [key.format(n=0) if "{n}" in key else key for key in self.prompt]
         needed = (*([] if self.promptless else prompts[:1]), *self.needs)
         if value is None or any(at(row, key) is None for key in needed):
@@ -268,9 +269,21 @@ def in_a_rubric(key: str) -> str:
     return outer if name in LISTS or (name and _ALIKE.search(name)) else ""
 
 
+def numbered(row: Mapping[str, Any], key: str) -> list[str]:
+    """The keys of a row that a key with "{n}" stands for, in order."""
+    return [name for n in range(len(row) + 1) if (name := key.format(n=n)) in row] if "{n}" in key else []
+
+
+def criteria_at(row: Mapping[str, Any], key: str) -> Any:
+    """The criteria of a row; None if there are none."""
+    if "{n}" not in key:
+        return at(row, key)
+    return [row[name] for name in numbered(row, key) if row[name] not in (None, "")] or None
+
+
 def copies(row: Mapping[str, Any], key: str) -> list[str]:
     """The other places of a row that hold the same criteria as `key`."""
-    value = decoded(at(row, key))
+    value = decoded(criteria_at(row, key))
     return [name for name, other in places(row) if name != key and other == value and isinstance(value, list | dict)]
 
 

@@ -8,12 +8,14 @@ and without m for penalties. The factors f_k >= 0 on the present weights minimiz
     |y - mean(y) - (Z - mean(Z)) f|^2 + strength * (trace(Z'Z) / K) * sum((f_k - mean(f))^2)
 
 so they shrink to a common factor, which is the present weights, and not to 0. Factors are never negative: a penalty
-stays a penalty. For a preference, Z is the difference of the two texts, y is 1 and nothing is centred.
+stays a penalty. For preferences, Z is the difference of the chosen and the rejected text, and the first term is the
+logistic loss of the model of Bradley and Terry (1952), the sum of log(1 + exp(-Z f)); squared errors would punish
+pairs that are far apart in the right order. The second term is then a hundredth of the above: this loss is flatter.
 
-The problem is solved by `scipy.optimize.nnls`, the solver of scikit-learn's `LinearRegression(positive=True)`, without
-the cost of its estimators for problems of this size. The strength is the one with the lowest squared error in
-cross-validation over groups; "infinite" is one of them. All figures are *out-of-fold*: every text is scored by
-weights that were fitted, with their strength, on other groups.
+Squared errors are minimized by `scipy.optimize.nnls`, the solver of scikit-learn's `LinearRegression(positive=True)`,
+without the cost of its estimators for problems of this size, and the logistic loss by L-BFGS-B. The strength is the
+one with the lowest loss in cross-validation over groups; "infinite" is one of them. All figures are *out-of-fold*:
+every text is scored by weights that were fitted, with their strength, on other groups.
 
 A weight belongs to an item, if the items repeat over texts, or else to a category. Items that are too rare and items
 without a category keep their weights.
@@ -55,6 +57,7 @@ STRENGTHS = (math.inf, *(10 ** (power / 2) for power in range(6, -5, -1)))
 """From the strongest shrinkage, which gives the present weights."""
 FOLDS = 5
 SMALL_GAIN = 0.02
+_RIDGE = 1e-4
 _DETECTABLE = 1.96 + 0.84
 """Standard errors between 0 and an effect that a 95 % interval excludes from 0 in 80 % of the samples."""
 
@@ -404,9 +407,14 @@ class _Fitting:
         return self.labelled.weights(self.factors(use, self.strength(use)))
 
     def strength(self, use: np.ndarray) -> float:
-        """The strength with the lowest squared error in cross-validation over groups; of equal ones the strongest."""
+        """The strength with the lowest loss in cross-validation over groups; of equal ones the strongest."""
         errors = np.zeros(len(STRENGTHS))
         for fold in self.folds(use):
+            if self.labelled.pairs is not None:
+                for place, strength in enumerate(STRENGTHS):
+                    margins = self.features @ self.factors(use - fold, strength)
+                    errors[place] += fold @ np.logaddexp(0, -margins)
+                continue
             problem = self._problem(use - fold)
             labels, features = self.labelled.labels - problem.label, self.features - problem.middle
             for place, strength in enumerate(STRENGTHS):
@@ -415,12 +423,28 @@ class _Fitting:
 
     def factors(self, use: np.ndarray, strength: float) -> np.ndarray:
         """The factors that minimize the objective of the module docstring."""
-        return self._solved(self._problem(use), strength)
+        if self.labelled.pairs is None:
+            return self._solved(self._problem(use), strength)
+        [optimize] = import_extra("scipy.optimize")
+        common = math.isinf(strength)
+        features = self.features.sum(axis=1, keepdims=True) if common else self.features
+        penalty = 0.0 if common else 0.01 * strength * float(use @ (features**2).sum(axis=1)) / features.shape[1]
+        ridge = _RIDGE * use.sum() / features.shape[1]  # pairs that are all in order have no other minimum
+
+        def loss(factors: np.ndarray) -> tuple[float, np.ndarray]:
+            margins, apart = features @ factors, factors - factors.mean()
+            value = use @ np.logaddexp(0, -margins) + penalty * (apart @ apart) + ridge * (factors @ factors)
+            slope = -features.T @ (use / (1 + np.exp(margins))) + 2 * penalty * apart + 2 * ridge * factors
+            return float(value), slope
+
+        start, bounds = np.ones(features.shape[1]), [(0, None)] * features.shape[1]
+        found = optimize.minimize(loss, start, jac=True, bounds=bounds, method="L-BFGS-B").x
+        return self._least(np.full(len(self.labelled.names), found[0]) if common else found)
 
     def _problem(self, use: np.ndarray) -> _Problem:
         features, labels = self.features, self.labelled.labels
         middle, label = np.zeros(features.shape[1]), 0.0
-        if self.labelled.pairs is None and use.any():
+        if use.any():
             middle, label = use @ features / use.sum(), float(use @ labels / use.sum())
         centred = features - middle
         return _Problem(centred.T @ (use[:, None] * centred), centred.T @ (use * (labels - label)), middle, label)
@@ -435,8 +459,11 @@ class _Fitting:
         # Least squares with these products: |R f - R^-T b|^2, where R'R is the matrix and b the right-hand side.
         upper = np.linalg.cholesky(products + max(np.trace(products), 1e-12) / size * penalty).T
         factors, _ = optimize.nnls(upper, np.linalg.solve(upper.T, towards))
-        least = LEAST_FACTOR * factors.mean() if self.labelled.by == "category" or None in self.labelled.names else 0
-        return np.maximum(factors, least)
+        return self._least(factors)
+
+    def _least(self, factors: np.ndarray) -> np.ndarray:
+        bounded = self.labelled.by == "category" or None in self.labelled.names
+        return np.maximum(factors, LEAST_FACTOR * factors.mean() if bounded else 0.0)
 
     def draws(self, strength: float, bootstrap: Bootstrap) -> np.ndarray | None:
         """Absolute weights of every resample of the groups."""
@@ -485,7 +512,7 @@ class Compared(Measure):
 
 def _checked(labelled: LabelledScores, compared: Compared, figures: dict[str, Figure]) -> int | None:
     """Refuse weights that learned nothing. Returns the labels with which the gain would be shown, if it is not."""
-    chance = 0.0 if labelled.pairs is None else 0.5
+    chance, measure = (0.0, compared.name) if labelled.pairs is None else (0.5, "fraction of pairs in order")
     count = len(labelled.labels)
     fitted, present, gain = (figures[name] for name in ("fitted", "present", "gain"))
     about = f"{count} {'labels' if labelled.pairs is None else 'pairs'}"
@@ -493,14 +520,14 @@ def _checked(labelled: LabelledScores, compared: Compared, figures: dict[str, Fi
         known = None if fitted.value is None else _needed(count, fitted, fitted.value - chance)
         more = "more labels would not help" if known is None else f"about {known:,} labels would be needed"
         raise SampleError(
-            f"nothing can be learned from {about}: with fitted weights the {compared.name} on held-out groups is "
+            f"nothing can be learned from {about}: with fitted weights the {measure} on held-out groups is "
             f"{fitted.shown()}, which is not above {chance:g}; {more}."
         )
     if gain.value is None or gain.value <= 0:
         known = _needed(count, gain, SMALL_GAIN)
         more = "" if known is None else f"; about {known:,} labels would show a gain of {SMALL_GAIN:g}"
         raise SampleError(
-            f"no better weights can be learned from {about}: the {compared.name} on held-out groups is "
+            f"no better weights can be learned from {about}: the {measure} on held-out groups is "
             f"{present.shown()} with the present weights and {fitted.shown()} with fitted ones. Keep the present "
             f"weights{more}."
         )

@@ -3,29 +3,37 @@
 A judged pass rate has an error that no number of texts makes smaller: that of the judge. Prediction-powered inference
 measures it on labelled units. With judged values f and labels y, both in [0, 1], the corrected rate is
 
-    rate = lambda * mean of f over the unlabelled + mean of (y - lambda f) over the labelled
+    rate = lambda * mean of f over all units + mean of (y - lambda f) over the labelled
 
-which is unbiased for every lambda, whatever the judge does. lambda is that of PPI++ (Angelopoulos, Duchi and Zrnic
-2023, arXiv:2311.01453), cov(y, f) / (var(f) (1 + n / N)) on the n labelled of N other units, clipped to [0, 1]. With a
-useless judge it is 0, and the rate is that of the labels alone.
+which is unbiased for every lambda, whatever the judge does. lambda is cov(y, f) / var(f) on the labelled units, but at
+least 0, as in PPI++ (Angelopoulos, Duchi and Zrnic 2023, arXiv:2311.01453; there f is averaged over the unlabelled
+units only, so that their lambda is this one times the fraction of unlabelled units). With a useless judge it is near
+0, and the rate is that of the labels alone; with a judge that is right but timid it is above 1.
 
 Units of a group are not independent, so the variance is that of sums per group, and the interval has the t
 distribution with one degree of freedom fewer than there are labelled groups.
 
-The labelled units must be a random sample. If the judge's values on them differ from those on the others by more than
-chance (p below 0.01), the labels are of another kind and the rate is not corrected.
+The labelled units must be a random sample, in which every unit has a known probability: the same for all, or that of
+a [`LabelSample`], which prefers texts about which the judge is uncertain. Means over labelled units, cov and var are
+then weighted by 1 / probability (active inference: Zrnic and Candes 2024, arXiv:2403.03208). If the judge's mean on
+the labelled units differs from that of all by more than chance (p below 0.01), the labels are of another kind and the
+rate is not corrected.
 """
 
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, fields
+from statistics import fmean
 from typing import Any
 
 from checklist_rewards.errors import SampleError
+from checklist_rewards.evaluation.agreement.compare import units_against_labels
 from checklist_rewards.evaluation.agreement.measures import CONFIDENCE, Figure, group_codes
-from checklist_rewards.evaluation.agreement.scored import JudgedRow, RowLabels, answer_given
+from checklist_rewards.evaluation.agreement.scored import JudgedRow, RowLabels, answer_given, pairs_of
+from checklist_rewards.scores import EQUAL, ItemScore, Score
 from checklist_rewards.validation import import_extra, np
 
 MIN_LABELLED, MIN_GROUPS = 20, 10
@@ -49,7 +57,7 @@ class Rate:
     weight: float | None
     """lambda: 0 if the judge is not used."""
     shift_p: float | None
-    """Two-sided p-value of the difference of the judge's values on labelled and other units."""
+    """Two-sided p-value of the difference of the judge's means on labelled and on all units."""
     refused: str | None = None
 
     def dumped(self) -> dict[str, Any]:
@@ -59,7 +67,11 @@ class Rate:
 
 
 def corrected_rate(
-    judged: Sequence[float], labels: Sequence[float | None], groups: Sequence[Hashable], name: str = ALL
+    judged: Sequence[float],
+    labels: Sequence[float | None],
+    groups: Sequence[Hashable],
+    name: str = ALL,
+    probabilities: Sequence[float | None] | None = None,
 ) -> Rate:
     """Correct a judged rate by labels.
 
@@ -68,6 +80,8 @@ def corrected_rate(
         labels (sequence of `float` or None, one per unit): the true value, None for an unlabelled unit.
         groups (sequence, one per unit): units of a group are dependent.
         name (`str`, *optional*): name of the rate.
+        probabilities (sequence of `float` or None, one per unit, *optional*): with which a unit was chosen for
+            labelling, in (0, 1]. Labels without one are not used. Defaults to equal ones.
 
     Raises:
         SampleError: If there are no units.
@@ -75,35 +89,37 @@ def corrected_rate(
     if not len(judged):
         raise SampleError(f"{name}: no judged unit, so there is no rate.")
     f, codes = np.asarray(judged, dtype=float), group_codes(groups)
-    known = np.array([label is not None for label in labels])
-    y = np.array([math.nan if label is None else label for label in labels], dtype=float)
-    n, others = int(known.sum()), int((~known).sum())
-    clusters = len(np.unique(codes[known]))
-    by_judge = _figure(f.mean(), (f - f.mean()) / len(f), codes, len(np.unique(codes)))
+    chances = [1.0] * len(f) if probabilities is None else probabilities
+    known = np.array([None not in pair for pair in zip(labels, chances, strict=True)])
+    y = np.array([0.0 if label is None else label for label in labels], dtype=float)
+    use = np.array([1 / chance if chance and own else 0.0 for chance, own in zip(chances, known, strict=True)])
+    n, clusters = int(known.sum()), len(np.unique(codes[known]))
+    every = np.ones(len(f))
+    by_judge = _figure(f.mean(), _part(f, every), codes, len(np.unique(codes)))
+    by_labels = _figure(float(use @ y / use.sum()), _part(y, use), codes, clusters) if n else Figure(value=None)
     nothing = Figure(value=None)
     if n < MIN_LABELLED or clusters < MIN_GROUPS:
         reason = f"{n} labels in {clusters} groups; at least {MIN_LABELLED} in {MIN_GROUPS} are needed"
-        own = _figure(float(y[known].mean()), _part(y, known), codes, clusters) if n else nothing
-        return Rate(name, len(f), n, by_judge, own, nothing, None, None, reason)
-    by_labels = _figure(float(y[known].mean()), _part(y, known), codes, clusters)
-    if not others:
-        return Rate(name, len(f), n, by_judge, by_labels, by_labels, 0.0, None)
-    p = _shift(f, known, codes, clusters)
+        return Rate(name, len(f), n, by_judge, by_labels, nothing, None, None, reason)
+    own = float(use @ f / use.sum())
+    p = _shift(own - f.mean(), _part(f, use) - _part(f, every), codes, clusters)
     if p < SHIFT_P:
         reason = (
-            f"the judge's values on labelled units differ from those on the others ({f[known].mean():.3f} and "
-            f"{f[~known].mean():.3f}, p = {p:.2g}): the labels are not a random sample"
+            f"the judge's mean on labelled units differs from that of all ({own:.3f} and {f.mean():.3f}, "
+            f"p = {p:.2g}): the labels are not a random sample"
         )
         return Rate(name, len(f), n, by_judge, by_labels, nothing, None, p, reason)
-    spread = np.cov(y[known], f[known])
-    weight = float(np.clip(spread[0, 1] / (spread[1, 1] * (1 + n / others)), 0, 1)) if spread[1, 1] > 0 else 0.0
-    residual = np.where(known, y - weight * f, 0.0)
-    rate = weight * f[~known].mean() + residual[known].mean()
-    parts = _part(residual, known) + weight * _part(f, ~known)
+    spread = np.cov(y, f, aweights=use)
+    weight = max(0.0, float(spread[0, 1] / spread[1, 1])) if spread[1, 1] > EQUAL else 0.0
+    residual = y - weight * f
+    rate = weight * f.mean() + use @ residual / use.sum()
+    parts = _part(residual, use) + weight * _part(f, every)
     return Rate(name, len(f), n, by_judge, by_labels, _figure(float(rate), parts, codes, clusters), weight, p)
 
 
-def corrected_rates(rows: Sequence[JudgedRow], labels: Sequence[RowLabels]) -> list[Rate]:
+def corrected_rates(
+    rows: Sequence[JudgedRow], labels: Sequence[RowLabels], probabilities: Sequence[float | None] | None = None
+) -> list[Rate]:
     """The rates of scored rows of which some are labelled: of all items, of every item with enough labels, and of the
     targets.
 
@@ -113,38 +129,134 @@ def corrected_rates(rows: Sequence[JudgedRow], labels: Sequence[RowLabels]) -> l
     Args:
         rows (sequence of [`JudgedRow`]): the scored rows.
         labels (sequence, one per row): from [`labels_of`].
+        probabilities (sequence of `float` or None, one per row, *optional*): see [`corrected_rate`].
     """
-    units: dict[str, list[tuple[float, float | None, str]]] = {}
-    targets: list[tuple[float, float | None, str]] = []
-    for row, given in zip(rows, labels, strict=True):
+    units: dict[str, list[_Unit]] = {}
+    targets: list[_Unit] = []
+    chances = [1.0] * len(rows) if probabilities is None else probabilities
+    for row, given, chance in zip(rows, labels, chances, strict=True):
         if row.score.no_answer:
             continue
         if row.score.primary_score is not None and not isinstance(given, list):
-            targets.append((row.score.primary_score, given, row.group))
+            targets.append((row.score.primary_score, given, row.group, chance))
         for place, (key, item, line) in enumerate(zip(row.keys, row.items, row.score.items, strict=True)):
             answer = answer_given(item, line)
             if answer is None or answer.soft is None:
                 continue
             label = given[place] if isinstance(given, list) else None
-            unit = (answer.soft, None if label is None else label.value, row.group)
+            unit = (answer.soft, None if label is None else label.value, row.group, chance)
             for name in dict.fromkeys((ALL, item.question if key == item.id else f"{item.question} ({key})")):
                 units.setdefault(name, []).append(unit)
     enough = {
-        name: some for name, some in units.items() if sum(label is not None for _, label, _ in some) >= MIN_LABELLED
+        name: some for name, some in units.items() if sum(label is not None for _, label, *_ in some) >= MIN_LABELLED
     }
     if len(enough) == 2:
         enough.pop(ALL)  # the only item is all items
-    if any(label is not None and 0 <= label <= 1 for _, label, _ in targets):
+    if any(label is not None and 0 <= label <= 1 for _, label, *_ in targets):
         enough[TARGETS] = targets
-    return [
-        corrected_rate([f for f, _, _ in some], [y for _, y, _ in some], [group for _, _, group in some], name)
-        for name, some in enough.items()
+    found = []
+    for name, some in enough.items():
+        judged, given_labels, groups, given_chances = zip(*some, strict=True)
+        found.append(corrected_rate(judged, given_labels, groups, name, given_chances))
+    return found
+
+
+def win_rate(
+    one: Sequence[JudgedRow],
+    other: Sequence[JudgedRow],
+    labels: tuple[Sequence[RowLabels], Sequence[RowLabels]],
+    names: tuple[str, str],
+    probabilities: Sequence[float | None] | None = None,
+) -> Rate:
+    """How often the texts of one file are better than those of another, corrected by the labels of both.
+
+    A pair is two rows of the same id. It counts 1 if the first has the higher score, 0.5 if they are equal; its label
+    is the same of the scores by labels, as `agree` computes them.
+
+    Args:
+        one, other (sequences of [`JudgedRow`]): the scored rows.
+        labels (pair of sequences): the labels of either file, from [`labels_of`].
+        names (pair of `str`): of the files.
+        probabilities (sequence of `float` or None, one per row of `one`, *optional*): with which a pair was chosen for
+            labelling; see [`corrected_rate`].
+
+    Raises:
+        SampleError: If the files have no scored row of the same id.
+    """
+    truth = [
+        {target.key: target.other for target in units_against_labels(rows, given)[1]}
+        for rows, given in zip((one, other), labels, strict=True)
     ]
+    chances = dict(zip([row.id for row in one], probabilities or [1.0] * len(one), strict=True))
+    units: list[_Unit] = []
+    for first, second in pairs_of(one, other, names)[0]:
+        judged = _win(first.score.primary_score, second.score.primary_score)
+        if judged is not None and not (first.score.no_answer or second.score.no_answer):
+            true = _win(truth[0].get(first.id), truth[1].get(second.id))
+            units.append((judged, true, first.group, chances[first.id]))
+    return corrected_rate(
+        [unit[0] for unit in units],
+        [unit[1] for unit in units],
+        [unit[2] for unit in units],
+        f"wins of {names[0]} over {names[1]}",
+        [unit[3] for unit in units],
+    )
+
+
+_Unit = tuple[float, float | None, str, float | None]
+"""Judged value, label, group, and the probability with which it was chosen for labelling."""
+
+
+def _win(one: float | None, other: float | None) -> float | None:
+    if one is None or other is None:
+        return None
+    return 0.5 if abs(one - other) <= EQUAL else float(one > other)
+
+
+@dataclass(frozen=True)
+class LabelSample:
+    """A random order of texts in which uncertain ones come early, but every text can come first.
+
+    The size of a text is the standard deviation of its answers under the judge's probabilities plus the mean of these
+    over the texts, so that a text is at least half as likely as in an equal draw. The order is that of u / size, with
+    u uniform in [0, 1): priority sampling (Duffield, Lund and Thorup 2007, arXiv:cs/0509026). A person may stop
+    anywhere: given the number of texts, each of them had one of the `probabilities`, and sums of label / probability
+    over them are unbiased.
+    """
+
+    order: tuple[int, ...]
+    sizes: tuple[float, ...]
+    keys: tuple[float, ...]
+
+    @classmethod
+    def of(cls, names: Sequence[str], scores: Sequence[Score | None], seed: int = 0) -> LabelSample:
+        """The order of texts with unique names; the same names and seed give the same numbers u."""
+        spreads = [math.sqrt(sum(map(_variance, () if score is None else score.items))) for score in scores]
+        middle = fmean(spreads) if spreads else 0.0
+        sizes = [spread + middle or 1.0 for spread in spreads]
+        keys = [random.Random(f"{seed} {name}").random() / size for name, size in zip(names, sizes, strict=True)]
+        return cls(tuple(sorted(range(len(keys)), key=lambda place: keys[place])), tuple(sizes), tuple(keys))
+
+    def probabilities(self, count: int) -> dict[int, float]:
+        """By place, the probability of the first `count` texts of the order."""
+        if count >= len(self.order):
+            return dict.fromkeys(self.order, 1.0)
+        bound = self.keys[self.order[count]]
+        return {place: min(1.0, self.sizes[place] * bound) for place in self.order[:count]}
+
+
+def _variance(line: ItemScore) -> float:
+    """The variance of an answer that is 0 or 1 under the judge's probability of its own answer; the largest one, 0.25,
+    without probabilities."""
+    if line.not_needed:
+        return 0.0
+    chance = max(line.probabilities.values(), default=0.5) if line.probabilities else 0.5
+    return chance * (1 - chance)
 
 
 def _part(values: np.ndarray, use: np.ndarray) -> np.ndarray:
-    """Every unit's part of the error of a mean over some of the units."""
-    return np.where(use, values - values[use].mean(), 0.0) / use.sum()
+    """Every unit's part of the error of a mean with weights."""
+    return use * (values - use @ values / use.sum()) / use.sum()
 
 
 def _figure(value: float, parts: np.ndarray, codes: np.ndarray, clusters: int) -> Figure:
@@ -160,14 +272,14 @@ def _error(parts: np.ndarray, codes: np.ndarray, clusters: int) -> float:
 
 
 def _quantile(clusters: int) -> float:
-    [stats] = import_extra("scipy.stats")
-    return float(stats.t.ppf((1 + CONFIDENCE) / 2, clusters - 1))
+    [special] = import_extra("scipy.special")
+    return float(special.stdtrit(clusters - 1, (1 + CONFIDENCE) / 2))
 
 
-def _shift(f: np.ndarray, known: np.ndarray, codes: np.ndarray, clusters: int) -> float:
-    [stats] = import_extra("scipy.stats")
-    error = _error(_part(f, known) - _part(f, ~known), codes, clusters)
-    difference = abs(f[known].mean() - f[~known].mean())
-    if error == 0:
-        return 1.0 if difference == 0 else 0.0
-    return float(2 * stats.t.sf(difference / error, clusters - 1))
+def _shift(difference: float, parts: np.ndarray, codes: np.ndarray, clusters: int) -> float:
+    """Two-sided p-value of a difference; 1 if all units are labelled."""
+    [special] = import_extra("scipy.special")
+    error = _error(parts, codes, clusters)
+    if error < EQUAL:
+        return 1.0 if abs(difference) < EQUAL else 0.0
+    return float(2 * special.stdtr(clusters - 1, -abs(difference) / error))

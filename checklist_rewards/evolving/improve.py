@@ -9,9 +9,11 @@ The groups of the rows are divided at random into three parts of equal size, so 
 - the *confirming* rows test a chosen change. It is kept if the agreement rises there;
 - the *test* rows are used once, at the end, for the figures before and after.
 
-Agreement is Pearson's correlation of the scores, as the judge's scorer computes them, with the labels. Test number t
-has the one-sided level 0.05 / (t (t + 1)) on a gain divided by its standard error, which follows from the influence
-of every row on a correlation r, z z' - r (z^2 + z'^2) / 2 (Devlin et al. 1975), summed over the rows of a group.
+Agreement is Pearson's correlation of the scores, as the judge's scorer computes them, with the labels. With
+preferences for labels it is the fraction of pairs in which the chosen text has the higher score; ties count half. Test
+number t has the one-sided level 0.05 / (t (t + 1)) on a gain divided by its standard error, which follows from the
+influence of every row on a correlation r, z z' - r (z^2 + z'^2) / 2 (Devlin et al. 1975), or of every pair on a
+fraction, summed over the rows or pairs of a group.
 These levels sum to 0.05, so the probability that a run keeps any change without an effect is at most about 5 %,
 however many changes it tries (alpha spending, Lan and DeMets 1983, with a sum that telescopes).
 
@@ -32,29 +34,24 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from statistics import NormalDist, fmean
 from typing import Any, Literal
 
-from pydantic import BaseModel, Field
-
-from checklist_rewards.backends import Backend, Engine, Progress
+from checklist_rewards.backends import Progress
 from checklist_rewards.checklists import Checklist, ChecklistItem
-from checklist_rewards.errors import ChecklistError, GenerationError, SampleError
+from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement import Bootstrap, Figure
 from checklist_rewards.evaluation.agreement.measures import group_codes
 from checklist_rewards.evaluation.agreement.scored import judged_row
 from checklist_rewards.evaluation.fitting import Compared, cross_fitted, labelled_scores
 from checklist_rewards.evaluation.items.items import OFTEN_UNANSWERED, STABLE
-from checklist_rewards.evaluation.items.wording import Paraphraser
+from checklist_rewards.evaluation.items.wording import ITEM_QUESTIONS
 from checklist_rewards.evaluation.replay import Replay, StoredRow
-from checklist_rewards.evolving.proposer import FromGenerator, Group, Proposer
-from checklist_rewards.files.store import Store
-from checklist_rewards.generators.contrastive import ContrastiveGenerator
-from checklist_rewards.generators.shapes import CategorizedQuestions, question_fault, tidy
-from checklist_rewards.refiners.base import Asker
-from checklist_rewards.scorer import ChecklistScorer
-from checklist_rewards.scores import Aggregation, ItemScore, Score, rescore
+from checklist_rewards.evolving.proposer import Group
+from checklist_rewards.evolving.rewriting import Change, Finding, Rewriter
+from checklist_rewards.generators.shapes import question_fault
+from checklist_rewards.scorer import ChecklistScorer, Sample
+from checklist_rewards.scores import EQUAL, Aggregation, ItemScore, Score, rescore
 from checklist_rewards.validation import np, whole_number
 
 MIN_LABELS, MIN_GROUPS = 60, 15
@@ -67,10 +64,9 @@ SAME = 0.9
 """Two items are redundant if the credits have at least this correlation; they contradict each other at minus this."""
 _CHANCE = 1.96
 _REPEATED_ROWS = 40
-_MOST_GROUPS, _OF_EACH_END, _MOST_NEW = 3, 2, 6
+_MOST_GROUPS, _OF_EACH_END = 3, 2
 _LEAST_WEIGHT = 0.05
 
-Kind = Literal["drop", "merge", "turn", "reword", "split", "new", "reweight"]
 FAULTS = {
     "no_variance": f"the credits have a standard deviation below {CONSTANT}",
     "disagrees": "the credits fall where the labels rise",
@@ -80,6 +76,7 @@ FAULTS = {
     "ambiguous": f"fewer than {STABLE:.0%} of the answers stay when the judge is asked in other words",
     "often_unanswered": f"{OFTEN_UNANSWERED:.0%} of the reads or more are unanswered",
     "wording": "the question is not one yes/no question",
+    "review": "the judge says that the question fails the meta-checklist",
 }
 """Why an item is weak."""
 
@@ -91,40 +88,9 @@ class LabelledRow:
     row: StoredRow
     """Its score, with the answers to the checklist, is required unless a judge answers."""
     label: float
-    """What people say of the text: higher is better, in any unit."""
+    """What people say of the text: higher is better, in any unit. Unused with preferences."""
     group: str
     """Rows of one group, such as the answers to one prompt, are never used for two purposes."""
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """A weak item."""
-
-    item: ChecklistItem
-    fault: str
-    """One of `FAULTS`."""
-    detail: str
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """Items of a checklist, and what takes their place."""
-
-    kind: Kind
-    before: tuple[ChecklistItem, ...]
-    after: tuple[ChecklistItem, ...]
-    reason: str
-
-    def of(self, checklist: Checklist) -> Checklist:
-        """The changed checklist. Raises [`ChecklistError`] if no item with a weight is left."""
-        items, new = [], list(self.after)
-        for item in checklist.items:
-            if not any(item is one for one in self.before):
-                items.append(item)
-            elif new:
-                items += new
-                new = []
-        return checklist.model_validate(checklist.model_dump() | {"items": [*items, *new]})
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,18 +130,22 @@ class Improvement:
     """Weak items of the given checklist, on the choosing rows."""
     steps: tuple[Step, ...]
     figures: dict[str, Figure]
-    """`before`, `after` and `gain`: correlations with the labels on the test rows, which chose nothing."""
+    """`before`, `after` and `gain` on the test rows, which chose nothing: correlations with the labels, or fractions
+    of pairs in order."""
     rows: tuple[int, int, int]
-    """Numbers of choosing, confirming and test rows."""
+    """Numbers of choosing, confirming and test rows, or pairs."""
     reads: int
     """Answers of the judge that the changes took, stored ones included."""
     stopped: Literal["no gain", "patience", "budget"]
+    measure: str = "correlation"
+    """Or `"in order"`: of pairs."""
 
     def diff(self) -> str:
         """All steps as text, and the figures on the test rows."""
         steps = [line for number, step in enumerate(self.steps, start=1) for line in step.lines(number)]
         before, after, gain = (self.figures[name].shown() for name in ("before", "after", "gain"))
-        last = f"agreement on {self.rows[2]} test rows: {before} before, {after} after, gain {gain}"
+        what = "rows" if self.measure == "correlation" else "pairs"
+        last = f"agreement on {self.rows[2]} test {what}: {before} before, {after} after, gain {gain}"
         count = f"{len(self.before)} items before, {len(self.checklist)} after; stopped: {self.stopped}"
         return "\n".join([*steps, last, count])
 
@@ -202,96 +172,10 @@ class Improvement:
             ],
             "figures": {name: figure.model_dump() for name, figure in self.figures.items()},
             "rows": dict(zip(("choosing", "confirming", "test"), self.rows, strict=True)),
+            "measure": self.measure,
             "reads": self.reads,
             "stopped": self.stopped,
         }
-
-
-class _Halves(BaseModel):
-    """The reply to the prompt `refiners/split`."""
-
-    questions: list[str] = Field(min_length=2, max_length=4)
-
-
-class Rewriter:
-    """Proposes changes that need a writer: other wordings, split questions, and new items.
-
-    Args:
-        model (`str`): the model that writes.
-        backend, base_url, store: as in the refiners.
-        proposer (callable, *optional*): proposes new items for groups of texts, best first by their residuals; see
-            [`Proposer`]. Defaults to the prompt `generators/openrubrics_listwise`.
-        wordings (`int`, *optional*, defaults to `2`): other wordings per weak item.
-    """
-
-    def __init__(
-        self,
-        model: str | Engine,
-        *,
-        backend: str | Backend = "auto",
-        base_url: str | None = None,
-        proposer: Proposer | None = None,
-        wordings: int = 2,
-        store: bool | str | Path | Store = True,
-    ):
-        engine = Engine.of(model, backend, base_url)
-        self.failures: list[ChecklistError | GenerationError] = []
-        """Why requests got no usable reply. They propose nothing."""
-        self.paraphraser = Paraphraser(engine, count=wordings, store=store)
-        self.splitter = Asker(engine, "auto", None, "refiners/split", ("item",), 512, 2, store)
-        self.proposer = proposer or FromGenerator(
-            ContrastiveGenerator(
-                engine,
-                prompt="generators/openrubrics_listwise",
-                shape=CategorizedQuestions,
-                max_items=20,
-                max_attempts=2,
-                store=store,
-            )
-        )
-
-    def check(self) -> None:
-        """Check that the model exists, without loading it. Raises [`ModelError`]."""
-        self.paraphraser.check()
-
-    def changes(self, checklist: Checklist, findings: Sequence[Finding], groups: Sequence[Group]) -> list[Change]:
-        """The proposals for a checklist; a request without a usable reply proposes nothing, see `failures`."""
-        faults = {one.item.id: one for one in findings}
-        double = [item for item in checklist.items if "two questions" in (question_fault(item.question) or "")]
-        weak = [item for item in checklist.items if item.id in faults and item not in double and item.check is None]
-        found = []
-        for item, wordings in zip(weak, self.paraphraser.reword(weak) if weak else [], strict=True):
-            other = dict.fromkeys(one for one in wordings if one.question != item.question)
-            found += [Change("reword", (item,), (one,), faults[item.id].detail) for one in other]
-        self.failures += self.paraphraser.failures if weak else []
-        replies = self.splitter.ask([{"item": item.question} for item in double], _Halves) if double else []
-        for item, reply in zip(double, replies, strict=True):
-            if isinstance(reply, GenerationError):
-                self.failures.append(reply)
-            else:
-                questions = list(dict.fromkeys(map(tidy, reply.questions)))
-                parts = tuple(_worded(item, one, len(questions)) for one in questions if question_fault(one) is None)
-                if len(parts) > 1:
-                    found.append(Change("split", (item,), parts, "it asks two questions"))
-        known = {item.question.casefold() for item in checklist.items}
-        weight = fmean(abs(item.weight) for item in checklist.items)
-        new: dict[str, Change] = {}
-        for proposal in self.proposer(groups) if groups else []:
-            if proposal is None:
-                continue
-            try:
-                if isinstance(proposal, GenerationError):
-                    raise proposal
-                items = Checklist.parse(proposal, "the proposal").items
-            except (ChecklistError, GenerationError) as error:
-                self.failures.append(error)
-                continue
-            for item in items:
-                added = ChecklistItem(question=item.question, weight=math.copysign(weight, item.weight))
-                if item.question.casefold() not in known:
-                    reason = "texts that the labels and the scores order differently"
-                    new.setdefault(item.question.casefold(), Change("new", (), (added,), reason))
-        return found + list(new.values())[:_MOST_NEW]
 
 
 class _OutOfReadsError(Exception):
@@ -308,6 +192,8 @@ class _Rows:
     scorer: ChecklistScorer | None
     max_reads: int | None
     progress: Progress | None
+    pairs: Sequence[np.ndarray] | None = None
+    """For preferences: by part, the chosen and the rejected row of every pair, as places in the part."""
     reads: int = 0
     lines: list[dict[str, ItemScore]] = field(default_factory=list)
     rules: list[Score] = field(default_factory=list)
@@ -411,20 +297,44 @@ class _Rows:
         return np.array(found, float)
 
     def labels(self, part: int) -> np.ndarray:
-        """The labels of a part."""
-        return np.array([self.rows[n].label for n in self.parts[part].tolist()])
+        """The labels of a part; of preferences, how often a row was chosen minus how often it was rejected."""
+        if self.pairs is None:
+            return np.array([self.rows[n].label for n in self.parts[part].tolist()])
+        chosen, rejected = self.pairs[part].T
+        size = len(self.parts[part])
+        return (np.bincount(chosen, minlength=size) - np.bincount(rejected, minlength=size)).astype(float)
+
+    def units(self, values: np.ndarray, part: int) -> np.ndarray:
+        """Values of the rows of a part, or their differences in its pairs."""
+        return values if self.pairs is None else values[self.pairs[part][:, 0]] - values[self.pairs[part][:, 1]]
+
+    def groups(self, part: int) -> list[str]:
+        """The group of every row, or pair, of a part."""
+        groups = [self.rows[n].group for n in self.parts[part].tolist()]
+        return groups if self.pairs is None else [groups[place] for place in self.pairs[part][:, 0].tolist()]
+
+    def follows(self, values: np.ndarray, part: int) -> tuple[float, int]:
+        """The correlation of values with the labels and its number of rows; with preferences that of the differences,
+        counted with both signs, with 1 and -1."""
+        own = self.units(values, part)
+        known = np.isfinite(own)
+        if self.pairs is None:
+            return _correlation(own[known], self.labels(part)[known]), int(known.sum())
+        scale = math.sqrt(float((own[known] ** 2).mean())) if known.any() else 0.0
+        return (float(own[known].mean()) / scale if scale > 0 else 0.0), int(known.sum())
 
     def gain(self, before: Checklist, after: Checklist, part: int, bootstrap: Bootstrap) -> dict[str, Figure]:
         """Agreement of both checklists with the labels, and the gain."""
-        compared = Compared(self.labels(part), self.scores(before, part), self.scores(after, part))
-        figures = bootstrap.figures(compared, [self.rows[n].group for n in self.parts[part].tolist()])
+        one, other = (self.units(self.scores(each, part), part) for each in (before, after))
+        labels = self.labels(part) if self.pairs is None else np.ones(len(one))
+        figures = bootstrap.figures(Compared(labels, one, other, self.pairs is not None), self.groups(part))
         return {"before": figures["present"], "after": figures["fitted"], "gain": figures["gain"]}
 
     def difference(self, before: Checklist, after: Checklist, part: int) -> tuple[float, float]:
         """The gain in agreement, and its standard error over groups."""
-        compared = _agreement(self.labels(part), self.scores(before, part), self.scores(after, part))
-        codes = group_codes([self.rows[n].group for n in self.parts[part].tolist()])
-        return compared[0], _clustered(compared[1], codes)
+        one, other = (self.units(self.scores(each, part), part) for each in (before, after))
+        gain, influence = _agreement(None if self.pairs is not None else self.labels(part), one, other)
+        return gain, _clustered(influence, group_codes(self.groups(part)))
 
 
 CHOOSING, CONFIRMING, TEST = range(3)
@@ -434,6 +344,7 @@ def improve(
     checklist: Checklist,
     rows: Sequence[LabelledRow],
     *,
+    pairs: Sequence[tuple[int, int]] | None = None,
     scorer: ChecklistScorer | None = None,
     writer: Rewriter | None = None,
     tolerance: float = 0.0,
@@ -448,6 +359,8 @@ def improve(
     Args:
         checklist ([`Checklist`]): one checklist for all rows.
         rows (sequence of [`LabelledRow`]): at least 60 in 15 groups; see the module docstring for their use.
+        pairs (sequence of pairs of `int`, *optional*): preferences instead of labels, at least 60 in 15 groups: the
+            places of the chosen and the rejected row, which are of one group.
         scorer ([`ChecklistScorer`], *optional*): the judge. Defaults to the stored answers of the rows.
         writer ([`Rewriter`], *optional*): proposes wordings and new items, which the judge reads. Without one, items
             are dropped, merged, turned and reweighted only.
@@ -462,8 +375,8 @@ def improve(
         told (callable, *optional*): called with every step when it is done.
 
     Raises:
-        SampleError: If there are too few labels, all labels of a part are equal, a row has no answer to an item and
-            no judge is set, or a writer has no judge.
+        SampleError: If there are too few labels, all labels of a part are equal, the texts of a pair are of two
+            groups, a row has no answer to an item and no judge is set, or a writer has no judge.
     """
     whole_number("patience", patience)
     if not 0 <= tolerance < 1:
@@ -473,12 +386,14 @@ def improve(
     if scorer is not None and scorer.weights is not None:
         raise SampleError("the judge has weights of its own, which would hide changes of weights; omit them.")
     bootstrap = bootstrap or Bootstrap()
-    parts = _parts(rows, bootstrap.seed)
+    if pairs is not None:
+        rows, pairs = _paired(rows, pairs)
+    parts, pairs_of_parts = _parts(rows, pairs, bootstrap.seed)
     if scorer is not None:
         checklist = scorer.prepared(checklist)
     if writer is not None:
         writer.check()
-    data = _Rows(rows, parts, scorer, max_reads, progress)
+    data = _Rows(rows, parts, scorer, max_reads, progress, pairs_of_parts)
     data.start(checklist)
     loop = _Loop(data, writer, tolerance, patience, replace(bootstrap, progress=None), told)
     findings = loop.weak(checklist)
@@ -491,28 +406,50 @@ def improve(
         findings=tuple(findings),
         steps=tuple(loop.steps),
         figures=data.gain(checklist, best, TEST, bootstrap),
-        rows=(len(parts[0]), len(parts[1]), len(parts[2])),
+        rows=(len(data.groups(0)), len(data.groups(1)), len(data.groups(2))),
         reads=data.reads,
         stopped=stopped,
+        measure="correlation" if pairs is None else "in order",
     )
 
 
-def _parts(rows: Sequence[LabelledRow], seed: int) -> list[np.ndarray]:
-    """The places of choosing, confirming and test rows."""
+def _paired(
+    rows: Sequence[LabelledRow], pairs: Sequence[tuple[int, int]]
+) -> tuple[list[LabelledRow], list[tuple[int, int]]]:
+    """The rows that are in pairs, and the pairs with their places among them."""
+    for one, other in pairs:
+        if rows[one].group != rows[other].group:
+            raise SampleError(
+                f"{rows[one].row.where} and {rows[other].row.where} are a pair, but of the groups "
+                f"{rows[one].group!r:.60} and {rows[other].group!r:.60}; the texts of a pair need one group."
+            )
+    used = sorted({place for pair in pairs for place in pair})
+    places = {place: number for number, place in enumerate(used)}
+    return [rows[place] for place in used], [(places[one], places[other]) for one, other in pairs]
+
+
+def _parts(
+    rows: Sequence[LabelledRow], pairs: Sequence[tuple[int, int]] | None, seed: int
+) -> tuple[list[np.ndarray], list[np.ndarray] | None]:
+    """The places of choosing, confirming and test rows, and the pairs of each part by places in it."""
     groups = list(dict.fromkeys(row.group for row in rows))
     where = rows[0].row.where.rpartition(",")[0] if rows else "the data"
-    if len(rows) < MIN_LABELS or len(groups) < MIN_GROUPS:
+    count, what = (len(rows), "labelled rows") if pairs is None else (len(pairs), "pairs")
+    if count < MIN_LABELS or len(groups) < MIN_GROUPS:
         raise SampleError(
-            f"{where} has {len(rows)} labelled rows in {len(groups)} groups; improving a checklist needs at least "
+            f"{where} has {count} {what} in {len(groups)} groups; improving a checklist needs at least "
             f"{MIN_LABELS} in {MIN_GROUPS} groups, a third of them for each of choosing, confirming and testing."
         )
     order = np.random.default_rng(seed).permutation(len(groups))
     part_of = {groups[place]: n for n, some in enumerate(np.array_split(order, 3)) for place in some}
     parts = [np.array([n for n, row in enumerate(rows) if part_of[row.group] == part], int) for part in range(3)]
+    if pairs is not None:
+        places = [{n: place for place, n in enumerate(part.tolist())} for part in parts]
+        return parts, [np.array([(own[a], own[b]) for a, b in pairs if a in own], int) for own in places]
     for part in parts:
         if len({rows[n].label for n in part.tolist()}) < 2:
             raise SampleError(f"{where}: all labels of a third of the groups are equal; more labels are needed.")
-    return parts
+    return parts, None
 
 
 @dataclass
@@ -528,6 +465,8 @@ class _Loop:
     """Checklists that were tested."""
     stays: dict[str, float] = field(default_factory=dict)
     """By item id, the fraction of answers that stay in other words."""
+    reviews: dict[str, str] = field(default_factory=dict)
+    """By item id, the categories of the meta-checklist that the question fails."""
     impatient: bool = False
     agreed: Checklist | None = None
     """The checklist at the last rise, or the given one: falls within the tolerance do not add up."""
@@ -639,16 +578,18 @@ class _Loop:
     def _reweighted(self, checklist: Checklist) -> list[tuple[Change, float]]:
         """Stage 3: new weights for all items."""
         rows, labels = self.data.rows, self.data.labels(CHOOSING).tolist()
+        pairs = None if self.data.pairs is None else list(map(tuple, self.data.pairs[CHOOSING].tolist()))
         judged = [
             judged_row(str(n), rows[n].group, rows[n].row.where, {}, score)
             for n, score in zip(self.data.parts[CHOOSING].tolist(), self.data.scored(checklist, CHOOSING), strict=True)
         ]
         try:
-            labelled = labelled_scores(judged, labels, by="item")
+            labelled = labelled_scores(judged, labels, by="item", pairs=pairs)
         except SampleError:  # too few answers, or a single item
             return []
         weights, held_out = cross_fitted(labelled, self.bootstrap.seed)
-        gain, influence = _agreement(labelled.labels, labelled.scores(labelled.present), held_out)
+        own = labelled.labels if pairs is None else None
+        gain, influence = _agreement(own, labelled.judged(labelled.present), held_out)
         if gain <= _clustered(influence, group_codes(labelled.groups)):
             return []
         largest = max(map(abs, weights.values()))
@@ -662,21 +603,22 @@ class _Loop:
 
     def weak(self, checklist: Checklist) -> list[Finding]:
         """The weak items, by the choosing rows; an item can have several faults."""
-        credits, labels = self.data.credits(checklist, CHOOSING), self.data.labels(CHOOSING)
-        stability = self._stability(checklist)
+        credits = self.data.credits(checklist, CHOOSING)
+        stability, reviews = self._stability(checklist), self._reviews(checklist)
         alike = self._alike(checklist)
         found = []
         for place, item in enumerate(checklist.items):
             own = credits[:, place]
             known = np.isfinite(own)
+            r, count = self.data.follows(own, CHOOSING)
             faults: list[tuple[str, str]] = []
             if 1 - known.mean() >= OFTEN_UNANSWERED:
                 faults.append(("often_unanswered", f"{1 - known.mean():.0%} of its reads are unanswered"))
             if not known.any() or own[known].std() < CONSTANT:
                 spread = own[known].std() if known.any() else 0.0
                 faults.append(("no_variance", f"standard deviation {spread:.3f}"))
-            elif (r := _correlation(own[known], labels[known])) * math.sqrt(known.sum()) < _CHANCE:
-                fault = "disagrees" if r * math.sqrt(known.sum()) < -_CHANCE else "unrelated"
+            elif r * math.sqrt(count) < _CHANCE:
+                fault = "disagrees" if r * math.sqrt(count) < -_CHANCE else "unrelated"
                 faults.append((fault, f"correlation with the labels {r:+.2f}"))
             for one, other, r in alike:
                 if item is other or (item is one and r < 0):  # of equal items the second, of opposite ones both
@@ -686,6 +628,8 @@ class _Loop:
                 faults.append(("ambiguous", f"{stability[item.id]:.0%} of the answers stay in other words"))
             if item.check is None and (wrong := question_fault(item.question)) is not None:
                 faults.append(("wording", f"it {wrong}"))
+            if reviews.get(item.id):
+                faults.append(("review", f"it is {reviews[item.id]}"))
             found += [Finding(item, name, detail) for name, detail in faults]
         return found
 
@@ -700,6 +644,18 @@ class _Loop:
                 if abs(r) >= SAME:
                     found.append((one, other, r))
         return found
+
+    def _reviews(self, checklist: Checklist) -> dict[str, str]:
+        """By item id, the categories of the meta-checklist that the judge says the question fails. It is asked if a
+        writer can reword what it finds; these reads are not in the budget."""
+        new = [item for item in checklist.items if item.id not in self.reviews and item.check is None]
+        if self.data.scorer is None or self.writer is None or not new:
+            return self.reviews
+        scores = self.data.scorer.score_batch([Sample(ITEM_QUESTIONS, item.question) for item in new])
+        for item, score in zip(new, scores, strict=True):
+            failed = [f"not {line.category}" for line in score.items if line.passed is False]
+            self.reviews[item.id] = ", ".join(failed).replace("not not_", "")
+        return self.reviews
 
     def _stability(self, checklist: Checklist) -> dict[str, float]:
         """By item id, the fraction of answers that stay when the judge is asked in other words. Each item is read
@@ -727,7 +683,7 @@ class _Loop:
         """Texts that labels and scores order differently, by input: those with the highest and lowest residuals."""
         part = self.data.parts[CHOOSING]
         labels, scores = self.data.labels(CHOOSING), self.data.scores(checklist, CHOOSING)
-        residuals = _standard(labels) - _standard(scores)
+        residuals = _standard(labels) - _standard(scores)  # of preferences, labels are wins minus losses
         by_input: dict[tuple[str | None, str | None], list[int]] = {}
         for place, n in enumerate(part.tolist()):
             sample = self.data.rows[n].row.sample
@@ -753,8 +709,13 @@ class _Loop:
         return groups
 
 
-def _agreement(labels: np.ndarray, before: np.ndarray, after: np.ndarray) -> tuple[float, np.ndarray]:
-    """The gain in correlation with the labels, and the influence of every row on it."""
+def _agreement(labels: np.ndarray | None, before: np.ndarray, after: np.ndarray) -> tuple[float, np.ndarray]:
+    """The gain in correlation with the labels, and the influence of every row on it. Without labels, the scores are
+    differences in pairs, and the gain is that in the fraction above 0."""
+    if labels is None:
+        one, other = ((each > EQUAL) + 0.5 * (np.abs(each) <= EQUAL) for each in (before, after))
+        gain = float((other - one).mean())
+        return gain, other - one - gain
     one, other, own = _standard(before), _standard(after), _standard(labels)
     was, now = float((one * own).mean()), float((other * own).mean())
     influence = other * own - now * (other**2 + own**2) / 2 - (one * own - was * (one**2 + own**2) / 2)
@@ -775,12 +736,6 @@ def _correlation(one: np.ndarray, other: np.ndarray) -> float:
 
 def _standard(values: np.ndarray) -> np.ndarray:
     return (values - values.mean()) / (values.std() or 1.0)
-
-
-def _worded(item: ChecklistItem, question: str, parts: int) -> ChecklistItem:
-    """A part of an item: its weight is divided by the number of parts."""
-    fields = item.model_dump(exclude={"id", "question", "evidence"}) | {"weight": item.weight / parts}
-    return ChecklistItem(**fields, question=question)
 
 
 def _content(checklist: Checklist) -> str:

@@ -32,6 +32,8 @@ from checklist_rewards.datasets.rows import INPUTS, TARGETS
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement import Bootstrap, Section, agreement_of, read_scored
 from checklist_rewards.evaluation.agreement.measures import LIBRARIES
+from checklist_rewards.evaluation.agreement.scored import PROBABILITY
+from checklist_rewards.evaluation.rates import LabelSample
 from checklist_rewards.files.rows import read_rows, write_rows
 from checklist_rewards.scores import DEFAULT_THRESHOLD, ItemScore, Score, item_keys
 from checklist_rewards.scores.table import SCORE_COLUMN
@@ -41,7 +43,7 @@ from checklist_rewards.ui.records import CHECKLIST, ID, shown_prompt
 from checklist_rewards.ui.table import Key
 from checklist_rewards.validation import install, missing
 
-Order = Literal["random", "uncertain", "differ"]
+Order = Literal["random", "sample", "uncertain", "differ"]
 _NO_MARGIN = 2.0
 """Above every margin: judges without probabilities come last."""
 ORDERS: tuple[str, ...] = get_args(Order)
@@ -105,8 +107,10 @@ def ordered(tasks: Sequence[Task], order: Order, seed: int, others: Sequence[Tas
         tasks (sequence of [`Task`]):
             All tasks.
         order (`str`):
-            `random`; `uncertain`: those first about which the judge is least certain; `differ`: those first
-            about which most items differ between the judges, in `others` or in the votes of a panel.
+            `random`; `sample`: a random order that prefers those about which the judge is uncertain, with known
+            probabilities, so that `agree` can correct rates by the labels ([`LabelSample`]); `uncertain`: those first
+            about which the judge is least certain; `differ`: those first about which most items differ between the
+            judges, in `others` or in the votes of a panel. Labels of the last two orders correct no rate.
         seed (`int`):
             Seed of the random order, which also orders equal tasks.
         others (sequence of [`Task`], *optional*):
@@ -123,12 +127,19 @@ def ordered(tasks: Sequence[Task], order: Order, seed: int, others: Sequence[Tas
         return places
     if not any(task.score for task in tasks):
         raise SampleError(f"order {order!r} requires a scored file; score the file, or choose the order random.")
+    if order == "sample":
+        return list(label_sample(tasks, seed).order)
     if order == "uncertain":
         return sorted(places, key=lambda place: _margin(tasks[place]))
     partners = {task.id: task for task in others or ()}
     if others is None and not any(line.votes for task in tasks if task.score for line in task.score.items):
         raise SampleError("order 'differ' requires a second scored file, or scores of a panel with votes.")
     return sorted(places, key=lambda place: -_differing(tasks[place], partners.get(tasks[place].id)))
+
+
+def label_sample(tasks: Sequence[Task], seed: int) -> LabelSample:
+    """The order `sample` of the tasks, with the probabilities of its first ones."""
+    return LabelSample.of([task.id for task in tasks], [task.score for task in tasks], seed)
 
 
 def _scored(path: Path) -> list[Task]:
@@ -365,7 +376,12 @@ def agreement(tasks: Sequence[Task], people: Sequence[Annotator]) -> dict[str, S
 
 
 def export(
-    project: Project, file: str, tasks: Sequence[Task], people: Sequence[Annotator], names: Sequence[str] | None = None
+    project: Project,
+    file: str,
+    tasks: Sequence[Task],
+    people: Sequence[Annotator],
+    names: Sequence[str] | None = None,
+    sample: LabelSample | None = None,
 ) -> dict[str, Any]:
     """Write the labels file that `agree`, `calibrate`, `distill` and few-shot examples read.
 
@@ -378,9 +394,13 @@ def export(
         tasks (sequence of [`Task`]): Its rows.
         people (sequence of [`Annotator`]): The annotators.
         names (sequence of `str`, *optional*): Annotators to use. Defaults to all.
+        sample ([`LabelSample`], *optional*): Order of the tasks, if people saw them in the order `sample`. The rows
+            before the first one with an open item get the column `label_probability`, which `agree` uses; it is null
+            in others.
 
     Returns:
-        `dict`: The name of the file, and its numbers of rows, labels, ties and answers without a label.
+        `dict`: The name of the file, and its numbers of rows, labels, ties and answers without a label, and of
+        `sampled` rows, which have a probability.
 
     Raises:
         SampleError: If no item has been answered.
@@ -389,7 +409,12 @@ def export(
     name = name_of(file)
     counts: Counter[str] = Counter()
     rows = []
-    for task in tasks:
+    chances: dict[int, float] = {}
+    if sample is not None:
+        closed = {key for person in chosen for key, one in person.answers.items() if one.label is not None}
+        open_ = [any((task.id, key) not in closed for key in task.keys) for task in tasks]
+        chances = sample.probabilities(next((n for n, place in enumerate(sample.order) if open_[place]), len(tasks)))
+    for place, task in enumerate(tasks):
         labels, reasons = [], []
         for key, item in zip(task.keys, task.items, strict=True):
             given = [person.answers[task.id, key] for person in chosen if (task.id, key) in person.answers]
@@ -413,6 +438,7 @@ def export(
                     "labels": labels,
                     "reasons": reasons,
                     **({} if task.group is None else {"group": task.group}),
+                    **({} if sample is None else {PROBABILITY: chances.get(place)}),
                 }
             )
     if not rows:
@@ -427,6 +453,7 @@ def export(
         "labels": counts["labels"],
         "ties": counts["ties"],
         "cannot_assess": counts["cannot_assess"],
+        "sampled": len(chances),
         "annotators": [person.name for person in chosen],
     }
 

@@ -231,7 +231,9 @@ def build_ui(judging: Judging, token: str) -> FastAPI:
     def export(body: dict[str, Any]) -> Any:
         file, tasks = tasks_of(body)
         people = answers.annotators(project, file, tasks)
-        done = answers.export(project, file, tasks, people, body.get("annotators"))
+        sampled = body.get("order") == "sample"
+        sample = answers.label_sample(tasks, _whole(str(body.get("seed", 0)), "seed")) if sampled else None
+        done = answers.export(project, file, tasks, people, body.get("annotators"), sample)
         scored = all(task.score is not None for task in tasks)
         return {**done, "commands": loop_commands(file, done["name"], scored, judging.config, judging.judge)}
 

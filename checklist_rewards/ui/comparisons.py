@@ -29,8 +29,9 @@ from checklist_rewards.evaluation.agreement import (
     units_against_labels,
     units_of_judges,
 )
-from checklist_rewards.evaluation.agreement.scored import RowLabels
+from checklist_rewards.evaluation.agreement.scored import Labels, RowLabels
 from checklist_rewards.evaluation.calibration import Probabilities, labelled_reads
+from checklist_rewards.evaluation.rates import corrected_rates
 from checklist_rewards.judges.calibration import YES_NO, kind_of, reliability
 from checklist_rewards.scores import DEFAULT_THRESHOLD
 from checklist_rewards.ui.project import Project
@@ -125,21 +126,29 @@ def _hash(text: str) -> str:
 
 
 def against_labels(
-    name: str, shown: str, rows: Sequence[JudgedRow], given: Sequence[RowLabels], unmatched: int, intervals: Bootstrap
+    name: str,
+    labels: Labels,
+    rows: Sequence[JudgedRow],
+    given: Sequence[RowLabels],
+    unmatched: int,
+    intervals: Bootstrap,
 ) -> dict[str, Any]:
     """The figures of `agree` for one file with labels, and of `calibrate` before calibration."""
     units, targets = units_against_labels(rows, given)
     # Labels of whole targets on another scale than [0, 1] need agree's --label-range.
     targets = [target for target in targets if not target.given or target.other is None or 0 <= target.other <= 1]
-    compared = compare((name, shown), units, targets, intervals, against_labels=True, unmatched_rows=unmatched)
+    compared = compare((name, labels.key), units, targets, intervals, against_labels=True, unmatched_rows=unmatched)
     read = [
         (unit.one.soft, float(unit.other.label == YES))
         for unit in units
         if unit.one is not None and unit.other is not None and unit.item.options is None and unit.one.probabilities
     ]
     known = [(p, truth) for p, truth in read if p is not None]
+    partly = any(each is None for each in given)
+    rates = corrected_rates(rows, given, labels.probabilities(rows)) if partly else []
     return {
         "comparison": compared.model_dump(),
+        "rates": [rate.dumped() for rate in rates],
         "items": _per_item(units, against=True),
         "reliability": [asdict(bin) for bin in reliability([p for p, _ in known], [truth for _, truth in known])],
         "calibration": _calibration(rows, given, intervals),

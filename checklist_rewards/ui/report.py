@@ -312,7 +312,7 @@ def report_data(
             rows = judged[str(file.path)]
             answers, unmatched = labels.of(rows)
             name = str(file.path)
-            trust[file.path.name] = against_labels(name, labels.key, rows, answers, unmatched, intervals)
+            trust[file.path.name] = against_labels(name, labels, rows, answers, unmatched, intervals)
             given = {
                 row.id: [None if label is None else label.label for label in own]
                 for row, own in zip(rows, answers, strict=True)

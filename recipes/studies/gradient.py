@@ -7,6 +7,11 @@ first one, only the kinds of constraints that the policy mostly meets or mostly 
 passes, duplicates, and mixtures. Code answers the items. For each set, `evaluation/gradient.py` sees the completions
 of some prompts and predicts the fraction of groups of 8 and of 4 whose scores differ; it is measured on the groups of
 all other prompts. The policy does not change: this measures the prediction for the first step of a training.
+
+    python recipes/studies/gradient.py --output runs/gradient --log runs/demo/rewards.jsonl
+
+The same sets on the completions of a real GRPO run, from the reward log of the demo: the forecast sees the groups of
+the first steps, and the fraction is measured on those of later steps. The run was trained with all constraints.
 """
 
 from __future__ import annotations
@@ -16,18 +21,20 @@ import json
 import random
 import sys
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from pathlib import Path
 from statistics import fmean
+from types import SimpleNamespace
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import numpy as np
 from pocket.policy import sample_policy
-from pocket.world import Constraint, Task, tasks
+from pocket.world import Constraint, Task, parse_question, tasks
 from rich.console import Console
 from scipy.stats import spearmanr
-from studies.common import markdown, once, run_main, save_json
+from studies.common import json_lines, markdown, once, run_main, save_json
 
 from checklist_rewards import Checklist, Score
 from checklist_rewards.backends import pocket_dir
@@ -97,14 +104,52 @@ def study(args: argparse.Namespace) -> dict[str, Any]:
     return {"prompts": len(sample), "others": len(others), "sets": found}
 
 
+def over_a_run(log: Path, first: int) -> tuple[list[str], dict[str, list[Any]]]:
+    """The forecast from the groups before step `first` of a reward log, and the fractions in the rest of the run, in
+    three parts: their names, and by set the forecast with one fraction per part."""
+    groups: dict[tuple[int, str], list[str]] = {}
+    asked: dict[str, SimpleNamespace] = {}
+    for row in json_lines(log):
+        prompt = row["prompt"][-1]["content"]
+        found = [parse_question(item["question"]) for item in row["score"]["items"]]
+        asked[prompt] = SimpleNamespace(instruction=prompt, constraints=[one for one in found if one is not None])
+        groups.setdefault((row["step"], prompt), []).append(row["completion"])
+    last = max(step for step, _ in groups) + 1
+    bounds = [first, 5 * first, (5 * first + last) // 2, last]
+    names = [f"steps {start} to {end - 1}" for start, end in pairwise(bounds)]
+    known = [key for key in groups if key[0] < first]
+    results: dict[str, list[Any]] = {}
+    for name, chosen in sets([asked[prompt] for _, prompt in known], [groups[key] for key in known]).items():
+        scores = {key: [scored(chosen(asked[key[1]]), text) for text in texts] for key, texts in groups.items()}
+        forecast = GradientForecast()
+        for key in known:
+            for score, text in zip(scores[key], groups[key], strict=True):
+                forecast.add(str(key), score, len(text))
+        results[name] = [forecast.report().gradient.model_dump()]
+        for start, end in pairwise(bounds):
+            part = [some for key, some in scores.items() if start <= key[0] < end]
+            results[name].append(fmean(float(np.ptp([one.primary_score for one in some]) > EQUAL) for some in part))
+    return names, results
+
+
 def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
     """Run the study; returns the figures by set."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--output", type=Path, default=Path("runs/gradient"))
     parser.add_argument("--prompts", type=int, default=250)
     parser.add_argument("--sample", type=int, default=64, help="prompts that the forecast sees")
+    parser.add_argument("--log", type=Path, help="reward log of a GRPO run in the pocket world")
+    parser.add_argument("--first", type=int, default=3, help="steps of the log that the forecast sees")
     args = parser.parse_args(argv)
     args.output.mkdir(parents=True, exist_ok=True)
+    if args.log is not None:
+        names, of_run = over_a_run(args.log, args.first)
+        lines = []
+        for name, (forecast, *measured) in of_run.items():
+            shown = f"{forecast['value']:.2f} [{forecast['low']:.2f}, {forecast['high']:.2f}]"
+            lines.append([name, shown, *(f"{fraction:.2f}" for fraction in measured)])
+        Console(width=160).print(markdown(["set", "predicted", *names], lines), markup=False)
+        return {"parts": names, "sets": of_run}
     settings = {"prompts": args.prompts, "sample": args.sample}
     found = once(args.output / "figures", settings, lambda: study(args))
     rows, pairs, inside = [], [], []

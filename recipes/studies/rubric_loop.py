@@ -10,6 +10,8 @@
   list of the canonical questions of seven families, of which the rater counts five.
 - *semeval*: ten questions for all answers of students to exam questions, written here, with the grades 0 and 1. The
   judge is `english-encoder`, which was trained on other answers to the same questions.
+- *wordings*: the same grades. The checklist has the five wordings of one question that quote the accepted answer
+  (`weights.py`), as five items for all rows. The same with preferences: of two answers to a question, one is right.
 - *summeval*: twenty questions about summaries (`judges/summeval.py`), with the mean rating of three experts.
 
 A fault is *found* if the item is listed as weak by a name that fits. It is *repaired* if the final checklist has no
@@ -26,7 +28,7 @@ import random
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from itertools import product
+from itertools import permutations, product
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -35,15 +37,18 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from pocket.world import EVERYDAY_WORDS, FAMILIES, Constraint, parse_question, sample_plan, write_text
 from rich.console import Console
+from studies import weights
 from studies.common import DATA, data_file, json_lines, markdown, once, run_main
 from studies.judges import summeval
 
 from checklist_rewards import Checklist, ChecklistScorer, Sample
 from checklist_rewards.evaluation.agreement import Bootstrap
 from checklist_rewards.evaluation.replay import StoredRow
-from checklist_rewards.evolving.improve import Change, Improvement, LabelledRow, Rewriter, improve
+from checklist_rewards.evolving.improve import Improvement, LabelledRow, improve
+from checklist_rewards.evolving.rewriting import Change, Rewriter
 from checklist_rewards.files.store import Store
 from checklist_rewards.progress import progress_on
+from checklist_rewards.scores import Verdict, score_checklist
 
 PROPERTIES = ("digits", "lowercase", "bullets", "question", "sentences")
 """What the rater counts."""
@@ -258,7 +263,7 @@ def pocket_table(result: dict[str, Any]) -> str:
     return markdown(head, rows)
 
 
-def semeval_rows(args: argparse.Namespace) -> tuple[Checklist, list[LabelledRow]]:
+def semeval_rows(args: argparse.Namespace, store: Store) -> tuple[Checklist, list[LabelledRow]]:
     """Answers of students that are in no training set, with their grades."""
     checklist, rows = Checklist.parse(SEMEVAL), []
     for number, row in enumerate(json_lines(data_file("semeval/dev.jsonl.gz", args.data)), start=1):
@@ -269,7 +274,31 @@ def semeval_rows(args: argparse.Namespace) -> tuple[Checklist, list[LabelledRow]
     return checklist, rows[: args.rows]
 
 
-def summeval_rows(args: argparse.Namespace) -> tuple[Checklist, list[LabelledRow]]:
+def wordings_rows(args: argparse.Namespace, store: Store) -> tuple[Checklist, list[LabelledRow]]:
+    """Answers of students, with the stored reads of five wordings."""
+    task = weights.semeval(argparse.Namespace(texts=args.rows, data=args.data), store)
+    names = [f"Does the answer say what the accepted answer says? (wording {n + 1})" for n in range(5)]
+    checklist, rows = Checklist.parse(names), []
+    for one, text, label in zip(task.rows, task.texts, task.labels, strict=True):
+        said = [float(line.soft or 0.0) for line in one.score.items]
+        score = score_checklist(checklist, [Verdict({"yes": p, "no": 1 - p}, method="logprobs") for p in said])
+        rows.append(LabelledRow(StoredRow(Sample(checklist, text), score, one.where), label, one.group))
+    return checklist, rows
+
+
+def preferences(rows: Sequence[LabelledRow], rng: random.Random) -> list[tuple[int, int]]:
+    """Pairs of a better and a worse text, at most eight per group."""
+    groups: dict[str, list[int]] = {}
+    for place, row in enumerate(rows):
+        groups.setdefault(row.group, []).append(place)
+    found = []
+    for places in groups.values():
+        apart = [(one, other) for one, other in permutations(places, 2) if rows[one].label > rows[other].label]
+        found += rng.sample(apart, min(8, len(apart)))
+    return found
+
+
+def summeval_rows(args: argparse.Namespace, store: Store) -> tuple[Checklist, list[LabelledRow]]:
     """Summaries with their mean rating over four dimensions."""
     items = [{"question": one, "category": name} for name, some in summeval.QUESTIONS.items() for one in some]
     checklist, rows = Checklist.parse(items), []
@@ -279,21 +308,27 @@ def summeval_rows(args: argparse.Namespace) -> tuple[Checklist, list[LabelledRow
     return checklist, rows
 
 
-REAL: dict[str, Callable[[argparse.Namespace], tuple[Checklist, list[LabelledRow]]]] = {
+REAL: dict[str, Callable[[argparse.Namespace, Store], tuple[Checklist, list[LabelledRow]]]] = {
     "semeval": semeval_rows,
+    "wordings": wordings_rows,
     "summeval": summeval_rows,
 }
 
 
 def real(name: str, args: argparse.Namespace, store: Store) -> dict[str, Any]:
     """Several divisions of the groups, without a writer."""
-    checklist, rows = REAL[name](args)
-    scorer = ChecklistScorer("english-encoder", store=store)
-    with progress_on(Console()) as bar:
-        samples = [one.row.sample for one in rows]
-        scores = scorer.score_batch(samples, bar(name, len(rows) * len(checklist)))
-    rows = [replace(one, row=replace(one.row, score=score)) for one, score in zip(rows, scores, strict=True)]
+    checklist, rows = REAL[name](args, store)
+    if rows[0].row.score is None:
+        scorer = ChecklistScorer("english-encoder", store=store)
+        with progress_on(Console()) as bar:
+            samples = [one.row.sample for one in rows]
+            scores = scorer.score_batch(samples, bar(name, len(rows) * len(checklist)))
+        rows = [replace(one, row=replace(one.row, score=score)) for one, score in zip(rows, scores, strict=True)]
     runs = []
+    for seed in range(args.seeds if name == "wordings" else 0):
+        pairs = preferences(rows, random.Random(seed))
+        found = improve(checklist, rows, pairs=pairs, bootstrap=Bootstrap(args.resamples, seed))
+        runs.append({"seed": seed, "tolerance": 0.0, "pairs": True, **found.dumped(), "diff": found.diff()})
     for seed in range(args.seeds):
         for tolerance in (0.0, 0.01):
             found = improve(checklist, rows, tolerance=tolerance, bootstrap=Bootstrap(args.resamples, seed))
@@ -311,7 +346,17 @@ def real_table(name: str, result: dict[str, Any]) -> str:
         ]
         counts = f"{len(run['before'])} to {len(run['checklist'])}"
         tried = f"{len(kept)} of {len(run['steps'])}"
-        rows.append([name, run["seed"], run["tolerance"], tried, counts, *shown, ", ".join(kept)])
+        rows.append(
+            [
+                f"{name}, pairs" if run.get("pairs") else name,
+                run["seed"],
+                run["tolerance"],
+                tried,
+                counts,
+                *shown,
+                ", ".join(kept),
+            ]
+        )
     head = ["data", "division", "tolerance", "kept", "items", "before", "after", "gain", "changes kept"]
     return markdown(head, rows)
 

@@ -25,6 +25,7 @@ import json
 import random
 import sys
 import warnings
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import permutations
@@ -58,6 +59,7 @@ TASKS = ("summeval", "semeval", "pocket")
 HELD_OUT = 0.35
 """Fraction of the groups that no arm is fitted on."""
 _HEAVY = 5.0
+_OF_GROUP = 5
 POOL = 8
 """Completions per prompt."""
 FORM = [
@@ -87,6 +89,7 @@ class Task:
     texts: list[str]
     labels: list[float]
     measure: str = "spearman"
+    by: fitting.By = "category"
     pairs: list[tuple[int, int]] | None = None
     pools: list[list[int]] = field(default_factory=list)
     """Completions of one prompt, of which one is chosen."""
@@ -115,10 +118,12 @@ def _summeval(args: argparse.Namespace, store: Store) -> Task:
     rows = list(json_lines(data_file("summeval/summeval_16sys_expert_mean.jsonl.gz", args.data)))[: args.texts]
     scores = ChecklistScorer("pocket", store=False).score_batch([Sample(FORM, row["summary"]) for row in rows])
     groups, texts = [row["doc_id"] for row in rows], [row["summary"] for row in rows]
-    return Task(_rows("summeval", groups, scores), texts, [fmean(row["expert_mean"].values()) for row in rows])
+    ratings = [fmean(row["expert_mean"].values()) for row in rows]
+    return Task(_rows("summeval", groups, scores), texts, ratings, by="item")
 
 
-def _semeval(args: argparse.Namespace, store: Store) -> Task:
+def semeval(args: argparse.Namespace, store: Store) -> Task:
+    """Held-out answers of students, with five wordings of one question each."""
     examples = load("semeval", DEV, args.data)[: args.texts]
     samples = [
         Sample(
@@ -152,7 +157,8 @@ def _pocket(args: argparse.Namespace, store: Store) -> Task:
     pools, rng = [], random.Random(5)
     for number, (item, pool) in enumerate(zip(items, replies, strict=True)):
         questions = [
-            {"question": c.question(), "category": c.family, "id": f"{n}"} for n, c in enumerate(item.constraints)
+            {"question": c.question(), "category": c.family, "id": f"{number} {n}"}
+            for n, c in enumerate(item.constraints)
         ]
         checklist, start = Checklist.parse(questions), len(texts)
         for text in pool:
@@ -165,7 +171,7 @@ def _pocket(args: argparse.Namespace, store: Store) -> Task:
         pools.append(list(range(start, len(texts))))
         apart = [(a, b) for a, b in permutations(pools[-1], 2) if gold[a] > gold[b]]
         pairs += rng.sample(apart, min(len(pool), len(apart)))
-    return Task(_rows("pocket", groups, scores), texts, gold, "in order", pairs, pools)
+    return Task(_rows("pocket", groups, scores), texts, gold, "in order", pairs=pairs, pools=pools)
 
 
 def _rows(name: str, groups: Sequence[str], scores: Sequence[Score]) -> list[JudgedRow]:
@@ -177,21 +183,28 @@ def _rows(name: str, groups: Sequence[str], scores: Sequence[Score]) -> list[Jud
 
 _LOAD: Mapping[str, Callable[[argparse.Namespace, Store], Task]] = {
     "summeval": _summeval,
-    "semeval": _semeval,
+    "semeval": semeval,
     "pocket": _pocket,
 }
 
 
 def drawn(task: Task, budget: int, seed: int) -> tuple[list[int], list[int]]:
-    """Labels of random groups up to the budget, and all labels of the held-out groups."""
+    """Labels of random groups up to the budget, five of each group first, and all labels of the held-out groups."""
     groups = sorted({task.group(place) for place in range(task.count)})
     random.Random(0).shuffle(groups)
     cut = round(HELD_OUT * len(groups))
     held_out, pool = set(groups[:cut]), groups[cut:]
     random.Random(f"draw {seed}").shuffle(pool)
     rank = {group: place for place, group in enumerate(pool)}
-    places = sorted((p for p in range(task.count) if task.group(p) in rank), key=lambda p: (rank[task.group(p)], p))
-    return places[:budget], [place for place in range(task.count) if task.group(place) in held_out]
+    seen: Counter[str] = Counter()
+    order: dict[int, tuple[int, int, int]] = {}
+    for place in range(task.count):
+        if (group := task.group(place)) in rank:
+            order[place] = (seen[group] // _OF_GROUP, rank[group], place)
+            seen[group] += 1
+    return sorted(order, key=order.__getitem__)[:budget], [
+        place for place in range(task.count) if task.group(place) in held_out
+    ]
 
 
 def compare(task: Task, vectors: np.ndarray, budget: int, seed: int) -> dict[str, Any]:
@@ -201,7 +214,7 @@ def compare(task: Task, vectors: np.ndarray, budget: int, seed: int) -> dict[str
     labels: list[float | None] = [None] * len(task.rows)
     for place in train if pairs is None else ():
         labels[place] = task.labels[place]
-    labelled = fitting.labelled_scores(task.rows, labels, pairs=pairs)
+    labelled = fitting.labelled_scores(task.rows, labels, by=task.by, pairs=pairs)
     everything = _everything(task, labelled)
     fit = fitting._Fitting(labelled, seed)
     every = np.ones(len(labelled.labels))

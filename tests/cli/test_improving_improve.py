@@ -41,6 +41,21 @@ def test_an_item_is_turned_without_a_model_and_the_diff_is_shown(run, no_engine)
     assert done.exit_code == 0, done.output
 
 
+def test_preferences_between_rows_are_enough(run, no_engine):
+    opposed(480)
+    stars = [json.loads(line)["stars"] for line in Path("scored.jsonl").read_text().splitlines()]
+    pairs = [(n, n + 1)[:: 1 if stars[n] > stars[n + 1] else -1] for n in range(0, 480, 2)]
+    write_jsonl("pairs.jsonl", *({"chosen": f"text {one}", "rejected": f"text {other}"} for one, other in pairs))
+    arguments = ["improve", "checklist.json", "--data", "scored.jsonl", "--group-key", "doc", "-o", "better.json"]
+    done = run(*arguments, "--pairs", "pairs.jsonl", "--bootstrap", 50)
+    assert done.exit_code == 0, done.output
+    assert "1. turn, kept: correlation with the labels -0." in done.stdout
+    assert "agreement on 80 test pairs: " in done.stdout
+    write_jsonl("pairs.jsonl", {"chosen": "text 1", "rejected": "text x"})
+    done = run(*arguments, "--pairs", "pairs.jsonl")
+    assert done.exit_code == 2 and "'rejected' is 'text x', which is the id or text of no row of --data" in done.stderr
+
+
 def test_a_writer_adds_an_item_and_a_rerun_asks_nothing(run, engine):
     texts, labels = reading()
     write_jsonl("rows.jsonl", *(

@@ -150,3 +150,39 @@ def test_rates_are_corrected_if_only_some_rows_have_labels(run):
     first = rates[1]
     assert first["judged"]["value"] == pytest.approx(0.8) and first["labelled_units"] == 40
     assert first["corrected"]["value"] == pytest.approx(2 / 3, abs=0.01)
+
+
+def test_labels_of_a_sample_count_by_their_probabilities(run):
+    rows = [
+        {"checklist": ITEMS, "said": [0.8, 0.8], "labels": [n % 2 == 0] * 2 if n < 60 else None} for n in range(120)
+    ]
+    chances = [{"label_probability": (0.2 if n % 2 else 0.4) if n < 60 else None} for n in range(120)]
+    scored_file("scored.jsonl", *(row | chance for row, chance in zip(rows, chances, strict=True)))
+    done = run("agree", "scored.jsonl", "--label-key", "labels", "--json", "a.json", "--bootstrap", 0)
+    assert done.exit_code == 0, done.output
+    [[rate, *_]] = json.loads(Path("a.json").read_text())["rates"].values()
+    assert rate["corrected"]["value"] == pytest.approx(1 / 3)  # 2.5 for every yes, 5 for every no
+    scored_file("bad.jsonl", *(row | {"label_probability": 1.5} for row in rows))
+    done = run("agree", "bad.jsonl", "--label-key", "labels")
+    assert done.exit_code == 2 and "bad.jsonl, row 1: 'label_probability' must be above 0 and at most 1" in done.stderr
+
+
+def test_wins_of_one_file_over_another(run):
+    for name, said in (("one", 0.9), ("other", 0.8)):
+        rows = [
+            {
+                "target": f"{name} {n}",
+                "checklist": ITEMS,
+                "said": [said, 0.5],
+                "labels": [n % 4 > 0 if name == "one" else n % 2 == 0, True] if n < 40 else None,
+            }
+            for n in range(100)
+        ]
+        scored_file(f"{name}.jsonl", *rows)
+    done = run("agree", "one.jsonl", "other.jsonl", "--label-key", "labels", "--json", "a.json", "--bootstrap", 0)
+    assert done.exit_code == 0, done.output
+    found = json.loads(Path("a.json").read_text())
+    wins = found["rates"]["one.jsonl"][-1]
+    assert wins["name"] == "wins of one.jsonl over other.jsonl" and wins["judged"]["value"] == 1
+    assert wins["labelled"]["value"] == pytest.approx((0 + 1 + 0.5 + 1) / 4) and found["tests"] == []
+    assert "wins of" in done.stdout

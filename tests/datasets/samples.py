@@ -146,6 +146,28 @@ SAMPLES: dict[str, Sample] = {
         [("Names Bamako.", 1, "Hard Rule"), ("written clearly.", 1, "Principle")],
         columns=("response_a", "response_b", "winner"),
     ),
+    "ComplexConstraints": Sample(
+        [
+            {
+                "benchmark_id": f"CIF-{number:03}",
+                "prompt": prompt,
+                "use_case": "Logistics",
+                "instruction_type": "Negative",
+                "prompt_style": "Direct",
+                **{f"criterion_{n}": text for n, text in enumerate(criteria, start=1)},
+            }
+            for number, (prompt, criteria) in enumerate(
+                [
+                    (ASK, ["Names Bamako.", "Does not name Timbuktu.", ""]),
+                    ("Name two towns.", ["Names two.", "Both are towns.", "Names nothing else."]),
+                ]
+            )
+        ],
+        [("Names Bamako.", 1, None), ("Does not name Timbuktu.", 1, None)],
+        name="ComplexConstraints_benchmark_set.csv",
+        format="complexconstraints",
+        columns=("benchmark_id", "instruction_type", "prompt_style", "use_case"),
+    ),
     "WildChecklists": Sample(
         [
             {

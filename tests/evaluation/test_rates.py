@@ -3,8 +3,11 @@
 import numpy as np
 import pytest
 
+from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import SampleError
-from checklist_rewards.evaluation.rates import corrected_rate
+from checklist_rewards.evaluation.agreement import judged_row
+from checklist_rewards.evaluation.rates import LabelSample, corrected_rate, win_rate
+from checklist_rewards.scores import Verdict, score_checklist
 
 
 def world(seed, groups=60, labelled=30, bias=0.2, noise=0.2):
@@ -21,9 +24,9 @@ def test_the_formula_by_hand():
     rate = corrected_rate(judged, labels, groups)
     f, known = np.array(judged), np.array([label is not None for label in labels])
     y = np.array([label for label in labels if label is not None])
-    weight = np.cov(y, f[known])[0, 1] / (f[known].var(ddof=1) * 2)
-    assert rate.weight == pytest.approx(weight) and 0.4 < weight < 1
-    assert rate.corrected.value == pytest.approx(weight * f[~known].mean() + (y - weight * f[known]).mean())
+    weight = np.cov(y, f[known])[0, 1] / f[known].var(ddof=1)
+    assert rate.weight == pytest.approx(weight) and weight > 0.9
+    assert rate.corrected.value == pytest.approx(rate.weight * f.mean() + (y - rate.weight * f[known]).mean())
     assert rate.judged.value == pytest.approx(f.mean()) and rate.labelled.value == pytest.approx(y.mean())
 
 
@@ -60,3 +63,66 @@ def test_labels_of_another_kind_and_too_few_are_refused():
     assert few.corrected.value is None and few.refused == "16 labels in 4 groups; at least 20 in 10 are needed"
     with pytest.raises(SampleError, match="no judged unit"):
         corrected_rate([], [], [])
+
+
+def sampled(seed, count=240, labelled=60, seen=True):
+    """The judge is calibrated, sure of half of the texts, and knows nothing of the others; two questions each."""
+    rng = np.random.default_rng(seed)
+    said = np.where(rng.random((count, 1)) < 0.5, 0.96, 0.5) + 0.04 * rng.random((count, 2))
+    truth = (rng.random((count, 2)) < said).astype(float)
+    checklist = Checklist.parse(["Is it red?", "Is it big?"])
+    scores = [score_checklist(checklist, [Verdict({"yes": p, "no": 1 - p}) for p in pair]) for pair in said.tolist()]
+    names = [str(place) for place in range(count)]
+    sample = LabelSample.of(names, scores if seen else [None] * count, seed)
+    chances = sample.probabilities(labelled)
+    assert list(chances) == list(sample.order[:labelled])
+    labels = [y if place in chances else None for place, pair in enumerate(truth.tolist()) for y in pair]
+    of_units = [chances.get(place) for place in range(count) for _ in range(2)]
+    return said.ravel().tolist(), labels, np.repeat(np.arange(count), 2).tolist(), of_units
+
+
+def test_a_sample_of_uncertain_texts_covers_the_truth_with_shorter_intervals():
+    hits, ignored, widths = [], [], {True: [], False: []}
+    for seed in range(60):
+        for seen, some in widths.items():
+            judged, labels, groups, chances = sampled(seed, seen=seen)
+            rate = corrected_rate(judged, labels, groups, probabilities=chances)
+            if rate.corrected.low is not None:  # one in a hundred draws is refused
+                some.append(rate.corrected.high - rate.corrected.low)
+                hits += [rate.corrected.low <= 0.75 <= rate.corrected.high] if seen else []
+            ignored += [corrected_rate(judged, labels, groups).labelled.value] if seen else []
+    assert np.mean(hits) > 0.88
+    assert np.mean(ignored) < 0.7  # without the probabilities, uncertain texts count too much
+    assert np.mean(widths[True]) < 0.93 * np.mean(widths[False])
+
+
+def test_the_probabilities_are_those_with_which_the_order_begins():
+    checklist = Checklist.parse(["Is it red?"])
+    scores = [score_checklist(checklist, [Verdict({"yes": p, "no": 1 - p})]) for p in np.linspace(0.5, 0.99, 10)]
+    names = [str(place) for place in range(10)]
+    totals = np.zeros(10)
+    for seed in range(2000):
+        for place, chance in LabelSample.of(names, scores, seed).probabilities(4).items():
+            totals[place] += 1 / chance
+    assert totals / 2000 == pytest.approx(np.ones(10), abs=0.12)  # every text counts once
+    assert set(LabelSample.of(names, scores, 0).probabilities(10).values()) == {1.0}
+    assert LabelSample.of(names, [None] * 10, 1).order == LabelSample.of(names, [None] * 10, 1).order
+
+
+def test_win_rates_are_corrected_by_the_labels_of_both_files():
+    rng = np.random.default_rng(0)
+    checklist = Checklist.parse(["Is it red?"])
+
+    def rows(quality):
+        true = rng.random(200) < quality
+        judged = np.where(true, 0.8, 0.4) + 0.2 * rng.random(200) + (0.3 if quality > 0.5 else 0.0)
+        scores = [score_checklist(checklist, [Verdict({"yes": p, "no": 1 - p})]) for p in np.clip(judged / 1.5, 0, 1)]
+        found = [judged_row(str(n), str(n), f"rows, row {n}", {}, score) for n, score in enumerate(scores)]
+        return found, [float(each) if n < 80 else None for n, each in enumerate(true)], true
+
+    (one, first, a), (other, second, b) = rows(0.6), rows(0.5)
+    rate = win_rate(one, other, (first, second), ("one", "other"))
+    truth = np.mean((a > b) + 0.5 * (a == b))
+    assert rate.name == "wins of one over other" and (rate.judged_units, rate.labelled_units) == (200, 80)
+    assert rate.judged.value > 0.65 and rate.corrected.value == pytest.approx(truth, abs=0.08)
+    assert rate.corrected.low <= truth <= rate.corrected.high

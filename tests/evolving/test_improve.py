@@ -10,7 +10,8 @@ from checklist_rewards import Checklist, ChecklistScorer
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement import Bootstrap
 from checklist_rewards.evaluation.replay import StoredRow
-from checklist_rewards.evolving.improve import FAULTS, LabelledRow, Rewriter, improve
+from checklist_rewards.evolving.improve import FAULTS, LabelledRow, improve
+from checklist_rewards.evolving.rewriting import Rewriter
 from checklist_rewards.scorer import Sample
 from checklist_rewards.scores import Aggregation, Verdict, score_checklist
 from tests.evolving.server import scripted
@@ -75,6 +76,49 @@ def test_an_item_that_disagrees_is_turned_and_an_unrelated_one_dropped():
     assert [item.weight < 0 for item in found.checklist.items] == [False, False, True]
     assert found.figures["gain"].low > 0.2
     assert [step.level for step in found.steps[:2]] == [0.025, pytest.approx(0.05 / 6)]
+
+
+def preferred(labels, each=2, noise=0.0):
+    """A pair per input: the text with the higher label is chosen."""
+    rng = np.random.default_rng(1)
+    found = []
+    for first in range(0, len(labels), each):
+        one, other = labels[first : first + 2] + noise * rng.standard_normal(2)
+        found.append((first, first + 1) if one > other else (first + 1, first))
+    return found
+
+
+def test_preferences_are_labels_too():
+    answers, labels = world(900)
+    answers["rude"] = 1 - answers["big"]
+    checklist = asked("red", "old", "rude", "new")
+    rows = rows_of(checklist, answers, np.zeros(900))
+    found = improve(checklist, rows, pairs=preferred(labels), bootstrap=DRAWS)
+    assert {(one.item.question, one.fault) for one in found.findings} == {
+        ("Is it rude?", "disagrees"),
+        ("Is it new?", "unrelated"),
+    }
+    assert kinds(found)[0] == "turn" and found.measure == "in order" and found.rows == (150, 150, 150)
+    assert found.figures["before"].value < 0.75 < 0.85 < found.figures["after"].value
+    pairs = [pair for pair in preferred(labels) if rows[pair[0]].group in last_groups(rows)]
+    scores = [row.row.score.primary_score for row in rows]
+    in_order = np.mean([scores[one] > scores[other] for one, other in pairs])
+    assert found.figures["before"].value == pytest.approx(in_order)
+    assert f"agreement on 150 test pairs: {in_order:.3f}" in found.diff()
+    assert found.dumped()["measure"] == "in order"
+    right = asked(*WORDS[:3])
+    by_chance = [pair[:: int(sign)] for pair, sign in zip(preferred(labels), [1, -1] * 225, strict=True)]
+    assert not kinds(improve(right, rows_of(right, answers, labels), pairs=by_chance, bootstrap=DRAWS))
+
+
+def test_pairs_that_cannot_be_used_are_refused():
+    answers, labels = world(200)
+    checklist = asked("red", "old")
+    rows = rows_of(checklist, answers, labels)
+    with pytest.raises(SampleError, match="of the groups 'input 0' and 'input 1'; the texts of a pair need one group"):
+        improve(checklist, rows, pairs=[*preferred(labels), (0, 3)])
+    with pytest.raises(SampleError, match="has 40 pairs in 40 groups; improving a checklist needs at least 60"):
+        improve(checklist, rows, pairs=preferred(labels)[:40])
 
 
 def test_copies_are_merged_and_the_figures_are_those_of_the_score():

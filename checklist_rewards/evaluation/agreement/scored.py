@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,8 @@ from checklist_rewards.scores.table import BatchScore
 from checklist_rewards.validation import one_sentence
 
 ID, CHECKLIST = "id", "checklist"
+PROBABILITY = "label_probability"
+"""Column of the probability with which a row was chosen for labelling, as the app exports it."""
 YES_NO = "yes/no"
 
 
@@ -251,7 +253,30 @@ class Labels:
             raise SampleError(f"{rows[0].where}: neither this row nor any other has a label in column {key!r}.")
         return labels, unmatched
 
-    def _by_id(self, path: Path, rows: Sequence[JudgedRow]) -> dict[str, Any]:
+    def probabilities(self, rows: Sequence[JudgedRow]) -> list[float | None] | None:
+        """The probability with which every row was chosen for labelling, in (0, 1]; None for a row that was not.
+
+        Returns:
+            One per row, from the column `label_probability`; None if no row has one: they were chosen with equal
+            probabilities.
+
+        Raises:
+            SampleError: For another value.
+        """
+        if self.path is None:
+            values = {row.id: row.data.get(PROBABILITY) for row in rows}
+        else:
+            values = replace(self, key=PROBABILITY)._by_id(self.path, rows, required=False)
+        found: list[float | None] = []
+        for row in rows:
+            value = _parsed(values.get(row.id))
+            number = isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= 1
+            if value is not None and not number:
+                raise SampleError(f"{row.where}: {PROBABILITY!r} must be above 0 and at most 1, got {value!r:.60}.")
+            found.append(value)
+        return None if all(value is None for value in found) else found
+
+    def _by_id(self, path: Path, rows: Sequence[JudgedRow], required: bool = True) -> dict[str, Any]:
         labelled = list(read_rows(path))
         if not labelled:
             raise SampleError(f"{path} has no rows.")
@@ -259,7 +284,7 @@ class Labels:
         id_key = self.id_key or (ID if have_ids else None)
         labels: dict[str, Any] = {}
         for number, row in enumerate(labelled, start=1):
-            for key in filter(None, (self.key, id_key)):
+            for key in filter(None, (self.key if required else None, id_key)):
                 if key not in row.data and not self.lenient:
                     columns = ", ".join(map(repr, row.data))
                     raise SampleError(f"{row.where}: column {key!r} not found; the row has {columns}.")

@@ -4,7 +4,7 @@ import { getJson, post } from "./api.js";
 import { choice, el, note, num, plural, section, written } from "./dom.js";
 import { alertOf, area, copyable, field } from "./forms.js";
 
-const ORDERS = [["random", "random"], ["uncertain", "judge least certain first"], ["differ", "judges differ first"]];
+const ORDERS = [["random", "random"], ["sample", "random, uncertain ones sooner: corrects rates"], ["uncertain", "judge least certain first"], ["differ", "judges differ first"]];
 const KEYS = [["y n", "yes, no"], ["1 2 …", "an option"], ["u", "cannot assess"], ["j k", "next, previous item"], ["z", "undo"], ["e", "selected text as evidence"], ["m", "note"]];
 
 export async function annotate(main, project) {
@@ -250,12 +250,13 @@ async function queue(main, given) {
   async function exportLabels() {
     await saving;
     await act(async () => {
-      const done = await post("annotate/export", { file: given.file });
+      const done = await post("annotate/export", { file: given.file, order: given.order, seed: given.seed });
       exported.replaceChildren(
         note(
           `${done.name}: ${plural(done.labels, "label")} of ${plural(done.rows, "response")} by ${done.annotators.join(", ")}.`,
           done.ties ? ` ${plural(done.ties, "item")} without a majority: no label.` : "",
           done.cannot_assess ? ` ${plural(done.cannot_assess, "answer")} “cannot assess” to items without that option: no label.` : "",
+          done.sampled ? ` ${plural(done.sampled, "response")} in the order of the sample: agree corrects rates by them.` : "",
         ),
         note("Run in the project folder:"),
         copyable(done.commands.join("\n"), "commands"),

@@ -41,6 +41,7 @@ function labels(file, figures, filter) {
   const read = figures.reliability.reduce((sum, bin) => sum + bin.count, 0);
   return [
     section("Agreement with labels", comparisonTables(figures.comparison)),
+    corrected(figures.rates),
     section(
       "Calibration",
       el(
@@ -54,8 +55,15 @@ function labels(file, figures, filter) {
   ];
 }
 
+/** Rates of `agree`: of the judge, of the labels alone, and corrected. */
+function corrected(rates) {
+  if (!rates?.length) return null;
+  const rows = rates.slice(0, MOST_ITEMS).map((one) => [one.name, figure(one.judged), count(one.labelled_units), figure(one.labelled), one.refused ? el("span", { class: "muted" }, one.refused) : figure(one.corrected)]);
+  return section("Rates corrected by labels", note("The judge's rates over all rows, the rates of the labels alone, and the judge's rates corrected by the labels."), table(["rate", ["by the judge", "n"], ["labels", "n"], ["by labels", "n"], ["corrected", "n"]], rows, { "aria-label": "Corrected rates" }));
+}
+
 function documented(one) {
-  if (one.kind === "agree") return [...one.value.comparisons.map((figures) => section(`${one.name}: ${fileName(figures.one)} and ${fileName(figures.other)}`, comparisonTables(figures))), ...tests(one)];
+  if (one.kind === "agree") return [...one.value.comparisons.map((figures) => section(`${one.name}: ${fileName(figures.one)} and ${fileName(figures.other)}`, comparisonTables(figures))), ...Object.values(one.value.rates ?? {}).map(corrected), ...tests(one)];
   if (one.kind === "calibrate")
     return section(
       `${one.name}: calibration of ${one.value.judge}`,

@@ -26,6 +26,23 @@ def test_the_forecast_is_compared_with_other_prompts(tmp_path):
     assert "Rank correlation" in (tmp_path / "table.md").read_text()
 
 
+def test_the_forecast_is_compared_with_later_steps_of_a_run(tmp_path):
+    """Texts of a policy that learns: it misses constraints less and less often."""
+    rng, lines = random.Random(0), []
+    for step in range(12):
+        for item in tasks(6, seed=step, split="test"):
+            prompt = [{"role": "user", "content": item.instruction}]
+            score = {"items": [{"question": constraint.question()} for constraint in item.constraints]}
+            for _ in range(8):
+                text = write_response(rng, item, 0.5 if step < 2 else 0.02, "test")
+                lines.append({"step": step, "prompt": prompt, "completion": text, "score": score})
+    (tmp_path / "log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    found = gradient.main([f"--output={tmp_path}", f"--log={tmp_path / 'log.jsonl'}", "--first=2"])
+    assert found["parts"] == ["steps 2 to 9", "steps 10 to 10", "steps 11 to 11"] and len(found["sets"]) == 10
+    predicted, *measured = found["sets"]["all constraints"]
+    assert predicted["value"] == 1 and max(measured) < 0.6
+
+
 def test_intervals_of_a_draw():
     rng = np.random.default_rng(0)
     labels = (rng.random(400) < 0.5).astype(float)

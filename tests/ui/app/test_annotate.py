@@ -11,7 +11,7 @@ from checklist_rewards.checklists import Checklist
 from checklist_rewards.distill.labels import read_labels
 from checklist_rewards.judges import LogprobJudge, PanelJudge
 from checklist_rewards.judges.questions import FewShot
-from checklist_rewards.ui.annotations import annotators, ordered, read_tasks
+from checklist_rewards.ui.annotations import annotators, label_sample, ordered, read_tasks
 from checklist_rewards.ui.project import Project
 from tests.fakes import FakeBackend
 from tests.ui.app.conftest import QUESTIONS, TEXTS, colours, scored_rows, write_jsonl
@@ -203,7 +203,7 @@ def test_an_order_that_needs_scores_says_so(client):
     for order, file, sentence in (
         ("uncertain", "rows.jsonl", "requires a scored file"),
         ("differ", "scored.jsonl", "requires a second scored file"),
-        ("best", "scored.jsonl", "allowed: random, uncertain, differ"),
+        ("best", "scored.jsonl", "allowed: random, sample, uncertain, differ"),
     ):
         found = client.get("/api/annotate/queue", params={"file": file, "annotator": "ann", "order": order})
         assert found.status_code == 400 and sentence in found.json()["error"]
@@ -230,6 +230,7 @@ def test_the_labels_file_is_that_of_a_majority(client, folder):
         "labels": 2,
         "ties": 1,
         "cannot_assess": 1,
+        "sampled": 0,
         "annotators": ["ann", "bob", "cy"],
     }
     rows = [json.loads(line) for line in (folder / "labels" / "scored.jsonl").read_text().splitlines()]
@@ -252,3 +253,19 @@ def test_the_labels_file_is_that_of_a_majority(client, folder):
 def test_there_is_nothing_to_export_at_first(client):
     found = client.post("/api/annotate/export", json=FILE)
     assert found.status_code == 400 and "no labels to export" in found.json()["error"]
+
+
+def test_labels_in_the_order_of_the_sample_get_their_probabilities(client, folder):
+    tasks = read_tasks(folder / "scored.jsonl")
+    order = ordered(tasks, "sample", 4)
+    assert sorted(order) == [0, 1, 2, 3, 4]
+    for place in (*order[:2], order[3]):  # the third one is left open
+        for item in range(len(tasks[place].items)):
+            answer(client, place, item, "yes")
+    done = client.post("/api/annotate/export", json={**FILE, "order": "sample", "seed": "4"}).json()
+    assert (done["rows"], done["sampled"]) == (3, 2)
+    rows = [json.loads(line) for line in (folder / "labels" / "scored.jsonl").read_text().splitlines()]
+    chances = {row["id"]: row["label_probability"] for row in rows}
+    expected = label_sample(tasks, 4).probabilities(2)
+    assert chances == {tasks[place].id: expected.get(place) for place in (*order[:2], order[3])}
+    assert chances[tasks[order[3]].id] is None
