@@ -168,9 +168,7 @@ class _Judge(o.OtherJudge):
     ] = None
 
 
-@grouped(
-    "data", "output", "label_key", "pairs", "group_key", "writer", "model", "base_url", "tolerance", "patience", "json"
-)
+@grouped("data", "output", "label_key", "pairs", "group_key", "writer", "model", "base_url", "tolerance", "json")
 def improve(
     checklist: Annotated[
         Path, typer.Argument(metavar="CHECKLIST", show_default=False, help="JSON file with the checklist of all rows.")
