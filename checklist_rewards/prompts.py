@@ -85,14 +85,14 @@ class Growing(str):
 
 def fence(name: str, text: str) -> str:
     """Enclose `text` in `<name-NNNNNN>` tags. The number is derived from the hash of the text, or of the opening of a
-    [`Growing`] one; the tag does not occur in the text."""
+    [`Growing`] one unless what follows the opening has its tags; the tag does not occur in the text."""
     hashed = text.opening if isinstance(text, Growing) else text
     number = int.from_bytes(hashlib.sha256(hashed.encode("utf-8", "surrogatepass")).digest(), "big")
     for digits in _FENCE_DIGITS:
         label = f"{name}-{number % 10**digits:0{digits}d}"
         if label not in text:
-            break
-    return f"<{label}>\n{text}\n</{label}>"
+            return f"<{label}>\n{text}\n</{label}>"
+    return fence(name, str(text))
 
 
 def chat_messages(system: str | None, user: str) -> list[dict[str, str]]:

@@ -191,7 +191,7 @@ def is_kept(outcome: LabelRead | Reply) -> bool:
 
 def is_finite(read: LabelRead) -> bool:
     """Whether no log-probability of a read is NaN or +inf. -inf is the logarithm of 0."""
-    return all(map(math.inf.__gt__, read.logprobs or ()))  # False for NaN
+    return all([logprob < math.inf for logprob in read.logprobs or ()])  # False for NaN, also of numpy
 
 
 def check_continues(backend: Any) -> None:

@@ -5,11 +5,11 @@ padded answer, 736 tokens if the longest answer has 40, and samples all answers 
 CPU, where every token costs, this is most of a step. Here
 
 - [`sample`] reads each prompt once, copies its key/value cache for the answers, and drops an answer that has ended;
-- [`SharedPromptTrainer`] computes the log-probabilities of all answers to a prompt in one row, under a mask that lets
-  an answer see the prompt and itself.
+- [`SharedPromptTrainer`] computes the log-probabilities of all answers to a prompt in one row, a prefix tree as in the
+  package's own reads (`checklist_rewards/backends/trees.py`).
 
-The values are those of TRL up to rounding. For causal text models whose layers see the whole context, on one process,
-without tools and images.
+The values are those of TRL up to rounding, which the trainer checks for its model before it begins. For text models on
+one process, without tools and images, sampled by temperature only.
 """
 
 from __future__ import annotations
@@ -20,6 +20,9 @@ from typing import Any
 import torch
 from torch.nn.utils.rnn import pad_sequence
 from trl import GRPOTrainer
+
+from checklist_rewards.backends.inputs import Inputs, Layers, packs_exactly, tree_inputs
+from checklist_rewards.backends.trees import TreeRow, tree_rows
 
 
 @torch.no_grad()
@@ -72,10 +75,33 @@ def sample(
 
 class SharedPromptTrainer(GRPOTrainer):
     """TRL's trainer, computing each prompt once per batch. Most is shared if a step is one batch:
-    `per_device_train_batch_size` is then the number of completions per step."""
+    `per_device_train_batch_size` is then the number of completions per step.
+
+    Raises:
+        ValueError: If the model or the configuration needs what this trainer does not do.
+    """
 
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs, rollout_func=_rollout)
+        how, model = self.args, self.accelerator.unwrap_model(self.model)
+        if how.top_p != 1.0 or how.top_k or how.min_p or how.repetition_penalty != 1.0 or how.generation_kwargs:
+            raise ValueError("SharedPromptTrainer samples by temperature only; leave top_p, top_k and the like out.")
+        if how.use_vllm or self.accelerator.num_processes > 1:
+            raise ValueError("SharedPromptTrainer runs in one process without vLLM; use GRPOTrainer for the rest.")
+        layers, training = Layers.of(model), model.training
+        model.eval()
+        if layers is None or not packs_exactly(model, layers, self._logits, model.device):
+            raise ValueError(f"{type(model).__name__} gives other values if prompts share a row; use GRPOTrainer.")
+        model.train(training)
+        self.layers = layers
+
+    @torch.no_grad()
+    def _logits(self, inputs: Inputs) -> torch.Tensor:
+        """The logits after each prompt of some rows, in single precision."""
+        rows, columns = inputs.answers.T
+        with self.accelerator.autocast():
+            out = self.model(input_ids=inputs.ids, position_ids=inputs.positions, attention_mask=inputs.mask)
+        return out.logits[rows, columns].float()
 
     def _get_per_token_logps_and_entropies(
         self,
@@ -89,44 +115,54 @@ class SharedPromptTrainer(GRPOTrainer):
     ) -> tuple[torch.Tensor, torch.Tensor | None, None]:
         """As in TRL: two tensors of shape (rows, logits_to_keep). Their values on padding are 0."""
         start = input_ids.shape[1] - logits_to_keep
-        rows_of: dict[tuple[int, ...], list[int]] = {}
-        for row, (ids, mask) in enumerate(zip(input_ids, attention_mask, strict=True)):
-            rows_of.setdefault(tuple(ids[:start][mask[:start] == 1].tolist()), []).append(row)
-        logps, entropies = ([torch.empty(0)] * len(input_ids) for _ in range(2))
-        for prompt, rows in rows_of.items():
-            answers = [input_ids[row, start:][attention_mask[row, start:] == 1] for row in rows]
-            with self.accelerator.autocast():
-                logits = model(**one_row(prompt, answers)).logits[0]
-            logprobs = (logits.float() / self.temperature).log_softmax(-1)
-            taken = logprobs.gather(-1, torch.cat(answers)[:, None])[:, 0]
-            # TRL uses entropies without their gradient.
-            entropy = -(logprobs.detach().exp() * logprobs.detach()).sum(-1) if compute_entropy else taken
-            sizes = [len(answer) for answer in answers]
-            for row, *values in zip(rows, taken.split(sizes), entropy.split(sizes), strict=True):
-                logps[row], entropies[row] = values
-        found = _right_padded(logps, logits_to_keep)
-        return found, _right_padded(entropies, logits_to_keep) if compute_entropy else None, None
+        prompts, answers = (
+            [ids[mask == 1].tolist() for ids, mask in zip(input_ids[:, part], attention_mask[:, part], strict=True)]
+            for part in (slice(start), slice(start, None))
+        )
+        of_prompt: dict[tuple[int, ...], list[int]] = {}
+        for number, prompt in enumerate(prompts):
+            of_prompt.setdefault(tuple(prompt), []).append(number)
+        found: list[tuple[torch.Tensor, ...]] = [()] * len(answers)
+        for prompt, numbers in of_prompt.items():
+            values = self._answered(model, prompt, [answers[number] for number in numbers])
+            for number, *of_answer in zip(numbers, *values, strict=True):
+                found[number] = tuple(of_answer)
+        logps, entropies = (_right_padded(values, logits_to_keep) for values in zip(*found, strict=True))
+        return logps, entropies if compute_entropy else None, None
+
+    def _answered(
+        self, model: Any, prompt: Sequence[int], answers: Sequence[Sequence[int]]
+    ) -> tuple[Sequence[torch.Tensor], Sequence[torch.Tensor]]:
+        """The log-probabilities of the tokens of each answer to a prompt, and the entropies before them."""
+        [row] = tree_rows([(prompt, [(answer, None) for answer in answers])], 2**31)
+        columns = [
+            column
+            for end, answer in zip(row.answers, answers, strict=True)
+            for column in _columns(row, end, len(answer))
+        ]
+        inputs = tree_inputs([row], self.layers, self.accelerator.unwrap_model(model), model.device)
+        before = torch.from_numpy(row.parent_columns())[columns].to(model.device)
+        asked, places = before.unique(return_inverse=True)
+        with self.accelerator.autocast():
+            out = model(
+                input_ids=inputs.ids,
+                position_ids=inputs.positions,
+                attention_mask=inputs.mask,
+                logits_to_keep=asked,
+            )
+        logprobs = (out.logits[0].float() / self.temperature).log_softmax(-1)
+        # TRL uses entropies without their gradient.
+        entropies = -(logprobs.detach().exp() * logprobs.detach()).sum(-1)
+        sizes = [len(answer) for answer in answers]
+        return logprobs[places, inputs.ids[0, columns]].split(sizes), entropies[places].split(sizes)
 
 
-def one_row(prompt: Sequence[int], answers: Sequence[torch.Tensor]) -> dict[str, torch.Tensor]:
-    """The inputs of a model for a prompt and its answers: the prompt without its last token, and for each answer this
-    token and the answer, at the positions of a row of their own. Logits are asked for where a token of an answer comes
-    next: the model returns as many as the answers have tokens, in their order."""
-    device, before = answers[0].device, len(prompt) - 1
-    stem, last = torch.tensor(prompt, device=device).split([before, 1])
-    ids = torch.cat([stem, *(part for answer in answers for part in (last, answer))])
-    sizes = torch.tensor([before, *(len(answer) + 1 for answer in answers)])
-    owner = torch.arange(len(sizes)).repeat_interleave(sizes)
-    places = torch.cat([torch.arange(before), *(before + torch.arange(size) for size in sizes[1:].tolist())])
-    next_is_answer = owner > 0
-    next_is_answer[sizes.cumsum(0)[1:] - 1] = False
-    row = {
-        "input_ids": ids[None],
-        "position_ids": places[None],
-        "attention_mask": ((owner[:, None] == owner) | (owner == 0)).tril()[None, None],
-        "logits_to_keep": next_is_answer.nonzero()[:, 0],
-    }
-    return {name: value.to(device) for name, value in row.items()}
+def _columns(row: TreeRow[Any], end: int, length: int) -> list[int]:
+    """The columns of the last `length` tokens of the prompt that ends in column `end`, in order."""
+    before, columns = row.parent_columns(), [end]
+    while len(columns) < length:
+        columns.append(int(before[columns[-1]]))
+    return columns[::-1]
 
 
 def _drawn(probabilities: torch.Tensor) -> torch.Tensor:
@@ -149,6 +185,8 @@ def _rollout(prompts: list[Any], trainer: SharedPromptTrainer) -> dict[str, Any]
     """The completions of a step. Each prompt comes as often as it has completions."""
     ids, _, _ = trainer._tokenize_prompts(prompts)
     n = trainer.num_generations if trainer.model.training else trainer.num_generations_eval
+    if any(one != ids[place - place % n] for place, one in enumerate(ids)):
+        raise ValueError(f"The {n} completions of a prompt are not next to each other in this step.")
     with trainer.accelerator.autocast():
         groups = sample(
             trainer.accelerator.unwrap_model(trainer.model),

@@ -7,6 +7,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from checklist_rewards import Checklist, ChecklistItem, Option
@@ -30,7 +31,16 @@ def test_p_yes_is_the_labels_share_and_mass_their_sum():
     assert verdict.unanswered is None
 
 
-@pytest.mark.parametrize("logprobs", [(-1.0, math.nan), (math.nan, -1.0), (math.nan, math.nan), (math.inf, -1.0)])
+@pytest.mark.parametrize(
+    "logprobs",
+    [
+        (-1.0, math.nan),
+        (math.nan, -1.0),
+        (math.nan, math.nan),
+        (math.inf, -1.0),
+        (np.float32(-1.0), np.float32("nan")),  # not a float: comparisons of `float` say nothing about it
+    ],
+)
 def test_a_read_that_is_not_finite_is_unanswered_and_not_stored(logprobs, tmp_path):
     class Broken(FakeBackend):
         def _read(self, prefix, tail):

@@ -3,8 +3,8 @@
 import pytest
 import torch
 from datasets import Dataset
-from english.shared_prompts import SharedPromptTrainer, one_row, sample
-from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
+from english.shared_prompts import SharedPromptTrainer, sample
+from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM
 from trl import GRPOConfig, GRPOTrainer
 
 from checklist_rewards.backends import pocket_dir
@@ -17,14 +17,6 @@ def model():
     size = len(AutoTokenizer.from_pretrained(pocket_dir()))
     config = LlamaConfig(vocab_size=size, num_key_value_heads=2, initializer_range=0.3, **shape)
     return LlamaForCausalLM(config).eval()
-
-
-def test_a_row_asks_for_the_places_before_answers():
-    row = one_row([1, 2, 3], [torch.tensor([7, 8]), torch.tensor([9])])
-    assert row["input_ids"].tolist() == [[1, 2, 3, 7, 8, 3, 9]]
-    assert row["position_ids"].tolist() == [[0, 1, 2, 3, 4, 2, 3]]
-    assert row["logits_to_keep"].tolist() == [2, 3, 5]
-    assert row["attention_mask"][0, 0, 6].tolist() == [True, True, False, False, False, True, True]
 
 
 def test_samples_at_a_low_temperature_are_the_most_probable_answers(model):
@@ -51,18 +43,21 @@ def test_samples_have_the_probabilities_of_the_model(model):
     assert ((counts / 4000 - probabilities).abs() <= 5 * error + 1 / 4000).all()
 
 
-def test_log_probabilities_and_gradients_are_those_of_trl(model, tmp_path):
-    tokenizer = AutoTokenizer.from_pretrained(pocket_dir(), padding_side="left")
-    config = {"use_cpu": True, "bf16": False, "gradient_checkpointing": False, "report_to": "none", "temperature": 0.7}
-    trainer = SharedPromptTrainer(
+def trainer_of(model, folder, **options):
+    options = {"use_cpu": True, "bf16": False, "gradient_checkpointing": False, "temperature": 0.7, **options}
+    return SharedPromptTrainer(
         model=model,
-        processing_class=tokenizer,
+        processing_class=AutoTokenizer.from_pretrained(pocket_dir(), padding_side="left"),
         reward_funcs=lambda completions, **columns: [0.0 for _ in completions],
         train_dataset=Dataset.from_list([{"prompt": "a"}] * 2),
-        args=GRPOConfig(str(tmp_path), per_device_train_batch_size=4, num_generations=2, **config),
+        args=GRPOConfig(str(folder), per_device_train_batch_size=4, num_generations=2, report_to="none", **options),
     )
-    # Two prompts of 3 and 2 tokens with two answers each, in the order of a shuffled batch.
-    ids = torch.tensor([[5, 6, 7, 8, 9, 0], [0, 3, 4, 9, 0, 0], [5, 6, 7, 9, 9, 9], [0, 3, 4, 3, 8, 0]])
+
+
+def test_log_probabilities_and_gradients_are_those_of_trl(model, tmp_path):
+    trainer = trainer_of(model, tmp_path)
+    # Two prompts of 3 and 2 tokens with two answers each, which begin alike, in the order of a shuffled batch.
+    ids = torch.tensor([[5, 6, 7, 8, 9, 0], [0, 3, 4, 9, 0, 0], [5, 6, 7, 8, 9, 9], [0, 3, 4, 3, 8, 0]])
     mask = torch.tensor([[1, 1, 1, 1, 1, 0], [0, 1, 1, 1, 0, 0], [1, 1, 1, 1, 1, 1], [0, 1, 1, 1, 1, 0]])
     found = []
     for method in (
@@ -77,3 +72,28 @@ def test_log_probabilities_and_gradients_are_those_of_trl(model, tmp_path):
     for ours, trls in zip(*found, strict=True):
         torch.testing.assert_close(ours, trls, rtol=1e-3, atol=1e-4)
     assert found[0][0].abs().sum() > 0
+
+
+def test_a_model_with_windows_is_computed_exactly(tmp_path):
+    torch.manual_seed(0)
+    shape = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4}
+    config = MistralConfig(vocab_size=99, num_key_value_heads=2, initializer_range=0.3, sliding_window=3, **shape)
+    trainer = trainer_of(MistralForCausalLM(config), tmp_path)
+    ids, mask = torch.tensor([[5, 6, 7, 8, 9, 4], [5, 6, 7, 8, 3, 2]]), torch.ones(2, 6, dtype=torch.long)
+    ours, trls = (
+        method(trainer, trainer.model, ids, mask, 3)[0]
+        for method in (
+            SharedPromptTrainer._get_per_token_logps_and_entropies,
+            GRPOTrainer._get_per_token_logps_and_entropies,
+        )
+    )
+    torch.testing.assert_close(ours, trls, rtol=1e-3, atol=1e-4)
+
+
+def test_what_it_does_not_do_is_refused(model, tmp_path, monkeypatch):
+    for option in ({"top_p": 0.9}, {"top_k": 5}, {"generation_kwargs": {"do_sample": False}}):
+        with pytest.raises(ValueError, match="by temperature only"):
+            trainer_of(model, tmp_path, **option)
+    monkeypatch.setattr(model.config, "_attn_implementation", "flash_attention_2")
+    with pytest.raises(ValueError, match="gives other values if prompts share a row"):
+        trainer_of(model, tmp_path)
