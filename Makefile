@@ -1,6 +1,6 @@
 # The front door. Everything is set up by pip in .venv; a second run of a target installs nothing.
 #   make demo    the main job on the pocket model: checklists, GRPO, best-of-8, a plot (no vLLM needed)
-#   make demo-english    the same on real English: SmolLM2-135M learns to follow everyday requests (20 minutes)
+#   make demo-english    the same on real English: SmolLM2-135M learns to follow everyday requests (25 minutes)
 #   make test    every behaviour, with vLLM on the CPU where it can be had
 #   make test-all    the same, and the studies of recipes/studies/ on a small scale
 #   make bench   reads per second and tokens computed, as ratios within one run
