@@ -43,12 +43,16 @@ def test_samples_have_the_probabilities_of_the_model(model):
     assert ((counts / 4000 - probabilities).abs() <= 5 * error + 1 / 4000).all()
 
 
-def trainer_of(model, folder, **options):
+def no_reward(completions, **columns):
+    return [0.0 for _ in completions]
+
+
+def trainer_of(model, folder, reward=no_reward, **options):
     options = {"use_cpu": True, "bf16": False, "gradient_checkpointing": False, "temperature": 0.7, **options}
     return SharedPromptTrainer(
         model=model,
         processing_class=AutoTokenizer.from_pretrained(pocket_dir(), padding_side="left"),
-        reward_funcs=lambda completions, **columns: [0.0 for _ in completions],
+        reward_funcs=reward,
         train_dataset=Dataset.from_list([{"prompt": "a"}] * 2),
         args=GRPOConfig(str(folder), per_device_train_batch_size=4, num_generations=2, report_to="none", **options),
     )
@@ -88,6 +92,18 @@ def test_a_model_with_windows_is_computed_exactly(tmp_path):
         )
     )
     torch.testing.assert_close(ours, trls, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("bf16", [False, True])
+def test_a_step_trains_in_either_precision(model, tmp_path, bf16):
+    torch.manual_seed(0)
+    trained = LlamaForCausalLM(model.config)
+    before = trained.lm_head.weight.detach().clone()
+    options = {"bf16": bf16, "max_steps": 1, "max_completion_length": 4, "save_strategy": "no"}
+    trainer = trainer_of(trained, tmp_path, reward=lambda completions, **columns: [0.0, 1.0] * 2, **options)
+    trainer.train()
+    assert not torch.equal(before, trained.lm_head.weight)
+    assert trained.lm_head.weight.isfinite().all()
 
 
 def test_what_it_does_not_do_is_refused(model, tmp_path, monkeypatch):
