@@ -11,7 +11,7 @@
 
 Gold is computed by IFEval's verdicts and by a list of words per topic, which no reward sees. With `--arm code` only
 the code checks are rewarded, and with `--arm judge` only the other questions: the first shows how a policy meets all
-requirements and says nothing.
+requirements and says nothing. With `--arm own-words`, one more check forbids to repeat the request.
 
 Writes `summary.json`, `answers.md` (before and after, side by side), `curves.png`, `report.html`, `rewards.jsonl`,
 `monitor.jsonl` and the adapter under `--output`. An interrupted run continues by the same command.
@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 import time
 from collections.abc import Sequence
@@ -51,7 +52,7 @@ from checklist_rewards.monitor import RewardMonitor
 from checklist_rewards.rewards.trl import ChecklistReward
 from checklist_rewards.ui.report import write_report
 
-ARMS = ("mixed", "code", "judge")
+ARMS = ("mixed", "own-words", "code", "judge")
 N = 8
 """Completions per prompt."""
 CONTENT = 0.5
@@ -60,6 +61,8 @@ A_TEXT: dict[str, Any] = {
     "question": "Does the response use at least six different words?",
     "check": {"type": "verifiable", "name": "count:unique_word_count", "arguments": {"N": 6}},
 }
+COPIED = 4
+"""So many words in a row from the request are a copy of it."""
 RANK, FIRST = 16, 1 / 2
 """Rank of the adapter, and the share of the layers without one."""
 _PROJECTIONS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
@@ -85,13 +88,25 @@ def checklists_of(some: Sequence[Everyday], args: argparse.Namespace) -> Dataset
     return Dataset.from_parquet(str(path))
 
 
-def items_of(arm: str, checklist: Any) -> list[dict[str, Any]]:
+def items_of(arm: str, checklist: Any, request: str) -> list[dict[str, Any]]:
     """The items of a checklist that an arm rewards. In the mixed arm, a question about the content counts half of what
-    code knows for certain, and one more item asks for a text at all."""
+    code knows for certain, and one more item asks for a text at all; in the arm "own-words", another one for a text
+    that does not repeat the request."""
     items = [item.model_dump(exclude={"sources"}) for item in Checklist.parse(checklist).items]
-    if arm == "mixed":
-        return [item if item["check"] else {**item, "weight": CONTENT} for item in items] + [A_TEXT]
-    return [item for item in items if (item["check"] is not None) == (arm == "code")]
+    if arm in ("code", "judge"):
+        return [item for item in items if (item["check"] is not None) == (arm == "code")]
+    mixed = [item if item["check"] else {**item, "weight": CONTENT} for item in items] + [A_TEXT]
+    return mixed if arm == "mixed" else [*mixed, own_words(request)]
+
+
+def own_words(request: str) -> dict[str, Any]:
+    """An item about the words of the request's first sentence: no four of them in a row."""
+    words = re.findall(r"[\w'-]+", re.split(r"(?<=[.!?])\s", request, maxsplit=1)[0])
+    runs = [" ".join(words[start : start + COPIED]) for start in range(max(1, len(words) - COPIED + 1))]
+    return {
+        "question": "Is the response in words of its own, instead of those of the request?",
+        "check": {"type": "forbidden", "words": runs},
+    }
 
 
 class Policy:
@@ -102,7 +117,7 @@ class Policy:
         self.tokenizer: Any = AutoTokenizer.from_pretrained(folder, padding_side="left")
         self.model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
         self.adapted: Any = self.model if adapter is None else PeftModel.from_pretrained(self.model, str(adapter))
-        self.adapted.eval()
+        self.adapted.eval().to("cuda" if torch.cuda.is_available() else "cpu")
 
     def asked(self, one: Everyday) -> list[int]:
         """The token ids of a prompt; one token if the template has none of its own for it."""
@@ -131,7 +146,7 @@ class Policy:
                     reply = self.tokenizer(text, add_special_tokens=False)["input_ids"]
                     if not reply:
                         continue
-                    ids = torch.tensor([[*asked, *reply]])
+                    ids = torch.tensor([[*asked, *reply]], device=self.adapted.device)
                     logprobs = self.adapted(input_ids=ids).logits[0, -len(reply) - 1 : -1].float().log_softmax(-1)
                     found.append(logprobs.gather(1, ids[0, -len(reply) :, None]).mean().item())
         return fmean(found) if found else float("nan")
@@ -158,7 +173,9 @@ def trained(
 ) -> list[dict[str, Any]]:
     """Train the policy; its adapter is in `folder/policy`. Returns the log of the trainer."""
     by_prompt = {one.prompt: one for one in some}
-    rows = [{**row, "checklist": items_of(args.arm, row["checklist"])} for row in dataset]
+    rows = [
+        {**row, "checklist": items_of(args.arm, row["checklist"], row["prompt"][-1]["content"])} for row in dataset
+    ]
     rows = [row for row in rows if row["checklist"]]
     # Rows as JSON text: their checks have different fields.
     data = Dataset.from_list([{"prompt": row["prompt"], "checklist": json.dumps(row["checklist"])} for row in rows])
@@ -254,8 +271,8 @@ def plot(before: dict[str, Any], after: dict[str, Any], path: Path) -> None:
         axes.legend(loc="upper left", frameon=False)
 
 
-def main(argv: list[str] | None = None) -> dict[str, Any]:
-    """Run the demo; returns its summary."""
+def main(argv: list[str] | None = None, more: Sequence[Everyday] = ()) -> dict[str, Any]:
+    """Run the demo; returns its summary. `more` are prompts to train on beside the everyday ones."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--output", type=Path, default=Path("runs/demo-english"))
     parser.add_argument("--arm", choices=ARMS, default="mixed", help="which items are rewarded")
@@ -277,7 +294,7 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
     started = time.perf_counter()
     transformers_logging.disable_progress_bar()
     args.output.mkdir(parents=True, exist_ok=True)
-    training, held_out = prompts(args.prompts), prompts(args.test_prompts, held_out=True)
+    training, held_out = [*prompts(args.prompts), *more], prompts(args.test_prompts, held_out=True)
 
     console.print("[bold]1/4[/] checklists: rules first, then the writer")
     dataset = checklists_of(training, args)
@@ -287,7 +304,7 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
     console.print("[bold]3/4[/] GRPO")
     folder = args.output / f"{args.arm}-{args.seed}"
     names = ("arm", "judge", "steps", "groups", "iterations", "learning_rate", "beta", "prompts", "seed")
-    settings = how | {name: getattr(args, name) for name in names}
+    settings = how | {name: getattr(args, name) for name in names} | ({"more": len(more)} if more else {})
 
     def run() -> dict[str, Any]:
         log = trained(dataset, training, args, folder)

@@ -45,6 +45,7 @@ def train(args: argparse.Namespace) -> dict[str, Any]:
     after = None if args.after is None else str(args.after)
     settings = {"reads": args.reads, "epochs": args.epochs, "seed": args.seed, "after": after}
     settings |= {"opposites": args.opposites} if args.opposites else {}
+    settings |= {"row_tokens": args.row_tokens} if args.row_tokens != AdapterTraining().row_tokens else {}
     if (folder / RECORD).is_file():
         record = json.loads((folder / RECORD).read_text())
         if record["settings"] != settings:
@@ -61,7 +62,12 @@ def train(args: argparse.Namespace) -> dict[str, Any]:
             steps(1, f"epoch {step.epoch:.3f}, loss {step.loss:.3f}")
 
         if args.kind == ADAPTER:
-            training = AdapterTraining(epochs=args.epochs, learning_rate=args.learning_rate or 5e-4, seed=args.seed)
+            training = AdapterTraining(
+                epochs=args.epochs,
+                learning_rate=args.learning_rate or 5e-4,
+                seed=args.seed,
+                row_tokens=args.row_tokens,
+            )
             record = train_adapter(
                 pairs, folder, base=args.base or "smollm2", start=args.after, training=training, progress=progress
             )
@@ -89,6 +95,12 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--reads", type=int, help="number of labels; all by default")
     parser.add_argument("--epochs", type=float, default=1.0)
     parser.add_argument("--learning-rate", type=float, help="5e-4 for the adapter, 1.5e-4 for the encoder")
+    parser.add_argument(
+        "--row-tokens",
+        type=int,
+        default=AdapterTraining().row_tokens,
+        help="most tokens of a row of the adapter; 4096 for a GPU",
+    )
     parser.add_argument(
         "--base", help="model to start from; `smollm2`, or the packaged MiniLM for an encoder, by default"
     )

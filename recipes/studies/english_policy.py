@@ -9,7 +9,7 @@ that no reward sees: *requirements* by IFEval's verdicts, *topic* by lists of wo
 - *reward - gold*: the score of the mixed checklist minus the mean of both golds. If it grows during training, the
   policy exploits the judge;
 - *IFEval*: the share of the instructions that answers to IFEval's held-out prompts follow (`english_grpo/`). No IFEval
-  prompt is used in training.
+  prompt is used in training, except with `--ifeval-training`: then its other half is.
 
 Intervals are 95 % bootstrap intervals over prompts, whose values are means over seeds and samples. Finished runs are
 skipped, so the same command continues the study. Writes `figures.md`, `summary.json` and `curves.png`.
@@ -31,6 +31,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from english import demo
 from english.everyday import Everyday, prompts
 from studies.common import DATA, band, figure, markdown, once, run_main, save_json, smoothed
+from studies.english_grpo.instructions import Instructed
 from studies.english_grpo.instructions import prompts as ifeval_prompts
 
 from checklist_rewards import ChecklistScorer
@@ -39,8 +40,8 @@ from checklist_rewards.evaluation.agreement import Bootstrap, Figure, Mean
 from checklist_rewards.scorer import Sample
 
 BEST_OF = 8
-TOKENS, IFEVAL_TOKENS = 40, 64
-"""Most tokens of an answer to an everyday request, and to a prompt of IFEval."""
+IFEVAL_TOKENS = 64
+"""Most tokens of an answer to a prompt of IFEval."""
 GOLDS = ("requirements", "topic", "both", "gap")
 TEXT = ("words", "distinct", "logprob")
 
@@ -52,7 +53,8 @@ class Judged:
         self.prompts = some
         written = argparse.Namespace(output=args.output / "held-out", pipeline=args.pipeline)
         written.output.mkdir(parents=True, exist_ok=True)
-        self.items = [demo.items_of("mixed", row["checklist"]) for row in demo.checklists_of(some, written)]
+        rows = zip(some, demo.checklists_of(some, written), strict=True)
+        self.items = [demo.items_of("mixed", row["checklist"], one.prompt) for one, row in rows]
         self.scorer = ChecklistScorer(args.judge, metric="expected", store=False)
 
     def scores(self, answers: Sequence[Sequence[str]]) -> list[list[float]]:
@@ -75,6 +77,16 @@ class Judged:
             rows["both"].append(fmean(float(m == 1 and a == 1) for m, a in zip(met, about, strict=True)))
             rows["gap"].append(fmean(scores) - (fmean(met) + fmean(about)) / 2)
         return rows
+
+
+class Instruction:
+    """A prompt of IFEval to train on, as `Everyday`. There is no list of words for its topic."""
+
+    def __init__(self, one: Instructed):
+        self.prompt, self.messages, self.met = one.request, one.messages, one.gold
+
+    def about(self, text: str) -> float:
+        return float("nan")
 
 
 def by_requirement(some: Sequence[Everyday], runs: Sequence[dict[str, Any]]) -> dict[str, float]:
@@ -117,9 +129,11 @@ def trained(arm: str, seed: int, args: argparse.Namespace) -> dict[str, Any]:
         "samples",
         "temperature",
         "pipeline",
+        "tokens",
     )
     given = [f"--{name.replace('_', '-')}={getattr(args, name)}" for name in names]
-    return demo.main([f"--output={args.output}", f"--arm={arm}", f"--seed={seed}", *given])
+    more: Any = [Instruction(one) for one in ifeval_prompts(args.data)[0]] if args.ifeval_training else []
+    return demo.main([f"--output={args.output}", f"--arm={arm}", f"--seed={seed}", *given], more)
 
 
 def finished(arm: str, seed: int, args: argparse.Namespace) -> bool:
@@ -136,7 +150,7 @@ def best_of(judged: Judged, args: argparse.Namespace) -> Arm:
     """Of several answers of the untrained policy to each prompt, the one that the reward prefers."""
 
     def run() -> dict[str, Any]:
-        answers = demo.Policy(args.policy).answers(judged.prompts, BEST_OF, TOKENS, args.temperature)
+        answers = demo.Policy(args.policy).answers(judged.prompts, BEST_OF, args.tokens, args.temperature)
         places = [max(range(BEST_OF), key=scores.__getitem__) for scores in judged.scores(answers)]
         return {"answers": [[texts[place]] for texts, place in zip(answers, places, strict=True)]}
 
@@ -208,7 +222,7 @@ def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
     """Run the study; returns its figures."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--output", type=Path, default=Path("runs/english-policy"))
-    parser.add_argument("--arms", choices=demo.ARMS, nargs="+", default=list(demo.ARMS))
+    parser.add_argument("--arms", choices=demo.ARMS, nargs="+", default=["mixed", "code", "judge"])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--policy", default="smollm2")
     parser.add_argument("--pipeline", default="english", help="writes the checklists")
@@ -220,6 +234,8 @@ def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
     parser.add_argument("--test-prompts", type=int, default=32)
     parser.add_argument("--samples", type=int, default=4)
     parser.add_argument("--temperature", type=float, default=0.7)
+    parser.add_argument("--tokens", type=int, default=40, help="most tokens of an answer to an everyday request")
+    parser.add_argument("--ifeval-training", action="store_true", help="train on half of IFEval's prompts, too")
     parser.add_argument("--summary", action="store_true", help="start no run, only summarize those that are finished")
     parser.add_argument("--ifeval-prompts", type=int, help="number of IFEval's held-out prompts; all by default")
     parser.add_argument("--data", default=DATA, help="folder that contains ifeval/")
@@ -230,6 +246,7 @@ def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
     judged = Judged(prompts(args.test_prompts, held_out=True), args)
     how = {name: getattr(args, name) for name in ("policy", "temperature", "ifeval_prompts")}
     settings = how | {name: getattr(args, name) for name in ("steps", "groups", "beta", "prompts", "judge")}
+    settings |= {"ifeval_training": True} if args.ifeval_training else {}
     untrained = next(iter(runs.values()))[0]["before"]
     start = once(args.output / "ifeval" / "untrained", how, lambda: ifeval(None, args))["gold"]
     arms = {

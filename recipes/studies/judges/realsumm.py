@@ -4,9 +4,11 @@ r"""The encoder judge on human data: REALSumm, 26,400 (summary, criterion) units
 
 Five-fold cross-validation by document. For each fold, a cross-encoder is fine-tuned on the other folds
 (`checklist_rewards.distill`; labels are fractions of votes) and reads the held-out units as an `EncoderJudge`: one
-encoder with packed rows, one with matched pairs (`--layouts packed` is five times as fast), and the mean of their
-log-odds, as in a panel of the two. Baselines on the same folds: the fraction of a criterion's words in the summary
-(word overlap), a logistic regression on seven such features (lexical), and the mean of its log-odds and the encoders'.
+encoder with packed rows, and one with matched pairs (`--layouts packed` is five times as fast). With `--layouts
+adapter`, a LoRA adapter of SmolLM2-135M is trained and reads as a one-token judge, which takes a GPU
+(`--row_tokens 4096`) or hours. Baselines on the same folds: the fraction of a criterion's words in the summary (word
+overlap), and a logistic regression on seven such features (lexical). There are also two means of log-odds, as in a
+panel: that of the judges, and that of the judges and the lexical regression.
 
 Per criterion, the recipe reports AUC, kappa and accuracy against the majority of votes. Per summary, as published, it
 reports the correlation across the systems of a document between the mean prediction and the mean fraction of votes
@@ -35,23 +37,27 @@ from scipy.stats import pearsonr, spearmanr
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from studies.common import DATA, data_file, json_lines, run_main, save_json
+from studies.common import DATA, data_file, json_lines, judge_of, probabilities_of_yes, run_main, save_json
 from trl import TrlParser
 
+from checklist_rewards.backends.packaged import SMOLLM2
 from checklist_rewards.checklists import NO, YES, ChecklistItem
+from checklist_rewards.distill.adapter import AdapterTraining, train_adapter
 from checklist_rewards.distill.labels import LabelledPair
-from checklist_rewards.distill.training import Training, train_encoder
+from checklist_rewards.distill.training import Training, TrainingStep, train_encoder
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement import Bootstrap, Categories, Figure, Mean, Numbers
 from checklist_rewards.files.rows import write_rows
 from checklist_rewards.files.store import Store
-from checklist_rewards.judges import EncoderJudge, Read
+from checklist_rewards.judges import Read
 from checklist_rewards.progress import progress_on
 
-OVERLAP, LEXICAL, ENCODERS, ALL = "word overlap", "lexical regression", "both encoders", "encoders + lexical"
+OVERLAP, LEXICAL, TOGETHER, ALL = "word overlap", "lexical regression", "judges together", "judges + lexical"
 PUBLISHED = {"word overlap": (0.520, 0.494), "RoBERTa-large, fine-tuned": (0.642, 0.601)}
 """Summary-level Pearson and Spearman over five folds by example (Zhang and Bansal 2021, Lite2Pyramid, p2c)."""
-EPOCHS = {"packed": 2.0, "matched": 1.0}
+ADAPTER = "adapter"
+EPOCHS = {"packed": 2.0, "matched": 1.0, ADAPTER: 2.0}
+RATES = {"packed": 1.5e-4, "matched": 1.5e-4, ADAPTER: 5e-4}
 _WORD = re.compile(r"[a-z0-9]+")
 _STOP = set(
     "the a an of to in on at for and or is was are were be been by with as that this it its from has have had he she "
@@ -90,15 +96,20 @@ class RealsummArguments:
     data: str = field(default=DATA, metadata={"help": "The folder of the shared data, with realsumm/votes.jsonl.gz."})
     output_dir: str = field(default="runs/realsumm")
     base: str | None = field(
-        default=None, metadata={"help": "The encoder to start from. Defaults to the packaged all-MiniLM-L6-v2."}
+        default=None,
+        metadata={"help": "The model to start from. Defaults to the packaged all-MiniLM-L6-v2, or SmolLM2-135M."},
     )
     epochs: float | None = field(
-        default=None, metadata={"help": "Passes over the data; by default 2 with packed rows, 1 with matched pairs."}
+        default=None, metadata={"help": "Passes over the data; by default 2, and 1 with matched pairs."}
     )
-    learning_rate: float = field(default=1.5e-4)
-    targets: int = field(default=4, metadata={"help": "Summaries per step, with all their criteria."})
+    learning_rate: float | None = field(
+        default=None, metadata={"help": "By default 1.5e-4 for encoders, 5e-4 for an adapter."}
+    )
+    targets: int = field(default=4, metadata={"help": "Summaries per step of an encoder, with all their criteria."})
+    row_tokens: int = field(default=768, metadata={"help": "Most tokens of a row of the adapter."})
     layouts: list[str] = field(
-        default_factory=lambda: ["packed", "matched"], metadata={"help": "Input layouts of the encoders."}
+        default_factory=lambda: ["packed", "matched"],
+        metadata={"help": "Layouts of the encoders, and `adapter` for an adapter of SmolLM2."},
     )
     folds: list[int] = field(default_factory=lambda: [1, 2, 3, 4, 5], metadata={"help": "Folds to predict."})
     bootstrap: int = field(default=1000, metadata={"help": "Bootstrap resamples of the documents."})
@@ -121,10 +132,15 @@ def load_units(folder: str | Path) -> list[Unit]:
     ]
 
 
-def encoder_predictions(
-    units: Sequence[Unit], fold: int, folder: Path, base: str | None, training: Training, console: Console
+def predictions(
+    units: Sequence[Unit],
+    fold: int,
+    folder: Path,
+    base: str | None,
+    training: Training | AdapterTraining,
+    console: Console,
 ) -> list[float]:
-    """P(present) of the units of a fold from an encoder trained on the other folds; saved in `folder`."""
+    """P(present) of the units of a fold from a judge trained on the other folds; saved in `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
     held_out = [unit for unit in units if unit.fold == fold]
     kept, told = folder / f"fold{fold}.json", folder / f"training{fold}.json"
@@ -133,22 +149,28 @@ def encoder_predictions(
     if kept.is_file():
         return json.loads(kept.read_text())
     model = folder / f"judge{fold}"
-    if not (model / "config.json").is_file():
+    if not told.is_file():
         pairs = [LabelledPair(u.summary, u.criterion, u.share, u.document) for u in units if u.fold != fold]
         with progress_on(console) as bar:
-            steps = bar(f"{training.layout}, fold {fold}, steps", training.steps(pairs))
-            made = train_encoder(
-                pairs, model, base=base, training=training, progress=lambda step: steps(1, f"loss {step.loss:.3f}")
-            )
+            total = training.steps(pairs) if isinstance(training, Training) else None
+            steps = bar(f"{folder.name}, fold {fold}, steps", total)
+
+            def progress(step: TrainingStep) -> None:
+                steps(1, f"loss {step.loss:.3f}")
+
+            if isinstance(training, Training):
+                made = train_encoder(pairs, model, base=base, training=training, progress=progress)
+            else:
+                made = train_adapter(pairs, model, base=base or SMOLLM2, training=training, progress=progress)
         told.write_text(json.dumps(made, indent=2) + "\n")
-    judge = EncoderJudge(str(model), store=Store(folder / "store.sqlite"))
+    store = Store(folder / "store.sqlite")
+    if isinstance(training, Training):
+        judge = judge_of(str(model), store=store)
+    else:
+        judge = judge_of(base or SMOLLM2, str(model), store)
     items = {criterion: ChecklistItem(question=criterion) for criterion in {unit.criterion for unit in held_out}}
-    verdicts = judge.judge([Read(items[unit.criterion], unit.summary) for unit in held_out])
-    console.print(f"{training.layout}, fold {fold}: {judge.receipt}")
-    unanswered = sum(verdict.unanswered is not None for verdict in verdicts)
-    if unanswered:
-        raise SampleError(f"fold {fold}: {unanswered} units are unanswered; run again.")
-    found = [verdict.probabilities[YES] for verdict in verdicts if verdict.probabilities is not None]
+    found = probabilities_of_yes(judge, [Read(items[unit.criterion], unit.summary) for unit in held_out])
+    console.print(f"{folder.name}, fold {fold}: {judge.receipt}")
     kept.write_text(json.dumps(found))
     return found
 
@@ -309,34 +331,34 @@ def main(arguments: RealsummArguments) -> dict[str, Any]:
     folder = Path(arguments.output_dir)
     console = Console()
     chosen = np.isin([unit.fold for unit in units], arguments.folds)
-    encoders: dict[str, np.ndarray] = {}
+    judges: dict[str, np.ndarray] = {}
     for layout in arguments.layouts:
-        training = Training(
-            epochs=arguments.epochs or EPOCHS[layout],
-            learning_rate=arguments.learning_rate,
-            targets=arguments.targets,
-            layout=layout,
-            seed=arguments.seed,
+        epochs, rate = arguments.epochs or EPOCHS[layout], arguments.learning_rate or RATES[layout]
+        training: Training | AdapterTraining = (
+            AdapterTraining(epochs, rate, row_tokens=arguments.row_tokens, seed=arguments.seed)
+            if layout == ADAPTER
+            else Training(epochs, rate, arguments.targets, layout, seed=arguments.seed)
         )
         places = {
-            fold: iter(encoder_predictions(units, fold, folder / layout, arguments.base, training, console))
+            fold: iter(predictions(units, fold, folder / layout, arguments.base, training, console))
             for fold in arguments.folds
         }
-        encoders[f"encoder, {layout}"] = np.array([next(places[unit.fold]) for unit in units if unit.fold in places])
+        name = "SmolLM2 adapter" if layout == ADAPTER else f"encoder, {layout}"
+        judges[name] = np.array([next(places[unit.fold]) for unit in units if unit.fold in places])
     features = np.array([lexical_features(unit.summary, unit.criterion) for unit in units])
     majority, folds = np.array([[unit.majority, unit.fold] for unit in units]).T
     lexical = lexical_predictions(features, majority.astype(bool), folds)[chosen]
     units = [unit for unit in units if unit.fold in arguments.folds]
-    predicted = {OVERLAP: features[chosen, 0], LEXICAL: lexical, **encoders}
-    if len(encoders) > 1:
-        predicted[ENCODERS] = mean_log_odds(*encoders.values())
+    predicted = {OVERLAP: features[chosen, 0], LEXICAL: lexical, **judges}
+    if len(judges) > 1:
+        predicted[TOGETHER] = mean_log_odds(*judges.values())
     best = list(predicted)[-1]
-    predicted[ALL] = mean_log_odds(*encoders.values(), lexical)
+    predicted[ALL] = mean_log_odds(*judges.values(), lexical)
     bootstrap = Bootstrap(arguments.bootstrap, arguments.seed)
     found = {method: figures(units, values.tolist(), bootstrap) for method, values in predicted.items()}
     gained = {
         method: gains(units, predicted[best].tolist(), predicted[method].tolist(), bootstrap)
-        for method in (OVERLAP, LEXICAL, *encoders)
+        for method in (OVERLAP, LEXICAL, *judges)
         if method != best
     }
     people = {method: against_the_others(units, values) for method, values in predicted.items()}

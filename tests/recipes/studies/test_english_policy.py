@@ -32,3 +32,5 @@ def test_the_study_compares_arms_and_is_continued(tmp_path, capsys):
     assert (tmp_path / "run" / "curves.png").is_file()
     again = main([*options[:-1], "0", "1", "--summary"])
     assert again == summary, "only what is finished, and nothing is run again"
+    other = [f"--output={tmp_path / 'with-ifeval'}", "--ifeval-training", "--tokens=8"]
+    assert main([*options, *other])["code"]["requirements"]["value"] is not None

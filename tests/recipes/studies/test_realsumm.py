@@ -145,7 +145,7 @@ def test_the_whole_recipe_on_a_small_world_and_a_second_run_trains_nothing(tmp_p
     assert (first["units"], first["documents"]) == (120, 6)
     assert first["figures"]["word overlap"]["auc"]["value"] > 0.9
     assert first["figures"]["lexical regression"]["accuracy"]["value"] == 1.0
-    assert {"encoder, packed", "encoder, matched", "both encoders", "encoders + lexical"} < first["figures"].keys()
+    assert {"encoder, packed", "encoder, matched", "judges together", "judges + lexical"} < first["figures"].keys()
     assert first["agrees_with_the_majority_of_other_workers"]["one worker"] == 1.0
     assert (tmp_path / "runs" / "figures.png").stat().st_size > 1000
     assert len((tmp_path / "runs" / "predictions.jsonl").read_text().splitlines()) == 120
@@ -155,6 +155,8 @@ def test_the_whole_recipe_on_a_small_world_and_a_second_run_trains_nothing(tmp_p
     arguments.epochs = 2
     with pytest.raises(SampleError, match="training1.json was trained with other settings"):
         main(arguments)
+    adapter = replace(arguments, base="pocket", layouts=["adapter"], output_dir=str(tmp_path / "adapter"))
+    assert {"SmolLM2 adapter", "judges + lexical"} < main(adapter)["figures"].keys()
 
 
 def test_data_that_is_not_there_is_named(tmp_path):
