@@ -7,6 +7,7 @@ same signals work in a training run and on a reward log.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -113,6 +114,16 @@ class Observation:
 
     step: int
     seen: Sequence[Seen]
+    whole: Observation | None = None
+    """The whole step, if these are a part of it."""
+
+    @cached_property
+    def openings(self) -> Mapping[str, Mapping[str, int]]:
+        """How many completions with an answer begin with the same words: by these words, then by prompt."""
+        openings: dict[str, Counter[str]] = {}
+        for one in self.answered:
+            openings.setdefault(texts.opening(one.text), Counter())[one.prompt_key or one.group] += 1
+        return openings
 
     @cached_property
     def groups(self) -> Mapping[str, Sequence[Seen]]:
@@ -132,7 +143,7 @@ class Observation:
             if place == len(parts):
                 parts.append([])
             parts[place].append(one)
-        return [Observation(self.step, part) for part in parts]
+        return [Observation(self.step, part, self) for part in parts]
 
     @cached_property
     def rewarded(self) -> list[list[Seen]]:

@@ -87,6 +87,9 @@ class MonitorSettings:
     """Rise of the share of the prompt's word trigrams that are in the completion."""
     max_repetition: Limit = 0.15
     """Rise of the share of word trigrams that repeat an earlier one in the completion."""
+    max_same_opening: Limit = 0.1
+    """Rise of the chance that completions of two prompts begin with the same three words. A third of the completions
+    with one opening are enough for 0.1."""
     max_length_change: Limit = 0.5
     """Relative change of the mean length in words, in either direction: 0.5 is half as long again, or shorter by a
     third."""

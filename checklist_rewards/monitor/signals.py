@@ -32,6 +32,7 @@ from checklist_rewards.monitor.detectors import (
 )
 from checklist_rewards.monitor.seen import Line, Observation, Retest, Seen
 from checklist_rewards.monitor.settings import ATTACK, MonitorSettings
+from checklist_rewards.monitor.text import opening
 from checklist_rewards.scores import NO_ANSWER_STATES, item_keys
 
 About = Literal["hacking", "judge", "training"]
@@ -378,6 +379,32 @@ def steered(one: Seen) -> float:
     return float(one.steering is not None)
 
 
+def same_opening(observation: Observation) -> Sums | None:
+    """For each completion, the share of the completions of other prompts in its step that begin with the same words;
+    as the sums of a mean."""
+    openings = (observation.whole or observation).openings
+    prompts = Counter[str]()
+    for by_prompt in openings.values():
+        prompts.update(by_prompt)
+    shares = []
+    for one in observation.answered:
+        prompt, same = one.prompt_key or one.group, openings[opening(one.text)]
+        if others := prompts.total() - prompts[prompt]:
+            shares.append((sum(same.values()) - same[prompt]) / others)
+    return mean_of(shares)
+
+
+def _opened(observation: Observation) -> str:
+    """The sentence that counts the completions with the most frequent opening."""
+    if not observation.openings:
+        return "None of this step has an answer."
+    words, by_prompt = max(observation.openings.items(), key=lambda pair: sum(pair[1].values()))
+    return (
+        f"{sum(by_prompt.values())} of {len(observation.answered)} completions of this step, to {len(by_prompt)} "
+        f"prompts, begin with {words!r}."
+    )
+
+
 _OF_TEXTS = (
     Signal(
         "steering",
@@ -410,6 +437,15 @@ _OF_TEXTS = (
         _over_texts(lambda one: one.repetition),
         lambda one: one.repetition or None,
         "share of repeated trigrams",
+    ),
+    Signal(
+        "same_opening",
+        "training",
+        "Completions of different prompts begin with the same words more often than at the start.",
+        same_opening,
+        lambda one: one.reward if one.answered else None,
+        "reward",
+        found=_opened,
     ),
     Signal(
         "length_change",

@@ -158,6 +158,22 @@ def test_a_completion_without_an_answer_counts_in_no_signal_about_texts_items_or
         assert shown and all(one.state == "answered" for one, _ in shown), name
 
 
+def test_the_same_opening_is_looked_for_in_the_completions_of_other_prompts():
+    def said(group, *texts):
+        return [seen(group=group, text=text) for text in texts]
+
+    alike, other = "Can I help you?", "A bridge is there."
+    step = observed(*said("g", alike, alike), *said("h", "can I HELP me?", other), *said("i", other))
+    # Shares of the others: g 1/3 and 1/3; h 2/3 and 1/3; i 1/4.
+    assert BY_NAME["same_opening"].measure(step) == pytest.approx((1 / 3 + 1 / 3 + 2 / 3 + 1 / 3 + 1 / 4, 5))
+    assert BY_NAME["same_opening"].found(step) == (
+        "3 of 5 completions of this step, to 2 prompts, begin with 'can i help'."
+    )
+    assert now("same_opening", *said("g", alike, alike)) is None, "one prompt may well have one opening"
+    assert now("same_opening", *said("g", alike), *said("h", other)) == 0
+    assert BY_NAME["same_opening"].found(observed()) == "None of this step has an answer."
+
+
 def test_the_completions_that_show_repetition_and_unanswered_reads():
     completions = [
         seen(text="some", repetition=0.2, lines=[line(None), line(0.5, id="b")]),

@@ -4,7 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from checklist_rewards.monitor.text import copied, prompt_copied, repetition, steering, words
+from checklist_rewards.monitor.text import copied, opening, prompt_copied, repetition, steering, words
+
+
+def test_an_opening_is_three_words():
+    assert opening('"Can I  help\nyou?"') == opening("can i help, then") == "can i help"
+    assert opening("Yes.") == "yes" and opening(" - ") == ""
 
 
 def test_repetition_is_the_share_of_repeated_trigrams():
