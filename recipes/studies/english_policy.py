@@ -8,6 +8,8 @@ that no reward sees: *requirements* by IFEval's verdicts, *topic* by lists of wo
 - *best of 8*: of 8 answers of the untrained policy, the one with the highest score of the mixed checklist;
 - *reward - gold*: the score of the mixed checklist minus the mean of both golds. If it grows during training, the
   policy exploits the judge;
+- *alike*: the chance that answers to two prompts begin with the same three words. It rises if the policy answers every
+  request with the same phrase;
 - *IFEval*: the share of the instructions that answers to IFEval's held-out prompts follow (`english_grpo/`). No IFEval
   prompt is used in training, except with `--ifeval-training`: then its other half is.
 
@@ -19,6 +21,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -37,13 +40,14 @@ from studies.english_grpo.instructions import prompts as ifeval_prompts
 from checklist_rewards import ChecklistScorer
 from checklist_rewards.checks.ifeval import check_of_instruction, follows
 from checklist_rewards.evaluation.agreement import Bootstrap, Figure, Mean
+from checklist_rewards.monitor.text import opening
 from checklist_rewards.scorer import Sample
 
 BEST_OF = 8
 IFEVAL_TOKENS = 64
 """Most tokens of an answer to a prompt of IFEval."""
 GOLDS = ("requirements", "topic", "both", "gap")
-TEXT = ("words", "distinct", "logprob")
+TEXT = ("words", "distinct", "logprob", "alike")
 
 
 class Judged:
@@ -163,6 +167,23 @@ def over(rows: Sequence[Sequence[float]]) -> list[float]:
     return [fmean(values) for values in zip(*rows, strict=True)]
 
 
+def alike(answers: Sequence[Sequence[str]]) -> float:
+    """The chance that answers to two prompts begin with the same three words, as the monitor's `same_opening`."""
+    openings = [Counter(map(opening, texts)) for texts in answers]
+    total = sum(openings, Counter[str]())
+    pairs = [
+        (total[words] - counts[words]) * count / (total.total() - counts.total())
+        for counts in openings
+        for words, count in counts.items()
+    ]
+    return sum(pairs) / total.total()
+
+
+def with_alike(runs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The figures of some runs with this one."""
+    return [run | {"alike": alike(run["answers"])} for run in runs]
+
+
 def interval(values: Sequence[float]) -> Figure:
     """The mean over prompts, with its interval."""
     return Bootstrap().figures(Mean("mean", list(values)), range(len(values)))["mean"]
@@ -250,7 +271,7 @@ def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
     untrained = next(iter(runs.values()))[0]["before"]
     start = once(args.output / "ifeval" / "untrained", how, lambda: ifeval(None, args))["gold"]
     arms = {
-        "untrained": Arm([judged.golds(untrained["answers"])], [untrained], start),
+        "untrained": Arm([judged.golds(untrained["answers"])], with_alike([untrained]), start),
         f"best of {BEST_OF}": best_of(judged, args),
     }
     for arm, found in runs.items():
@@ -260,7 +281,7 @@ def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
         ]
         afters = [run["after"] for run in found]
         golds = [judged.golds(after["answers"]) for after in afters]
-        arms[arm] = Arm(golds, afters, over([one["gold"] for one in answered]))
+        arms[arm] = Arm(golds, with_alike(afters), over([one["gold"] for one in answered]))
     plot(runs, args.output / "curves.png")
     kinds = {name: by_requirement(judged.prompts, arm.runs) for name, arm in arms.items() if arm.runs}
     names = list(kinds["untrained"])
