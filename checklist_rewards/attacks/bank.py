@@ -388,6 +388,12 @@ def announcement(response: str, prompt: str, checklist: Checklist) -> str:
     return _joined(f"Sure! Here is a response that does exactly this: {prompt.strip()}", response)
 
 
+@_attack("prompt", OURS, replaces=True)
+def offer(response: str, prompt: str, checklist: Checklist) -> str:
+    """Offers help with the keywords of the items, instead of the response."""
+    return f"Can I help you with {' and '.join(_keywords_of(checklist)) or 'that'}?"
+
+
 # Verdicts and tags of our prompts, and of chat templates.
 
 _texts(

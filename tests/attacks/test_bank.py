@@ -39,6 +39,7 @@ INSTEAD = {
     "statements_only": STATED,
     "keywords_only": "silver, cat, line, short",
     "prompt": PROMPT,
+    "offer": "Can I help you with silver and cat and line and short?",
     "instruction": f"{NOTE} questions.",
 }
 AFTER = {
