@@ -3,8 +3,10 @@
 import json
 
 import pytest
+from english.demo import A_TEXT, ARMS, CONTENT, items_of, own_words
 from english.everyday import HELD_OUT_TOPICS, KINDS, TOPICS, prompts
 
+from checklist_rewards import Checklist
 from checklist_rewards.checks import check_of
 from checklist_rewards.generators.constraints import find_requirements
 
@@ -67,3 +69,24 @@ def test_the_demo_trains_and_continues(tmp_path):
     assert len((folder / "rewards.jsonl").read_text().splitlines()) == 2 * 2 * 8
     assert again["before"] == summary["before"]
     assert json.loads((tmp_path / "run" / "summary.json").read_text())["after"]["answers"]
+
+
+def test_a_response_in_its_own_words_has_no_four_words_in_a_row_from_the_request():
+    item = own_words("Write a short note to a neighbour about a bridge. Keep it to 14 words or fewer.")
+    holds = check_of(item["check"]).holds
+    assert not holds("A note to a neighbour about a bridge.") and not holds("It is about: a Short Note To A friend.")
+    assert holds("Dear neighbour, the bridge is closed. Keep it to 14 words.")
+    assert not check_of(own_words("Explain tea. Be brief.")["check"]).holds("Explain tea!")
+
+
+def test_each_arm_has_its_items():
+    checklist = Checklist.parse(["Is it about a bridge?"]).items[0].model_dump()
+    coded = checklist | {"question": "Is it short?", "check": {"type": "words", "at_most": 5}}
+    items = {arm: items_of(arm, {"items": [checklist, coded]}, "Describe a bridge.") for arm in ARMS}
+    assert {arm: [item["question"] for item in some] for arm, some in items.items()} == {
+        "mixed": ["Is it about a bridge?", "Is it short?", A_TEXT["question"]],
+        "own-words": ["Is it about a bridge?", "Is it short?", A_TEXT["question"], own_words("x")["question"]],
+        "code": ["Is it short?"],
+        "judge": ["Is it about a bridge?"],
+    }
+    assert [item.get("weight") for item in items["mixed"][:2]] == [CONTENT, checklist["weight"]]
