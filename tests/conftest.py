@@ -60,7 +60,7 @@ settings.load_profile("any machine")
 
 SLOWEST = (
     "datasets/test_ray_commands.py",
-    "rewards/test_reference.py",
+    "rewards/test_placement_reference.py",
     "test_docs.py",
     "datasets/test_ray.py",
     "test_smollm2.py",

@@ -40,7 +40,7 @@ from checklist_rewards.rewards.batch import (
     one_line,
     trainer_of,
 )
-from checklist_rewards.rewards.placement import check_child, within
+from checklist_rewards.rewards.placement import bind_reference, check_child, is_collective, within
 from checklist_rewards.rewards.ranks import (
     LEAVES_NONE_OUT,
     ON_FAILURE,
@@ -54,7 +54,6 @@ from checklist_rewards.rewards.ranks import (
     trl_before,
 )
 from checklist_rewards.rewards.readers import Readers
-from checklist_rewards.rewards.reference import bind_reference, is_collective
 from checklist_rewards.rewards.split import By, RewardPart, split
 from checklist_rewards.rewards.steps import Shaping
 from checklist_rewards.scorer import ChecklistScorer, Sample, ScoringPipeline, scorer_of
@@ -368,7 +367,7 @@ class ChecklistReward(TrainerReward):
 
     def _scores(self, samples: Sequence[Sample | None]) -> list[Score | None]:
         given = [sample for sample in samples if sample is not None]
-        asks = is_collective(self.scorer.judge) or any(self.scorer.asks(sample.checklist) for sample in given)
+        asks = any(self.scorer.asks(sample.checklist) for sample in given) or is_collective(self.scorer.judge)
         with within(self.scorer.judge if asks else None, self.deadline):
             scores = self.scorer.score_batch(given, retries=self.retries)
         if self.metric is not None:
