@@ -33,7 +33,7 @@ from weakref import WeakKeyDictionary
 import torch
 
 from checklist_rewards.backends.base import LabelRead, ReadGroup, ReadResult
-from checklist_rewards.backends.kept import Past
+from checklist_rewards.backends.inputs import Past
 from checklist_rewards.backends.models import POCKET, model_folder, model_identity, pocket_dir
 from checklist_rewards.backends.packaged import ENGLISH_ENCODER, PACKAGED, packaged_folder
 from checklist_rewards.backends.tokens import ChatTokenizer, chat_tokenizer, load_chat_tokenizer

@@ -6,7 +6,7 @@ such rows would not be exact for a model, every prompt is read separately; `Read
 
 A longer row shares more, but attention is computed over all pairs of its tokens, also where the mask hides them. So
 what several targets start with (rules and input) is computed once and kept as a cache of keys and values for the rows
-below it, where the estimated cost is lower (`kept.py`); `ReadResult.cached` counts these reads. Otherwise, and for
+below it, where the estimated cost is lower (`trees.py`); `ReadResult.cached` counts these reads. Otherwise, and for
 models that fail [`keeps_exactly`], targets continue a row only while the tokens that this saves cost more than the
 pairs that it adds.
 
@@ -54,6 +54,7 @@ from checklist_rewards.backends.base import (
 from checklist_rewards.backends.inputs import (
     Inputs,
     Layers,
+    Past,
     agree,
     keeps_exactly,
     packs_exactly,
@@ -62,10 +63,21 @@ from checklist_rewards.backends.inputs import (
     rope_boundary,
     tree_inputs,
 )
-from checklist_rewards.backends.kept import EVEN, PASS, PASS_GPU, Costs, Kept, Past, keep_prefixes
 from checklist_rewards.backends.models import adapter_dir, load_whole, model_identity, pinned, resolve_model
 from checklist_rewards.backends.tokens import ChatTokenizer, TokenGroup, load_chat_tokenizer
-from checklist_rewards.backends.trees import Branch, TreeRow, floor_tokens, in_order, tree_rows
+from checklist_rewards.backends.trees import (
+    EVEN,
+    PASS,
+    PASS_GPU,
+    Branch,
+    Costs,
+    Kept,
+    TreeRow,
+    floor_tokens,
+    in_order,
+    keep_prefixes,
+    tree_rows,
+)
 from checklist_rewards.errors import BackendError, ModelError
 from checklist_rewards.scores.reasons import Reason, Unanswered
 from checklist_rewards.validation import unknown

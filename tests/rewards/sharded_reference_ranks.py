@@ -1,4 +1,4 @@
-"""One of two ranks that hold parts of a LoRA policy (FSDP2) and are judged by its base. Run by `test_placement_reference.py`.
+"""One of two ranks with parts of a LoRA policy (FSDP2) that its base judges. Run by `test_placement_reference.py`.
 
 accelerate uses FSDP only with several GPUs, so a bare loop takes the trainer's place here.
 """
