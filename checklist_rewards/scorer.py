@@ -240,13 +240,12 @@ class ChecklistScorer:
 
     def asks(self, checklist: Checklist) -> bool:
         """Whether the judge answers any item of a checklist. Without such items, no model is needed."""
-        judge = self.checked_judge
-        return any(map(judge.asks, checklist.items))
+        return any(item.check is None or self.checked_judge.asks(item) for item in checklist.items)
 
     def check_item(self, item: ChecklistItem, where: str) -> None:
         """Refuse an item that neither a check nor the judge can answer. Raises [`ChecklistError`] that begins with
         `where`."""
-        self.checked_judge.check_item(item, where)
+        (self.judge if item.check is None else self.checked_judge).check_item(item, where)
 
     def score(
         self,
@@ -283,11 +282,12 @@ class ChecklistScorer:
                 Nothing has been sent to the judge at that point.
             ModelError: If the judge cannot be used.
         """
-        checklists, judge = self._parsed(samples), self.checked_judge
+        checklists = self._parsed(samples)
         every = [range(len(checklist.items)) for checklist in checklists]
         if not self.decide_early:
             verdicts = self._verdicts(samples, checklists, every, progress, retries)
             return list(map(self._scored, samples, checklists, verdicts))
+        judge = self.checked_judge
         first = [
             [place for place, item in enumerate(checklist.items) if item.required or not judge.asks(item)]
             for checklist in checklists
@@ -324,7 +324,6 @@ class ChecklistScorer:
         retries: int,
     ) -> list[list[Verdict]]:
         """The verdicts on some items of each sample, named by their places in its checklist, in one plan."""
-        judge = self.checked_judge
         judged = [self._is_judged(sample) for sample in samples]
         reads = [
             Read(
@@ -344,8 +343,11 @@ class ChecklistScorer:
         if progress is not None and skipped:
             progress(skipped)
 
+        plain = all([read.item.check is None for read in reads])
+        judge: Judge = self.judge if plain else self.checked_judge
+
         def ask(reads: list[Read]) -> list[Verdict]:
-            if any(judge.asks(read.item) for read in reads):
+            if plain or any(self.checked_judge.asks(read.item) for read in reads):
                 self.check()
             verdicts = list(judge.judge(reads, progress))
             for _ in range(retries):
@@ -357,9 +359,10 @@ class ChecklistScorer:
             return verdicts
 
         if any([read.item.scope is not None for read in reads]):
-            scoped = ScopedReads(len(samples), self.aggregation.threshold, judge)
+            checked = self.checked_judge
+            scoped = ScopedReads(len(samples), self.aggregation.threshold, checked)
             for read in reads:
-                by_code = read.item.scope is not None and judge.answers(read.item)
+                by_code = read.item.scope is not None and checked.answers(read.item)
                 run = partial(run_check, allow_code=self.allow_code) if by_code else None
                 scoped.add(read, samples[read.sample].messages, run)
             answers = iter(scoped.answered(ask))
@@ -409,13 +412,12 @@ class ChecklistScorer:
 
     def _parsed(self, samples: Sequence[Sample]) -> list[Checklist]:
         """The samples' checklists, prepared. One that several samples share is checked once."""
-        judge = self.checked_judge
         checklists: list[Checklist] = []
 
         def prepared(checklist: Checklist, where: str) -> Checklist:
             checklist = self.prepared(checklist)
             for item in checklist.items:
-                judge.check_item(item, where)
+                self.check_item(item, where)
             return checklist
 
         parsed, usable = once_per_object(Checklist.parse), once_per_object(prepared)

@@ -189,7 +189,11 @@ def attention_masks(
     """
     config = model.config.get_text_config()
     keys = positions if keys is None else keys
-    masks = {kind: _additive(visible & _within(kind, config, positions, keys), model.dtype) for kind in layers.kinds}
+    masks: dict[str, torch.Tensor] = {}
+    for kind in layers.kinds:
+        seen = visible & _within(kind, config, positions, keys)
+        mask = torch.zeros(seen.shape, dtype=model.dtype, device=seen.device)
+        masks[kind] = mask.masked_fill_(~seen, torch.finfo(model.dtype).min)[:, None]
     return masks if layers.keyed else masks[layers.kinds[0]]
 
 
@@ -302,11 +306,6 @@ def _within(kind: str, config: Any, positions: torch.Tensor, keys: torch.Tensor)
     if kind == CHUNKED:
         return query // config.attention_chunk_size == key // config.attention_chunk_size
     return torch.ones((), dtype=torch.bool, device=positions.device)
-
-
-def _additive(visible: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    mask = torch.zeros(visible.shape, dtype=dtype, device=visible.device)
-    return mask.masked_fill_(~visible, torch.finfo(dtype).min)[:, None]
 
 
 @contextmanager

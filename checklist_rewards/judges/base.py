@@ -15,8 +15,7 @@ from typing import Any, Protocol
 
 from checklist_rewards.backends import Engine, Progress
 from checklist_rewards.chat import Message
-from checklist_rewards.checklists import ChecklistItem
-from checklist_rewards.files.store import Key
+from checklist_rewards.checklists import ChecklistItem, Key
 from checklist_rewards.scores import Verdict
 from checklist_rewards.scores.reasons import Reason, Unanswered
 

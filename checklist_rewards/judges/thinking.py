@@ -34,8 +34,9 @@ from typing_extensions import override
 
 from checklist_rewards.backends import Arrived, Backend, Engine, Messages, Progress, Reply, Sampling
 from checklist_rewards.backends.base import Written, check_continues
+from checklist_rewards.checklists import Key, key_of
 from checklist_rewards.errors import SampleError
-from checklist_rewards.files.store import Key, Store, key_of
+from checklist_rewards.files.store import Store
 from checklist_rewards.judges.base import Read, counted, missed_quorum
 from checklist_rewards.judges.budget import Meter
 from checklist_rewards.judges.logprob import (

@@ -39,7 +39,7 @@ from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import SampleError
 from checklist_rewards.rewards.ranks import ranks
 from checklist_rewards.scorer import Sample
-from checklist_rewards.scores import NO_ANSWER_STATES, Score, TargetState, score_checklist
+from checklist_rewards.scores import NO_ANSWER_STATES, Score, TargetState, ratio, score_checklist
 
 _SHOWN_DIGITS = 16
 
@@ -462,20 +462,18 @@ def completion_metrics(
     """The metrics of one completion. The names are the same for all completions; a metric without a value is None."""
     lines = () if sample is None or score is None else tuple(zip(sample.checklist.items, score.items, strict=True))
     items = () if score is None or score.no_answer else [pair for pair in lines if not pair[1].not_needed]
+    abstained = sum([line.answer is not None and item.values[line.answer] is None for item, line in items])
+    masses = [line.mass for _, line in items if line.mass is not None]
     metrics: dict[str, float | None] = {
         "score": reward,
         "pass_rate": None if score is None else score.pass_rate,
         "unscored": float(reward is None),
-        "unanswered": _mean([line.unanswered is not None for _, line in items]),
-        "abstained": _mean([line.answer is not None and item.values[line.answer] is None for item, line in items]),
-        "mass": _mean([line.mass for _, line in items if line.mass is not None]),
+        "unanswered": ratio(sum([line.unanswered is not None for _, line in items]), len(items)),
+        "abstained": ratio(abstained, len(items)),
+        "mass": ratio(sum(masses), len(masses)),
         **{state: None if sample is None else float(sample.target_state == state) for state in NOT_ANSWERED},
     }
     for category in categories:
         passed = [line.passed for item, line in lines if item.category == category and line.passed is not None]
-        metrics[f"category/{category}"] = _mean(passed)
+        metrics[f"category/{category}"] = ratio(sum(passed), len(passed))
     return metrics
-
-
-def _mean(values: Sequence[float]) -> float | None:
-    return sum(values) / len(values) if values else None

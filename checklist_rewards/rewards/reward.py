@@ -17,12 +17,12 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from checklist_rewards.chat import CompletionReader, Part, Target, completion_text
+from checklist_rewards.chat import Part, completion_text
 from checklist_rewards.checklists import Checklist, once_per_object
 from checklist_rewards.errors import BackendError, SampleError
 from checklist_rewards.rewards.batch import (
@@ -318,11 +318,20 @@ class ChecklistReward(TrainerReward):
             )
         )
         prepared = once_per_object(self.prepared)
-        rows = enumerate(zip(prompts, checklists, references, strict=True), start=1)
-        return [
-            None if row[1] is None else self._sample(reader, prepared, number, *row, next(targets))
-            for number, row in rows
-        ]
+        samples: list[Sample | None] = []
+        for row, (prompt, value, reference) in enumerate(zip(prompts, checklists, references, strict=True), start=1):
+            if value is None:
+                samples.append(None)
+                continue
+            target = next(targets)
+            input, history = reader.prompt_text(prompt)
+            where = f"{self.__name__}, row {row} of the batch (prompt {input or history or ''!r:.80})"
+            checklist = prepared(Checklist.parse(value, where))
+            answer = reference if reference is None or isinstance(reference, str) else completion_text(reference)
+            samples.append(
+                Sample(checklist, target.text, input, answer, history, state=target.state, messages=target.messages)
+            )
+        return samples
 
     def _column(self, name: str, columns: Mapping[str, Any], prompts: int, completions: int) -> Any:
         column, environments = columns.get(name), columns.get(ENVIRONMENTS) or ()
@@ -345,25 +354,6 @@ class ChecklistReward(TrainerReward):
     def prepared(self, checklist: Checklist) -> Checklist:
         """The checklist as it is asked: on the scale and with the weights of the scorer or pipeline."""
         return self.scorer.prepared(checklist if self.scale is None else on_scale(checklist, self.scale))
-
-    def _sample(
-        self,
-        reader: CompletionReader,
-        prepared: Callable[[Checklist], Checklist],
-        row: int,
-        prompt: Any,
-        value: Any,
-        reference: Any,
-        target: Target,
-    ) -> Sample:
-        input, history = reader.prompt_text(prompt)
-        checklist = Checklist.parse(
-            value, f"{self.__name__}, row {row} of the batch (prompt {input or history or ''!r:.80})"
-        )
-        answer = reference if reference is None or isinstance(reference, str) else completion_text(reference)
-        return Sample(
-            prepared(checklist), target.text, input, answer, history, state=target.state, messages=target.messages
-        )
 
     def _scores(self, samples: Sequence[Sample | None]) -> list[Score | None]:
         given = [sample for sample in samples if sample is not None]
