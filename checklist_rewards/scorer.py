@@ -351,7 +351,8 @@ class ChecklistScorer:
                 self.check()
             verdicts = list(judge.judge(reads, progress))
             for _ in range(retries):
-                failed = [place for place, verdict in enumerate(verdicts) if is_transient(verdict.unanswered)]
+                lost = [(place, verdict.unanswered) for place, verdict in enumerate(verdicts) if verdict.unanswered]
+                failed = [place for place, why in lost if is_transient(why)]
                 if not failed or is_over():
                     break
                 for place, verdict in zip(failed, judge.judge([reads[place] for place in failed]), strict=True):

@@ -222,7 +222,7 @@ class LiveBackend(TransformersBackend):
             batch
             for _, alike in groupby(jobs, key=lambda job: job[3])
             for batch in self._batches(
-                list(alike), lambda job: len(job[2].ids), self._read_tokens, lambda job: self._kind(job[2])
+                list(alike), lambda job: len(job[2].ids), self._costs.batch, lambda job: self._kind(job[2])
             )
         ]
         ranks, mine = len(offers), self._rank

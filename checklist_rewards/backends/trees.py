@@ -278,7 +278,7 @@ class Costs(NamedTuple):
     room: int
     """`max_batch_tokens`: most tokens of a row, and most tokens, with those of the prefix, of the rows of a pass."""
     batch: int
-    """Most tokens of a pass in practice."""
+    """Most tokens of a pass of label reads in practice, with padding."""
 
     def row(self, width: int, past: int = 0) -> float:
         """A row of several prompts below `past` kept tokens. Rows share their passes."""

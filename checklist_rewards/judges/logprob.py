@@ -241,7 +241,8 @@ class LogprobJudge(Paid):
         unanswered = sum([verdict.unanswered is not None for verdict in verdicts.values()])
         duplicates, stored = len(reads) - len(verdicts), len(verdicts) - len(asked)
         self._pay(spent, Receipt(len(reads), duplicates, stored, len(asked), unanswered))
-        return [as_declared(verdicts[r.key], read.item) for r, read in zip(rendered, reads, strict=True)]
+        found = [(verdicts[asked.key], read.item) for asked, read in zip(rendered, reads, strict=True)]
+        return [verdict if item.options is None else as_declared(verdict, item) for verdict, item in found]
 
     def _answered(
         self, rendered: Sequence[RenderedRead], progress: Progress | None = None
