@@ -27,12 +27,10 @@ from checklist_rewards.chat import Message
 from checklist_rewards.checklists import Checklist, ChecklistItem, Option, once_per_object
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.store import Store
-from checklist_rewards.judges import BatchJudge, Judge, Progress, Read, Receipt, RemoteJudge
-from checklist_rewards.judges.base import judges_of
+from checklist_rewards.judges.base import Judge, Progress, Read, Receipt, judges_of
 from checklist_rewards.judges.budget import Budget
 from checklist_rewards.judges.calibration import CalibratedJudge
 from checklist_rewards.judges.checked import CODE, AllowCode, CheckedJudge, Checks, CheckSettings, run_check
-from checklist_rewards.judges.scoped import ScopedReads
 from checklist_rewards.judges.settings import JudgeKwargs, JudgeSettings, Mode, load_jury, refuse_any
 from checklist_rewards.scores import (
     DEFAULT_THRESHOLD,
@@ -360,6 +358,8 @@ class ChecklistScorer:
             return verdicts
 
         if any([read.item.scope is not None for read in reads]):
+            from checklist_rewards.judges.scoped import ScopedReads
+
             checked = self.checked_judge
             scoped = ScopedReads(len(samples), self.aggregation.threshold, checked)
             for read in reads:
@@ -435,6 +435,8 @@ class ChecklistScorer:
 def one_by_one(judge: Judge) -> bool:
     """Whether a judge answers each item without the others, so that leaving some out changes no answer. Of a reward
     server this is unknown."""
+    from checklist_rewards.judges import BatchJudge, RemoteJudge
+
     return not any(isinstance(one, BatchJudge | RemoteJudge) for one in judges_of(judge))
 
 

@@ -28,9 +28,7 @@ from checklist_rewards.backends.engine import SERVED
 from checklist_rewards.backends.reference import ReferenceBackend
 from checklist_rewards.errors import ModelError, NoServerError
 from checklist_rewards.judges.base import engines_of, judges_of
-from checklist_rewards.judges.logprob import DEFAULT_PROMPT, LogprobJudge
 from checklist_rewards.judges.remote import RemoteJudge
-from checklist_rewards.judges.thinking import ThinkingJudge
 from checklist_rewards.rewards.ranks import gathered, rank, ranks
 
 logger = logging.getLogger(__name__)
@@ -148,6 +146,7 @@ def bind_reference(judge: Any, trainer: Any) -> None:
         if backend.bound is not None and backend.bound.model is model:
             continue
         from checklist_rewards.backends.live import LiveBackend
+        from checklist_rewards.judges.thinking import ThinkingJudge
 
         settings = {"adapter": adapter, "forward": forward, **backend.settings}
         live = LiveBackend(model, gathered=gathered, rank=rank(), **settings)
@@ -212,7 +211,9 @@ def is_collective(judge: Any) -> bool:
 
 def _probe(judge: Any, backend: ReferenceBackend) -> None:
     """Ask the reference the questions of the probe."""
+    from checklist_rewards.judges.logprob import DEFAULT_PROMPT, LogprobJudge
     from checklist_rewards.judges.probe import probe
+    from checklist_rewards.judges.thinking import ThinkingJudge
 
     asks = isinstance(judge, LogprobJudge) and not isinstance(judge, ThinkingJudge)
     prompt = judge.prompt if asks else DEFAULT_PROMPT
