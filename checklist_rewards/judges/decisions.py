@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from checklist_rewards.backends import DECISIONS, Backend, Engine
-from checklist_rewards.backends.decisions.question import DecisionQuestion
+from checklist_rewards.backends.decisions.protocols import DecisionQuestion
 from checklist_rewards.checklists import ChecklistItem, Key, key_of
 from checklist_rewards.files.store import Store
 from checklist_rewards.judges.base import Read

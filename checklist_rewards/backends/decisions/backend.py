@@ -27,8 +27,13 @@ from checklist_rewards.backends.base import (
     Reply,
     Sampling,
 )
-from checklist_rewards.backends.decisions.protocols import DecisionProtocol, OpenAIDecisions, SystemOne, Usage
-from checklist_rewards.backends.decisions.question import DecisionQuestion
+from checklist_rewards.backends.decisions.protocols import (
+    DecisionProtocol,
+    DecisionQuestion,
+    OpenAIDecisions,
+    SystemOne,
+    Usage,
+)
 from checklist_rewards.backends.models import decisions_identity
 from checklist_rewards.backends.openai.client import Connection, run
 from checklist_rewards.backends.openai.replicas import prefix_key

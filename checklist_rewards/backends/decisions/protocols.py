@@ -1,4 +1,7 @@
-"""The two wire formats of the Decisions APIs.
+"""Questions of the Decisions APIs, and their two wire formats.
+
+In a [`ReadGroup`], the prefix is the input of the request and each tail is the JSON text of a [`DecisionQuestion`], so
+reads of decisions are planned, deduplicated and stored like all others.
 
 [`OpenAIDecisions`] is `POST /decisions`: a list of questions of type `predicate`, `choice` or `score`, answered in
 order. [`SystemOne`] is `POST /systemone`: a map of questions of type `noul`, `choice` or `score`, answered with
@@ -10,14 +13,44 @@ probabilities do not belong to the question's labels cannot be used.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, Protocol, Self, get_args
 
 from checklist_rewards.backends.base import LabelRead
-from checklist_rewards.backends.decisions.question import DecisionQuestion
 from checklist_rewards.checklists import NO, YES
 from checklist_rewards.scores.reasons import Reason, Unanswered
+
+QuestionType = Literal["predicate", "choice", "score"]
+TYPES: tuple[str, ...] = get_args(QuestionType)
+PREDICATE_LABELS = (YES, NO)
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionQuestion:
+    """One typed question, independent of the protocol."""
+
+    type: QuestionType
+    """`predicate` (yes or no), `choice` (one of several options) or `score` (a level of an ordered scale)."""
+    instructions: str
+    """The question."""
+    labels: tuple[str, ...] = PREDICATE_LABELS
+    """The possible answers, as sent: the options of a choice, or the levels of a score from the lowest up."""
+
+    def text(self) -> str:
+        """The question as JSON text. [`parse`] restores it."""
+        return json.dumps([self.type, self.instructions, *self.labels], ensure_ascii=False)
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """The question that [`text`] wrote. Raises `ValueError` for any other text."""
+        kind, instructions, *labels = json.loads(text)
+        if kind not in TYPES:
+            raise ValueError(f"not a question of a decision: {text:.60}")
+        return cls(kind, instructions, tuple(labels))
+
 
 Questions = Mapping[str, DecisionQuestion]
 """Name to question, in the order of the request."""
