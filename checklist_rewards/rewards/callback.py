@@ -175,7 +175,7 @@ class ChecklistEvalCallback(TrainerCallback):
         generation = copy.deepcopy(self.generation)
         eos = list(getattr(trainer, "eos_token_ids", None) or [tokenizer.eos_token_id])  # TRL's trainers know all ends
         generation.update(pad_token_id=tokenizer.pad_token_id, eos_token_id=eos)
-        reader = self.readers.of(processor, getattr(trainer, "chat_template_kwargs", None))
+        reader = self.readers.of(trainer)
         answers: list[Target] = []
         policy: Any = trainer.model
         was_training = policy.training

@@ -158,7 +158,7 @@ class Readers:
             trainer (*optional*): The trainer that called the reward. The tokenizer of this object, if any, is used in
                 place of the trainer's.
         """
-        reader = self.of_trainer(trainer)
+        reader = self.of(trainer)
         if ids is not None and reader.tokenizer is None and not self._warned:
             self._warned = True
             logger.warning(
@@ -174,14 +174,10 @@ class Readers:
             completions, prompts=prompts, ids=ids, limit=limit, tools=tools, opened=self.thinking_opened
         )
 
-    def of_trainer(self, trainer: Any) -> CompletionReader:
-        """The reader for a trainer, or for None."""
-        return self.of(getattr(trainer, "processing_class", None), getattr(trainer, "chat_template_kwargs", None))
-
-    def of(self, tokenizer: Any = None, chat_template_kwargs: Mapping[str, Any] | None = None) -> CompletionReader:
-        """The reader for a tokenizer, built at the first call."""
-        tokenizer = tokenizer if self.tokenizer is None else self.tokenizer
-        settings = dict(chat_template_kwargs or {})
+    def of(self, trainer: Any = None) -> CompletionReader:
+        """The reader for a trainer, or for None. It is built once per tokenizer."""
+        tokenizer = getattr(trainer, "processing_class", None) if self.tokenizer is None else self.tokenizer
+        settings = dict(getattr(trainer, "chat_template_kwargs", None) or {})
         key = tokenizer if isinstance(tokenizer, str) else id(tokenizer), repr(settings)
         if key not in self._readers:
             loaded = _loaded(tokenizer) if isinstance(tokenizer, str) else tokenizer

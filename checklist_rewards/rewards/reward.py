@@ -308,7 +308,7 @@ class ChecklistReward(TrainerReward):
             references = self._column(self.reference, columns, len(prompts), len(completions))
         judged = [place for place, checklist in enumerate(checklists) if checklist is not None]
         ids = columns.get(COMPLETION_IDS)
-        reader = self.readers.of_trainer(trainer)
+        reader = self.readers.of(trainer)
         targets = iter(
             self.readers.read(
                 [completions[place] for place in judged],
