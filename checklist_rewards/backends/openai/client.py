@@ -478,11 +478,9 @@ class Connection:
 
 
 def _is_plain(address: str) -> bool:
-    """Whether requests to an address need no certificates, proxy or password."""
+    """Whether requests to an address need neither certificates nor a proxy."""
     url = urlsplit(address)
-    if url.scheme != "http" or url.username is not None:
-        return False
-    return proxy_bypass(url.netloc) or not getproxies().keys() & {"http", "all"}
+    return url.scheme == "http" and bool(proxy_bypass(url.netloc) or not getproxies().keys() & {"http", "all"})
 
 
 def _http_client() -> Any:
