@@ -67,7 +67,7 @@ SLOWEST = (
     "test_english.py",
     "checks/test_programs.py",
     "test_light_install.py",
-    "rewards/test_readers_families.py",
+    "rewards/test_batch_families.py",
     "ui/app/test_browser_annotate.py",
     "test_hygiene.py",
     "rewards/test_trl_trainers.py",

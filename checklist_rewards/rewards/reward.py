@@ -28,32 +28,32 @@ from checklist_rewards.errors import BackendError, SampleError
 from checklist_rewards.rewards.batch import (
     COMPLETION_IDS,
     FAILED_GROUP,
+    LEAVES_NONE_OUT,
     NOT_ANSWERED,
     Batch,
+    Readers,
     RewardLog,
     Samples,
     TrainerReward,
+    adds_up,
     completion_metrics,
     content_key,
     log_records,
+    log_to_trainer,
     metrics_of,
     one_line,
+    shares_metrics,
     trainer_of,
+    trl_before,
 )
 from checklist_rewards.rewards.placement import bind_reference, check_child, is_collective, within
 from checklist_rewards.rewards.ranks import (
-    LEAVES_NONE_OUT,
     ON_FAILURE,
     OnFailure,
     abstained,
-    adds_up,
     failed_on_any_rank,
-    log_to_trainer,
     ranks,
-    shares_metrics,
-    trl_before,
 )
-from checklist_rewards.rewards.readers import Readers
 from checklist_rewards.rewards.split import By, RewardPart, split
 from checklist_rewards.rewards.steps import Shaping
 from checklist_rewards.scorer import ChecklistScorer, Sample, ScoringPipeline, scorer_of
