@@ -17,6 +17,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Literal, NamedTuple, Protocol, Self, get_args
 
 from checklist_rewards.backends.base import LabelRead
@@ -44,8 +45,10 @@ class DecisionQuestion:
         return json.dumps([self.type, self.instructions, *self.labels], ensure_ascii=False)
 
     @classmethod
+    @lru_cache(maxsize=4096)
     def parse(cls, text: str) -> Self:
-        """The question that [`text`] wrote. Raises `ValueError` for any other text."""
+        """The question that [`text`] wrote. Raises `ValueError` for any other text. Cached: all completions of a
+        prompt are asked the same questions."""
         kind, instructions, *labels = json.loads(text)
         if kind not in TYPES:
             raise ValueError(f"not a question of a decision: {text:.60}")
