@@ -215,7 +215,7 @@ def label_read(question: DecisionQuestion, probabilities: Mapping[str, Any], mas
             Label mass in [0, 1], if the server reports it.
     """
     values: Sequence[Any] = [probabilities.get(label) for label in question.labels]
-    if probabilities.keys() != set(question.labels) or not all(map(_is_probability, values)):
+    if len(probabilities) != len(values) or not all(map(_is_probability, values)):
         return None
     total = math.fsum(values)
     if abs(total - 1) > max(_LEAST_SLACK, _ROUNDING * len(values)):
@@ -224,7 +224,7 @@ def label_read(question: DecisionQuestion, probabilities: Mapping[str, Any], mas
     if reported and not (_is_number(mass) and 0 <= mass <= 1 + _ROUNDING):  # a sum of probabilities, with its error
         return None
     scale = (min(mass, 1.0) if reported else 1.0) / total
-    logprobs = tuple(math.log(value * scale) if value * scale > 0 else -math.inf for value in values)
+    logprobs = tuple([math.log(value * scale) if value * scale > 0 else -math.inf for value in values])
     return LabelRead(logprobs, mass_reported=reported)
 
 
@@ -256,7 +256,7 @@ def _is_probability(value: Any) -> bool:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    return type(value) in (int, float)  # as JSON has them; a bool is none
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:
