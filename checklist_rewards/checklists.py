@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
+from hashlib import blake2b
 from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
@@ -23,6 +24,7 @@ from checklist_rewards.errors import ChecklistError, shown
 from checklist_rewards.validation import one_sentence
 
 Computed = TypeVar("Computed")
+Key = bytes
 
 YES, NO = "yes", "no"
 Scope = Literal["final", "any_turn", "every_turn", "any_tool_result", "every_tool_result"]
@@ -39,6 +41,22 @@ def content_hash(*parts: str | None, length: int = 16) -> str:
     """Hexadecimal hash of a sequence of strings. None and "" give different hashes."""
     encoded = json.dumps(parts, ensure_ascii=True).encode()
     return hashlib.sha256(encoded).hexdigest()[:length]
+
+
+def key_of(*parts: str | bytes) -> Key:
+    """16-byte hash of a sequence of strings. Different sequences always have different encodings."""
+    return key_of_frames(b"".join(map(frame, parts)))
+
+
+def frame(part: str | bytes) -> bytes:
+    """A part of a key as it is hashed: its length, then its bytes. Kept by callers whose keys share parts."""
+    raw = part.encode("utf-8", "surrogatepass") if isinstance(part, str) else part
+    return len(raw).to_bytes(8, "big") + raw
+
+
+def key_of_frames(frames: bytes) -> Key:
+    """[`key_of`] of parts that are framed and joined already."""
+    return blake2b(frames, digest_size=16).digest()
 
 
 class Option(BaseModel):

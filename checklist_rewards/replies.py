@@ -44,8 +44,9 @@ from pydantic import BaseModel, ValidationError
 from checklist_rewards.backends import Engine, Messages, Progress, Reply, Sampling, is_kept
 from checklist_rewards.backends.base import MISSED, is_over
 from checklist_rewards.chat import CompletionReader, Target, strip_thinking
+from checklist_rewards.checklists import Key, key_of
 from checklist_rewards.errors import BackendError, GenerationError, SampleError
-from checklist_rewards.files.store import Key, Store, key_of
+from checklist_rewards.files.store import Store
 from checklist_rewards.scores.reasons import Reason, Unanswered
 from checklist_rewards.validation import in_reply
 

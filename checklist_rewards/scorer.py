@@ -27,12 +27,10 @@ from checklist_rewards.chat import Message
 from checklist_rewards.checklists import Checklist, ChecklistItem, Option, once_per_object
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.store import Store
-from checklist_rewards.judges import BatchJudge, Judge, Progress, Read, Receipt, RemoteJudge
-from checklist_rewards.judges.base import judges_of
+from checklist_rewards.judges.base import Judge, Progress, Read, Receipt, judges_of
 from checklist_rewards.judges.budget import Budget
 from checklist_rewards.judges.calibration import CalibratedJudge
 from checklist_rewards.judges.checked import CODE, AllowCode, CheckedJudge, Checks, CheckSettings, run_check
-from checklist_rewards.judges.scoped import ScopedReads
 from checklist_rewards.judges.settings import JudgeKwargs, JudgeSettings, Mode, load_jury, refuse_any
 from checklist_rewards.scores import (
     DEFAULT_THRESHOLD,
@@ -240,13 +238,12 @@ class ChecklistScorer:
 
     def asks(self, checklist: Checklist) -> bool:
         """Whether the judge answers any item of a checklist. Without such items, no model is needed."""
-        judge = self.checked_judge
-        return any(map(judge.asks, checklist.items))
+        return any(item.check is None or self.checked_judge.asks(item) for item in checklist.items)
 
     def check_item(self, item: ChecklistItem, where: str) -> None:
         """Refuse an item that neither a check nor the judge can answer. Raises [`ChecklistError`] that begins with
         `where`."""
-        self.checked_judge.check_item(item, where)
+        (self.judge if item.check is None else self.checked_judge).check_item(item, where)
 
     def score(
         self,
@@ -283,11 +280,12 @@ class ChecklistScorer:
                 Nothing has been sent to the judge at that point.
             ModelError: If the judge cannot be used.
         """
-        checklists, judge = self._parsed(samples), self.checked_judge
+        checklists = self._parsed(samples)
         every = [range(len(checklist.items)) for checklist in checklists]
         if not self.decide_early:
             verdicts = self._verdicts(samples, checklists, every, progress, retries)
             return list(map(self._scored, samples, checklists, verdicts))
+        judge = self.checked_judge
         first = [
             [place for place, item in enumerate(checklist.items) if item.required or not judge.asks(item)]
             for checklist in checklists
@@ -324,7 +322,6 @@ class ChecklistScorer:
         retries: int,
     ) -> list[list[Verdict]]:
         """The verdicts on some items of each sample, named by their places in its checklist, in one plan."""
-        judge = self.checked_judge
         judged = [self._is_judged(sample) for sample in samples]
         reads = [
             Read(
@@ -344,12 +341,16 @@ class ChecklistScorer:
         if progress is not None and skipped:
             progress(skipped)
 
+        plain = all([read.item.check is None for read in reads])
+        judge: Judge = self.judge if plain else self.checked_judge
+
         def ask(reads: list[Read]) -> list[Verdict]:
-            if any(judge.asks(read.item) for read in reads):
+            if plain or any(self.checked_judge.asks(read.item) for read in reads):
                 self.check()
             verdicts = list(judge.judge(reads, progress))
             for _ in range(retries):
-                failed = [place for place, verdict in enumerate(verdicts) if is_transient(verdict.unanswered)]
+                lost = [(place, verdict.unanswered) for place, verdict in enumerate(verdicts) if verdict.unanswered]
+                failed = [place for place, why in lost if is_transient(why)]
                 if not failed or is_over():
                     break
                 for place, verdict in zip(failed, judge.judge([reads[place] for place in failed]), strict=True):
@@ -357,9 +358,12 @@ class ChecklistScorer:
             return verdicts
 
         if any([read.item.scope is not None for read in reads]):
-            scoped = ScopedReads(len(samples), self.aggregation.threshold, judge)
+            from checklist_rewards.judges.scoped import ScopedReads
+
+            checked = self.checked_judge
+            scoped = ScopedReads(len(samples), self.aggregation.threshold, checked)
             for read in reads:
-                by_code = read.item.scope is not None and judge.answers(read.item)
+                by_code = read.item.scope is not None and checked.answers(read.item)
                 run = partial(run_check, allow_code=self.allow_code) if by_code else None
                 scoped.add(read, samples[read.sample].messages, run)
             answers = iter(scoped.answered(ask))
@@ -409,13 +413,12 @@ class ChecklistScorer:
 
     def _parsed(self, samples: Sequence[Sample]) -> list[Checklist]:
         """The samples' checklists, prepared. One that several samples share is checked once."""
-        judge = self.checked_judge
         checklists: list[Checklist] = []
 
         def prepared(checklist: Checklist, where: str) -> Checklist:
             checklist = self.prepared(checklist)
             for item in checklist.items:
-                judge.check_item(item, where)
+                self.check_item(item, where)
             return checklist
 
         parsed, usable = once_per_object(Checklist.parse), once_per_object(prepared)
@@ -432,6 +435,8 @@ class ChecklistScorer:
 def one_by_one(judge: Judge) -> bool:
     """Whether a judge answers each item without the others, so that leaving some out changes no answer. Of a reward
     server this is unknown."""
+    from checklist_rewards.judges import BatchJudge, RemoteJudge
+
     return not any(isinstance(one, BatchJudge | RemoteJudge) for one in judges_of(judge))
 
 

@@ -60,14 +60,14 @@ settings.load_profile("any machine")
 
 SLOWEST = (
     "datasets/test_ray_commands.py",
-    "rewards/test_reference.py",
+    "rewards/test_placement_reference.py",
     "test_docs.py",
     "datasets/test_ray.py",
     "test_smollm2.py",
     "test_english.py",
     "checks/test_programs.py",
     "test_light_install.py",
-    "rewards/test_readers_families.py",
+    "rewards/test_batch_families.py",
     "ui/app/test_browser_annotate.py",
     "test_hygiene.py",
     "rewards/test_trl_trainers.py",

@@ -5,6 +5,8 @@ in its own prompt, and positions are those in its prompt. Each answer is therefo
 Layers with a sliding window or with chunks get their own mask, because the window is measured in positions and not in
 columns of the row. (A 4-D mask replaces the model's own mask, so a single mask for all layers would disable the
 windows.)
+
+A prefix that is kept for the rows below it ([`Past`]) is their cache of keys and values.
 """
 
 from __future__ import annotations
@@ -16,8 +18,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
+from transformers.cache_utils import Cache, DynamicCache, DynamicLayer
 
-from checklist_rewards.backends.kept import Past
 from checklist_rewards.backends.trees import TreeRow, tree_rows
 
 logger = logging.getLogger(__name__)
@@ -31,6 +33,55 @@ _COARSE = 0.1
 """Tolerance in nats between two ways to compute a read, in bf16 and lower precisions."""
 _NARROW = 8
 _CHECKED_TOKENS = 32
+
+
+class Past:
+    """Keys and values of a kept prefix, of all layers.
+
+    Args:
+        cache (`Cache`): A cache in which a forward pass has put the tokens of one prompt.
+
+    Raises:
+        TypeError: If a layer of the cache does not keep all tokens.
+    """
+
+    def __init__(self, cache: Any):
+        self._layers = [(layer.keys, layer.values) for layer in cache.layers]
+        self.length = int(self._layers[0][0].shape[-2])
+        """The number of tokens."""
+        if any(tensor.shape[0] != 1 or tensor.shape[-2] != self.length for pair in self._layers for tensor in pair):
+            raise TypeError(f"{type(cache).__name__} does not keep all tokens of a prompt")
+
+    @staticmethod
+    def empty() -> Any:
+        """A cache for the first prefix. All layers keep all tokens, also those with a sliding window."""
+        return DynamicCache()
+
+    def longer(self) -> Any:
+        """A cache to which the tokens of one row are added."""
+        return self._cache(DynamicLayer)
+
+    def shown(self) -> Any:
+        """A cache that all rows of a pass see, and to which nothing is added."""
+        return self._cache(_Shown)
+
+    def _cache(self, kind: type[Any]) -> Any:
+        layers = []
+        for keys, values in self._layers:
+            layer = kind()
+            layer.keys, layer.values, layer.is_initialized = keys, values, True
+            layer.dtype, layer.device = keys.dtype, keys.device
+            layers.append(layer)
+        return Cache(layers=layers)
+
+
+class _Shown(DynamicLayer):
+    def update(self, key_states: Any, value_states: Any, *_: Any, **__: Any) -> tuple[Any, Any]:
+        rows = key_states.shape[0]
+        return (
+            torch.cat([self.keys.expand(rows, -1, -1, -1), key_states], dim=-2),
+            torch.cat([self.values.expand(rows, -1, -1, -1), value_states], dim=-2),
+        )
 
 
 class Inputs(NamedTuple):
@@ -138,7 +189,11 @@ def attention_masks(
     """
     config = model.config.get_text_config()
     keys = positions if keys is None else keys
-    masks = {kind: _additive(visible & _within(kind, config, positions, keys), model.dtype) for kind in layers.kinds}
+    masks: dict[str, torch.Tensor] = {}
+    for kind in layers.kinds:
+        seen = visible & _within(kind, config, positions, keys)
+        mask = torch.zeros(seen.shape, dtype=model.dtype, device=seen.device)
+        masks[kind] = mask.masked_fill_(~seen, torch.finfo(model.dtype).min)[:, None]
     return masks if layers.keyed else masks[layers.kinds[0]]
 
 
@@ -251,11 +306,6 @@ def _within(kind: str, config: Any, positions: torch.Tensor, keys: torch.Tensor)
     if kind == CHUNKED:
         return query // config.attention_chunk_size == key // config.attention_chunk_size
     return torch.ones((), dtype=torch.bool, device=positions.device)
-
-
-def _additive(visible: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    mask = torch.zeros(visible.shape, dtype=dtype, device=visible.device)
-    return mask.masked_fill_(~visible, torch.finfo(dtype).min)[:, None]
 
 
 @contextmanager

@@ -33,7 +33,7 @@ from weakref import WeakKeyDictionary
 import torch
 
 from checklist_rewards.backends.base import LabelRead, ReadGroup, ReadResult
-from checklist_rewards.backends.kept import Past
+from checklist_rewards.backends.inputs import Past
 from checklist_rewards.backends.models import POCKET, model_folder, model_identity, pocket_dir
 from checklist_rewards.backends.packaged import ENGLISH_ENCODER, PACKAGED, packaged_folder
 from checklist_rewards.backends.tokens import ChatTokenizer, chat_tokenizer, load_chat_tokenizer
@@ -222,7 +222,7 @@ class LiveBackend(TransformersBackend):
             batch
             for _, alike in groupby(jobs, key=lambda job: job[3])
             for batch in self._batches(
-                list(alike), lambda job: len(job[2].ids), self._read_tokens, lambda job: self._kind(job[2])
+                list(alike), lambda job: len(job[2].ids), self._costs.batch, lambda job: self._kind(job[2])
             )
         ]
         ranks, mine = len(offers), self._rank

@@ -2,7 +2,7 @@
 
 A policy that is trained with an adapter carries a frozen judge, its base weights, and a run with a KL term carries its
 reference model. `model="reference"` reads with these weights, so no second model is loaded. Which weights they are
-shows at the first call of the reward (`rewards/reference.py`); until then, the engine is a [`ReferenceBackend`].
+shows at the first call of the reward (`rewards/placement.py`); until then, the engine is a [`ReferenceBackend`].
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ such rows would not be exact for a model, every prompt is read separately; `Read
 
 A longer row shares more, but attention is computed over all pairs of its tokens, also where the mask hides them. So
 what several targets start with (rules and input) is computed once and kept as a cache of keys and values for the rows
-below it, where the estimated cost is lower (`kept.py`); `ReadResult.cached` counts these reads. Otherwise, and for
+below it, where the estimated cost is lower (`trees.py`); `ReadResult.cached` counts these reads. Otherwise, and for
 models that fail [`keeps_exactly`], targets continue a row only while the tokens that this saves cost more than the
 pairs that it adds.
 
@@ -54,6 +54,7 @@ from checklist_rewards.backends.base import (
 from checklist_rewards.backends.inputs import (
     Inputs,
     Layers,
+    Past,
     agree,
     keeps_exactly,
     packs_exactly,
@@ -62,10 +63,21 @@ from checklist_rewards.backends.inputs import (
     rope_boundary,
     tree_inputs,
 )
-from checklist_rewards.backends.kept import EVEN, PASS, PASS_GPU, Costs, Kept, Past, keep_prefixes
 from checklist_rewards.backends.models import adapter_dir, load_whole, model_identity, pinned, resolve_model
 from checklist_rewards.backends.tokens import ChatTokenizer, TokenGroup, load_chat_tokenizer
-from checklist_rewards.backends.trees import Branch, TreeRow, floor_tokens, in_order, tree_rows
+from checklist_rewards.backends.trees import (
+    EVEN,
+    PASS,
+    PASS_GPU,
+    Branch,
+    Costs,
+    Kept,
+    TreeRow,
+    floor_tokens,
+    in_order,
+    keep_prefixes,
+    tree_rows,
+)
 from checklist_rewards.errors import BackendError, ModelError
 from checklist_rewards.scores.reasons import Reason, Unanswered
 from checklist_rewards.validation import unknown
@@ -119,6 +131,7 @@ _CPU_OUT_OF_MEMORY = re.compile(r"not enough memory|can't allocate memory|out of
 
 R = TypeVar("R")
 T = TypeVar("T")
+_TOO_LONG = LabelRead(None, Unanswered(Reason.TOO_LONG))
 _Place = tuple[int, int]
 """The numbers of a group and of its tail."""
 
@@ -214,8 +227,7 @@ class TransformersBackend:
         """Compute the log-probabilities of the labels, in rows of several prompts if the model allows it."""
         forms = self.tokens.label_groups(labels)
         tokenized = self.tokens.groups(groups)
-        too_long = LabelRead(None, Unanswered(Reason.TOO_LONG))
-        reads: list[list[LabelRead]] = [[too_long] * len(group.tails) for group in tokenized]
+        reads: list[list[LabelRead]] = [[_TOO_LONG] * len(group.tails) for group in tokenized]
         branches, costs = self._branches(tokenized), self._costs
         below: list[Kept[_Place]] = []
         if self.packs and self.keeps:
@@ -224,7 +236,9 @@ class TransformersBackend:
         found: list[tuple[TreeRow[_Place], list[LabelRead]]] = []
         computed = sum(self._read_below(kept, None, forms, found, branches[False]) for kept in below)
         cached = sum(len(row.values) for row, _ in found)
-        rows = self._rows(branches)
+        room, worth = (self.max_batch_tokens, costs.saves) if self.packs else (0, None)
+        rows = [row for some in branches.values() for row in tree_rows(some, room, worth)]
+        rows.sort(key=lambda row: (self._kind(row), -len(row.ids)))  # longest first to minimize padding
         answered, more = self._answered(rows, forms)
         for row, answers in [*found, *zip(rows, answered, strict=True)]:
             for (number, index), read in zip(row.values, answers, strict=True):
@@ -280,17 +294,13 @@ class TransformersBackend:
                 return [read for half in row.halves() for read in _in_memory([half], answer, lost)[0]]
             return [LabelRead(None, _no_memory(f"a row of {before + len(row.ids)} tokens"))]
 
-        batches = self._batches(rows, lambda row: before + len(row.ids), self._read_tokens, self._kind)
+        batches = self._batches(rows, lambda row: before + len(row.ids), self._costs.batch, self._kind)
         return [reads for batch in batches for reads in _in_memory(batch, answer, lost)], computed
 
     @property
     def _costs(self) -> Costs:
-        return Costs(self._even, self._pass, self.max_batch_tokens, self._read_tokens)
-
-    @property
-    def _read_tokens(self) -> int:
-        """Most tokens of a forward pass of label reads, with padding."""
-        return min(self.max_batch_tokens, _CPU_READ_TOKENS) if self.device.type == "cpu" else self.max_batch_tokens
+        room = self.max_batch_tokens
+        return Costs(self._even, self._pass, room, min(room, _CPU_READ_TOKENS) if self.device.type == "cpu" else room)
 
     def generate(
         self, prompts: Sequence[Messages], sampling: Sampling, arrived: Arrived | None = None
@@ -338,13 +348,6 @@ class TransformersBackend:
             for long, tails in by_length.items():
                 branches[long] += [(group.prefix, tails)] if self.packs else [(group.prefix, [tail]) for tail in tails]
         return branches
-
-    def _rows(self, branches: dict[bool, list[Branch[_Place]]]) -> list[TreeRow[_Place]]:
-        """The prompts in rows, longest first to minimize padding."""
-        room, worth = (self.max_batch_tokens, self._costs.saves) if self.packs else (0, None)
-        rows = [row for some in branches.values() for row in tree_rows(some, room, worth)]
-        rows.sort(key=lambda row: (self._kind(row), -len(row.ids)))
-        return rows
 
     def _kind(self, row: TreeRow[_Place]) -> tuple[bool, bool]:
         """What rows of one forward pass have in common: whether they are long, and have several prompts."""

@@ -43,10 +43,9 @@ from checklist_rewards.generators.base import Generator
 from checklist_rewards.refiners.base import Refiner
 from checklist_rewards.refiners.deduplicator import Deduplicator
 from checklist_rewards.refiners.unit_tester import UnitTester
-from checklist_rewards.rewards.batch import Batch, RewardLog, TrainerReward, trainer_of
-from checklist_rewards.rewards.placement import within
-from checklist_rewards.rewards.ranks import gathered, log_to_trainer, rank
-from checklist_rewards.rewards.reference import bind_reference, is_collective
+from checklist_rewards.rewards.batch import Batch, RewardLog, TrainerReward, log_to_trainer, trainer_of
+from checklist_rewards.rewards.placement import bind_reference, is_collective, within
+from checklist_rewards.rewards.ranks import gathered, rank
 from checklist_rewards.rewards.reward import ChecklistReward
 from checklist_rewards.scorer import ChecklistScorer
 from checklist_rewards.scores import PrimaryMetric

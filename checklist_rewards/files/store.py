@@ -23,15 +23,15 @@ import threading
 import time
 import zlib
 from collections.abc import Callable, Iterable, Sequence
-from hashlib import blake2b
 from pathlib import Path
 from typing import Any, TypeVar, overload
 
+from checklist_rewards.checklists import Key
+from checklist_rewards.checklists import key_of as key_of  # the key of what is stored, for callers
 from checklist_rewards.errors import StoreError
 
 logger = logging.getLogger(__name__)
 
-Key = bytes
 T = TypeVar("T")
 _ERRORS = (OSError, sqlite3.Error)
 _MAX_VARIABLES = 500
@@ -44,22 +44,6 @@ _NETWORK = frozenset(
     "wekafs".split()
 )
 """File systems shared between machines. Every `fuse.*` file system is treated as one, too."""
-
-
-def key_of(*parts: str | bytes) -> Key:
-    """16-byte hash of a sequence of strings. Different sequences always have different encodings."""
-    return key_of_frames(b"".join(map(frame, parts)))
-
-
-def frame(part: str | bytes) -> bytes:
-    """A part of a key as it is hashed: its length, then its bytes. Kept by callers whose keys share parts."""
-    raw = part.encode("utf-8", "surrogatepass") if isinstance(part, str) else part
-    return len(raw).to_bytes(8, "big") + raw
-
-
-def key_of_frames(frames: bytes) -> Key:
-    """[`key_of`] of parts that are framed and joined already."""
-    return blake2b(frames, digest_size=16).digest()
 
 
 def default_store_path() -> Path:

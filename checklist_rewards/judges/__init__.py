@@ -1,14 +1,25 @@
 """Judges: classes that answer checklist items about a target."""
 
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from checklist_rewards.judges.base import Judge, Prices, Progress, Read, Receipt
 from checklist_rewards.judges.budget import Budget
 from checklist_rewards.judges.checked import CheckedJudge
 from checklist_rewards.judges.logprob import EncoderJudge, LogprobJudge
-from checklist_rewards.judges.panel import CascadeJudge, PanelJudge
 from checklist_rewards.judges.questions import Example, FewShot
 from checklist_rewards.judges.remote import RemoteJudge
-from checklist_rewards.judges.thinking import ThinkingJudge
-from checklist_rewards.judges.written import BatchJudge, QualityJudge, ReasonedJudge
+
+if TYPE_CHECKING:
+    from checklist_rewards.judges.panel import CascadeJudge, PanelJudge
+    from checklist_rewards.judges.thinking import ThinkingJudge
+    from checklist_rewards.judges.written import BatchJudge, QualityJudge, ReasonedJudge
+
+_LATE = {"CascadeJudge": "panel", "PanelJudge": "panel", "ThinkingJudge": "thinking"} | dict.fromkeys(
+    ("BatchJudge", "QualityJudge", "ReasonedJudge"), "written"
+)
 
 __all__ = [
     "BatchJudge",
@@ -30,3 +41,10 @@ __all__ = [
     "RemoteJudge",
     "ThinkingJudge",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    # A judge is imported where it is built: a trainer's reward reads labels and needs no judge that writes.
+    if name in _LATE:
+        return getattr(import_module(f"{__name__}.{_LATE[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

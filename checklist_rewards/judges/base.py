@@ -11,12 +11,11 @@ import math
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from checklist_rewards.backends import Engine, Progress
 from checklist_rewards.chat import Message
-from checklist_rewards.checklists import ChecklistItem
-from checklist_rewards.files.store import Key
+from checklist_rewards.checklists import ChecklistItem, Key
 from checklist_rewards.scores import Verdict
 from checklist_rewards.scores.reasons import Reason, Unanswered
 
@@ -38,6 +37,8 @@ class Read:
     """The messages of the target, if the judge itself asks about them what the item's scope says."""
 
 
+ThinkingPer = Literal["item", "target"]
+"""What a thought is about: one question, or all about a target."""
 Prices = Mapping[str, tuple[float, float]]
 """Model to US dollars per million prompt tokens and per million completion tokens."""
 

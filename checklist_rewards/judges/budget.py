@@ -34,8 +34,8 @@ from typing_extensions import override
 
 from checklist_rewards.backends import Arrived, Engine, LabelRead, Messages, ReadGroup, ReadResult, Reply, Sampling
 from checklist_rewards.backends.tokens import Bounds, Tokens
+from checklist_rewards.checklists import Key, key_of
 from checklist_rewards.errors import BackendError, SampleError
-from checklist_rewards.files.store import Key, key_of
 from checklist_rewards.judges.base import Prices, Receipt
 from checklist_rewards.judges.remote import REMOTE
 from checklist_rewards.scores.reasons import Reason, Unanswered

@@ -101,8 +101,6 @@ class CheckedJudge:
 
     def judge(self, reads: Sequence[Read], progress: Progress | None = None) -> list[Verdict]:
         """Answer every read, in order. Equal checks of the same text run once."""
-        if all([read.item.check is None for read in reads]):  # fast path for checklists without checks
-            return self.inner.judge(reads, progress)
         by_code = [index for index, read in enumerate(reads) if self.answers(read.item)]
         only = set(by_code) if self.checks == "only" else set()
         by_judge = [index for index in range(len(reads)) if index not in only]

@@ -15,9 +15,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from checklist_rewards.backends import DECISIONS, Backend, Engine
-from checklist_rewards.backends.decisions.question import DecisionQuestion
-from checklist_rewards.checklists import ChecklistItem
-from checklist_rewards.files.store import Key, Store, key_of
+from checklist_rewards.backends.decisions.protocols import DecisionQuestion
+from checklist_rewards.checklists import ChecklistItem, Key, key_of
+from checklist_rewards.files.store import Store
 from checklist_rewards.judges.base import Read
 from checklist_rewards.judges.logprob import DEFAULT_MASS_FLOOR, LogprobJudge, RenderedRead
 from checklist_rewards.judges.questions import check_askable, in_order, when_to_abstain

@@ -44,9 +44,9 @@ from checklist_rewards.backends import Backend, Engine, LabelRead, Progress, is_
 from checklist_rewards.backends.base import MISSED, ReadGroup, Written, is_over, time_left
 from checklist_rewards.backends.encoder_rows import context_of, context_texts
 from checklist_rewards.backends.models import config_of
-from checklist_rewards.checklists import NO, YES, ChecklistItem
+from checklist_rewards.checklists import NO, YES, ChecklistItem, Key, frame, key_of, key_of_frames
 from checklist_rewards.errors import BackendError, ChecklistError
-from checklist_rewards.files.store import Key, Store, frame, key_of, key_of_frames
+from checklist_rewards.files.store import Store
 from checklist_rewards.judges.base import Paid, Read, Receipt
 from checklist_rewards.judges.questions import FewShot, check_askable, check_readable, question_for_reads
 from checklist_rewards.prompts import PromptTemplate, load_prompt
@@ -219,7 +219,7 @@ class LogprobJudge(Paid):
 
     def check(self) -> None:
         """Raise [`ModelError`] if the model is not found."""
-        _ = self.identity
+        _ = self.engine.identity
 
     def check_item(self, item: ChecklistItem, where: str) -> None:
         """Raise [`ChecklistError`], starting with `where`, for an item that cannot be answered with one token."""
@@ -241,7 +241,8 @@ class LogprobJudge(Paid):
         unanswered = sum([verdict.unanswered is not None for verdict in verdicts.values()])
         duplicates, stored = len(reads) - len(verdicts), len(verdicts) - len(asked)
         self._pay(spent, Receipt(len(reads), duplicates, stored, len(asked), unanswered))
-        return [as_declared(verdicts[r.key], read.item) for r, read in zip(rendered, reads, strict=True)]
+        found = [(verdicts[asked.key], read.item) for asked, read in zip(rendered, reads, strict=True)]
+        return [verdict if item.options is None else as_declared(verdict, item) for verdict, item in found]
 
     def _answered(
         self, rendered: Sequence[RenderedRead], progress: Progress | None = None
@@ -261,7 +262,7 @@ class LogprobJudge(Paid):
 
     def _render(self, reads: Sequence[Read]) -> list[RenderedRead]:
         """The reads as text, each with its question."""
-        identity = self.identity
+        identity = self.engine.identity
         inputs: dict[tuple[str | None, ...], tuple[Key, Key]] = {}
         prefixes: dict[tuple[str | None, ...], tuple[str, bytes, Key]] = {}
         tails: dict[tuple[str, str], tuple[str, bytes]] = {}

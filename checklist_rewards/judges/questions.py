@@ -37,15 +37,17 @@ from dataclasses import dataclass
 from itertools import islice, zip_longest
 from pathlib import Path
 from string import ascii_uppercase
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from checklist_rewards.chat import completion_text, prompt_text, strip_thinking
 from checklist_rewards.checklists import NO, YES, Checklist, ChecklistItem, content_hash
 from checklist_rewards.errors import ChecklistError, SampleError
-from checklist_rewards.files.rows import Row, read_rows
 from checklist_rewards.prompts import fence
 from checklist_rewards.scores.scales import ONE_TOKEN_STEPS
 from checklist_rewards.validation import string, whole_number
+
+if TYPE_CHECKING:
+    from checklist_rewards.files.rows import Row
 
 _AROUND = " \t\r\n*_\"'`“”‘’.,:;!()[]"
 _YES_NO = {YES: YES, NO: NO}
@@ -254,6 +256,8 @@ class FewShot:
         Raises:
             SampleError, ChecklistError: For an invalid row, with the file and row number.
         """
+        from checklist_rewards.files.rows import read_rows
+
         return cls([example for row in read_rows(path) for example in _examples(row)], shots, reasons)
 
     def check(self, item: ChecklistItem) -> None:

@@ -50,7 +50,6 @@ DEADLINE_HEADER = "X-Deadline-Ms"
 ROWS = 32
 """Rows per request: a few requests fill a batch of the server, and a failed request repeats little work."""
 CONCURRENCY = 16
-_PATHS = (("GET", "/health"), ("POST", "/score"))
 _PATIENCE = 4.0  # as for lists of prompts: a request is answered when its last row is
 _TOO_LARGE, _NO_USABLE_ROW = 413, 422
 _WAVE = 1024
@@ -287,7 +286,7 @@ class RewardServer:
         with self._lock:
             if self._connection is None:
                 token = self.token or os.environ.get(TOKEN_VARIABLE) or "EMPTY"
-                self._connection = Connection(self.address, token, self.settings, _PATHS, DEADLINE_HEADER)
+                self._connection = Connection(self.address, token, self.settings, DEADLINE_HEADER)
             return self._connection
 
 

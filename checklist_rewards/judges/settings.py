@@ -42,23 +42,17 @@ from annotated_types import Ge, Le
 
 from checklist_rewards.backends import DECISIONS, ENCODER, Backend, Engine, is_encoder
 from checklist_rewards.backends.models import REFERENCE
-from checklist_rewards.backends.reference import ReferenceBackend
 from checklist_rewards.backends.servers import joined
 from checklist_rewards.errors import ChecklistRewardsError, ConfigError, ModelError, SampleError
 from checklist_rewards.fields import check_fields, settings_of
 from checklist_rewards.files.documents import read_text, read_value
 from checklist_rewards.files.store import Store, open_store
-from checklist_rewards.judges.base import Judge
+from checklist_rewards.judges.base import Judge, ThinkingPer
 from checklist_rewards.judges.budget import Budget
 from checklist_rewards.judges.calibration import CalibratedJudge, Calibration, read_alike
-from checklist_rewards.judges.decisions import DEFAULT_PROMPT as DECISION_PROMPT
-from checklist_rewards.judges.decisions import DecisionsJudge
 from checklist_rewards.judges.logprob import DEFAULT_MASS_FLOOR, DEFAULT_PROMPT, EncoderJudge, LogprobJudge
-from checklist_rewards.judges.panel import CascadeJudge, PanelJudge
 from checklist_rewards.judges.questions import DEFAULT_SHOTS, FewShot
 from checklist_rewards.judges.remote import JUDGE_BACKENDS, REMOTE, JudgeBackend, RemoteJudge, RewardServer
-from checklist_rewards.judges.thinking import THINKING_PROMPT, ThinkingJudge, ThinkingPer
-from checklist_rewards.judges.written import BatchJudge, QualityJudge, ReasonedJudge
 from checklist_rewards.prompts import PromptTemplate
 from checklist_rewards.validation import one_of, unknown
 
@@ -197,6 +191,8 @@ class JudgeSettings:
             return self._decisions(asked, store, budget)
         is_reference = asked.model == REFERENCE and asked.backend == "auto" and asked.base_url is None
         if is_reference:
+            from checklist_rewards.backends.reference import ReferenceBackend
+
             asked = Engine(REFERENCE, ReferenceBackend(**asked.settings))
         use_logprobs = self.use_logprobs
         if use_logprobs is None:
@@ -216,6 +212,8 @@ class JudgeSettings:
             asked = Budget.of(budget).limited(asked)
         prompt = self.prompt
         if self.thinking is not None:
+            from checklist_rewards.judges.thinking import THINKING_PROMPT, ThinkingJudge
+
             return ThinkingJudge(
                 asked,
                 thinking=self.thinking,
@@ -230,6 +228,8 @@ class JudgeSettings:
         if use_logprobs:
             asked_by = DEFAULT_PROMPT if prompt is None else prompt
             return LogprobJudge(asked, prompt=asked_by, mass_floor=self.mass_floor, examples=few_shot, store=store)
+        from checklist_rewards.judges.written import BatchJudge, QualityJudge, ReasonedJudge
+
         written: dict[str, Any] = {
             "prompt": prompt,
             "temperature": self.temperature,
@@ -253,6 +253,9 @@ class JudgeSettings:
             _readable(self.loaded_calibration, self.mode, "decision")
         if budget is not None:
             asked = Budget.of(budget).limited(asked)
+        from checklist_rewards.judges.decisions import DEFAULT_PROMPT as DECISION_PROMPT
+        from checklist_rewards.judges.decisions import DecisionsJudge
+
         prompt = DECISION_PROMPT if self.prompt is None else self.prompt
         return DecisionsJudge(asked, prompt=prompt, mass_floor=self.mass_floor, store=store)
 
@@ -356,7 +359,6 @@ def _readable(calibration: Calibration, mode: str, read_by: str) -> None:
         )
 
 
-_KINDS: dict[str, Any] = {"panel": PanelJudge, "cascade": CascadeJudge}
 Limited = Callable[[Engine], Engine]
 _FILES = ("judge", "weights", *FILE_SETTINGS)
 
@@ -399,7 +401,10 @@ def parse_jury(
     """
     if isinstance(content, Mapping) and "model" in content:
         return _one(content, where, folder, store, limited)
-    kinds = [kind for kind in _KINDS if isinstance(content, Mapping) and kind in content]
+    from checklist_rewards.judges.panel import CascadeJudge, PanelJudge
+
+    shapes: dict[str, Any] = {"panel": PanelJudge, "cascade": CascadeJudge}
+    kinds = [kind for kind in shapes if isinstance(content, Mapping) and kind in content]
     if len(kinds) != 1 or not isinstance(content.get("judges"), list) or len(content) != 2:
         raise ConfigError(
             f"{where}: expected either 'panel' or 'cascade', and 'judges', a list; or 'model' and other settings of "
@@ -407,12 +412,12 @@ def parse_jury(
         )
     [kind] = kinds
     settings = {} if content[kind] is None else content[kind]
-    _known(settings, _KINDS[kind], ("judges",), f"{where}, {kind}")
+    _known(settings, shapes[kind], ("judges",), f"{where}, {kind}")
     judges = [
         _one(entry, f"{where}, judge {number}", folder, store, limited)
         for number, entry in enumerate(content["judges"], start=1)
     ]
-    return _made(_KINDS[kind], f"{where}, {kind}", judges, **settings)
+    return _made(shapes[kind], f"{where}, {kind}", judges, **settings)
 
 
 def _one(entry: Any, where: str, folder: Path, store: Store | None, limited: Limited | None) -> Judge:

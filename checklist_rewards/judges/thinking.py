@@ -28,15 +28,16 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal, NamedTuple, get_args
+from typing import NamedTuple, get_args
 
 from typing_extensions import override
 
 from checklist_rewards.backends import Arrived, Backend, Engine, Messages, Progress, Reply, Sampling
 from checklist_rewards.backends.base import Written, check_continues
+from checklist_rewards.checklists import Key, key_of
 from checklist_rewards.errors import SampleError
-from checklist_rewards.files.store import Key, Store, key_of
-from checklist_rewards.judges.base import Read, counted, missed_quorum
+from checklist_rewards.files.store import Store
+from checklist_rewards.judges.base import Read, ThinkingPer, counted, missed_quorum
 from checklist_rewards.judges.budget import Meter
 from checklist_rewards.judges.logprob import (
     DEFAULT_MASS_FLOOR,
@@ -54,7 +55,6 @@ from checklist_rewards.scores.reasons import Reason, Unanswered
 from checklist_rewards.validation import one_of, whole_number
 
 THINKING_PROMPT = "judges/thinking"
-ThinkingPer = Literal["item", "target"]
 
 _FIRST = {
     "item": "Do not answer yet. First say in a few short sentences which words of the response decide the question.",

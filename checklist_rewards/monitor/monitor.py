@@ -46,10 +46,17 @@ from checklist_rewards.monitor.seen import Observation, Seen, seen_of
 from checklist_rewards.monitor.settings import Draw, MonitorSettings
 from checklist_rewards.monitor.text import steering
 from checklist_rewards.monitor.watch import Alarm, Guard, Watch, alarm_record, not_evaluated, start_record, step_record
-from checklist_rewards.rewards.batch import AsyncReward, Batch, RewardLog, Rewards, TrainerReward, trainer_of
-from checklist_rewards.rewards.placement import check_child, within
-from checklist_rewards.rewards.ranks import gathered, log_to_trainer, rank
-from checklist_rewards.rewards.reference import bind_reference, together
+from checklist_rewards.rewards.batch import (
+    AsyncReward,
+    Batch,
+    RewardLog,
+    Rewards,
+    TrainerReward,
+    log_to_trainer,
+    trainer_of,
+)
+from checklist_rewards.rewards.placement import bind_reference, check_child, together, within
+from checklist_rewards.rewards.ranks import gathered, rank
 from checklist_rewards.rewards.reward import ChecklistReward
 from checklist_rewards.rewards.split import By, RewardPart, only
 from checklist_rewards.scorer import ChecklistScorer, Sample

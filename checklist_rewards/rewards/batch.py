@@ -1,4 +1,4 @@
-"""One call of a trainer: the batch, the base class of rewards, and what is logged.
+"""One call of a trainer: the batch, how its completions are read, the base class of rewards, and what is logged.
 
 A [`Batch`] is one call of a reward, from what the trainer passed to the rewards and how they were made: the values
 after every shaping step, and the groups. Each step of a reward returns a batch with more in it. The batch refers to
@@ -26,6 +26,7 @@ import json
 import logging
 import os
 import pickle
+import re
 import sys
 import threading
 from abc import ABC, abstractmethod
@@ -33,13 +34,18 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
+from checklist_rewards.chat import PARTS, CompletionReader, Part, Target
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import SampleError
-from checklist_rewards.rewards.ranks import ranks
+from checklist_rewards.rewards.ranks import gathered, ranks
 from checklist_rewards.scorer import Sample
-from checklist_rewards.scores import NO_ANSWER_STATES, Score, TargetState, score_checklist
+from checklist_rewards.scores import NO_ANSWER_STATES, Score, TargetState, ratio, score_checklist
+from checklist_rewards.validation import import_extra, one_of
+
+logger = logging.getLogger(__name__)
 
 _SHOWN_DIGITS = 16
 
@@ -97,6 +103,11 @@ def _is_image(value: Any) -> bool:
     return all(hasattr(value, name) for name in ("mode", "size", "width", "height", "getpalette", "tobytes"))
 
 
+LEAVES_NONE_OUT = (1, 6)
+"""The first version of TRL that leaves None out of a group's mean."""
+GATHERS_METRIC_NAMES = (1, 14)
+"""The first version of TRL whose ranks may log different metrics. The ranks of earlier versions wait forever for one
+that has not logged a name."""
 UNCALIBRATED = "before calibration"
 """Name of the score under the judge's own probabilities."""
 FAILED_GROUP = "failed group"
@@ -227,6 +238,150 @@ def trainer_of(log_metric: Any, trainer_state: Any) -> Any:
     return None
 
 
+def adds_up(hook: Any) -> bool:
+    """Whether the trainer that owns this hook sums several rewards and counts None as 0.
+
+    `GRPOTrainer` and `RLOOTrainer` pass bound methods of their own to a reward. Rewards with weight 0 count too.
+    """
+    trainer = getattr(hook, "__self__", None)
+    several = len(getattr(trainer, "reward_funcs", None) or ()) > 1
+    return several and getattr(trainer, "multi_objective_aggregation", None) != "normalize_then_sum"
+
+
+def trl_before(version: tuple[int, int]) -> str | None:
+    """The version of TRL in this process if it is older than this one. None for a newer TRL, and without TRL."""
+    found = str(getattr(sys.modules.get("trl"), "__version__", ""))
+    numbers = re.match(r"(\d+)\.(\d+)", found)
+    return found if numbers and tuple(map(int, numbers.groups())) < version else None
+
+
+def shares_metrics(hook: Any) -> bool:
+    """Whether ranks must share what they log, in the trainer that passed this hook: see [`GATHERS_METRIC_NAMES`]."""
+    return hook is not None and ranks() > 1 and trl_before(GATHERS_METRIC_NAMES) is not None
+
+
+def log_to_trainer(hook: Callable[[str, float], None] | None, metrics: Sequence[tuple[str, float]]) -> None:
+    """Log metrics with the hook of a trainer, if it passed one. Where ranks must share them, each logs the mean over
+    the ranks that have a value, and all ranks must call this equally often."""
+    if hook is None:
+        return
+    if shares_metrics(hook):
+        values: dict[str, list[float]] = {}
+        for name, value in (pair for theirs in gathered(list(metrics)) for pair in theirs):
+            values.setdefault(name, []).append(value)
+        metrics = [(name, fmean(found)) for name, found in values.items()]
+    for name, value in metrics:
+        hook(name, value)
+
+
+class Readers:
+    """Reads completions with the tokenizer of the trainer that passes them.
+
+    The trainer's tokenizer, its `chat_template_kwargs`, its tools and its length limit decide which part of a
+    completion is the answer.
+
+    Args:
+        part, keep_thinking, thinking_opened, tokenizer, thinking_tags: As in [`ChecklistReward`].
+
+    Raises:
+        SampleError: For a value that is not allowed.
+    """
+
+    def __init__(
+        self,
+        part: Part = "answer",
+        keep_thinking: bool = False,
+        thinking_opened: bool | None = None,
+        tokenizer: Any = None,
+        thinking_tags: Sequence[str] | None = None,
+    ):
+        one_of("target", part, PARTS)
+        if not isinstance(keep_thinking, bool):
+            raise SampleError(f"keep_thinking={keep_thinking!r} is not allowed; it must be True or False.")
+        if thinking_opened is not None and not isinstance(thinking_opened, bool):
+            raise SampleError(f"thinking_opened={thinking_opened!r} is not allowed; it must be True, False or None.")
+        if thinking_tags is not None and (
+            isinstance(thinking_tags, str)
+            or len(thinking_tags) not in (0, 2)
+            or not all(isinstance(tag, str) and tag.strip() for tag in thinking_tags)
+        ):
+            raise SampleError(
+                f"thinking_tags={thinking_tags!r} is not allowed; it must be two strings, the opening and the closing "
+                "marker of a thought, or empty if the policy writes no thoughts."
+            )
+        if tokenizer is not None and not isinstance(tokenizer, str) and not hasattr(tokenizer, "apply_chat_template"):
+            raise SampleError(
+                f"tokenizer={tokenizer!r:.60} is not allowed; it must be a tokenizer, a processor, or the name of a "
+                "model."
+            )
+        self.part: Part = part
+        self.keep_thinking, self.thinking_opened = keep_thinking, thinking_opened
+        self.tokenizer = tokenizer
+        self.thinking_tags = None if thinking_tags is None else tuple(thinking_tags)
+        self._warned = False
+        self._readers: dict[Any, tuple[Any, CompletionReader]] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_readers": {}}
+
+    def read(
+        self,
+        completions: Sequence[Any],
+        prompts: Sequence[Any] | None = None,
+        ids: Sequence[Sequence[int]] | None = None,
+        trainer: Any = None,
+    ) -> list[Target]:
+        """Read the completions of one call; see [`CompletionReader.read_batch`].
+
+        Args:
+            trainer (*optional*): The trainer that called the reward. The tokenizer of this object, if any, is used in
+                place of the trainer's.
+        """
+        reader = self.of(trainer)
+        if ids is not None and reader.tokenizer is None and not self._warned:
+            self._warned = True
+            logger.warning(
+                "the reward got completion_ids but knows no tokenizer, so it reads the decoded completions. If the "
+                "policy marks its thoughts with special tokens (gpt-oss, Gemma 4, Magistral, Cohere and others), "
+                "decoding has dropped the markers: pass tokenizer=..."
+            )
+        limit = getattr(trainer, "max_completion_length", None)
+        if limit is None:
+            limit = getattr(getattr(trainer, "args", None), "max_new_tokens", None)
+        tools = bool(getattr(trainer, "tools", None))
+        return reader.read_batch(
+            completions, prompts=prompts, ids=ids, limit=limit, tools=tools, opened=self.thinking_opened
+        )
+
+    def of(self, trainer: Any = None) -> CompletionReader:
+        """The reader for a trainer, or for None. It is built once per tokenizer."""
+        tokenizer = getattr(trainer, "processing_class", None) if self.tokenizer is None else self.tokenizer
+        settings = dict(getattr(trainer, "chat_template_kwargs", None) or {})
+        key = tokenizer if isinstance(tokenizer, str) else id(tokenizer), repr(settings)
+        if key not in self._readers:
+            loaded = _loaded(tokenizer) if isinstance(tokenizer, str) else tokenizer
+            reader = CompletionReader(
+                loaded,
+                chat_template_kwargs=settings,
+                part=self.part,
+                keep_thinking=self.keep_thinking,
+                thinking_tags=self.thinking_tags,
+            )
+            reader.check()
+            self._readers = {key: (tokenizer, reader)}  # the tokenizer is kept, so that its id stays its own
+        return self._readers[key][1]
+
+
+def _loaded(name: str) -> Any:
+    [transformers] = import_extra("transformers", extra="trl")
+    from checklist_rewards.backends.models import resolve_model
+
+    try:
+        return transformers.AutoTokenizer.from_pretrained(resolve_model(name))
+    except (OSError, ValueError) as error:
+        raise SampleError(f"tokenizer={name!r} not found ({str(error).splitlines()[0]:.120}).") from None
+
+
 class TrainerReward(ABC):
     """Base class of what trainers call: [`ChecklistReward`], its wrappers and its parts."""
 
@@ -325,8 +480,6 @@ class AsyncReward:
         """The arguments of a call; derived from `__code__`, they would include `self`."""
         return inspect.signature(self.__call__)
 
-
-logger = logging.getLogger(__name__)
 
 NOT_ANSWERED: Mapping[TargetState, str] = {
     "empty": "are empty; they are scored as no_answer says.",
@@ -462,20 +615,18 @@ def completion_metrics(
     """The metrics of one completion. The names are the same for all completions; a metric without a value is None."""
     lines = () if sample is None or score is None else tuple(zip(sample.checklist.items, score.items, strict=True))
     items = () if score is None or score.no_answer else [pair for pair in lines if not pair[1].not_needed]
+    abstained = sum([line.answer is not None and item.values[line.answer] is None for item, line in items])
+    masses = [line.mass for _, line in items if line.mass is not None]
     metrics: dict[str, float | None] = {
         "score": reward,
         "pass_rate": None if score is None else score.pass_rate,
         "unscored": float(reward is None),
-        "unanswered": _mean([line.unanswered is not None for _, line in items]),
-        "abstained": _mean([line.answer is not None and item.values[line.answer] is None for item, line in items]),
-        "mass": _mean([line.mass for _, line in items if line.mass is not None]),
+        "unanswered": ratio(sum([line.unanswered is not None for _, line in items]), len(items)),
+        "abstained": ratio(abstained, len(items)),
+        "mass": ratio(sum(masses), len(masses)),
         **{state: None if sample is None else float(sample.target_state == state) for state in NOT_ANSWERED},
     }
     for category in categories:
         passed = [line.passed for item, line in lines if item.category == category and line.passed is not None]
-        metrics[f"category/{category}"] = _mean(passed)
+        metrics[f"category/{category}"] = ratio(sum(passed), len(passed))
     return metrics
-
-
-def _mean(values: Sequence[float]) -> float | None:
-    return sum(values) / len(values) if values else None

@@ -30,10 +30,9 @@ from checklist_rewards.chat import CompletionReader, Target, completion_text, pr
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.rows import write_rows
-from checklist_rewards.rewards.batch import described
+from checklist_rewards.rewards.batch import Readers, described
+from checklist_rewards.rewards.placement import bind_reference, together
 from checklist_rewards.rewards.ranks import wait_for_all_ranks
-from checklist_rewards.rewards.readers import Readers
-from checklist_rewards.rewards.reference import bind_reference, together
 from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores import Score, ratio
 
@@ -175,7 +174,7 @@ class ChecklistEvalCallback(TrainerCallback):
         generation = copy.deepcopy(self.generation)
         eos = list(getattr(trainer, "eos_token_ids", None) or [tokenizer.eos_token_id])  # TRL's trainers know all ends
         generation.update(pad_token_id=tokenizer.pad_token_id, eos_token_id=eos)
-        reader = self.readers.of(processor, getattr(trainer, "chat_template_kwargs", None))
+        reader = self.readers.of(trainer)
         answers: list[Target] = []
         policy: Any = trainer.model
         was_training = policy.training

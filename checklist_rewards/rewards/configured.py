@@ -22,7 +22,7 @@ from checklist_rewards.errors import ChecklistRewardsError, SampleError
 from checklist_rewards.fields import settings_of
 from checklist_rewards.judges.settings import JudgeSettings, placed
 from checklist_rewards.rewards.integrations.labelled import SamplewiseReward
-from checklist_rewards.rewards.reference import references_of
+from checklist_rewards.rewards.placement import references_of
 from checklist_rewards.rewards.reward import ChecklistReward
 from checklist_rewards.scorer import RENAMED, ChecklistScorer
 from checklist_rewards.validation import unknown

@@ -1,14 +1,21 @@
-"""Where the judge runs: on a server, or in the trainer's process.
+"""Where the judge runs: on a server, in the trainer's process, or as the reference model of the trainer.
 
 A served judge (`vllm serve`) does not compete with the policy. A judge in the trainer's process shares the GPU with
 the policy; with vLLM's sleep mode it frees the memory between two scorings.
 
 `AsyncGRPOTrainer` computes rewards in a spawned child process that cannot see any GPU. A judge loaded there would run
 on the CPU, so a served judge is required; the error is raised before the child starts.
+
+With `model="reference"`, the judge is in memory already. The reference is, in this order: the trainer's `ref_model`,
+which exists with a KL term; the adapter "ref", which TRL makes of an adapter that is trained further with a KL term;
+or the base weights under the policy's adapter. Each of them is frozen during training. A policy without an adapter
+and without a KL term carries no frozen weights. [`bind_reference`] finds it at the first call of a reward, in the
+trainer that made the call, and asks the judge the questions of the probe before the first reward.
 """
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
@@ -18,12 +25,16 @@ from typing import Any
 from checklist_rewards.backends import Engine, choose_backend
 from checklist_rewards.backends.base import deadline
 from checklist_rewards.backends.engine import SERVED
+from checklist_rewards.backends.reference import ReferenceBackend
 from checklist_rewards.errors import ModelError, NoServerError
 from checklist_rewards.judges.base import engines_of, judges_of
 from checklist_rewards.judges.remote import RemoteJudge
-from checklist_rewards.rewards.reference import together
+from checklist_rewards.rewards.ranks import gathered, rank, ranks
+
+logger = logging.getLogger(__name__)
 
 _ASYNC_WORKER = "trl.experimental.async_grpo.async_rollout_worker"
+_TRL_ADAPTER = "ref"
 
 
 def check_child(name: str, judge: Any) -> None:
@@ -99,3 +110,117 @@ def _starts(judge: Any) -> Iterator[Callable[[], object]]:
             yield each.server.judge
         elif isinstance(engine := getattr(each, "engine", None), Engine):
             yield engine.unwrapped.load
+
+
+def references_of(judge: Any) -> list[ReferenceBackend]:
+    """The backends of a judge and of its inner judges that read with a trainer's reference."""
+    backends = [engine.backend for engine in engines_of(judge)]
+    return [backend for backend in backends if isinstance(backend, ReferenceBackend)]
+
+
+def bind_reference(judge: Any, trainer: Any) -> None:
+    """Let a judge with `model="reference"` read with the reference of a trainer. Other judges stay as they are.
+
+    All ranks must call it equally often. Logs a warning if the reference cannot judge.
+
+    Args:
+        judge ([`Judge`]): The judge, also a panel with the reference among others.
+        trainer (`Trainer`): The trainer that called the reward; None if it is not known.
+
+    Raises:
+        ModelError: If the trainer has no frozen weights. The message says what to change.
+    """
+    for each in judges_of(judge):
+        engine = getattr(each, "engine", None)
+        backend = engine.unwrapped.backend if isinstance(engine, Engine) else None
+        if not isinstance(backend, ReferenceBackend):
+            continue
+        if trainer is None:
+            if backend.bound is None:
+                raise ModelError(
+                    "model='reference' needs the trainer that calls the reward, and this one does not show itself; "
+                    "pass the loaded model instead: model=Engine.of_model(model, tokenizer)."
+                )
+            continue
+        model, adapter, forward = reference_of(trainer)
+        if backend.bound is not None and backend.bound.model is model:
+            continue
+        from checklist_rewards.backends.live import LiveBackend
+        from checklist_rewards.judges.thinking import ThinkingJudge
+
+        settings = {"adapter": adapter, "forward": forward, **backend.settings}
+        live = LiveBackend(model, gathered=gathered, rank=rank(), **settings)
+        if live.sharded and isinstance(each, ThinkingJudge):
+            raise ModelError(
+                "thinking=... is not supported with model='reference' if the ranks hold parts of the weights (FSDP, "
+                "ZeRO-3); use DDP, or leave thinking out."
+            )
+        backend.bind(live)
+        _probe(each, backend)
+
+
+def reference_of(trainer: Any) -> tuple[Any, str | None, Any]:
+    """The reference of a trainer.
+
+    Returns:
+        The model, the adapter to read with (None for all off), and the module to call if another one wraps the model.
+
+    Raises:
+        ModelError: If the trainer has no frozen weights.
+    """
+    reference = getattr(trainer, "ref_model", None)
+    if reference is not None:
+        if getattr(trainer.args, "sync_ref_model", False):
+            raise ModelError(
+                "sync_ref_model=True changes the reference during training, so model='reference' would be another "
+                "judge at every step; set it to False, or name a judge."
+            )
+        model, forward = _unwrapped(trainer, reference, reference)
+        return model, None, forward
+    model, forward = _unwrapped(trainer, trainer.model, getattr(trainer, "model_wrapped", trainer.model))
+    adapters = getattr(model, "peft_config", None)
+    if not adapters:
+        raise ModelError(
+            f"model='reference' needs frozen weights, and this {type(trainer).__name__} has none: train an adapter "
+            "(peft_config=LoraConfig(...)), or keep the reference model (beta above 0), or name a judge."
+        )
+    return model, _TRL_ADAPTER if _TRL_ADAPTER in adapters else None, forward
+
+
+def _unwrapped(trainer: Any, model: Any, wrapped: Any) -> tuple[Any, Any]:
+    """The model itself, and the module around it through which FSDP 1 must be called."""
+    collective = type(wrapped).__name__ == "FullyShardedDataParallel"
+    return trainer.accelerator.unwrap_model(model), wrapped if collective else None
+
+
+@contextmanager
+def together(judge: Any) -> Iterator[None]:
+    """Context manager for the reads of all ranks with a reference whose weights are spread over them. All ranks must
+    enter it equally often. For other judges, it does nothing."""
+    with ExitStack() as stack:
+        for backend in references_of(judge):
+            if backend.bound is not None:
+                stack.enter_context(backend.bound.together())
+        yield
+
+
+def is_collective(judge: Any) -> bool:
+    """Whether ranks must read together, once the reference is bound."""
+    return ranks() > 1 and any(backend.bound is not None and backend.bound.sharded for backend in references_of(judge))
+
+
+def _probe(judge: Any, backend: ReferenceBackend) -> None:
+    """Ask the reference the questions of the probe."""
+    from checklist_rewards.judges.logprob import DEFAULT_PROMPT, LogprobJudge
+    from checklist_rewards.judges.probe import probe
+    from checklist_rewards.judges.thinking import ThinkingJudge
+
+    asks = isinstance(judge, LogprobJudge) and not isinstance(judge, ThinkingJudge)
+    prompt = judge.prompt if asks else DEFAULT_PROMPT
+    with backend.bound.together():
+        report = probe(Engine(backend.model_name, backend.bound), prompt=prompt, replies=False)
+    if report.refusal is not None and rank() == 0:
+        logger.warning(
+            "model='reference': %s Training continues with its answers; checklist-rewards probe shows more.",
+            report.refusal,
+        )

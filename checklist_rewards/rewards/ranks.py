@@ -33,21 +33,14 @@ in a group of their own, on the CPU, whose timeout is never reached.
 from __future__ import annotations
 
 import functools
-import re
 import sys
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from datetime import timedelta
-from statistics import fmean
 from typing import Any, Literal, TypeVar, get_args
 
 OnFailure = Literal["row", "group", "raise"]
 ON_FAILURE: tuple[str, ...] = get_args(OnFailure)
 Item = TypeVar("Item")
-LEAVES_NONE_OUT = (1, 6)
-"""The first version of TRL that leaves None out of a group's mean."""
-GATHERS_METRIC_NAMES = (1, 14)
-"""The first version of TRL whose ranks may log different metrics. The ranks of earlier versions wait forever for one
-that has not logged a name."""
 
 
 def abstained(rewards: Sequence[float | None], groups: Sequence[Hashable], failed: set[Any]) -> list[float | None]:
@@ -93,42 +86,6 @@ def rank() -> int:
     from accelerate.state import PartialState
 
     return PartialState().process_index
-
-
-def adds_up(hook: Any) -> bool:
-    """Whether the trainer that owns this hook sums several rewards and counts None as 0.
-
-    `GRPOTrainer` and `RLOOTrainer` pass bound methods of their own to a reward. Rewards with weight 0 count too.
-    """
-    trainer = getattr(hook, "__self__", None)
-    several = len(getattr(trainer, "reward_funcs", None) or ()) > 1
-    return several and getattr(trainer, "multi_objective_aggregation", None) != "normalize_then_sum"
-
-
-def trl_before(version: tuple[int, int]) -> str | None:
-    """The version of TRL in this process if it is older than this one. None for a newer TRL, and without TRL."""
-    found = str(getattr(sys.modules.get("trl"), "__version__", ""))
-    numbers = re.match(r"(\d+)\.(\d+)", found)
-    return found if numbers and tuple(map(int, numbers.groups())) < version else None
-
-
-def shares_metrics(hook: Any) -> bool:
-    """Whether ranks must share what they log, in the trainer that passed this hook: see [`GATHERS_METRIC_NAMES`]."""
-    return hook is not None and ranks() > 1 and trl_before(GATHERS_METRIC_NAMES) is not None
-
-
-def log_to_trainer(hook: Callable[[str, float], None] | None, metrics: Sequence[tuple[str, float]]) -> None:
-    """Log metrics with the hook of a trainer, if it passed one. Where ranks must share them, each logs the mean over
-    the ranks that have a value, and all ranks must call this equally often."""
-    if hook is None:
-        return
-    if shares_metrics(hook):
-        values: dict[str, list[float]] = {}
-        for name, value in (pair for theirs in gathered(list(metrics)) for pair in theirs):
-            values.setdefault(name, []).append(value)
-        metrics = [(name, fmean(found)) for name, found in values.items()]
-    for name, value in metrics:
-        hook(name, value)
 
 
 _NEVER = timedelta(days=365)

@@ -17,44 +17,43 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from checklist_rewards.chat import CompletionReader, Part, Target, completion_text
+from checklist_rewards.chat import Part, completion_text
 from checklist_rewards.checklists import Checklist, once_per_object
 from checklist_rewards.errors import BackendError, SampleError
 from checklist_rewards.rewards.batch import (
     COMPLETION_IDS,
     FAILED_GROUP,
+    LEAVES_NONE_OUT,
     NOT_ANSWERED,
     Batch,
+    Readers,
     RewardLog,
     Samples,
     TrainerReward,
+    adds_up,
     completion_metrics,
     content_key,
     log_records,
+    log_to_trainer,
     metrics_of,
     one_line,
+    shares_metrics,
     trainer_of,
+    trl_before,
 )
-from checklist_rewards.rewards.placement import check_child, within
+from checklist_rewards.rewards.placement import bind_reference, check_child, is_collective, within
 from checklist_rewards.rewards.ranks import (
-    LEAVES_NONE_OUT,
     ON_FAILURE,
     OnFailure,
     abstained,
-    adds_up,
     failed_on_any_rank,
-    log_to_trainer,
     ranks,
-    shares_metrics,
-    trl_before,
 )
-from checklist_rewards.rewards.readers import Readers
-from checklist_rewards.rewards.reference import bind_reference, is_collective
 from checklist_rewards.rewards.split import By, RewardPart, split
 from checklist_rewards.rewards.steps import Shaping
 from checklist_rewards.scorer import ChecklistScorer, Sample, ScoringPipeline, scorer_of
@@ -309,7 +308,7 @@ class ChecklistReward(TrainerReward):
             references = self._column(self.reference, columns, len(prompts), len(completions))
         judged = [place for place, checklist in enumerate(checklists) if checklist is not None]
         ids = columns.get(COMPLETION_IDS)
-        reader = self.readers.of_trainer(trainer)
+        reader = self.readers.of(trainer)
         targets = iter(
             self.readers.read(
                 [completions[place] for place in judged],
@@ -319,11 +318,20 @@ class ChecklistReward(TrainerReward):
             )
         )
         prepared = once_per_object(self.prepared)
-        rows = enumerate(zip(prompts, checklists, references, strict=True), start=1)
-        return [
-            None if row[1] is None else self._sample(reader, prepared, number, *row, next(targets))
-            for number, row in rows
-        ]
+        samples: list[Sample | None] = []
+        for row, (prompt, value, reference) in enumerate(zip(prompts, checklists, references, strict=True), start=1):
+            if value is None:
+                samples.append(None)
+                continue
+            target = next(targets)
+            input, history = reader.prompt_text(prompt)
+            where = f"{self.__name__}, row {row} of the batch (prompt {input or history or ''!r:.80})"
+            checklist = prepared(Checklist.parse(value, where))
+            answer = reference if reference is None or isinstance(reference, str) else completion_text(reference)
+            samples.append(
+                Sample(checklist, target.text, input, answer, history, state=target.state, messages=target.messages)
+            )
+        return samples
 
     def _column(self, name: str, columns: Mapping[str, Any], prompts: int, completions: int) -> Any:
         column, environments = columns.get(name), columns.get(ENVIRONMENTS) or ()
@@ -347,28 +355,9 @@ class ChecklistReward(TrainerReward):
         """The checklist as it is asked: on the scale and with the weights of the scorer or pipeline."""
         return self.scorer.prepared(checklist if self.scale is None else on_scale(checklist, self.scale))
 
-    def _sample(
-        self,
-        reader: CompletionReader,
-        prepared: Callable[[Checklist], Checklist],
-        row: int,
-        prompt: Any,
-        value: Any,
-        reference: Any,
-        target: Target,
-    ) -> Sample:
-        input, history = reader.prompt_text(prompt)
-        checklist = Checklist.parse(
-            value, f"{self.__name__}, row {row} of the batch (prompt {input or history or ''!r:.80})"
-        )
-        answer = reference if reference is None or isinstance(reference, str) else completion_text(reference)
-        return Sample(
-            prepared(checklist), target.text, input, answer, history, state=target.state, messages=target.messages
-        )
-
     def _scores(self, samples: Sequence[Sample | None]) -> list[Score | None]:
         given = [sample for sample in samples if sample is not None]
-        asks = is_collective(self.scorer.judge) or any(self.scorer.asks(sample.checklist) for sample in given)
+        asks = any(self.scorer.asks(sample.checklist) for sample in given) or is_collective(self.scorer.judge)
         with within(self.scorer.judge if asks else None, self.deadline):
             scores = self.scorer.score_batch(given, retries=self.retries)
         if self.metric is not None:

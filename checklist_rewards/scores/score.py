@@ -420,6 +420,11 @@ class Score(BaseModel):
             if early or gate_lost or (penalty_lost and metric in _EARNED_LESS_PENALTIES):
                 fixed = lower is not None and upper is not None and upper - lower <= EQUAL
                 primary = lower if fixed else None
+        required_passed = None
+        if not all(gates):
+            required_passed = False
+        elif gates and not any(line.required for line in missing):
+            required_passed = True
         return cls(
             primary_score=primary,
             primary_metric=metric,
@@ -435,7 +440,7 @@ class Score(BaseModel):
             answered_weight=0.0 if lowest else answered_weight,
             lower=lower,
             upper=upper,
-            required_passed=_required_passed(gates, missing),
+            required_passed=required_passed,
             aggregation=aggregation,
             items=tuple(items),
         )
@@ -564,12 +569,6 @@ def _gates(counted: Sequence[_Counted]) -> list[bool]:
 
 def _gated(metric: float | None, gates: Sequence[bool]) -> float | None:
     return metric if metric is None or all(gates) else min(0.0, metric)
-
-
-def _required_passed(gates: Sequence[bool], missing: Sequence[ItemScore]) -> bool | None:
-    if not all(gates):
-        return False
-    return True if gates and not any(item.required for item in missing) else None
 
 
 def credit_of(weight: float, value: float) -> float:

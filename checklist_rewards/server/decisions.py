@@ -30,7 +30,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from checklist_rewards.backends import is_transient
-from checklist_rewards.backends.decisions.question import DecisionQuestion
+from checklist_rewards.backends.decisions.protocols import DecisionQuestion
 from checklist_rewards.chat import CompletionReader, Target, prompt_text
 from checklist_rewards.checklists import YES, Checklist, ChecklistItem, Option
 from checklist_rewards.errors import ChecklistRewardsError

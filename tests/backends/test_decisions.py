@@ -9,8 +9,7 @@ import pytest
 from checklist_rewards import ChecklistItem, ChecklistScorer, Sample
 from checklist_rewards.backends import Engine, ReadGroup, is_transient
 from checklist_rewards.backends.decisions.backend import DecisionsBackend
-from checklist_rewards.backends.decisions.protocols import OpenAIDecisions, SystemOne
-from checklist_rewards.backends.decisions.question import DecisionQuestion
+from checklist_rewards.backends.decisions.protocols import DecisionQuestion, OpenAIDecisions, SystemOne
 from checklist_rewards.errors import ModelError, SampleError
 from checklist_rewards.judges.decisions import DecisionsJudge, levels_of
 from checklist_rewards.judges.probe import probe

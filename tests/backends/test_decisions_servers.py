@@ -5,8 +5,7 @@ import pytest
 from checklist_rewards import ChecklistItem, ChecklistScorer, Sample
 from checklist_rewards.backends.decisions import backend as decisions_backend
 from checklist_rewards.backends.decisions.backend import DecisionsBackend
-from checklist_rewards.backends.decisions.protocols import SystemOne
-from checklist_rewards.backends.decisions.question import DecisionQuestion
+from checklist_rewards.backends.decisions.protocols import DecisionQuestion, SystemOne
 from checklist_rewards.errors import ModelError
 from checklist_rewards.judges.probe import probe
 from tests.decisionservers import CHATS, DECIDES, LABEL_MASS, LITELLM, LLAMA_CPP, OLLAMA, OPENROUTER, SERVERS, SGLANG

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from checklist_rewards.backends import ReadGroup, Sampling, load_backend
-from checklist_rewards.backends import kept as packing
+from checklist_rewards.backends import trees as packing
 from checklist_rewards.backends.transformers import TransformersBackend
 from checklist_rewards.backends.trees import floor_tokens
 from checklist_rewards.errors import BackendError, ModelError

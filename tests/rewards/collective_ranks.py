@@ -18,9 +18,10 @@ from torch.distributed.distributed_c10d import _set_pg_timeout
 from checklist_rewards import ChecklistScorer
 from checklist_rewards.backends import base
 from checklist_rewards.chat import Target
+from checklist_rewards.rewards.batch import log_to_trainer
 from checklist_rewards.rewards.callback import ChecklistEvalCallback
 from checklist_rewards.rewards.online_dpo import ChecklistOnlineDPOTrainer
-from checklist_rewards.rewards.ranks import failed_on_any_rank, from_other_ranks, gathered, log_to_trainer
+from checklist_rewards.rewards.ranks import failed_on_any_rank, from_other_ranks, gathered
 from checklist_rewards.rewards.trl import ChecklistReward
 from tests.fakes import FakeBackend
 from tests.rewards.group_ranks import in_groups

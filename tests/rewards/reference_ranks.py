@@ -1,4 +1,4 @@
-"""One of two ranks of a GRPO run that is judged by its own base and by a copy of it. Run by `test_reference.py`."""
+"""One of two ranks of a GRPO run that is judged by its base and by a copy of it (`test_placement_reference.py`)."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""One of two ranks that hold parts of a LoRA policy (FSDP2) and are judged by its base. Run by `test_reference.py`.
+"""One of two ranks with parts of a LoRA policy (FSDP2) that its base judges. Run by `test_placement_reference.py`.
 
 accelerate uses FSDP only with several GPUs, so a bare loop takes the trainer's place here.
 """
@@ -18,7 +18,7 @@ from transformers import AutoModelForCausalLM
 from checklist_rewards.backends import pocket_dir
 from checklist_rewards.errors import ModelError
 from checklist_rewards.monitor import RewardMonitor
-from checklist_rewards.rewards.reference import references_of
+from checklist_rewards.rewards.placement import references_of
 from checklist_rewards.rewards.trl import ChecklistReward
 
 folder, rank = Path(sys.argv[1]), int(os.environ["RANK"])

@@ -27,8 +27,13 @@ from checklist_rewards.backends.base import (
     Reply,
     Sampling,
 )
-from checklist_rewards.backends.decisions.protocols import DecisionProtocol, OpenAIDecisions, SystemOne, Usage
-from checklist_rewards.backends.decisions.question import DecisionQuestion
+from checklist_rewards.backends.decisions.protocols import (
+    DecisionProtocol,
+    DecisionQuestion,
+    OpenAIDecisions,
+    SystemOne,
+    Usage,
+)
 from checklist_rewards.backends.models import decisions_identity
 from checklist_rewards.backends.openai.client import Connection, run
 from checklist_rewards.backends.openai.replicas import prefix_key
@@ -43,7 +48,6 @@ logger = logging.getLogger(__name__)
 
 PROTOCOLS: dict[str, DecisionProtocol] = {"systemone": SystemOne(), "decisions": OpenAIDecisions()}
 _CHARACTERS_PER_TOKEN = 4  # an estimate for rate limits only
-_PATHS = (("GET", "/models"), *(("POST", protocol.path) for protocol in PROTOCOLS.values()))
 _ATTEMPTS = 2
 _REJECTED_INPUTS = 8
 _REJECTION = re.compile(r"status 4(?!08|09|29)")
@@ -102,12 +106,12 @@ class DecisionsBackend:
             if protocol is not None:
                 raise ModelError(f"protocol={protocol!r} has no effect on OpenRouter, which has one format; omit it.")
             self._protocols: tuple[DecisionProtocol, ...] = (SystemOne("/decisions", described=True),)
-            self.connection = Connection(_OPENROUTER_DECISIONS, key, Settings.of(settings), _PATHS)
+            self.connection = Connection(_OPENROUTER_DECISIONS, key, Settings.of(settings))
         else:
             if protocol is None and self.base_url == _OPENAI:
                 protocol = "decisions"
             self._protocols = tuple(PROTOCOLS.values()) if protocol is None else (PROTOCOLS[protocol],)
-            self.connection = Connection(addresses, key, Settings.of(settings), _PATHS)
+            self.connection = Connection(addresses, key, Settings.of(settings))
             card = run(served_card(self.connection, model))
         self._cache = PrefixCache(self.connection) if "max_model_len" in card else None
         self._accepted = False

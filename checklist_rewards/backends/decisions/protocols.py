@@ -1,4 +1,7 @@
-"""The two wire formats of the Decisions APIs.
+"""Questions of the Decisions APIs, and their two wire formats.
+
+In a [`ReadGroup`], the prefix is the input of the request and each tail is the JSON text of a [`DecisionQuestion`], so
+reads of decisions are planned, deduplicated and stored like all others.
 
 [`OpenAIDecisions`] is `POST /decisions`: a list of questions of type `predicate`, `choice` or `score`, answered in
 order. [`SystemOne`] is `POST /systemone`: a map of questions of type `noul`, `choice` or `score`, answered with
@@ -10,14 +13,47 @@ probabilities do not belong to the question's labels cannot be used.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Literal, NamedTuple, Protocol, Self, get_args
 
 from checklist_rewards.backends.base import LabelRead
-from checklist_rewards.backends.decisions.question import DecisionQuestion
 from checklist_rewards.checklists import NO, YES
 from checklist_rewards.scores.reasons import Reason, Unanswered
+
+QuestionType = Literal["predicate", "choice", "score"]
+TYPES: tuple[str, ...] = get_args(QuestionType)
+PREDICATE_LABELS = (YES, NO)
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionQuestion:
+    """One typed question, independent of the protocol."""
+
+    type: QuestionType
+    """`predicate` (yes or no), `choice` (one of several options) or `score` (a level of an ordered scale)."""
+    instructions: str
+    """The question."""
+    labels: tuple[str, ...] = PREDICATE_LABELS
+    """The possible answers, as sent: the options of a choice, or the levels of a score from the lowest up."""
+
+    def text(self) -> str:
+        """The question as JSON text. [`parse`] restores it."""
+        return json.dumps([self.type, self.instructions, *self.labels], ensure_ascii=False)
+
+    @classmethod
+    @lru_cache(maxsize=4096)
+    def parse(cls, text: str) -> Self:
+        """The question that [`text`] wrote. Raises `ValueError` for any other text. Cached: all completions of a
+        prompt are asked the same questions."""
+        kind, instructions, *labels = json.loads(text)
+        if kind not in TYPES:
+            raise ValueError(f"not a question of a decision: {text:.60}")
+        return cls(kind, instructions, tuple(labels))
+
 
 Questions = Mapping[str, DecisionQuestion]
 """Name to question, in the order of the request."""
@@ -179,7 +215,7 @@ def label_read(question: DecisionQuestion, probabilities: Mapping[str, Any], mas
             Label mass in [0, 1], if the server reports it.
     """
     values: Sequence[Any] = [probabilities.get(label) for label in question.labels]
-    if probabilities.keys() != set(question.labels) or not all(map(_is_probability, values)):
+    if len(probabilities) != len(values) or not all(map(_is_probability, values)):
         return None
     total = math.fsum(values)
     if abs(total - 1) > max(_LEAST_SLACK, _ROUNDING * len(values)):
@@ -188,7 +224,7 @@ def label_read(question: DecisionQuestion, probabilities: Mapping[str, Any], mas
     if reported and not (_is_number(mass) and 0 <= mass <= 1 + _ROUNDING):  # a sum of probabilities, with its error
         return None
     scale = (min(mass, 1.0) if reported else 1.0) / total
-    logprobs = tuple(math.log(value * scale) if value * scale > 0 else -math.inf for value in values)
+    logprobs = tuple([math.log(value * scale) if value * scale > 0 else -math.inf for value in values])
     return LabelRead(logprobs, mass_reported=reported)
 
 
@@ -220,7 +256,7 @@ def _is_probability(value: Any) -> bool:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    return type(value) in (int, float)  # as JSON has them; a bool is none
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:

@@ -26,8 +26,7 @@ from rewardkit import criterion
 
 from checklist_rewards.errors import SampleError
 from checklist_rewards.rewards.configured import configured
-from checklist_rewards.rewards.integrations.labelled import SamplewiseReward
-from checklist_rewards.rewards.readers import Turn, rollout
+from checklist_rewards.rewards.integrations.labelled import SamplewiseReward, Turn, rollout
 
 TRAJECTORY = "/logs/agent/trajectory.json"
 """Where Harbor puts the trajectory of its agent."""

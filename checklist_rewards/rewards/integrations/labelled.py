@@ -8,24 +8,34 @@ and any of `input`, `reference` and `history`, or the JSON of either. A JSON str
 Calls from many threads and coroutines are batched by a [`MicroBatcher`]. These frameworks have no reward None: a
 sample with too few answers raises [`Unscored`], unless `unscored` sets a number for it. An invalid label raises before
 the judge is called.
+
+Frameworks with environments pass a rollout as one conversation ([`rollout`]) or turn after turn ([`policy_turn`],
+[`environment_turns`]). Either becomes a prompt and a completion of chat messages with tool calls and results, which
+are read like any other completion.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from checklist_rewards.chat import Part, Target, prompt_text, without_end_tokens
+from checklist_rewards.chat import Part, Target, prompt_text, rendered_turns, without_end_tokens
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import BackendError, SampleError
+from checklist_rewards.rewards.batch import Readers
 from checklist_rewards.rewards.integrations.queue import DEFAULT_MAX_BATCH, DEFAULT_MAX_WAIT, MicroBatcher
-from checklist_rewards.rewards.readers import Readers
 from checklist_rewards.scorer import ChecklistScorer, Sample, scorer_of
 from checklist_rewards.scores import NO_ANSWER_STATES, Score
 
 _CONTEXT_FIELDS = ("input", "reference", "history")
+_WRITTEN_CALL = re.compile(r"<tool_call>\s*(\{.*?\})\s*</tool_call>", re.S)
+"""A tool call as most chat templates write it (Hermes, Qwen)."""
+
+Turn = dict[str, Any]
+"""A chat message."""
 
 
 class Unscored(BackendError):
@@ -223,6 +233,75 @@ def answer_after(prompt: str, query: str, where: str) -> str:
             "the prompt truncated?"
         )
     return without_end_tokens(answer)
+
+
+def rollout(messages: Sequence[Any], start: int | None = None) -> tuple[list[Turn], list[Turn]]:
+    """The prompt and the completion of a conversation.
+
+    Args:
+        messages (sequence): Chat messages: mappings, or pydantic models with the same fields. Tool calls may be nested
+            (`{"function": {"name", "arguments"}}`) or flat (`{"name", "arguments"}`), with arguments as JSON or not.
+        start (`int`, *optional*): Number of messages of the prompt. By default, those before the first message of the
+            assistant.
+
+    Returns:
+        `tuple`: Both as lists of mappings.
+    """
+    turns: list[Turn] = [dict(m) if isinstance(m, Mapping) else m.model_dump(exclude_none=True) for m in messages]
+    for turn in turns:
+        if turn.get("tool_calls"):
+            turn["tool_calls"] = [_flat(call) for call in turn["tool_calls"]]
+    if start is None:
+        start = next((at for at, turn in enumerate(turns) if turn.get("role") == "assistant"), len(turns))
+    return turns[:start], turns[start:]
+
+
+def _flat(call: Mapping[str, Any]) -> dict[str, Any]:
+    function = call.get("function") or call
+    arguments = function.get("arguments")
+    if isinstance(arguments, str):
+        try:
+            arguments = json.loads(arguments)
+        except ValueError:
+            pass  # shown as it is
+    return {"name": function.get("name"), "arguments": arguments}
+
+
+def policy_turn(text: str) -> Turn:
+    """The message of a text that the policy wrote in one turn, decoded with or without its special tokens.
+
+        >>> policy_turn('Let me look. <tool_call>{"name": "look", "arguments": {"word": "a"}}</tool_call><|im_end|>')
+        {'role': 'assistant', 'content': 'Let me look.', 'tool_calls': [{'name': 'look', 'arguments': {'word': 'a'}}]}
+
+    A call that has no name, is not JSON or is written in another form stays in the text.
+    """
+    calls: list[dict[str, Any]] = []
+
+    def taken(found: re.Match[str]) -> str:
+        try:
+            call = json.loads(found[1])
+        except ValueError:
+            return found[0]
+        if "name" not in call:
+            return found[0]
+        calls.append(call)
+        return ""
+
+    text = without_end_tokens(text)
+    rest = _WRITTEN_CALL.sub(taken, text)
+    if not calls:
+        return {"role": "assistant", "content": text}
+    return {"role": "assistant", "content": rest.strip(), "tool_calls": calls}
+
+
+def environment_turns(text: str, role: str = "tool") -> list[Turn]:
+    """The messages of a text with which an environment answered.
+
+    Args:
+        text (`str`): Plain text, or turns that a chat template has rendered.
+        role (`str`, *optional*, defaults to `"tool"`): Role of a plain text.
+    """
+    return rendered_turns(text) or ([{"role": role, "content": text}] if text.strip() else [])
 
 
 def score_details(score: Score) -> dict[str, float]:

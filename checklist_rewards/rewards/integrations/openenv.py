@@ -24,8 +24,7 @@ from typing import Any
 
 from openenv.core.rubrics import TrajectoryRubric
 
-from checklist_rewards.rewards.integrations.labelled import SamplewiseReward
-from checklist_rewards.rewards.readers import Turn
+from checklist_rewards.rewards.integrations.labelled import SamplewiseReward, Turn
 
 _NOT_SHOWN = {"metadata", "done", "reward"}
 

@@ -27,7 +27,7 @@ from typing import Any
 from openrlhf.utils.agent import AgentInstanceBase
 
 from checklist_rewards.rewards.configured import configured
-from checklist_rewards.rewards.readers import Turn, environment_turns, policy_turn
+from checklist_rewards.rewards.integrations.labelled import Turn, environment_turns, policy_turn
 
 
 class ChecklistAgent(AgentInstanceBase):

@@ -24,7 +24,7 @@ from skyrl_gym.envs.base_text_env import BaseTextEnv, BaseTextEnvStepOutput
 
 from checklist_rewards.errors import SampleError
 from checklist_rewards.rewards.configured import configured
-from checklist_rewards.rewards.readers import Turn, policy_turn
+from checklist_rewards.rewards.integrations.labelled import Turn, policy_turn
 
 
 class ChecklistEnv(BaseTextEnv):

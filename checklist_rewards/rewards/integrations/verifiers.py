@@ -28,8 +28,7 @@ from verifiers.v1.judge import Judge
 
 from checklist_rewards.errors import SampleError
 from checklist_rewards.rewards.configured import configured
-from checklist_rewards.rewards.integrations.labelled import SamplewiseReward
-from checklist_rewards.rewards.readers import Turn, rollout
+from checklist_rewards.rewards.integrations.labelled import SamplewiseReward, Turn, rollout
 
 
 class ChecklistJudge(Judge):

@@ -48,8 +48,7 @@ from rich.table import Table
 
 from checklist_rewards import ChecklistScorer, Sample
 from checklist_rewards.backends.decisions.backend import DecisionsBackend
-from checklist_rewards.backends.decisions.protocols import SystemOne
-from checklist_rewards.backends.decisions.question import DecisionQuestion
+from checklist_rewards.backends.decisions.protocols import DecisionQuestion, SystemOne
 from checklist_rewards.backends.openai import OpenAIBackend
 from checklist_rewards.backends.openai.wire import label_body
 from checklist_rewards.prompts import load_prompt

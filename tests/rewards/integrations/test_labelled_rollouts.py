@@ -3,7 +3,7 @@
 import pytest
 
 from checklist_rewards.chat import CompletionReader
-from checklist_rewards.rewards.readers import environment_turns, policy_turn, rollout
+from checklist_rewards.rewards.integrations.labelled import environment_turns, policy_turn, rollout
 
 CALL = {"name": "look", "arguments": {"word": "moon"}}
 NESTED = {"id": "1", "type": "function", "function": {"name": "look", "arguments": '{"word": "moon"}'}}

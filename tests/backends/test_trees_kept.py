@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from transformers.cache_utils import DynamicCache
 
 from checklist_rewards.backends import ReadGroup
-from checklist_rewards.backends.kept import Costs, Past, keep_prefixes
+from checklist_rewards.backends.inputs import Past
 from checklist_rewards.backends.transformers import TransformersBackend
+from checklist_rewards.backends.trees import Costs, keep_prefixes
 from checklist_rewards.judges.base import Receipt
 
 LABELS = ("yes", "no")

@@ -1,6 +1,6 @@
 """The judge reads the answer and nothing but the answer: every chat format, in GRPO, RLOO and OnlineDPO.
 
-`python -m tests.rewards.test_readers_families` writes the tables of `docs/compatibility.md`.
+`python -m tests.rewards.test_batch_families` writes the tables of `docs/compatibility.md`.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from checklist_rewards.monitor import RewardMonitor
 from checklist_rewards.rewards.callback import ChecklistEvalCallback
 from checklist_rewards.rewards.configured import CONFIG_VARIABLE
 from checklist_rewards.rewards.online_dpo import ChecklistOnlineDPOTrainer
-from checklist_rewards.rewards.reference import references_of
+from checklist_rewards.rewards.placement import references_of
 from checklist_rewards.rewards.trl import ChecklistReward
 from tests.ranks import on_two_ranks
 

@@ -1,0 +1,93 @@
+"""How requests reach an address: directly, or through the SDK's HTTP client, which knows proxies and certificates."""
+
+import asyncio
+import gzip
+from contextlib import contextmanager
+
+import pytest
+
+from checklist_rewards.backends import ReadGroup
+from checklist_rewards.backends.openai import OpenAIBackend
+from checklist_rewards.backends.openai import client as loop
+from checklist_rewards.backends.openai.client import Connection
+from checklist_rewards.backends.servers import Settings
+from tests.backends.brokenserver import SERVED_NAME, connect, serving
+
+GROUP = ReadGroup(None, "some text. ", ("Is it?",))
+DEAD = "http://127.0.0.1:9"
+
+
+@pytest.fixture(autouse=True)
+def no_proxies(monkeypatch):
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.lower(), raising=False)
+
+
+@pytest.mark.parametrize("name", ["HTTP_PROXY", "ALL_PROXY"])
+def test_requests_go_through_the_proxy_of_the_environment(monkeypatch, name):
+    with serving() as proxy:
+        monkeypatch.setenv(name, proxy.base_url.removesuffix("/v1"))
+        backend = OpenAIBackend(SERVED_NAME, "http://far.example/v1", pause=0.01)
+        [[read]] = backend.read([GROUP], ("yes", "no")).reads
+        assert read.unanswered is None and len(proxy.asked) == 2  # the first one asks whether lists are supported
+
+
+def test_no_proxy_is_used_for_hosts_that_the_environment_excepts(monkeypatch):
+    monkeypatch.setenv("HTTP_PROXY", DEAD)
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    with serving() as server:
+        [[read]] = connect(server).read([GROUP], ("yes", "no")).reads
+        assert read.unanswered is None and len(server.asked) == 2
+
+
+@pytest.mark.parametrize("plain", [True, False])
+def test_both_ways_send_the_same_and_understand_redirections_and_compressed_answers(monkeypatch, plain):
+    monkeypatch.setenv("OPENAI_ORG_ID", "our-lab")
+    monkeypatch.setattr(loop, "_is_plain", lambda address: plain)
+    with recording() as (address, received):
+        connection = Connection(f"{address}/v1", "secret", Settings(attempts=1))
+        answer = loop.run(connection.post("/moved", {"a": "ä"}, prefix="abc"))
+        assert answer == {"choices": ["yes"]}
+    [first, second] = received
+    for path, (head, body) in (("/v1/moved", first), ("/v1/here", second)):
+        line, *lines = head.split("\r\n")
+        headers = dict(pair.split(": ", 1) for pair in map(str.lower, lines) if pair)
+        assert line == f"POST {path} HTTP/1.1" and body == b'{"a": "\\u00e4"}'
+        assert headers["authorization"] == "bearer secret" and headers["content-type"] == "application/json"
+        assert headers["openai-organization"] == "our-lab" and headers["x-session-id"] == "abc"
+        assert headers["user-agent"].startswith("asyncopenai/python") and "gzip" in headers["accept-encoding"]
+        assert headers["accept"] == "application/json" and headers["content-length"] == str(len(body))
+        assert not any(name.startswith("x-stainless") for name in headers)
+
+
+@contextmanager
+def recording():
+    """The address of a server that redirects "/v1/moved" and answers with compressed JSON; and its requests, as head
+    and body."""
+    packed = gzip.compress(b'{"choices": ["yes"]}')
+    received: list[tuple[str, bytes]] = []
+
+    async def handle(reader, writer):
+        while True:
+            try:
+                head = (await reader.readuntil(b"\r\n\r\n")).decode()
+            except asyncio.IncompleteReadError:
+                return writer.close()
+            [size] = [int(line.split(":")[1]) for line in head.lower().split("\r\n") if line.startswith("content-le")]
+            received.append((head, await reader.readexactly(size)))
+            if "/moved" in head:
+                writer.write(b"HTTP/1.1 307 Moved\r\nLocation: /v1/here\r\nContent-Length: 0\r\n\r\n")
+            else:
+                start = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Encoding: gzip\r\n"
+                writer.write(f"{start}Content-Length: {len(packed)}\r\n\r\n".encode() + packed)
+            await writer.drain()
+
+    async def start():
+        return await asyncio.start_server(handle, "127.0.0.1", 0)
+
+    server = loop.run(start())
+    try:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", received
+    finally:
+        loop.run(asyncio.to_thread(server.close))
