@@ -62,7 +62,7 @@ async function queue(main, given) {
     status,
     problem,
     el("div", { class: "annotate" }, text, el("section", { class: "part" }, el("h2", {}, "Items"), items)),
-    el("details", { class: "part keys" }, el("summary", {}, "Keys"), el("dl", { class: "metrics" }, KEYS.map(([key, what]) => el("div", {}, el("dt", {}, el("kbd", {}, key)), el("dd", {}, what))))),
+    el("div", { class: "part keys" }, el("dl", { class: "metrics" }, KEYS.map(([key, what]) => el("div", {}, el("dt", {}, el("kbd", {}, key)), el("dd", {}, what))))),
     section("Progress", people, el("p", {}, el("button", { type: "button", onclick: exportLabels }, "Export labels")), exported),
   );
 

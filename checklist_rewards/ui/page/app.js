@@ -15,7 +15,7 @@ import { library } from "./library.js";
 import { live } from "./live.js";
 import { show } from "./main.js";
 
-const VIEWS = [["/", "Start", home], ["/annotate", "Annotate", annotate], ["/judge", "Judge", judge], ["/compare", "Compare", columns], ["/build", "Build", build], ["/batch", "Batch", batch], ["/library", "Library", library], ["/live", "Live", live]];
+const VIEWS = [["/", "Start", home], ["/judge", "Judge", judge], ["/compare", "Compare", columns], ["/build", "Build", build], ["/batch", "Batch", batch], ["/live", "Live", live], ["/annotate", "Annotate", annotate], ["/library", "Library", library]];
 const FOLLOWED = 3000;
 
 async function start() {

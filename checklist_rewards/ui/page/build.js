@@ -3,7 +3,7 @@
 
 import { getJson, post } from "./api.js";
 import { choice, el, note, plural, section, table } from "./dom.js";
-import { attempt, exporter, field, schemaForm } from "./forms.js";
+import { attempt, exporter, field, onSend, schemaForm } from "./forms.js";
 import { itemEditor, shelf } from "./items.js";
 import { samplesPreview } from "./preview.js";
 import { OPEN, stagesForm } from "./stages.js";
@@ -43,8 +43,7 @@ export async function build(main) {
         el(
           "section",
           { class: "part" },
-          el("h2", {}, "Checklist"),
-          el("div", { class: "controls" }, undo, state),
+          el("div", { class: "heading" }, el("h2", {}, "Checklist"), state, undo),
           problem,
           editor.node,
           shelf(choices, { checklist: editor.checklist, open: (items) => use(items, "opened"), act: (work) => attempt(problem, work), tell: (text) => (state.textContent = text) }),
@@ -56,9 +55,7 @@ export async function build(main) {
   editor.replace(kept.checklist?.length ? kept.checklist : [{ question: "" }]);
   complete = true;
   preview.update();
-  document.addEventListener("keydown", (event) => {
-    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) preview.read();
-  });
+  onSend(preview.read);
 
   function changed() {
     keep();

@@ -99,8 +99,7 @@ export function comparisonTables(comparison) {
       comparison.unmatched_items ? ` ${count(comparison.unmatched_items)} items are on one side only.` : "",
       comparison.no_answer ? ` ${count(comparison.no_answer)} rows have no answer and are left out.` : "",
     ),
-    table(["", ...sections.map(([name]) => [name, "n"])], rows, { "aria-label": "Agreement" }),
-    el("div", { class: "columns" }, confusions),
+    el("div", { class: "columns" }, table(["", ...sections.map(([name]) => [name, "n"])], rows, { "aria-label": "Agreement", class: "fit" }), el("div", {}, confusions)),
   ];
 }
 
@@ -112,7 +111,7 @@ export function fileName(path) {
 function confusion(kind, section, comparison) {
   const heads = ["", ...section.labels.map((label) => [label, "n"])];
   const rows = section.confusion.map((row, i) => [section.labels[i], ...row.map(count)]);
-  return el("div", {}, el("h3", {}, `Answers to ${kind} items`), note(`Rows: ${fileName(comparison.one)}. Columns: ${fileName(comparison.other)}.`), table(heads, rows));
+  return el("div", {}, el("h3", {}, `Answers to ${kind} items`), note(`Rows: ${fileName(comparison.one)}. Columns: ${fileName(comparison.other)}.`), table(heads, rows, { class: "fit" }));
 }
 
 /** Per item: how often the two sides answered differently, and kappa. `pick(id)` is called for a question. */
@@ -135,7 +134,7 @@ export function itemTable(items, against, pick) {
 export function figureTable(columns, digits = 4) {
   const names = [...new Set(Object.values(columns).flatMap((figures) => Object.keys(figures)))];
   const rows = names.map((name) => [name.replaceAll("_", " "), ...Object.values(columns).map((figures) => (name in figures ? figure(figures[name], digits) : ""))]);
-  return table(["", ...Object.keys(columns).map((name) => [name, "n"])], rows);
+  return table(["", ...Object.keys(columns).map((name) => [name, "n"])], rows, { class: "fit" });
 }
 
 /** The pairs of a file, a page at a time. */

@@ -31,6 +31,11 @@ export async function attempt(problem, work, button = null) {
   if (button) button.disabled = false;
 }
 
+/** Do something when Ctrl+Enter is pressed. */
+export function onSend(work) {
+  document.addEventListener("keydown", (event) => event.key === "Enter" && (event.ctrlKey || event.metaKey) && work());
+}
+
 /** A button that copies a text. */
 export function copying(text, shown = "Copy") {
   const button = el("button", { type: "button", class: "copy", title: text }, shown);

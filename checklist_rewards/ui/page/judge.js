@@ -3,7 +3,7 @@
 import { answerBar, answerNotes, metricsLine, scoreLine } from "./answers.js";
 import { getJson, judged, post } from "./api.js";
 import { choice, el, fixed, note, section } from "./dom.js";
-import { area, attempt, exporter, field, schemaForm } from "./forms.js";
+import { area, attempt, exporter, field, onSend, schemaForm } from "./forms.js";
 import { itemEditor, itemsOf, shelf } from "./items.js";
 
 const KEPT = "judge-view";
@@ -55,9 +55,7 @@ export async function judge(main) {
   );
   for (const control of [prompt, response, reference]) control.addEventListener("change", keep);
   editor.replace(kept.checklist?.length ? kept.checklist : [{ question: "" }]);
-  document.addEventListener("keydown", (event) => {
-    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) score();
-  });
+  onSend(score);
   const asked = new URLSearchParams(location.search).get("checklist");
   if (asked) await act(async () => replace(itemsOf((await getJson("library/file", { name: asked })).text)));
 

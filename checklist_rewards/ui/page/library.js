@@ -35,9 +35,8 @@ export async function library(main) {
     return el(
       "section",
       { class: "part shelf" },
-      el("h2", {}, TITLES[kind]),
+      el("div", { class: "heading" }, el("h2", {}, TITLES[kind]), el("button", { type: "button", name: `new-${kind}`, onclick: () => begin(kind) }, "New")),
       files.length ? el("ul", {}, files.map(entry)) : note(`No file in ${kind}/.`),
-      el("button", { type: "button", name: `new-${kind}`, onclick: () => begin(kind) }, "New"),
     );
   }
 
@@ -71,7 +70,7 @@ export async function library(main) {
   }
 
   function edit(name, text, stamp, state, kind = null) {
-    const control = area(text, { name: "text", rows: 22, class: "source", spellcheck: "false", "aria-label": "text of the file" });
+    const control = area(text, { name: "text", rows: 12, class: "source grows", spellcheck: "false", "aria-label": "text of the file" });
     const title = kind ? el("input", { name: "name", value: `${name}mine${kinds.extensions[kind][0]}`, size: 40, "aria-label": "name of the file" }) : null;
     const told = el("div", { class: "told", "aria-live": "polite" });
     const save = el("button", { type: "button", class: "primary", name: "save", onclick: store }, "Save");

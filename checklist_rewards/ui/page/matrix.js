@@ -114,11 +114,11 @@ export function matrix(report, file, at) {
           "div",
           { class: "panel-head" },
           el("h2", {}, `Row ${file.id(row)}`),
+          at.actions.judge && el("button", { onclick: () => at.actions.judge(file, row) }, "Open in Judge"),
           el("button", { onclick: step(-1), "aria-label": "previous row", title: "previous row (k)" }, "↑"),
           el("button", { onclick: step(1), "aria-label": "next row", title: "next row (j)" }, "↓"),
           el("button", { onclick: () => open(null), "aria-label": "close", title: "close (Esc)" }, "✕"),
         ),
-        at.actions.judge ? el("p", {}, el("button", { onclick: () => at.actions.judge(file, row) }, "Open in Judge")) : "",
         ...detail(file, row, partner, advice).filter(Boolean),
       );
       panel.hidden = false;

@@ -107,11 +107,11 @@ function about(report, file, facts) {
   const lists = facts.checklist_ids.map((line) => [el("code", {}, line.id), count(line.rows)]);
   const summaries = report.documents.filter((one) => one.kind === "summary").map(receipt);
   return [
-    section("Judge", table(["judge", "read by", ["reads", "n"]], judges), table(["settings", ["rows", "n"]], facts.settings.map((line) => [line.settings, count(line.rows)]))),
+    section("Judge", table(["judge", "read by", ["reads", "n"]], judges, { class: "fit" }), table(["settings", ["rows", "n"]], facts.settings.map((line) => [line.settings, count(line.rows)]), { class: "fit" })),
     section(
       "Checklists",
       note(`${facts.checklists_more ? "at least " : ""}${plural(facts.checklists, "checklist")}, by content hash${facts.checklists > lists.length ? "; the most frequent:" : ":"}`),
-      table(["checklist", ["rows", "n"]], lists),
+      table(["checklist", ["rows", "n"]], lists, { class: "fit" }),
     ),
     ...summaries,
   ];
@@ -121,5 +121,5 @@ function receipt(summary) {
   const lines = Object.entries({ ...summary.value, ...summary.value.receipt }).filter(([, value]) => value !== null && typeof value !== "object");
   const rows = lines.map(([name, value]) => [name.replaceAll("_", " "), typeof value === "number" && !Number.isInteger(value) ? num(value, 4) : String(value)]);
   for (const [model, [prompt, reply]] of Object.entries(summary.value.receipt?.tokens ?? {})) rows.push([`tokens of ${model}`, `${count(prompt)} in, ${count(reply)} out`]);
-  return section(`Cost (${summary.name})`, table(["", ["", "n"]], rows, { "aria-label": "Cost" }));
+  return section(`Cost (${summary.name})`, table(["", ["", "n"]], rows, { "aria-label": "Cost", class: "fit" }));
 }

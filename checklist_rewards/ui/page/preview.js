@@ -10,7 +10,7 @@ const PAUSE = 150, FIRST = 2, MOST_ANSWERS = 1000;
 /** `editor` holds the checklist; `settings()` are those of the judge, which is `served` or runs in the app's process.
  *  `update()` is called after every edit of the checklist. */
 export function samplesPreview(editor, { served, settings }, kept, keep) {
-  const prompt = area(kept.prompt, { name: "sample-prompt", rows: 2 });
+  const prompt = area(kept.prompt, { name: "sample-prompt", rows: 1, class: "grows" });
   const samples = []; // { target, answers, quality, score, last, problem }
   const list = el("div", { class: "samples" }), problem = el("div", {});
   const state = el("span", { class: "muted", role: "status" });
@@ -40,11 +40,11 @@ export function samplesPreview(editor, { served, settings }, kept, keep) {
   }
 
   function add(text) {
-    const sample = { target: area(text, { rows: 3, name: "sample", "aria-label": `response ${samples.length + 1}` }), answers: new Map(), quality: null };
+    const sample = { target: area(text, { rows: 2, class: "grows", name: "sample", "aria-label": `response ${samples.length + 1}` }), answers: new Map(), quality: null };
     sample.score = el("div", { class: "result sample-score" }, el("span", { class: "muted" }, "not scored yet"));
     sample.problem = el("div", {});
-    const remove = el("button", { type: "button", class: "link", onclick: () => (samples.splice(samples.indexOf(sample), 1), sample.node.remove(), changed()) }, "remove this response");
-    sample.node = el("div", { class: "card" }, sample.target, sample.score, sample.problem, remove);
+    const remove = el("button", { type: "button", class: "link", onclick: () => (samples.splice(samples.indexOf(sample), 1), sample.node.remove(), changed()) }, "remove");
+    sample.node = el("div", { class: "card" }, sample.target, el("div", { class: "heading" }, sample.score, remove), sample.problem);
     sample.target.addEventListener("input", () => (forget(sample), changed()));
     samples.push(sample);
     list.append(sample.node);
