@@ -43,11 +43,7 @@ async function report(main) {
   const actions = {
     column,
     controls: [el("label", { class: "check" }, follow, " follow the file"), copying(command, "Copy as command")],
-    labels(name) {
-      if (name) query.set("labels", name);
-      else query.delete("labels");
-      location.search = String(query);
-    },
+    labelled: (name) => `/report?${new URLSearchParams(name ? { file, labels: name } : { file })}#/0/trust`,
     async judge(shown, row) {
       keepForJudge(await getJson("row", { file, id: shown.id(row) }));
       location.href = "/judge";

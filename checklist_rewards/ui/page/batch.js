@@ -1,8 +1,8 @@
 // Batch: score a file of the project in a process of its own. Jobs are files; they go on without this page.
 
 import { download, getJson, post, upload } from "./api.js";
-import { choice, count, el, fixed, note, plural, section, table } from "./dom.js";
-import { alertOf, attempt, exporter, field, schemaForm } from "./forms.js";
+import { choice, count, el, field, fixed, note, plural, section, table } from "./dom.js";
+import { alertOf, attempt, exporter, schemaForm } from "./forms.js";
 
 const TABLES = [".jsonl", ".csv", ".parquet"];
 const KEYS = [

@@ -3,8 +3,8 @@
 import { answerBar, answerNotes, probabilityOf, scoreLine } from "./answers.js";
 import { getJson, judged, post } from "./api.js";
 import { changed } from "./difference.js";
-import { el, fixed, note, section, signClass, signed, table } from "./dom.js";
-import { area, attempt, exporter, field, onSend, schemaForm } from "./forms.js";
+import { el, field, fixed, note, section, signClass, signed, table } from "./dom.js";
+import { area, attempt, exporter, onSend, schemaForm } from "./forms.js";
 
 const KEPT = "compare-view", SIDES = ["A", "B"];
 

@@ -137,30 +137,25 @@ export function figureTable(columns, digits = 4) {
   return table(["", ...Object.keys(columns).map((name) => [name, "n"])], rows, { class: "fit" });
 }
 
-/** The pairs of a file, a page at a time. */
+/** The pairs of a file, more of them on request. */
 export function pairs(file) {
   const order = file.all;
   const margin = (row) => (file.pairs[row].score_chosen ?? NaN) - (file.pairs[row].score_rejected ?? NaN);
   const body = el("div");
-  const status = el("span", { class: "num", role: "status" });
-  let start = 0;
-  const draw = () => {
-    status.textContent = `${count(start + 1)} to ${count(Math.min(start + PAGE, order.length))} of ${count(order.length)}`;
-    body.replaceChildren(...order.slice(start, start + PAGE).map((row) => pair(file, row, margin(row))));
-  };
-  const turn = (by) => () => {
-    start = Math.max(0, Math.min(start + by, Math.floor((order.length - 1) / PAGE) * PAGE));
-    draw();
-    body.scrollIntoView();
-  };
+  const more = el("button", { onclick: draw }, `Show ${PAGE} more`);
+  function draw() {
+    const shown = body.childElementCount;
+    body.append(...order.slice(shown, shown + PAGE).map((row) => pair(file, row, margin(row))));
+    more.hidden = shown + PAGE >= order.length;
+  }
   const sort = choice([["file", "order of the file"], ["largest", "largest margin first"], ["smallest", "smallest margin first"]], { "aria-label": "order", onchange: () => {
     const sign = { largest: -1, smallest: 1 }[sort.value];
     order.sort((a, b) => (sign ? sign * (margin(a) - margin(b)) || a - b : a - b));
-    start = 0;
+    body.replaceChildren();
     draw();
   } });
   draw();
-  return [section(`Pairs (${count(file.length)})`, el("div", { class: "controls" }, sort, el("button", { onclick: turn(-PAGE) }, "previous"), status, el("button", { onclick: turn(PAGE) }, "next")), body)];
+  return [section(`Pairs (${count(file.length)})`, el("div", { class: "controls" }, sort), body, more)];
 }
 
 function pair(file, row, margin) {

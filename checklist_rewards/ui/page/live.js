@@ -1,8 +1,8 @@
 // Live: the training view of a reward log that is still written. The server reads what was added; 204 says that nothing was.
 
 import { get } from "./api.js";
-import { choice, count, el, note, num, plural, section, stateTag, written } from "./dom.js";
-import { alertOf, field } from "./forms.js";
+import { choice, count, el, field, note, num, plural, section, stateTag, written } from "./dom.js";
+import { alertOf } from "./forms.js";
 import { keeping } from "./keep.js";
 import { curves, learnedTable } from "./training.js";
 

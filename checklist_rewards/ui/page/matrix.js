@@ -1,7 +1,7 @@
 // Matrix: rows x items. Only the rows in sight are in the document, so any number of rows scrolls.
 
 import { detail } from "./detail.js";
-import { choice, count, el, fixed, note, shorter, stateName, stateTag } from "./dom.js";
+import { choice, count, el, field, fixed, note, shorter, stateName, stateTag } from "./dom.js";
 import { EMPTY, differingCells, matching, peopleDiffer, sorted } from "./filters.js";
 import { sampled } from "./overview.js";
 
@@ -253,7 +253,6 @@ function filterForm(file, filter, partner, refresh) {
     clearTimeout(timer);
     timer = setTimeout(refresh, 60);
   };
-  const field = (label, input) => el("label", {}, el("span", {}, label), input);
   const text = (name, attributes) => el("input", { value: filter[name], oninput: (event) => change(name, event.target.value.trim()), ...attributes });
   const select = (name, options) => choice(options, { value: filter[name], onchange: (event) => change(name, event.target.value) });
   const check = (name, label) => el("label", { class: "check" }, el("input", { type: "checkbox", checked: filter[name], onchange: (event) => change(name, event.target.checked) }), el("span", {}, label));
