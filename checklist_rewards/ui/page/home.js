@@ -42,7 +42,7 @@ export function actionsOf(file, files) {
   const query = (more = {}) => `?${new URLSearchParams({ file: file.name, ...more })}`, folder = folderOf(file.name);
   const report = ["Report", `/report${query()}`], annotate = ["Annotate", `/annotate${query()}`], score = ["Score", `/batch${query()}`];
   const has = (...names) => names.some((name) => file.columns?.includes(name));
-  if (file.kind === "scored") return [report, annotate, ["Score again", score[1]]];
+  if (file.kind === "scored") return [report, ["Trust", `${report[1]}#/0/trust`], annotate, ["Score again", score[1]]];
   if (file.kind === "rewards") return [report, ["Follow", `/live${query()}`]];
   if (file.kind === "pairs") return [report];
   if (file.kind === "rows") return has("checklist") && has("target", "completion") ? [score, annotate] : [score];
