@@ -1,11 +1,10 @@
-"""Do ten tasks of a new user in the app, by real clicks and keys in Chromium; count the clicks and measure the seconds.
+"""Do ten tasks of a new user in the app, by real clicks in Chromium: count the clicks, measure the seconds.
 
     python docs/ten_tasks.py [--before CHECKOUT]
 
-Writes the table of `docs/app.md`. Each task begins on the first page and ends when its answer is on the screen. Choosing
-an option of a list is two clicks. Typing, copying and scrolling are not counted; what can be done by them alone is marked. The
-seconds are those of the machine, medians of three runs: a person also reads. `--before` does the same in the app of another
-checkout, whose pages had other names.
+Writes the table of `docs/app.md`. Each task begins on the first page and ends when its answer is on the screen. Typing
+and scrolling are not counted. The seconds are those of the machine, medians of three runs: a person also reads.
+`--before` does the same in the app of another checkout, whose pages had other names.
 Needs Chromium (`apt-get install chromium chromium-driver`) and the extras `[dev]`, `[ui]` and `[trl]`.
 """
 
@@ -110,34 +109,34 @@ class Hand:
         self.wait(f"document.querySelector({json.dumps(css)})?.textContent.includes({json.dumps(text)})")
 
 
-def works(hand: Hand) -> None:
+def _works(hand: Hand) -> None:
     hand.click("Test the judge")
     hand.sees("questions answered", ".health")
 
 
-def finished(hand: Hand) -> None:
+def _finished(hand: Hand) -> None:
     hand.click("Open an example")
     hand.sees("What the policy learned")
 
 
-def fails_most(hand: Hand) -> None:
+def _fails_most(hand: Hand) -> None:
     hand.click("Report: judge_a.jsonl")
     hand.sees("Fails most: ", ".attention")
 
 
-def unanswered(hand: Hand) -> None:
+def _unanswered(hand: Hand) -> None:
     hand.click("Report: failed.jsonl")
     hand.click("2 reads unanswered")
     hand.sees("No answer", ".panel")
 
 
-def unscored(hand: Hand) -> None:
+def _unscored(hand: Hand) -> None:
     hand.click("Report: failed.jsonl")
     hand.click("1 row without a score")
     hand.sees("No answer (too_long)", ".panel")
 
 
-def agrees(hand: Hand) -> None:
+def _agrees(hand: Hand) -> None:
     for name in ("judge_a", "judge_b"):
         hand.click(f"Trust: {name}.jsonl")
         hand.click("the column human")
@@ -146,7 +145,7 @@ def agrees(hand: Hand) -> None:
             hand.click("Start")
 
 
-def better(hand: Hand) -> None:
+def _better(hand: Hand) -> None:
     hand.click("Compare")
     for css, text in (
         ("[name=input]", "Write about the weather."),
@@ -159,7 +158,7 @@ def better(hand: Hand) -> None:
     hand.sees("-", ".scorebar > :last-child .score")
 
 
-def reworded(hand: Hand) -> None:
+def _reworded(hand: Hand) -> None:
     hand.click("Report: failed.jsonl")
     hand.click("Matrix")
     hand.click("1", ".grid-row .name")
@@ -170,13 +169,13 @@ def reworded(hand: Hand) -> None:
     hand.sees("2 of 2 answered", "[role=status]")
 
 
-def follows(hand: Hand) -> None:
+def _follows(hand: Hand) -> None:
     hand.click("Follow: run/rewards.jsonl")
     _grows(hand)
     hand.sees("alarms of the monitor", ".live")
 
 
-def scores(hand: Hand) -> None:
+def _scores(hand: Hand) -> None:
     hand.click("Score: rows.jsonl")
     _job(hand)
 
@@ -204,19 +203,19 @@ def _link(hand: Hand, file: str, shown: str) -> None:
     hand.clicks += 1
 
 
-def fails_most_before(hand: Hand) -> None:
+def _fails_most_before(hand: Hand) -> None:
     _link(hand, "judge_a.jsonl", "Report")
     hand.wait("document.querySelectorAll('.rates tbody tr').length > 40")
 
 
-def unanswered_before(hand: Hand) -> None:
+def _unanswered_before(hand: Hand) -> None:
     _link(hand, "failed.jsonl", "Report")
     hand.click("too_long")
     hand.click("", ".grid-row .name")
     hand.sees("too_long", ".panel")
 
 
-def unscored_before(hand: Hand) -> None:
+def _unscored_before(hand: Hand) -> None:
     _link(hand, "failed.jsonl", "Report")
     hand.click("Matrix")
     hand.click("score", ".grid-head button")
@@ -224,7 +223,7 @@ def unscored_before(hand: Hand) -> None:
     hand.sees("too_long", ".panel")
 
 
-def better_before(hand: Hand) -> None:
+def _better_before(hand: Hand) -> None:
     hand.click("Compare")
     for css, text in (
         ("[name=input]", "Write about the weather."),
@@ -238,12 +237,12 @@ def better_before(hand: Hand) -> None:
     hand.wait("document.querySelectorAll('.column-result .score, .column-result strong').length >= 2")
 
 
-def follows_before(hand: Hand) -> None:
+def _follows_before(hand: Hand) -> None:
     hand.click("Live")
     _grows(hand)
 
 
-def scores_before(hand: Hand) -> None:
+def _scores_before(hand: Hand) -> None:
     _link(hand, "rows.jsonl", "Score")
     _job(hand)
 
@@ -261,16 +260,18 @@ class Task:
 
 
 TASKS = (
-    Task("see whether the judge works", works, None),
-    Task("see a finished run in an empty folder", finished, None),
-    Task("find the item that fails most", fails_most, fails_most_before, "and a table of items to read"),
-    Task("open a row that the judge could not answer", unanswered, unanswered_before, ""),
-    Task("why was this row not scored?", unscored, unscored_before, ""),
-    Task("which of two judges agrees with people? (column `human`)", agrees, None, "not possible: `agree` in a shell"),
-    Task("which of two responses is better, and on which item?", better, better_before, "two lists to compare"),
-    Task("try a row of a file with another wording of a question", reworded, None, "not possible: copy every text"),
-    Task("follow the run that is training, with its alarms", follows, follows_before, "without alarms"),
-    Task("score a file and see its report", scores, scores_before, ""),
+    Task("see whether the judge works", _works, None),
+    Task("see a finished run in an empty folder", _finished, None),
+    Task("find the item that fails most", _fails_most, _fails_most_before, "and a table of items to read"),
+    Task("open a row that the judge could not answer", _unanswered, _unanswered_before, ""),
+    Task("why was this row not scored?", _unscored, _unscored_before, ""),
+    Task(
+        "which of two judges agrees with people? (column `human`)", _agrees, None, "not possible: `agree` in a shell"
+    ),
+    Task("which of two responses is better, and on which item?", _better, _better_before, "two lists to compare"),
+    Task("try a row of a file with another wording of a question", _reworded, None, "not possible: copy every text"),
+    Task("follow the run that is training, with its alarms", _follows, _follows_before, "without alarms"),
+    Task("score a file and see its report", _scores, _scores_before, ""),
 )
 
 
@@ -323,7 +324,7 @@ def _run(driver, checkout: Path, folder: Path, log: list[str], do: Callable[[Han
         made.unlink()
     for made in (folder / "jobs").glob("*.json"):
         made.unlink()
-    with tempfile.TemporaryDirectory() as empty, _app(checkout, Path(empty) if do is finished else folder) as address:
+    with tempfile.TemporaryDirectory() as empty, _app(checkout, Path(empty) if do is _finished else folder) as address:
         driver.get(address)
         hand = Hand(driver, folder)
         hand.sees("Files")

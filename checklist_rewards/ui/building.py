@@ -49,9 +49,6 @@ from checklist_rewards.ui.code import items_of
 from checklist_rewards.ui.judging import Judging, settings_form
 from checklist_rewards.validation import finite, one_sentence
 
-JSON = {"type": "json"}
-"""The schema of a value that the page edits as JSON."""
-
 
 def with_defaults(schema: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
     """The schema with other defaults, those of a pipeline."""
@@ -66,8 +63,8 @@ def check_forms() -> list[dict[str, Any]]:
         if kind.offered:
             schema = kind.model_json_schema()
             known = {key: value for key, value in schema["properties"].items() if key != "type"}
-            # A check inside a check can be of any type, which a form cannot know.
-            known = {key: JSON if "$ref" in json.dumps(value) else value for key, value in known.items()}
+            # A check inside a check can be of any type, which a form cannot know: it is edited as JSON.
+            known = {key: {"type": "json"} if "$ref" in json.dumps(value) else value for key, value in known.items()}
             form = {"type": "object", "properties": known, "required": schema.get("required", [])}
             about = {"summary": kind.summary, "runs_code": kind.executes, "example": dict(kind.example)}
             forms.append({"name": name, **about, "form": form})

@@ -1,6 +1,5 @@
 // Which rows a filter keeps, and in what order. Works on the typed arrays of a file; texts are searched once each.
 
-export const FIRST = -1; // in place of an open row: the first one that a filter keeps
 export const EMPTY = {
   text: "",
   item: "", // the id of an item

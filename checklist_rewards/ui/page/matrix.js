@@ -2,7 +2,7 @@
 
 import { detail } from "./detail.js";
 import { choice, count, el, field, fixed, note, shorter, stateName, stateTag } from "./dom.js";
-import { EMPTY, FIRST, differingCells, matching, peopleDiffer, sorted } from "./filters.js";
+import { EMPTY, differingCells, matching, peopleDiffer, sorted } from "./filters.js";
 import { sampled } from "./overview.js";
 
 const ROW_HEIGHT = 30;
@@ -41,7 +41,7 @@ export function matrix(report, file, at) {
     const started = performance.now();
     kept = sorted(file, matching(file, state.filter, partner), ...state.order);
     const milliseconds = performance.now() - started;
-    if (state.row === FIRST) state.row = kept[0] ?? null;
+    if (state.row < 0) state.row = kept[0] ?? null; // -1: the first one
     status.textContent = `${count(kept.length)} of ${count(file.length)} rows`;
     status.dataset.milliseconds = milliseconds.toFixed(1);
     grid.setAttribute("aria-rowcount", kept.length + 1);

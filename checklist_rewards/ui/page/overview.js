@@ -2,7 +2,6 @@
 
 import { histogram, rateBar } from "./charts.js";
 import { bounds, count, el, fact, fixed, note, num, plural, section, stateName, table } from "./dom.js";
-import { FIRST } from "./filters.js";
 
 const MOST_ITEMS = 50, LOW_MASS = 0.9;
 
@@ -36,7 +35,7 @@ export function overview(report, file, at) {
 
 /** What failed and what to look at first, each with the rows that it is about one click away: the first of them is opened. */
 function attention(report, file, at, show) {
-  const facts = file.overview, open = (filter, order) => show(filter, order, FIRST);
+  const facts = file.overview, open = (filter, order) => show(filter, order, -1);
   const line = (shown, rest, go, failed = true) => el("li", { class: failed ? "failed" : null }, el("button", { class: "link", onclick: go }, shown), " ", el("span", { class: "muted" }, rest));
   const lines = facts.unanswered.map((one) => line(`${plural(one.count, "read")} unanswered: ${one.reason}`, [one.advice, one.detail].filter(Boolean).join("; "), () => open({ reason: one.reason })));
   if (facts.unscored) lines.push(line(`${plural(facts.unscored, "row")} without a score`, "too few items were answered", () => open({ unscored: true })));
