@@ -19,7 +19,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -280,7 +280,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("--before", type=Path, help="a checkout of an earlier version")
     before = parser.parse_args().before
-    measured = {"now": _measured(ROOT, "now")} | ({"before": _measured(before, "before")} if before else {})
+    measured: dict[str, list[tuple[int | None, float | None]]] = {}
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name, "weather")
+        folder.mkdir()
+        project(folder)
+        log = (folder / "run" / "rewards.jsonl").read_text().splitlines(keepends=True)
+        rest = next(place for place, line in enumerate(log) if json.loads(line)["step"] >= STEPS)
+        (folder / "rest").write_text("".join(log[rest:]))
+        driver = browser.start(Path(name, "profile"), width=1440, height=860)
+        try:
+            measured["now"] = _measured(driver, ROOT, "now", folder, log[:rest])
+            if before:
+                measured["before"] = _measured(driver, before, "before", folder, log[:rest])
+        finally:
+            driver.quit()
     lines = ["| task | clicks before | clicks now | seconds before | seconds now |", "|---|---|---|---|---|"]
     for place, task in enumerate(TASKS):
         clicks, seconds = measured["now"][place]
@@ -294,44 +308,38 @@ def main() -> None:
     PAGE.write_text(page)
 
 
-def _measured(checkout: Path, when: str) -> list[tuple[int | None, float | None]]:
+def _measured(driver, checkout: Path, when: str, folder: Path, log: list[str]) -> list[tuple[Any, Any]]:
     """Clicks and seconds of every task, in the app of a checkout."""
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name, "weather")
-        folder.mkdir()
-        project(folder)
-        log = (folder / "run" / "rewards.jsonl").read_text().splitlines(keepends=True)
-        rest = next(place for place, line in enumerate(log) if json.loads(line)["step"] >= STEPS)
-        (folder / "rest").write_text("".join(log[rest:]))
-        found = []
-        driver = browser.start(Path(name, "profile"), width=1440, height=860)
-        try:
-            for task in TASKS:
-                do = getattr(task, when)
-                runs = [] if do is None else [_run(driver, checkout, folder, log[:rest], do) for _ in range(RUNS)]
-                assert len({clicks for clicks, _ in runs}) < 2, f"{task.shown}: the clicks differ"
-                found.append((runs[0][0], median(seconds for _, seconds in runs)) if runs else (None, None))
-                print(when, task.shown, found[-1], file=sys.stderr)
-        finally:
-            driver.quit()
-        return found
+    found: list[tuple[Any, Any]] = []
+    with _app(checkout, folder) as shared:
+        for task in TASKS:
+            do, runs = getattr(task, when), []
+            for _ in range(RUNS if do else 0):
+                (folder / "run" / "rewards.jsonl").write_text("".join(log))
+                for made in (*folder.glob("scored/*"), *folder.glob("jobs/*.json")):
+                    made.unlink()
+                with tempfile.TemporaryDirectory() as empty:
+                    # These two need an app that has not tested its judge, or an empty folder.
+                    own = _app(checkout, Path(empty)) if do in (_works, _finished) else nullcontext(shared)
+                    with own as address:
+                        runs.append(_run(driver, address, folder, do))
+            assert len({clicks for clicks, _ in runs}) < 2, f"{task.shown}: the clicks differ"
+            found.append((runs[0][0], median(seconds for _, seconds in runs)) if runs else (None, None))
+            print(when, task.shown, found[-1], file=sys.stderr)
+    return found
 
 
-def _run(driver, checkout: Path, folder: Path, log: list[str], do: Callable[[Hand], None]) -> tuple[int, float]:
-    """Clicks and seconds of one task in an app that has just been started."""
-    (folder / "run" / "rewards.jsonl").write_text("".join(log))
-    for made in (folder / "scored").glob("*"):
-        made.unlink()
-    for made in (folder / "jobs").glob("*.json"):
-        made.unlink()
-    with tempfile.TemporaryDirectory() as empty, _app(checkout, Path(empty) if do is _finished else folder) as address:
-        driver.get(address)
-        hand = Hand(driver, folder)
-        hand.sees("Files")
-        hand.wait("!document.querySelector('main').textContent.includes('Loading')")
-        started = time.monotonic()
-        do(hand)
-        return hand.clicks, time.monotonic() - started
+def _run(driver, address: str, folder: Path, do: Callable[[Hand], None]) -> tuple[int, float]:
+    """Clicks and seconds of one task, from the first page."""
+    driver.get(address)
+    driver.execute_script("sessionStorage.clear()")
+    driver.get(address)
+    hand = Hand(driver, folder)
+    hand.sees("Files")
+    hand.wait("!document.querySelector('main').textContent.includes('Loading')")
+    started = time.monotonic()
+    do(hand)
+    return hand.clicks, time.monotonic() - started
 
 
 @contextmanager
