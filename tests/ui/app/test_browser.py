@@ -35,7 +35,7 @@ def test_the_files_of_the_project_are_listed_and_the_address_has_no_token(page):
     links = page.js(
         "return [...document.querySelectorAll('#view tbody td:nth-child(3)')].map((td) => td.innerText.trim())"
     )
-    assert sorted(links) == ["Report Annotate Score again", "Score Annotate"]
+    assert sorted(links) == ["Report Trust Annotate Score again", "Score Annotate"]
 
 
 def test_the_judge_is_tested_on_the_start_page(page):
