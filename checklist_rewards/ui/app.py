@@ -28,7 +28,7 @@ from fastapi.responses import FileResponse, HTMLResponse, Response, StreamingRes
 
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import ChecklistRewardsError, SampleError
-from checklist_rewards.evaluation.agreement import Labels
+from checklist_rewards.evaluation.agreement import Bootstrap, Labels
 from checklist_rewards.files.atomic import atomic_path
 from checklist_rewards.files.documents import read_text, read_value
 from checklist_rewards.files.rows import read_rows
@@ -109,6 +109,7 @@ def _while_typed(answer: Callable[[dict[str, Any]], dict[str, Any]]) -> Callable
 VIEWS = ("", "report", "annotate", "judge", "compare", "build", "batch", "library", "live")
 _TYPES = {".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8"}
 _KEPT = 8
+_RESAMPLES = 200  # for intervals that appear within seconds; the commands draw more
 
 
 def build_ui(judging: Judging, token: str) -> FastAPI:
@@ -366,7 +367,7 @@ def _report(project: Project, path: Path, labels: str | Path | None) -> tuple[by
     in_column = isinstance(labels, str)
     given = None if labels is None else Labels(key=str(labels)) if in_column else Labels(Path(labels), lenient=True)
     try:
-        data = report_data(paths, labels=given)
+        data = report_data(paths, labels=given, intervals=Bootstrap(_RESAMPLES))
     except SampleError:
         if labels is None or in_column:
             raise

@@ -19,7 +19,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from checklist_rewards.chat import CompletionReader
 from checklist_rewards.checklists import Checklist, ChecklistItem
-from checklist_rewards.checks import CHECKS, Check
+from checklist_rewards.checks import CHECKS
 from checklist_rewards.errors import ChecklistRewardsError, SampleError
 from checklist_rewards.generators import Stage
 from checklist_rewards.generators.stages import CorpusWriter
@@ -49,9 +49,6 @@ from checklist_rewards.ui.code import items_of
 from checklist_rewards.ui.judging import Judging, settings_form
 from checklist_rewards.validation import finite, one_sentence
 
-JSON = {"type": "json"}
-"""The schema of a value that the page edits as JSON."""
-
 
 def with_defaults(schema: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
     """The schema with other defaults, those of a pipeline."""
@@ -61,28 +58,17 @@ def with_defaults(schema: Mapping[str, Any], values: Mapping[str, Any]) -> dict[
 
 def check_forms() -> list[dict[str, Any]]:
     """Name, description, example and form of every type of code check."""
-    return [
-        {
-            "name": name,
-            "summary": kind.summary,
-            "runs_code": kind.executes,
-            "example": dict(kind.example),
-            "form": _check_form(kind),
-        }
-        for name, kind in CHECKS.items()
-        if kind.offered
-    ]
-
-
-def _check_form(kind: type[Check]) -> dict[str, Any]:
-    schema = kind.model_json_schema()
-    properties = {
-        # A check inside a check can be of any type, which a form cannot know.
-        name: JSON if "$ref" in json.dumps(value) else value
-        for name, value in schema["properties"].items()
-        if name != "type"
-    }
-    return {"type": "object", "properties": properties, "required": schema.get("required", [])}
+    forms = []
+    for name, kind in CHECKS.items():
+        if kind.offered:
+            schema = kind.model_json_schema()
+            known = {key: value for key, value in schema["properties"].items() if key != "type"}
+            # A check inside a check can be of any type, which a form cannot know: it is edited as JSON.
+            known = {key: {"type": "json"} if "$ref" in json.dumps(value) else value for key, value in known.items()}
+            form = {"type": "object", "properties": known, "required": schema.get("required", [])}
+            about = {"summary": kind.summary, "runs_code": kind.executes, "example": dict(kind.example)}
+            forms.append({"name": name, **about, "form": form})
+    return forms
 
 
 MOST_SAMPLES = 20

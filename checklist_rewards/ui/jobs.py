@@ -22,6 +22,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -117,11 +118,8 @@ class Jobs:
 
     def preview(self, file: str) -> dict[str, Any]:
         """The columns of a file, and its first rows as short texts."""
-        rows = []
-        for row in read_rows(self.judging.project.existing(file)):
-            rows.append({name: _cell(value) for name, value in row.data.items()})
-            if len(rows) == SHOWN_ROWS:
-                break
+        first = islice(read_rows(self.judging.project.existing(file)), SHOWN_ROWS)
+        rows = [{name: _cell(value) for name, value in row.data.items()} for row in first]
         return {"columns": list(dict.fromkeys(name for row in rows for name in row)), "rows": rows}
 
     def forecast(self, request: Mapping[str, Any]) -> dict[str, Any]:

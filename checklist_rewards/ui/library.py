@@ -176,8 +176,8 @@ def _checklist(_: Judging, name: str, text: str) -> str:
         if item.check is not None:
             usable_check(item, name, allow_code="unsafe")  # checks the settings, and runs nothing
     penalties = sum(item.weight < 0 for item in checklist.items)
-    parts = [f"{len(checklist)} items", *([f"{penalties} penalties"] if penalties else [])]
-    return ", ".join([*parts, *filter(None, [checklist.source])])
+    shown = f"{penalties} {'penalty' if penalties == 1 else 'penalties'}" if penalties else None
+    return ", ".join(filter(None, [f"{len(checklist)} item{'s' * (len(checklist) != 1)}", shown, checklist.source]))
 
 
 def _prompt(_: Judging, name: str, text: str) -> str:

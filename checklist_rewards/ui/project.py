@@ -27,6 +27,7 @@ _LONGEST = 255
 """Longest name of a file or folder, in bytes."""
 _DEEPEST = 6
 EXAMPLE = "example"
+_PLACES = {"checklist.json.gz": "checklists/example.json"}
 """The folder of a project into which the packaged example is copied."""
 
 
@@ -120,7 +121,8 @@ class Project:
 
 
 def write_example(project: Project) -> dict[str, Any]:
-    """Copy the packaged example into the folder `example` of a project. Files that are there are kept.
+    """Copy the packaged example into the folder `example` of a project, and its checklist into the library. Files that
+    are there are kept.
 
     Returns:
         `dict`: The names of the `files`, and the one to `open` first.
@@ -129,7 +131,7 @@ def write_example(project: Project) -> dict[str, Any]:
     for packed in sorted(files("checklist_rewards.ui").joinpath(EXAMPLE).iterdir(), key=lambda entry: entry.name):
         if not packed.name.endswith(".gz"):
             continue
-        names.append(f"{EXAMPLE}/{packed.name.removesuffix('.gz')}")
+        names.append(_PLACES.get(packed.name, f"{EXAMPLE}/{packed.name.removesuffix('.gz')}"))
         path = project.path(names[-1])
         if not path.exists():
             with atomic_path(path) as temporary:

@@ -177,6 +177,7 @@ def test_from_an_item_of_the_overview_and_of_the_comparison_to_its_rows(judges):
     judges.wait("return document.querySelector('main').dataset.view === 'matrix'")
     judges.wait("return document.querySelector('[role=status]').textContent.includes(' of 120')")
     assert not judges.status.startswith("120 ")
+    judges.wait("return document.querySelector('.panel .answers') !== null && location.hash.split('/').length === 4")
     judges.open("0/compare")
     judges.click("Is it polite?", "button")
     judges.wait("return document.querySelector('main').dataset.view === 'matrix'")
@@ -217,6 +218,8 @@ def test_changes_between_two_texts(judges):
     assert "".join(part for kind, part in parts if kind != "ins") == "The cat sat, on the mat."
     assert "".join(part for kind, part in parts if kind != "del") == "The dog sat, on a red mat."
     assert ["del", "cat"] in parts and ["ins", "dog"] in parts
+    parts = judges.run(script, "The rain falls. Is it cold?", "The rain stops. The sun shines.")
+    assert ["del", "Is it cold?"] in parts and ["ins", "The sun shines."] in parts  # runs of words, not single ones
     assert judges.run(script, "A b c d e f.", "Nothing of it is here now") is None
     assert judges.run(script, "", "") == []
 

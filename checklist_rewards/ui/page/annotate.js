@@ -1,8 +1,8 @@
 // Annotate: people answer the items of a queue of responses. The page never gets an answer of the judge or of others.
 
 import { getJson, post } from "./api.js";
-import { choice, el, note, num, plural, section, written } from "./dom.js";
-import { alertOf, area, copyable, field } from "./forms.js";
+import { choice, el, field, note, num, plural, section, written } from "./dom.js";
+import { alertOf, area, copyable } from "./forms.js";
 
 const ORDERS = [["random", "random"], ["sample", "random, uncertain ones sooner: corrects rates"], ["uncertain", "judge least certain first"], ["differ", "judges differ first"]];
 const KEYS = [["y n", "yes, no"], ["1 2 …", "an option"], ["u", "cannot assess"], ["j k", "next, previous item"], ["z", "undo"], ["e", "selected text as evidence"], ["m", "note"]];
@@ -62,7 +62,7 @@ async function queue(main, given) {
     status,
     problem,
     el("div", { class: "annotate" }, text, el("section", { class: "part" }, el("h2", {}, "Items"), items)),
-    el("details", { class: "part keys" }, el("summary", {}, "Keys"), el("dl", { class: "metrics" }, KEYS.map(([key, what]) => el("div", {}, el("dt", {}, el("kbd", {}, key)), el("dd", {}, what))))),
+    el("div", { class: "part keys" }, el("dl", { class: "metrics" }, KEYS.map(([key, what]) => el("div", {}, el("dt", {}, el("kbd", {}, key)), el("dd", {}, what))))),
     section("Progress", people, el("p", {}, el("button", { type: "button", onclick: exportLabels }, "Export labels")), exported),
   );
 

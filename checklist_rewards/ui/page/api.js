@@ -25,6 +25,15 @@ export async function post(path, body) {
   return (await send(path, body)).json();
 }
 
+/** A `post` for a form that is being edited: the answer, or its error as `{ error }`; null once a later request was sent. */
+export function latest(path) {
+  let last = 0;
+  return async (body) => {
+    const own = ++last, found = await post(path, body).catch((error) => ({ error: error.message }));
+    return own === last ? found : null;
+  };
+}
+
 /** Ask the judge. `answered(place, line)` is called for each answer as it arrives, and for all of them with the score;
  *  the event with the score is returned. Throws the judge's sentence. */
 export async function judged(body, answered, signal) {

@@ -15,7 +15,7 @@ import { library } from "./library.js";
 import { live } from "./live.js";
 import { show } from "./main.js";
 
-const VIEWS = [["/", "Start", home], ["/annotate", "Annotate", annotate], ["/judge", "Judge", judge], ["/compare", "Compare", columns], ["/build", "Build", build], ["/batch", "Batch", batch], ["/library", "Library", library], ["/live", "Live", live]];
+const VIEWS = [["/", "Start", home], ["/judge", "Judge", judge], ["/compare", "Compare", columns], ["/build", "Build", build], ["/batch", "Batch", batch], ["/live", "Live", live], ["/annotate", "Annotate", annotate], ["/library", "Library", library]];
 const FOLLOWED = 3000;
 
 async function start() {
@@ -43,11 +43,7 @@ async function report(main) {
   const actions = {
     column,
     controls: [el("label", { class: "check" }, follow, " follow the file"), copying(command, "Copy as command")],
-    labels(name) {
-      if (name) query.set("labels", name);
-      else query.delete("labels");
-      location.search = String(query);
-    },
+    labelled: (name) => `/report?${new URLSearchParams(name ? { file, labels: name } : { file })}#/0/trust`,
     async judge(shown, row) {
       keepForJudge(await getJson("row", { file, id: shown.id(row) }));
       location.href = "/judge";

@@ -1,8 +1,8 @@
 // Batch: score a file of the project in a process of its own. Jobs are files; they go on without this page.
 
 import { download, getJson, post, upload } from "./api.js";
-import { choice, count, el, fixed, note, plural, section, table } from "./dom.js";
-import { alertOf, attempt, exporter, field, schemaForm } from "./forms.js";
+import { choice, count, el, field, fixed, note, plural, section, table } from "./dom.js";
+import { alertOf, attempt, exporter, schemaForm } from "./forms.js";
 
 const TABLES = [".jsonl", ".csv", ".parquet"];
 const KEYS = [
@@ -28,8 +28,9 @@ export async function batch(main, project) {
   const file = choice([["", "choose a file"], ...names], { name: "file" });
   const sent = el("input", { type: "file", name: "upload", accept: ".jsonl,.csv", "aria-label": "upload a file" });
   const output = el("input", { name: "output", size: 34, placeholder: "scored/….jsonl" });
-  const shared = choice([["", "the checklist column"], ...checklists], { name: "shared" });
+  const shared = choice([["", "that of each row"], ...checklists], { name: "shared" });
   const keys = Object.fromEntries(KEYS.map(([name, , otherwise]) => [name, choice([["", otherwise]], { name: `key-${name}` })]));
+  const columns = el("details", {}, el("summary", {}, "Columns of the file"), el("div", { class: "filters" }, KEYS.map(([name, shown]) => field(shown, keys[name]))));
   const code = exporter(() => post("jobs/code", request()), "Run it in the project folder. Each gives the figures of the job.");
   const form = schemaForm(choices.settings, {}, () => (code.refresh(), priced()));
   const prices = new Map(); // model: [input, input]
@@ -50,7 +51,8 @@ export async function batch(main, project) {
       note(`Scores a file with ${choices.judge}, as `, el("code", {}, "checklist-rewards score"), " does; the figures are the same."),
       el("div", { class: "filters" }, field("file of the project", file), field("or upload one (.jsonl, .csv)", sent)),
       preview,
-      el("div", { class: "filters" }, KEYS.map(([name, shown]) => field(shown, keys[name])), field("checklist for all rows", shared), field("result", output)),
+      el("div", { class: "filters" }, field("checklist", shared), field("result", output)),
+      columns,
       el("details", {}, el("summary", {}, "Settings of the judge"), form.node),
       el(
         "details",
@@ -100,6 +102,7 @@ export async function batch(main, project) {
         keys[name].replaceChildren(...choice([["", otherwise], ...found.columns]).children);
         keys[name].value = found.columns.includes(before) ? before : "";
       }
+      columns.open = !(found.columns.includes("checklist") && ["target", "completion"].some((name) => found.columns.includes(name)));
       const stem = file.value.split("/").at(-1).replace(/\.\w+$/, "");
       output.value = `scored/${stem}.jsonl`;
       code.refresh();
@@ -189,7 +192,7 @@ export async function batch(main, project) {
 function jobCard(changed) {
   const title = el("h3"), state = el("span", { class: "tag state" }), bar = el("progress", { max: 1, "aria-label": "answered reads" });
   const progress = el("div", { class: "muted figures" }), text = el("div", { class: "outcome" }), buttons = el("div", { class: "controls" }), problem = el("div");
-  const node = el("article", { class: "card job" }, el("div", { class: "job-head" }, title, state), bar, progress, text, buttons, problem);
+  const node = el("article", { class: "card job" }, el("div", { class: "heading" }, title, state), bar, progress, text, buttons, problem);
   let drawn = "";
 
   function button(shown, name, work, attributes = {}) {
@@ -203,9 +206,8 @@ function jobCard(changed) {
     drawn = JSON.stringify(job);
     title.textContent = job.file ? `${job.file} → ${job.output}` : `jobs/${job.id}.json`;
     state.textContent = job.state;
-    bar.hidden = job.state === "invalid";
-    if (job.state === "done") bar.value = 1;
-    else if (job.total) bar.value = job.done / job.total;
+    bar.hidden = progress.hidden = job.state === "invalid" || job.state === "done"; // then the summary has the figures
+    if (job.total) bar.value = job.done / job.total;
     else if (job.state === "running") bar.removeAttribute("value");
     else bar.value = 0;
     progress.textContent = job.progress ?? (job.state === "running" ? "Checking the rows and loading the judge …" : "");

@@ -1,14 +1,27 @@
 // Build: write a checklist stage by stage, refine it, edit it with a live preview, save it. Nothing typed is lost: what
 // replaces the checklist can be undone, and the page keeps its text while the tab is open.
 
-import { getJson, post } from "./api.js";
-import { choice, el, note, plural, section, table } from "./dom.js";
-import { attempt, exporter, field, schemaForm } from "./forms.js";
+import { probabilityOf, scoreLine } from "./answers.js";
+import { getJson, judged, latest, post } from "./api.js";
+import { choice, el, field, fixed, note, plural, section, table } from "./dom.js";
+import { alertOf, area, attempt, exporter, onSend, schemaForm } from "./forms.js";
 import { itemEditor, shelf } from "./items.js";
-import { samplesPreview } from "./preview.js";
-import { OPEN, stagesForm } from "./stages.js";
 
-const KEPT = "build-view";
+const KEPT = "build-view", OPEN = "build-panel"; // of the panels with this name, one is open at a time
+const PAUSE = 150, FIRST = 2, MOST_ANSWERS = 1000;
+const ABOUT = {
+  seed: "A few questions per dimension, to start with. Dimensions with seed questions keep theirs.",
+  elaborate: "Adds more detailed questions, from the seeds.",
+  diversify: "Adds questions about other aspects, from the seeds.",
+  filter: "Keeps questions to which yes is better and that belong to their dimension.",
+  deduplicate: "Merges questions of a dimension that ask the same.",
+  questions: "Questions from the observations, each with the numbers of those behind it, from 0.",
+  components: "Groups the attributes into a few components.",
+  assign: "Assigns every attribute to a component.",
+  key_questions: "One key question per component.",
+  sub_questions: "Two or three questions per component.",
+  validate: "Merges and revises all questions of the checklist.",
+};
 
 export async function build(main) {
   const [choices, parts] = await Promise.all([getJson("choices"), getJson("build")]);
@@ -43,8 +56,7 @@ export async function build(main) {
         el(
           "section",
           { class: "part" },
-          el("h2", {}, "Checklist"),
-          el("div", { class: "controls" }, undo, state),
+          el("div", { class: "heading" }, el("h2", {}, "Checklist"), state, undo),
           problem,
           editor.node,
           shelf(choices, { checklist: editor.checklist, open: (items) => use(items, "opened"), act: (work) => attempt(problem, work), tell: (text) => (state.textContent = text) }),
@@ -56,9 +68,7 @@ export async function build(main) {
   editor.replace(kept.checklist?.length ? kept.checklist : [{ question: "" }]);
   complete = true;
   preview.update();
-  document.addEventListener("keydown", (event) => {
-    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) preview.read();
-  });
+  onSend(preview.read);
 
   function changed() {
     keep();
@@ -142,4 +152,261 @@ function refineForm(choices, { checklist, samples, judge, accept }) {
     const rows = lines.map((line) => [[line.question, line.reason ? el("div", { class: "reason" }, line.reason) : null], el("span", { class: `state ${line.state}` }, line.state)]);
     return el("div", {}, el("h3", {}, heading), table(["item", "what became of it"], rows, { "aria-label": heading }));
   }
+}
+
+/** The form of a source and its stages. `use(items)` gets the finished checklist; `keep()` is called after edits. */
+function stagesForm(choices, kept, use, keep) {
+  const select = choice(choices.pipelines.map((one) => [one.name, one.description ? `${one.name}: ${one.description}` : one.name]), { name: "method", value: kept.pipeline ?? choices.pipelines[0].name });
+  const about = el("div", {}), inputs = el("div", {}), own = el("div", {}), problem = el("div", {});
+  const settingsPanel = el("details", { class: "settings", name: OPEN }, el("summary", {}, `Settings of the writer (${choices.writer})`), own);
+  const sourcePanel = el("details", { class: "source-form", name: OPEN, open: true }, el("summary", {}, "Source"), about, inputs);
+  const strip = el("ol", { class: "stages" });
+  const sources = kept.sources ?? {}, chosen = kept.settings ?? {};
+  const plans = latest("build/plan");
+  let plan = null, source = null, settings = null, cards = [];
+  select.addEventListener("change", () => load({}));
+  load(kept.drafts ?? {});
+  return {
+    node: el("div", {}, field("method", select), sourcePanel, settingsPanel, problem, strip),
+    value() {
+      collect();
+      return { pipeline: select.value, sources, settings: chosen, drafts: Object.fromEntries(cards.filter((card) => card.form).map((card) => [card.name, card.form.value()])) };
+    },
+  };
+
+  function collect() {
+    if (source) sources[plan.pipeline] = source.value();
+    if (settings) chosen[plan.pipeline] = settings.value();
+  }
+
+  /** Show the source, the settings and the stages of the chosen method. */
+  async function load(drafts) {
+    collect();
+    const { name, settings: schema } = choices.pipelines.find((one) => one.name === select.value);
+    const found = await planned(name, chosen[name]);
+    if (!found) return;
+    plan = { ...found, pipeline: name };
+    settings = schemaForm(schema, chosen[name], replan);
+    own.replaceChildren(settings.node);
+    fill(sources[name] ?? {});
+    about.replaceChildren(el("button", { type: "button", name: "example", onclick: () => (fill(plan.example), keep()) }, "Fill in an example"));
+    draw(drafts);
+    keep();
+  }
+
+  function fill(value) {
+    source = schemaForm(plan.source, value, () => (outdated(0), keep()));
+    inputs.replaceChildren(source.node);
+  }
+
+  async function planned(pipeline, settings) {
+    const found = await plans({ pipeline, settings });
+    if (found) problem.replaceChildren(found.error ? alertOf(found.error) : "");
+    return found?.error ? null : found;
+  }
+
+  /** After a change of the settings, there may be other stages; those that remain keep their output. */
+  async function replan() {
+    keep();
+    const found = await planned(plan.pipeline, settings.value());
+    if (!found || found.stages.join() === plan.stages.join()) return;
+    const drafts = Object.fromEntries(cards.filter((card) => card.form).map((card) => [card.name, card.form.value()]));
+    plan = { ...found, pipeline: plan.pipeline };
+    draw(drafts);
+  }
+
+  function draw(drafts) {
+    cards = plan.stages.map((name, place) => stageCard(name, place));
+    strip.replaceChildren(...cards.map((card) => card.node));
+    for (const card of cards) if (drafts[card.name]) card.show(drafts[card.name]);
+    ready();
+  }
+
+  /** A stage can be run once the stage before has an output. */
+  function ready() {
+    cards.forEach((card, i) => (card.run.disabled = card.busy || (i > 0 && !cards[i - 1].form)));
+  }
+
+  /** The stages from `place` on were made from an older text. */
+  function outdated(place) {
+    for (const card of cards.slice(place)) if (card.form) card.age.textContent = "made from an older version of the text above; run it again to update it";
+  }
+
+  function stageCard(name, place) {
+    const card = { name, form: null, busy: false };
+    const state = el("span", { class: "muted", role: "status" }), failed = el("div", {}), output = el("div", { class: "draft" });
+    const panel = el("details", { name: OPEN, hidden: true }, el("summary", {}, "Output"), output);
+    card.age = el("span", { class: "muted" });
+    card.run = el("button", { type: "button", name: `run-${name}`, class: "primary", onclick: run }, `Run ${name.replaceAll("_", " ")}`);
+    const finish = el("button", { type: "button", name: `use-${name}`, onclick: finished, hidden: true }, "Use as checklist");
+    card.node = el(
+      "li",
+      { class: "stage" },
+      el("h3", {}, `${place + 1}. ${name.replaceAll("_", " ")}`),
+      el("span", { class: "muted" }, ABOUT[name] ?? ""),
+      el("div", { class: "controls" }, card.run, finish, state, card.age),
+      failed,
+      panel,
+    );
+    card.show = (draft) => {
+      card.form = schemaForm(plan.draft, draft, () => (outdated(place + 1), keep()));
+      finish.hidden = false;
+      output.replaceChildren(card.form.node);
+      panel.hidden = false;
+    };
+    return card;
+
+    function request() {
+      return { pipeline: plan.pipeline, settings: settings.value(), source: source.value() };
+    }
+
+    async function run() {
+      card.busy = true;
+      ready();
+      state.textContent = "Running …";
+      await attempt(failed, async () => {
+        const draft = place ? cards[place - 1].form.value() : null;
+        const found = await post("build/stage", { ...request(), stage: name, draft });
+        card.show(found.draft);
+        panel.open = true; // which closes the others
+        finish.hidden = found.questions === null;
+        card.age.textContent = "";
+        state.textContent = `${plural(found.asked, "request")}, ${found.kept} kept, ${found.seconds} s`;
+        outdated(place + 1);
+        keep();
+      });
+      if (failed.childElementCount) state.textContent = "";
+      card.busy = false;
+      ready();
+    }
+
+    function finished() {
+      return attempt(failed, async () => {
+        const found = await post("build/checklist", { ...request(), draft: card.form.value() });
+        use(found.items, `${plural(found.items.length, "item")} by ${found.model}`);
+      });
+    }
+  }
+}
+
+/** The scores of sample responses while a checklist is edited. `editor` holds the checklist; `settings()` are those of the judge, which is `served` or runs in the app's process.
+ *  `update()` is called after every edit of the checklist. */
+function samplesPreview(editor, { served, settings }, kept, keep) {
+  const prompt = area(kept.prompt, { name: "sample-prompt", rows: 1, class: "grows" });
+  const samples = []; // { target, answers, quality, score, last, problem }
+  const list = el("div", { class: "samples" }), problem = el("div", {});
+  const state = el("span", { class: "muted", role: "status" });
+  const button = el("button", { type: "button", class: "primary", name: "read", onclick: read }, "Score the samples");
+  const previewed = latest("build/preview");
+  let timer = null, running = null;
+  for (const text of kept.samples?.length ? kept.samples : Array(FIRST).fill("")) add(text);
+  prompt.addEventListener("input", () => (samples.forEach(forget), changed()));
+  return {
+    node: el(
+      "section",
+      { class: "part preview-samples" },
+      el("h2", {}, "Preview"),
+      note("Paste responses. Weights, options and code checks change the scores at once; the judge reads an item again only when its text has changed."),
+      field("prompt (optional)", prompt),
+      list,
+      el("div", { class: "controls" }, el("button", { type: "button", name: "add-sample", onclick: () => add("").target.focus() }, "Add response"), button, state),
+      problem,
+    ),
+    update,
+    read,
+    value: () => ({ prompt: prompt.value, samples: samples.map((sample) => sample.target.value) }),
+    samples: () => filled().map((sample) => ({ target: sample.target.value, input: prompt.value })),
+  };
+
+  function filled() {
+    return samples.filter((sample) => sample.target.value.trim());
+  }
+
+  function add(text) {
+    const sample = { target: area(text, { rows: 2, class: "grows", name: "sample", "aria-label": `response ${samples.length + 1}` }), answers: new Map(), quality: null };
+    sample.score = el("div", { class: "result sample-score" }, el("span", { class: "muted" }, "not scored yet"));
+    sample.problem = el("div", {});
+    const remove = el("button", { type: "button", class: "link", onclick: () => (samples.splice(samples.indexOf(sample), 1), sample.node.remove(), changed()) }, "remove");
+    sample.node = el("div", { class: "card" }, sample.target, el("div", { class: "heading" }, sample.score, remove), sample.problem);
+    sample.target.addEventListener("input", () => (forget(sample), changed()));
+    samples.push(sample);
+    list.append(sample.node);
+    return sample;
+  }
+
+  function forget(sample) {
+    sample.answers.clear();
+    sample.quality = sample.last = null;
+  }
+
+  function changed() {
+    keep();
+    update();
+  }
+
+  function update() {
+    clearTimeout(timer);
+    timer = setTimeout(preview, PAUSE);
+  }
+
+  async function preview() {
+    const shown = filled(), items = editor.asked();
+    if (!shown.length || !items.length) return draw([], items, shown);
+    const body = shown.map((sample) => ({ target: sample.target.value, input: prompt.value, answers: [...sample.answers.values()], quality: sample.quality }));
+    const found = await previewed({ checklist: editor.checklist(), samples: body, settings: settings() });
+    if (found) problem.replaceChildren(found.error ? alertOf(found.error) : "");
+    if (found?.scores && filled().length) draw(found.scores, items, shown);
+  }
+
+  function draw(scores, items, shown) {
+    let missing = 0;
+    for (const sample of samples) if (!shown.includes(sample) || !scores.length) sample.score.replaceChildren(el("span", { class: "muted" }, "not scored yet"));
+    scores.forEach((score, i) => {
+      missing += score.items.filter((line) => line.unanswered === "not_read").length;
+      const { last } = shown[i], changed = last !== null && last !== undefined && last !== score.primary_score;
+      shown[i].score.replaceChildren(...scoreLine(score), changed ? el("small", { class: "was" }, `was ${fixed(last, 4)} when read`) : "");
+    });
+    items.forEach((item, place) => {
+      const answers = scores.map((score, i) => answerOf(score.items[place], samples.indexOf(shown[i]) + 1));
+      item.answer.replaceChildren(...(answers.length ? answers : [el("span", { class: "muted" }, "no sample yet")]));
+    });
+    state.textContent = missing ? `${plural(missing, "answer")} not read yet` : "";
+  }
+
+  /** Ask the judge about every sample that lacks an answer; the store has the others. A failure stays with its sample. */
+  async function read() {
+    clearTimeout(timer);
+    running?.abort();
+    const own = (running = new AbortController());
+    state.textContent = "Reading …";
+    // A judge in the app's process answers one response at a time.
+    if (served) await Promise.all(filled().map((sample) => readOne(sample, own)));
+    else for (const sample of filled()) await readOne(sample, own);
+    if (running !== own) return;
+    state.textContent = "";
+    await preview();
+  }
+
+  async function readOne(sample, own) {
+    if (own.signal.aborted) return;
+    await attempt(sample.problem, async () => {
+      const body = { input: prompt.value, target: sample.target.value, checklist: editor.checklist(), settings: settings() };
+      const { score } = await judged(body, (_, line) => store(sample, line), own.signal);
+      [sample.quality, sample.last] = [score.quality, score.primary_score];
+    });
+  }
+
+  function store(sample, line) {
+    sample.answers.delete(line.id);
+    sample.answers.set(line.id, line);
+    if (sample.answers.size > MOST_ANSWERS) sample.answers.delete(sample.answers.keys().next().value);
+  }
+}
+
+/** The answer of an item about one sample, short: the sample's number, the answer and P(answer). */
+function answerOf(line, number) {
+  const kind = line.passed === true ? "pass" : line.passed === false ? "fail" : "open";
+  const p = probabilityOf(line);
+  const shown = line.answer ?? (line.unanswered === "not_read" ? "not read yet" : line.unanswered);
+  return el("span", { class: `pill ${kind}`, title: line.reasoning }, el("small", {}, `${number}: `), shown, p === null ? null : el("small", {}, ` ${fixed(p, 2)}`));
 }

@@ -3,8 +3,8 @@
 import { answerBar, answerNotes, probabilityOf, scoreLine } from "./answers.js";
 import { getJson, judged, post } from "./api.js";
 import { changed } from "./difference.js";
-import { el, fixed, note, section, signClass, signed, table } from "./dom.js";
-import { area, attempt, exporter, field, schemaForm } from "./forms.js";
+import { el, field, fixed, note, section, signClass, signed, table } from "./dom.js";
+import { area, attempt, exporter, onSend, schemaForm } from "./forms.js";
 
 const KEPT = "compare-view", SIDES = ["A", "B"];
 
@@ -24,15 +24,15 @@ export async function columns(main) {
   let items = [], order = [], current = 0;
 
   main.replaceChildren(
-    el("div", { class: "scorebar" }, el("button", { type: "button", class: "primary", name: "run", title: "Ctrl+Enter", onclick: run }, "Score both"), sides.map((side) => [el("strong", {}, side.name), side.result]), el("div", { class: "result" }, el("span", { class: "muted" }, "B − A"), apart)),
+    el("div", { class: "scorebar" }, el("button", { type: "button", class: "primary", name: "run", title: "Ctrl+Enter", onclick: run }, "Score both"), sides.map((side) => el("div", { class: "result" }, el("strong", {}, side.name), side.result)), el("div", { class: "result" }, el("span", { class: "muted" }, "B − A"), apart)),
     el("div", { class: "columns" }, field("prompt", prompt), field("checklist of both", questions)),
     el("div", { class: "columns" }, sides.map((side) => side.node)),
     answers,
     texts,
   );
   answers.replaceChildren(note("Give a checklist and two responses, or one response and two settings of the judge. The differences per item appear here."));
+  onSend(run);
   document.addEventListener("keydown", (event) => {
-    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) return run();
     if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, textarea, select") || !"jk".includes(event.key)) return;
     current = Math.max(0, Math.min(order.length - 1, current + (event.key === "j" ? 1 : -1)));
     mark();

@@ -99,8 +99,7 @@ export function comparisonTables(comparison) {
       comparison.unmatched_items ? ` ${count(comparison.unmatched_items)} items are on one side only.` : "",
       comparison.no_answer ? ` ${count(comparison.no_answer)} rows have no answer and are left out.` : "",
     ),
-    table(["", ...sections.map(([name]) => [name, "n"])], rows, { "aria-label": "Agreement" }),
-    el("div", { class: "columns" }, confusions),
+    el("div", { class: "columns" }, table(["", ...sections.map(([name]) => [name, "n"])], rows, { "aria-label": "Agreement", class: "fit" }), el("div", {}, confusions)),
   ];
 }
 
@@ -112,7 +111,7 @@ export function fileName(path) {
 function confusion(kind, section, comparison) {
   const heads = ["", ...section.labels.map((label) => [label, "n"])];
   const rows = section.confusion.map((row, i) => [section.labels[i], ...row.map(count)]);
-  return el("div", {}, el("h3", {}, `Answers to ${kind} items`), note(`Rows: ${fileName(comparison.one)}. Columns: ${fileName(comparison.other)}.`), table(heads, rows));
+  return el("div", {}, el("h3", {}, `Answers to ${kind} items`), note(`Rows: ${fileName(comparison.one)}. Columns: ${fileName(comparison.other)}.`), table(heads, rows, { class: "fit" }));
 }
 
 /** Per item: how often the two sides answered differently, and kappa. `pick(id)` is called for a question. */
@@ -135,33 +134,28 @@ export function itemTable(items, against, pick) {
 export function figureTable(columns, digits = 4) {
   const names = [...new Set(Object.values(columns).flatMap((figures) => Object.keys(figures)))];
   const rows = names.map((name) => [name.replaceAll("_", " "), ...Object.values(columns).map((figures) => (name in figures ? figure(figures[name], digits) : ""))]);
-  return table(["", ...Object.keys(columns).map((name) => [name, "n"])], rows);
+  return table(["", ...Object.keys(columns).map((name) => [name, "n"])], rows, { class: "fit" });
 }
 
-/** The pairs of a file, a page at a time. */
+/** The pairs of a file, more of them on request. */
 export function pairs(file) {
   const order = file.all;
   const margin = (row) => (file.pairs[row].score_chosen ?? NaN) - (file.pairs[row].score_rejected ?? NaN);
   const body = el("div");
-  const status = el("span", { class: "num", role: "status" });
-  let start = 0;
-  const draw = () => {
-    status.textContent = `${count(start + 1)} to ${count(Math.min(start + PAGE, order.length))} of ${count(order.length)}`;
-    body.replaceChildren(...order.slice(start, start + PAGE).map((row) => pair(file, row, margin(row))));
-  };
-  const turn = (by) => () => {
-    start = Math.max(0, Math.min(start + by, Math.floor((order.length - 1) / PAGE) * PAGE));
-    draw();
-    body.scrollIntoView();
-  };
+  const more = el("button", { onclick: draw }, `Show ${PAGE} more`);
+  function draw() {
+    const shown = body.childElementCount;
+    body.append(...order.slice(shown, shown + PAGE).map((row) => pair(file, row, margin(row))));
+    more.hidden = shown + PAGE >= order.length;
+  }
   const sort = choice([["file", "order of the file"], ["largest", "largest margin first"], ["smallest", "smallest margin first"]], { "aria-label": "order", onchange: () => {
     const sign = { largest: -1, smallest: 1 }[sort.value];
     order.sort((a, b) => (sign ? sign * (margin(a) - margin(b)) || a - b : a - b));
-    start = 0;
+    body.replaceChildren();
     draw();
   } });
   draw();
-  return [section(`Pairs (${count(file.length)})`, el("div", { class: "controls" }, sort, el("button", { onclick: turn(-PAGE) }, "previous"), status, el("button", { onclick: turn(PAGE) }, "next")), body)];
+  return [section(`Pairs (${count(file.length)})`, el("div", { class: "controls" }, sort), body, more)];
 }
 
 function pair(file, row, margin) {

@@ -36,7 +36,21 @@ export function difference(before, after) {
   add(parts, "same", old.slice(old.length - tail).join(""));
   const words = (tokens) => tokens.filter((token) => token.trim()).length;
   const shared = words(parts.filter(([kind]) => kind === "same").flatMap(([, part]) => part.match(TOKEN) ?? []));
-  return shared < LEAST_SHARED * Math.max(words(old), words(now)) ? null : parts.filter(([, part]) => part);
+  return shared < LEAST_SHARED * Math.max(words(old), words(now)) ? null : joined(parts.filter(([, part]) => part));
+}
+
+/** Changes of words that follow each other as one removed and one added text. */
+function joined(parts) {
+  const found = [], changes = { del: "", ins: "" };
+  for (const [i, [kind, part]] of [...parts, ["same", ""]].entries()) {
+    const between = kind === "same" && !part.trim() && i > 0 && i < parts.length - 1;
+    for (const one of ["del", "ins"]) if (kind === one || between) changes[one] += part;
+    if (kind !== "same" || between) continue;
+    for (const one of ["del", "ins"]) if (changes[one]) found.push([one, changes[one]]);
+    Object.assign(changes, { del: "", ins: "" });
+    if (part) found.push([kind, part]);
+  }
+  return found;
 }
 
 function add(parts, kind, token) {

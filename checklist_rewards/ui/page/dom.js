@@ -93,6 +93,11 @@ export function note(...children) {
   return el("p", { class: "note" }, ...children);
 }
 
+/** A labelled field. */
+export function field(label, control) {
+  return el("label", { class: "field" }, el("span", {}, label), control);
+}
+
 /** A figure with its name, and what is to be known of it below. */
 export function fact(name, value, below = null) {
   return el("div", { class: "fact" }, el("span", { class: "muted" }, name), el("strong", {}, value), below && el("small", {}, below));

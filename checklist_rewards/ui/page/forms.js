@@ -1,11 +1,6 @@
 // Fields, forms of JSON schemas, what can fail, and what can be copied.
 
-import { choice, el, note } from "./dom.js";
-
-/** A labelled field. */
-export function field(label, control, attributes = {}) {
-  return el("label", { class: "field", ...attributes }, el("span", {}, label), control);
-}
+import { choice, el, field, note } from "./dom.js";
 
 export function area(value, attributes = {}) {
   const control = el("textarea", { rows: 3, ...attributes });
@@ -29,6 +24,11 @@ export async function attempt(problem, work, button = null) {
     if (error.name !== "AbortError") problem.replaceChildren(alertOf(error.message));
   }
   if (button) button.disabled = false;
+}
+
+/** Do something when Ctrl+Enter is pressed. */
+export function onSend(work) {
+  document.addEventListener("keydown", (event) => event.key === "Enter" && (event.ctrlKey || event.metaKey) && work());
 }
 
 /** A button that copies a text. */

@@ -5,7 +5,7 @@ import { count, el, fixed, note, plural, section, table } from "./dom.js";
 import { alertOf, attempt } from "./forms.js";
 
 const RECENT = 12;
-const NAMES = { rewards: "reward log", unreadable: "cannot be read", checklists: "checklist", prompts: "prompt", pipelines: "pipeline", judges: "judge", jobs: "job" };
+const NAMES = { rewards: "reward log", unreadable: "cannot be read", checklists: "checklist", prompts: "prompt", pipelines: "pipeline", judges: "judge" };
 const WAYS = [
   ["/judge", "Score a text", "Write a prompt, a response and a few questions, and see what the judge answers."],
   ["/batch", "Score a file", "Choose a file of prompts and responses with their checklists; the result opens as a report."],
@@ -15,7 +15,8 @@ const UNITS = [["minute", 60], ["hour", 3600], ["day", 86400], ["month", 2629800
 
 export async function home(main, project) {
   const health = el("div", { class: "health", "aria-live": "polite" }, note("Loading the judge …"));
-  const files = project.files.toSorted((a, b) => b.changed - a.changed);
+  const opens = (file) => actionsOf(file, project.files).length > 0;
+  const files = project.files.filter((file) => folderOf(file.name) !== "jobs").sort((a, b) => opens(b) - opens(a) || b.changed - a.changed); // Batch lists jobs
   const started = files.some((file) => file.name.startsWith("example/"));
   const problem = el("div");
   main.replaceChildren(
@@ -41,7 +42,7 @@ export function actionsOf(file, files) {
   const query = (more = {}) => `?${new URLSearchParams({ file: file.name, ...more })}`, folder = folderOf(file.name);
   const report = ["Report", `/report${query()}`], annotate = ["Annotate", `/annotate${query()}`], score = ["Score", `/batch${query()}`];
   const has = (...names) => names.some((name) => file.columns?.includes(name));
-  if (file.kind === "scored") return [report, annotate, ["Score again", score[1]]];
+  if (file.kind === "scored") return [report, ["Trust", `${report[1]}#/0/trust`], annotate, ["Score again", score[1]]];
   if (file.kind === "rewards") return [report, ["Follow", `/live${query()}`]];
   if (file.kind === "pairs") return [report];
   if (file.kind === "rows") return has("checklist") && has("target", "completion") ? [score, annotate] : [score];
@@ -50,8 +51,7 @@ export function actionsOf(file, files) {
     return log ? [["Report of its run", `/report?${new URLSearchParams({ file: log.name })}#/0/monitor`]] : [];
   }
   if (folder === "checklists" && file.name.endsWith(".json")) return [["Judge", `/judge?${new URLSearchParams({ checklist: file.name })}`], ["Edit", `/library?${new URLSearchParams({ name: file.name })}`]];
-  if (["checklists", "prompts", "pipelines", "judges"].includes(folder)) return [["Edit", `/library?${new URLSearchParams({ name: file.name })}`]];
-  return folder === "jobs" ? [["Batch", "/batch"]] : [];
+  return ["checklists", "prompts", "pipelines", "judges"].includes(folder) ? [["Edit", `/library?${new URLSearchParams({ name: file.name })}`]] : [];
 }
 
 export function folderOf(name) {

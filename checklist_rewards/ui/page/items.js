@@ -1,8 +1,8 @@
 // The editor of a checklist, for Judge and Build: the items with their weights, gates, categories, options and checks.
 
 import { getJson, post } from "./api.js";
-import { choice, el, note } from "./dom.js";
-import { area, attempt, field, schemaForm } from "./forms.js";
+import { choice, el, field, note } from "./dom.js";
+import { area, attempt, schemaForm } from "./forms.js";
 
 let loading = null;
 

@@ -2,8 +2,8 @@
 
 import { answerBar, answerNotes, metricsLine, scoreLine } from "./answers.js";
 import { getJson, judged, post } from "./api.js";
-import { choice, el, fixed, note, section } from "./dom.js";
-import { area, attempt, exporter, field, schemaForm } from "./forms.js";
+import { choice, el, field, fixed, note, section } from "./dom.js";
+import { area, attempt, exporter, onSend, schemaForm } from "./forms.js";
 import { itemEditor, itemsOf, shelf } from "./items.js";
 
 const KEPT = "judge-view";
@@ -16,8 +16,8 @@ export function keepForJudge(value) {
 export async function judge(main) {
   const choices = await getJson("choices");
   const kept = JSON.parse(sessionStorage.getItem(KEPT) ?? "{}");
-  const prompt = area(kept.input, { name: "input", class: "grows" });
-  const response = area(kept.target, { name: "target", rows: 8, class: "grows" });
+  const prompt = area(kept.input, { name: "input", class: "grows", placeholder: "What the model was asked. It may be empty." });
+  const response = area(kept.target, { name: "target", rows: 8, class: "grows", placeholder: "The text to score" });
   const reference = area(kept.reference, { name: "reference", rows: 2, class: "grows" });
   const editor = itemEditor((item, asks) => {
     if (asks) item.answer.classList.add("stale");
@@ -55,9 +55,7 @@ export async function judge(main) {
   );
   for (const control of [prompt, response, reference]) control.addEventListener("change", keep);
   editor.replace(kept.checklist?.length ? kept.checklist : [{ question: "" }]);
-  document.addEventListener("keydown", (event) => {
-    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) score();
-  });
+  onSend(score);
   const asked = new URLSearchParams(location.search).get("checklist");
   if (asked) await act(async () => replace(itemsOf((await getJson("library/file", { name: asked })).text)));
 

@@ -1,8 +1,8 @@
 // Library: checklists, prompts, pipelines and judges as files. The server's parsers check a text while it is edited.
 
-import { download, getJson, post } from "./api.js";
-import { count, el, note, plural, section } from "./dom.js";
-import { alertOf, area, attempt, field, schemaForm } from "./forms.js";
+import { download, getJson, latest, post } from "./api.js";
+import { count, el, field, note, plural, section } from "./dom.js";
+import { alertOf, area, attempt, schemaForm } from "./forms.js";
 
 const TITLES = { checklists: "Checklists", prompts: "Prompts", pipelines: "Pipelines", judges: "Judges" };
 const PAUSE = 400;
@@ -13,7 +13,6 @@ export async function library(main) {
   const importer = el("div", {});
   let kinds = null, opened = null;
   main.replaceChildren(
-    section("Library", note("Files of the project folder: checklists/, prompts/, pipelines/ and judges/. Commands and the other views use them by name.")),
     el("div", { class: "library" }, list, editor),
     el("details", { class: "part" }, el("summary", {}, "Import checklists of other projects"), importer),
   );
@@ -21,7 +20,7 @@ export async function library(main) {
   await refresh();
   const asked = new URLSearchParams(location.search).get("name");
   if (asked) await open(asked);
-  else editor.replaceChildren(note("Choose a file, or begin a new one."));
+  else editor.replaceChildren(note("Choose a file, or begin a new one. They are files of the project folder; commands and the other views use them by name."));
 
   async function refresh(name = null) {
     const found = await getJson("library");
@@ -35,9 +34,8 @@ export async function library(main) {
     return el(
       "section",
       { class: "part shelf" },
-      el("h2", {}, TITLES[kind]),
+      el("div", { class: "heading" }, el("h2", {}, TITLES[kind]), el("button", { type: "button", name: `new-${kind}`, onclick: () => begin(kind) }, "New")),
       files.length ? el("ul", {}, files.map(entry)) : note(`No file in ${kind}/.`),
-      el("button", { type: "button", name: `new-${kind}`, onclick: () => begin(kind) }, "New"),
     );
   }
 
@@ -71,12 +69,13 @@ export async function library(main) {
   }
 
   function edit(name, text, stamp, state, kind = null) {
-    const control = area(text, { name: "text", rows: 22, class: "source", spellcheck: "false", "aria-label": "text of the file" });
+    const control = area(text, { name: "text", rows: 12, class: "source grows", spellcheck: "false", "aria-label": "text of the file" });
     const title = kind ? el("input", { name: "name", value: `${name}mine${kinds.extensions[kind][0]}`, size: 40, "aria-label": "name of the file" }) : null;
     const told = el("div", { class: "told", "aria-live": "polite" });
     const save = el("button", { type: "button", class: "primary", name: "save", onclick: store }, "Save");
     const named = () => title?.value ?? name;
-    let saved = text, timer = null, asked = 0;
+    const checked = latest("library/check");
+    let saved = text, timer = null;
     opened = { get name() { return named(); }, changed: () => control.value !== saved };
     for (const one of [control, title]) {
       one?.addEventListener("input", () => {
@@ -107,13 +106,8 @@ export async function library(main) {
     }
 
     async function check() {
-      const own = ++asked;
-      try {
-        const found = await post("library/check", { name: named(), text: control.value });
-        if (own === asked) tell(found);
-      } catch (error) {
-        if (own === asked) tell({ error: error.message });
-      }
+      const found = await checked({ name: named(), text: control.value });
+      if (found) tell(found);
     }
 
     function store() {

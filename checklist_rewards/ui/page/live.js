@@ -1,8 +1,8 @@
 // Live: the training view of a reward log that is still written. The server reads what was added; 204 says that nothing was.
 
 import { get } from "./api.js";
-import { choice, count, el, note, num, plural, section, stateTag, written } from "./dom.js";
-import { alertOf, field } from "./forms.js";
+import { choice, count, el, field, note, num, plural, section, stateTag, written } from "./dom.js";
+import { alertOf } from "./forms.js";
 import { keeping } from "./keep.js";
 import { curves, learnedTable } from "./training.js";
 
@@ -19,7 +19,7 @@ export async function live(main, project) {
   const view = el("div", { class: "live" });
   let last = null, heard = 0, timer = null;
   main.replaceChildren(
-    section("Live", note("Follows the reward log of a training, rewards.jsonl, while it is written. Only the rows that were added are read."), el("div", { class: "controls" }, field("reward log", file), state), problem),
+    section("Live", note("Follows the reward log of a training, rewards.jsonl, while it is written. Only the rows that were added are read."), el("div", { class: "filters" }, field("reward log", file), state), problem),
     view,
   );
   if (!names.length) return view.replaceChildren(note("The folder has no reward log. Set reward_log of the training to a file in this folder, for example runs/mine/rewards.jsonl."));
@@ -58,13 +58,12 @@ export async function live(main, project) {
   function draw(found) {
     const { steps } = found.training;
     const last = steps.at(-1);
-    state.textContent = `${plural(found.rows, "completion")}, ${steps.length ? `step ${count(last)}` : "no step yet"}, ${new Date().toLocaleTimeString()}`;
+    state.textContent = `${plural(found.rows, "completion")}, ${steps.length ? `step ${count(last)}` : "no step yet"}; updated at ${new Date().toLocaleTimeString()}`;
     if (!steps.length) return view.replaceChildren(note("The log has no rows yet."));
     keeping(view, () => view.replaceChildren(
-      found.monitor ? watched(found.monitor) : "",
-      isQuiet() ? ended() : "",
-      section("What the policy learned", learnedTable(found.training.learned)),
+      el("div", { class: "columns" }, found.monitor && watched(found.monitor), isQuiet() && ended()),
       section("Over the steps", note("Faint lines are the values of the steps, strong lines their moving average."), el("div", { class: "columns" }, curves(found.training))),
+      section("What the policy learned", learnedTable(found.training.learned)),
       section("Latest completions", el("div", { class: "cards" }, found.latest.toReversed().map(card)), el("p", {}, el("a", { href: `/report?${new URLSearchParams({ file: file.value, follow: "" })}` }, "All completions, followed in the report"))),
     ));
   }

@@ -56,9 +56,9 @@ export function show(report, main, before = null, actions = {}) {
       state,
       actions,
       openView: (other) => go(index, other),
-      openFilter: (other, filter, order = ["row", false]) => {
+      openFilter: (other, filter, order = ["row", false], row = null) => {
         const place = report.files.indexOf(other);
-        Object.assign(states[place], { filter: { ...EMPTY, ...filter }, order, row: null });
+        Object.assign(states[place], { filter: { ...EMPTY, ...filter }, order, row });
         go(place, "matrix");
       },
       openRow: (other, place) => go(report.files.indexOf(other), "matrix", place),

@@ -1,7 +1,7 @@
 // Matrix: rows x items. Only the rows in sight are in the document, so any number of rows scrolls.
 
 import { detail } from "./detail.js";
-import { choice, count, el, fixed, note, shorter, stateName, stateTag } from "./dom.js";
+import { choice, count, el, field, fixed, note, shorter, stateName, stateTag } from "./dom.js";
 import { EMPTY, differingCells, matching, peopleDiffer, sorted } from "./filters.js";
 import { sampled } from "./overview.js";
 
@@ -41,6 +41,7 @@ export function matrix(report, file, at) {
     const started = performance.now();
     kept = sorted(file, matching(file, state.filter, partner), ...state.order);
     const milliseconds = performance.now() - started;
+    if (state.row < 0) state.row = kept[0] ?? null; // -1: the first one
     status.textContent = `${count(kept.length)} of ${count(file.length)} rows`;
     status.dataset.milliseconds = milliseconds.toFixed(1);
     grid.setAttribute("aria-rowcount", kept.length + 1);
@@ -114,11 +115,11 @@ export function matrix(report, file, at) {
           "div",
           { class: "panel-head" },
           el("h2", {}, `Row ${file.id(row)}`),
+          at.actions.judge && el("button", { onclick: () => at.actions.judge(file, row) }, "Open in Judge"),
           el("button", { onclick: step(-1), "aria-label": "previous row", title: "previous row (k)" }, "↑"),
           el("button", { onclick: step(1), "aria-label": "next row", title: "next row (j)" }, "↓"),
           el("button", { onclick: () => open(null), "aria-label": "close", title: "close (Esc)" }, "✕"),
         ),
-        at.actions.judge ? el("p", {}, el("button", { onclick: () => at.actions.judge(file, row) }, "Open in Judge")) : "",
         ...detail(file, row, partner, advice).filter(Boolean),
       );
       panel.hidden = false;
@@ -253,7 +254,6 @@ function filterForm(file, filter, partner, refresh) {
     clearTimeout(timer);
     timer = setTimeout(refresh, 60);
   };
-  const field = (label, input) => el("label", {}, el("span", {}, label), input);
   const text = (name, attributes) => el("input", { value: filter[name], oninput: (event) => change(name, event.target.value.trim()), ...attributes });
   const select = (name, options) => choice(options, { value: filter[name], onchange: (event) => change(name, event.target.value) });
   const check = (name, label) => el("label", { class: "check" }, el("input", { type: "checkbox", checked: filter[name], onchange: (event) => change(name, event.target.checked) }), el("span", {}, label));

@@ -7,7 +7,7 @@ const MOST_ITEMS = 50, LOW_MASS = 0.9;
 
 /** The overview of one file. `at` opens other views, and rows by a filter. */
 export function overview(report, file, at) {
-  const facts = file.overview, open = (filter, order) => at.openFilter(file, filter, order);
+  const facts = file.overview, open = (filter, order, row) => at.openFilter(file, filter, order, row);
   const tiles = [
     fact("rows", count(facts.rows), facts.without_score ? `${count(facts.without_score)} without a checklist` : null),
     fact("mean score", num(facts.mean, 4), facts.unscored ? `${plural(facts.unscored, "row")} without a score` : null),
@@ -33,9 +33,9 @@ export function overview(report, file, at) {
   ];
 }
 
-/** What failed and what to look at first, each with the rows that it is about one click away. */
-function attention(report, file, at, open) {
-  const facts = file.overview;
+/** What failed and what to look at first, each with the rows that it is about one click away: the first of them is opened. */
+function attention(report, file, at, show) {
+  const facts = file.overview, open = (filter, order) => show(filter, order, -1);
   const line = (shown, rest, go, failed = true) => el("li", { class: failed ? "failed" : null }, el("button", { class: "link", onclick: go }, shown), " ", el("span", { class: "muted" }, rest));
   const lines = facts.unanswered.map((one) => line(`${plural(one.count, "read")} unanswered: ${one.reason}`, [one.advice, one.detail].filter(Boolean).join("; "), () => open({ reason: one.reason })));
   if (facts.unscored) lines.push(line(`${plural(facts.unscored, "row")} without a score`, "too few items were answered", () => open({ unscored: true })));
@@ -107,11 +107,11 @@ function about(report, file, facts) {
   const lists = facts.checklist_ids.map((line) => [el("code", {}, line.id), count(line.rows)]);
   const summaries = report.documents.filter((one) => one.kind === "summary").map(receipt);
   return [
-    section("Judge", table(["judge", "read by", ["reads", "n"]], judges), table(["settings", ["rows", "n"]], facts.settings.map((line) => [line.settings, count(line.rows)]))),
+    section("Judge", table(["judge", "read by", ["reads", "n"]], judges, { class: "fit" }), table(["settings", ["rows", "n"]], facts.settings.map((line) => [line.settings, count(line.rows)]), { class: "fit" })),
     section(
       "Checklists",
       note(`${facts.checklists_more ? "at least " : ""}${plural(facts.checklists, "checklist")}, by content hash${facts.checklists > lists.length ? "; the most frequent:" : ":"}`),
-      table(["checklist", ["rows", "n"]], lists),
+      table(["checklist", ["rows", "n"]], lists, { class: "fit" }),
     ),
     ...summaries,
   ];
@@ -121,5 +121,5 @@ function receipt(summary) {
   const lines = Object.entries({ ...summary.value, ...summary.value.receipt }).filter(([, value]) => value !== null && typeof value !== "object");
   const rows = lines.map(([name, value]) => [name.replaceAll("_", " "), typeof value === "number" && !Number.isInteger(value) ? num(value, 4) : String(value)]);
   for (const [model, [prompt, reply]] of Object.entries(summary.value.receipt?.tokens ?? {})) rows.push([`tokens of ${model}`, `${count(prompt)} in, ${count(reply)} out`]);
-  return section(`Cost (${summary.name})`, table(["", ["", "n"]], rows, { "aria-label": "Cost" }));
+  return section(`Cost (${summary.name})`, table(["", ["", "n"]], rows, { "aria-label": "Cost", class: "fit" }));
 }

@@ -2,7 +2,7 @@
 
 import { reliabilityChart, scatter } from "./charts.js";
 import { comparisonTables, figureTable, fileName, itemTable } from "./compare.js";
-import { choice, count, el, figure, fixed, note, num, plural, section, table } from "./dom.js";
+import { count, el, figure, fixed, note, num, plural, section, table } from "./dom.js";
 
 const MOST_ITEMS = 200, MOST_ATTACKS = 25;
 const REASONS = { empty: "no text", other_prompt: "a response to another prompt", prompt: "the prompt itself", words_removed: "a response without the words of one item" };
@@ -12,7 +12,7 @@ export function hasTrust(report, file) {
   return Boolean(report.trust[file.name] || file.analysis || file.labels.length || report.documents.some((one) => one.kind !== "summary"));
 }
 
-/** The trust view of a file. `at` opens rows, and in the app chooses the column of the labels. */
+/** The trust view of a file. `at` opens rows, and in the app links to the columns with labels. */
 export function trust(report, file, at) {
   const filter = at.openFilter;
   return [
@@ -24,13 +24,12 @@ export function trust(report, file, at) {
   ];
 }
 
-/** Which labels the figures are about: in the app a choice, in a report of one file the command that shows them. */
+/** Which labels the figures are about: in the app links, in a report of one file the command that shows them. */
 function labelled(report, file, at) {
-  const { labels: choose, column } = at.actions;
-  if (choose && file.labels.length) {
-    const options = [["", "those exported from Annotate"], ...file.labels.map((name) => [name, `the column ${name}`])];
-    const select = choice(options, { name: "labels", value: column ?? "", onchange: (event) => choose(event.target.value) });
-    return el("div", { class: "controls" }, el("label", { class: "field" }, el("span", {}, "labels"), select), report.trust[file.name] ? null : note("Choose a column to see how far the judge agrees with people."));
+  const { labelled: address, column } = at.actions;
+  if (address && file.labels.length) {
+    const known = [[null, "exported from Annotate"], ...file.labels.map((name) => [name, `the column ${name}`])];
+    return el("nav", { class: "part choices", "aria-label": "labels" }, el("strong", {}, "How far does the judge agree with people? Labels: "), known.map(([name, shown]) => el("a", { href: address(name), "aria-current": name === column ? "page" : null }, shown)));
   }
   if (report.trust[file.name] || file.kind !== "scored") return null;
   return note("This report has no labels. ", file.labels.length ? [`The file has them in ${file.labels.join(", ")}: `, el("code", {}, `checklist-rewards report ${file.name} --label-key ${file.labels[0]}`)] : "Add --label-key or --labels to see how far the judge agrees with people.");

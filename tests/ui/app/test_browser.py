@@ -35,7 +35,7 @@ def test_the_files_of_the_project_are_listed_and_the_address_has_no_token(page):
     links = page.js(
         "return [...document.querySelectorAll('#view tbody td:nth-child(3)')].map((td) => td.innerText.trim())"
     )
-    assert sorted(links) == ["Report Annotate Score again", "Score Annotate"]
+    assert sorted(links) == ["Report Trust Annotate Score again", "Score Annotate"]
 
 
 def test_the_judge_is_tested_on_the_start_page(page):
@@ -55,7 +55,7 @@ def test_the_example_opens_with_one_click(page, project):
     assert views == ["Overview", "Matrix", "Training", "Monitor", "Trust"]
     page.driver.get(f"{page.base}/report?file=example/scored.jsonl&labels=labels#/0/trust")
     page.wait("document.querySelector('main').textContent.includes('Agreement with labels')")
-    assert page.js("return document.querySelector('[name=labels]').value") == "labels"
+    assert page.js("return document.querySelector('.choices [aria-current]').textContent") == "the column labels"
     page.driver.get(f"{page.base}/report?file=example/scored.jsonl#/0/matrix/0")
     page.wait("document.querySelector('.panel .response') !== null")
     shown = page.js("return document.querySelector('.panel .response').textContent")
@@ -63,6 +63,7 @@ def test_the_example_opens_with_one_click(page, project):
     page.wait("document.querySelector('[name=target]') !== null")
     assert page.js("return document.querySelector('[name=target]').value") == shown
     shutil.rmtree(project / "example")
+    (project / "checklists" / "example.json").unlink()
 
 
 def test_a_report_is_that_of_the_command(page, project, tmp_path):

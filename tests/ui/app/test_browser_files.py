@@ -90,7 +90,7 @@ def test_a_checklist_is_written_checked_and_saved(page, project):
     page.driver.get(f"{page.base}/library")
     page.wait("document.querySelector('[name=new-checklists]') !== null")
     click(page, "[name=new-checklists]")
-    page.wait("document.querySelector('.told')?.textContent.startsWith('Valid: 1 items')")
+    page.wait("document.querySelector('.told')?.textContent.startsWith('Valid: 1 item')")
     fill(page, "[name=text]", '{"items": [{"question": "Is it red?", "wieght": 2}]}')
     page.wait("document.querySelector('.told [role=alert]') !== null")
     assert "wieght" in page.js("return document.querySelector('.told').textContent")

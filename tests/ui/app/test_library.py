@@ -27,7 +27,7 @@ def test_files_are_listed_by_kind_with_what_they_hold(client, folder):
     (folder / "judges" / "bad.yaml").write_text("judges: [org/one]\n")
     kinds = client.get("/api/library").json()["kinds"]
     assert [(one["name"], one["summary"]) for one in kinds["checklists"]] == [
-        ("checklists/colours.json", "2 items, 1 penalties")
+        ("checklists/colours.json", "2 items, 1 penalty")
     ]
     assert kinds["pipelines"][0]["summary"] == "pipeline 'mine': direct generator, checklist scorer"
     assert kinds["judges"][0]["error"].startswith("judges/bad.yaml: expected either 'panel' or 'cascade'")
