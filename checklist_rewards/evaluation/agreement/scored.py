@@ -335,8 +335,8 @@ def pairs_of(
         one, other = differing
         raise SampleError(
             f"{one.where} and {other.where} have the same id {one.id!r}, but their texts differ: "
-            f"{_text(one)!r:.60} and {_text(other)!r:.60}. Judges are compared on the same texts; for the rate of wins "
-            "of one file over the other, label rows of both (--label-key)."
+            f"{_text(one)!r:.60} and {_text(other)!r:.60}. Judges are compared on the same texts; for the rate of "
+            "wins of one file over the other, label rows of both (--label-key)."
         )
     return pairs, len(rows) + len(others) - 2 * len(pairs)
 
