@@ -19,7 +19,7 @@ export async function improve(main) {
     box(i),
     [step.kind, states[i]],
     [step.before.length ? step.before.map(line) : "–", step.reason ? el("div", { class: "muted" }, step.reason) : null],
-    step.after.length ? step.after.map((item, k) => [changed(step.before[k]?.question ?? null, item.question), weight(item)]) : "removed",
+    step.after.length ? step.after.map((item, k) => (step.before[k]?.question === item.question ? line(item) : [changed(step.before[k]?.question ?? null, item.question), weight(item)])) : "removed",
     figure(step.gain),
     step.kept ? "confirmed" : "not confirmed",
   ]);
