@@ -14,6 +14,7 @@
   (`weights.py`), as five items for all rows. The same with preferences: of two answers to a question, one is right.
 - *summeval*: twenty questions about summaries (`judges/summeval.py`), with the mean rating of three experts.
 - *coherence*, *consistency*, *fluency*, *relevance*: the five questions of this dimension, with its rating.
+- *coherence-form* and so on: twelve code checks of the form of a summary, with the same ratings.
 
 A fault is *found* if the item is listed as weak by a name that fits. It is *repaired* if the final checklist has no
 trace of it: the copy, the opposite or the irrelevant item is gone (or has less than a fourth of the mean weight), the
@@ -30,7 +31,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import permutations, product
+from itertools import islice, permutations, product
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -314,11 +315,22 @@ def summeval_rows(
     return checklist, rows
 
 
+def form_rows(args: argparse.Namespace, store: Store, dimension: str) -> tuple[Checklist, list[LabelledRow]]:
+    """Summaries with their rating in a dimension, and the code checks of their form of `weights.py`."""
+    checklist, rows = Checklist.parse(weights.FORM), []
+    found = json_lines(data_file("summeval/summeval_16sys_expert_mean.jsonl.gz", args.data))
+    for number, one in enumerate(islice(found, args.rows), start=1):
+        stored = StoredRow(Sample(checklist, one["summary"]), None, f"summeval, row {number}")
+        rows.append(LabelledRow(stored, one["expert_mean"][dimension], one["doc_id"]))
+    return checklist, rows
+
+
 REAL: dict[str, Callable[[argparse.Namespace, Store], tuple[Checklist, list[LabelledRow]]]] = {
     "semeval": semeval_rows,
     "wordings": wordings_rows,
     "summeval": summeval_rows,
     **{name: partial(summeval_rows, dimension=name) for name in summeval.QUESTIONS},
+    **{f"{name}-form": partial(form_rows, dimension=name) for name in summeval.QUESTIONS},
 }
 
 

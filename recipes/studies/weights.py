@@ -19,8 +19,8 @@ pairs in order. Reads are stored, so that an interrupted run continues.
 
     python recipes/studies/weights.py --output runs/weights --train 20
 
-GRPO of the pocket policy on the checklist with equal weights, with weights fitted to 300 pairs, and with the hidden
-weights, on other prompts, for three seeds. Seeds also draw the pairs. The figure is gold at the start and at the end.
+GRPO of the pocket policy on the checklist with equal weights, and with weights fitted to 300 pairs, on other prompts,
+for three seeds. Seeds also draw the pairs. The figure is gold at the start and at the end.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ _OF_GROUP = 5
 POOL = 16
 """Completions per prompt."""
 BEST = f"best of {POOL}"
-TRAINED_ON = ("equal weights", "fitted", "hidden weights")
+TRAINED_ON = ("equal weights", "fitted")
 """The weights of the GRPO runs."""
 FORM = [
     {"question": f"Does the summary have {name}?", "check": check}
@@ -337,8 +337,7 @@ def trained(args: argparse.Namespace, store: Store) -> dict[str, list[dict[str, 
         pairs = [task.pairs[place] for place in drawn(task, args.pairs, seed)[0]]
         labelled = fitting.labelled_scores(task.rows, [None] * len(task.rows), by=task.by, pairs=pairs)
         fitted = fitting.fit_weights(labelled, Bootstrap(100, seed)).dumped()
-        given = {"equal weights": dict.fromkeys(known, 1.0), "fitted": fitted, "hidden weights": known}[arm]
-        weights = Weights.load(given)
+        weights = Weights.load(fitted if arm == "fitted" else dict.fromkeys(known, 1.0))
         checklists = {item.instruction: weights.of(checklist_of(item)) for item in items}
 
         def reward(prompts: list[Any], completions: list[Any], **kwargs: Any) -> list[float | None]:
