@@ -167,6 +167,6 @@ def test_the_texts_of_two_files_are_compared_as_the_judge_saw_them(tmp_path):
     assert len(pairs_of(one, read_scored(tmp_path / "s.csv"), ("one", "other"))[0]) == 2
     assert len(pairs_of(one, read_scored(plain), ("one", "other"))[0]) == 1  # without texts, nothing is known
     other = scored_file(tmp_path / "u.jsonl", {**rows[1], "target": "43", "checklist": ["Is it red?"], "said": [0.9]})
-    with pytest.raises(SampleError, match="u.jsonl, row 1 have the same id 'b', but their texts differ: '42' and '43'"):
+    with pytest.raises(SampleError, match="the same id 'b', but their texts differ: '42' and '43'"):
         pairs_of(one, read_scored(other), ("one", "other"))
     assert len(pairs_of(one, read_scored(other), ("one", "other"), same_texts=False)[0]) == 1
