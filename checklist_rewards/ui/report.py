@@ -84,9 +84,12 @@ def kind_of(path: Path) -> dict[str, Any]:
         `improvement`: what `improve --json` wrote.
     """
     if path.suffix.lower() not in FORMATS:
-        with path.open("rb") as file:
-            start = file.read(_LONGEST)
-        return {"kind": "improvement" if _IMPROVED in start else "document"}
+        try:
+            with path.open("rb") as file:
+                improved = _IMPROVED in file.read(_LONGEST)
+        except OSError:  # it is gone, or not readable
+            improved = False
+        return {"kind": "improvement" if improved else "document"}
     try:
         first = next(iter(read_rows(path)), None)
     except SampleError as error:
