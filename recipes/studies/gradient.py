@@ -13,7 +13,7 @@ all other prompts. The policy does not change: this measures the prediction for 
 The same sets on the completions of a real GRPO run, from the reward log of the demo: the forecast sees the groups of
 the first steps, and the fraction is measured on those of later steps. The run was trained with all constraints.
 
-    python recipes/studies/gradient.py --output runs/gradient --train 12
+    python recipes/studies/gradient.py --output runs/gradient --prompts 120 --sample 40 --train 3
 
 A GRPO run for each set, trained on its own score. The forecast sees completions of the untrained policy to
 `--sample` prompts; the run has the other prompts. Measured is 1 - `frac_reward_zero_std`, as TRL logs it per step.
@@ -204,10 +204,10 @@ def trained(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def trained_table(results: dict[str, Any]) -> str:
-    """Predicted and logged fractions by fourth of the steps as Markdown, then the rank correlation over the sets and
-    the errors of each fourth."""
+    """Predicted and logged fractions as Markdown, by fourth of the steps if there are 8 or more; then the rank
+    correlation over the sets, and the errors."""
     steps = len(next(iter(results.values()))["gradient"])
-    count = min(4, steps)
+    count = 4 if steps >= 8 else 1
     bounds = [round(part * steps / count) for part in range(count + 1)]
     names = [f"steps {start + 1} to {end}" for start, end in pairwise(bounds)]
     rows, measured = [], []
