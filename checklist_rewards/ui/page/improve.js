@@ -12,7 +12,7 @@ export async function improve(main) {
   const found = await getJson("download", { file });
   const accepted = found.steps.map((step) => step.kept), result = el("div", { "aria-live": "polite" }), told = el("div", { "aria-live": "polite" });
   const states = found.steps.map(() => el("div", { class: "muted" }));
-  const name = el("input", { name: "name", size: 40, value: `checklists/${file.split("/").at(-1).replace(/\.json$/, "")}-accepted.json` });
+  const name = el("input", { name: "name", size: 28, value: `checklists/${file.split("/").at(-1).replace(/\.json$/, "")}-accepted.json` });
   const save = el("button", { type: "button", class: "primary", name: "save", onclick: store }, "Save checklist");
   const box = (i) => el("input", { type: "checkbox", name: `step-${i}`, checked: accepted[i], "aria-label": `accept change ${i + 1}`, onchange: (event) => ((accepted[i] = event.target.checked), draw()) });
   const rows = found.steps.map((step, i) => [
