@@ -40,6 +40,7 @@ from checklist_rewards.evaluation.agreement import (
     compare_judges,
     compare_raters,
     labels_of,
+    other_texts,
     pairs_of,
     read_scored,
     units_against_labels,
@@ -156,7 +157,8 @@ def agree(
     r"""Measure the agreement of judges with labels, or with each other, with confidence intervals.
 
     With labels (**--label-key** or **--labels**), each file is compared with the labels, and every two files are
-    tested against each other (McNemar test and group permutation test). Without labels, every two files are compared.
+    tested against each other (McNemar test and group permutation test). Without labels, every two files are compared,
+    which must have the same texts.
     Unanswered items count only in the coverage. Confidence intervals are 95 % bootstrap intervals that resample groups
     (**--group-key**), or rows.
 
@@ -189,26 +191,33 @@ def agree(
         if labelled.named:
             compared = [_with_labels(name, rows, labels, scale, input_key, intervals) for name, rows in scored.items()]
             rates = {name: found for name, rows in scored.items() if (found := _rates(rows, labels, scale))}
+            apart = [
+                (one, other)
+                for (one, rows), (other, others) in combinations(scored.items(), 2)
+                if other_texts(rows, others) is not None
+            ]
+            for one, other in apart if labels.path is not None else ():
+                pairs_of(scored[one], scored[other], (one, other))  # raises: a label is of one text
             wins = {
                 (one, other): win_rate(
                     rows, others, (labels.of(rows)[0], labels.of(others)[0]), (one, other), labels.probabilities(rows)
                 )
                 for (one, rows), (other, others) in combinations(scored.items(), 2)
-                if labels.path is None and _other_texts(rows, others)
+                if (one, other) in apart
             }
             for (one, _), rate in wins.items():
                 rates.setdefault(one, []).append(rate)
             tests = [
                 compare_judges((one.one, other.one), units, others, intervals)
                 for (one, units), (other, others) in combinations(compared, 2)
-                if (one.one, other.one) not in wins
+                if (one.one, other.one) not in apart
             ]
         else:
             compared = [
                 _with_each_other(one, other, input_key, intervals) for one, other in combinations(scored.items(), 2)
             ]
-            tests, rates = [], {}
-        raters = compare_raters(list(scored.values()), intervals) if len(scored) > 1 else {}
+            tests, rates, apart = [], {}, []
+        raters = compare_raters(list(scored.values()), intervals) if len(scored) > 1 and not apart else {}
     _show([comparison for comparison, _ in compared], tests, raters, len(scored))
     for name, of_file in rates.items():
         _show_rates(name, of_file)
@@ -252,13 +261,6 @@ def _rates(rows: Sequence[JudgedRow], labels: Labels, scale: tuple[float, float]
     if all(each is not None for each in given):
         return []
     return corrected_rates(rows, given, labels.probabilities(rows))
-
-
-def _other_texts(rows: Sequence[JudgedRow], others: Sequence[JudgedRow]) -> bool:
-    """Whether rows of the same id have different texts in two files, such as those of two policies."""
-    key, other_key = (Columns.of(side[0].data).target for side in (rows, others))
-    texts = {row.id: row.data.get(key) for row in rows}
-    return any(row.id in texts and texts[row.id] != row.data.get(other_key) for row in others)
 
 
 def _show_rates(name: str, rates: Sequence[Rate]) -> None:

@@ -189,7 +189,7 @@ def win_rate(
     ]
     chances = dict(zip([row.id for row in one], probabilities or [1.0] * len(one), strict=True))
     units: list[_Unit] = []
-    for first, second in pairs_of(one, other, names)[0]:
+    for first, second in pairs_of(one, other, names, same_texts=False)[0]:
         judged = _win(first.score.primary_score, second.score.primary_score)
         if judged is not None and not (first.score.no_answer or second.score.no_answer):
             true = _win(truth[0].get(first.id), truth[1].get(second.id))

@@ -106,7 +106,7 @@ def _while_typed(answer: Callable[[dict[str, Any]], dict[str, Any]]) -> Callable
     return answered
 
 
-VIEWS = ("", "report", "annotate", "judge", "compare", "build", "batch", "library", "live")
+VIEWS = ("", "report", "annotate", "judge", "compare", "build", "batch", "library", "live", "improve")
 _TYPES = {".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8"}
 _KEPT = 8
 _RESAMPLES = 200  # for intervals that appear within seconds; the commands draw more

@@ -80,10 +80,16 @@ def kind_of(path: Path) -> dict[str, Any]:
 
     Returns:
         `dict`: The `kind`, and for rows the `columns`. Kinds of rows: `scored`, `rewards` (a reward log), `pairs`,
-        `annotations`, `monitor`, `rows`, and `unreadable` with the `error`. Other files are `document`.
+        `annotations`, `monitor`, `rows`, and `unreadable` with the `error`. Other files are `document`, or
+        `improvement`: what `improve --json` wrote.
     """
     if path.suffix.lower() not in FORMATS:
-        return {"kind": "document"}
+        try:
+            with path.open("rb") as file:
+                improved = _IMPROVED in file.read(_LONGEST)
+        except OSError:  # it is gone, or not readable
+            improved = False
+        return {"kind": "improvement" if improved else "document"}
     try:
         first = next(iter(read_rows(path)), None)
     except SampleError as error:
@@ -113,6 +119,7 @@ MONITOR_FORMAT = "checklist-rewards-monitor-1"
 MONITOR_FILE = "monitor.jsonl"
 """The name that a reward monitor gives its file."""
 _FORMATS = "checklist-rewards-monitor-"
+_IMPROVED = b'"format": "checklist-rewards-improve-'
 _OF_A_SIGNAL = ("now", "size", "error")
 
 

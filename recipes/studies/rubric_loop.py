@@ -13,6 +13,8 @@
 - *wordings*: the same grades. The checklist has the five wordings of one question that quote the accepted answer
   (`weights.py`), as five items for all rows. The same with preferences: of two answers to a question, one is right.
 - *summeval*: twenty questions about summaries (`judges/summeval.py`), with the mean rating of three experts.
+- *coherence*, *consistency*, *fluency*, *relevance*: the five questions of this dimension, with its rating.
+- *coherence-form* and so on: twelve code checks of the form of a summary, with the same ratings.
 
 A fault is *found* if the item is listed as weak by a name that fits. It is *repaired* if the final checklist has no
 trace of it: the copy, the opposite or the irrelevant item is gone (or has less than a fourth of the mean weight), the
@@ -28,7 +30,8 @@ import random
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from itertools import permutations, product
+from functools import partial
+from itertools import islice, permutations, product
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -298,13 +301,27 @@ def preferences(rows: Sequence[LabelledRow], rng: random.Random) -> list[tuple[i
     return found
 
 
-def summeval_rows(args: argparse.Namespace, store: Store) -> tuple[Checklist, list[LabelledRow]]:
-    """Summaries with their mean rating over four dimensions."""
-    items = [{"question": one, "category": name} for name, some in summeval.QUESTIONS.items() for one in some]
+def summeval_rows(
+    args: argparse.Namespace, store: Store, dimension: str | None = None
+) -> tuple[Checklist, list[LabelledRow]]:
+    """Summaries with their rating in a dimension and its five questions, or with the mean rating and all questions."""
+    chosen = summeval.QUESTIONS if dimension is None else {dimension: summeval.QUESTIONS[dimension]}
+    items = [{"question": one, "category": name} for name, some in chosen.items() for one in some]
     checklist, rows = Checklist.parse(items), []
     for number, one in enumerate(summeval.load(args.data, 100)[: args.rows], start=1):
         sample = Sample(checklist, one.summary, f"Summarize this article.\n\n{one.article}")
-        rows.append(LabelledRow(StoredRow(sample, None, f"summeval, row {number}"), one.overall, one.document))
+        label = one.overall if dimension is None else one.ratings[dimension]
+        rows.append(LabelledRow(StoredRow(sample, None, f"summeval, row {number}"), label, one.document))
+    return checklist, rows
+
+
+def form_rows(args: argparse.Namespace, store: Store, dimension: str) -> tuple[Checklist, list[LabelledRow]]:
+    """Summaries with their rating in a dimension, and the code checks of their form of `weights.py`."""
+    checklist, rows = Checklist.parse(weights.FORM), []
+    found = json_lines(data_file("summeval/summeval_16sys_expert_mean.jsonl.gz", args.data))
+    for number, one in enumerate(islice(found, args.rows), start=1):
+        stored = StoredRow(Sample(checklist, one["summary"]), None, f"summeval, row {number}")
+        rows.append(LabelledRow(stored, one["expert_mean"][dimension], one["doc_id"]))
     return checklist, rows
 
 
@@ -312,6 +329,8 @@ REAL: dict[str, Callable[[argparse.Namespace, Store], tuple[Checklist, list[Labe
     "semeval": semeval_rows,
     "wordings": wordings_rows,
     "summeval": summeval_rows,
+    **{name: partial(summeval_rows, dimension=name) for name in summeval.QUESTIONS},
+    **{f"{name}-form": partial(form_rows, dimension=name) for name in summeval.QUESTIONS},
 }
 
 

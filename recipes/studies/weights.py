@@ -11,11 +11,16 @@ regression on the sentence embedding of the text. Tasks:
   weights belong to wordings.
 - *pocket*: pairs of completions of the pocket policy. The checklist has a question per constraint, answered by code;
   weights belong to families of constraints. Gold is the weighted fraction of the constraints met; hidden weights are 1
-  or 5 by family. The figure *best of 8* is gold of the chosen completion.
+  or 5 by family. The figure *best of 16* is gold of the chosen completion.
 
 Labels are of random groups (articles, exam questions, instructions, prompts); the held-out groups are the same for all
 budgets. Every cell has `--draws` draws. Figures are Spearman correlations, for semeval AUC, for pocket the fraction of
 pairs in order. Reads are stored, so that an interrupted run continues.
+
+    python recipes/studies/weights.py --output runs/weights --train 20
+
+GRPO of the pocket policy on the checklist with equal weights, and with weights fitted to 300 pairs, on other prompts,
+for three seeds. Seeds also draw the pairs. The figure is gold at the start and at the end.
 """
 
 from __future__ import annotations
@@ -28,7 +33,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import permutations
+from itertools import permutations, product
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -37,7 +42,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import numpy as np
 from english.tasks import DEV, WORDINGS, load
-from pocket.policy import sample_policy
+from pocket.policy import MAX_TOKENS, as_prompt, sample_policy
+from pocket.world import Task as PocketTask
 from pocket.world import tasks
 from rich.console import Console
 from studies.common import DATA, data_file, json_lines, markdown, once, run_main, save_json, shown, spread
@@ -52,6 +58,7 @@ from checklist_rewards.files.store import Store
 from checklist_rewards.progress import progress_on
 from checklist_rewards.refiners.embedding import SentenceEmbedder
 from checklist_rewards.scores import Verdict, score_checklist
+from checklist_rewards.scores.weights import Weights
 
 BUDGETS = (50, 100, 300, 1000)
 ARMS = ("equal weights", "fitted", "without shrinkage", "embedding")
@@ -60,8 +67,11 @@ HELD_OUT = 0.35
 """Fraction of the groups that no arm is fitted on."""
 _HEAVY = 5.0
 _OF_GROUP = 5
-POOL = 8
+POOL = 16
 """Completions per prompt."""
+BEST = f"best of {POOL}"
+TRAINED_ON = ("equal weights", "fitted")
+"""The weights of the GRPO runs."""
 FORM = [
     {"question": f"Does the summary have {name}?", "check": check}
     for name, check in {
@@ -144,28 +154,49 @@ def semeval(args: argparse.Namespace, store: Store) -> Task:
     return Task(rows, [e.target for e in examples], [e.label for e in examples], "auc")
 
 
+def hidden_weights(items: Sequence[PocketTask]) -> dict[str, float]:
+    """The weight of every family of constraints: 1 for one half, 5 for the other."""
+    families = sorted({constraint.family for item in items for constraint in item.constraints})
+    random.Random(3).shuffle(families)
+    return {family: _HEAVY if place % 2 else 1.0 for place, family in enumerate(families)}
+
+
+def checklist_of(item: PocketTask, number: int = 0) -> Checklist:
+    """A question per constraint, whose category is its family."""
+    return Checklist.parse(
+        [
+            {"question": constraint.question(), "category": constraint.family, "id": f"{number} {n}"}
+            for n, constraint in enumerate(item.constraints)
+        ]
+    )
+
+
+def by_code(checklist: Checklist, item: PocketTask, text: str) -> Score:
+    """The score of a text, with the answers of code."""
+    met = [float(constraint.holds(text)) for constraint in item.constraints]
+    return score_checklist(checklist, [Verdict({"yes": p, "no": 1 - p}, judge="code") for p in met])
+
+
+def gold_of(weights: Mapping[str, float], item: PocketTask, text: str) -> float:
+    """The weighted fraction of the constraints that a text meets."""
+    of_item = [weights[constraint.family] for constraint in item.constraints]
+    return float(np.dot([constraint.holds(text) for constraint in item.constraints], of_item) / sum(of_item))
+
+
 def _pocket(args: argparse.Namespace, store: Store) -> Task:
     path = args.output / "completions.json"
     items = tasks(args.prompts, seed=11, split="test")
     if not path.is_file():
         save_json(path, sample_policy(str(pocket_dir()), items, n=POOL, temperature=1.0, seed=11))
     replies = json.loads(path.read_text(encoding="utf-8"))
-    families = sorted({constraint.family for item in items for constraint in item.constraints})
-    random.Random(3).shuffle(families)
-    weights = {family: _HEAVY if place % 2 else 1.0 for place, family in enumerate(families)}
+    weights = hidden_weights(items)
     scores, groups, texts, gold, pairs = [], [], [], [], []
     pools, rng = [], random.Random(5)
     for number, (item, pool) in enumerate(zip(items, replies, strict=True)):
-        questions = [
-            {"question": c.question(), "category": c.family, "id": f"{number} {n}"}
-            for n, c in enumerate(item.constraints)
-        ]
-        checklist, start = Checklist.parse(questions), len(texts)
+        checklist, start = checklist_of(item, number), len(texts)
         for text in pool:
-            met = [float(constraint.holds(text)) for constraint in item.constraints]
-            scores.append(score_checklist(checklist, [Verdict({"yes": p, "no": 1 - p}, judge="code") for p in met]))
-            of_item = [weights[constraint.family] for constraint in item.constraints]
-            gold.append(float(np.dot(met, of_item) / sum(of_item)))
+            scores.append(by_code(checklist, item, text))
+            gold.append(gold_of(weights, item, text))
             groups.append(str(number))
             texts.append(text)
         pools.append(list(range(start, len(texts))))
@@ -230,7 +261,7 @@ def compare(task: Task, vectors: np.ndarray, budget: int, seed: int) -> dict[str
         groups = {task.group(place) for place in test}
         pools = [pool for pool in task.pools if task.rows[pool[0]].group in groups]
         for arm, each in scores.items():
-            found[arm]["best of 8"] = fmean(task.labels[max(pool, key=lambda place: each[place])] for pool in pools)
+            found[arm][BEST] = fmean(task.labels[max(pool, key=lambda place: each[place])] for pool in pools)
     try:
         fitting.fit_weights(labelled, Bootstrap(100, seed))
         found["refused"] = False
@@ -290,6 +321,69 @@ def study(name: str, args: argparse.Namespace, store: Store) -> dict[str, Any]:
     return {"labels": task.count, "held out": len(drawn(task, 1, 0)[1]), "budgets": found}
 
 
+def trained(args: argparse.Namespace, store: Store) -> dict[str, list[dict[str, Any]]]:
+    """A GRPO run for each seed and each of `TRAINED_ON`: gold of the completions of every step, and the weights."""
+    from datasets import Dataset
+    from pocket.grpo_run import fit  # loads TRL
+
+    task, known = _pocket(args, store), hidden_weights(tasks(args.prompts, seed=11, split="test"))
+    # A family that no task of the fitted pairs has would have no hidden weight.
+    items = [t for t in tasks(args.prompts, seed=12, split="test") if all(c.family in known for c in t.constraints)]
+    by_prompt = {item.instruction: item for item in items}
+    dataset = Dataset.from_list([{"prompt": as_prompt(item)} for item in items])
+    assert task.pairs is not None
+    runs: dict[str, list[dict[str, Any]]] = {arm: [] for arm in TRAINED_ON}
+    for seed, arm in product(range(args.seeds), TRAINED_ON):
+        pairs = [task.pairs[place] for place in drawn(task, args.pairs, seed)[0]]
+        labelled = fitting.labelled_scores(task.rows, [None] * len(task.rows), by=task.by, pairs=pairs)
+        fitted = fitting.fit_weights(labelled, Bootstrap(100, seed)).dumped()
+        weights = Weights.load(fitted if arm == "fitted" else dict.fromkeys(known, 1.0))
+        checklists = {item.instruction: weights.of(checklist_of(item)) for item in items}
+
+        def reward(prompts: list[Any], completions: list[Any], **kwargs: Any) -> list[float | None]:
+            texts = [
+                (prompt[-1]["content"], done[-1]["content"]) for prompt, done in zip(prompts, completions, strict=True)
+            ]
+            return [by_code(checklists[p], by_prompt[p], text).primary_score for p, text in texts]  # noqa: B023
+
+        def run() -> dict[str, Any]:
+            log = fit(
+                dataset,
+                [reward],  # noqa: B023
+                lambda prompt, text: gold_of(known, by_prompt[prompt], text),
+                args.output / "run",
+                policy=pocket_dir(),
+                steps=args.train,
+                learning_rate=3e-4,
+                seed=seed,  # noqa: B023
+                save_steps=None,
+                groups=args.groups,
+                max_tokens=MAX_TOKENS,
+            )
+            return {"gold": [entry["gold"] for entry in log], "weights": dict(weights.weights)}  # noqa: B023
+
+        settings = {key: getattr(args, key) for key in ("prompts", "train", "groups", "pairs")} | {"seed": seed}
+        folder = args.output / "trained" / f"{arm.replace(' ', '_')}-{seed}"
+        runs[arm].append(once(folder, settings, run))
+    return runs
+
+
+def trained_table(runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
+    """Gold in the first steps and in the last as Markdown, and by seed the gain over equal weights."""
+    last = max(1, len(runs[TRAINED_ON[0]][0]["gold"]) // 4)
+    ends = {arm: [fmean(run["gold"][-last:]) for run in own] for arm, own in runs.items()}
+    rows = [
+        [
+            arm,
+            shown(spread([fmean(run["gold"][:2]) for run in own])),
+            shown(spread(ends[arm])),
+            ", ".join(f"{end - base:+.3f}" for end, base in zip(ends[arm], ends[TRAINED_ON[0]], strict=True)),
+        ]
+        for arm, own in runs.items()
+    ]
+    return markdown(["weights", "gold, steps 1 and 2", f"gold, last {last} steps", "against equal, by seed"], rows)
+
+
 def table(found: Mapping[str, Any]) -> str:
     """The held-out figures as Markdown; below, those of training."""
     rows: list[Sequence[Any]] = []
@@ -297,10 +391,8 @@ def table(found: Mapping[str, Any]) -> str:
         for budget, cell in task["budgets"].items():
             cells = [f"{shown(cell[arm]['held out'])}, {cell[arm]['train']['mean']:.3f}" for arm in ARMS]
             rows.append([name, f"{int(budget):,}", *cells, f"{cell['refused']:.0%}"])
-            if "best of 8" in cell[ARMS[0]]:
-                rows.append(
-                    [f"{name}, best of 8", f"{int(budget):,}", *(shown(cell[a]["best of 8"]) for a in ARMS), ""]
-                )
+            if BEST in cell[ARMS[0]]:
+                rows.append([f"{name}, {BEST}", f"{int(budget):,}", *(shown(cell[a][BEST]) for a in ARMS), ""])
     return markdown(["", "labels", *ARMS, "refused"], rows)
 
 
@@ -313,13 +405,22 @@ def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
     parser.add_argument("--draws", type=int, default=5, help="random draws of the labels per cell")
     parser.add_argument("--texts", type=int, default=1600, help="texts per task, at most")
     parser.add_argument(
-        "--prompts", type=int, default=250, help="prompts of the pocket world, with 8 completions each"
+        "--prompts", type=int, default=250, help="prompts of the pocket world, with 16 completions each"
     )
+    parser.add_argument("--train", type=int, metavar="STEPS", help="steps of GRPO runs on the weights")
+    parser.add_argument("--seeds", type=int, default=3, help="GRPO runs per weights")
+    parser.add_argument("--groups", type=int, default=8, help="groups of 8 completions per step of GRPO")
+    parser.add_argument("--pairs", type=int, default=300, help="preferences that the weights of GRPO are fitted to")
     parser.add_argument("--data", default=DATA, help="folder of the labelled data")
     args = parser.parse_args(argv)
     args.output.mkdir(parents=True, exist_ok=True)
     warnings.filterwarnings("ignore", module="sklearn")
     store = Store(args.output / "store.sqlite")
+    if args.train is not None:
+        runs = trained(args, store)
+        (args.output / "trained.md").write_text(trained_table(runs) + "\n", encoding="utf-8")
+        Console(width=160).print(trained_table(runs))
+        return runs
     settings = {name: getattr(args, name) for name in ("draws", "texts", "prompts")} | {"budgets": list(args.budgets)}
     found = {
         name: once(args.output / name, settings, lambda name=name: study(name, args, store)) for name in args.tasks

@@ -186,3 +186,19 @@ def test_wins_of_one_file_over_another(run):
     assert wins["name"] == "wins of one.jsonl over other.jsonl" and wins["judged"]["value"] == 1
     assert wins["labelled"]["value"] == pytest.approx((0 + 1 + 0.5 + 1) / 4) and found["tests"] == []
     assert "wins of" in done.stdout
+    assert found["judges_among_each_other"] == {}  # they read different texts
+
+
+def test_judges_of_different_texts_are_refused(run):
+    for name in ("one", "other"):
+        rows = [{"id": f"r{n}", "target": "same" if n < 3 else f"{name} {n}", "checklist": ITEMS} for n in range(5)]
+        scored_file(f"{name}.jsonl", *({**row, "said": [0.9, 0.2]} for row in rows))
+    write_jsonl("gold.jsonl", *({"id": f"r{n}", "labels": [True, False]} for n in range(5)))
+    sentence = (
+        "one.jsonl, row 4 and other.jsonl, row 4 have the same id 'r3', but their texts differ: 'one 3' and 'other 3'."
+    )
+    for labels in ((), ("--labels", "gold.jsonl")):
+        done = run("agree", "one.jsonl", "other.jsonl", *labels)
+        assert done.exit_code == 2 and sentence in " ".join(done.stderr.split())
+    done = run("cascade", "one.jsonl", "other.jsonl")
+    assert done.exit_code == 2 and sentence in " ".join(done.stderr.split())

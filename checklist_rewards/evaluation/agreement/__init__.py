@@ -34,6 +34,7 @@ from checklist_rewards.evaluation.agreement.scored import (
     Labels,
     judged_row,
     labels_of,
+    other_texts,
     pairs_of,
     read_scored,
 )
@@ -60,6 +61,7 @@ __all__ = [
     "compare_raters",
     "judged_row",
     "labels_of",
+    "other_texts",
     "paired_test",
     "pairs_of",
     "permutation_p",

@@ -19,8 +19,11 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from checklist_rewards.chat import completion_text
 from checklist_rewards.checklists import NO, YES, Checklist, ChecklistItem
+from checklist_rewards.datasets.rows import Columns
 from checklist_rewards.errors import SampleError
+from checklist_rewards.files.cells import messages_in
 from checklist_rewards.files.rows import file_format, read_rows
 from checklist_rewards.judges.questions import named
 from checklist_rewards.scores import ItemScore, Score, item_keys
@@ -308,12 +311,18 @@ def kind_of(item: ChecklistItem) -> str:
 
 
 def pairs_of(
-    rows: Sequence[JudgedRow], others: Sequence[JudgedRow], where: tuple[str, str]
+    rows: Sequence[JudgedRow], others: Sequence[JudgedRow], where: tuple[str, str], *, same_texts: bool = True
 ) -> tuple[list[tuple[JudgedRow, JudgedRow]], int]:
     """Pair the rows of two files by id, and count the unpaired rows.
 
+    Args:
+        rows, others (sequences of [`JudgedRow`]): The rows of each file.
+        where (pair of `str`): The names of the files, for error messages.
+        same_texts (`bool`, *optional*, defaults to `True`): Refuse rows with the same id and different texts. Two
+            judges can only be compared on the same texts.
+
     Raises:
-        SampleError: If the files have no id in common.
+        SampleError: If the files have no id in common, or if the texts of a pair differ.
     """
     partners = {row.id: row for row in others}
     pairs = [(row, partners[row.id]) for row in rows if row.id in partners]
@@ -322,7 +331,30 @@ def pairs_of(
             f"{where[0]} and {where[1]} have no row id in common: the first ids are {rows[0].id!r} and "
             f"{others[0].id!r} (set the id column with --id-key)."
         )
+    if same_texts and (differing := other_texts(rows, others)) is not None:
+        one, other = differing
+        raise SampleError(
+            f"{one.where} and {other.where} have the same id {one.id!r}, but their texts differ: "
+            f"{_text(one)!r:.60} and {_text(other)!r:.60}. Judges are compared on the same texts; for the rate of "
+            "wins of one file over the other, label rows of both (--label-key)."
+        )
     return pairs, len(rows) + len(others) - 2 * len(pairs)
+
+
+def other_texts(rows: Sequence[JudgedRow], others: Sequence[JudgedRow]) -> tuple[JudgedRow, JudgedRow] | None:
+    """The first two rows of the same id whose texts differ, such as those of two policies; None without any."""
+    partners = {row.id: row for row in others}
+    for row in rows:
+        if (other := partners.get(row.id)) is not None and None not in (texts := (_text(row), _text(other))):
+            if texts[0] != texts[1]:
+                return row, other
+    return None
+
+
+def _text(row: JudgedRow) -> str | None:
+    """The text of a row; equal for the cells of JSON Lines, CSV and Parquet. None if it has none."""
+    value = messages_in(row.data.get(Columns.of(row.data).target))
+    return None if value is None else completion_text(value) if isinstance(value, list) else str(value)
 
 
 def _named_value(data: Mapping[str, Any], key: str, option: str, where: str) -> str:

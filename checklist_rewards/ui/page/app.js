@@ -9,6 +9,7 @@ import { Report } from "./data.js";
 import { el } from "./dom.js";
 import { alertOf, attempt, copying } from "./forms.js";
 import { home } from "./home.js";
+import { improve } from "./improve.js";
 import { judge, keepForJudge } from "./judge.js";
 import { keeping } from "./keep.js";
 import { library } from "./library.js";
@@ -16,6 +17,7 @@ import { live } from "./live.js";
 import { show } from "./main.js";
 
 const VIEWS = [["/", "Start", home], ["/judge", "Judge", judge], ["/compare", "Compare", columns], ["/build", "Build", build], ["/batch", "Batch", batch], ["/live", "Live", live], ["/annotate", "Annotate", annotate], ["/library", "Library", library]];
+const OF_A_FILE = [["/report", "Report", report], ["/improve", "Changes", improve]]; // reached from the file
 const FOLLOWED = 3000;
 
 async function start() {
@@ -23,7 +25,7 @@ async function start() {
   const main = document.getElementById("view");
   const links = VIEWS.map(([path, shown]) => el("a", { href: path, "aria-current": path === location.pathname ? "page" : null }, shown));
   document.getElementById("views").replaceChildren(...links);
-  const [, title, view] = VIEWS.find(([path]) => path === location.pathname) ?? [null, "Report", report];
+  const [, title, view] = [...VIEWS, ...OF_A_FILE].find(([path]) => path === location.pathname);
   document.title = `${title}: checklist-rewards`;
   try {
     const project = await getJson("project");

@@ -5,7 +5,7 @@ import { count, el, fixed, note, plural, section, table } from "./dom.js";
 import { alertOf, attempt } from "./forms.js";
 
 const RECENT = 12;
-const NAMES = { rewards: "reward log", unreadable: "cannot be read", checklists: "checklist", prompts: "prompt", pipelines: "pipeline", judges: "judge" };
+const NAMES = { rewards: "reward log", improvement: "tested changes", unreadable: "cannot be read", checklists: "checklist", prompts: "prompt", pipelines: "pipeline", judges: "judge" };
 const WAYS = [
   ["/judge", "Score a text", "Write a prompt, a response and a few questions, and see what the judge answers."],
   ["/batch", "Score a file", "Choose a file of prompts and responses with their checklists; the result opens as a report."],
@@ -45,6 +45,7 @@ export function actionsOf(file, files) {
   if (file.kind === "scored") return [report, ["Trust", `${report[1]}#/0/trust`], annotate, ["Score again", score[1]]];
   if (file.kind === "rewards") return [report, ["Follow", `/live${query()}`]];
   if (file.kind === "pairs") return [report];
+  if (file.kind === "improvement") return [["Accept changes", `/improve${query()}`]];
   if (file.kind === "rows") return has("checklist") && has("target", "completion") ? [score, annotate] : [score];
   if (file.kind === "monitor") {
     const log = files.find((one) => one.kind === "rewards" && folderOf(one.name) === folder);

@@ -151,3 +151,22 @@ def test_a_labels_file_with_a_repeated_id_is_refused_unless_it_is_read_leniently
         strict.of(strict.read(scored))
     labels, unmatched = Labels(path, lenient=True).of(strict.read(scored))
     assert [[answer and answer.label for answer in own or ()] for own in labels] == [["no"], []] and unmatched == 1
+
+
+def test_the_texts_of_two_files_are_compared_as_the_judge_saw_them(tmp_path):
+    from checklist_rewards.files.rows import read_rows, write_rows
+
+    chat = [{"role": "assistant", "content": "It is red."}]
+    rows = [{"id": "a", "target": chat}, {"id": "b", "target": "42"}]
+    path = scored_file(tmp_path / "s.jsonl", *({**row, "checklist": ["Is it red?"], "said": [0.9]} for row in rows))
+    with write_rows(tmp_path / "s.csv") as copy:
+        for row in read_rows(path):
+            copy.write(row.data)
+    plain = scored_file(tmp_path / "t.jsonl", {"id": "b", "checklist": ["Is it red?"], "said": [0.9]})
+    one = read_scored(path)
+    assert len(pairs_of(one, read_scored(tmp_path / "s.csv"), ("one", "other"))[0]) == 2
+    assert len(pairs_of(one, read_scored(plain), ("one", "other"))[0]) == 1  # without texts, nothing is known
+    other = scored_file(tmp_path / "u.jsonl", {**rows[1], "target": "43", "checklist": ["Is it red?"], "said": [0.9]})
+    with pytest.raises(SampleError, match="the same id 'b', but their texts differ: '42' and '43'"):
+        pairs_of(one, read_scored(other), ("one", "other"))
+    assert len(pairs_of(one, read_scored(other), ("one", "other"), same_texts=False)[0]) == 1

@@ -60,4 +60,22 @@ def test_fitted_weights_are_compared_on_held_out_prompts(tmp_path):
     arguments = ["--tasks", "pocket", "--budgets", "50", "--draws", "1", "--prompts", "40"]
     found = weights.main([f"--output={tmp_path}", *arguments])
     cell = found["pocket"]["budgets"]["50"]
-    assert set(weights.ARMS) <= set(cell) and 0 <= cell["fitted"]["best of 8"]["mean"] <= 1
+    assert set(weights.ARMS) <= set(cell) and 0 <= cell["fitted"][weights.BEST]["mean"] <= 1
+    runs = weights.main(
+        [f"--output={tmp_path}", "--prompts=40", "--train=2", "--seeds=1", "--groups=2", "--pairs=100"]
+    )
+    assert set(runs) == set(weights.TRAINED_ON)
+    assert all(len(run["gold"]) == 2 and 0 < run["gold"][0] <= 1 for [run] in runs.values())
+    assert runs["fitted"][0]["weights"] != runs["equal weights"][0]["weights"]
+
+
+@pytest.mark.slow
+@pytest.mark.study
+def test_the_forecast_is_compared_with_the_log_of_a_run_on_each_set(tmp_path, monkeypatch):
+    completions(tmp_path / "completions.json", 40)
+    sets = gradient.sets
+    two = ("all constraints", "two of three prompts vague")
+    monkeypatch.setattr(gradient, "sets", lambda *given: {name: sets(*given)[name] for name in two})
+    found = gradient.main([f"--output={tmp_path}", "--prompts=40", "--sample=20", "--train=2", "--groups=12"])
+    everything, vague = (found[name]["gradient"] for name in two)
+    assert len(vague) == 2 and max(vague) < 0.75 < min(everything)

@@ -31,3 +31,13 @@ def test_a_small_run(tmp_path):
     assert [cell["fault"] for cell in cells["cells"] if cell["writer"] == "none"] == list(FAULTS)
     assert all(0 <= cell["broken"] <= 5 for cell in cells["cells"])
     assert "| 60 | wrong sign | none |" in (tmp_path / "tables.md").read_text()
+
+
+def test_the_checks_of_form_are_improved_on_the_ratings_of_a_dimension(tmp_path, data_dir):
+    arguments = ["coherence-form", f"--data={data_dir}", "--rows=600", "--seeds=1", "--resamples=50"]
+    found = main([*arguments, f"--output={tmp_path}"])["coherence-form"]
+    assert (found["rows"], found["groups"]) == (600, 38)
+    first, tolerant = found["runs"]
+    assert first["rows"]["test"] + first["rows"]["choosing"] + first["rows"]["confirming"] == 600
+    assert any(step["kept"] for step in first["steps"]) and len(tolerant["checklist"]) <= 12
+    assert "| coherence-form | 0 | 0.0 |" in (tmp_path / "tables.md").read_text()

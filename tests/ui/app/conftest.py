@@ -171,6 +171,19 @@ def no_messages(page):
     assert page.driver.title != "broken"
 
 
+def improved(folder: Path) -> None:
+    """Run `improve`, and write what it tested to `improved/steps.json`."""
+    from contextlib import chdir
+
+    from tests.cli.test_improving_improve import opposed
+
+    (folder / "improved").mkdir()
+    with chdir(folder / "improved"):
+        opposed()
+        options = ["--label-key", "stars", "--group-key", "doc", "--bootstrap", "50", "-o", "better.json"]
+        run("improve", "checklist.json", "--data", "scored.jsonl", *options, "--json", "steps.json")
+
+
 def fill(page, selector, text):
     field = page.driver.find_element("css selector", selector)
     field.clear()

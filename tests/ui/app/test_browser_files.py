@@ -7,7 +7,7 @@ import pytest
 
 from tests.conftest import HANG
 from tests.ui import browser, layout
-from tests.ui.app.conftest import POCKET_QUESTIONS, POCKET_RESPONSES, fill, run, scored_rows, write_jsonl
+from tests.ui.app.conftest import POCKET_QUESTIONS, POCKET_RESPONSES, fill, improved, run, scored_rows, write_jsonl
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("browser"), pytest.mark.usefixtures("no_messages")]
 ROWS = 100
@@ -100,6 +100,34 @@ def test_a_checklist_is_written_checked_and_saved(page, project):
     click(page, "[name=save]")
     page.wait("document.querySelector('.shelf button.link')?.textContent === 'mine.json'")
     assert json.loads((project / "checklists" / "mine.json").read_text())["items"][0]["weight"] == 2
+
+
+def test_each_change_of_improve_is_accepted_or_refused(page, project):
+    improved(project)
+    steps = json.loads((project / "improved" / "steps.json").read_text())
+    page.driver.get(f"{page.base}/")
+    page.wait("document.querySelector('a[href=\"/improve?file=improved%2Fsteps.json\"]') !== null")
+    page.driver.get(f"{page.base}/improve?file=improved/steps.json")
+    page.wait("document.querySelector('[name=step-0]') !== null")
+    questions = "return [...document.querySelectorAll('section ol li')].map((one) => one.textContent)"
+    kept = page.js(questions)
+    assert [step["kind"] for step in steps["steps"] if step["kept"]][:1] == ["turn"]
+    assert len(kept) == len(steps["checklist"]) and any(one.startswith("Is it new? weight -") for one in kept)
+    assert "as tested" in page.js("return document.querySelector('#view').textContent")
+    assert browser.violations(page.driver) == []
+    for place, step in enumerate(steps["steps"]):
+        if step["kept"]:
+            click(page, f"[name=step-{place}]")
+    assert page.js(questions) == [one["question"] for one in steps["before"]]
+    assert "This selection was not tested" in page.js("return document.querySelector('#view').textContent")
+    click(page, "[name=step-0]")
+    click(page, "[name=save]")
+    page.wait("document.querySelector('[role=status]')?.textContent.startsWith('Saved')")
+    saved = json.loads((project / "checklists" / "steps-accepted.json").read_text())["items"]
+    assert {item["question"]: item.get("weight", 1) for item in saved}["Is it new?"] == -1
+    click(page, "[name=save]")  # a file is never overwritten
+    page.wait("document.querySelector('[role=alert]')?.textContent.includes('exists')")
+    assert all("400" in message for message in browser.errors(page.driver))
 
 
 def test_a_training_is_followed_while_it_writes(page, project):

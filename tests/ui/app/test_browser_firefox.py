@@ -7,7 +7,7 @@ import pytest
 
 from checklist_rewards.ui.report import write_report
 from tests.ui import firefox
-from tests.ui.app.conftest import POCKET_QUESTIONS, POCKET_RESPONSES
+from tests.ui.app.conftest import POCKET_QUESTIONS, POCKET_RESPONSES, improved
 from tests.ui.files import HOSTILE, scored_rows, write
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("browser")]
@@ -21,6 +21,7 @@ VIEWS = {
     "/batch?file=rows.jsonl": ".preview table",
     "/library": "[name=new-checklists]",
     "/live?file=example/rewards.jsonl": ".live svg",
+    "/improve?file=improved/steps.json": "[name=step-0]",
     f"{RUN}/overview": ".tiles .fact",
     f"{RUN}/matrix/3": ".panel .answers",
     f"{RUN}/training": ".cards .card",
@@ -41,8 +42,9 @@ def fox(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def base(url, fox):
-    """The app with its example."""
+def base(url, project, fox):
+    """The app with its example, and what `improve` tested."""
+    improved(project)
     fox.get(url)
     fox.wait("return document.querySelector('[name=example]') !== null")
     fox.run("document.querySelector('[name=example]').click()")
