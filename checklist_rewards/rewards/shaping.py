@@ -216,7 +216,8 @@ def centred(values: Sequence[float | None], groups: Sequence[Hashable], spread: 
             Group of each value, for example its prompt. Groups are not inferred from positions, because trainers order
             completions differently.
         spread (`str`, *optional*, defaults to `"none"`):
-            `"std"` divides by the population standard deviation of the group's known values, if it is not 0.
+            `"std"` divides by the population standard deviation of the group's known values, if it is more than
+            rounding (1e-9 of the largest value).
 
     Returns:
         `list[float | None]`: Centred values, which sum to 0 in every group.
@@ -228,11 +229,17 @@ def centred(values: Sequence[float | None], groups: Sequence[Hashable], spread: 
     for value, group in zip(values, groups, strict=True):
         members.setdefault(group, []).extend([] if value is None else [value])
     means = {group: fmean(numbers) for group, numbers in members.items() if numbers}
-    scales = {group: (pstdev(members[group]) or 1.0) if spread == "std" else 1.0 for group in means}
+    scales = {group: _deviation(members[group]) if spread == "std" else 1.0 for group in means}
     return [
         None if value is None else (value - means[group]) / scales[group]
         for value, group in zip(values, groups, strict=True)
     ]
+
+
+def _deviation(numbers: Sequence[float]) -> float:
+    """The standard deviation; 1 if the numbers differ by rounding only, which must not become differences of 1."""
+    deviation = pstdev(numbers)
+    return deviation if deviation > 1e-9 * max(map(abs, numbers)) else 1.0
 
 
 def _known(

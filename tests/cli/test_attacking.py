@@ -120,7 +120,7 @@ def test_the_packaged_encoder_is_attacked(run, files):
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["--budget-reads", 100], "budget_reads=100 is too small: 77 attacks on 6 prompts take"),
+        (["--budget-reads", 100], "budget_reads=100 is too small: 78 attacks on 6 prompts take"),
         (
             ["--responses", "others.jsonl"],
             "--responses others.jsonl: none of its 1 prompts is a prompt of checklists.",

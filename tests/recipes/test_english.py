@@ -139,7 +139,7 @@ def test_the_packaged_adapter_is_half_precision_with_a_card(tmp_path):
     save_file({"lora_A.weight": torch.tensor([0.1, 2.0])}, adapter / save.WEIGHTS)
     (adapter / save.CONFIG).write_text(json.dumps({"layers_to_transform": [10, 11], "base_model_name_or_path": "/x"}))
     record = {"pairs": 8004, "targets": 4000, "steps": 500, "tokens": 10**6, "seconds": 3600, "parameters": 2}
-    (adapter / train.RECORD).write_text(json.dumps(record | {"training": {"rank": 16}}))
+    (adapter / train.RECORD).write_text(json.dumps(record | {"training": {"rank": 16, "epochs": 1.5}}))
     figure = {"value": 0.75, "low": 0.5, "high": 1.0}
     methods = {"SmolLM2 adapter, within": {"auc": figure}, "word overlap": {"auc": figure}}
     (tmp_path / "runs" / "figures.json").write_text(json.dumps({"semeval": {"n": 250, "methods": methods}}))

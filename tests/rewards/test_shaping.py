@@ -203,6 +203,11 @@ def test_a_longer_text_never_costs_less(one, other, free, room, at_cap, exponent
     assert 0 <= costs[0] <= costs[1] <= at_cap
 
 
+def test_differences_of_rounding_are_none():
+    assert centred([0.1 + 0.2, 0.3], ["g", "g"], "std") == pytest.approx([0, 0], abs=1e-12)
+    assert centred([1e-6, 2e-6], ["g", "g"], "std") == pytest.approx([-1, 1])
+
+
 @given(st.lists(st.tuples(maybe, st.integers(0, 2)), max_size=12), st.sampled_from(["none", "std"]))
 def test_centred_values_sum_to_zero_and_none_moves_no_one(pairs, spread):
     values, groups = [value for value, _ in pairs], [group for _, group in pairs]

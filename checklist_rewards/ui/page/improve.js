@@ -2,8 +2,8 @@
 
 import { getJson, post } from "./api.js";
 import { changed } from "./difference.js";
-import { el, figure, fixed, note, plural, section, table } from "./dom.js";
-import { attempt, field } from "./forms.js";
+import { el, field, figure, fixed, note, plural, section, table } from "./dom.js";
+import { attempt } from "./forms.js";
 
 const FIGURES = { before: "before", after: "after", gain: "gain" };
 
