@@ -114,8 +114,8 @@ class Observation:
 
     step: int
     seen: Sequence[Seen]
-    whole: Observation | None = None
-    """The whole step, if these are a part of it."""
+    in_step: Mapping[str, Mapping[str, int]] | None = None
+    """The [`openings`] of the whole step, if these are a part of it."""
 
     @cached_property
     def openings(self) -> Mapping[str, Mapping[str, int]]:
@@ -143,7 +143,7 @@ class Observation:
             if place == len(parts):
                 parts.append([])
             parts[place].append(one)
-        return [Observation(self.step, part, self) for part in parts]
+        return [Observation(self.step, part, self.openings) for part in parts]
 
     @cached_property
     def rewarded(self) -> list[list[Seen]]:

@@ -382,7 +382,7 @@ def steered(one: Seen) -> float:
 def same_opening(observation: Observation) -> Sums | None:
     """For each completion, the share of the completions of other prompts in its step that begin with the same words;
     as the sums of a mean."""
-    openings = (observation.whole or observation).openings
+    openings = observation.openings if observation.in_step is None else observation.in_step
     prompts = Counter[str]()
     for by_prompt in openings.values():
         prompts.update(by_prompt)

@@ -62,7 +62,7 @@ A_TEXT: dict[str, Any] = {
     "check": {"type": "verifiable", "name": "count:unique_word_count", "arguments": {"N": 6}},
 }
 COPIED = 4
-"""So many words in a row from the request are a copy of it."""
+"""Number of words in a row from the request that count as a copy of it."""
 RANK, FIRST = 16, 1 / 2
 """Rank of the adapter, and the share of the layers without one."""
 _PROJECTIONS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
@@ -272,7 +272,7 @@ def plot(before: dict[str, Any], after: dict[str, Any], path: Path) -> None:
 
 
 def main(argv: list[str] | None = None, more: Sequence[Everyday] = ()) -> dict[str, Any]:
-    """Run the demo; returns its summary. `more` are prompts to train on beside the everyday ones."""
+    """Run the demo; returns its summary. It also trains on the prompts `more`."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--output", type=Path, default=Path("runs/demo-english"))
     parser.add_argument("--arm", choices=ARMS, default="mixed", help="which items are rewarded")

@@ -84,7 +84,7 @@ class Judged:
 
 
 class Instruction:
-    """A prompt of IFEval to train on, as `Everyday`. There is no list of words for its topic."""
+    """A prompt of IFEval with the interface of `Everyday`. Its topic has no gold."""
 
     def __init__(self, one: Instructed):
         self.prompt, self.messages, self.met = one.request, one.messages, one.gold

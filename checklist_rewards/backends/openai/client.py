@@ -422,7 +422,8 @@ class Connection:
         return found.status_code, found.headers, found.content
 
     def _current(self) -> _Session:
-        """The session of this process. A forked child gets its own, because it must not use its parent's sockets."""
+        """The session of this process. A forked child gets its own, because it must not use its parent's sockets. For
+        the background loop only: aiohttp needs a running loop."""
         if self._session is None or self._session.pid != os.getpid():
             if self._session is not None:
                 keep_forever(self._session)

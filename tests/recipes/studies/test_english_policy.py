@@ -33,4 +33,6 @@ def test_the_study_compares_arms_and_is_continued(tmp_path, capsys):
     again = main([*options[:-1], "0", "1", "--summary"])
     assert again == summary, "only what is finished, and nothing is run again"
     other = [f"--output={tmp_path / 'with-ifeval'}", "--ifeval-training", "--tokens=8"]
-    assert main([*options, *other])["code"]["requirements"]["value"] is not None
+    main([*options, *other])
+    settings = json.loads((tmp_path / "with-ifeval" / "code-0" / "summary.json").read_text())["settings"]
+    assert (settings["prompts"], settings["more"], settings["tokens"]) == (4, 2, 8)
