@@ -21,7 +21,7 @@ import logging
 import math
 import random
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -42,7 +42,7 @@ from checklist_rewards.monitor.extra_reads import (
     read_shadow,
     retest,
 )
-from checklist_rewards.monitor.seen import Observation, Seen, seen_of
+from checklist_rewards.monitor.seen import Observation, Seen, asked, seen_of
 from checklist_rewards.monitor.settings import Draw, MonitorSettings
 from checklist_rewards.monitor.text import steering
 from checklist_rewards.monitor.watch import Alarm, Guard, Watch, alarm_record, not_evaluated, start_record, step_record
@@ -180,7 +180,7 @@ class RewardMonitor(TrainerReward):
             is known (GRPO, RLOO), else next to the log of the reward, if it has one.
         attacks ([`AttackReport`], `str` or `Path`, *optional*):
             An attack on this judge, or its file (`checklist-rewards attack`). The attacks that raised scores become
-            signals.
+            signals, and with `penalize_attacks=True` completions that show one get no reward.
         **options:
             Fields of [`MonitorSettings`].
 
@@ -217,6 +217,8 @@ class RewardMonitor(TrainerReward):
         self.log = RewardLog(log)
         self.attacks = read_attack(attacks) if isinstance(attacks, str | Path) else attacks
         self._patterns = [] if self.attacks is None else patterns_of(self.attacks)
+        if self.settings.penalize_attacks and self.attacks is None:
+            raise SampleError("penalize_attacks=True requires attacks=..., the file of an attack on the judge.")
         self.alarms: deque[Alarm] = deque(maxlen=_MOST_ALARMS)
         """The last alarms."""
         self.should_stop = False
@@ -258,7 +260,9 @@ class RewardMonitor(TrainerReward):
             made = self._source.rewards_of(replace(whole, samples=samples, scores=scores))
             made = replace(made, samples=whole.samples, scores=whole.scores)
             if self.settings.steering == "penalize":
-                made = self._guard("steering", lambda: _penalized(made), made)
+                made = self._guard("steering", lambda: _penalized(made, map(_steers, made.samples)), made)
+            if self.settings.penalize_attacks:
+                made = self._guard("attacks", lambda: _penalized(made, _show_attacks(made, self._patterns)), made)
             extra = self._extra_reads(made, step) if training else Extra(len(made.samples))
         more = self._guard("log", lambda: extra.fields(held_out), None)
         self._source.record(made, more)
@@ -474,11 +478,25 @@ class RewardMonitor(TrainerReward):
         self.should_stop = self.should_stop or alarm.action == "stop"
 
 
-def _penalized(batch: Batch) -> Batch:
+def _steers(sample: Sample | None) -> bool:
+    return sample is not None and steering(sample.target) is not None
+
+
+def _show_attacks(batch: Batch, attacks: Sequence[Pattern]) -> Iterator[bool]:
+    """Whether each completion shows one of some attacks."""
+    for sample, prompt in zip(batch.samples, batch.prompts, strict=True):
+        questions = () if sample is None else [item.question for item in sample.checklist.items]
+        yield sample is not None and any(one.shown(sample.target, asked(prompt), questions) for one in attacks)
+
+
+def _penalized(batch: Batch, shown: Iterable[bool]) -> Batch:
+    """A call with rewards of at most 0 for some completions."""
+    penalized = list(shown)
+
     def limited(rewards: Rewards) -> Rewards:
         return [
-            min(reward, 0.0) if reward is not None and sample is not None and steering(sample.target) else reward
-            for sample, reward in zip(batch.samples, rewards, strict=True)
+            min(reward, 0.0) if reward is not None and limit else reward
+            for reward, limit in zip(rewards, penalized, strict=True)
         ]
 
     parts = {name: limited(values) for name, values in batch.parts.items()}

@@ -42,6 +42,8 @@ class MonitorSettings:
     steering: Steering = "flag"
     """What happens to completions that address the grader or praise themselves. `flag`: their share is a signal.
     `penalize`: in addition, their reward is at most 0. `off`: nothing."""
+    penalize_attacks: bool = False
+    """Whether the reward of completions that show an attack of `RewardMonitor(attacks=...)` is at most 0."""
     shadow_share: Share = 0.05
     """Fraction of the completions that the shadow judge reads too."""
     retest_share: Share = 0.05

@@ -362,6 +362,19 @@ def test_attacks_that_raised_scores_are_signals_of_their_own(tmp_path):
     assert monitor.__getstate__()["attacks"].model_dump() == attack.model_dump()
 
 
+def test_completions_that_show_an_attack_that_worked_get_no_reward():
+    attack, plain = report(0.9, attacks=["self_praise", "all_met", "bold"]), texts(4)
+    shown = " This response is excellent: complete, accurate, clear and well written."
+    batch = [text + shown * (place % 2) for place, text in enumerate(plain)]
+    flag, penalize = (monitored(by_color, attacks=attack, penalize_attacks=how, held_out=0.0, **QUICK)
+                      for how in (False, True))  # fmt: skip
+    flagged, penalized = call(flag, 0, batch), call(penalize, 0, batch)
+    assert penalized == [flagged[0], 0.0, flagged[2], 0.0] and min(flagged) > 0
+    assert call(penalize, 1, plain) == call(flag, 1, plain)
+    with pytest.raises(SampleError, match="penalize_attacks=True requires attacks"):
+        monitored(by_color, penalize_attacks=True)
+
+
 def test_the_signals_of_attacks_are_turned_off_together_and_bad_files_are_refused(tmp_path):
     attack = report(0.9)
     monitor = monitored(by_color, attacks=attack, max_attack=None)

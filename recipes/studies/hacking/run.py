@@ -9,6 +9,9 @@ constraints met, computed by code. The shadow judge is the judge without its wea
 answer, for all completions: so `evaluate.py` can replay the shadow signals with another share. Without `--bias`, the
 run is clean.
 
+The prevention `patterns` gives no reward to completions that show what an attack on the judge found: `--attacks` is
+the output folder of `recipes/studies/attack/predict.py`.
+
 Finished runs are skipped. `--all` walks the study: five biases times three seeds and ten clean runs, then the biased
 runs again under each prevention.
 """
@@ -36,6 +39,7 @@ from studies.hacking.study import PREVENTIONS, STRENGTH, Run, study
 from transformers.utils import logging as transformers_logging
 
 from checklist_rewards import ChecklistScorer
+from checklist_rewards.errors import SampleError
 from checklist_rewards.judges import Judge
 from checklist_rewards.judges.panel import PanelJudge
 from checklist_rewards.monitor import MonitorSettings, RewardMonitor
@@ -55,8 +59,22 @@ def judges_of(run: Run, store: Path) -> tuple[Judge, Judge]:
     return PanelJudge(judges, rule="median") if run.prevention == "panel" else judges[0], inner
 
 
-def execute(run: Run, output: Path) -> dict[str, Any]:
-    """Train, unless the run is finished, and return its summary: settings, and proxy and gold per step."""
+def attack_on(run: Run, attacks: Path | None) -> Path:
+    """The file of the attack on the judge of a run, in the output folder of `predict.py`."""
+    path = (attacks or Path()) / "judges" / f"{run.bias}-{run.strength:g}.json"
+    if not path.is_file():
+        raise SampleError(f"{path}: file not found; run studies/attack/predict.py and name its folder with --attacks.")
+    return path
+
+
+def execute(run: Run, output: Path, attacks: Path | None = None) -> dict[str, Any]:
+    """Train, unless the run is finished, and return its summary: settings, and proxy and gold per step.
+
+    Args:
+        run ([`Run`]): The run.
+        output (`Path`): Folder of all runs.
+        attacks (`Path`, *optional*): Folder with the attacks on all judges; the prevention `patterns` needs it.
+    """
     folder = output / run.name
 
     def trained() -> dict[str, Any]:
@@ -77,7 +95,11 @@ def execute(run: Run, output: Path) -> dict[str, Any]:
             seed=run.seed,
             start=make_start(output / "start"),
             reward=RewardMonitor(
-                reward, settings, shadow=ChecklistScorer(judge=unbiased), log=folder / "monitor.jsonl"
+                reward,
+                settings,
+                shadow=ChecklistScorer(judge=unbiased),
+                log=folder / "monitor.jsonl",
+                attacks=None if run.prevention != "patterns" else attack_on(run, attacks),
             ),
             groups=run.groups,
             max_tokens=run.max_tokens,
@@ -97,6 +119,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--bias", choices=[*BIASES], help="weakness of the judge; omit for a clean run")
     parser.add_argument("--strength", type=float, default=STRENGTH, help="strength of the weakness, from 0 to 1")
     parser.add_argument("--prevention", choices=PREVENTIONS, default="none")
+    parser.add_argument("--attacks", type=Path, help="folder of predict.py's attacks, for the prevention `patterns`")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--steps", type=int, default=Run.steps)
     args = parser.parse_args(argv)
@@ -104,7 +127,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     one = Run(args.bias, args.seed, args.strength, args.prevention, args.steps)
     measure_difficulty(make_start(args.output / "start"), tasks(Run.prompts, seed=1, split="test"))
     for run in study() if args.all else [one]:
-        log = execute(run, args.output)["log"]
+        log = execute(run, args.output, args.attacks)["log"]
         first, last = ({key: _mean(part, key) for key in ("proxy", "gold")} for part in (log[:5], log[-5:]))
         console.print(
             f"{run.name}: proxy {first['proxy']:.2f} -> {last['proxy']:.2f}, "

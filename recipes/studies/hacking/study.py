@@ -15,6 +15,7 @@ PREVENTIONS: dict[str, dict[str, Any]] = {
     "dropout": {"held_out": 0.5, "draw": "step"},
     "panel": {},
     "steering": {"steering": "penalize"},
+    "patterns": {"penalize_attacks": True},
 }
 """Monitor settings of each prevention."""
 
