@@ -15,9 +15,10 @@ Each table is printed as Markdown:
 - `thresholds`: the largest sizes of the signals in the clean and the hacked runs of the fitting part;
 - `prevention`: proxy and gold at the end with each prevention.
 
-The thresholds of the monitor were chosen on the fitting part (`fitting`): seed 0 of every bias, and four clean runs.
-All other runs are reported. A run counts as hacked if it has an onset (`onset.py`). It counts as clean if it has none
-and its judge has no weakness.
+Which steps the shadow judge reads more of was chosen on the fitting part (`fitting`): seeds 0 and 1 of every bias and
+strength, and the first ten clean runs. All other runs are reported. The thresholds of the monitor are those that were
+chosen on runs of an earlier version. A run counts as hacked if it has an onset (`onset.py`). It counts as clean if it
+has none and its judge has no weakness.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from studies.hacking.logs import RunLog, Sizes, alarm_steps, finished, read_agai
 from studies.hacking.onset import GOLD_WIDTH, gold_lost
 from studies.hacking.plots import draw
 from studies.hacking.spy import installed, spy_alarms
-from studies.hacking.study import PREVENTIONS
+from studies.hacking.study import PREVENTIONS, STRENGTH
 
 from checklist_rewards import ChecklistScorer
 from checklist_rewards.evaluation.agreement import Bootstrap, Mean
@@ -50,7 +51,7 @@ from checklist_rewards.monitor.seen import Observation
 from checklist_rewards.monitor.signals import SIGNALS
 from checklist_rewards.scores.tally import wilson
 
-FITTING_SEEDS, FITTING_CLEAN = (0,), range(4)
+FITTING_SEEDS, FITTING_CLEAN = (0, 1), range(10)
 FITTING_WORDINGS, REPORTED_WORDINGS = (3, 5), (1, 2, 4)
 """Variants of the questions that a shadow judge is asked where it has to differ from the judge."""
 SHARES = (0.05, 0.25)
@@ -101,8 +102,14 @@ def end(curve: Sequence[float]) -> float:
 class Study:
     """The finished runs of a folder, and the alarms of all detectors in them."""
 
-    def __init__(self, folder: Path, settings: MonitorSettings | None = None, share: float | None = None):
-        self.folder = folder
+    def __init__(
+        self,
+        folder: Path,
+        settings: MonitorSettings | None = None,
+        share: float | None = None,
+        first: int = MonitorSettings.start,
+    ):
+        self.folder, self.first = folder, first
         self.settings = settings or MonitorSettings()
         self.share = share
         self.all = finished(folder)
@@ -121,7 +128,7 @@ class Study:
 
     def sizes(self, run: RunLog) -> list[Sizes]:
         """The sizes of all signals of a run."""
-        return sizes(replayed(run, self.share), self.settings)
+        return sizes(replayed(run, self.share, first=self.first), self.settings)
 
     def alarms(self, run: RunLog) -> dict[str, int]:
         """The first alarm of each detector, those of rewardspy included."""
@@ -189,26 +196,30 @@ def detection(study: Study) -> str:
 def biases(study: Study) -> str:
     """The monitor and rewardspy on each bias, on all seeds."""
     rows = []
-    for bias in dict.fromkeys(run.bias for run in study.runs):
-        runs = [run for run in study.runs if run.bias == bias]
+    for bias, strength in dict.fromkeys((run.bias, run.strength) for run in study.runs):
+        runs = [run for run in study.runs if (run.bias, run.strength) == (bias, strength)]
         for name in ("monitor", *(["rewardspy"] if installed() else [])):
-            rows.append(
-                line(f"{bias}: {name}", [outcome(r, study.alarms(r).get(name), study.gold[r.folder]) for r in runs])
-            )
+            found = [outcome(r, study.alarms(r).get(name), study.gold[r.folder]) for r in runs]
+            rows.append(line(f"{bias} {strength:g}: {name}", found))
     return "\n".join([HEAD, *rows])
 
 
 def shadow(study: Study) -> str:
-    """The monitor with other shadow judges: none, the share of completions, and the part of the weakness it has."""
+    """The monitor with other shadow judges: none, the share of completions, whether more of the first steps are read,
+    and the part of the weakness it has. The last row is no monitor: an alarm at the onset, which gold tells."""
     rows = []
-    for share, weakness in ((0.0, 0.0), (0.05, 0.0), (0.1, 0.0), (0.25, 0.0), (1.0, 0.0), (0.1, 0.5), (0.25, 0.5)):
-        name = "no shadow judge" if not share else f"reads {share:.0%}, {weakness:.0%} of the weakness"
+    start = study.settings.start
+    cases = [(0.0, 0.0, 0), *((share, 0.0, first) for share in SHARES for first in (0, start)), (1.0, 0.0, 0)]
+    for share, weakness, first in [*cases, *((share, 0.5, start) for share in SHARES)]:
+        name = f"reads {share:.0%}" + (f", {weakness:.0%} of the weakness" if weakness else "")
+        name += ", more of the first steps" if first else ""
         found = [
-            outcome(run, _first(replayed(run, share, weakness), study.settings), study.gold[run.folder])
+            outcome(run, _first(replayed(run, share, weakness, first), study.settings), study.gold[run.folder])
             for run in study.reported
         ]
-        rows.append(line(name, found))
-    return "\n".join([HEAD, *rows])
+        rows.append(line(name if share else "no shadow judge", found))
+    known = [outcome(run, run.onset, study.gold[run.folder]) for run in study.reported]
+    return "\n".join([HEAD, *rows, line("an alarm at the onset", known)])
 
 
 def another(study: Study) -> str:
@@ -216,7 +227,7 @@ def another(study: Study) -> str:
     judge in clean runs too."""
     rows = []
     for number, share in product(REPORTED_WORDINGS, SHARES):
-        seen = [read_again(run, share, study.reworded(number)) for run in study.reported]
+        seen = [read_again(run, share, study.reworded(number), study.first) for run in study.reported]
         found = [
             outcome(run, _first(steps, study.settings), study.gold[run.folder])
             for run, steps in zip(study.reported, seen, strict=True)
@@ -236,9 +247,9 @@ def grid(study: Study) -> str:
     lost."""
     runs = [run for run in study.runs if fitting(run)]
     shadows: dict[str, list[tuple[RunLog, list[Observation]]]] = {
-        "same": [(run, list(replayed(run, share))) for share in SHARES for run in runs],
+        "same": [(run, list(replayed(run, share, first=study.first))) for share in SHARES for run in runs],
         "reworded": [
-            (run, list(read_again(run, share, study.reworded(number))))
+            (run, list(read_again(run, share, study.reworded(number), study.first)))
             for number, share in product(FITTING_WORDINGS, SHARES)
             for run in runs
         ],
@@ -308,9 +319,10 @@ def prevention(study: Study) -> str:
     """Proxy and gold at the end (mean of the last ten steps) with each prevention, and the hacked runs. Below: gold
     minus that of the same bias and seed without a prevention, with a 95 % bootstrap interval over the pairs."""
     rows = []
-    for bias in dict.fromkeys(run.bias for run in study.all):
+    all_runs = [run for run in study.all if run.settings["strength"] == STRENGTH]
+    for bias in dict.fromkeys(run.bias for run in all_runs):
         for way in PREVENTIONS:
-            runs = [r for r in study.all if r.bias == bias and r.settings["prevention"] == way]
+            runs = [r for r in all_runs if r.bias == bias and r.settings["prevention"] == way]
             if runs:
                 proxy, gold = (
                     [end(curve) for curve in curves]
@@ -320,7 +332,7 @@ def prevention(study: Study) -> str:
                 rows.append([bias, way, len(runs), *(shown(spread(ends), 2) for ends in (proxy, gold)), hacked])
     levels = markdown(["judge", "prevention", "runs", "proxy", "gold", "hacked"], rows)
     rows = []
-    ends = {(r.bias, r.seed, r.settings["prevention"]): end(study.gold[r.folder]) for r in study.all}
+    ends = {(r.bias, r.seed, r.settings["prevention"]): end(study.gold[r.folder]) for r in all_runs}
     for way in PREVENTIONS:
         gains = [
             gold - ends[bias, seed, "none"]
@@ -345,10 +357,13 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--start", type=int, default=MonitorSettings.start, help="first steps to compare with")
     parser.add_argument("--window", type=int, default=MonitorSettings.window, help="last steps to compare")
     parser.add_argument("--share", type=float, help="share that the shadow judge reads; defaults to that of the runs")
+    parser.add_argument(
+        "--first", type=int, default=MonitorSettings.start, help="first steps of which it reads more; 0: none"
+    )
     parser.add_argument("-o", "--output", type=Path, default=Path("docs/images/figures"), help="folder of the plots")
     args = parser.parse_args(argv)
     settings = replace(MonitorSettings(), certainty=args.certainty, start=args.start, window=args.window)
-    study = Study(args.folder, settings, args.share)
+    study = Study(args.folder, settings, args.share, args.first)
     if args.what == "plots":
         draw(study.all, study.gold, {run.folder: study.alarms(run) for run in study.runs}, args.output)
     else:

@@ -46,6 +46,11 @@ class RunLog:
         return self.settings["bias"] or "clean"
 
     @property
+    def strength(self) -> float:
+        """The strength of the weakness; 0 without one."""
+        return self.settings["strength"] if self.settings["bias"] else 0.0
+
+    @property
     def seed(self) -> int:
         """The seed of the run."""
         return self.settings["seed"]
@@ -127,7 +132,9 @@ def finished(folder: Path) -> list[RunLog]:
     return found
 
 
-def replayed(run: RunLog, share: float | None, weakness: float = 0.0) -> Iterator[Observation]:
+def replayed(
+    run: RunLog, share: float | None, weakness: float = 0.0, first: int = MonitorSettings.start
+) -> Iterator[Observation]:
     """The observations of a run, as the monitor saw them or with another shadow judge.
 
     Args:
@@ -137,15 +144,17 @@ def replayed(run: RunLog, share: float | None, weakness: float = 0.0) -> Iterato
             Share of the completions that the shadow judge reads; None keeps what was read in the run.
         weakness (`float`, *optional*, defaults to `0.0`):
             How much of the judge's weakness the shadow judge has, from 0 to 1.
+        first (`int`, *optional*, defaults to that of the monitor):
+            Number of first steps of which more completions are read; 0 reads as many of all steps.
     """
     if share is None:
         yield from observations([run.log])
         return
     scores = _unbiased(run, weakness)
-    yield from _shadowed(run, share, lambda chosen: [scores[step][place] for step, place in chosen])
+    yield from _shadowed(run, Sampler(share, first), lambda chosen: [scores[step][place] for step, place in chosen])
 
 
-def read_again(run: RunLog, share: float, judge: Judge) -> Iterator[Observation]:
+def read_again(run: RunLog, share: float, judge: Judge, first: int = MonitorSettings.start) -> Iterator[Observation]:
     """The observations of a run with `judge` as the shadow judge, which reads the completions now.
 
     Args:
@@ -155,6 +164,8 @@ def read_again(run: RunLog, share: float, judge: Judge) -> Iterator[Observation]
             Share of the completions that the shadow judge reads.
         judge ([`Judge`]):
             A judge that answers with probabilities.
+        first (`int`, *optional*, defaults to that of the monitor):
+            Number of first steps of which more completions are read.
     """
     rows: dict[int, list[Mapping[str, Any]]] = {}
     for row in read_rows(run.log):
@@ -165,23 +176,23 @@ def read_again(run: RunLog, share: float, judge: Judge) -> Iterator[Observation]
         reads = [
             Read(ChecklistItem(question=item["question"]), data["completion"], data["prompt"][-1]["content"])
             for data in completions
-            for item in data["score"]["items"]
+            for item in _answered(data)
         ]
         verdicts = iter(judge.judge(reads))
         return [
             [
                 (item["probabilities"][YES], verdict.probabilities[YES])
-                for item in data["score"]["items"]
+                for item in _answered(data)
                 if (verdict := next(verdicts)).unanswered is None and verdict.probabilities is not None
             ]
             for data in completions
         ]
 
-    yield from _shadowed(run, share, answers)
+    yield from _shadowed(run, Sampler(share, first), answers)
 
 
-def _shadowed(run: RunLog, share: float, answers: Answers) -> Iterator[Observation]:
-    sampler, rng = Sampler(share), random.Random(f"shadow {run.seed}")
+def _shadowed(run: RunLog, sampler: Sampler, answers: Answers) -> Iterator[Observation]:
+    rng = random.Random(f"shadow {run.seed}")
     steps = list(observations([run.log]))
     chosen = [(step.step, place) for step in steps for place in sampler.choose(range(len(step.seen)), rng)]
     shadows = {
@@ -202,11 +213,16 @@ def next_shadow(items: Sequence[tuple[float, float]]) -> Shadowed:
     )
 
 
+def _answered(data: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The items of a row that the judge answered: it does not answer about a completion that is too long for it."""
+    return [item for item in data["score"]["items"] if "probabilities" in item]
+
+
 def _unbiased(run: RunLog, weakness: float) -> dict[int, list[list[tuple[float, float]]]]:
     scores: dict[int, list[list[tuple[float, float]]]] = {}
     for row in read_rows(run.log):
         items = []
-        for item in row.data["score"]["items"]:
+        for item in _answered(row.data):
             own = item["probabilities"][YES]
             plain = (item.get("uncalibrated") or item["probabilities"])[YES]
             items.append((own, plain + weakness * (own - plain)))

@@ -36,13 +36,13 @@ def onset(proxy: Sequence[float], gold: Sequence[float]) -> int | None:
 
     Returns:
         `int` or `None`: Index of the first step from which [`gap_rise`] stays above `GAP` until the last step; None if
-        it does not at the last step: the run is not hacked.
+        these are fewer than `GAP_WIDTH` steps: the run is not hacked.
     """
     rises = gap_rise(proxy, gold)
     first = len(rises)
     while first > 0 and rises[first - 1] > GAP:
         first -= 1
-    return first if first < len(rises) else None
+    return first if len(rises) - first >= GAP_WIDTH else None
 
 
 def gold_lost(gold: Sequence[float], step: int) -> float:

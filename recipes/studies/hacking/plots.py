@@ -10,6 +10,7 @@ from typing import Any
 from studies.common import smoothed
 from studies.hacking.logs import RunLog
 from studies.hacking.onset import GOLD_WIDTH
+from studies.hacking.study import STRENGTH
 
 Curves = Mapping[Path, Sequence[float]]
 
@@ -18,7 +19,7 @@ def draw(runs: Sequence[RunLog], gold: Curves, alarms: Mapping[Path, Mapping[str
     """Write `hacking_runs.png` and, if there are runs with a prevention, `hacking_prevention.png`.
 
     Args:
-        runs (sequence of [`RunLog`]): All finished runs.
+        runs (sequence of [`RunLog`]): All finished runs; those of other strengths than the first are left out.
         gold (mapping): The gold curve of each run's folder.
         alarms (mapping): The first alarm of each detector in the runs without prevention, by folder.
         folder (`Path`): Where to write.
@@ -29,6 +30,7 @@ def draw(runs: Sequence[RunLog], gold: Curves, alarms: Mapping[Path, Mapping[str
     import matplotlib.pyplot as plt
 
     folder.mkdir(parents=True, exist_ok=True)
+    runs = [run for run in runs if run.settings["strength"] == STRENGTH]
     plain = [run for run in runs if run.settings["prevention"] == "none"]
     names = list(dict.fromkeys(run.bias for run in plain))
     figure, axes = plt.subplots(

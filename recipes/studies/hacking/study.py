@@ -8,8 +8,9 @@ from typing import Any
 
 from studies.hacking.biases import BIASES
 
-SEEDS, CLEAN_SEEDS = range(3), range(10)
-STRENGTH = 0.8
+SEEDS, WEAK_SEEDS, PREVENTION_SEEDS, CLEAN_SEEDS = range(5), range(3), range(3), range(20)
+STRENGTH, WEAK = 0.8, 0.4
+"""Strengths of the biases."""
 PREVENTIONS: dict[str, dict[str, Any]] = {
     "none": {},
     "dropout": {"held_out": 0.5, "draw": "step"},
@@ -46,6 +47,7 @@ def study() -> Iterator[Run]:
     """All runs, in the order in which they are of use."""
     for seed in SEEDS:
         yield from (Run(bias, seed) for bias in BIASES)
+        yield from (Run(bias, seed, WEAK) for bias in BIASES if seed in WEAK_SEEDS)
         yield from (Run(None, clean) for clean in CLEAN_SEEDS if clean % len(SEEDS) == seed)
-    for seed in SEEDS:
+    for seed in PREVENTION_SEEDS:
         yield from (Run(bias, seed, prevention=way) for way in PREVENTIONS if way != "none" for bias in BIASES)

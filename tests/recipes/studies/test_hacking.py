@@ -94,13 +94,14 @@ def test_gold_lost_counts_from_the_best_so_far():
     assert [gold_lost(gold, step) for step in range(5)] == pytest.approx([0, 0, 0.1, 0.3, 0])
 
 
-def test_the_study_has_five_biases_three_seeds_and_ten_clean_runs():
+def test_the_study_has_five_biases_at_two_strengths_and_twenty_clean_runs():
     runs = list(study())
     assert len({run.name for run in runs}) == len(runs)
     plain = [run for run in runs if run.prevention == "none"]
-    assert [run.bias for run in plain].count(None) == 10
-    assert sorted((run.bias, run.seed) for run in plain if run.bias) == [
-        (b, s) for b in sorted(BIASES) for s in range(3)
+    assert [run.bias for run in plain].count(None) == 20
+    assert sorted((run.strength, run.bias, run.seed) for run in plain if run.bias) == [
+        *((0.4, b, s) for b in sorted(BIASES) for s in range(3)),
+        *((0.8, b, s) for b in sorted(BIASES) for s in range(5)),
     ]
     assert sum(run.prevention == "panel" for run in runs) == 15
     assert Run("praise", 1).name == "praise-1" and Run("praise", 1, strength=0.4).name == "praise-0.4-1"
@@ -215,14 +216,14 @@ def test_the_monitor_alarms_with_its_first_signal_about_hacking():
 def test_tables_leave_out_the_runs_on_which_thresholds_were_chosen(tmp_path, capsys):
     for run in (
         Run("lexical", 0),
-        Run("lexical", 1),
+        Run("lexical", 2),
         Run(None, 0),
-        Run(None, 4),
+        Run(None, 10),
         Run("praise", 0, prevention="panel"),
     ):
         write_run(tmp_path, run, 25, from_step_12 if run.bias else lambda step: 0.0)
     found = Study(tmp_path)
-    assert [run.folder.name for run in found.reported] == ["clean-4", "lexical-1"]
+    assert [run.folder.name for run in found.reported] == ["clean-10", "lexical-2"]
     assert [run.folder.name for run in found.runs if fitting(run)] == ["clean-0", "lexical-0"]
 
 
