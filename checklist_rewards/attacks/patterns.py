@@ -2,8 +2,8 @@
 
 Attacks that add words are shown by their words: at least half of the word trigrams that the attack would write for
 this prompt and checklist. Attacks on form and characters are shown by their marks. Words that an attack repeats are
-shown anywhere, as often as in the attack: a policy need not write them at the end. A combination is shown if all of
-its parts are. Length has no pattern here: the signals about length watch it.
+shown anywhere, as often as in the attack: a policy need not write them at the end. A combination is shown by the part
+that raises scores ([`carrying`]), or if there is none, by all of its parts. Length has no pattern here: the signals about length watch it.
 
 All of this is arithmetic on texts and takes microseconds.
 """
@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from checklist_rewards.attacks.bank import BANK
-from checklist_rewards.attacks.report import AttackReport
+from checklist_rewards.attacks.report import AttackFigures, AttackReport
 from checklist_rewards.attacks.search import Recipe
 from checklist_rewards.checklists import Checklist, ChecklistItem
 
@@ -74,21 +74,58 @@ class Pattern:
 
 
 def patterns_of(report: AttackReport) -> list[Pattern]:
-    """The attacks of a report that raised scores and have a pattern, at most 8, largest rise first. They are the best
-    one of each kind, then the best others: variants of one attack must not push a second weakness out."""
+    """The attacks of a report that raised scores and have a pattern, at most 8, largest rise first. The pattern of a
+    combination is the part that [`carrying`] names. They are the best one of each kind, then the best others: variants
+    of one attack must not push a second weakness out."""
+    rises = {_recipe(figures): figures.rise.value or 0.0 for figures in report.attacks}
+    kinds = {_recipe(figures): figures.kind for figures in report.attacks}
     found: dict[str, tuple[str, Pattern]] = {}
     for figures in report.attacks:
-        recipe, rise = Recipe(figures.attacks, figures.before, figures.after), figures.rise
+        rise = figures.rise
         worked = rise.value is not None and rise.value >= LEAST_RISE and (rise.low is None or rise.low > 0)
+        recipe = carrying(_recipe(figures), rises) if worked else _recipe(figures)
         known = all(name in BANK and BANK[name].kind not in _WITHOUT for name in recipe.attacks)
         strings = all(_WORD.search(text) for text, _ in recipe.strings)  # not a colon, which any text may have
         if worked and known and strings:
-            name = re.sub(r"\W+", "_", figures.name).strip("_")
-            found.setdefault(name, (figures.kind, Pattern(name, recipe, rise.value or 0.0)))
+            name = re.sub(r"\W+", "_", recipe.name).strip("_")
+            found.setdefault(name, (kinds.get(recipe, figures.kind), Pattern(name, recipe, rise.value or 0.0)))
     first = {kind: pattern.name for kind, pattern in reversed(found.values())}  # the report has the largest rise first
     best_first = sorted(found.values(), key=lambda pair: first[pair[0]] != pair[1].name)
     chosen = [pattern for _, pattern in best_first[:MOST_PATTERNS]]
     return sorted(chosen, key=lambda pattern: -pattern.rise)
+
+
+def carrying(recipe: Recipe, rises: Mapping[Recipe, float]) -> Recipe:
+    """The part of a combination that raises scores; a policy that learns it need not write the others.
+
+    Args:
+        recipe ([`Recipe`]):
+            Attacks and strings.
+        rises (mapping of [`Recipe`] to `float`):
+            The rises that were measured, that of `recipe` included.
+
+    Returns:
+        [`Recipe`]: The smallest part that alone has at least half of the rise. If none was measured that has, the
+        recipe without the attacks that were measured alone; if nothing is left then, the recipe.
+    """
+    parts = [
+        part
+        for part, rise in rises.items()
+        if part.parts < recipe.parts and _is_part(part, recipe) and rise >= rises[recipe] / 2
+    ]
+    if parts:
+        return min(parts, key=lambda part: (part.parts, -rises[part]))
+    rest = replace(recipe, attacks=tuple(name for name in recipe.attacks if Recipe((name,)) not in rises))
+    return rest if rest.parts else recipe
+
+
+def _is_part(part: Recipe, whole: Recipe) -> bool:
+    same = part.before in ("", whole.before) and part.after in ("", whole.after)
+    return same and set(part.attacks) <= set(whole.attacks)
+
+
+def _recipe(figures: AttackFigures) -> Recipe:
+    return Recipe(figures.attacks, figures.before, figures.after)
 
 
 def _shows(name: str, text: str, prompt: str, questions: tuple[str, ...]) -> bool:

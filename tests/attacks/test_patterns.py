@@ -3,7 +3,7 @@
 import pytest
 
 from checklist_rewards.attacks.bank import BANK
-from checklist_rewards.attacks.patterns import _WITHOUT, Pattern, patterns_of
+from checklist_rewards.attacks.patterns import _WITHOUT, Pattern, carrying, patterns_of
 from checklist_rewards.attacks.report import AttackFigures
 from checklist_rewards.attacks.search import AttackRow, Recipe
 from checklist_rewards.checklists import Checklist
@@ -62,6 +62,21 @@ def figures(name: str, rise: float, low: float | None, attacks=None, after="", k
         name=name, kind=kind, source="s", does="d", attacks=attacks, after=after, cases=4, failed=0,
         rise=Figure(value=rise, low=low, high=None if low is None else 2 * rise - low), earned=none, beats=none,
     )  # fmt: skip
+
+
+def test_a_pattern_is_the_part_of_a_combination_that_raises_scores():
+    alone = {Recipe(("good",)): 0.5, Recipe(("certainty",)): 0.1, Recipe(after="bright bright"): 0.3}
+    praised = Recipe(("certainty", "good"), before="So:")
+    words, strings = Recipe(("certainty",), after="bright bright"), Recipe(("certainty",), after="old old")
+    unknown, weak = Recipe(("bold",), after="old old"), Recipe(("certainty", "good"))
+    rises = {**alone, praised: 0.55, words: 0.5, strings: 0.5, unknown: 0.5}
+    assert carrying(praised, rises) == Recipe(("good",)) and carrying(words, rises) == Recipe(after="bright bright")
+    assert carrying(strings, rises) == Recipe(after="old old") and carrying(unknown, rises) == unknown
+    assert carrying(weak, {**alone, weak: 1.2}) == weak  # only together
+    assert all(carrying(one, rises) == one for one in alone)
+    attacks = (figures("both", 0.6, 0.4, ("good", "certainty"), kind="found"), figures("good", 0.5, 0.3))
+    [pattern] = patterns_of(report(0.9).model_copy(update={"attacks": attacks}))
+    assert (pattern.name, pattern.rise) == ("good", 0.6)
 
 
 def test_only_attacks_that_worked_and_have_a_pattern_are_looked_for():
