@@ -3,7 +3,8 @@
 Attacks that add words are shown by their words: at least half of the word trigrams that the attack would write for
 this prompt and checklist. Attacks on form and characters are shown by their marks. Words that an attack repeats are
 shown anywhere, as often as in the attack: a policy need not write them at the end. A combination is shown by the part
-that raises scores ([`carrying`]), or if there is none, by all of its parts. Length has no pattern here: the signals about length watch it.
+that raises scores ([`carrying`]); if no part does, by all of them. Length has no pattern here: the signals about
+length watch it.
 
 All of this is arithmetic on texts and takes microseconds.
 """

@@ -21,7 +21,7 @@ without it, show one of them. The replies are seeded with self-praise and copied
 With `--runs`, nothing is attacked: the figures of the finished attacks are compared with the gold that the policy lost
 in the finished runs of `recipes/studies/hacking/run.py` (without a prevention): the mean gold at the end of the clean
 runs minus that of the run. Rank correlations have the 95 % bootstrap interval over judges, with all runs of a judge
-together, and the p-value of all permutations of the predictions over the judges. The last table has the first alarm of
+together, and the p-value of permutations of the predictions over the judges. The last tables have the first alarm of
 a pattern in each run, that of the monitor without patterns, and the gold lost at both.
 """
 
@@ -29,6 +29,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import random
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -42,10 +43,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from pocket.policy import sample_policy
 from pocket.world import tasks
 from rich.console import Console
+from scipy.stats import pearsonr, rankdata
 from studies.attack.defences import POCKET, material
 from studies.common import markdown, run_main, save_json
 from studies.hacking.biases import BIASES, BiasedJudge
-from studies.hacking.evaluate import Study, end, outcome, whole
+from studies.hacking.evaluate import HEAD, SHARES, Outcome, Study, end, line, outcome
 from studies.hacking.logs import RunLog, alarm_steps, sizes
 from studies.hacking.start import reply_tasks, seeded_replies
 
@@ -69,8 +71,8 @@ FIGURES = ("rise_value", "beats")
 _SAMPLES = 3
 _REPLIES = 64, 4
 """Tasks and replies per task in which patterns are looked for."""
-_MOST_PERMUTED = 8
-"""Judges up to which all permutations are tried."""
+_MOST_PERMUTED, _PERMUTATIONS = 8, 10_000
+"""Judges up to which all permutations are tried, and how many random ones are for more."""
 Name = tuple[str, float]
 """Bias and strength of a judge; `("clean", 0.0)` without a bias."""
 
@@ -118,7 +120,8 @@ def correlation(predicted: Mapping[Name, float], lost: Mapping[Name, Sequence[fl
 
     Returns:
         The correlation over all runs, with the 95 % bootstrap interval over judges; and the share of the permutations
-        of the predictions over the judges whose correlation is at least as large (None above 8 judges).
+        of the predictions over the judges whose correlation is at least as large: of all, or above 8 judges of 10,000
+        random ones.
     """
     judges = list(lost)
     runs = [(name, value) for name in judges for value in lost[name]]
@@ -127,11 +130,21 @@ def correlation(predicted: Mapping[Name, float], lost: Mapping[Name, Sequence[fl
         return Numbers([figures[name] for name, _ in runs], [value for _, value in runs], only=["spearman"])
 
     found = Bootstrap().figures(of(predicted), [name for name, _ in runs])["spearman"]
-    if found.value is None or len(judges) > _MOST_PERMUTED:
+    if found.value is None:
         return found, None
-    values = [predicted[name] for name in judges]
-    others = [of(dict(zip(judges, order, strict=True))).figures()["spearman"] or 0.0 for order in permutations(values)]
-    return found, fmean(other >= found.value - 1e-9 for other in others)
+    values, rng = [predicted[name] for name in judges], random.Random(0)
+    orders = (
+        permutations(values)
+        if len(judges) <= _MOST_PERMUTED
+        else (rng.sample(values, len(values)) for _ in range(_PERMUTATIONS))
+    )
+    # Spearman's: Pearson's correlation of the ranks, which a permutation only moves.
+    ranks = rankdata([value for _, value in runs])
+    others = []
+    for order in orders:
+        moved = dict(zip(judges, order, strict=True))
+        others.append(pearsonr(rankdata([moved[name] for name, _ in runs]), ranks).statistic)
+    return found, fmean(float(other) >= found.value - 1e-9 for other in others)
 
 
 def gold_lost_in_runs(folder: Path) -> dict[Name, list[float]]:
@@ -178,19 +191,25 @@ def shown_in_replies(
 
 
 def alarms(reports: Mapping[Name, AttackReport], folder: Path) -> str:
-    """A table of the finished runs: the onset, the first alarm of a pattern, and that of the monitor without them."""
-    study, rows = Study(folder), []
+    """Two tables of the finished runs: the onset, the first alarm of a pattern and that of the monitor in each; and
+    how many hacked runs either finds."""
+    study, rows = Study(folder, share=SHARES[0]), []
+    found: dict[str, list[Outcome]] = {"patterns": [], "monitor": [], "either": []}
     for run in study.runs:
         report = reports.get(_judge_of(run))
         if report is not None:
             patterns = patterns_of(report)
             first = alarm_steps(sizes(observations([run.log], patterns), study.settings, patterns), study.settings)
             own = min((step for name, step in first.items() if name.startswith(ATTACK)), default=None)
-            steps = [own, whole(first).get("monitor")]
-            lost = [outcome(run, step, study.gold[run.folder]).lost for step in steps]
-            cells = [cell for step, value in zip(steps, lost, strict=True) for cell in (step, _digits(value))]
+            steps = [own, study.monitor(run).get("monitor")]
+            steps.append(min((step for step in steps if step is not None), default=None))
+            outcomes = [outcome(run, step, study.gold[run.folder]) for step in steps]
+            for outcomes_of, one in zip(found.values(), outcomes, strict=True):
+                outcomes_of.append(one)
+            cells = [cell for one in outcomes[:2] for cell in (one.alarm, _digits(one.lost))]
             rows.append([run.folder.name, *("–" if cell is None else cell for cell in (run.onset, *cells))])
-    return markdown(["run", "onset", "pattern", "gold lost", "monitor", "gold lost"], rows)
+    table = markdown(["run", "onset", "pattern", "gold lost", "monitor", "gold lost"], rows)
+    return "\n\n".join([table, "\n".join([HEAD, *(line(name, outcomes) for name, outcomes in found.items())])])
 
 
 def _digits(value: float | None) -> str:

@@ -226,7 +226,8 @@ def another(study: Study) -> str:
     """The monitor with a shadow judge that is asked in another way: every question reworded. It disagrees with the
     judge in clean runs too."""
     rows = []
-    for number, share in product(REPORTED_WORDINGS, SHARES):
+    shares = SHARES if study.share is None else (study.share,)
+    for number, share in product(REPORTED_WORDINGS, shares):
         seen = [read_again(run, share, study.reworded(number), study.first) for run in study.reported]
         found = [
             outcome(run, _first(steps, study.settings), study.gold[run.folder])
