@@ -140,7 +140,7 @@ def test_patterns_in_replies_with_and_without_the_weakness():
     }
     table = shown_in_replies(reports, [("Name a day.", text) for text in texts], {"Name a day.": ["Is it a day?"]})
     assert "| lexical | 0.4 | 1 of 2 | 0 of 2 | `bright_bright_after` |" in table
-    assert "| praise | 0.8 | 1 of 1 | 0 of 3 | `found` |" in table and "clean" not in table
+    assert "| praise | 0.8 | 1 of 1 | 0 of 3 | `good` |" in table and "clean" not in table
 
 
 def test_first_alarms_of_patterns_in_finished_runs(tmp_path, capsys):
