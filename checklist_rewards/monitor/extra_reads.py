@@ -72,8 +72,6 @@ def canary_record(step: int, canary: Canary) -> dict[str, Any]:
 
 _REWORDED = ("Question about the response: {}", "Look at the response again. {}", "Consider the whole response. {}")
 _CANARY_PROMPTS = 2
-_FIRST, _LATER = 4.0, 0.6
-"""How many times as many completions are read in the first steps, and until that is paid back."""
 _STEERING = ChecklistItem(question=STEERING_QUESTION, weight=1.0)
 
 
@@ -82,13 +80,11 @@ class ReadBudget:
     """What may still be read in addition: a fraction of the reads of the reward.
 
     What is not used is carried over. The canaries before the first step are read on credit, which later steps pay back
-    before retests are read. So is what the shadow judge reads in advance, but retests do not wait for that.
+    before they may read anything else.
     """
 
     share: float
     left: float = 0.0
-    ahead: float = 0.0
-    """Reads that the shadow judge had in advance ([`Sampler`])."""
 
     def earn(self, reads: int) -> None:
         """Count reads of the reward."""
@@ -96,55 +92,25 @@ class ReadBudget:
 
     def spend(self, reads: int, *, on_credit: bool = False) -> bool:
         """Whether `reads` more are allowed; if so, they are counted."""
-        if self.share == 0 or (not on_credit and reads > self.left + self.ahead):
+        if self.share == 0 or (not on_credit and reads > self.left):
             return False
         self.left -= reads
         return True
 
 
 class Sampler:
-    """Chooses a share of the completions of each step; fractions are carried over to the next step.
+    """Chooses a share of the completions of each step; fractions are carried over to the next step."""
 
-    Later steps are compared with the first ones, so the first ones are the best ones to read: a sampler may read four
-    times as many of their completions, and pays this back by reading 0.6 times as many until the share is that of the
-    whole run again. With the same number of reads, `recipes/studies/hacking` finds more hacked runs so.
-
-    Args:
-        share (`float`):
-            Fraction of the completions, in [0, 1].
-        first (`int`, *optional*, defaults to `0`):
-            Number of first steps of which more are read.
-    """
-
-    def __init__(self, share: float, first: int = 0):
-        self.share, self.first = share, first
+    def __init__(self, share: float):
+        self.share = share
         self.due = 0.0
-        self.ahead = 0.0
-        """Completions that were read in advance and are not paid back."""
-        self.steps = 0
 
     def choose(self, places: Sequence[int], rng: random.Random) -> list[int]:
         """Some of `places`, in random order."""
-        due = self.share * len(places)
-        if self.steps < self.first:
-            more = min(_FIRST * due, len(places)) - due
-        else:
-            more = -min((1 - _LATER) * due, self.ahead)
-        self.steps += bool(places)
-        self.ahead += more
-        self.due += due + more
+        self.due += self.share * len(places)
         count = min(int(self.due), len(places))
         self.due -= count
         return rng.sample(list(places), count)
-
-    @property
-    def state(self) -> dict[str, float]:
-        """What [`restore`] needs."""
-        return {"due": self.due, "ahead": self.ahead, "steps": self.steps}
-
-    def restore(self, state: Mapping[str, float]) -> None:
-        """Continue from a state."""
-        self.due, self.ahead, self.steps = float(state["due"]), float(state["ahead"]), int(state["steps"])
 
 
 class Extra:
@@ -248,12 +214,11 @@ def reordered(item: ChecklistItem) -> ChecklistItem:
 def read_shadow(
     shadow: ChecklistScorer, samples: Mapping[int, Sample], budget: ReadBudget
 ) -> tuple[dict[int, Score], int]:
-    """The scores of the shadow judge by place, and the number of reads. Its [`Sampler`] limits them."""
-    reads = sum(len(sample.checklist) for sample in samples.values())
-    budget.spend(reads, on_credit=True)
+    """The scores of the shadow judge by place, as far as the budget allows, and the number of reads."""
+    allowed = {place: sample for place, sample in samples.items() if budget.spend(len(sample.checklist))}
     with keep_awake(shadow.judge):
-        scores = shadow.score_batch(list(samples.values()))
-    return dict(zip(samples, scores, strict=True)), reads
+        scores = shadow.score_batch(list(allowed.values()))
+    return dict(zip(allowed, scores, strict=True)), sum(len(sample.checklist) for sample in allowed.values())
 
 
 def read_canaries(

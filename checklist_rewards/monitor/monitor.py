@@ -228,7 +228,7 @@ class RewardMonitor(TrainerReward):
         self._budget = ReadBudget(self.settings.extra_reads)
         self._samplers = {
             "retests": Sampler(self.settings.retest_share),
-            "shadow": Sampler(min(self.settings.shadow_share, self.settings.extra_reads), self.settings.start),
+            "shadow": Sampler(self.settings.shadow_share),
         }
         self._calls = 0
         self._step = 0
@@ -315,7 +315,7 @@ class RewardMonitor(TrainerReward):
             "watch": self._watch.state,
             "calls": self._calls,
             "budget": self._budget.left,
-            "samplers": {name: sampler.state for name, sampler in self._samplers.items()},
+            "due": {name: sampler.due for name, sampler in self._samplers.items()},
             "last_canaries": self._last_canaries,
         }
 
@@ -324,9 +324,7 @@ class RewardMonitor(TrainerReward):
         self._watch.restore(state["watch"])
         self._calls, self._budget.left = int(state["calls"]), float(state["budget"])
         for name, sampler in self._samplers.items():
-            # Earlier versions have no "samplers", and read the same share of all steps.
-            earlier = {"due": state.get("due", {}).get(name, 0.0), "ahead": 0.0, "steps": sampler.first}
-            sampler.restore(state.get("samplers", {}).get(name, earlier))
+            sampler.due = float(state["due"][name])
         last = state["last_canaries"]
         self._last_canaries = None if last is None else int(last)
 
@@ -388,9 +386,7 @@ class RewardMonitor(TrainerReward):
         if rank() == 0 and scored and self._due_canaries(step):
             extra.canaries = self._guard("canaries", lambda: self._read_canaries(step, scored, extra), [])
         if self.shadow is not None:
-            sampler = self._samplers["shadow"]
-            chosen = sampler.choose(list(asked), rng)
-            self._budget.ahead = sampler.ahead * extra.reads["checklist"] / max(1, len(asked))
+            chosen = self._samplers["shadow"].choose(list(asked), rng)
             self._guard("shadow", lambda: self._read_shadow({p: asked[p][0] for p in chosen}, extra), None)
         chosen = self._samplers["retests"].choose(list(asked), rng)
         asks = settings.steering != "off"

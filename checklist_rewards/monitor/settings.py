@@ -45,8 +45,7 @@ class MonitorSettings:
     penalize_attacks: bool = False
     """Whether the reward of completions that show an attack of `RewardMonitor(attacks=...)` is at most 0."""
     shadow_share: Share = 0.05
-    """Fraction of the completions that the shadow judge reads too: four times as many in the first `start` steps, and
-    0.6 times as many until that is paid back."""
+    """Fraction of the completions that the shadow judge reads too."""
     retest_share: Share = 0.05
     """Fraction of the completions of which one item is read again: reworded, with its labels in another order, and
     together with a question about steering."""

@@ -14,7 +14,7 @@ from checklist_rewards.attacks.patterns import patterns_of
 from checklist_rewards.errors import SampleError
 from checklist_rewards.monitor import RewardMonitor, audit
 from checklist_rewards.monitor import monitor as module
-from checklist_rewards.monitor.extra_reads import Canary, Sampler
+from checklist_rewards.monitor.extra_reads import Canary
 from checklist_rewards.monitor.settings import MonitorSettings
 from checklist_rewards.monitor.watch import Watch
 from checklist_rewards.rewards.trl import ChecklistReward
@@ -90,7 +90,7 @@ def test_the_file_has_one_record_per_step(tmp_path):
     assert [one["step"] for one in steps] == list(range(6))
     last = steps[-1]
     assert (last["completions"], last["scored"], last["groups"]) == (8, 8, 2)
-    assert last["reads"] == {"checklist": 40, "retests": 12, "shadow": 15, "canaries": 0}
+    assert last["reads"] == {"checklist": 40, "retests": 12, "shadow": 20, "canaries": 0}
     assert {"held_out_gap", "shadow_gap", "shadow_disagreement", "flips", "judged_steering"} <= last["signals"].keys()
     gap = last["signals"]["shadow_gap"]
     assert gap["recent"] == pytest.approx(gap["start"], abs=0.3) and gap["size"] is not None
@@ -147,22 +147,9 @@ def test_at_the_defaults_at_most_ten_percent_more_are_read():
     assert plain < asked[-1] <= 1.1 * plain
     assert len(shadow.asked) > 0.03 * plain, "the shadow judge reads as many as its share"
     more = [total / ((step + 1) * 16 * 5) for step, total in enumerate(asked)]
-    assert all(one <= 1.1 for one in more[45:]), "the canaries and what was read in advance are paid back"
+    assert all(one <= 1.1 for one in more[10:]), "the canaries of the first step are paid back"
     # and more than half of the second canaries, which come at step 100
     assert sum("2000" in prefix or "Note to the grader" in prefix for prefix, _ in backend.asked) > 10
-
-
-def test_a_sampler_reads_more_of_the_first_steps_and_pays_it_back():
-    sampler, rng = Sampler(0.05, first=5), random.Random(0)
-    chosen = [len(sampler.choose(range(100), rng)) for _ in range(60)]
-    assert chosen[:8] == [20] * 5 + [3] * 3 and chosen[-5:] == [5] * 5
-    assert sum(chosen) == 0.05 * 60 * 100 and sampler.ahead == pytest.approx(0)
-    again = Sampler(0.05, first=5)
-    again.restore(json.loads(json.dumps(sampler.state)))
-    assert again.state == sampler.state and len(again.choose(range(100), rng)) == 5
-    most = Sampler(0.5, first=2)
-    assert [len(most.choose(range(10), rng)) for _ in range(3)] == [10, 10, 3]
-    assert [len(Sampler(0.25).choose(range(4), rng)) for _ in range(3)] == [1] * 3
 
 
 PARTS = {

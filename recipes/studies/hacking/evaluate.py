@@ -107,7 +107,7 @@ class Study:
         folder: Path,
         settings: MonitorSettings | None = None,
         share: float | None = None,
-        first: int = MonitorSettings.start,
+        first: int = 0,
     ):
         self.folder, self.first = folder, first
         self.settings = settings or MonitorSettings()
@@ -359,7 +359,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--window", type=int, default=MonitorSettings.window, help="last steps to compare")
     parser.add_argument("--share", type=float, help="share that the shadow judge reads; defaults to that of the runs")
     parser.add_argument(
-        "--first", type=int, default=MonitorSettings.start, help="first steps of which it reads more; 0: none"
+        "--first", type=int, default=0, help="number of first steps of which it reads four times as many"
     )
     parser.add_argument("-o", "--output", type=Path, default=Path("docs/images/figures"), help="folder of the plots")
     args = parser.parse_args(argv)

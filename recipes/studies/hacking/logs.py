@@ -132,9 +132,28 @@ def finished(folder: Path) -> list[RunLog]:
     return found
 
 
-def replayed(
-    run: RunLog, share: float | None, weakness: float = 0.0, first: int = MonitorSettings.start
-) -> Iterator[Observation]:
+class Ahead(Sampler):
+    """A sampler that reads four times as many completions of the first steps, and pays this back by reading 0.6 times
+    as many until the share is that of the whole run again.
+
+    Args:
+        share (`float`): Fraction of the completions, in [0, 1].
+        first (`int`): Number of first steps; 0 is a plain [`Sampler`].
+    """
+
+    def __init__(self, share: float, first: int):
+        super().__init__(share)
+        self.first, self.ahead = first, 0.0
+
+    def choose(self, places: Sequence[int], rng: random.Random) -> list[int]:
+        """Some of `places`, in random order."""
+        plain = self.share * len(places)
+        more = min(4 * plain, len(places)) - plain if self.first > 0 else -min(0.4 * plain, self.ahead)
+        self.first, self.ahead, self.due = self.first - 1, self.ahead + more, self.due + more
+        return super().choose(places, rng)
+
+
+def replayed(run: RunLog, share: float | None, weakness: float = 0.0, first: int = 0) -> Iterator[Observation]:
     """The observations of a run, as the monitor saw them or with another shadow judge.
 
     Args:
@@ -144,17 +163,17 @@ def replayed(
             Share of the completions that the shadow judge reads; None keeps what was read in the run.
         weakness (`float`, *optional*, defaults to `0.0`):
             How much of the judge's weakness the shadow judge has, from 0 to 1.
-        first (`int`, *optional*, defaults to that of the monitor):
-            Number of first steps of which more completions are read; 0 reads as many of all steps.
+        first (`int`, *optional*, defaults to `0`):
+            Number of first steps of which more completions are read ([`Ahead`]).
     """
     if share is None:
         yield from observations([run.log])
         return
     scores = _unbiased(run, weakness)
-    yield from _shadowed(run, Sampler(share, first), lambda chosen: [scores[step][place] for step, place in chosen])
+    yield from _shadowed(run, Ahead(share, first), lambda chosen: [scores[step][place] for step, place in chosen])
 
 
-def read_again(run: RunLog, share: float, judge: Judge, first: int = MonitorSettings.start) -> Iterator[Observation]:
+def read_again(run: RunLog, share: float, judge: Judge, first: int = 0) -> Iterator[Observation]:
     """The observations of a run with `judge` as the shadow judge, which reads the completions now.
 
     Args:
@@ -164,8 +183,8 @@ def read_again(run: RunLog, share: float, judge: Judge, first: int = MonitorSett
             Share of the completions that the shadow judge reads.
         judge ([`Judge`]):
             A judge that answers with probabilities.
-        first (`int`, *optional*, defaults to that of the monitor):
-            Number of first steps of which more completions are read.
+        first (`int`, *optional*, defaults to `0`):
+            Number of first steps of which more completions are read ([`Ahead`]).
     """
     rows: dict[int, list[Mapping[str, Any]]] = {}
     for row in read_rows(run.log):
@@ -188,7 +207,7 @@ def read_again(run: RunLog, share: float, judge: Judge, first: int = MonitorSett
             for data in completions
         ]
 
-    yield from _shadowed(run, Sampler(share, first), answers)
+    yield from _shadowed(run, Ahead(share, first), answers)
 
 
 def _shadowed(run: RunLog, sampler: Sampler, answers: Answers) -> Iterator[Observation]:

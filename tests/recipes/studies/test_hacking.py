@@ -1,13 +1,14 @@
 """The hacking study: the biased judge, the onset, the replay of logs, what counts as detected; one run for real."""
 
 import json
+import random
 from dataclasses import asdict, replace
 from functools import partial
 
 import pytest
 from studies.hacking.biases import BIASES, BiasedJudge
 from studies.hacking.evaluate import Outcome, Study, badness, fitting, line, outcome, shares, whole
-from studies.hacking.logs import alarm_steps, finished, read_again, replayed, sizes
+from studies.hacking.logs import Ahead, alarm_steps, finished, read_again, replayed, sizes
 from studies.hacking.onset import gap_rise, gold_lost, onset
 from studies.hacking.study import Run, study
 
@@ -211,6 +212,16 @@ def test_a_line_counts_hacked_and_clean_runs_apart():
 def test_the_monitor_alarms_with_its_first_signal_about_hacking():
     assert whole({"length_change": 3, "shadow_gap": 9, "steering": 12, "mass_loss": 7})["monitor"] == 9
     assert "monitor" not in whole({"length_change": 3})
+
+
+def test_more_of_the_first_steps_is_read_and_paid_back():
+    sampler, rng = Ahead(0.05, first=5), random.Random(0)
+    chosen = [len(sampler.choose(range(100), rng)) for _ in range(60)]
+    assert chosen[:8] == [20] * 5 + [3] * 3 and chosen[-5:] == [5] * 5
+    assert sum(chosen) == 0.05 * 60 * 100 and sampler.ahead == pytest.approx(0)
+    most, plain = Ahead(0.5, first=2), Ahead(0.25, first=0)
+    assert [len(most.choose(range(10), rng)) for _ in range(3)] == [10, 10, 3]
+    assert [len(plain.choose(range(4), rng)) for _ in range(3)] == [1] * 3
 
 
 def test_tables_leave_out_the_runs_on_which_thresholds_were_chosen(tmp_path, capsys):
