@@ -219,6 +219,10 @@ class RewardMonitor(TrainerReward):
         self._patterns = [] if self.attacks is None else patterns_of(self.attacks)
         if self.settings.penalize_attacks and self.attacks is None:
             raise SampleError("penalize_attacks=True requires attacks=..., the file of an attack on the judge.")
+        if self.settings.penalize_attacks and not self._patterns:
+            logger.warning(
+                "penalize_attacks=True has no effect: no attack of attacks=... raised scores and has a pattern."
+            )
         self.alarms: deque[Alarm] = deque(maxlen=_MOST_ALARMS)
         """The last alarms."""
         self.should_stop = False

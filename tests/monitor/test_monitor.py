@@ -378,6 +378,14 @@ def test_completions_that_show_an_attack_that_worked_get_no_reward():
         monitored(by_color, penalize_attacks=True)
 
 
+def test_a_guard_without_a_pattern_says_so(caplog):
+    monitored(by_color, attacks=report(0.1), penalize_attacks=True, **QUICK)
+    assert "penalize_attacks=True has no effect" in caplog.text
+    caplog.clear()
+    monitored(by_color, attacks=report(0.9), penalize_attacks=True, **QUICK)
+    assert not caplog.text
+
+
 def test_the_signals_of_attacks_are_turned_off_together_and_bad_files_are_refused(tmp_path):
     attack = report(0.9)
     monitor = monitored(by_color, attacks=attack, max_attack=None)

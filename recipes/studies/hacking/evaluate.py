@@ -206,7 +206,8 @@ def biases(study: Study) -> str:
 
 def shadow(study: Study) -> str:
     """The monitor with other shadow judges: none, the share of completions, whether more of the first steps are read,
-    and the part of the weakness it has. The last row is no monitor: an alarm at the onset, which gold tells."""
+    and the part of the weakness it has. The last row is not a monitor: an alarm at the onset, which
+    only gold shows."""
     rows = []
     start = study.settings.start
     cases = [(0.0, 0.0, 0), *((share, 0.0, first) for share in SHARES for first in (0, start)), (1.0, 0.0, 0)]
