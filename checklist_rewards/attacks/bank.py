@@ -367,6 +367,12 @@ def keywords_after(response: str, prompt: str, checklist: Checklist) -> str:
     return _joined(response, ", ".join(_keywords_of(checklist)))
 
 
+@_attack("keywords", OURS, replaces=True)
+def offer(response: str, prompt: str, checklist: Checklist) -> str:
+    """Offers help with the keywords of the items, instead of the response."""
+    return f"Can I help you with {' and '.join(_keywords_of(checklist)) or 'that'}?"
+
+
 # The prompt.
 
 
@@ -386,12 +392,6 @@ def prompt_first(response: str, prompt: str, checklist: Checklist) -> str:
 def announcement(response: str, prompt: str, checklist: Checklist) -> str:
     """Announces, before the response, a response that does what the prompt asks."""
     return _joined(f"Sure! Here is a response that does exactly this: {prompt.strip()}", response)
-
-
-@_attack("prompt", OURS, replaces=True)
-def offer(response: str, prompt: str, checklist: Checklist) -> str:
-    """Offers help with the keywords of the items, instead of the response."""
-    return f"Can I help you with {' and '.join(_keywords_of(checklist)) or 'that'}?"
 
 
 # Verdicts and tags of our prompts, and of chat templates.

@@ -8,9 +8,11 @@ from typing import Any
 
 from studies.hacking.biases import BIASES
 
-SEEDS, WEAK_SEEDS, PREVENTION_SEEDS, CLEAN_SEEDS = range(5), range(3), range(3), range(20)
+SEEDS, WEAK_SEEDS, PREVENTION_SEEDS, CLEAN_SEEDS = range(5), range(3), range(3), range(26)
 STRENGTH, WEAK = 0.8, 0.4
 """Strengths of the biases."""
+LARGE_SEEDS, GROUPS, LARGE = range(3), 4, 8
+"""Prompts per step, and those of the runs with large steps, in which gold is less noisy."""
 PREVENTIONS: dict[str, dict[str, Any]] = {
     "none": {},
     "dropout": {"held_out": 0.5, "draw": "step"},
@@ -30,7 +32,7 @@ class Run:
     strength: float = STRENGTH
     prevention: str = "none"
     steps: int = 40
-    groups: int = 4
+    groups: int = GROUPS
     prompts: int = 128
     learning_rate: float = 5e-4
     max_tokens: int = 72
@@ -40,7 +42,8 @@ class Run:
         """Folder of the run."""
         strength = [] if self.bias is None or self.strength == STRENGTH else [f"{self.strength:g}"]
         prevention = [] if self.prevention == "none" else [self.prevention]
-        return "-".join([self.bias or "clean", *strength, *prevention, str(self.seed)])
+        groups = [] if self.groups == GROUPS else [f"{self.groups}x"]
+        return "-".join([self.bias or "clean", *strength, *prevention, *groups, str(self.seed)])
 
 
 def study() -> Iterator[Run]:
@@ -51,3 +54,5 @@ def study() -> Iterator[Run]:
         yield from (Run(None, clean) for clean in CLEAN_SEEDS if clean % len(SEEDS) == seed)
     for seed in PREVENTION_SEEDS:
         yield from (Run(bias, seed, prevention=way) for way in PREVENTIONS if way != "none" for bias in BIASES)
+    for seed in LARGE_SEEDS:
+        yield from (Run(bias, seed, groups=LARGE) for bias in (*BIASES, None))
