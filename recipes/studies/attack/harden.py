@@ -1,11 +1,13 @@
-"""Does training on successful attacks make an encoder judge robust against other kinds of attacks?
+"""Does training on successful attacks make a packaged judge robust against other kinds of attacks?
 
-    python recipes/studies/attack/harden.py --output runs/attack
+    python recipes/studies/attack/harden.py english-encoder --output runs/attack
+    python recipes/studies/attack/harden.py english --output runs/attack
 
-1. The kinds of attacks are divided into two halves. `english-encoder` is attacked with the first half on the packaged
+1. The kinds of attacks are divided into two halves. The judge is attacked with the first half on the packaged
    prompts, and successful attacks on the searched prompts become labels (no), as by `attack --labels`.
 2. It is trained further on these labels, on the honest responses to the prompts that are not reported (yes), responses
-   to other prompts (no), and a sample of people's labels, which it was trained on (`english/tasks.py`).
+   to other prompts (no), and a sample of people's labels, which it was trained on (`english/tasks.py`): all weights of
+   `english-encoder`, the adapter of `english`.
 3. Both judges are attacked with the second half of the kinds. Figures are those of the reported prompts, which are in
    no training. Differences are paired by prompt.
 4. Both answer a sample of the dev splits of the four tasks with people's labels: AUC, with the paired difference.
@@ -24,16 +26,19 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from english.tasks import DEV, TASKS, load, sample, training_pairs
+from peft import PeftModel
 from rich.console import Console
 from studies.common import DATA, Difference, judge_of, markdown, probabilities_of_yes, run_main, save_json
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from checklist_rewards import ChecklistScorer
 from checklist_rewards.attacks.attack import attack, default_rows
 from checklist_rewards.attacks.bank import BANK
 from checklist_rewards.attacks.report import AttackReport, compare
 from checklist_rewards.attacks.search import AttackRow
-from checklist_rewards.backends.packaged import ENGLISH_ENCODER, packaged_folder
+from checklist_rewards.backends.packaged import ENGLISH, ENGLISH_ENCODER, SMOLLM2, adapter_of, packaged_dir
 from checklist_rewards.checklists import NO, YES, ChecklistItem
+from checklist_rewards.distill.adapter import AdapterTraining, train_adapter
 from checklist_rewards.distill.labels import LabelledPair
 from checklist_rewards.distill.training import Training, TrainingStep, train_encoder
 from checklist_rewards.evaluation.agreement import Bootstrap, Figure, Numbers
@@ -41,7 +46,7 @@ from checklist_rewards.files.store import Store
 from checklist_rewards.judges import Read
 from checklist_rewards.progress import progress_on
 
-AUCS = "before", "after", "change"
+LEARNING_RATES = {ENGLISH_ENCODER: 5e-5, ENGLISH: 2e-4}
 LEFT_OUT = ("empty", "filler")
 """`filler` takes as long as all other attacks together."""
 
@@ -78,6 +83,26 @@ def pairs_of_responses(rows: Sequence[AttackRow]) -> list[LabelledPair]:
     return pairs
 
 
+def train(model: str, pairs: Sequence[LabelledPair], output: Path, learning_rate: float) -> None:
+    """Train a packaged judge further for one epoch; `output` gets a model of the same format, an adapter merged."""
+    with progress_on(Console()) as bar:
+        steps = bar(f"training {model} on {len(pairs)} labels", None)
+
+        def progress(step: TrainingStep) -> None:
+            steps(1, f"epoch {step.epoch:.2f}, loss {step.loss:.3f}")
+
+        if model == ENGLISH_ENCODER:
+            settings = Training(epochs=1, learning_rate=learning_rate, targets=8)
+            train_encoder(pairs, output, base=packaged_dir(model), training=settings, progress=progress)
+            return
+        adapter, of_adapter = output.with_name(f"{output.name}-adapter"), AdapterTraining(learning_rate=learning_rate)
+        train_adapter(pairs, adapter, base=SMOLLM2, start=adapter_of(model), training=of_adapter, progress=progress)
+    base = packaged_dir(SMOLLM2)
+    merged: Any = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(base), adapter)
+    AutoTokenizer.from_pretrained(base).save_pretrained(output)
+    merged.merge_and_unload().save_pretrained(output)
+
+
 def human_tasks(judges: dict[str, str], args: argparse.Namespace, bootstrap: Bootstrap) -> dict[str, Any]:
     """AUC of both judges on each task, and the paired difference."""
     found: dict[str, Any] = {}
@@ -102,17 +127,19 @@ def human_tasks(judges: dict[str, str], args: argparse.Namespace, bootstrap: Boo
 def main(argv: list[str] | None = None) -> dict[str, Any]:
     """Harden and measure; returns the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model", choices=LEARNING_RATES)
     parser.add_argument("--output", type=Path, default=Path("runs/attack"))
     parser.add_argument("--prompts", type=int, default=20, help="half for the search, half for the figures")
     parser.add_argument("--budget-reads", type=int, default=4000, help="most reads per attack")
     parser.add_argument("--human", type=int, default=800, help="labels of people in the training")
     parser.add_argument("--reads", type=int, default=250, help="reads per task with people's labels")
-    parser.add_argument("--learning-rate", type=float, default=5e-5)
+    parser.add_argument("--learning-rate", type=float, help=f"default: {LEARNING_RATES}")
     parser.add_argument("--data", default=DATA, help="folder of the tasks")
     args = parser.parse_args(argv)
     args.output.mkdir(parents=True, exist_ok=True)
     rows, (first, second) = default_rows()[: args.prompts], kinds_in_halves()
-    store, hardened, bootstrap = Store(args.output / "store.sqlite"), args.output / "hardened", Bootstrap()
+    store, bootstrap = Store(args.output / "store.sqlite"), Bootstrap()
+    hardened = args.output / f"hardened-{args.model}"
 
     def attacked(judge: str, names: Sequence[str], kept: Store | bool) -> AttackReport:
         scorer = ChecklistScorer(judge, store=kept, checks="judge")
@@ -122,22 +149,14 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
                 scorer, rows, attacks=names, prompts=len(rows), budget_reads=args.budget_reads, progress=reads
             )
 
-    training = attacked(ENGLISH_ENCODER, first, store)
+    training = attacked(args.model, first, store)
     labels = pairs_of_labels(training)
     reported = {prompt for figures in training.attacks for prompt in figures.rises}
     others = [row for row in default_rows() if row.key not in reported]
     pairs = [*labels, *pairs_of_responses(others), *training_pairs(TASKS, args.human, 0, args.data)]
     if not (hardened / "config.json").is_file():
-        with progress_on(Console()) as bar:
-            steps = bar(f"training on {len(pairs)} labels", None)
-
-            def progress(step: TrainingStep) -> None:
-                steps(1, f"epoch {step.epoch:.2f}, loss {step.loss:.3f}")
-
-            settings = Training(epochs=1, learning_rate=args.learning_rate, targets=8)
-            base = str(packaged_folder(ENGLISH_ENCODER))
-            train_encoder(pairs, hardened, base=base, training=settings, progress=progress)
-    before, after = attacked(ENGLISH_ENCODER, second, store), attacked(str(hardened), second, False)
+        train(args.model, pairs, hardened, args.learning_rate or LEARNING_RATES[args.model])
+    before, after = attacked(args.model, second, store), attacked(str(hardened), second, False)
     compared = compare(before, after, bootstrap)
     found: dict[str, Any] = {
         "labels": len(labels),
@@ -146,10 +165,10 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
         "after": after.model_dump(),
         "compared": compared.model_dump(),
     }
-    save_json(args.output / "harden.json", found)
-    tasks = human_tasks({"before": ENGLISH_ENCODER, "after": str(hardened)}, args, bootstrap)
+    save_json(args.output / f"harden-{args.model}.json", found)
+    tasks = human_tasks({"before": args.model, "after": str(hardened)}, args, bootstrap)
     found["tasks"] = tasks
-    save_json(args.output / "harden.json", found)
+    save_json(args.output / f"harden-{args.model}.json", found)
     Console(width=160).print(
         markdown(
             ["", "before", "after", "change"],
