@@ -31,6 +31,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from statistics import fmean
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
@@ -63,6 +64,13 @@ _WORDINGS = (2, 4)
 _FITTED_PROMPTS = 12
 """Prompts, others than those attacked, on whose responses a judge is calibrated."""
 _TOKENS = 32
+_COLUMNS = {
+    "checklist": ("checklist", "statements", "keywords"),
+    "prompt": ("prompt",),
+    "grader": ("praise", "claim", "instruction", "verdict"),
+}
+"""Columns of the table: mean rise of the attacks of these kinds that copy the checklist or the prompt, or address the
+grader. The kinds are those of the bank."""
 Answers = Callable[[Sequence[Read], list[Verdict]], list[Verdict]]
 
 
@@ -243,6 +251,16 @@ def attacked(args: argparse.Namespace) -> dict[str, AttackReport]:
     return found
 
 
+def mean_rise(report: AttackReport, kinds: Sequence[str]) -> str:
+    """Mean rise of the attacks of some kinds in the bank."""
+    rises = [
+        figures.rise.value
+        for figures in report.attacks
+        if figures.name in BANK and BANK[figures.name].kind in kinds and figures.rise.value is not None
+    ]
+    return f"{fmean(rises):.2f}" if rises else ""
+
+
 def table(reports: dict[str, AttackReport], bootstrap: Bootstrap) -> str:
     """One line per defence."""
     plain, lines = reports[NONE], []
@@ -252,10 +270,11 @@ def table(reports: dict[str, AttackReport], bootstrap: Bootstrap) -> str:
         beats = "" if worst is None or worst.beats.value is None else f"{worst.beats.value:.0%}"
         before = "" if report.beats_before.value is None else f"{report.beats_before.value:.0%}"
         lost = sum(report.unanswered.values())
-        cells = [f"`{worst.name}`" if worst else "none", worst.rise.shown() if worst else "", beats, change]
+        cells = [f"`{worst.name}`" if worst else "none", worst.rise.shown() if worst else "", beats]
+        cells += [mean_rise(report, kinds) for kinds in _COLUMNS.values()] + [change]
         lines.append([f"`{name}`", report.honest.shown(), before, *cells, f"{report.reads:,}", str(lost)])
     head = ["defence", "honest", "beat an honest one before", "chosen attack", "rise", "then beats honest"]
-    return markdown([*head, "change of all attacks", "reads", "unanswered"], lines)
+    return markdown([*head, *_COLUMNS, "change of all attacks", "reads", "unanswered"], lines)
 
 
 def main(argv: list[str] | None = None) -> dict[str, AttackReport]:
