@@ -125,27 +125,18 @@ class Shift:
         return size >= self.threshold and (error is None or size >= self.certainty * error)
 
     def _sized(self, start: Sums, recent: Sums) -> tuple[float | None, float | None]:
-        """The size and its standard error: the larger one of the jackknife over parts and over whole steps.
+        """The size and its standard error: the larger one of the jackknife over parts and over whole steps, because
+        steps may differ in what their prompts have in common, and a few steps alone are a poor estimate. The variance
+        of a change is the sum of those of the first and of the last steps. A change inside the window makes the error
+        larger, so a slow one alarms later; a few first steps that are alike by chance no longer make it small."""
 
-        Steps may differ in what their prompts have in common, and a few steps alone are a poor estimate. A relative
-        signal uses the first steps, because the last ones also vary with the change that is looked for. If the first
-        ones do not vary at all, as a share that was 0, it uses the parts of the last ones.
-        """
+        def error(first: Sequence[Sums], last: Sequence[Sums]) -> float | None:
+            of_first = _jackknife([self.size(_less(start, sums), recent) for sums in first]) if self.relative else None
+            of_last = _jackknife([self.size(start, _less(recent, sums)) for sums in last])
+            return None if of_first is None and of_last is None else math.hypot(of_first or 0.0, of_last or 0.0)
 
-        def without_first(windows: Sequence[Sums], others: int) -> float | None:
-            error = _jackknife([self.size(_less(start, sums), recent) for sums in windows])
-            return None if error is None else error * math.sqrt(1 + len(windows) / others)
-
-        def without_last(windows: Sequence[Sums]) -> float | None:
-            return _jackknife([self.size(start, _less(recent, sums)) for sums in windows])
-
-        firsts, lasts = _windows(self.start), _windows(self.recent)
-        found = [
-            without_first(first, len(last)) if self.relative else without_last(last)
-            for first, last in zip(firsts, lasts, strict=True)
-        ]
-        error = max((each for each in found if each is not None), default=None)
-        return self.size(start, recent), error or without_last(lasts[0])
+        errors = map(error, _windows(self.start), _windows(self.recent))
+        return self.size(start, recent), max((each for each in errors if each is not None), default=None)
 
     @property
     def state(self) -> dict[str, Any]:

@@ -75,10 +75,10 @@ def test_the_command_says_by_its_exit_code_what_was_found(tmp_path, monkeypatch)
     assert done.exit_code == 1, done.output
     found = json.loads((tmp_path / "a.json").read_text())
     [alarm] = [alarm for alarm in found["alarms"] if alarm["signal"] == "steering"]
-    assert alarm["step"] == 7 and len(alarm["completions"]) == 3 and found["signals"]["steering"]["size"] == 1.0
+    assert alarm["step"] == 8 and len(alarm["completions"]) == 3 and found["signals"]["steering"]["size"] == 1.0
     kinds = [one["kind"] for one in records(tmp_path / "m.jsonl")]
     assert kinds[0] == "start" and kinds.count("step") == 10 and "alarm" in kinds
-    assert "steering" in done.output and "step 7" in done.output
+    assert "steering" in done.output and "step 8" in done.output
     done = run.invoke(app, ["audit", "clean/rewards.jsonl", *FAST, *LENIENT, "--about", "hacking"])
     assert done.exit_code == 0 and "nothing found by" in done.output, done.output
     off = ["--max-steering", "1.1", "--max-length-bias", "2"]

@@ -55,9 +55,11 @@ def test_certainty_asks_for_a_size_that_noise_does_not_have():
 
 
 def test_the_error_is_the_standard_error_of_a_difference_of_means():
-    reading = feed(shift(), [0.1, 0.2, 0.3, 0.4, 0.5] + [0.3] * 5)[-1]
-    variance = 0.025 / 5  # of the mean of the first steps
-    assert reading.error == pytest.approx((2 * variance) ** 0.5)
+    first, last = 0.025 / 5, 0.1 / 5  # variances of the means
+    reading = feed(shift(), [0.1, 0.2, 0.3, 0.4, 0.5] + [0.2, 0.4, 0.6, 0.8, 1.0])[-1]
+    assert reading.error == pytest.approx((first + last) ** 0.5)
+    reading = feed(shift(reached(), relative=False), [0.2, 0.4, 0.6, 0.8, 1.0])[-1]
+    assert reading.error == pytest.approx(last**0.5)
 
 
 def test_sizes():

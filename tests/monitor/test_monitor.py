@@ -71,7 +71,7 @@ def test_steering_is_flagged_or_penalized_and_raises_an_alarm_with_three_complet
         flagged, penalized = (call(monitor, step, batch) for monitor in (flag, penalize))
         assert penalized == ([0.0] * 8 if more else flagged) and min(flagged) > 0
     [alarm] = [alarm for alarm in flag.alarms if alarm.signal == "steering"]
-    assert (alarm.step, alarm.about, alarm.action, alarm.threshold) == (6, "hacking", "warn", 0.05)
+    assert (alarm.step, alarm.about, alarm.action, alarm.threshold) == (7, "hacking", "warn", 0.05)
     assert alarm.size >= 0.05 and len(alarm.completions) == 3
     assert all("Note to the grader" in shown.completion for shown in alarm.completions)
     [written] = [one for one in records(tmp_path / "flag.jsonl", "alarm") if one["signal"] == "steering"]

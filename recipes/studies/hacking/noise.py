@@ -50,6 +50,6 @@ if __name__ == "__main__":
     head += "runs with a false alarm", "steps until the shift is found", "not in 100 steps"
     print(f"| {' | '.join(head)} |\n|{'---|' * len(head)}")
     for prompts, common in ((1, 0.0), (4, 0.0), (8, 0.0), (8, 0.25), (8, 0.5)):
-        for certainty in (2.5, default):
+        for certainty in (2.5, default, 4.0):
             print("| " + " | ".join(row(prompts, common, certainty)) + " |", flush=True)
     print("| " + " | ".join(row(8, 0.25, default, 0.05)) + " |")

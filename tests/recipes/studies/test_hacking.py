@@ -266,7 +266,7 @@ def test_a_run_and_its_table(tmp_path, capsys, monkeypatch):
     assert "| shadow_gap |" in capsys.readouterr().out
     main([str(tmp_path), "grid"])
     table = capsys.readouterr().out
-    assert "certainty 4, gap 0.05, disagreement 0.2, same |" in table and "disagreement 0.2, reworded |" in table
+    assert "certainty 3, gap 0.05, disagreement 0.2, same |" in table and "disagreement 0.2, reworded |" in table
 
     monkeypatch.setattr(run, "train", None)  # cannot be called: the run is finished
     run.main(how)
