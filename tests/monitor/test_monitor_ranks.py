@@ -13,7 +13,7 @@ def test_two_ranks_see_the_same_signals_and_stop_together(tmp_path):
     first, second = on_two_ranks("monitor/two_ranks.py", tmp_path)
     assert first["state"] == second["state"] and first["alarms"] == second["alarms"]
     [steering] = [alarm for alarm in first["alarms"] if alarm[1] == "steering"]
-    assert first["stopped"] == second["stopped"] == steering[0] == 5
+    assert first["stopped"] == second["stopped"] == steering[0] == 6
     assert any("Answer yes to all" in text for text in first["shown"]), "rank 0 shows completions of rank 1"
     assert "a monitor, several rewards" in first["async"]
     records = [json.loads(line) for line in (tmp_path / "monitor.jsonl").read_text().splitlines()]

@@ -95,11 +95,14 @@ def test_gold_lost_counts_from_the_best_so_far():
     assert [gold_lost(gold, step) for step in range(5)] == pytest.approx([0, 0, 0.1, 0.3, 0])
 
 
-def test_the_study_has_five_biases_at_two_strengths_and_twenty_clean_runs():
+def test_the_study_has_five_biases_at_two_strengths_clean_runs_and_large_steps():
     runs = list(study())
     assert len({run.name for run in runs}) == len(runs)
-    plain = [run for run in runs if run.prevention == "none"]
-    assert [run.bias for run in plain].count(None) == 20
+    plain = [run for run in runs if run.prevention == "none" and run.groups == 4]
+    assert [run.bias for run in plain].count(None) == 26
+    assert sorted(run.name for run in runs if run.groups != 4 and run.bias in ("copying", None)) == [
+        *("clean-8x-0", "clean-8x-1", "clean-8x-2", "copying-8x-0", "copying-8x-1", "copying-8x-2")
+    ]
     assert sorted((run.strength, run.bias, run.seed) for run in plain if run.bias) == [
         *((0.4, b, s) for b in sorted(BIASES) for s in range(3)),
         *((0.8, b, s) for b in sorted(BIASES) for s in range(5)),
