@@ -12,8 +12,8 @@ run is clean.
 The prevention `patterns` gives no reward to completions that show what an attack on the judge found: `--attacks` is
 the output folder of `recipes/studies/attack/predict.py`.
 
-Finished runs are skipped. `--all` walks the study: five biases times three seeds and ten clean runs, then the biased
-runs again under each prevention.
+Finished runs are skipped. `--all` walks the study: five biases at two strengths and the clean runs, then the biased
+runs again under each prevention, and runs with eight prompts per step.
 """
 
 from __future__ import annotations
