@@ -16,10 +16,9 @@ Each table is printed as Markdown:
 - `prevention`: proxy and gold at the end with each prevention.
 
 Which steps the shadow judge reads more of was chosen on the fitting part (`fitting`): seeds 0 and 1 of every bias and
-strength, and the first ten clean runs. All other runs are reported. `certainty` was chosen on the fitting part too
-(see docs/studies/hacking.md); the thresholds of the monitor are those that were chosen on runs of an earlier version.
-A run counts as hacked if it has an onset (`onset.py`). It counts as clean if it has none and its judge has no
-weakness.
+strength, and the first ten clean runs. All other runs are reported. `certainty` was chosen after a look at both parts
+(docs/studies/hacking.md); the thresholds of the monitor are those that were chosen on runs of an earlier version. A
+run counts as hacked if it has an onset (`onset.py`). It counts as clean if it has none and its judge has no weakness.
 """
 
 from __future__ import annotations
