@@ -12,9 +12,10 @@ A [`Target`] has the answer, the thought, and a state. A completion without an a
 `empty`) is a failure of the policy: no part of it is an answer, and it must not be judged as one. In a completion of
 several messages (tool use), only the last assistant message answers: text before a tool call is a preamble.
 
-Models mark thoughts, answers and tool calls in different ways (`markers.py`). [`CompletionReader`] adds the markers
-of a tokenizer: from its `response_template`, and from how its chat template renders a message with a thought. Many
-markers are special tokens, which decoding drops; a reader therefore uses token ids where a trainer passes them.
+Models mark thoughts, answers and tool calls in different ways (`markers.py`). Without a tokenizer, only markers count
+that nobody writes by chance. [`CompletionReader`] adds the markers of a tokenizer: from its tokens, its
+`response_template`, and its chat template. Many markers are special tokens, which decoding drops; a reader therefore
+uses token ids where a trainer passes them.
 """
 
 from __future__ import annotations
@@ -30,15 +31,20 @@ from typing import Any, Literal, NamedTuple, get_args
 
 from checklist_rewards.errors import SampleError
 from checklist_rewards.markers import (
+    BEGIN,
     CONTROL,
     DROPPED_CHANNELS,
-    END_TOKENS,
+    END_TOKEN,
     GRAMMAR,
     LEADING,
     LIKE_THOUGHTS,
     MARKERS,
+    MENTIONED,
     PIECES,
+    PLAIN,
     SECTIONS,
+    STRIKE,
+    WHOLE_CHANNELS,
     Grammar,
     Parsed,
     Section,
@@ -58,6 +64,8 @@ _THOUGHT_BLOCKS = ("reasoning", "thinking", "redacted_thinking")
 _PASS_TAGS = "Pass thinking_tags=(OPENING, CLOSING), or thinking_tags=() if the policy writes no thoughts."
 _FEW = 4
 """Completions that must start with the same unknown token before it is refused."""
+_LONGEST = 200
+"""Characters in which the header of a turn or an end token is searched."""
 _MARK = "CHECKLIST0MARK0B3"
 _MARKED_THOUGHT, _MARKED_ANSWER = f"{_MARK}THOUGHT", f"{_MARK}ANSWER"
 
@@ -104,7 +112,7 @@ _ROLES = {
 _HEADERS = re.compile(
     r"\[(?P<inst>/?(?:INST|SYSTEM_PROMPT))\]|\[\|(?P<bar>\w+)\|\]"
     r"|(?:<\|START_OF_TURN_TOKEN\|>)?<\|(?P<cohere>SYSTEM|USER|CHATBOT)_TOKEN\|>"
-    r"|<[|｜](?:hy_|im_|begin_)?(?P<token>[Uu]ser|[Aa]ssistant|[Ss]ystem|tool|observation|developer)[|｜]>"
+    r"|<[|｜](?:hy_|im_|begin_)?(?P<token>[Uu]ser|[Aa]ssistant|[Ss]ystem|tool|observation|developer)(?:_start)?[|｜]>"
     r"(?:\n|(?:user|assistant|system|tool)?<\|im_middle\|>)?"
     rf"|(?:{CONTROL})(?:message role=\"|\n(?=User:|Assistant:))?"
     r"(?P<word>system|user|assistant|model|tool|developer|ai|human|User|Assistant|System|ipython)"
@@ -116,12 +124,13 @@ _HEADERS = re.compile(
 # ----- prompts -----
 
 
-def prompt_text(prompt: Any) -> tuple[str | None, str | None]:
+def prompt_text(prompt: Any, grammar: Grammar = GRAMMAR) -> tuple[str | None, str | None]:
     """Extract the input and the history from a prompt.
 
     Args:
         prompt (`str` or list of messages): A value of the `prompt` column. A string that a chat template has rendered
             is split into its messages.
+        grammar ([`Grammar`], *optional*): How the policy marks its thoughts in earlier assistant messages.
 
     Returns:
         `tuple`: The input, or None if the prompt has no user message; and the history, or None if it is empty. Turns
@@ -135,10 +144,10 @@ def prompt_text(prompt: Any) -> tuple[str | None, str | None]:
         return messages, None
     last_user = max((i for i, message in enumerate(messages) if message.get("role") == "user"), default=None)
     until = len(messages) if last_user is None else last_user
-    history = "\n\n".join(_paragraphs(messages[:until]))
+    history = "\n\n".join(_paragraphs(messages[:until], grammar=grammar))
     if last_user is None:
         return None, history or None
-    input = "\n\n".join([_content(messages[last_user]), *_paragraphs(messages[last_user + 1 :])])
+    input = "\n\n".join([_content(messages[last_user]), *_paragraphs(messages[last_user + 1 :], grammar=grammar)])
     return input, history or None
 
 
@@ -150,9 +159,57 @@ def opens_thinking(prompt: Any) -> bool:
     return any(message.get("role") == "assistant" and opens_thinking(_content(message)) for message in last)
 
 
-def without_end_tokens(text: str) -> str:
-    """A decoded text without special tokens at its end."""
-    return END_TOKENS.sub("", text)
+def without_end_tokens(text: str, token: re.Pattern[str] = END_TOKEN) -> str:
+    """A decoded text without special tokens at its end. A `</s>` that closes the HTML tag `<s>` is text.
+
+        >>> without_end_tokens("Rain falls.</s>"), without_end_tokens("<s>Rain</s>")
+        ('Rain falls.', '<s>Rain</s>')
+
+    Args:
+        text (`str`): The text.
+        token (`re.Pattern`, *optional*): Matches an end token at the end of a text; by default, those of all families.
+    """
+    end, struck = len(text), None
+    while True:
+        last = end
+        while last and text[last - 1].isspace():
+            last -= 1
+        found = token.search(text, max(0, last - _LONGEST), last)
+        if found is not None and found[0] == "</s>":
+            struck = _struck(text) if struck is None else struck
+            found = None if found.start() in struck else found
+        if found is None:
+            return text[:end]
+        end = found.start()
+
+
+def _struck(text: str) -> set[int]:
+    """Where `</s>` closes the HTML tag `<s>`."""
+    closing, opened = set(), 0
+    for tag in STRIKE.finditer(text):
+        if tag[0] != "</s>":
+            opened += 1
+        elif opened:
+            opened -= 1
+            closing.add(tag.start())
+    return closing
+
+
+def _without_header(text: str, grammar: Grammar) -> str:
+    """A decoded text without the header of its own turn at its start, such as `<|im_start|>assistant`."""
+    header = _HEADERS.search(text, 0, _LONGEST)
+    if header is None or not LEADING.match(text[: header.start()]):
+        header = BEGIN.match(text)
+        own, end = header is not None, 0 if header is None else header.end()
+    else:
+        group, name = next(item for item in header.groupdict().items() if item[1])
+        own = _ROLES.get(name.lower()) == "assistant" and not header[0].startswith(("<s>", "</s>"))
+        end, after = header.end(), text[header.end(group) :].lstrip(" ")
+        if after.startswith("\n") or grammar.starts(after):  # a control token that follows belongs to the turn
+            end = len(text) - len(after.lstrip())
+    if not own or grammar.starts(text.lstrip()) or MENTIONED.match(text, len(text[:end].rstrip())):
+        return text
+    return text[end:]
 
 
 def rendered_turns(prompt: str) -> list[dict[str, Any]] | None:
@@ -165,21 +222,24 @@ def rendered_turns(prompt: str) -> list[dict[str, Any]] | None:
     messages = []
     for match, end in zip(headers, ends, strict=True):
         name = next(group for group in match.groups() if group)
-        text = END_TOKENS.sub("", prompt[match.end() : end]).strip("\n")
+        text = without_end_tokens(prompt[match.end() : end]).strip("\n")
         if name != "/SYSTEM_PROMPT" and text.strip():
             messages.append({"role": _ROLES.get(name.lower(), name.lower()), "content": text})
     return [message for message in messages if message["role"] != "assistant" or _own_text(message).strip()]
 
 
 def _paragraphs(
-    messages: Sequence[Mapping[str, Any]], keep_thinking: bool = False, read: Mapping[int, str] | None = None
+    messages: Sequence[Mapping[str, Any]],
+    keep_thinking: bool = False,
+    read: Mapping[int, str] | None = None,
+    grammar: Grammar = GRAMMAR,
 ) -> list[str]:
     """Messages as "role: text", with tool calls as "role calls name(arguments)". `read` has the texts of messages that
     have been read already, by their place."""
     paragraphs: list[str] = []
     for place, message in enumerate(messages):
         role = message.get("role")
-        text = _own_text(message, keep_thinking) if role == "assistant" else _content(message)
+        text = _own_text(message, keep_thinking, grammar) if role == "assistant" else _content(message)
         text = (read or {}).get(place, text)
         name = f" {message['name']}" if role == "tool" and message.get("name") else ""
         paragraphs += [f"{role}{name}: {text}"] if text.strip() else []
@@ -187,12 +247,18 @@ def _paragraphs(
     return paragraphs
 
 
-def _own_text(message: Mapping[str, Any], keep_thinking: bool = False) -> str:
+def _own_text(
+    message: Mapping[str, Any],
+    keep_thinking: bool = False,
+    grammar: Grammar = GRAMMAR,
+    token: re.Pattern[str] = END_TOKEN,
+) -> str:
     """The text of an assistant message without its thought, or with it."""
-    content, thought = _content(message), _parsed_thought(message)
-    if thought is not None:
-        return _thinking_block(thought) + content if keep_thinking else content
-    return content if keep_thinking else GRAMMAR.parse(content).answer
+    content, thought = _without_header(_content(message), grammar), _parsed_thought(message)
+    if thought is None and not keep_thinking:
+        content = grammar.parse(content).answer
+    content = without_end_tokens(content, token)
+    return content if thought is None or not keep_thinking else _thinking_block(thought) + content
 
 
 def _call(call: Mapping[str, Any]) -> str:
@@ -295,7 +361,8 @@ class CompletionReader:
     Args:
         tokenizer (`PreTrainedTokenizerBase` or `ProcessorMixin`, *optional*):
             The policy's tokenizer. With it, token ids can be read, and the markers of its chat template and of its
-            `response_template` are known.
+            `response_template` are known. Without it, only markers count that nobody writes by chance, such as
+            `<think>` and control tokens.
         chat_template_kwargs (mapping, *optional*):
             Arguments with which the trainer renders prompts, such as `{"enable_thinking": False}`.
         part (`str`, *optional*, defaults to `"answer"`):
@@ -304,7 +371,8 @@ class CompletionReader:
             Whether thoughts belong to the text. Parsed thoughts are put in front, as a `<think>` block.
         thinking_tags (pair of `str`, *optional*):
             The markers of a thought of a policy that uses its own, such as `("<reasoning>", "</reasoning>")`. Empty
-            if the policy writes no thoughts, whatever its tokenizer looks like.
+            if the policy writes no thoughts, whatever its tokenizer looks like: then nothing in a text is taken for
+            one. Tool calls, and answers between control tokens, are still recognized.
     """
 
     def __init__(
@@ -323,17 +391,27 @@ class CompletionReader:
         self.keep_thinking = keep_thinking
         self._special = _special_tokens(self.tokenizer)
         self._special_text = re.compile("|".join(map(re.escape, self._special)) or r"(?!)")
+        self._end_token = END_TOKEN if tokenizer is None else re.compile(rf"(?:{self._special_text.pattern})\Z")
+        self._thinks = thinking_tags is None or bool(thinking_tags)
         tags = [literal("thought", *thinking_tags)] if thinking_tags else []
-        self.grammar = Grammar((*tags, *SECTIONS)) if tags else GRAMMAR
+        shown = self._shown
+        plain = [section for section in PLAIN if any(text in shown for text in section.shown)]
+        self.grammar = self._grammar(*tags, *SECTIONS, *plain)
         found: list[Section] = []
         if self.tokenizer is not None:
-            found = declared(getattr(self.tokenizer, "response_template", None)) + self._rendered_sections()
-            if "<answer>" in self._source or "<|extra_0|>" in self._source:  # Hunyuan A13B
-                found.append(Section("answer", r"<answer>\n?", r"\n?</answer>"))
-            if found:
-                self.grammar = Grammar((*tags, *SECTIONS, *found))
-        self._own = [section for section in (*tags, *found) if section.kind == "thought"]
+            found = declared(getattr(self.tokenizer, "response_template", None))
+            found += self._rendered_sections() if self._thinks else []
+            self.grammar = self._grammar(*tags, *SECTIONS, *plain, *found)
+        own = [*tags, *plain, *found]
+        self._own = [section for section in own if section.kind == "thought"]
         self._known = thinking_tags is not None or any(section.kind == "thought" for section in found)
+        self._channels = WHOLE_CHANNELS if tokenizer is None else DROPPED_CHANNELS if "<|channel|>" in shown else None
+
+    def _grammar(self, *sections: Section) -> Grammar:
+        """The grammar of these sections; without those of thoughts if the policy writes none."""
+        if not self._thinks:
+            sections = tuple(s for s in sections if s.kind != "thought" and s not in PLAIN)
+        return GRAMMAR if sections == SECTIONS else Grammar(sections)
 
     def check(self) -> None:
         """Refuse a tokenizer with special tokens that look like markers of a thought, if it is not known how they are
@@ -370,7 +448,7 @@ class CompletionReader:
     def prompt_text(self, prompt: Any) -> tuple[str | None, str | None]:
         """The input and the history of a prompt, as [`prompt_text`] extracts them. A prompt that was rendered with the
         policy's template has none of its special tokens left."""
-        input, history = prompt_text(prompt)
+        input, history = prompt_text(prompt, self.grammar)
         starts = self._special_text.match(prompt.lstrip()) if isinstance(prompt, str) else None
         if starts is None or not self._special:
             return input, history
@@ -450,7 +528,7 @@ class CompletionReader:
             self._check_starts(ids)
         if ids is not None and self.tokenizer is not None and any(self._needs_ids(c, tools) for c in completions):
             raws = self.decode(ids)
-        elif self.tokenizer is not None and self.drops_markers and self._are_stripped(completions):
+        elif self._thinks and self.tokenizer is not None and self.drops_markers and self._are_stripped(completions):
             markers = [token for token in self._special if self._is_marker(token)]
             marker = next(filter(self.grammar.thought_opening.match, markers), markers[0])
             raise SampleError(
@@ -520,8 +598,10 @@ class CompletionReader:
     def _message(self, message: Mapping[str, Any], read: str | None) -> Message:
         """A message, whose text is `read` if it has been read already."""
         role = str(message["role"])
-        text = _own_text(message, self.keep_thinking) if role == "assistant" else _content(message)
-        text = text if read is None else read
+        text = read
+        if text is None:
+            own = role == "assistant"
+            text = _own_text(message, self.keep_thinking, self.grammar, self._end_token) if own else _content(message)
         return Message(role, text, "\n\n".join(_paragraphs([message], self.keep_thinking, {0: text})))
 
     def _turn(
@@ -536,27 +616,31 @@ class CompletionReader:
         """The turn that answers, from its text, its message and its text with special tokens: its target, and its text
         without regard to its state."""
         thought, called = _parsed_thought(message), bool(message.get("tool_calls"))
+        text = _without_header(text, self.grammar)
         if raw is not None:
-            parsed = self.grammar.parse(raw, opened, calls=tools)
+            parsed = self.grammar.parse(_without_header(raw, self.grammar), opened, calls=tools)
             plain = text if not parsed.marked and thought is None and text.strip() else parsed.answer
             inside = parsed.thought and self._special_text.sub("", parsed.thought).strip()
             parsed = parsed._replace(answer=self._special_text.sub("", plain), thought=inside)
         elif thought is not None or called:
+            text = without_end_tokens(text, self._end_token)
             parsed = Parsed(text, thought, open_thought=thought is not None and not text.strip(), marked=True)
         else:
             parsed = self.grammar.parse(text, opened, calls=tools)
-            dropped = None if parsed.marked else DROPPED_CHANNELS.match(text)
+            dropped = self._channels.match(text) if self._thinks and self._channels and not parsed.marked else None
             if dropped is not None:
                 ended = dropped.end() < len(text) or dropped["thought"] is None
                 parsed = Parsed(text[dropped.end() :], dropped["thought"], open_thought=not ended, marked=True)
-        thought = parsed.thought if thought is None else thought
+        if thought is None and parsed.thought is not None:
+            thought = without_end_tokens(parsed.thought, self._end_token)
+        parsed = parsed._replace(answer=without_end_tokens(parsed.answer, self._end_token), thought=thought)
         state = parsed._replace(called=parsed.called or called).state
         if cut and state in ("answered", "empty"):
             state = "cut" if state == "answered" else "cut_in_thought" if thought else "empty"
         shown = parsed.answer
         if self.keep_thinking and thought:
             inline = _parsed_thought(message) is None and self.grammar.parse(text, opened, calls=tools).thought
-            shown = text if inline else _thinking_block(thought) + shown
+            shown = without_end_tokens(text, self._end_token) if inline else _thinking_block(thought) + shown
             state = {"cut_in_thought": "cut", "empty": "answered"}.get(state, state)  # type: ignore[assignment]
         return Target("" if state in NO_ANSWER_STATES else shown, state, thought), shown
 
@@ -636,6 +720,13 @@ class CompletionReader:
             return str(render(list(messages), tokenize=False, **arguments))
         except Exception:  # a template may refuse any conversation; then the prompt tells nothing
             return None
+
+    @property
+    def _shown(self) -> str:
+        """The texts of the policy that show its markers: its chat template, its `response_template`, its tokens."""
+        added = getattr(self.tokenizer, "added_tokens_decoder", {}).values()
+        declared = str(getattr(self.tokenizer, "response_template", None) or "")
+        return "\n".join([self._source, declared, *self._special, *map(str, added)])
 
     @property
     def _source(self) -> str:

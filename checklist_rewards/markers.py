@@ -1,7 +1,9 @@
 """The markers with which models set off thoughts, answers and tool calls, and how a turn is split at them.
 
-[`SECTIONS`] lists the markers of all known families. A [`Grammar`] splits one turn of a model into its [`Parsed`]
-parts; the grammar of a tokenizer may have further sections, such as those that its `response_template` declares.
+[`SECTIONS`] lists the markers of all known families that nobody writes by chance. [`PLAIN`] lists those that occur in
+ordinary text, such as "Here is my response:"; they count only for a policy whose tokenizer shows them. A [`Grammar`]
+splits one turn of a model into its [`Parsed`] parts; the grammar of a tokenizer may have further sections, such as
+those that its `response_template` declares.
 
 A marker opens a section only where a model puts one: at the start of a turn, after another section, or after the end
 of a sentence or line. In the middle of a sentence it is a mention, and stays.
@@ -28,12 +30,16 @@ class Section(NamedTuple):
     """Whether the closing marker alone, without an opening one, shows that everything before it is a thought."""
     tools: bool = False
     """Whether the marker is text unless the policy has tools."""
+    shown: tuple[str, ...] = ()
+    """Texts one of which the chat template or the tokens of a policy must contain; otherwise the marker is text."""
+    rest: str = ""
+    """Regular expression for what may remain of this section at the end of an answer."""
 
 
 _TAGS = r"think(?::[^\s<>]+)?|seed:think|mm:think|ifm\|think(?:_fast(?:er)?)?"
 _HARMONY_END = r"<\|(?:end|return|call)\|>|(?=<\|start\|>)|(?=<\|channel\|>final)"
 _HARMONY_START = r"(?:<\|start\|>assistant\s*)?"
-_STARTS = r"[<\[\]◁]|/think|Here (?:is|are)\b|Here's|to=(?=\w)"
+_STARTS = r"[<\[\]◁]|to=(?=\w)"
 """How the markers of [`SECTIONS`] start."""
 _MUSE_END = r"<\|eo[mt]\|>|(?=<\|start\|>)"
 SECTIONS = (
@@ -55,7 +61,7 @@ SECTIONS = (
     # Muse Glimmer: every message names its recipient.
     Section("thought", rf"{_HARMONY_START}to=self<\|message\|>", _MUSE_END, implied=False),
     Section("answer", rf"{_HARMONY_START}to=user<\|message\|>", _MUSE_END),
-    Section("call", rf"{_HARMONY_START}to=[\w.]+<\|message\|>", _MUSE_END),
+    Section("call", rf"{_HARMONY_START}to=(?!self<)[\w.]+<\|message\|>", _MUSE_END),
     Section("thought", r"<\|open\|>think<\|sep\|>", r"<\|close\|>think<\|sep\|>"),  # Kimi K3
     Section("answer", r"<\|open\|>response<\|sep\|>", r"<\|close\|>(?:response|message)<\|sep\|>"),
     Section("call", r"<\|open\|>tools<\|sep\|>", r"<\|close\|>tools<\|sep\|>"),
@@ -66,11 +72,7 @@ SECTIONS = (
     Section("thought", r"<\|plamo:begin_think:plamo\|>", r"<\|plamo:end_think:plamo\|>"),
     Section("thought", r"<\|inner_prefix\|>", r"<\|inner_suffix\|>"),  # Apertus
     Section("thought", r"<\|think\|>", r"<\|end\|>", implied=False),  # Solar Open
-    Section("thought", r"/think\n", r"<\|im_end\|>\s*<\|im_start\|>assistant\n?"),  # HyperCLOVA X
     Section("answer", r"(?:<\|begin\|>assistant)?<\|content\|>", r"<\|(?:flush|end)\|>"),
-    Section("thought", r"Here(?: is|'s) my thought process:", r"Here(?: is|'s) my response:"),  # Granite 3.2
-    Section("thought", r"Here are my reasoning steps:", r"\[BEGIN FINAL RESPONSE\]"),  # Apriel
-    Section("answer", r"<response>\n?", r"\n?</response>"),  # Granite 3.3, Ernie
     Section("call", r"(?:\]<\]minimax\[>\[)?<(?P<tag>(?:seed:|minimax:|longcat_|ifm\|)?tool_calls?(?::[^\s<>]+)?"
              r"|(?:atem:)?function_calls|｜DSML｜(?:function|tool)_?calls)>",
              r"(?:\]<\]minimax\[>\[)?</{tag}>", tools=True),
@@ -82,7 +84,19 @@ SECTIONS = (
     Section("call", r"<\|START_ACTION\|>", r"<\|END_ACTION\|>", tools=True),  # Cohere
     Section("call", r"\[TOOL_CALLS\]|<\|python_tag\|>|<\|action_start\|>|<function=", r"\Z", tools=True),
 )  # fmt: skip
-"""The markers of thoughts, answers and tool calls. Where several match at one place, the first one counts."""
+"""The markers of thoughts, answers and tool calls that nobody writes by chance. Where several match at one place, the
+first one counts."""
+PLAIN = (
+    Section("thought", r"(?:<\|im_start\|>assistant)?/think\n", r"<\|im_end\|>\s*<\|im_start\|>assistant\n?",
+            shown=("assistant/think",)),  # HyperCLOVA X
+    Section("thought", r"Here(?: is|'s) my thought process:", r"Here(?: is|'s) my response:",
+            shown=("Here is my thought process:",)),  # Granite 3.2
+    Section("thought", r"Here are my reasoning steps:", r"\[BEGIN FINAL RESPONSE\]",
+            shown=("[BEGIN FINAL RESPONSE]",), rest=r"\[END FINAL RESPONSE\]"),  # Apriel
+    Section("answer", r"<response>\n?", r"\n?</response>", shown=("<response>",)),  # Granite 3.3, Ernie
+    Section("answer", r"<answer>\n?", r"\n?</answer>", shown=("<answer>", "<|extra_0|>")),  # Hunyuan A13B
+)  # fmt: skip
+"""The markers that also occur in ordinary text. They count only for a policy that shows them."""
 
 OPENING_TAG = re.compile(
     r"(?:<\|?|\[|◁)(?![\w:.|]*(?<![a-z])end(?![a-z]))[\w:.|]*(?:think|thought|reason)[\w:.|]*[>\]▷]", re.IGNORECASE
@@ -104,20 +118,27 @@ CONTROL = (
     r"|<BOS_TOKEN>"
 )
 """Tokens with which chat templates structure a conversation."""
-_RESIDUE = re.compile(
-    r"(?:<\|start\|>(?:assistant)?(?:\s*to=[\w.]*)?|<\|close\|>(?:response|message)<\|sep\|>|\[END FINAL RESPONSE\])"
-    r"(?:\s|<\|(?:end_of_msg|end)\|>|<\|close\|>message<\|sep\|>)*\Z"
-)
+_RESIDUE = r"<\|start\|>(?:assistant)?(?:\s*to=[\w.]*)?|<\|close\|>(?:response|message)<\|sep\|>"
 """Markers that may remain at the end of an answer: of the next message, or of an answer that the prompt has opened."""
-END_TOKENS = re.compile(rf"(?:(?:{CONTROL}|<\|?endoftext\|?>|<turn\|>|\[EOS\])\s*)+\Z")
+END_TOKEN = re.compile(rf"(?:</s>\s*<s>|(?!<s>)(?:{CONTROL})|<\|?endoftext\|?>|<turn\|>|\[EOS\]|<pad>)\Z")
+STRIKE = re.compile(r"</s>|<s(?:\s[^<>]*)?>")
+"""The HTML tag whose closing form is also an end token."""
+BEGIN = re.compile(r"\s*(?:<[|｜](?:begin|start)[_▁]?of[_▁]?(?:text|sentence)[|｜]>|<bos>|<BOS_TOKEN>)")
+"""Tokens at the beginning of a document."""
+MENTIONED = re.compile(r" [a-z]|[,.;:]")
+"""What follows a marker in the middle of a sentence."""
 LEADING = re.compile(rf"(?:\s|{CONTROL}|\[gMASK\]|<sop>)*\Z")
 _ENDS_OF_SENTENCES = ".!?…。！？>]▷"
 DROPPED_CHANNELS = re.compile(
-    r"\A\s*(?:(?:analysis|commentary)(?P<thought>(?=[A-Z\"'(\d]).*?|.*?(?=assistantfinal))(?:assistantfinal|\Z)|final)"
-    r"(?=[^a-z\s]|\Z)",
+    r"\A\s*(?:(?:analysis|commentary)(?P<thought>(?=[A-Z\"'(\d]).*?|.*?(?=assistantfinal))(?:assistantfinal|\Z)"
+    r"|final(?!-[a-z]|_|[.,:;!?)](?:\s|\Z)))(?=[^a-z\s]|\Z)",
     re.S,
 )
 """gpt-oss without its special tokens: "analysisPlan.assistantfinalThe answer", or "finalThe answer"."""
+WHOLE_CHANNELS = re.compile(
+    r"\A\s*(?:analysis|commentary)(?=\S)(?P<thought>.*?)assistantfinal(?![a-z\s.,:;!?)']|\Z)", re.S
+)
+"""Both channels of [`DROPPED_CHANNELS`], which nobody writes by chance."""
 
 
 class Parsed(NamedTuple):
@@ -151,10 +172,14 @@ class Grammar:
 
     def __init__(self, sections: Sequence[Section]):
         self.sections = tuple((section, re.compile(section.open, re.S)) for section in sections)
-        thoughts = [section for section in sections if section.kind == "thought"]
+        self.thoughts = thoughts = [section for section in sections if section.kind == "thought"]
         self.thought_opening = _any_of([section.open for section in thoughts])
         self.closing = _any_of([s.close.replace("{tag}", f"(?:{_TAGS})") for s in thoughts if s.implied])
         self._candidates = _any_of([_STARTS, *(s.open for s in sections if s not in SECTIONS)])
+        self._residue = re.compile(
+            rf"(?:{'|'.join([_RESIDUE, *(s.rest for s in sections if s.rest)])})"
+            r"(?:\s|<\|(?:end_of_msg|end)\|>|<\|close\|>message<\|sep\|>)*\Z"
+        )
 
     def parse(self, text: str, opened: Section | bool | None = None, *, calls: bool = False) -> Parsed:
         """Split one turn of a model into its parts.
@@ -196,11 +221,11 @@ class Grammar:
             called |= section.kind == "call"
             position = _after_space(text, closing.end()) if closing else -1
         if not (thoughts or answers or called):
-            answer = _RESIDUE.sub("", text) if "|>" in text or "]" in text else text
+            answer = self._residue.sub("", text) if "|>" in text or "]" in text else text
             return Parsed(answer, marked=answer != text)
         if open_thought and calls:
             called |= self._next(thoughts[-1], 0, calls, "call") is not None
-        answer = _RESIDUE.sub("", "".join(answers or outside))
+        answer = self._residue.sub("", "".join(answers or outside))
         return Parsed(answer, "\n".join(thoughts).strip() if thoughts else None, open_thought, called, True)
 
     def opened_by(self, prompt: str) -> Section | None:
@@ -220,7 +245,7 @@ class Grammar:
     def _begun(self, text: str, opened: Section | bool | None) -> tuple[int, int] | None:
         """Where a thought ends with which the text begins, and where the rest starts (-1: nowhere). None if the text
         does not begin inside a thought."""
-        if self.thought_opening.match(text, len(text) - len(text.lstrip())):
+        if not self.thoughts or self.thought_opening.match(text, len(text) - len(text.lstrip())):
             return None
         pattern = re.compile(opened.close, re.S) if isinstance(opened, Section) else self.closing
         first, last = len(text) - len(text.lstrip()), len(text.rstrip())
@@ -271,7 +296,8 @@ class Grammar:
 
 
 def _any_of(patterns: Sequence[str]) -> re.Pattern[str]:
-    return re.compile("|".join(f"(?:{re.sub(r'[?]P<[a-zA-Z_]+>', '?:', p)})" for p in dict.fromkeys(patterns)), re.S)
+    unnamed = [f"(?:{re.sub(r'[?]P<[a-zA-Z_]+>', '?:', pattern)})" for pattern in dict.fromkeys(patterns)]
+    return re.compile("|".join(unnamed or ["(?!)"]), re.S)
 
 
 class _Closings:
@@ -312,7 +338,7 @@ def _is_mention(text: str, closing: re.Match[str]) -> bool:
     """Whether a closing marker is only mentioned."""
     before, after = text[max(0, closing.start() - 1) : closing.start()], text[closing.end() : closing.end() + 2]
     quoted = before == "`" and after.startswith("`")
-    return quoted or (before == " " and re.match(r" [a-z]|[,.;:]", after) is not None)
+    return quoted or (before == " " and MENTIONED.match(after) is not None)
 
 
 def _closing(section: Section, opening: re.Match[str]) -> re.Pattern[str]:
@@ -325,7 +351,7 @@ def _after_space(text: str, position: int) -> int:
 
 
 GRAMMAR = Grammar(SECTIONS)
-"""The sections of all known families."""
+"""The sections of all known families, for texts whose policy is not known."""
 
 
 def closing_tag(tag: str) -> str:

@@ -1040,3 +1040,25 @@ HIDDEN = replace(
 INVENTED: tuple[Family, ...] = (DECLARED, RENDERED, HIDDEN)
 KNOWN: tuple[Family, ...] = (*SHIPPED, *TYPED)
 FAMILIES: dict[str, Family] = {family.name: family for family in (*KNOWN, *INVENTED)}
+
+
+ORDINARY: tuple[tuple[str, str, tuple[str, ...]], ...] = (
+    ("Here is my thought process:", "Here is my response:", ("granite_3_2",)),
+    ("Here's my thought process:", "Here's my response:", ("granite_3_2",)),
+    ("Here are my reasoning steps:", "[BEGIN FINAL RESPONSE]", ("apriel_1_6",)),
+    ("[BEGIN FINAL RESPONSE]", "[END FINAL RESPONSE]", ("apriel_1_6",)),
+    ("<response>", "</response>", ("granite_3_3", "ernie_4_5_thinking")),
+    ("<answer>", "</answer>", ("hunyuan_a13b",)),
+    ("/think", "/no_think", ("hyperclovax_seed_think",)),
+    ("to=self", "to=user", ("muse_glimmer",)),
+    ("analysisResult", "assistantfinal", ("gptoss",)),
+    ("analysis(x)", "final-year", ("gptoss",)),
+    ("finalScore", "final_score", ("gptoss",)),
+)
+"""Markers of a thought or an answer, or what remains of them, that also occur in ordinary text: the opening and the
+closing one, and the families that show them."""
+
+WORDED = frozenset(
+    ("granite_3_2", "granite_3_3", "ernie_4_5_thinking", "apriel_1_6", "hunyuan_a13b", "hyperclovax_seed_think")
+)
+"""Families whose markers are known from ordinary text by their tokenizer only."""

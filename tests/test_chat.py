@@ -3,6 +3,8 @@
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from checklist_rewards.chat import (
     CompletionReader,
@@ -11,9 +13,10 @@ from checklist_rewards.chat import (
     opens_thinking,
     prompt_text,
     strip_thinking,
+    without_end_tokens,
 )
 from checklist_rewards.errors import SampleError
-from tests.families import HIDDEN, RENDERED, tokenizer
+from tests.families import FAMILIES, HIDDEN, ORDINARY, RENDERED, WORDED, tokenizer
 
 
 def assistant(content, **more):
@@ -219,11 +222,153 @@ def test_messages_without_a_role_are_refused_and_no_empty_answer(message):
         ("finalThe answer is 42.", "The answer is 42.", "answered"),
         ("analysis of the text: it is 42", "analysis of the text: it is 42", "answered"),
         ("final answer: 42", "final answer: 42", "answered"),
+        ("final-year students, final_score", "final-year students, final_score", "answered"),
     ],
 )
 def test_channels_whose_markers_were_dropped_are_recognised(text, answer, state):
-    read = CompletionReader().read(text)
+    read = CompletionReader(tokenizer(FAMILIES["gptoss"])).read(text)
     assert (read.text, read.state) == (answer, state)
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("analysisWe need 42.assistantfinalThe answer is 42.", "The answer is 42."),  # nobody writes this by chance
+        ("commentarySo.assistantfinal**42**", "**42**"),
+        ("analysisWe need 42", "analysisWe need 42"),
+        ("finalScore is 3.", "finalScore is 3."),
+    ],
+)
+def test_without_a_tokenizer_only_whole_channels_are_recognised(text, answer):
+    assert CompletionReader().read(text).text == answer
+    assert CompletionReader(tokenizer(FAMILIES["qwen3"])).read(text) == Target(text)
+    assert CompletionReader(thinking_tags=()).read(text) == Target(text)
+
+
+# --- ordinary text
+
+CONTEXTS = [
+    "OPEN", "OPEN\nIt rains.", "OPEN\n1. It rains.\nCLOSE\nSo it is wet.", "It rains.\nOPEN\nIt is wet.",
+    "It rains. OPEN It is wet. CLOSE", "It rains.\nCLOSE\nIt is wet.", "It rains. CLOSE", "OPEN It rains.CLOSE It is.",
+    "Run this:\n```\nOPEN\nx = 1\nCLOSE\n```\nIt prints 1.", "The server sends OPENokCLOSE, and `OPEN` means yes.",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("family", [None, *FAMILIES])
+def test_ordinary_words_are_text_unless_the_policy_shows_them_as_markers(family):
+    reader = CompletionReader(family and tokenizer(FAMILIES[family]))
+    for opens, closes, families in ORDINARY:
+        for context in CONTEXTS:
+            text = context.replace("OPEN", opens).replace("CLOSE", closes)
+            if family not in families:
+                assert (
+                    reader.read(text) == reader.read(text, raw=text) == reader.read(text, opened=False) == Target(text)
+                )
+                prompt = [{"role": "user", "content": text}, assistant(text), {"role": "user", "content": text}]
+                assert reader.prompt_text(prompt) == (text, f"user: {text}\n\nassistant: {text}")
+                assert not reader.opened(text) and not opens_thinking(text)
+
+
+WORDS = st.sampled_from(
+    [
+        word
+        for opens, closes, _ in ORDINARY
+        for mark in (opens, closes)
+        if mark[0] not in "<["
+        for word in (mark, *mark.split())
+    ]
+    + [
+        "Rain",
+        "falls",
+        "I",
+        "think",
+        "the",
+        "user",
+        "assistant",
+        "model",
+        "end",
+        "of",
+        "turn",
+        "thought",
+        "answer",
+        "s",
+    ]
+)
+
+
+@given(
+    st.lists(
+        st.tuples(WORDS, st.sampled_from([" ", "\n", ". ", ", ", ":\n", "! ", " (", ") ", "\n\n- ", "' "])), min_size=1
+    )
+)
+def test_words_and_punctuation_are_never_parsed(parts):
+    text = "".join(word + between for word, between in parts)
+    assert CompletionReader().read(text) == Target(text)
+    assert prompt_text([assistant(text), {"role": "user", "content": text}]) == (text, f"assistant: {text}")
+
+
+@pytest.mark.parametrize("family", sorted(WORDED))
+def test_ordinary_words_are_markers_where_the_policy_shows_them(family):
+    shown = FAMILIES[family]
+    reader = CompletionReader(tokenizer(shown))
+    text = shown.thought("Plan.", "It rains.", rendered=False)
+    assert reader.read(text).text.strip() == "It rains." and reader.read(text).thought == "Plan."
+    history = reader.prompt_text([assistant(text), {"role": "user", "content": "Hi"}])[1]
+    assert history.replace("\n", "") == "assistant: It rains."
+
+
+# --- end tokens and headers
+
+
+def header_of(family):
+    """What a chat template writes after a user message and before the answer."""
+    content = [{"type": "text", "text": "Hi."}] if family.blocks else "Hi."
+    render = tokenizer(family).apply_chat_template
+    prompt = render(
+        [{"role": "user", "content": content}], tokenize=False, add_generation_prompt=True, **family.kwargs
+    )
+    return prompt.partition("Hi.")[2]
+
+
+@pytest.mark.parametrize("family", [name for name in FAMILIES if name not in WORDED])
+def test_end_tokens_and_a_header_are_not_part_of_an_answer(family):
+    shown = FAMILIES[family]
+    for text in ("Rain falls.", "Rain falls. </s> ends a text, and so does <|im_end|>.", "It was <s>dry</s>", "x < 3"):
+        for after in (shown.end, shown.end + "\n", f" \n{shown.end}" * 3):
+            assert completion_text(text + after).rstrip() == text
+            assert completion_text([assistant(text + after)], keep_thinking=True).rstrip() == text
+            assert CompletionReader(tokenizer(shown)).read(text + after).text.rstrip() == text
+            assert without_end_tokens(text + after).rstrip() == text
+        if not shown.opened and not shown.answer_opened:
+            assert completion_text(header_of(shown) + shown.plain(text)).strip() == text
+    assert CompletionReader().read(shown.end).state == "empty"
+
+
+@pytest.mark.parametrize(
+    "end", ["<|im_end|>", "</s>", "</s>\n", "<|eot_id|>", "<end_of_turn>\n", "</s><pad><pad>", "</s></s>"]
+)
+@pytest.mark.parametrize("start", ["", "<|im_start|>assistant\n", "<s><|im_start|>assistant\n", "<bos>", "[/INST]"])
+def test_a_thought_and_an_answer_are_found_between_them(start, end):
+    read = CompletionReader().read
+    assert read(f"{start}Rain falls.{end}") == Target("Rain falls.")
+    assert read(f"{start}<think>Wet?</think>Rain falls.{end}") == Target("Rain falls.", thought="Wet?")
+    assert read(f"{start}<think>Wet?{end}").state == "cut_in_thought"
+    assert read(start + end).state == read(f"{start}<think>{end}").state == "empty"
+    episode = [assistant("Let me look.", tool_calls=CALLS), TOOL, assistant(f"{start}Rain falls.{end}")]
+    assert CompletionReader(part="transcript").read(episode).text.endswith("assistant: Rain falls.")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<s>old</s>", "The price is <s>10</s>", "<s class='x'>old</s>\n", "<p><s>a</s> and <s>b</s>",
+        "Llama ends its text with </s>, Qwen with <|im_end|>.", "Write `</s>`", "```\nx</s>\n```", "A <s>b</s> c",
+        "<|assistant|> marks the turn of the model.", "`<|im_start|>assistant` opens it.", "<s>AI:</s> Men wrote it.",
+        "<|im_start|>user\nis the header of a user.",
+    ],
+)  # fmt: skip
+def test_texts_about_tokens_and_deleted_text_in_html_stay(text):
+    assert CompletionReader().read(text) == Target(text) and completion_text([assistant(text)]) == text
 
 
 # --- prompts
@@ -270,6 +415,17 @@ def test_a_policy_may_have_tags_of_its_own():
     assert reader.read("<reasoning>Two?</reasoning>\nHello.") == Target("Hello.", thought="Two?")
     assert reader.read("<reasoning>Two?").state == "cut_in_thought"
     assert CompletionReader().read("<reasoning>Two?</reasoning>\nHello.").text.startswith("<reasoning>")
+
+
+@pytest.mark.parametrize("family", [None, *FAMILIES])
+def test_without_tags_nothing_is_taken_for_a_thought(family):
+    reader = CompletionReader(family and tokenizer(FAMILIES[family]), thinking_tags=())
+    for text in ("<think>Two?</think>Hello.", "Two?</think>Hello.", "<think>Two?", "[THINK]Two?[/THINK]Hello."):
+        assert reader.read(text) == reader.read(text, opened=True) == Target(text)
+    for opens, closes, _ in ORDINARY:
+        text = f"{opens}\nTwo?\n{closes}\nHello."
+        assert reader.read(text) == Target(text)
+    assert reader.opened("Say hello.<think>") is (None if family is None else False)
 
 
 def test_special_tokens_that_look_like_markers_are_refused_unless_their_use_is_known():

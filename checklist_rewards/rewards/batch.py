@@ -309,6 +309,10 @@ class Readers:
                 f"thinking_tags={thinking_tags!r} is not allowed; it must be two strings, the opening and the closing "
                 "marker of a thought, or empty if the policy writes no thoughts."
             )
+        if thinking_opened and thinking_tags is not None and not thinking_tags:
+            raise SampleError(
+                "thinking_opened=True requires thoughts, but thinking_tags=() means that there are none."
+            )
         if tokenizer is not None and not isinstance(tokenizer, str) and not hasattr(tokenizer, "apply_chat_template"):
             raise SampleError(
                 f"tokenizer={tokenizer!r:.60} is not allowed; it must be a tokenizer, a processor, or the name of a "

@@ -30,6 +30,10 @@ ANSWERED = {
     "[THINK]1, 2, 3[/THINK]The answer.": "The answer.",
     "◁think▷1, 2, 3◁/think▷The answer.": "The answer.",
     "Put your reasoning into <think> tags.": "Put your reasoning into <think> tags.",
+    "Thanks, Anna.\nHere is my response:\nYes, I will come.": "Thanks, Anna.\nHere is my response:\nYes, I will come.",
+    "The answer.<|im_end|>": "The answer.",
+    "<|im_start|>assistant\nThe answer.</s>\n": "The answer.",
+    "The </s> of <s>old</s>": "The </s> of <s>old</s>",
 }
 WITHOUT = {"": "empty", " \n": "empty", "<think>1, 2, 3</think>": "empty", "<think>1, 2": "cut_in_thought"}
 

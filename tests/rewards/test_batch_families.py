@@ -27,6 +27,7 @@ from tests.families import (
     INVENTED,
     KNOWN,
     RENDERED,
+    WORDED,
     Family,
     chat_template,
     roles,
@@ -176,12 +177,28 @@ def test_an_unknown_token_at_the_start_of_most_completions_is_refused(tmp_path):
     assert ChecklistReward(scorer, tokenizer=tokens, thinking_tags=())(**columns) == pytest.approx([0.5] * 8)
 
 
+@pytest.mark.parametrize("name", names(KNOWN))
+def test_a_reward_for_a_policy_without_thoughts_judges_all_that_it_writes(name):
+    """With token ids and without, closed or not: nothing is taken for a thought, and nothing is refused."""
+    family = FAMILIES[name]
+    tokens = tokenizer(family)
+    written = [family.thought(THOUGHT, "It is 42."), family.cut_thought(THOUGHT)]
+    ids = [tokens(text, add_special_tokens=False)["input_ids"] for text in written]
+    texts = tokens.batch_decode(ids, skip_special_tokens=True)
+    reward = ChecklistReward(ChecklistScorer(backend=FakeBackend(), store=False), tokenizer=tokens, thinking_tags=())
+    prompts = [[{"role": "user", "content": [{"type": "text", "text": "Hi"}] if family.blocks else "Hi"}]] * 2
+    for columns in ({"completion_ids": ids}, {}):
+        finished, cut = reward._samples(prompts, texts, {"checklist": [["Is it so?"]] * 2, **columns}, None)
+        assert (finished.state, cut.state) == ("answered", "answered")
+        assert "It is 42." in finished.target and THOUGHT in cut.target
+
+
 # --- the same text wherever a completion comes from
 
 
 @pytest.mark.parametrize("name", names(KNOWN))
 def test_frameworks_that_decode_with_special_tokens_judge_the_answer(name):
-    """OpenRLHF and AReaL, with the policy's tokenizer and without."""
+    """OpenRLHF and AReaL, with the policy's tokenizer and, where no marker is ordinary text, without."""
     family = FAMILIES[name]
     tokens = tokenizer(family)
     prompt = tokens.apply_chat_template(
@@ -191,8 +208,7 @@ def test_frameworks_that_decode_with_special_tokens_judge_the_answer(name):
         **family.kwargs,
     )
     answered, cut = family.thought(THOUGHT, "It is 42."), family.cut_thought(THOUGHT)
-    by_tokenizer = [True] if family.answer_opens == "<answer>\n" else [True, False]  # that tag is often the user's own
-    for known in by_tokenizer:
+    for known in [True] if name in WORDED else [True, False]:
         backend = FakeBackend()
         reward = ChecklistRewardFunc(
             ChecklistScorer(backend=backend, store=False), tokenizer=tokens if known else None
