@@ -33,6 +33,7 @@ from checklist_rewards.errors import SampleError
 from checklist_rewards.markers import (
     BEGIN,
     CONTROL,
+    CONTROL_AT_END,
     DROPPED_CHANNELS,
     END_TOKEN,
     GRAMMAR,
@@ -159,15 +160,15 @@ def opens_thinking(prompt: Any) -> bool:
     return any(message.get("role") == "assistant" and opens_thinking(_content(message)) for message in last)
 
 
-def without_end_tokens(text: str, token: re.Pattern[str] = END_TOKEN) -> str:
-    """A decoded text without special tokens at its end. A `</s>` that closes the HTML tag `<s>` is text.
+def without_end_tokens(text: str, token: re.Pattern[str] = CONTROL_AT_END) -> str:
+    """A text, decoded with its special tokens, without those at its end. A `</s>` that closes an HTML tag is text.
 
         >>> without_end_tokens("Rain falls.</s>"), without_end_tokens("<s>Rain</s>")
         ('Rain falls.', '<s>Rain</s>')
 
     Args:
         text (`str`): The text.
-        token (`re.Pattern`, *optional*): Matches an end token at the end of a text; by default, those of all families.
+        token (`re.Pattern`, *optional*): Matches an end token at the end of a text; by default, any control token.
     """
     end, struck = len(text), None
     while True:
@@ -631,9 +632,9 @@ class CompletionReader:
             if dropped is not None:
                 ended = dropped.end() < len(text) or dropped["thought"] is None
                 parsed = Parsed(text[dropped.end() :], dropped["thought"], open_thought=not ended, marked=True)
-        if thought is None and parsed.thought is not None:
-            thought = without_end_tokens(parsed.thought, self._end_token)
-        parsed = parsed._replace(answer=without_end_tokens(parsed.answer, self._end_token), thought=thought)
+        inner = None if parsed.thought is None else without_end_tokens(parsed.thought, self._end_token)
+        parsed = parsed._replace(answer=without_end_tokens(parsed.answer, self._end_token), thought=inner)
+        thought = inner if thought is None else thought
         state = parsed._replace(called=parsed.called or called).state
         if cut and state in ("answered", "empty"):
             state = "cut" if state == "answered" else "cut_in_thought" if thought else "empty"

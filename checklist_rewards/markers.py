@@ -120,7 +120,14 @@ CONTROL = (
 """Tokens with which chat templates structure a conversation."""
 _RESIDUE = r"<\|start\|>(?:assistant)?(?:\s*to=[\w.]*)?|<\|close\|>(?:response|message)<\|sep\|>"
 """Markers that may remain at the end of an answer: of the next message, or of an answer that the prompt has opened."""
-END_TOKEN = re.compile(rf"(?:</s>\s*<s>|(?!<s>)(?:{CONTROL})|<\|?endoftext\|?>|<turn\|>|\[EOS\]|<pad>)\Z")
+_ENDS = r"[^<>\s]{0,30}(?<![A-Za-z])(?:end|END|eo[dmst]|EO[DMST])[^<>\s]{0,30}"
+END_TOKEN = re.compile(
+    rf"(?:</s>\s*<s>|</s>|<[|｜](?:{_ENDS}|return|calls?|flush|user|observation|pad(?:ding)?|plamo:tag)[|｜]>"
+    r"|<\|?endoftext\|?>|<(?:seed:)?eos>|<EOS_TOKEN>|<end_of_\w+>|<turn\|>|\[e~\[|\[EOS\]|<pad>)\Z"
+)
+"""A token that ends the turns of a known family, or that looks like one: `<|im_end|>`, `</s>`."""
+CONTROL_AT_END = re.compile(rf"{END_TOKEN.pattern}|(?!<s>)(?:{CONTROL})\Z")
+"""An end token, or any other control token, at the end of a text that was decoded with its special tokens."""
 STRIKE = re.compile(r"</s>|<s(?:\s[^<>]*)?>")
 """The HTML tag whose closing form is also an end token."""
 BEGIN = re.compile(r"\s*(?:<[|｜](?:begin|start)[_▁]?of[_▁]?(?:text|sentence)[|｜]>|<bos>|<BOS_TOKEN>)")

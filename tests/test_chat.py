@@ -16,7 +16,7 @@ from checklist_rewards.chat import (
     without_end_tokens,
 )
 from checklist_rewards.errors import SampleError
-from tests.families import FAMILIES, HIDDEN, ORDINARY, RENDERED, WORDED, tokenizer
+from tests.families import FAMILIES, HIDDEN, KNOWN, ORDINARY, RENDERED, WORDED, tokenizer
 
 
 def assistant(content, **more):
@@ -330,7 +330,7 @@ def header_of(family):
     return prompt.partition("Hi.")[2]
 
 
-@pytest.mark.parametrize("family", [name for name in FAMILIES if name not in WORDED])
+@pytest.mark.parametrize("family", [family.name for family in KNOWN if family.name not in WORDED])
 def test_end_tokens_and_a_header_are_not_part_of_an_answer(family):
     shown = FAMILIES[family]
     for text in ("Rain falls.", "Rain falls. </s> ends a text, and so does <|im_end|>.", "It was <s>dry</s>", "x < 3"):
@@ -364,6 +364,7 @@ def test_a_thought_and_an_answer_are_found_between_them(start, end):
         "<s>old</s>", "The price is <s>10</s>", "<s class='x'>old</s>\n", "<p><s>a</s> and <s>b</s>",
         "Llama ends its text with </s>, Qwen with <|im_end|>.", "Write `</s>`", "```\nx</s>\n```", "A <s>b</s> c",
         "<|assistant|> marks the turn of the model.", "`<|im_start|>assistant` opens it.", "<s>AI:</s> Men wrote it.",
+        "Best regards,\n<|name|>", "f <|x|>", "<turn>", "#include <s>", "Remove <|append|>",
         "<|im_start|>user\nis the header of a user.",
     ],
 )  # fmt: skip

@@ -119,6 +119,7 @@ class ChecklistReward(TrainerReward):
             custom loops). It is used to find the answer in the token ids of a completion.
         thinking_tags (pair of `str`, *optional*):
             The markers of a thought of a policy that uses its own, such as `("<reasoning>", "</reasoning>")`.
+            Empty if the policy writes no thoughts: then nothing in a text is taken for one.
         categories (sequence of `str`, *optional*):
             Item categories whose pass rate is logged.
         **scorer_arguments:

@@ -51,6 +51,7 @@ def test_the_yaml_file_may_shape_the_reward(config):
         ("retries: -1\n", "reward.yaml: retries=-1 is not allowed"),
         ("keep_thinking: 'no'\n", "reward.yaml: keep_thinking='no' is not allowed; it must be True or False"),
         ("thinking_opened: 1\n", "reward.yaml: thinking_opened=1 is not allowed"),
+        ("thinking_opened: true\nthinking_tags: []\n", "thinking_opened=True requires thoughts, but thinking_tags="),
         ("log: [a.jsonl]\n", r"reward.yaml: log=\['a.jsonl'\] is not allowed; it must be the path of a JSONL file"),
         ("threshold: high\n", "reward.yaml: threshold='high'"),
         ("model: ./nowhere\nstore: false\n", "reward.yaml: model not found: './nowhere'"),
