@@ -41,7 +41,7 @@ def assistant(content, **more):
         ),
         ([{"role": "user", "content": "Hi"}, assistant("Sure:")], "Hi\n\nassistant: Sure:", None),
         (
-            [{"role": "user", "content": [{"type": "image"}, {"type": "text", "text": "What is it?"}]}],
+            [{"role": "user", "content": [{"type": "text", "text": "What "}, {"type": "text", "text": "is it?"}]}],
             "What is it?",
             None,
         ),
@@ -59,7 +59,7 @@ def test_the_last_user_message_is_the_input_and_all_others_are_history(prompt, i
         ("Hello.", "Hello."),
         ("  two spaces and a newline\n", "  two spaces and a newline\n"),
         ([assistant("Hello.")], "Hello."),
-        ([assistant([{"type": "text", "text": "Hel"}, {"type": "image"}, {"type": "text", "text": "lo."}])], "Hello."),
+        ([assistant([{"type": "text", "text": "Hel"}, {"type": "text", "text": "lo."}])], "Hello."),
         ([assistant("Hello.", reasoning_content="greet")], "Hello."),
         ([assistant("Let me look."), {"role": "tool", "content": "12"}, assistant("It is 12.")], "It is 12."),
         ([assistant("I look.", tool_calls=[{}]), {"role": "tool", "content": "12"}, assistant("")], ""),

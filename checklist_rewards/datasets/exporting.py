@@ -90,7 +90,10 @@ def exported(row: Mapping[str, Any], to: str, number: int = 0, where: str = "the
         if row.get(name) is None:
             raise SampleError(f"{where}: {name!r} is missing; the row has {', '.join(row) or 'no columns'}.")
     prompt = messages_in(row[PROMPT])
-    input, history = prompt_text(prompt)
+    try:
+        input, history = prompt_text(prompt)
+    except SampleError as error:
+        raise SampleError(f"{where}: {error}") from None
     checklist = Checklist.parse(row["checklist"], where)
     items: Any = [_without_none(item.model_dump(exclude={"sources"})) for item in checklist.items]
     origin = {

@@ -54,7 +54,7 @@ class TestReward:
         # A dataset decodes an image anew for every completion of its row.
         batch = self.batch | {"prompts": [asks_about(colour) for colour in ("red", "blue", "red", "blue")]}
         as_pairs = {} if options else {"trainer_state": object()}
-        assert self.reward(**options)(**batch, **as_pairs) == [None, 0.5, None, 0.5]
+        assert self.reward(**options, images="ignore")(**batch, **as_pairs) == [None, 0.5, None, 0.5]
 
     @pytest.mark.parametrize("version", ["0.29.1", "1.5.4", "1.5.0.dev0"])
     def test_trl_before_1_6_counts_none_as_0_even_alone_so_the_group_abstains(self, monkeypatch, caplog, version):
