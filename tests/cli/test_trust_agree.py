@@ -93,7 +93,7 @@ def test_pictures_are_drawn_on_request(run):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["scored.jsonl"], "scored.jsonl is the only file and has no labels"),
+        (["bare.jsonl"], "bare.jsonl is the only file and has no labels to compare with (no column 'labels')"),
         (["scored.jsonl", "scored.jsonl"], "each scored file may be given only once"),
         (["scored.jsonl", "--label-key", "gold"], "column 'gold' not found; the row has 'id', 'doc', "),
         (["scored.jsonl", "--label-key", "doc"], "row 1: 'doc' must be a list of 2 labels"),
@@ -118,6 +118,7 @@ def test_pictures_are_drawn_on_request(run):
 )
 def test_bad_input_is_one_sentence(run, arguments, words):
     judged(n=7, empty=None, unsaid=[None, None])
+    scored_file("bare.jsonl", {"checklist": ["Is it?"], "said": [0.9]})
     write_jsonl("other.jsonl", {"id": "x", "labels": [True, True]})
     write_jsonl("twice.jsonl", {"id": "r0", "labels": None}, {"id": "r0", "labels": None})
     done = run("agree", *arguments)
