@@ -1,9 +1,9 @@
 """What was asked and what was answered: a trainer's prompts and completions as text for a judge or a generator.
 
 Prompts and completions are strings (standard format) or lists of chat messages (conversational format). The content of
-a message is a string or a list of typed blocks, whose texts are concatenated. A judge reads text only: images, audio and
-other blocks without text are refused, unless `images="ignore"`. Who a message is from is decided by one table of roles
-(`SPEAKERS`); other roles are refused. Three texts are extracted:
+a message is a string or a list of typed blocks, whose texts are concatenated. A judge reads text only: blocks without
+text are refused, and so are images, audio and videos unless `images="ignore"`. One table of roles (`SPEAKERS`) decides
+who speaks in a message; other roles are refused. Three texts are extracted:
 
 - *input*: the last user message with the turns after it, or a prompt that is a plain string;
 - *history*: the messages before it in order, including system messages, as "role: text" paragraphs;
@@ -321,8 +321,8 @@ def _check_part(part: Mapping[str, Any], where: str, images: Images, whole: bool
     if media is not None or _is_media(kind):
         if images == "refuse":
             raise SampleError(
-                f"{where} has a part {media or kind!r}, but a judge reads text only; remove the part, or set "
-                "images='ignore' to judge the text alone."
+                f"{where} has a part {media or kind!r}, but a judge reads text only; remove the part (a reward with "
+                "images='ignore' judges the text alone)."
             )
     elif not whole and part.get("text") is None and kind not in _TEXT_BLOCKS and not _is_thought(part):
         raise SampleError(f"{where} has a part without text, which a judge cannot read: {dict(part)!r:.80}.")

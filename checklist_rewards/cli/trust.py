@@ -182,8 +182,8 @@ def agree(
     against_labels = labelled.named or any(labels.key in row.data for row in alone)
     if alone and not against_labels:
         raise SampleError(
-            f"{files[0]} is the only file and has no labels to compare with (no column {labels.key!r}); set --label-key "
-            "or --labels, or add another scored file."
+            f"{files[0]} is the only file and has no labels to compare with (no column {labels.key!r}); set "
+            "--label-key or --labels, or add another scored file."
         )
     scale = _range(label_range)
     if len(scored) < len(files):

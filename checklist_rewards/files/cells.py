@@ -94,8 +94,8 @@ def places(value: Mapping[str, Any], prefix: str = "", depth: int = _DEPTH) -> I
 
 
 def messages_in(value: Any) -> Any:
-    """Chat messages that a cell holds as text; other values unchanged. Any other text, such as another list in JSON, is
-    a prompt or an answer."""
+    """Chat messages that a cell holds as text; other values unchanged. Any other text, such as another list in JSON,
+    is a prompt or an answer."""
     if not isinstance(value, str) or value.lstrip()[:1] != "[" or not ("role" in value or "from" in value):
         return value
     inner = decoded(value)

@@ -1,8 +1,8 @@
 """Files of rows: JSONL, CSV and Parquet, read as a stream and written atomically.
 
-The format is determined by the extension. A folder that `datasets.save_to_disk` wrote is read too. [`read_rows`] yields one row at a time with its place in the file, so that
-errors can name it. [`write_rows`] writes atomically (`atomic.py`). Memory does not grow with the number of rows,
-neither for reading nor for writing.
+The format is determined by the extension. A folder that `datasets.save_to_disk` wrote is read too. [`read_rows`]
+yields one row at a time with its place in the file, so that errors can name it. [`write_rows`] writes atomically
+(`atomic.py`). Memory does not grow with the number of rows, neither for reading nor for writing.
 
 CSV has no types: every cell is read as a string. A list or mapping (a checklist, a score) is stored as JSON text. Only
 chat messages are decoded here (`cells.py`), so that a conversation is the same in every format. Columns are separated
