@@ -83,6 +83,15 @@ def test_numbers_per_row_and_preferences_of_candidates(run):
     assert figures["wins"]["value"] == pytest.approx(2 / 3) and figures["pld_2"]["value"] == pytest.approx(1 / 3)
 
 
+def test_a_single_file_is_compared_with_its_column_of_labels(run):
+    judged()
+    named, plain = (
+        run("agree", "scored.jsonl", *option, "--json", "a.json", "--bootstrap", 0)
+        for option in (["--label-key", "labels"], [])
+    )
+    assert plain.exit_code == 0 and plain.stdout == named.stdout
+
+
 def test_pictures_are_drawn_on_request(run):
     judged()
     assert run("agree", "scored.jsonl", "--label-key", "labels", "--plots", "plots", "--bootstrap", 0).exit_code == 0
