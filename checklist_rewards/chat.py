@@ -75,7 +75,7 @@ _THOUGHT_KEYS = SAYING[3:]
 """Fields of a message in which tokenizers and servers put a thought that they have parsed."""
 _THOUGHT_BLOCKS = ("reasoning", "thinking", "redacted_thinking")
 _TEXT_BLOCKS = ("text", "input_text", "output_text")
-_MEDIA = re.compile(r"image|audio|video|file")
+_MEDIA = re.compile(r"(?:input_)?(?:image|audio|video|file)s?(?:_url|_file|_id|_data)?")
 _PASS_TAGS = "Pass thinking_tags=(OPENING, CLOSING), or thinking_tags=() if the policy writes no thoughts."
 _FEW = 4
 """Completions that must start with the same unknown token before it is refused."""
@@ -317,8 +317,8 @@ def _with_role(message: Mapping[str, Any]) -> Mapping[str, Any]:
 def _check_part(part: Mapping[str, Any], where: str, images: Images, whole: bool) -> None:
     """Refuse a part of a message, or a message as a whole, with an image or other media, and a part without text."""
     kind = "" if whole else str(part.get("type") or "")
-    media = next((name for name in part if _is_media(name) and _is_given(part[name])), None)
-    if media is not None or _is_media(kind):
+    media = next((name for name in part if _MEDIA.fullmatch(str(name)) and _is_given(part[name])), None)
+    if media is not None or _MEDIA.fullmatch(kind):
         if images == "refuse":
             raise SampleError(
                 f"{where} has a part {media or kind!r}, but a judge reads text only; remove the part (a reward with "
@@ -326,10 +326,6 @@ def _check_part(part: Mapping[str, Any], where: str, images: Images, whole: bool
             )
     elif not whole and part.get("text") is None and kind not in _TEXT_BLOCKS and not _is_thought(part):
         raise SampleError(f"{where} has a part without text, which a judge cannot read: {dict(part)!r:.80}.")
-
-
-def _is_media(name: Any) -> bool:
-    return _MEDIA.match(str(name).removeprefix("input_")) is not None
 
 
 def _is_given(value: Any) -> bool:

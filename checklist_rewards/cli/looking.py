@@ -219,7 +219,7 @@ def _inspect(
         warn_of_models(judge.shown)
     columns = Columns.of(
         _first(rows), inputs=keys.input_key, checklist=checklist_key, reference=keys.reference_key,
-        history=keys.history_key,
+        history=keys.history_key, images="ignore",
     )  # fmt: skip
     analysis, collected = ItemAnalysis(), _Collected()
     for row, score, repeats in _scores(rows, analyses.repeat or ()):

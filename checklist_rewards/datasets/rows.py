@@ -17,9 +17,9 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
-from checklist_rewards.chat import CompletionReader, Target, chat_messages, opens_thinking, prompt_text
+from checklist_rewards.chat import CompletionReader, Images, Target, chat_messages, opens_thinking, prompt_text
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.datasets.columns import PROMPT
 from checklist_rewards.errors import ChecklistError, SampleError
@@ -31,7 +31,7 @@ from checklist_rewards.scorer import Sample
 HISTORY, REFERENCE = "history", "reference"
 INPUTS, TARGETS = (PROMPT, "input"), ("target", "completion")
 _TEXT = "a string or chat messages"
-_READER = CompletionReader()
+_READERS = {images: CompletionReader(images=images) for images in get_args(Images)}
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,8 @@ class Columns:
     """Columns not named by the user; rows may lack them."""
     blank_is_null: bool = False
     """Treat an empty cell as null, because CSV has no null."""
+    images: Images = "refuse"
+    """What to do with images in messages: refuse them, or, in files that are already scored, ignore them."""
 
     @classmethod
     def of(
@@ -68,6 +70,7 @@ class Columns:
         writer: Mapping[str, str | None] | None = None,
         shared: Checklist | None = None,
         blank_is_null: bool = False,
+        images: Images = "refuse",
     ) -> Columns:
         """The columns of a file whose first row is `first`; None means "not named by the user".
 
@@ -86,6 +89,7 @@ class Columns:
             shared,
             frozenset(unnamed - set(filter(None, (reference, history)))),
             blank_is_null,
+            images,
         )
 
     def input_of(self, row: Mapping[str, Any], where: str) -> tuple[str | None, str | None]:
@@ -147,14 +151,14 @@ class Columns:
         """The answer to score, as in training. Raises [`SampleError`] if the column is missing."""
         target, opened = self.get(row, self.target, "--target-key", where), self._opened(row)
         try:
-            return _READER.read(target, opened=opened)
+            return self._reader.read(target, opened=opened)
         except SampleError as error:
             raise _unread(where, self.target, target, error) from None
 
     def answer_of(self, row: Mapping[str, Any], completion: Any) -> Target:
         """What a completion answers to the prompt of a row. Raises [`SampleError`] unless it is a string or a list of
         messages."""
-        return _READER.read(completion, opened=self._opened(row))
+        return self._reader.read(completion, opened=self._opened(row))
 
     def checklist_of(self, row: Mapping[str, Any], where: str) -> Checklist | None:
         """The row's checklist; None if the column is null, for example after a failed generation."""
@@ -194,10 +198,14 @@ class Columns:
             raise SampleError(f"{where}: column {key!r} not found; the row has {columns} (set it with {option}).")
         return row[key]
 
+    @property
+    def _reader(self) -> CompletionReader:
+        return _READERS[self.images]
+
     def _opened(self, row: Mapping[str, Any]) -> Any:
         """Whether the prompt of a row opens the thought of its completion."""
         prompt = messages_in(row.get(self.inputs[0])) if len(self.inputs) == 1 else None
-        return _READER.opened(prompt) if _opens_thinking(prompt) else None
+        return self._reader.opened(prompt) if _opens_thinking(prompt) else None
 
     def _absent(self, row: Mapping[str, Any], key: str) -> bool:
         return key in self.optional and key not in row
@@ -207,7 +215,7 @@ class Columns:
         if value is None:
             return None, None
         try:
-            return prompt_text(value)
+            return prompt_text(value, images=self.images)
         except SampleError as error:
             raise _unread(where, key, value, error) from None
 

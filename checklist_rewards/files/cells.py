@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -17,6 +18,8 @@ SAYING = (
 """Fields of a chat message with what it says."""
 _LONGEST_LITERAL = 1_000_000
 _DEPTH = 5
+_BETWEEN = re.compile(r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|(?P<gap>\}\s+\{)""")
+"""Strings of Python text, and the gap between two mappings without a comma."""
 
 
 def decoded(value: Any) -> Any:
@@ -99,6 +102,8 @@ def messages_in(value: Any) -> Any:
     if not isinstance(value, str) or value.lstrip()[:1] != "[" or not ("role" in value or "from" in value):
         return value
     inner = decoded(value)
+    if inner is value:  # pandas writes what it has read from Parquet as NumPy does, without commas
+        inner = _literal(_BETWEEN.sub(lambda match: "}, {" if match["gap"] else match[0], value))
     return inner if isinstance(inner, list) and inner and all(map(_is_message, inner)) else value
 
 

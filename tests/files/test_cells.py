@@ -2,11 +2,13 @@
 
 import json
 
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from checklist_rewards.files.cells import csv_text, from_csv, messages_in
+from checklist_rewards.files.rows import read_rows
 
 CHATS = [
     [{"role": "user", "content": "Hi"}],
@@ -37,6 +39,14 @@ TEXTS = [
 def test_a_conversation_in_json_or_python_is_decoded(chat):
     for text in (json.dumps(chat), f"  {json.dumps(chat, indent=1)}\n", repr(chat)):
         assert messages_in(text) == from_csv(text) == chat
+
+
+@pytest.mark.parametrize("content", ["Hello.", "It's\n} {'role': 1}", "a" * 200])
+def test_a_conversation_that_pandas_wrote_is_decoded(tmp_path, content):
+    chat = [{"content": "Hi", "role": "user"}, {"content": content, "role": "assistant"}]
+    pd.DataFrame({"target": [chat], "n": [1]}).to_parquet(tmp_path / "a.parquet")
+    pd.read_parquet(tmp_path / "a.parquet").to_csv(tmp_path / "a.csv", index=False)
+    assert [row.data for row in read_rows(tmp_path / "a.csv")] == [{"target": chat, "n": "1"}]
 
 
 @pytest.mark.parametrize("text", TEXTS)
