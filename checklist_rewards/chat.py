@@ -1,8 +1,9 @@
 """What was asked and what was answered: a trainer's prompts and completions as text for a judge or a generator.
 
 Prompts and completions are strings (standard format) or lists of chat messages (conversational format). The content of
-a message is a string or a list of typed blocks, whose texts are concatenated; images are ignored. Three texts are
-extracted:
+a message is a string or a list of typed blocks, whose texts are concatenated. A judge reads text only: blocks without
+text are refused, and so are images, audio and videos unless `images="ignore"`. One table of roles (`SPEAKERS`) decides
+who speaks in a message; other roles are refused. Three texts are extracted:
 
 - *input*: the last user message with the turns after it, or a prompt that is a plain string;
 - *history*: the messages before it in order, including system messages, as "role: text" paragraphs;
@@ -23,13 +24,14 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, replace
 from functools import cached_property
 from os.path import commonprefix
 from typing import Any, Literal, NamedTuple, get_args
 
 from checklist_rewards.errors import SampleError
+from checklist_rewards.files.cells import SAYING
 from checklist_rewards.markers import (
     BEGIN,
     CONTROL,
@@ -58,10 +60,29 @@ Part = Literal["answer", "transcript"]
 PARTS: tuple[str, ...] = get_args(Part)
 """What of a completion of several messages is judged: the final answer, or all messages."""
 
+Images = Literal["refuse", "ignore"]
+IMAGES: tuple[str, ...] = get_args(Images)
+"""What to do with images, audio and videos in messages: refuse them, or judge the text alone."""
+
+SPEAKERS: Mapping[str, str] = {
+    name: speaker
+    for speaker, names in {
+        "user": "user human prompter",
+        "assistant": "assistant model chatbot bot ai gpt agent",
+        "system": "system developer platform root control context document documents available_tools latest_reminder",
+        "tool": "tool tools function functions function_call function_response tool_call tool_response tool_result "
+        "observation environment ipython",
+    }.items()
+    for name in names.split()
+}
+"""The roles of messages, in lower case, and who speaks in each: user, assistant, system or tool."""
+
 _THINK, _END_THINK = "<think>", "</think>"
-_THOUGHT_KEYS = ("reasoning_content", "reasoning", "thinking", "thought", "thoughts")
+_THOUGHT_KEYS = SAYING[3:]
 """Fields of a message in which tokenizers and servers put a thought that they have parsed."""
 _THOUGHT_BLOCKS = ("reasoning", "thinking", "redacted_thinking")
+_TEXT_BLOCKS = ("text", "input_text", "output_text")
+_MEDIA = re.compile(r"(?:input_)?(?:image|audio|video|file)s?(?:_url|_file|_id|_data)?")
 _PASS_TAGS = "Pass thinking_tags=(OPENING, CLOSING), or thinking_tags=() if the policy writes no thoughts."
 _FEW = 4
 """Completions that must start with the same unknown token before it is refused."""
@@ -105,11 +126,7 @@ class Target:
 
 
 _ATTRIBUTES = re.compile(r"""(?:\.|\[['"]|get\(['"])([A-Za-z_]\w*)""")
-_ROLES = {
-    "user": "user", "human": "user", "assistant": "assistant", "model": "assistant", "chatbot": "assistant",
-    "ai": "assistant", "system": "system", "developer": "system", "tool": "tool", "observation": "tool",
-    "ipython": "tool", "functions": "tool", "inst": "user", "/inst": "assistant", "system_prompt": "system",
-}  # fmt: skip
+_RENDERED = {**SPEAKERS, "inst": "user", "/inst": "assistant", "system_prompt": "system"}
 _HEADERS = re.compile(
     r"\[(?P<inst>/?(?:INST|SYSTEM_PROMPT))\]|\[\|(?P<bar>\w+)\|\]"
     r"|(?:<\|START_OF_TURN_TOKEN\|>)?<\|(?P<cohere>SYSTEM|USER|CHATBOT)_TOKEN\|>"
@@ -125,39 +142,63 @@ _HEADERS = re.compile(
 # ----- prompts -----
 
 
-def prompt_text(prompt: Any, grammar: Grammar = GRAMMAR) -> tuple[str | None, str | None]:
+def speaker(message: Mapping[str, Any]) -> str | None:
+    """Who a message is from: "user", "assistant", "system" or "tool"; None for a role that is not in `SPEAKERS`."""
+    return SPEAKERS.get(str(message.get("role")).lower())
+
+
+def chat_messages(value: Any) -> Any:
+    """Messages as trainers and policies take them: those of ShareGPT (`from`, `value`) with a role and content, and
+    the user and the assistant by these names. Other values are unchanged."""
+    if not isinstance(value, Sequence) or isinstance(value, str) or not all(isinstance(m, Mapping) for m in value):
+        return value
+    messages = [_with_role(message) for message in value]
+    return [{**m, "role": who} if (who := speaker(m)) in ("user", "assistant") else dict(m) for m in messages]
+
+
+def prompt_text(
+    prompt: Any, grammar: Grammar = GRAMMAR, *, images: Images = "refuse"
+) -> tuple[str | None, str | None]:
     """Extract the input and the history from a prompt.
 
     Args:
         prompt (`str` or list of messages): A value of the `prompt` column. A string that a chat template has rendered
             is split into its messages.
         grammar ([`Grammar`], *optional*): How the policy marks its thoughts in earlier assistant messages.
+        images (`str`, *optional*, defaults to `"refuse"`): What to do with images, audio and videos: `"refuse"`, or
+            `"ignore"`.
 
     Returns:
         `tuple`: The input, or None if the prompt has no user message; and the history, or None if it is empty. Turns
         after the last user message follow it in the input, as "role: text" paragraphs.
 
     Raises:
-        SampleError: If the prompt is neither a string nor a list of messages.
+        SampleError: If the prompt is neither a string nor a list of messages, or if a message has an unknown role or
+            a part that is not text.
     """
-    messages = (rendered_turns(prompt) or prompt) if isinstance(prompt, str) else _conversation(prompt, "a prompt")
-    if isinstance(messages, str):
-        return messages, None
-    last_user = max((i for i, message in enumerate(messages) if message.get("role") == "user"), default=None)
-    until = len(messages) if last_user is None else last_user
-    history = "\n\n".join(_paragraphs(messages[:until], grammar=grammar))
+    rendered = rendered_turns(prompt) if isinstance(prompt, str) else None
+    if isinstance(prompt, str) and rendered is None:
+        return prompt, None
+    messages = _conversation(prompt, "a prompt", images) if rendered is None else rendered
+    last_user = max((i for i, message in enumerate(messages) if speaker(message) == "user"), default=None)
+    history = history_text(messages[:last_user], grammar)
     if last_user is None:
-        return None, history or None
+        return None, history
     input = "\n\n".join([_content(messages[last_user]), *_paragraphs(messages[last_user + 1 :], grammar=grammar)])
-    return input, history or None
+    return input, history
+
+
+def history_text(messages: Sequence[Mapping[str, Any]], grammar: Grammar = GRAMMAR) -> str | None:
+    """Messages as "role: text" paragraphs; None if there is no text."""
+    return "\n\n".join(_paragraphs(messages, grammar=grammar)) or None
 
 
 def opens_thinking(prompt: Any) -> bool:
     """Whether the prompt ends with the marker that opens a thought, so that the completion begins inside it."""
     if isinstance(prompt, str):
         return GRAMMAR.opened_by(prompt) is not None
-    last = _conversation(prompt, "a prompt")[-1:]
-    return any(message.get("role") == "assistant" and opens_thinking(_content(message)) for message in last)
+    last = _conversation(prompt, "a prompt", "ignore")[-1:]
+    return any(speaker(message) == "assistant" and opens_thinking(_content(message)) for message in last)
 
 
 def without_end_tokens(text: str, token: re.Pattern[str] = CONTROL_AT_END) -> str:
@@ -204,7 +245,7 @@ def _without_header(text: str, grammar: Grammar) -> str:
         own, end = header is not None, 0 if header is None else header.end()
     else:
         group, name = next(item for item in header.groupdict().items() if item[1])
-        own = _ROLES.get(name.lower()) == "assistant" and not header[0].startswith(("<s>", "</s>"))
+        own = _RENDERED.get(name.lower()) == "assistant" and not header[0].startswith(("<s>", "</s>"))
         end, after = header.end(), text[header.end(group) :].lstrip(" ")
         if after.startswith("\n") or grammar.starts(after):  # a control token that follows belongs to the turn
             end = len(text) - len(after.lstrip())
@@ -225,7 +266,7 @@ def rendered_turns(prompt: str) -> list[dict[str, Any]] | None:
         name = next(group for group in match.groups() if group)
         text = without_end_tokens(prompt[match.end() : end]).strip("\n")
         if name != "/SYSTEM_PROMPT" and text.strip():
-            messages.append({"role": _ROLES.get(name.lower(), name.lower()), "content": text})
+            messages.append({"role": _RENDERED.get(name.lower(), name.lower()), "content": text})
     return [message for message in messages if message["role"] != "assistant" or _own_text(message).strip()]
 
 
@@ -240,7 +281,8 @@ def _paragraphs(
     paragraphs: list[str] = []
     for place, message in enumerate(messages):
         role = message.get("role")
-        text = _own_text(message, keep_thinking, grammar) if role == "assistant" else _content(message)
+        own = speaker(message) == "assistant"
+        text = _own_text(message, keep_thinking, grammar) if own else _content(message)
         text = (read or {}).get(place, text)
         name = f" {message['name']}" if role == "tool" and message.get("name") else ""
         paragraphs += [f"{role}{name}: {text}"] if text.strip() else []
@@ -312,22 +354,62 @@ def _messages(value: Any, what: str) -> Sequence[Mapping[str, Any]]:
     raise SampleError(f"{what} must be a string or a list of mappings (chat messages); got {value!r:.80}.")
 
 
-def _conversation(value: Any, what: str) -> Sequence[Mapping[str, Any]]:
-    """The messages of `value`. Content blocks, which are mappings without a role, are refused: they would be a
-    conversation in which the assistant says nothing."""
-    messages = _messages(value, what)
-    for message in messages:
+def _conversation(value: Any, what: str, images: Images = "refuse") -> list[Mapping[str, Any]]:
+    """The messages of `value`, each with a known role. A message or a part of one without text is refused, because
+    its judge would see a conversation in which somebody says nothing."""
+    messages = [_with_role(message) for message in _messages(value, what)]
+    for number, message in enumerate(messages, start=1):
+        where = f"message {number} of {what}"
         if not (isinstance(message.get("role"), str) and message["role"]):
             raise SampleError(f"every message of {what} must have a role; got {dict(message)!r:.80}.")
+        if speaker(message) is None:
+            allowed = ", ".join(SPEAKERS)
+            raise SampleError(f"{where} has the unknown role {message['role']!r:.60}; allowed: {allowed}.")
+        others = [name for name in message if name not in ("role", "name", "id") and _is_given(message[name])]
+        if others and not message.keys() & set(SAYING):
+            raise SampleError(f"{where} has no content; it has the keys {', '.join(map(repr, message))}.")
+        content = message.get("content")
+        parts = _messages(content, "the content of a message") if not isinstance(content, str | None) else ()
+        for part in (message, *parts):
+            _check_part(part, where, images, whole=part is message)
     return messages
+
+
+def _with_role(message: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A message with role and content. ShareGPT has them as `from` and `value`."""
+    if "role" in message or not {"from", "value"} <= message.keys():
+        return message
+    role = SPEAKERS.get(str(message["from"]).lower(), message["from"])
+    others = {name: value for name, value in message.items() if name not in ("from", "value")}
+    return {"role": role, "content": message["value"], **others}
+
+
+def _check_part(part: Mapping[str, Any], where: str, images: Images, whole: bool) -> None:
+    """Refuse a part of a message, or a message as a whole, with an image or other media, and a part without text."""
+    kind = "" if whole else str(part.get("type") or "")
+    media = next((name for name in part if _MEDIA.fullmatch(str(name)) and _is_given(part[name])), None)
+    if media is not None or _MEDIA.fullmatch(kind):
+        if images == "refuse":
+            raise SampleError(
+                f"{where} has a part {media or kind!r}, but a judge reads text only; remove the part (a reward with "
+                "images='ignore' judges the text alone)."
+            )
+    elif not whole and part.get("text") is None and kind not in _TEXT_BLOCKS and not _is_thought(part):
+        raise SampleError(f"{where} has a part without text, which a judge cannot read: {dict(part)!r:.80}.")
+
+
+def _is_given(value: Any) -> bool:
+    return value is not None and not (isinstance(value, Sized) and len(value) == 0)
 
 
 # ----- completions -----
 
 
-def completion_text(completion: Any, *, keep_thinking: bool = False, opened: bool | None = None) -> str:
+def completion_text(
+    completion: Any, *, keep_thinking: bool = False, opened: bool | None = None, images: Images = "refuse"
+) -> str:
     """The answer of a completion; "" without one. See [`CompletionReader.read`], which also returns the state."""
-    return CompletionReader(keep_thinking=keep_thinking).read(completion, opened=opened).text
+    return CompletionReader(keep_thinking=keep_thinking, images=images).read(completion, opened=opened).text
 
 
 def strip_thinking(text: str, *, opened: bool | None = None) -> str:
@@ -346,9 +428,12 @@ def strip_thinking(text: str, *, opened: bool | None = None) -> str:
     return completion_text(text, opened=opened)
 
 
-def transcript_text(completion: Any, *, keep_thinking: bool = False, opened: bool | None = None) -> str:
+def transcript_text(
+    completion: Any, *, keep_thinking: bool = False, opened: bool | None = None, images: Images = "refuse"
+) -> str:
     """All messages of a completion as text; see [`CompletionReader`] with `part="transcript"`."""
-    return CompletionReader(part="transcript", keep_thinking=keep_thinking).read(completion, opened=opened).text
+    reader = CompletionReader(part="transcript", keep_thinking=keep_thinking, images=images)
+    return reader.read(completion, opened=opened).text
 
 
 def transcript_of(messages: Iterable[Message]) -> str:
@@ -374,6 +459,9 @@ class CompletionReader:
             The markers of a thought of a policy that uses its own, such as `("<reasoning>", "</reasoning>")`. Empty
             if the policy writes no thoughts, whatever its tokenizer looks like: then nothing in a text is taken for
             one. Tool calls, and answers between control tokens, are still recognized.
+        images (`str`, *optional*, defaults to `"refuse"`):
+            What to do with images, audio and videos in messages. `"refuse"`: a [`SampleError`]. `"ignore"`: only the
+            text is judged.
     """
 
     def __init__(
@@ -384,12 +472,14 @@ class CompletionReader:
         part: Part = "answer",
         keep_thinking: bool = False,
         thinking_tags: Sequence[str] | None = None,
+        images: Images = "refuse",
     ):
         self.processor = tokenizer
         self.tokenizer = getattr(tokenizer, "tokenizer", tokenizer)
         self.chat_template_kwargs = dict(chat_template_kwargs or {})
         self.part: Part = part
         self.keep_thinking = keep_thinking
+        self.images: Images = images
         self._special = _special_tokens(self.tokenizer)
         self._special_text = re.compile("|".join(map(re.escape, self._special)) or r"(?!)")
         self._end_token = END_TOKEN if tokenizer is None else re.compile(rf"(?:{self._special_text.pattern})\Z")
@@ -449,7 +539,7 @@ class CompletionReader:
     def prompt_text(self, prompt: Any) -> tuple[str | None, str | None]:
         """The input and the history of a prompt, as [`prompt_text`] extracts them. A prompt that was rendered with the
         policy's template has none of its special tokens left."""
-        input, history = prompt_text(prompt, self.grammar)
+        input, history = prompt_text(prompt, self.grammar, images=self.images)
         starts = self._special_text.match(prompt.lstrip()) if isinstance(prompt, str) else None
         if starts is None or not self._special:
             return input, history
@@ -464,8 +554,8 @@ class CompletionReader:
         """Whether the trainer's prompt opens a thought, and by which section; None if it cannot be rendered here."""
         if isinstance(prompt, str):
             return self.grammar.opened_by(prompt) or (False if self.tokenizer is not None else None)
-        messages = [] if prompt is None else _conversation(prompt, "a prompt")
-        if messages and messages[-1].get("role") == "assistant":  # some trainers continue this message
+        messages = [] if prompt is None else _conversation(prompt, "a prompt", self.images)
+        if messages and speaker(messages[-1]) == "assistant":  # some trainers continue this message
             prefilled = self.grammar.opened_by(_content(messages[-1]))
             if prefilled is not None:
                 return prefilled
@@ -548,7 +638,10 @@ class CompletionReader:
             if raw is not None and ids is not None and not self._belongs(raw, ids[place], completion):
                 raw = None
             cut = limit is not None and ids is not None and self._is_cut(ids[place], limit)
-            targets.append(self.read(completion, raw=raw, opened=begun, cut=cut, tools=tools))
+            try:
+                targets.append(self.read(completion, raw=raw, opened=begun, cut=cut, tools=tools))
+            except SampleError as error:
+                raise SampleError(f"completion {place + 1} of {len(completions)}: {error}") from None
         return targets
 
     def read(
@@ -574,11 +667,11 @@ class CompletionReader:
         """
         if isinstance(completion, str):
             return self._turn(completion, {}, raw, opened, cut, tools)[0]
-        messages = _conversation(completion, "a completion")
-        own = [place for place, message in enumerate(messages) if message.get("role") == "assistant"]
-        called = any(message.get("role") == "tool" or message.get("tool_calls") for message in messages)
+        messages = _conversation(completion, "a completion", self.images)
+        own = [place for place, message in enumerate(messages) if speaker(message) == "assistant"]
+        called = any(speaker(message) == "tool" or message.get("tool_calls") for message in messages)
         shown: dict[int, str] = {}
-        if messages and messages[-1].get("role") == "tool":
+        if messages and speaker(messages[-1]) == "tool":
             target = Target("", "unfinished")
         elif not own:
             target = Target("", "empty")
@@ -598,7 +691,7 @@ class CompletionReader:
 
     def _message(self, message: Mapping[str, Any], read: str | None) -> Message:
         """A message, whose text is `read` if it has been read already."""
-        role = str(message["role"])
+        role = speaker(message) or str(message["role"])
         text = read
         if text is None:
             own = role == "assistant"
@@ -788,5 +881,5 @@ def _is_unparsed(completion: Any) -> bool:
     """Whether a completion is one text whose thought, if any, is still in it."""
     if isinstance(completion, str):
         return True
-    messages = _conversation(completion, "a completion")
+    messages = _messages(completion, "a completion")
     return len(messages) == 1 and not messages[0].get("tool_calls") and _parsed_thought(messages[0]) is None

@@ -7,8 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from checklist_rewards.chat import (
+    SPEAKERS,
     CompletionReader,
     Target,
+    chat_messages,
     completion_text,
     opens_thinking,
     prompt_text,
@@ -44,7 +46,7 @@ def assistant(content, **more):
         ),
         ([{"role": "user", "content": "Hi"}, assistant("Sure:")], "Hi\n\nassistant: Sure:", None),
         (
-            [{"role": "user", "content": [{"type": "image"}, {"type": "text", "text": "What is it?"}]}],
+            [{"role": "user", "content": [{"type": "text", "text": "What "}, {"type": "text", "text": "is it?"}]}],
             "What is it?",
             None,
         ),
@@ -62,7 +64,7 @@ def test_the_last_user_message_is_the_input_and_all_others_are_history(prompt, i
         ("Hello.", "Hello."),
         ("  two spaces and a newline\n", "  two spaces and a newline\n"),
         ([assistant("Hello.")], "Hello."),
-        ([assistant([{"type": "text", "text": "Hel"}, {"type": "image"}, {"type": "text", "text": "lo."}])], "Hello."),
+        ([assistant([{"type": "text", "text": "Hel"}, {"type": "text", "text": "lo."}])], "Hello."),
         ([assistant("Hello.", reasoning_content="greet")], "Hello."),
         ([assistant("Let me look."), {"role": "tool", "content": "12"}, assistant("It is 12.")], "It is 12."),
         ([assistant("I look.", tool_calls=[{}]), {"role": "tool", "content": "12"}, assistant("")], ""),
@@ -439,3 +441,105 @@ def test_special_tokens_that_look_like_markers_are_refused_unless_their_use_is_k
     CompletionReader(tokenizer(replace(HIDDEN, special=("<|role|>", "<|reasoning_start|>")))).check()  # has no end
     CompletionReader(tokenizer(RENDERED)).check()
     CompletionReader(None).check()
+
+
+# --- roles, and parts without text
+
+NAMES = [form(name) for name in SPEAKERS for form in (str, str.capitalize, str.upper)]
+UNKNOWN = ["narrator", "assistent", "user ", "0", "assistant\n", "critic"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_name_of_a_role_is_read_as_its_speaker(name):
+    speaker = SPEAKERS[name.lower()]
+    named = {"role": name, "content": "Two."}
+    plain = named | {"role": speaker}
+    for turns in ([], [{"role": "user", "content": "Hi"}], [assistant("One."), TOOL]):
+        one, other = (CompletionReader().read([*turns, message]) for message in (named, plain))
+        assert (one.text, one.state) == (other.text, other.state)
+        assert [message.role for message in one.messages] == [message.role for message in other.messages]
+        given, expected = (prompt_text([*turns, message])[0] for message in (named, plain))
+        assert given == (expected and expected.replace(f"{speaker}: Two.", f"{name}: Two."))
+
+
+@pytest.mark.parametrize("name", UNKNOWN)
+def test_an_unknown_role_is_refused_by_name(name):
+    for messages in ([{"role": name, "content": "Two."}], [assistant("One."), {"role": name, "content": "Two."}]):
+        for read in (completion_text, prompt_text, CompletionReader().opened):
+            with pytest.raises(SampleError, match=f"message {len(messages)} of a .* has the unknown role") as error:
+                read(messages)
+            assert repr(name) in str(error.value) and "allowed: user, human, " in str(error.value)
+
+
+def test_names_in_transcripts_are_those_of_the_messages():
+    told = [{"role": "developer", "content": "Be brief."}, {"role": "model", "content": "<think>a</think>Yes."}]
+    assert prompt_text([*told, {"role": "user", "content": "Why?"}]) == ("Why?", "developer: Be brief.\n\nmodel: Yes.")
+
+
+def test_the_messages_of_sharegpt_are_read():
+    told = [{"from": "human", "value": "Hi"}, {"from": "gpt", "value": "Hello."}]
+    assert prompt_text(told) == ("Hi\n\nassistant: Hello.", None) and completion_text(told) == "Hello."
+    assert chat_messages(told) == [{"role": "user", "content": "Hi"}, assistant("Hello.")]
+
+
+TEXT = {"type": "text", "text": "It is 12."}
+MEDIA = [
+    {"type": "image"},
+    {"type": "image", "image": b"GIF89a"},
+    {"type": "image", "text": None},
+    {"type": "image_url", "image_url": {"url": "data:image/png;base64,"}},
+    {"type": "input_image", "image_url": "x"},
+    {"type": "input_audio", "input_audio": {"data": "", "format": "wav"}},
+    {"type": "audio", "audio": "x"},
+    {"type": "video", "video": "x.mp4"},
+    {"type": "input_file", "file_id": "x"},
+    {"image": "x.png"},
+    {"type": "text", "text": "a caption", "image": "x.png"},
+]
+SILENT = [{"type": "tool_use", "name": "look", "input": {}}, {"type": "refusal", "refusal": "No."}, {}]
+PLACES = {
+    "prompt": lambda part: prompt_text([{"role": "user", "content": [part, TEXT]}]),
+    "history": lambda part: prompt_text([assistant([TEXT, part]), {"role": "user", "content": "Why?"}]),
+    "completion": lambda part: completion_text([assistant([TEXT, part])]),
+    "tool result": lambda part: completion_text([{"role": "tool", "content": [part]}, assistant("It is 12.")]),
+    "opened": lambda part: CompletionReader().opened([{"role": "user", "content": [part]}]),
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("part", [*MEDIA, *SILENT], ids=str)
+def test_a_part_that_is_no_text_is_refused(part, place):
+    with pytest.raises(SampleError, match="message 1 of a .* has a part .*, (but a judge reads text only|which a)"):
+        PLACES[place](part)
+
+
+@pytest.mark.parametrize("part", MEDIA, ids=str)
+def test_images_are_ignored_on_request(part):
+    caption = part.get("text") or ""
+    told = [{"role": "user", "content": [part, TEXT]}]
+    assert prompt_text(told, images="ignore") == (f"{caption}It is 12.", None)
+    reader = CompletionReader(images="ignore")
+    assert reader.prompt_text(told) == (f"{caption}It is 12.", None)
+    assert reader.read([assistant([part, TEXT])]).text == f"{caption}It is 12."
+
+
+@pytest.mark.parametrize(
+    "part", [{"type": "text", "text": "", "image": None}, {"type": "text", "image": None}], ids=str
+)
+def test_arrow_adds_keys_without_values_to_parts(part):
+    assert completion_text([assistant([part, TEXT])]) == "It is 12."
+
+
+@pytest.mark.parametrize(
+    "fields", [{"text": "Hi"}, {"parts": [{"text": "Hi"}]}, {"message": "Hi"}, {"refusal": "No."}]
+)
+def test_a_message_that_says_something_elsewhere_is_refused(fields):
+    with pytest.raises(SampleError, match=f"message 1 of a completion has no content; .*{next(iter(fields))!r}"):
+        completion_text([{"role": "assistant", **fields}])
+    assert CompletionReader().read([{"role": "assistant"}]).state == "empty"
+
+
+def test_images_beside_the_content_are_refused_too():
+    with pytest.raises(SampleError, match="message 1 of a prompt has a part 'images'"):
+        prompt_text([{"role": "user", "content": "What is it?", "images": ["x.png"]}])
+    assert prompt_text([{"role": "user", "content": "What is it?", "images": []}])[0] == "What is it?"

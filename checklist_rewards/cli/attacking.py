@@ -27,7 +27,7 @@ from checklist_rewards.datasets.rows import Columns, read_checklist
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement import Bootstrap
 from checklist_rewards.evaluation.agreement.measures import DEFAULT_RESAMPLES
-from checklist_rewards.files.rows import file_format, read_rows, write_rows
+from checklist_rewards.files.rows import file_format, input_format, read_rows, write_rows
 from checklist_rewards.scorer import ChecklistScorer
 from checklist_rewards.scores.reasons import ADVICE
 
@@ -215,7 +215,7 @@ def _rows(path: Path, keys: o.Keys, checklist_key: str | None, shared: object) -
                 reference=keys.reference_key,
                 history=keys.history_key,
                 shared=shared,  # type: ignore[arg-type]
-                blank_is_null=file_format(path) == ".csv",
+                blank_is_null=input_format(path) == ".csv",
             )
         request = columns.request_of(row.data, row.where)
         checklist = columns.checklist_of(row.data, row.where)

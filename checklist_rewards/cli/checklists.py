@@ -211,7 +211,7 @@ def _remembering(rows: Iterator[Found], shown: list[Found], most: int) -> Iterat
 
 def _show(row: Mapping[str, Any], checklist: Checklist) -> None:
     prompt = row.get(PROMPT)
-    text = prompt_text(prompt)[0] if prompt is not None else None
+    text = prompt_text(prompt, images="ignore")[0] if prompt is not None else None
     console.print()
     if text:
         console.print(f"prompt: {_short(text)}", highlight=False, markup=False)

@@ -30,13 +30,13 @@ from checklist_rewards.datasets.rows import Columns, read_checklist
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement import Bootstrap
 from checklist_rewards.evaluation.agreement.measures import DEFAULT_RESAMPLES
-from checklist_rewards.evaluation.agreement.scored import ID
+from checklist_rewards.evaluation.agreement.scored import ID, text_of
 from checklist_rewards.evaluation.fitting import By, Fit, fit_weights, labelled_scores
 from checklist_rewards.evaluation.replay import StoredRow
 from checklist_rewards.evolving.improve import FAULTS, Improvement, LabelledRow
 from checklist_rewards.evolving.improve import improve as improved
 from checklist_rewards.evolving.rewriting import Rewriter
-from checklist_rewards.files.rows import file_format, read_rows
+from checklist_rewards.files.rows import input_format, read_rows
 from checklist_rewards.judges.settings import JudgeSettings
 from checklist_rewards.replies import NoReply
 from checklist_rewards.scorer import ChecklistScorer
@@ -104,7 +104,7 @@ def fit(
         found = labelled_scores(scored, given, by=by)
     else:
         columns = Columns.of(scored[0].data, target=target_key)
-        names = [{row.id, str(row.data.get(columns.target))} for row in scored]
+        names = [{row.id, text_of(row.data.get(columns.target))} for row in scored]
         found = labelled_scores(scored, [None] * len(scored), by=by, pairs=_pairs(pairs, names, "scored row"))
     with bars() as bar:
         fitted = fit_weights(found, Bootstrap(bootstrap, seed, bar("bootstrap draws", None)))
@@ -123,7 +123,7 @@ def _pairs(path: Path, names: Sequence[set[str]], what: str) -> list[tuple[int, 
     for pair in read_rows(path):
         of_pair = []
         for name in (CHOSEN, REJECTED):
-            value = str(pair.data.get(name))
+            value = text_of(pair.data.get(name))
             if len(places.get(value, ())) != 1:
                 count = f"no {what}" if value not in places else f"{len(places[value])} {what}s"
                 raise SampleError(
@@ -334,7 +334,7 @@ def _labelled_rows(
                 reference=keys.reference_key,
                 history=keys.history_key,
                 shared=shared,
-                blank_is_null=file_format(path) == ".csv",
+                blank_is_null=input_format(path) == ".csv",
             )
         for key, option_name in ((label_key, "--label-key"), (group_key, "--group-key")):
             if key is not None and key not in row.data:
@@ -361,7 +361,7 @@ def _labelled_rows(
         group = str(row.data[group_key]) if group_key is not None else str((sample.input or row.where, sample.history))
         found.append(LabelledRow(StoredRow(sample, score, row.where), number, group))
         names.append(
-            {str(row.data.get(columns.target)), *([str(row.data[ID])] if row.data.get(ID) is not None else [])}
+            {text_of(row.data.get(columns.target)), *([str(row.data[ID])] if row.data.get(ID) is not None else [])}
         )
     if not found:
         raise SampleError(f"{path}: no row has a label in column {label_key!r}.")

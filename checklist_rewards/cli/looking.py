@@ -219,7 +219,7 @@ def _inspect(
         warn_of_models(judge.shown)
     columns = Columns.of(
         _first(rows), inputs=keys.input_key, checklist=checklist_key, reference=keys.reference_key,
-        history=keys.history_key,
+        history=keys.history_key, images="ignore",
     )  # fmt: skip
     analysis, collected = ItemAnalysis(), _Collected()
     for row, score, repeats in _scores(rows, analyses.repeat or ()):
@@ -227,10 +227,10 @@ def _inspect(
             collected.unscored += 1
             continue
         analysis.add(score)
-        input, history = columns.input_of(row.data, row.where) if columns.inputs else (None, None)
+        input, history = columns.input_of(row.data, row.where)
         if input is not None:
-            text = row.data.get(columns.target)
-            forecast.add(f"{history}\n{input}", score, len(text) if isinstance(text, str) else 0)
+            text = columns.target_of(row.data, row.where).text if columns.target in row.data else ""
+            forecast.add(f"{history}\n{input}", score, len(text))
         for again in repeats:
             if again is not None:
                 _repeat(analysis, score, again, row)

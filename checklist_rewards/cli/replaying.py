@@ -267,7 +267,14 @@ class StoredFile:
         if kind == "pairs":
             raise SampleError(f"{file.path} has pairs; `replay` requires a scored file or a reward log.")
         is_log = kind == "rewards"
-        return cls(file, records.paths if is_log else [file.path], is_log, file.columns(**named), new_weights, work)
+        return cls(
+            file,
+            records.paths if is_log else [file.path],
+            is_log,
+            file.columns(**named, images="ignore"),
+            new_weights,
+            work,
+        )
 
     def __iter__(self) -> Iterator[tuple[Row, StoredRow | None]]:
         """Every row, with None for a row that has no checklist."""

@@ -156,9 +156,9 @@ def agree(
 ) -> None:
     r"""Measure the agreement of judges with labels, or with each other, with confidence intervals.
 
-    With labels (**--label-key** or **--labels**), each file is compared with the labels, and every two files are
-    tested against each other (McNemar test and group permutation test). Without labels, every two files are compared,
-    which must have the same texts.
+    With labels (**--label-key**, **--labels**, or a single file with a column `labels`), each file is compared with
+    the labels, and every two files are tested against each other (McNemar test and group permutation test). Without
+    labels, every two files are compared, which must have the same texts.
     Unanswered items count only in the coverage. Confidence intervals are 95 % bootstrap intervals that resample groups
     (**--group-key**), or rows.
 
@@ -176,19 +176,21 @@ def agree(
     ```
     """
     check_outputs([*files, labelled.labels], folders={"--plots": plots}, json=json)
-    if len(files) < 2 and not labelled.named:
-        raise SampleError(
-            f"{files[0]} is the only file and has no labels to compare with; set --label-key or --labels, or add "
-            "another scored file."
-        )
-    scale = _range(label_range)
     labels = labelled.as_labels()
     scored = {str(path): labels.read(path) for path in files}
+    alone = scored[str(files[0])] if len(files) < 2 else []
+    against_labels = labelled.named or any(labels.key in row.data for row in alone)
+    if alone and not against_labels:
+        raise SampleError(
+            f"{files[0]} is the only file and has no labels to compare with (no column {labels.key!r}); set "
+            "--label-key or --labels, or add another scored file."
+        )
+    scale = _range(label_range)
     if len(scored) < len(files):
         raise SampleError(f"each scored file may be given only once, got {', '.join(map(str, files))}.")
     with bars() as bar:
         intervals = Bootstrap(bootstrap, seed, bar("bootstrap draws", None))
-        if labelled.named:
+        if against_labels:
             compared = [_with_labels(name, rows, labels, scale, input_key, intervals) for name, rows in scored.items()]
             rates = {name: found for name, rows in scored.items() if (found := _rates(rows, labels, scale))}
             apart = [
@@ -224,7 +226,7 @@ def agree(
     if plots is not None:
         plots.mkdir(parents=True, exist_ok=True)
         for number, (comparison, units) in enumerate(compared, start=1):
-            _draw(plots, f"{number}_" if len(compared) > 1 else "", comparison, units, labelled.named)
+            _draw(plots, f"{number}_" if len(compared) > 1 else "", comparison, units, against_labels)
     if json is not None:
         write_json(
             json,
@@ -542,7 +544,9 @@ def _empty_targets(
             f"the file was scored by {name!r} but --model is {scorer.judge.name!r}; --contextual requires the same "
             "judge."
         )
-    columns = Columns.of(rows[0].data, inputs=keys.input_key, reference=keys.reference_key, history=keys.history_key)
+    columns = Columns.of(
+        rows[0].data, inputs=keys.input_key, reference=keys.reference_key, history=keys.history_key, images="ignore"
+    )
     reads, places = [], []
     for number, row in enumerate(rows):
         input, history = columns.input_of(row.data, row.where)

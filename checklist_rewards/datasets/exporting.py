@@ -22,7 +22,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from checklist_rewards.chat import prompt_text
+from checklist_rewards.chat import chat_messages, prompt_text
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.datasets.columns import CHECKLIST_COLUMNS, PROMPT
 from checklist_rewards.datasets.rows import REFERENCE
@@ -90,7 +90,10 @@ def exported(row: Mapping[str, Any], to: str, number: int = 0, where: str = "the
         if row.get(name) is None:
             raise SampleError(f"{where}: {name!r} is missing; the row has {', '.join(row) or 'no columns'}.")
     prompt = messages_in(row[PROMPT])
-    input, history = prompt_text(prompt)
+    try:
+        input, history = prompt_text(prompt)
+    except SampleError as error:
+        raise SampleError(f"{where}: {error}") from None
     checklist = Checklist.parse(row["checklist"], where)
     items: Any = [_without_none(item.model_dump(exclude={"sources"})) for item in checklist.items]
     origin = {
@@ -101,7 +104,7 @@ def exported(row: Mapping[str, Any], to: str, number: int = 0, where: str = "the
     reference = row.get(REFERENCE)
     label = {"checklist": whole, "input": input, "history": history}
     label |= {"reference": reference} if isinstance(reference, str) and reference else {}
-    messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
+    messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else chat_messages(prompt)
     others = {name: value for name, value in row.items() if name not in (PROMPT, *CHECKLIST_COLUMNS)}
     shaped = EXPORTS[to](messages, _text(_without_none(label)), _text(whole), number)
     for name in others:

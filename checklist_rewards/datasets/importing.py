@@ -20,6 +20,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from checklist_rewards.chat import chat_messages, speaker
 from checklist_rewards.checklists import CANNOT_ASSESS, NO, YES, Checklist, ChecklistItem
 from checklist_rewards.datasets.columns import (
     CHECKLIST_COLUMNS,
@@ -504,10 +505,6 @@ def _with_origin(checklist: Checklist, value: Any, data: Mapping[str, Any]) -> C
     return checklist.model_copy(update=origin)
 
 
-_ROLES = {"system": "system", "human": "user", "user": "user", "gpt": "assistant", "assistant": "assistant"}
-"""The roles of ShareGPT's conversations."""
-
-
 def _prompt(row: Row, format: Format) -> Any:
     """The prompt of a row: text or messages."""
     turns = [key for key in format.prompt if "{n}" in key]
@@ -528,13 +525,7 @@ def _prompt(row: Row, format: Format) -> Any:
                 f"{row.where}: {key!r} must be a text or messages, got a mapping with the keys {keys_of(value)}; name "
                 f"one with --prompt-key {key}.KEY."
             )
-        if (
-            isinstance(value, list)
-            and value
-            and all(isinstance(m, Mapping) and m.get("from") in _ROLES for m in value)
-        ):
-            value = [{"role": _ROLES[m["from"]], "content": m.get("value")} for m in value]
-        values[key] = value
+        values[key] = chat_messages(value)
     return prompt_of(values, format.prompt, row.where)
 
 
@@ -546,7 +537,7 @@ def _check_prompt(prompt: Any, row: Row, format: Format, how: _Settings) -> None
     """
     if format.name != ROWS or how.prompt_key is not None:
         return
-    if isinstance(prompt, list) and isinstance(prompt[-1], Mapping) and prompt[-1].get("role") == "assistant":
+    if isinstance(prompt, list) and isinstance(prompt[-1], Mapping) and speaker(prompt[-1]) == "assistant":
         if not is_own(at(row.data, format.checklist)):
             raise SampleError(
                 f"{row.where}: the messages in {format.prompt[0]!r} end with an answer of the assistant; move it to a "
@@ -641,7 +632,7 @@ def _asked_and_answered(submission: str) -> tuple[Any, str]:
     whole = messages_in(submission)
     if isinstance(whole, list):
         last = whole[-1]
-        if len(whole) > 1 and last["role"] == "assistant" and isinstance(last["content"], str):
+        if len(whole) > 1 and speaker(last) == "assistant" and isinstance(last.get("content"), str):
             return whole[:-1], last["content"]
         return None, submission
     whole = decoded(submission)

@@ -1,8 +1,8 @@
 """The columns of a file of rows, and the validation of a row before any model is loaded.
 
 A column named by the user must exist in every row. Otherwise the first row decides between the two usual names
-(`prompt` or `input`, `target` or `completion`), and all rows must have the same column. Chat messages are handled as
-in training (`chat.py`).
+(`prompt` or `input`, `target` or `completion`), and all rows must have the same column: if the first row has no input,
+no row may have one. Chat messages are handled as in training (`chat.py`).
 
 Of a target, the answer is judged, without its thought. Text that a person has written (inputs, histories, references)
 is never changed. An input that a chat template has rendered to a string is split into its messages.
@@ -17,9 +17,9 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
-from checklist_rewards.chat import CompletionReader, Target, opens_thinking, prompt_text
+from checklist_rewards.chat import CompletionReader, Images, Target, chat_messages, opens_thinking, prompt_text
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.datasets.columns import PROMPT
 from checklist_rewards.errors import ChecklistError, SampleError
@@ -31,7 +31,7 @@ from checklist_rewards.scorer import Sample
 HISTORY, REFERENCE = "history", "reference"
 INPUTS, TARGETS = (PROMPT, "input"), ("target", "completion")
 _TEXT = "a string or chat messages"
-_READER = CompletionReader()
+_READERS = {images: CompletionReader(images=images) for images in get_args(Images)}
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,8 @@ class Columns:
     """Columns not named by the user; rows may lack them."""
     blank_is_null: bool = False
     """Treat an empty cell as null, because CSV has no null."""
+    images: Images = "refuse"
+    """What to do with images in messages: refuse them, or, in files that are already scored, ignore them."""
 
     @classmethod
     def of(
@@ -68,6 +70,7 @@ class Columns:
         writer: Mapping[str, str | None] | None = None,
         shared: Checklist | None = None,
         blank_is_null: bool = False,
+        images: Images = "refuse",
     ) -> Columns:
         """The columns of a file whose first row is `first`; None means "not named by the user".
 
@@ -86,10 +89,17 @@ class Columns:
             shared,
             frozenset(unnamed - set(filter(None, (reference, history)))),
             blank_is_null,
+            images,
         )
 
     def input_of(self, row: Mapping[str, Any], where: str) -> tuple[str | None, str | None]:
         """The input and the conversation before it; several columns are joined by blank lines, skipping empty ones."""
+        found = [key for key in INPUTS if not self.inputs and row.get(key) not in (None, "", [])]
+        if found:
+            raise SampleError(
+                f"{where}: the row has an input in {found[0]!r}, but the first row has no such column; give every row "
+                "the column, with null in rows without an input (or name it with --input-key)."
+            )
         texts = [self._input(row, key, where) for key in self.inputs]
         before = None if self._absent(row, self.history) else self.get(row, self.history, "--history-key", where)
         if before is not None and not isinstance(before, str):
@@ -121,7 +131,7 @@ class Columns:
         if value is None:
             return self.input_of(row, where)[0]
         input, history = self.input_of(row, where)  # raises if the value is not a conversation
-        return [dict(message) for message in value] if input or history else None
+        return chat_messages(value) if input or history else None  # type: ignore[no-any-return]
 
     def sample_of(self, row: Mapping[str, Any], where: str, checklist: Any) -> Sample:
         """The row as a [`Sample`] with this checklist. Raises [`SampleError`] for invalid columns."""
@@ -139,17 +149,16 @@ class Columns:
 
     def target_of(self, row: Mapping[str, Any], where: str) -> Target:
         """The answer to score, as in training. Raises [`SampleError`] if the column is missing."""
-        target = self.get(row, self.target, "--target-key", where)
+        target, opened = self.get(row, self.target, "--target-key", where), self._opened(row)
         try:
-            return self.answer_of(row, target)
-        except SampleError:
-            raise SampleError(f"{where}: {self.target!r} must be {_TEXT}, got {_shown(target)}.") from None
+            return self._reader.read(target, opened=opened)
+        except SampleError as error:
+            raise _unread(where, self.target, target, error) from None
 
     def answer_of(self, row: Mapping[str, Any], completion: Any) -> Target:
         """What a completion answers to the prompt of a row. Raises [`SampleError`] unless it is a string or a list of
         messages."""
-        prompt = messages_in(row.get(self.inputs[0])) if len(self.inputs) == 1 else None
-        return _READER.read(completion, opened=_READER.opened(prompt) if _opens_thinking(prompt) else None)
+        return self._reader.read(completion, opened=self._opened(row))
 
     def checklist_of(self, row: Mapping[str, Any], where: str) -> Checklist | None:
         """The row's checklist; None if the column is null, for example after a failed generation."""
@@ -189,6 +198,15 @@ class Columns:
             raise SampleError(f"{where}: column {key!r} not found; the row has {columns} (set it with {option}).")
         return row[key]
 
+    @property
+    def _reader(self) -> CompletionReader:
+        return _READERS[self.images]
+
+    def _opened(self, row: Mapping[str, Any]) -> Any:
+        """Whether the prompt of a row opens the thought of its completion."""
+        prompt = messages_in(row.get(self.inputs[0])) if len(self.inputs) == 1 else None
+        return self._reader.opened(prompt) if _opens_thinking(prompt) else None
+
     def _absent(self, row: Mapping[str, Any], key: str) -> bool:
         return key in self.optional and key not in row
 
@@ -197,9 +215,9 @@ class Columns:
         if value is None:
             return None, None
         try:
-            return prompt_text(value)
-        except SampleError:
-            raise SampleError(f"{where}: {key!r} must be {_TEXT}, got {_shown(value)}.") from None
+            return prompt_text(value, images=self.images)
+        except SampleError as error:
+            raise _unread(where, key, value, error) from None
 
 
 def read_checklist(path: Path) -> Checklist:
@@ -217,6 +235,13 @@ def _opens_thinking(prompt: Any) -> bool:
     if isinstance(prompt, str) and prompt_text(prompt) == (prompt, None):
         return False
     return prompt is not None and opens_thinking(prompt)
+
+
+def _unread(where: str, key: str, value: Any, error: SampleError) -> SampleError:
+    """The error of a value that is no text: its type, or what is wrong with its messages."""
+    if isinstance(value, list) and value and all(isinstance(message, Mapping) for message in value):
+        return SampleError(f"{where}, {key!r}: {error}")
+    return SampleError(f"{where}: {key!r} must be {_TEXT}, got {_shown(value)}.")
 
 
 def _shown(value: Any) -> str:

@@ -21,7 +21,7 @@ from checklist_rewards.datasets.promptfoo import promptfoo_rows
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.documents import FORMATS as DOCUMENTS
 from checklist_rewards.files.documents import MAX_DEPTH, read_text, read_value
-from checklist_rewards.files.rows import FORMATS, Row, read_rows
+from checklist_rewards.files.rows import FORMATS, Row, read_rows, saved_dataset
 from checklist_rewards.validation import import_extra, missing
 
 if TYPE_CHECKING:
@@ -60,6 +60,8 @@ def source_files(source: str | Path) -> list[Path] | None:
         SampleError: If a folder or a pattern has no file that can be read.
     """
     path = Path(source)
+    if saved_dataset(path):
+        return [path]
     if path.is_dir():
         files = sorted(file for file in path.rglob("*") if file.suffix.lower() in EXTENSIONS and file.is_file())
         rows = [file for file in files if file.suffix.lower() in FORMATS]  # beside them, .json describes the dataset
@@ -81,7 +83,9 @@ def source_files(source: str | Path) -> list[Path] | None:
 
 def _of_file(path: Path) -> Iterator[Row]:
     extension = path.suffix.lower()
-    if extension not in DOCUMENTS:
+    if saved_dataset(path):
+        yield from read_rows(path)
+    elif extension not in DOCUMENTS:
         if extension not in FORMATS:
             raise SampleError(f"{path}: unknown extension {extension!r}; allowed: {', '.join(EXTENSIONS)}.")
         yield from read_rows(path)

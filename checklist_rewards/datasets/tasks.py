@@ -360,12 +360,13 @@ class RowTask:
     @property
     def settings(self) -> dict[str, Any]:
         """Everything that the results depend on besides the rows, as JSON values."""
+        columns = asdict(replace(self.columns, optional=frozenset(), shared=None))
+        del columns["images"]  # always refused here, and not in the settings of earlier runs
         return {
             "pipeline": self.config.model_dump(mode="json"),
             "judge": _engine(self.judge) if self.scores else None,
             "writer": None if self.writer is None else _engine(self.writer),
-            "columns": asdict(replace(self.columns, optional=frozenset(), shared=None))
-            | {"optional": sorted(self.columns.optional), "shared": _id(self.columns.shared)},
+            "columns": columns | {"optional": sorted(self.columns.optional), "shared": _id(self.columns.shared)},
             "scores": self.scores,
             "checklists": str(_id(self.checklists)),
         }

@@ -4,7 +4,7 @@ A file has one row per answer (**target**, **question**, **label**: yes, no or a
 **group**, such as the document), or one row per response with the labels of its checklist (**target**, **checklist**,
 **labels**: one "yes", "no" or null per item), or it was written by `checklist-rewards score`. In the last case the
 P(yes) of the judge are the labels, which distills a large judge into a small one. A row may also have the **input**
-that the target answers, and a **reference** answer.
+that the target answers, and a **reference** answer. Of a target, the answer is read, as for `score`.
 """
 
 from __future__ import annotations
@@ -19,9 +19,11 @@ from typing import Any
 
 from checklist_rewards.backends.base import ReadGroup
 from checklist_rewards.backends.encoder_rows import context_texts
-from checklist_rewards.chat import prompt_text
+from checklist_rewards.chat import completion_text, prompt_text
 from checklist_rewards.checklists import NO, YES, Checklist
+from checklist_rewards.datasets.rows import Columns
 from checklist_rewards.errors import SampleError
+from checklist_rewards.files.cells import messages_in
 from checklist_rewards.files.rows import Row, read_rows
 from checklist_rewards.judges.questions import named
 from checklist_rewards.scores.table import SCORE_COLUMN
@@ -59,7 +61,8 @@ def read_labels(
     Args:
         path (`str` or `Path`): rows with a label, rows with a `checklist` and its `labels`, or rows with a
             `checklist_score`.
-        target_key (`str`, *optional*): key of the target. Defaults to "target", or "completion" if missing.
+        target_key (`str`, *optional*): key of the target, a text or chat messages. Defaults to "target", or
+            "completion" if missing.
         question_key, label_key (`str`, *optional*, default to `"question"` and `"label"`): keys of rows with a label.
         group_key (`str`, *optional*): key of the group that is held out together. Defaults to "group" if rows have it,
             otherwise to the target.
@@ -73,7 +76,8 @@ def read_labels(
     """
     pairs: list[LabelledPair] = []
     for row in read_rows(path):
-        target = _text(row, target_key or ("target" if "target" in row.data else "completion"), "--target-key")
+        given = [_optional(row, name) for name in ("input", "reference")]
+        target = _target(row, target_key or ("target" if "target" in row.data else "completion"))
         key = group_key or ("group" if "group" in row.data else None)
         if key is not None and row.data.get(key) in (None, ""):
             raise SampleError(f"{row.where}: the group {key!r} is missing or empty (--group-key).")
@@ -85,7 +89,6 @@ def read_labels(
         else:
             label = _label(row, label_key)
             answers = iter([(_text(row, question_key, "--question-key"), label)])
-        given = [_optional(row, name) for name in ("input", "reference")]
         pairs += [LabelledPair(target, question, label, group, *given) for question, label in answers]
     if not pairs:
         raise SampleError(f"{path} has no labels: it has no rows, or its scores have no answered yes/no items.")
@@ -166,6 +169,13 @@ def _given(row: Row) -> Iterator[tuple[str, float]]:
             yield item.question, float(name == YES)
 
 
+def _target(row: Row, key: str) -> str:
+    """The answer in a target, which is a text or chat messages."""
+    if not isinstance(row.data.get(key), list):
+        _text(row, key, "--target-key")
+    return Columns.of(row.data, target=key).target_of(row.data, row.where).text
+
+
 def _text(row: Row, key: str, option: str) -> str:
     if key not in row.data:
         raise SampleError(
@@ -177,10 +187,10 @@ def _text(row: Row, key: str, option: str) -> str:
 
 
 def _optional(row: Row, key: str) -> str | None:
-    value = row.data.get(key)
-    if isinstance(value, list):  # chat messages
+    value = messages_in(row.data.get(key))
+    if isinstance(value, list):
         try:
-            value, _ = prompt_text(value)
+            value = prompt_text(value)[0] if key == "input" else completion_text(value)
         except SampleError as error:
             raise SampleError(f"{row.where}: {key!r}: {error}") from None
     if value is not None:

@@ -8,11 +8,18 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+SAYING = (
+    "content", "tool_calls", "function_call", "reasoning_content", "reasoning", "thinking", "thought", "thoughts"
+)  # fmt: skip
+"""Fields of a chat message with what it says."""
 _LONGEST_LITERAL = 1_000_000
 _DEPTH = 5
+_BETWEEN = re.compile(r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|(?P<gap>\}\s+\{)""")
+"""Strings of Python text, and the gap between two mappings without a comma."""
 
 
 def decoded(value: Any) -> Any:
@@ -90,13 +97,35 @@ def places(value: Mapping[str, Any], prefix: str = "", depth: int = _DEPTH) -> I
 
 
 def messages_in(value: Any) -> Any:
-    """Chat messages that a cell holds as text; other values unchanged. Any other text is a prompt."""
-    if not isinstance(value, str) or value.lstrip()[:1] != "[":
+    """Chat messages that a cell holds as text; other values unchanged. Any other text, such as another list in JSON,
+    is a prompt or an answer."""
+    if not isinstance(value, str) or value.lstrip()[:1] != "[" or not ("role" in value or "from" in value):
         return value
     inner = decoded(value)
-    chat = (
-        isinstance(inner, list)
-        and bool(inner)
-        and all(isinstance(m, dict) and {"role", "content"} <= m.keys() for m in inner)
-    )
-    return inner if chat else value
+    if inner is value:  # pandas writes what it has read from Parquet as NumPy does, without commas
+        inner = _literal(_BETWEEN.sub(lambda match: "}, {" if match["gap"] else match[0], value))
+    return inner if isinstance(inner, list) and inner and all(map(_is_message, inner)) else value
+
+
+def _is_message(value: Any) -> bool:
+    """Whether a value is a chat message: it has a role, and says something. ShareGPT names both differently."""
+    if not isinstance(value, dict):
+        return False
+    says = any(name in value for name in SAYING)
+    return (isinstance(value.get("role"), str) and says) or {"from", "value"} <= value.keys()
+
+
+def from_csv(text: str) -> Any:
+    """The value of a CSV cell: chat messages are decoded, and anything else stays text. See [`csv_text`]."""
+    if text[:1] == text[-1:] == '"' and "[" in text:
+        try:
+            inner = json.loads(text)
+        except ValueError:
+            return text
+        return inner if isinstance(inner, str) and from_csv(inner) is not inner else text
+    return messages_in(text)
+
+
+def csv_text(text: str) -> str:
+    """A text as a CSV cell. One that would be read as chat messages, or as another text, is quoted as JSON."""
+    return text if from_csv(text) is text else json.dumps(text)

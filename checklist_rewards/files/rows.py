@@ -1,16 +1,19 @@
 """Files of rows: JSONL, CSV and Parquet, read as a stream and written atomically.
 
-The format is determined by the extension. [`read_rows`] yields one row at a time with its place in the file, so that
-errors can name it. [`write_rows`] writes atomically (`atomic.py`). Memory does not grow with the number of rows,
-neither for reading nor for writing.
+The format is determined by the extension. A folder that `datasets.save_to_disk` wrote is read too. [`read_rows`]
+yields one row at a time with its place in the file, so that errors can name it. [`write_rows`] writes atomically
+(`atomic.py`). Memory does not grow with the number of rows, neither for reading nor for writing.
 
-CSV has no types: every cell is read as a string. A list or mapping (a checklist, a score) is stored as JSON text.
+CSV has no types: every cell is read as a string. A list or mapping (a checklist, a score) is stored as JSON text. Only
+chat messages are decoded here (`cells.py`), so that a conversation is the same in every format. Columns are separated
+by commas, or by semicolons or tabs if the header is. Rows without any text, which spreadsheets leave, are skipped.
 
 NaN and infinities, which JSON does not support, become null in JSON and empty in CSV.
 """
 
 from __future__ import annotations
 
+import codecs
 import csv
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -21,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.atomic import atomic_path
+from checklist_rewards.files.cells import csv_text, from_csv
 from checklist_rewards.files.spool import (
     JSON_TEXT,
     ArrowSpool,
@@ -33,7 +37,7 @@ from checklist_rewards.files.spool import (
     from_cell,
     json_reader,
 )
-from checklist_rewards.validation import install, missing
+from checklist_rewards.validation import import_extra, install, missing
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -41,7 +45,9 @@ if TYPE_CHECKING:
 CHUNK_ROWS = 4096
 """Rows in memory at once. The engine idles while the last replies of a chunk are pending, so small chunks are slow."""
 FORMATS = (".jsonl", ".csv", ".parquet")
-_BOM = b"\xef\xbb\xbf"
+FOLDER = "folder"
+"""The format of a folder that `datasets.save_to_disk` wrote."""
+_BOMS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _PARQUET_ROWS = 256
 _MAX_CELL = 2**31 - 1
 
@@ -82,17 +88,37 @@ def file_format(path: str | Path) -> str:
     extension = Path(path).suffix.lower()
     if extension not in FORMATS:
         problem = f"unknown extension {extension!r}" if extension else "the file name has no extension"
+        if Path(path).is_dir():
+            problem = "a folder is read only if `datasets.save_to_disk` wrote it"
         raise SampleError(f"{path}: {problem}; allowed: {', '.join(FORMATS)}.")
     if extension == ".parquet" and missing("pyarrow"):
         raise SampleError(f"{path}: Parquet files require pyarrow: {install('datasets')}.")
     return extension
 
 
+def input_format(path: str | Path) -> str:
+    """The format of a file to read: its extension, or `FOLDER` for a folder of `datasets.save_to_disk`.
+
+    Raises:
+        SampleError: As [`file_format`], and for a saved `DatasetDict`.
+    """
+    return FOLDER if saved_dataset(path) else file_format(path)
+
+
+def saved_dataset(path: str | Path) -> bool:
+    """Whether a path is a folder that `datasets.save_to_disk` wrote. Raises [`SampleError`] for several splits."""
+    path = Path(path)
+    if (path / "dataset_dict.json").is_file():
+        splits = ", ".join(sorted(str(folder) for folder in path.iterdir() if (folder / "state.json").is_file()))
+        raise SampleError(f"{path} has several splits; give the folder of one of them: {splits or 'none found'}.")
+    return (path / "state.json").is_file()
+
+
 def read_rows(path: str | Path) -> Iterator[Row]:
-    """Read a file row by row. Blank lines are skipped; an empty file has no rows.
+    """Read a file row by row. Blank lines and rows are skipped; an empty file has no rows.
 
     Args:
-        path (`str` or `Path`): A .jsonl, .csv or .parquet file.
+        path (`str` or `Path`): A .jsonl, .csv or .parquet file, or a folder that `datasets.save_to_disk` wrote.
 
     Returns:
         `Iterator[Row]`: The rows in order.
@@ -101,8 +127,10 @@ def read_rows(path: str | Path) -> Iterator[Row]:
         SampleError: Immediately, if the file cannot be opened or its extension is unknown; while iterating, if a row
             is malformed. The message names the line.
     """
-    path = Path(path)
-    read = {".jsonl": _read_jsonl, ".csv": _read_csv, ".parquet": _read_parquet}[file_format(path)]
+    path, format = Path(path), input_format(path)
+    if format == FOLDER:
+        return _read_folder(path)
+    read = {".jsonl": _read_jsonl, ".csv": _read_csv, ".parquet": _read_parquet}[format]
     try:
         path.open("rb").close()
     except OSError as error:
@@ -119,7 +147,7 @@ def read_rows_for(path: str | Path, output: str | Path) -> Iterator[Row]:
             valid Parquet column name.
     """
     rows, parquet = read_rows(path), file_format(output) == ".parquet"
-    if file_format(path) == ".parquet":
+    if input_format(path) in (".parquet", FOLDER):
         return rows if parquet else _checked(rows, _as_json, "drop the column, or write a .parquet file")
     return _checked(rows, _as_column, "rename or drop the column, or write a .jsonl file") if parquet else rows
 
@@ -194,17 +222,29 @@ def _read_jsonl(path: Path) -> Iterator[Row]:
         try:
             data = json.loads(line)
         except json.JSONDecodeError as error:
-            raise SampleError(f"{where}, column {error.colno}: not valid JSON ({error.msg}).") from None
+            advice = _advice(line.strip())
+            raise SampleError(f"{where}, column {error.colno}: not valid JSON ({error.msg}){advice}.") from None
         except (ValueError, RecursionError) as error:
             raise SampleError(f"{where}: not valid JSON ({error}).") from None
         if not isinstance(data, dict):
-            raise SampleError(f"{where}: expected a JSON object, got {type(data).__name__} {data!r:.60}.")
+            advice = _advice(line.strip())
+            raise SampleError(f"{where}: expected a JSON object, got {type(data).__name__} {data!r:.60}{advice}.")
         yield Row(number, data, where)
+
+
+def _advice(line: str) -> str:
+    """What to do about a line of JSONL that is part of another kind of JSON."""
+    if line.startswith("["):
+        return "; a .jsonl file has one object per line, not a list"
+    if line.endswith(("},", "}]")):
+        return "; a .jsonl file has one object per line, without commas between them"
+    return "; a .jsonl file has each object on one line" if line in ("{", "}") else ""
 
 
 def _read_csv(path: Path) -> Iterator[Row]:
     csv.field_size_limit(_MAX_CELL)  # the library's default limit is 128 kB per cell
-    reader = csv.reader((line for _, line in _lines(path)), strict=True)
+    first = next((line for _, line in _lines(path) if line.strip()), "")
+    reader = csv.reader((line for _, line in _lines(path)), strict=True, delimiter=_delimiter(first))
     header: list[str] | None = None
     while True:
         where = f"{path}, line {(number := reader.line_num + 1)}"
@@ -223,7 +263,30 @@ def _read_csv(path: Path) -> Iterator[Row]:
             continue
         if len(cells) != len(header):
             raise SampleError(f"{where}: the row has {len(cells)} cells, but the header has {len(header)} columns.")
-        yield Row(number, dict(zip(header, cells, strict=True)), where)
+        if len(cells) == 1 or any(map(str.strip, cells)):
+            yield Row(number, dict(zip(header, map(from_csv, cells), strict=True)), where)
+
+
+def _delimiter(header: str) -> str:
+    """What separates the columns of a CSV file: the first of comma, semicolon and tab that separates its header."""
+    for delimiter in ",;\t":
+        try:
+            if len(next(csv.reader([header], delimiter=delimiter, strict=True))) > 1:
+                return delimiter
+        except (csv.Error, StopIteration):  # a quoted name next to another delimiter
+            pass
+    return ","
+
+
+def _read_folder(path: Path) -> Iterator[Row]:
+    [datasets] = import_extra("datasets", extra="datasets")
+    try:
+        dataset = datasets.load_from_disk(str(path)).with_format(None)
+    except Exception as error:  # whatever the library raises for files that are missing or damaged
+        reason = str(error).partition("\n")[0]
+        raise SampleError(f"{path}: cannot be read as a dataset on disk ({type(error).__name__}: {reason}).") from None
+    for number, data in enumerate(dataset, start=1):
+        yield Row(number, dict(data), f"{path}, row {number}")
 
 
 def _read_parquet(path: Path) -> Iterator[Row]:
@@ -259,12 +322,31 @@ def _with_json(data: dict[str, Any], readers: Mapping[str, Callable[[Any], Any]]
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
     with path.open("rb") as stream:
+        start = stream.read(4)
+    if start.startswith(_BOMS):
+        yield from _wide_lines(path)
+        return
+    if b"\0" in start:
+        raise SampleError(f"{path}: not UTF-8 (it looks like UTF-16 without a byte order mark); save it as UTF-8.")
+    with path.open("rb") as stream:
         for number, line in enumerate(stream, start=1):
             try:
-                yield number, line.removeprefix(_BOM if number == 1 else b"").decode()
+                yield number, line.removeprefix(codecs.BOM_UTF8 if number == 1 else b"").decode()
             except UnicodeDecodeError as error:
                 where = f"{path}, line {number}, byte {error.start + 1}"
                 raise SampleError(f"{where}: not UTF-8 ({error.reason}).") from None
+
+
+def _wide_lines(path: Path) -> Iterator[tuple[int, str]]:
+    """The lines of a file in UTF-16, as spreadsheets export it."""
+    number = 0
+    with path.open(encoding="utf-16", newline="\n") as stream:
+        try:
+            for number, line in enumerate(stream, start=1):  # noqa: B007 - named in the error
+                yield number, line
+        except UnicodeError as error:
+            reason = getattr(error, "reason", None) or error
+            raise SampleError(f"{path}, after line {number}: not UTF-16 ({reason}).") from None
 
 
 class _JsonlWriter:
@@ -297,10 +379,14 @@ class _CsvWriter:
             if self._rows.columns:
                 writer.writerow(self._rows.columns)
             for row in self._rows:
-                writer.writerow([as_text(row.get(name)) for name in self._rows.columns])
+                writer.writerow([_csv_cell(row.get(name)) for name in self._rows.columns])
 
     def close(self) -> None:
         self._rows.close()
+
+
+def _csv_cell(value: Any) -> str:
+    return csv_text(value) if isinstance(value, str) else as_text(value)
 
 
 class _ParquetWriter:

@@ -42,6 +42,7 @@ from typing import TYPE_CHECKING, Any
 from checklist_rewards.chat import completion_text, prompt_text, strip_thinking
 from checklist_rewards.checklists import NO, YES, Checklist, ChecklistItem, content_hash
 from checklist_rewards.errors import ChecklistError, SampleError
+from checklist_rewards.files.cells import messages_in
 from checklist_rewards.prompts import fence
 from checklist_rewards.scores.scales import ONE_TOKEN_STEPS
 from checklist_rewards.validation import string, whole_number
@@ -353,7 +354,7 @@ def _examples(row: Row) -> Iterable[Example]:
         raise SampleError(f"{row.where}: column 'target' not found; the row has {', '.join(data)}.")
     try:
         target = completion_text(target)
-        prompt = next((data[key] for key in ("prompt", "input") if data.get(key) is not None), None)
+        prompt = messages_in(next((data[key] for key in ("prompt", "input") if data.get(key) is not None), None))
         about: dict[str, Any] = {"target": target, "input": None if prompt is None else prompt_text(prompt)[0]}
     except SampleError as error:
         raise SampleError(f"{row.where}: {error}") from None

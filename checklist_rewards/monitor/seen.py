@@ -238,7 +238,7 @@ def asked(prompt: Any) -> str:
     if isinstance(prompt, str):
         return prompt
     try:
-        input, history = prompt_text(prompt)
+        input, history = prompt_text(prompt, images="ignore")
     except SampleError:
         return str(described(prompt))
     return "\n\n".join(part for part in (history, input) if part)

@@ -88,9 +88,10 @@ def fields_of(values: Mapping[str, Any], where: str, keys: Mapping[str, str] | N
             continue
         try:
             fields[name] = (value if value is None or isinstance(value, str) else completion_text(value)) or None
-        except SampleError:
+        except SampleError as error:
             got = f"{type(value).__name__} {value!r:.60}"
-            raise SampleError(f"{where}: {key!r} must be a string or chat messages with roles, got {got}.") from None
+            must = f"{where}: {key!r} must be a string or chat messages with roles, got {got}"
+            raise SampleError(f"{must} ({str(error).rstrip('.')}).") from None
     return fields
 
 

@@ -37,7 +37,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from checklist_rewards.chat import PARTS, CompletionReader, Part, Target
+from checklist_rewards.chat import IMAGES, PARTS, CompletionReader, Images, Part, Target
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import SampleError
 from checklist_rewards.rewards.ranks import gathered, ranks
@@ -281,7 +281,7 @@ class Readers:
     completion is the answer.
 
     Args:
-        part, keep_thinking, thinking_opened, tokenizer, thinking_tags: As in [`ChecklistReward`].
+        part, keep_thinking, thinking_opened, tokenizer, thinking_tags, images: As in [`ChecklistReward`].
 
     Raises:
         SampleError: For a value that is not allowed.
@@ -294,8 +294,10 @@ class Readers:
         thinking_opened: bool | None = None,
         tokenizer: Any = None,
         thinking_tags: Sequence[str] | None = None,
+        images: Images = "refuse",
     ):
         one_of("target", part, PARTS)
+        one_of("images", images, IMAGES)
         if not isinstance(keep_thinking, bool):
             raise SampleError(f"keep_thinking={keep_thinking!r} is not allowed; it must be True or False.")
         if thinking_opened is not None and not isinstance(thinking_opened, bool):
@@ -321,6 +323,7 @@ class Readers:
         self.part: Part = part
         self.keep_thinking, self.thinking_opened = keep_thinking, thinking_opened
         self.tokenizer = tokenizer
+        self.images: Images = images
         self.thinking_tags = None if thinking_tags is None else tuple(thinking_tags)
         self._warned = False
         self._readers: dict[Any, tuple[Any, CompletionReader]] = {}
@@ -370,6 +373,7 @@ class Readers:
                 part=self.part,
                 keep_thinking=self.keep_thinking,
                 thinking_tags=self.thinking_tags,
+                images=self.images,
             )
             reader.check()
             self._readers = {key: (tokenizer, reader)}  # the tokenizer is kept, so that its id stays its own

@@ -26,7 +26,7 @@ from accelerate.utils import gather_object
 from transformers import GenerationConfig, Trainer, TrainerCallback
 from trl.models.utils import unwrap_model_for_generation
 
-from checklist_rewards.chat import CompletionReader, Target, completion_text, prompt_text
+from checklist_rewards.chat import CompletionReader, Images, Target, completion_text, prompt_text
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.rows import write_rows
@@ -74,6 +74,8 @@ class ChecklistEvalCallback(TrainerCallback):
             Whether every answer starts inside a thought. By default, this is found out from the rendered prompt.
         thinking_tags (pair of `str`, *optional*):
             The markers of a thought of a policy that uses its own; as in [`ChecklistReward`].
+        images (`str`, *optional*, defaults to `"refuse"`):
+            What to do with images, audio and videos in prompts; as in [`ChecklistReward`].
 
     Raises:
         SampleError, ChecklistError: If a row of the dataset cannot be scored. The error names the row.
@@ -95,13 +97,14 @@ class ChecklistEvalCallback(TrainerCallback):
         keep_thinking: bool = False,
         thinking_opened: bool | None = None,
         thinking_tags: Sequence[str] | None = None,
+        images: Images = "refuse",
     ):
         if isinstance(every, bool) or not isinstance(every, int) or every < 1:
             raise SampleError(f"every={every!r} is not allowed; it must be a whole number >= 1.")
         self.trainer, self.scorer, self.every, self.at_start, self.name = trainer, scorer, every, at_start, name
         self.generation = generation or GenerationConfig(max_new_tokens=256, do_sample=False)
         self.batch_size = batch_size
-        self.readers = Readers("answer", keep_thinking, thinking_opened, thinking_tags=thinking_tags)
+        self.readers = Readers("answer", keep_thinking, thinking_opened, thinking_tags=thinking_tags, images=images)
         rows = [dict(row) for row in dataset]
         if not rows:
             raise SampleError(f"{name}: the dataset has no rows.")
@@ -111,6 +114,10 @@ class ChecklistEvalCallback(TrainerCallback):
                     raise SampleError(
                         f"{name}, row {number}: column {key!r} is missing or None; the row has {', '.join(row)}."
                     )
+            try:
+                prompt_text(row["prompt"], images=images)
+            except SampleError as error:
+                raise SampleError(f"{name}, row {number}: {error}") from None
         self.prompts = [row["prompt"] for row in rows]
         self.checklists = [Checklist.parse(row[column], f"{name}, row {n}") for n, row in enumerate(rows, start=1)]
         self.references = None if reference is None else [Target(completion_text(row[reference])) for row in rows]
@@ -223,7 +230,7 @@ class ChecklistEvalCallback(TrainerCallback):
         )
 
     def _scores(self, answers: Sequence[Target]) -> list[Score]:
-        inputs = [prompt_text(prompt) for prompt in self.prompts]
+        inputs = [prompt_text(prompt, images=self.readers.images) for prompt in self.prompts]
         return self.scorer.score_batch(
             [
                 Sample(checklist, answer.text, input, history=history, state=answer.state, messages=answer.messages)

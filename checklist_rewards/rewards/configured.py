@@ -124,4 +124,5 @@ def _configured(path: str | None) -> SamplewiseReward:
         thinking_opened=readers.thinking_opened,
         tokenizer=readers.tokenizer,
         thinking_tags=readers.thinking_tags,
+        images=readers.images,
     )

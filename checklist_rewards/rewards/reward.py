@@ -22,7 +22,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from checklist_rewards.chat import Part, completion_text
+from checklist_rewards.chat import CompletionReader, Images, Part, completion_text
 from checklist_rewards.checklists import Checklist, once_per_object
 from checklist_rewards.errors import BackendError, SampleError
 from checklist_rewards.rewards.batch import (
@@ -120,6 +120,9 @@ class ChecklistReward(TrainerReward):
         thinking_tags (pair of `str`, *optional*):
             The markers of a thought of a policy that uses its own, such as `("<reasoning>", "</reasoning>")`.
             Empty if the policy writes no thoughts: then nothing in a text is taken for one.
+        images (`str`, *optional*, defaults to `"refuse"`):
+            What to do with images, audio and videos in prompts and completions. `"refuse"`: the call raises a
+            [`SampleError`], because a judge reads text only. `"ignore"`: only the text is judged.
         categories (sequence of `str`, *optional*):
             Item categories whose pass rate is logged.
         **scorer_arguments:
@@ -152,6 +155,7 @@ class ChecklistReward(TrainerReward):
         thinking_opened: bool | None = None,
         tokenizer: Any = None,
         thinking_tags: Sequence[str] | None = None,
+        images: Images = "refuse",
         categories: Sequence[str] = (),
         **scorer_arguments: Any,
     ):
@@ -179,7 +183,7 @@ class ChecklistReward(TrainerReward):
         self.__name__ = name
         self.column = column
         self.reference = reference
-        self.readers = Readers(target, keep_thinking, thinking_opened, tokenizer, thinking_tags)
+        self.readers = Readers(target, keep_thinking, thinking_opened, tokenizer, thinking_tags, images)
         self.shaping = Shaping(shaping or ())
         if metric not in (None, scorer.aggregation.primary_metric):
             scorer.check_reads_everything(f"metric={metric!r} of a reward")
@@ -310,6 +314,7 @@ class ChecklistReward(TrainerReward):
         judged = [place for place, checklist in enumerate(checklists) if checklist is not None]
         ids = columns.get(COMPLETION_IDS)
         reader = self.readers.of(trainer)
+        inputs = {place: self._input(reader, prompts[place], place + 1) for place in judged}
         targets = iter(
             self.readers.read(
                 [completions[place] for place in judged],
@@ -320,12 +325,12 @@ class ChecklistReward(TrainerReward):
         )
         prepared = once_per_object(self.prepared)
         samples: list[Sample | None] = []
-        for row, (prompt, value, reference) in enumerate(zip(prompts, checklists, references, strict=True), start=1):
+        for row, (value, reference) in enumerate(zip(checklists, references, strict=True), start=1):
             if value is None:
                 samples.append(None)
                 continue
             target = next(targets)
-            input, history = reader.prompt_text(prompt)
+            input, history = inputs[row - 1]
             where = f"{self.__name__}, row {row} of the batch (prompt {input or history or ''!r:.80})"
             checklist = prepared(Checklist.parse(value, where))
             answer = reference if reference is None or isinstance(reference, str) else completion_text(reference)
@@ -333,6 +338,12 @@ class ChecklistReward(TrainerReward):
                 Sample(checklist, target.text, input, answer, history, state=target.state, messages=target.messages)
             )
         return samples
+
+    def _input(self, reader: CompletionReader, prompt: Any, row: int) -> tuple[str | None, str | None]:
+        try:
+            return reader.prompt_text(prompt)
+        except SampleError as error:
+            raise SampleError(f"{self.__name__}, row {row} of the batch: {error}") from None
 
     def _column(self, name: str, columns: Mapping[str, Any], prompts: int, completions: int) -> Any:
         column, environments = columns.get(name), columns.get(ENVIRONMENTS) or ()

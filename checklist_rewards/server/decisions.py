@@ -31,7 +31,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from checklist_rewards.backends import is_transient
 from checklist_rewards.backends.decisions.protocols import DecisionQuestion
-from checklist_rewards.chat import CompletionReader, Target, prompt_text
+from checklist_rewards.chat import SPEAKERS, CompletionReader, Target, history_text, speaker
 from checklist_rewards.checklists import YES, Checklist, ChecklistItem, Option
 from checklist_rewards.errors import ChecklistRewardsError
 from checklist_rewards.prompts import fence
@@ -356,12 +356,12 @@ def _of_messages(given: Any) -> dict[str, Any]:
     if not given:
         raise Refused(400, "input must be a text or a list of at least one message.", "input")
     *earlier, last = [_message(entry) for entry in given]
-    own = last["role"] == "assistant"
+    own = speaker(last) == "assistant"
     fields = _answered(_READER.read([last]) if own else Target(last["content"]))
     earlier = [message for message in earlier if message["content"] or "reasoning" not in message]
-    if earlier and own and earlier[-1]["role"] == "user":
+    if earlier and own and speaker(earlier[-1]) == "user":
         fields["input"] = earlier.pop()["content"]
-    _, history = prompt_text([*earlier, {"role": "user", "content": ""}])  # all turns, as in training
+    history = history_text(earlier)  # all turns, as in training
     return fields if history is None else fields | {"history": history}
 
 
@@ -392,6 +392,8 @@ def _message(entry: Any) -> dict[str, Any]:
     if not isinstance(entry, Mapping):
         raise Refused(400, f"input must be a list of messages, got {type(entry).__name__}.", "input")
     if "role" in entry:
+        if speaker(entry) is None:
+            raise Refused(400, f"unknown role {entry['role']!r:.60}; allowed: {', '.join(SPEAKERS)}.", "input")
         calls = entry.get("tool_calls") or []
         if not isinstance(calls, list) or not all(map(_is_call, calls)):
             raise Refused(400, f"tool_calls must be a list of calls, got {calls!r:.60}.", "input")

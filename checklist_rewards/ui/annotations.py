@@ -177,7 +177,10 @@ def _target(data: Mapping[str, Any], where: str) -> str:
     name = next((name for name in TARGETS if data.get(name) is not None), None)
     if name is None:
         raise SampleError(f"{where}: column 'target' not found; the row has {', '.join(map(repr, data))}.")
-    return completion_text(data[name])
+    try:
+        return completion_text(data[name])
+    except SampleError as error:
+        raise SampleError(f"{where}, {name!r}: {error}") from None
 
 
 def _group(data: Mapping[str, Any]) -> str | None:

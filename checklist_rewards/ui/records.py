@@ -17,7 +17,7 @@ from checklist_rewards.chat import completion_text, prompt_text, transcript_text
 from checklist_rewards.datasets.rows import INPUTS, TARGETS
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.ranks import other_ranks
-from checklist_rewards.files.rows import Row, file_format, read_rows
+from checklist_rewards.files.rows import Row, input_format, read_rows
 from checklist_rewards.scores import Score
 from checklist_rewards.scores.table import SCORE_COLUMN, score_from
 from checklist_rewards.validation import finite_or_none
@@ -151,7 +151,7 @@ def shown_prompt(value: Any) -> str | None:
     if value is None or isinstance(value, str):
         return value
     try:
-        input, history = prompt_text(value)
+        input, history = prompt_text(value, images="ignore")
     except SampleError:
         return str(value)
     return input if history is None else "\n\n".join(filter(None, (history, input and f"user: {input}")))
@@ -162,7 +162,8 @@ def shown_completion(value: Any) -> str | None:
     if value is None or isinstance(value, str):
         return value
     try:
-        return completion_text(value, keep_thinking=True) or transcript_text(value, keep_thinking=True)
+        shown: dict[str, Any] = {"keep_thinking": True, "images": "ignore"}
+        return completion_text(value, **shown) or transcript_text(value, **shown)
     except SampleError:
         return str(value)
 
@@ -196,7 +197,7 @@ def draw(key: str, seed: int) -> int:
 
 
 def _count(path: Path) -> int:
-    if file_format(path) != ".jsonl":
+    if input_format(path) != ".jsonl":
         return sum(1 for _ in read_rows(path))
     with path.open("rb") as lines:
         return sum(1 for line in lines if line.strip())

@@ -18,6 +18,19 @@ BAD_ROWS = {
     ),
     "missing checklist": ('{"target": "hi"}\n', ["line 1", "'checklist'", "--checklist-key"]),
     "missing input later": (GOOD + '{"target": "hi", "checklist": ["a?"]}\n', ["line 2", "'input'", "--input-key"]),
+    "no input before": (
+        '{"target": "hi", "checklist": ["a?"]}\n' + GOOD,
+        ["line 2", "the row has an input in 'input', but the first row has no such column", "--input-key"],
+    ),
+    "unknown role": (
+        GOOD + '{"input": "", "target": [{"role": "narrator", "content": "hi"}], "checklist": ["a?"]}\n',
+        ["line 2, 'target'", "message 1", "unknown role 'narrator'", "user, human"],
+    ),
+    "an image": (
+        '{"input": [{"role": "user", "content": [{"type": "image"}]}], "target": "", "checklist": ["a?"]}\n',
+        ["line 1, 'input'", "message 1", "a part 'image'", "reads text only"],
+    ),
+    "commas between objects": ('{"target": "a"},\n{"target": "b"}\n', ["line 1, column 16", "without commas"]),
     "target is a number": ('{"target": 7, "checklist": ["a?"]}\n', ["line 1", "'target'", "string", "int 7"]),
     "target is null": ('{"target": null, "checklist": ["a?"]}\n', ["line 1", "'target'", "NoneType"]),
     "input is a mapping": ('{"input": {"a": 1}, "target": "", "checklist": ["a?"]}\n', ["line 1", "'input'", "dict"]),

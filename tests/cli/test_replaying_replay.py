@@ -66,6 +66,18 @@ def test_a_log_is_replayed_with_the_texts_and_states_that_were_judged(run, engin
     assert len(fake.asked) == 2 and all(f"\n{target}\n</target" in prefix for prefix, _ in fake.asked)
 
 
+def test_the_log_of_a_reward_that_ignored_images_is_replayed(run, engine):
+    scorer = ChecklistScorer(backend=FakeBackend(red), store=False)
+    reward = ChecklistReward(scorer, log="rewards.jsonl", images="ignore")
+    prompt = [{"role": "user", "content": [{"type": "image", "image": b"GIF89a"}, {"type": "text", "text": "What?"}]}]
+    reward(prompts=[prompt], completions=["red"], checklist=[CHECKLIST], trainer_state=Step())
+    engine(red)
+    done = run("replay", "rewards.jsonl", "-o", "again.jsonl", "--model", "pocket", "--no-store")
+    assert done.exit_code == 0, done.output
+    [before], [again] = read_jsonl("rewards.jsonl"), read_jsonl("again.jsonl")
+    assert again["reward"] == before["reward"] and again["prompt"] == before["prompt"]
+
+
 def test_the_same_judge_gives_the_same_log(run, log, engine):
     engine(red)
     done = run("replay", "rewards.jsonl", "-o", "again.jsonl", "--model", "pocket", "--no-store")

@@ -83,6 +83,15 @@ def test_numbers_per_row_and_preferences_of_candidates(run):
     assert figures["wins"]["value"] == pytest.approx(2 / 3) and figures["pld_2"]["value"] == pytest.approx(1 / 3)
 
 
+def test_a_single_file_is_compared_with_its_column_of_labels(run):
+    judged()
+    named, plain = (
+        run("agree", "scored.jsonl", *option, "--json", "a.json", "--bootstrap", 0)
+        for option in (["--label-key", "labels"], [])
+    )
+    assert plain.exit_code == 0 and plain.stdout == named.stdout
+
+
 def test_pictures_are_drawn_on_request(run):
     judged()
     assert run("agree", "scored.jsonl", "--label-key", "labels", "--plots", "plots", "--bootstrap", 0).exit_code == 0
@@ -93,7 +102,7 @@ def test_pictures_are_drawn_on_request(run):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["scored.jsonl"], "scored.jsonl is the only file and has no labels"),
+        (["bare.jsonl"], "bare.jsonl is the only file and has no labels to compare with (no column 'labels')"),
         (["scored.jsonl", "scored.jsonl"], "each scored file may be given only once"),
         (["scored.jsonl", "--label-key", "gold"], "column 'gold' not found; the row has 'id', 'doc', "),
         (["scored.jsonl", "--label-key", "doc"], "row 1: 'doc' must be a list of 2 labels"),
@@ -118,6 +127,7 @@ def test_pictures_are_drawn_on_request(run):
 )
 def test_bad_input_is_one_sentence(run, arguments, words):
     judged(n=7, empty=None, unsaid=[None, None])
+    scored_file("bare.jsonl", {"checklist": ["Is it?"], "said": [0.9]})
     write_jsonl("other.jsonl", {"id": "x", "labels": [True, True]})
     write_jsonl("twice.jsonl", {"id": "r0", "labels": None}, {"id": "r0", "labels": None})
     done = run("agree", *arguments)

@@ -41,6 +41,16 @@ def test_rows_may_have_an_input_and_a_reference(tmp_path):
     assert len(by_target([first, second])) == 2
 
 
+@pytest.mark.parametrize("name", ["labels.jsonl", "labels.csv", "labels.parquet"])
+def test_the_answer_of_a_target_is_what_is_learned(tmp_path, name):
+    chat = [{"role": "assistant", "content": "a red cat", "reasoning_content": "blue?"}]
+    targets = ["a red cat", "<think>blue?</think>a red cat", chat]
+    with write_rows(tmp_path / name) as rows:
+        for target in targets:
+            rows.write({**ROW, "target": target})
+    assert {pair.target for pair in read_labels(tmp_path / name)} == {"a red cat"}
+
+
 def test_keys_may_have_other_names_and_without_a_group_the_text_is_one(tmp_path):
     first = {"completion": "a", "ask": "Is it?", "votes": 1}
     write_jsonl(tmp_path / "l.jsonl", first, first | {"completion": "b", "votes": True})

@@ -1,4 +1,6 @@
+import csv
 import datetime
+import io
 import json
 import math
 import os
@@ -8,6 +10,7 @@ import subprocess
 import sys
 
 import pytest
+from datasets import Dataset, DatasetDict
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -211,7 +214,7 @@ def test_any_text_survives_jsonl(tmp_path_factory, rows):
 
 @given(rows=st.lists(st.tuples(_TEXT, _TEXT), min_size=1, max_size=4))
 def test_any_text_survives_csv_and_parquet(tmp_path_factory, rows):
-    rows = [{"a": a, "b": b} for a, b in rows]
+    rows = [{"a": a, "b": b} for a, b in rows if a.strip() or b.strip()]
     folder = tmp_path_factory.mktemp("rows")
     assert read(write(folder / "rows.csv", rows)) == rows
     assert read(write(folder / "rows.parquet", rows)) == rows
@@ -328,3 +331,78 @@ def test_half_a_surrogate_pair_is_written_as_its_escape(tmp_path):
     path = tmp_path / "value.json"
     write_text(path, json.dumps({"text": "half \ud800"}, ensure_ascii=False))
     assert json.loads(path.read_text()) == {"text": "half \ud800"}
+
+
+# --- files of other programs
+
+SHEET = [{"prompt": "Say yes, please; now", "target": "Yes,\n\tI do; café"}, {"prompt": "Why?", "target": ""}]
+
+
+def sheet(delimiter: str, encoding: str, end: str = "\n") -> bytes:
+    out = io.StringIO()
+    lines = csv.writer(out, delimiter=delimiter, lineterminator=end)
+    lines.writerows([SHEET[0].keys(), SHEET[0].values(), ["", " "], [], SHEET[1].values(), ["", ""]])
+    return out.getvalue().encode(encoding)
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
+def test_the_csv_of_spreadsheets_is_read_without_its_blank_rows(tmp_path, delimiter, encoding, end):
+    (tmp_path / "a.csv").write_bytes(sheet(delimiter, encoding, end))
+    assert read(tmp_path / "a.csv") == SHEET
+
+
+def test_a_csv_with_one_column_has_empty_texts(tmp_path):
+    (tmp_path / "a.csv").write_text('target\n"a;b"\n\n""\n')
+    assert read(tmp_path / "a.csv") == [{"target": "a;b"}, {"target": ""}]
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-8-sig"])
+def test_jsonl_in_other_encodings_is_read(tmp_path, encoding):
+    (tmp_path / "a.jsonl").write_text('{"a": "é\u2028"}\n{"a": "🌧"}\n', encoding=encoding)
+    assert read(tmp_path / "a.jsonl") == [{"a": "é\u2028"}, {"a": "🌧"}]
+
+
+OBJECT_PER_LINE = "a .jsonl file has one object per line"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.jsonl", b'{"a": 1},\n{"a": 2}\n', f"line 1, column 9: .*; {OBJECT_PER_LINE}, without commas"),
+        ("a.jsonl", b'[{"a": 1},\n{"a": 2}]\n', f"line 1, column 1: .*; {OBJECT_PER_LINE}, not a list"),
+        ("a.jsonl", b'[\n{"a": 1},\n{"a": 2}\n]\n', f"line 1, column 1: .*; {OBJECT_PER_LINE}, not a list"),
+        ("a.jsonl", b'[{"a": 1}]\n', f"line 1: expected a JSON object, got list .*; {OBJECT_PER_LINE}, not a list"),
+        ("a.jsonl", b'{\n "a": 1\n}\n', "line 1, column 1: .*; a .jsonl file has each object on one line"),
+        ("a.jsonl", '{"a": 1}\n'.encode("utf-16-le"), "not UTF-8 .it looks like UTF-16 .*; save it as UTF-8"),
+        ("a.csv", "a,b\n1,2\n".encode("utf-16-be"), "not UTF-8 .it looks like UTF-16 .*; save it as UTF-8"),
+        ("a.csv", "a,b\n1,2\n".encode("utf-16")[:-1], "after line 1: not UTF-16 .truncated data"),
+        ("a.csv", b"a;b\n1;2\n3;4;5\n", "line 3: the row has 3 cells, but the header has 2 columns"),
+    ],
+)
+def test_what_another_program_wrote_is_refused_with_a_remedy(tmp_path, name, content, message):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(SampleError, match=f"{name}(, |: ){message}"):
+        read(tmp_path / name)
+
+
+def test_a_folder_of_save_to_disk_is_read(tmp_path):
+    rows = [{"target": [{"role": "assistant", "content": "Yes."}], "checklist": ["Is it?"], "n": n} for n in range(3)]
+    saved = Dataset.from_list(rows)
+    saved.select([2, 0]).save_to_disk(tmp_path / "saved", num_shards=2)
+    assert read(tmp_path / "saved") == [rows[2], rows[0]]
+    assert [row.where for row in read_rows(tmp_path / "saved")] == [f"{tmp_path}/saved, row {n}" for n in (1, 2)]
+    assert [row.data for row in read_rows_for(tmp_path / "saved", "out.jsonl")] == [rows[2], rows[0]]
+
+
+def test_another_folder_is_refused_with_what_can_be_read(tmp_path):
+    DatasetDict(train=Dataset.from_dict({"a": [1]}), test=Dataset.from_dict({"a": [2]})).save_to_disk(tmp_path / "all")
+    with pytest.raises(SampleError, match="all has several splits; give the folder of one of them: .*test, .*train"):
+        read_rows(tmp_path / "all")
+    (tmp_path / "other").mkdir()
+    with pytest.raises(SampleError, match="other: a folder is read only if `datasets.save_to_disk` wrote it; allowed"):
+        read_rows(tmp_path / "other")
+    (tmp_path / "other" / "state.json").write_text("{}")
+    with pytest.raises(SampleError, match="other: cannot be read as a dataset on disk"):
+        read(tmp_path / "other")

@@ -11,7 +11,7 @@ from tests.fakes import FakeBackend
 def in_groups(rank: int) -> dict:
     """The rewards of two prompts, one of which is also on the other rank."""
     backend = FakeBackend(fails=lambda prefix, tail: rank == 1 and "cursed" in prefix, chunk_reads=1)
-    reward = ChecklistReward(ChecklistScorer(backend=backend, store=False), on_failure="group")
+    reward = ChecklistReward(ChecklistScorer(backend=backend, store=False), on_failure="group", images="ignore")
     batch = dict(prompts=["A", "B"], completions=["cursed", "fine"], checklist=[["Is it red?"]] * 2)
     found = {"rewards": reward(**batch)}
     try:

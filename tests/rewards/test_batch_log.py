@@ -57,7 +57,7 @@ def test_a_log_that_cannot_be_written_costs_the_log_only(tmp_path, caplog):
 
 
 def test_a_prompt_with_images_is_logged_with_a_description_of_them(tmp_path):
-    reward = reward_with(log=tmp_path / "reward.jsonl")
+    reward = reward_with(log=tmp_path / "reward.jsonl", images="ignore")
     image = {"type": "image", "image": Image.new("RGB", (640, 480))}
     prompt = [{"role": "user", "content": [image, {"type": "text", "text": "What is it?"}]}]
     assert reward(prompts=[prompt], completions=["red"], checklist=[["Is it red?"]]) == [pytest.approx(0.9)]

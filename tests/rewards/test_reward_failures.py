@@ -10,7 +10,7 @@ from transformers import AutoModelForCausalLM
 
 from checklist_rewards import ChecklistScorer
 from checklist_rewards.backends import LabelRead, pocket_dir
-from checklist_rewards.errors import BackendError
+from checklist_rewards.errors import BackendError, SampleError
 from checklist_rewards.rewards.ranks import abstained
 from checklist_rewards.rewards.trl import ChecklistReward
 from tests.fakes import FakeBackend
@@ -54,7 +54,21 @@ class TestReward:
         # A dataset decodes an image anew for every completion of its row.
         batch = self.batch | {"prompts": [asks_about(colour) for colour in ("red", "blue", "red", "blue")]}
         as_pairs = {} if options else {"trainer_state": object()}
-        assert self.reward(**options)(**batch, **as_pairs) == [None, 0.5, None, 0.5]
+        assert self.reward(**options, images="ignore")(**batch, **as_pairs) == [None, 0.5, None, 0.5]
+
+    def test_an_image_is_refused_by_row_unless_it_is_to_be_ignored(self):
+        told = [{"role": "user", "content": "Hi"}]
+        batch = self.batch | {"prompts": [told, told, asks_about("red"), told], "completions": ["w", "x", "y", "z"]}
+        with pytest.raises(
+            SampleError, match="checklist_reward, row 3 of the batch: message 1 of a prompt has a part"
+        ):
+            self.reward()(**batch)
+        assert self.reward(images="ignore")(**batch) == [0.5] * 4
+        shown = [{"role": "assistant", "content": asks_about("red")[0]["content"]}]
+        with pytest.raises(SampleError, match="completion 2 of 4: message 1 of a completion has a part 'image'"):
+            self.reward()(**batch | {"prompts": [told] * 4, "completions": ["w", shown, "y", "z"]})
+        with pytest.raises(SampleError, match="images='keep' is not known; allowed: 'refuse', 'ignore'"):
+            self.reward(images="keep")
 
     @pytest.mark.parametrize("version", ["0.29.1", "1.5.4", "1.5.0.dev0"])
     def test_trl_before_1_6_counts_none_as_0_even_alone_so_the_group_abstains(self, monkeypatch, caplog, version):

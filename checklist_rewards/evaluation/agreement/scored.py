@@ -24,7 +24,7 @@ from checklist_rewards.checklists import NO, YES, Checklist, ChecklistItem
 from checklist_rewards.datasets.rows import Columns
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.cells import messages_in
-from checklist_rewards.files.rows import file_format, read_rows
+from checklist_rewards.files.rows import input_format, read_rows
 from checklist_rewards.judges.questions import named
 from checklist_rewards.scores import ItemScore, Score, item_keys
 from checklist_rewards.scores.scales import ordinal_scale
@@ -94,7 +94,7 @@ def read_scored(
     Raises:
         SampleError: If the file has no scores, a column is missing, or ids are not unique.
     """
-    batch = BatchScore.from_parquet(path) if file_format(path) == ".parquet" else BatchScore.from_jsonl(path)
+    batch = BatchScore.from_parquet(path) if input_format(path) == ".parquet" else BatchScore.from_jsonl(path)
     if id_key is None and batch.rows and all(row.get(ID) is not None for row in batch.rows):
         id_key = ID
     rows: list[JudgedRow] = []
@@ -352,9 +352,15 @@ def other_texts(rows: Sequence[JudgedRow], others: Sequence[JudgedRow]) -> tuple
 
 
 def _text(row: JudgedRow) -> str | None:
-    """The text of a row; equal for the cells of JSON Lines, CSV and Parquet. None if it has none."""
-    value = messages_in(row.data.get(Columns.of(row.data).target))
-    return None if value is None else completion_text(value) if isinstance(value, list) else str(value)
+    """The text of a row. None if it has none."""
+    value = row.data.get(Columns.of(row.data).target)
+    return None if value is None else text_of(value)
+
+
+def text_of(value: Any) -> str:
+    """A text to compare with others, equal for the cells of JSON Lines, CSV and Parquet: of messages, the answer."""
+    value = messages_in(value)
+    return completion_text(value) if isinstance(value, list) else str(value)
 
 
 def _named_value(data: Mapping[str, Any], key: str, option: str, where: str) -> str:

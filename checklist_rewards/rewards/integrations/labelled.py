@@ -22,7 +22,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from checklist_rewards.chat import Part, Target, prompt_text, rendered_turns, without_end_tokens
+from checklist_rewards.chat import Images, Part, Target, prompt_text, rendered_turns, speaker, without_end_tokens
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import BackendError, SampleError
 from checklist_rewards.rewards.batch import Readers
@@ -58,7 +58,7 @@ class SamplewiseReward:
         target (`str`, *optional*, defaults to `"answer"`):
             What is judged of a completion of several messages: `"answer"`, the last message of the assistant, or
             `"transcript"`, all of them. Items with a scope look at single messages in either case.
-        keep_thinking, thinking_opened, tokenizer, thinking_tags (*optional*):
+        keep_thinking, thinking_opened, tokenizer, thinking_tags, images (*optional*):
             As in `rewards.trl.ChecklistReward`. Frameworks do not pass the policy's tokenizer: without `tokenizer`,
             the answer is found in the text alone.
         **scorer_arguments:
@@ -77,6 +77,7 @@ class SamplewiseReward:
         thinking_opened: bool | None = None,
         tokenizer: Any = None,
         thinking_tags: Sequence[str] | None = None,
+        images: Images = "refuse",
         **scorer_arguments: Any,
     ):
         if unscored is not None and (
@@ -87,7 +88,7 @@ class SamplewiseReward:
             scorer_of(type(self), scorer, scorer_arguments)[0], max_wait=max_wait, max_batch=max_batch
         )
         self.unscored = unscored
-        self.readers = Readers(target, keep_thinking, thinking_opened, tokenizer, thinking_tags)
+        self.readers = Readers(target, keep_thinking, thinking_opened, tokenizer, thinking_tags, images)
 
     def scores(
         self,
@@ -174,14 +175,15 @@ class SamplewiseReward:
         else:
             targets = self.readers.read(completions, rendered, ids)
         rows = enumerate(zip(labels, targets, prompts, strict=True), start=1)
-        return [labelled_sample(label, target, prompt, f"row {row}") for row, (label, target, prompt) in rows]
+        images = self.readers.images
+        return [labelled_sample(label, target, prompt, f"row {row}", images) for row, (label, target, prompt) in rows]
 
 
-def labelled_sample(label: Any, target: Target | str, prompt: Any, where: str) -> Sample:
+def labelled_sample(label: Any, target: Target | str, prompt: Any, where: str, images: Images = "refuse") -> Sample:
     """The [`Sample`] of a label, what the policy answered, and a prompt (or None).
 
     Raises:
-        SampleError, ChecklistError: For an invalid label. The message starts with `where`.
+        SampleError, ChecklistError: For an invalid label or prompt. The message starts with `where`.
     """
     if isinstance(label, str):
         try:
@@ -204,7 +206,10 @@ def labelled_sample(label: Any, target: Target | str, prompt: Any, where: str) -
             context[name] = text
         label = label["checklist"]
     checklist = Checklist.parse(label, where)
-    input, history = (None, None) if prompt is None else prompt_text(prompt)
+    try:
+        input, history = (None, None) if prompt is None else prompt_text(prompt, images=images)
+    except SampleError as error:
+        raise SampleError(f"{where}: {error}") from None
     if context.get("input") is not None:
         input, history = context["input"], None
     target = Target(target) if isinstance(target, str) else target
@@ -252,7 +257,7 @@ def rollout(messages: Sequence[Any], start: int | None = None) -> tuple[list[Tur
         if turn.get("tool_calls"):
             turn["tool_calls"] = [_flat(call) for call in turn["tool_calls"]]
     if start is None:
-        start = next((at for at, turn in enumerate(turns) if turn.get("role") == "assistant"), len(turns))
+        start = next((at for at, turn in enumerate(turns) if speaker(turn) == "assistant"), len(turns))
     return turns[:start], turns[start:]
 
 

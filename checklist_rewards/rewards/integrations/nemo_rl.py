@@ -19,6 +19,7 @@ from typing import Any
 
 from nemo_rl.environments.interfaces import EnvironmentInterface, EnvironmentReturn
 
+from checklist_rewards.chat import speaker
 from checklist_rewards.errors import SampleError
 from checklist_rewards.rewards.integrations.labelled import SamplewiseReward
 
@@ -42,7 +43,7 @@ class ChecklistEnvironment(EnvironmentInterface):
         for row, (log, info) in enumerate(zip(message_log_batch, metadata, strict=True), start=1):
             if not isinstance(info, Mapping) or "checklist" not in info:
                 raise SampleError(f"row {row}: extra_env_info requires the key 'checklist', got {info!r:.60}.")
-            replies = [position for position, message in enumerate(log) if message.get("role") == "assistant"]
+            replies = [position for position, message in enumerate(log) if speaker(message) == "assistant"]
             if not replies:
                 raise SampleError(f"row {row}: the message log has no assistant message.")
             labels.append(info["checklist"])
