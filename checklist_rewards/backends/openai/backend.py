@@ -182,7 +182,7 @@ _HEAD_START = 2.0  # seconds
 _TASKS_PER_SLOT = 2  # requests that wait for their next attempt do not need a slot
 
 T = TypeVar("T")
-Body = Callable[[frozenset[str]], dict[str, Any]]
+Body = Callable[[frozenset[str], wire.Limits], dict[str, Any]]
 
 
 class Usage(NamedTuple):
@@ -235,6 +235,10 @@ class OpenAIBackend:
         self._cache = PrefixCache(self.connection) if "max_model_len" in card else None
         self._lists = None if self.tokens is None else PromptLists(self.connection, model, self._cache)
         self._without = wire.refused_by(model) | ({"no_thinking"} if is_hosted(addresses[0]) else set())
+        self._limits = wire.Limits()
+        self._accepted: frozenset[str] = frozenset()
+        self._has_likely: bool | None = None
+        self._warned_of_words = False
         self._tried = False
         self._refused: list[Failure] = []
         # By default, OpenRouter removes the middle of a prompt that is too long.
@@ -336,8 +340,9 @@ class OpenAIBackend:
     ) -> tuple[LabelRead, Usage]:
         if self._room(messages) < 1:
             return LabelRead(None, Unanswered(Reason.TOO_LONG)), Usage()
-        response = await self._chat(
-            lambda refused: wire.label_body(self.model, messages, refused | without, self._controls),
+        limits = self._limits
+        response, sent = await self._chat(
+            lambda refused, limits: wire.label_body(self.model, messages, refused | without, self._controls, limits),
             messages,
             1,
             prefix,
@@ -346,11 +351,42 @@ class OpenAIBackend:
             return LabelRead(None, response.unanswered), Usage()
         choice, usage = wire.choices_of(response)[0], Usage(*wire.usage_of(response))
         read = wire.label_of(choice, labels)
-        if read.unanswered == Reason.OFF_LABEL and "logprobs" not in self._without | without:
-            # The token may be the start of a label. A request without log-probabilities allows the whole word.
-            read, more = await self._label(messages, prefix, labels, frozenset({"logprobs"}))
-            usage = usage.plus(more)
+        if read.logprobs is not None:
+            self._has_likely = True
+        elif "logprobs" in sent and read.unanswered in (None, Reason.OFF_LABEL):
+            # The server accepts the parameter and returns no list of likely tokens.
+            again = self._has_likely is None and self._next_limits(limits)
+            if again or read.unanswered is not None:
+                # The token may be the start of a label. A request without log-probabilities allows the whole word.
+                omitted = without if again else frozenset({"logprobs"})
+                read, more = await self._label(messages, prefix, labels, omitted)
+                return read, usage.plus(more)
+        if read.answer is not None:
+            self._warn_of_words(
+                f"its replies to {self.model!r} have no list of likely tokens"
+                if "logprobs" not in self._without
+                else f"it accepts no request for them for {self.model!r}"
+            )
         return read, usage
+
+    def _next_limits(self, limits: wire.Limits) -> bool:
+        """Set another way to request likely tokens, after `limits` gave none. False if none is left: the first one is
+        then restored."""
+        if self._limits == limits:
+            following = wire.next_limits(limits)
+            self._limits = following or wire.Limits(least_tokens=limits.least_tokens)
+            self._has_likely = None if following else False
+        return self._has_likely is None
+
+    def _warn_of_words(self, why: str) -> None:
+        if not self._warned_of_words:
+            self._warned_of_words = True
+            logger.warning(
+                "the server at %s returns no log-probabilities (%s): labels are read as the words that the model "
+                "writes. P(yes) is then 1 or 0, scores tie more often, and the threshold has no effect.",
+                self.base_url,
+                why,
+            )
 
     async def _replies(self, messages: Messages, sampling: Sampling) -> list[Reply]:
         """Sample `sampling.n` replies. If the server returns fewer per request, the others are requested again."""
@@ -364,10 +400,12 @@ class OpenAIBackend:
             seeded = replace(sampling, seed=seed + len(replies))
             missing = sampling.n - len(replies)
 
-            def body(refused: frozenset[str], seeded: Sampling = seeded, missing: int = missing) -> dict[str, Any]:
-                return wire.reply_body(self.model, messages, seeded, missing, room, refused, self._controls)
+            def body(
+                refused: frozenset[str], limits: wire.Limits, seeded: Sampling = seeded, missing: int = missing
+            ) -> dict[str, Any]:
+                return wire.reply_body(self.model, messages, seeded, missing, room, refused, self._controls, limits)
 
-            response = await self._chat(body, messages, sampling.max_tokens * missing, prefix)
+            response, _ = await self._chat(body, messages, sampling.max_tokens * missing, prefix)
             if isinstance(response, Failure):
                 failed = Reply(None, unanswered=response.unanswered, keep=response.unanswered != Reason.TOO_LONG)
                 return replies + [failed] * missing
@@ -431,25 +469,67 @@ class OpenAIBackend:
             for task in tasks:  # after an error, stop the others
                 task.cancel()
 
-    async def _chat(self, body: Body, messages: Messages, tokens: int, prefix: str) -> dict[str, Any] | Failure:
-        """Send a chat request, and again without the features that the server rejects. The features to omit are
-        remembered."""
+    async def _chat(
+        self, body: Body, messages: Messages, tokens: int, prefix: str
+    ) -> tuple[dict[str, Any] | Failure, list[str]]:
+        """Send a chat request, and again as the server demands if it rejects a feature or a number. What it demands is
+        remembered, but for features that it has accepted before.
+
+        An error that names no parameter may be due to one all the same, so they are omitted one by one. A parameter
+        whose omission did not help is restored.
+
+        Returns:
+            `tuple`: The response, and the features of the request that it answers.
+        """
         estimate = tokens + sum(len(message["content"]) for message in messages) // _CHARACTERS_PER_TOKEN
-        without, first = self._without, None
+
+        async def post(
+            without: frozenset[str], limits: wire.Limits
+        ) -> tuple[dict[str, Any], dict[str, Any] | Failure]:
+            request = body(without, limits) | self._extra
+            return request, await self.connection.post("/chat/completions", request, tokens=estimate, prefix=prefix)
+
+        without, limits, guessed = self._without, self._limits, frozenset[str]()
+        first: Failure | None = None
         while True:
-            request = body(without) | self._extra
-            response = await self.connection.post("/chat/completions", request, tokens=estimate, prefix=prefix)
+            request, response = await post(without | guessed, limits)
             if not isinstance(response, Failure):
-                if without - self._without:
-                    logger.info("the server at %s does not support: %s.", self.base_url, ", ".join(sorted(without)))
-                self._without |= without
-                self._tried = True
-                return response
-            first = first or response
-            dropped = wire.suspects(response, wire.features(request), without) if response.bad_request else None
-            if not dropped:
                 break
-            without |= dropped
+            first = first or response
+            if not response.bad_request:
+                return self._failed(first), []
+            named, demanded = wire.adapted(response, request, limits)
+            if named or demanded != limits:
+                without, limits, guessed = without | named, demanded, frozenset()
+                continue
+            unnamed = wire.guess(response, request, guessed)
+            if unnamed is None:
+                return self._failed(first), []
+            last, guessed = unnamed, guessed | {unnamed}
+        if len(guessed) > 1:
+            smaller, answer = await post(without | {last}, limits)
+            if not isinstance(answer, Failure):
+                request, response, guessed = smaller, answer, frozenset({last})
+        without |= guessed
+        omitted = without - self._without - self._accepted
+        if omitted:
+            logger.info("the server at %s does not support: %s.", self.base_url, ", ".join(sorted(omitted)))
+        if limits.top < self._limits.top and "logprobs" in request:
+            logger.warning(
+                "the server at %s returns at most %d likely tokens; a label that is not among them counts as 0.",
+                self.base_url,
+                limits.top,
+            )
+        sent = wire.features(request)
+        self._without |= omitted
+        if "logprobs" not in self._accepted:
+            self._limits = limits
+        self._accepted |= set(sent)
+        self._tried = True
+        return response, sent
+
+    def _failed(self, first: Failure) -> Failure:
+        """The failure of a request that was rejected in every form."""
         if first.unanswered == Reason.TOO_LONG and (limit := wire.context_in(first.message)) is not None:
             self.limit = min(self.limit, limit)
         if first.fatal:
