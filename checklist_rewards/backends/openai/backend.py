@@ -149,7 +149,8 @@ class PromptLists:
         return sorted(chain(*lists), key=lambda places: places[0])
 
     async def _complete(self, prompts: Sequence[list[int]], ids: list[int], key: str) -> list[Answer]:
-        """Send one request. Answers that are missing or duplicated in the response are requested once more."""
+        """Send one request. Answers that are missing or duplicated in the response are requested once more. A request
+        that the server rejects is halved, until the prompt that it rejects is alone."""
         answers: list[Answer | None] = [None] * len(prompts)
         for _ in range(_ATTEMPTS):
             missing = [place for place, answer in enumerate(answers) if answer is None]
@@ -170,7 +171,15 @@ class PromptLists:
                     raise ModelError(
                         f"the server at {self.connection.address} rejected a request: {response.unanswered.detail}"
                     )
-                return [response.unanswered if answer is None else answer for answer in answers]
+                if response.concerns_request and len(batch) > 1:
+                    middle = len(batch) // 2
+                    halves = (self._complete(half, ids, key) for half in (batch[:middle], batch[middle:]))
+                    found: Sequence[Answer | None] = list(chain(*await asyncio.gather(*halves)))
+                else:
+                    found = [response.unanswered] * len(batch)
+                for place, answer in zip(missing, found, strict=True):
+                    answers[place] = answer
+                break
             for place, answer in zip(missing, wire.list_answers(response["choices"], ids, len(batch)), strict=True):
                 answers[place] = answer
         return [Unanswered(Reason.EMPTY_CHOICES) if answer is None else answer for answer in answers]

@@ -82,6 +82,11 @@ class Failure:
     """Whether all other requests would fail too, for example because of a wrong key or an unknown model."""
 
     @property
+    def concerns_request(self) -> bool:
+        """Whether the server rejected this request, which it may do for one of several prompts in it."""
+        return 400 <= self.status < 500 and not self.retry and not self.fatal
+
+    @property
     def bad_request(self) -> bool:
         """Whether the server rejected the request for a reason other than the content of the prompt, as far as
         known."""
