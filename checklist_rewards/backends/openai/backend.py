@@ -10,6 +10,13 @@ A failed request affects only its own reads. Errors that no retry can fix (no se
 raise [`ModelError`]. The same applies to a server that rejects each of its first eight requests. They are sent one
 after the other until one is accepted, to distinguish a single bad prompt from requests that are all invalid.
 
+A prompt may open the thought of a reply, so that the reply begins inside it. A reply without a closing marker that
+reached its token limit is then cut in its thought, as with an engine in this process. Whether the prompt opens a
+thought is known from the prompt that the server renders (vLLM, llama.cpp), or from the model's tokenizer, if it can be
+loaded here. Otherwise it is known as soon as one reply closes a thought that it did not open; until then, cut replies
+of a call are held back, up to a limit. It cannot be known if no reply of a call is complete. A server with a reasoning
+parser returns thoughts apart from the text, which is then the answer.
+
 Requests start as slots become free, and replies are returned as they arrive, so the server is used with the full
 `concurrency` until the last prompt. Reads of prompts that are too long are not stored, because the server may allow a
 longer context after its next start.
@@ -23,10 +30,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from itertools import chain
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from checklist_rewards.backends.base import (
     Arrived,
@@ -43,12 +53,14 @@ from checklist_rewards.backends.models import served_identity
 from checklist_rewards.backends.openai import wire
 from checklist_rewards.backends.openai.client import Connection, run, run_streaming
 from checklist_rewards.backends.openai.replicas import prefix_key
-from checklist_rewards.backends.openai.served import PrefixCache, served_card
+from checklist_rewards.backends.openai.served import PrefixCache, served_card, served_prompt
 from checklist_rewards.backends.openai.wire import Failure, neutral
 from checklist_rewards.backends.reads import Answer, read_prompts
 from checklist_rewards.backends.servers import SERVERS, Settings, is_hosted, server_addresses, server_key
-from checklist_rewards.backends.tokens import ChatTokenizer, load_chat_tokenizer
+from checklist_rewards.backends.tokens import ChatTokenizer, load_chat_tokenizer, local_tokenizer
+from checklist_rewards.chat import CompletionReader
 from checklist_rewards.errors import ModelError
+from checklist_rewards.markers import Section
 from checklist_rewards.prompts import chat_messages
 from checklist_rewards.scores.reasons import Reason, Unanswered
 
@@ -188,6 +200,9 @@ class PromptLists:
 _CHARACTERS_PER_TOKEN = 4  # an estimate for rate limits only
 _REFUSALS = 8
 _HEAD_START = 2.0  # seconds
+_MOST_HELD = 256
+"""Prompts whose cut replies are held back until it is known whether a thought was cut."""
+_THINK, _END_THINK = "<think>", "</think>"
 _TASKS_PER_SLOT = 2  # requests that wait for their next attempt do not need a slot
 
 T = TypeVar("T")
@@ -248,6 +263,13 @@ class OpenAIBackend:
         self._accepted: frozenset[str] = frozenset()
         self._has_likely: bool | None = None
         self._warned_of_words = False
+        self._opened: Section | bool | None = None
+        """What the prompt of a reply opens. None if it is not known, or not asked for yet."""
+        self._opened_by: Literal["server", "tokenizer", "replies"] | None = None
+        """How that is known: from a prompt that the server or the tokenizer rendered, or only by replies. None if it
+        was not asked for yet."""
+        self._asking = asyncio.Lock()
+        self._parses_thoughts = False
         self._tried = False
         self._refused: list[Failure] = []
         # By default, OpenRouter removes the middle of a prompt that is too long.
@@ -300,10 +322,37 @@ class OpenAIBackend:
         self, prompts: Sequence[Messages], sampling: Sampling, arrived: Arrived | None = None
     ) -> list[list[Reply]]:
         """Sample replies concurrently. The server renders the chat template."""
-        return run_streaming(
-            lambda emit: self._each(prompts, lambda messages: self._replies(messages, sampling), emit),
-            arrived or (lambda place, replies: None),
+        held: list[tuple[int, list[Reply]]] = []
+
+        def release() -> None:
+            while held and arrived is not None:
+                place, replies = held.pop(0)
+                arrived(place, self._completed(replies))
+
+        def receive(place: int, replies: list[Reply]) -> None:
+            if self._opened_by == "replies" and self._opened is None and any(map(_may_be_thought, replies)):
+                held.append((place, replies))
+                if len(held) <= _MOST_HELD:
+                    return
+                self._opened = False
+                logger.warning(
+                    "the first %d replies of %r at %s were all cut at max_tokens=%d: if its prompt opens a thought, "
+                    "thoughts are judged as answers. Allow more tokens.",
+                    len(held),
+                    self.model,
+                    self.base_url,
+                    sampling.max_tokens,
+                )
+            elif arrived is not None:
+                arrived(place, self._completed(replies))
+            if self._opened is not None:
+                release()
+
+        found = run_streaming(
+            lambda emit: self._each(prompts, lambda messages: self._replies(messages, sampling), emit), receive
         )
+        release()
+        return [self._completed(replies) for replies in found]
 
     def _tokenizer(self, card: dict[str, Any]) -> ChatTokenizer | None:
         source = card.get("root") or self.model
@@ -418,17 +467,63 @@ class OpenAIBackend:
             if isinstance(response, Failure):
                 failed = Reply(None, unanswered=response.unanswered, keep=response.unanswered != Reason.TOO_LONG)
                 return replies + [failed] * missing
-            new = [self._reply(choice) for choice in wire.choices_of(response)[:missing]]
+            new = [await self._reply(choice) for choice in wire.choices_of(response)[:missing]]
             if not new:
                 return replies + [Reply(None, unanswered=Unanswered(Reason.ERROR_BODY))] * missing
             replies += _with_usage(new, *wire.usage_of(response))
         return replies
 
-    def _reply(self, choice: Any) -> Reply:
-        reply = wire.reply_of(choice)
-        if self.tokens is None or reply.thought is not None or "</think>" not in (reply.text or ""):
+    async def _reply(self, choice: Any) -> Reply:
+        """A reply, which begins with its thought if the prompt has opened that."""
+        reply, parsed = wire.reply_of(choice), wire.parses_thoughts(choice)
+        self._parses_thoughts |= bool(parsed)
+        text = reply.text
+        if text is None or parsed or text.lstrip().startswith(_THINK):
             return reply
-        return replace(reply, text=self.tokens.template.opened(reply.text or ""))
+        closed = _END_THINK in text
+        if not closed and (self._parses_thoughts or not (reply.finish_reason == "length" or parsed is False)):
+            if self._opened_by == "replies" and self._opened is None:
+                self._opened = False  # a complete reply without a thought
+            return reply
+        opened = await self._opening()
+        if not isinstance(opened, Section):
+            if self._opened_by == "replies" and closed and _THINK not in text.partition(_END_THINK)[0]:
+                self._opened = True
+            return reply
+        if re.match(opened.open, text.lstrip(), re.S):
+            return reply
+        closing = re.search(opened.close, text, re.S)
+        if closing is not None:
+            return replace(reply, text=f"{_THINK}{text[: closing.start()]}{_END_THINK}{text[closing.end() :]}")
+        if reply.finish_reason == "length" or self._opened_by == "server":
+            return replace(reply, text=_THINK + text)
+        return reply
+
+    async def _opening(self) -> Section | bool | None:
+        """What the prompt of a reply opens: a thought, or nothing (False). None if it is not known."""
+        async with self._asking:
+            if self._opened_by is None:
+                hosted = is_hosted(self.connection.addresses[0])
+                tokens = self.tokens or (None if hosted else local_tokenizer(self.model))
+                decode = (
+                    None if self.tokens is None else partial(self.tokens.tokenizer.decode, skip_special_tokens=False)
+                )
+                prompt = None if hosted else await served_prompt(self.connection, self.model, decode)
+                by: Literal["server", "tokenizer", "replies"] = "replies" if prompt is None else "server"
+                if prompt is None and tokens is not None:
+                    with suppress(Exception):  # a template may raise any error
+                        prompt, by = tokens.template.frame(None, think=True).foot, "tokenizer"
+                if prompt is not None:
+                    reader = CompletionReader() if tokens is None else tokens.template.reader
+                    self._opened = reader.opened(prompt) or False
+                self._opened_by = by
+        return self._opened
+
+    def _completed(self, replies: list[Reply]) -> list[Reply]:
+        """Replies. Those that were cut in a thought, as other replies have shown since, begin with its marker."""
+        if self._opened is not True:
+            return replies
+        return [replace(r, text=f"{_THINK}{r.text}") if _may_be_thought(r) else r for r in replies]
 
     def _room(self, messages: Messages) -> int:
         """Number of tokens that the context leaves for a reply, as far as known here."""
@@ -551,6 +646,14 @@ class OpenAIBackend:
 
     def _error(self, failure: Failure) -> ModelError:
         return ModelError(f"the server at {self.base_url} rejected a request: {failure.unanswered.detail}")
+
+
+def _may_be_thought(reply: Reply) -> bool:
+    """Whether a reply is a cut thought if its prompt has opened one."""
+    text = reply.text
+    if text is None or reply.thought is not None or reply.finish_reason != "length":
+        return False
+    return _END_THINK not in text and not text.lstrip().startswith(_THINK)
 
 
 def _of_this_start(read: LabelRead) -> LabelRead:

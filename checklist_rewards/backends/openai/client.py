@@ -262,6 +262,24 @@ class Connection:
         an answer in time."""
         return await asyncio.gather(*(self._text(address.removesuffix("/v1") + path) for address in self.addresses))
 
+    async def ask(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Post a request that is not essential to one replica after the other, each in one attempt, until one answers
+        with a JSON object. `path` is relative to the address without "/v1". Empty if none does."""
+        headers = {"Authorization": f"Bearer {self._key}", "Content-Type": "application/json"}
+        for address in self.addresses:
+            url = address.removesuffix("/v1") + path
+            try:
+                async with asyncio.timeout(_TEXT_SECONDS):
+                    status, _, content = await self._answer(
+                        self._current(), "POST", url, headers, json.dumps(body).encode()
+                    )
+                    answer = json.loads(content) if status == 200 else None
+            except Exception:  # HTTP clients raise many types of errors
+                continue
+            if isinstance(answer, dict):
+                return answer
+        return {}
+
     def home(self, prefix: str) -> int:
         """The replica that gets requests with this prefix unless it is busy."""
         return self._current().replicas.home(prefix)

@@ -325,7 +325,7 @@ def _fewer(message: str, limits: Limits) -> Limits | None:
     allowed = [number for number in numbers if number < limits.top]
     if any(allowed):
         most = max(allowed)
-    elif not limits.counted and (
+    elif not (allowed or limits.counted) and (
         re.search(r"\bint(?:eger)?\b", message) or ("top_logprobs" in message and _UNKNOWN.search(message))
     ):
         return limits._replace(counted=True)
