@@ -183,8 +183,9 @@ Arrived = Callable[[int, list[Reply]], None]
 
 
 def is_kept(outcome: LabelRead | Reply) -> bool:
-    """Whether to store this result, because a retry would give the same one. NaN is never stored."""
-    if isinstance(outcome, LabelRead) and not is_finite(outcome):
+    """Whether to store this result, because a retry would give the same one. Numbers that are no log-probabilities are
+    never stored."""
+    if isinstance(outcome, LabelRead) and not_logprobs(outcome.logprobs or ()) is not None:
         return False
     return outcome.keep and not is_transient(outcome.unanswered)
 
@@ -192,6 +193,30 @@ def is_kept(outcome: LabelRead | Reply) -> bool:
 def is_finite(read: LabelRead) -> bool:
     """Whether no log-probability of a read is NaN or +inf. -inf is the logarithm of 0."""
     return all([logprob < math.inf for logprob in read.logprobs or ()])  # False for NaN, also of numpy
+
+
+_ROUNDING = 0.01
+"""How far rounding may take a log-probability above 0."""
+_SUM_ROUNDING = 0.05
+"""How far rounding may take the sum of the probabilities of several tokens above 1."""
+
+
+def not_logprobs(values: Sequence[float]) -> Unanswered | None:
+    """The reason if numbers cannot be the log-probabilities of distinct tokens; None if they can.
+
+    One above 0 (but for rounding) or NaN cannot, and neither can numbers whose probabilities add up to more than 1. A
+    server that is set to return logits returns such numbers.
+    """
+    wrong = next((value for value in values if not value <= _ROUNDING), None)
+    if wrong is None:
+        total = math.fsum([math.exp(value) for value in values])
+        if total <= 1 + _SUM_ROUNDING:
+            return None
+    found = f"probabilities that add up to {total:.3g}" if wrong is None else f"the log-probability {wrong:g}"
+    return Unanswered(
+        Reason.BACKEND_ERROR,
+        f"the engine returned {found}; vLLM must return log-probabilities, not logits (--logprobs-mode raw_logprobs)",
+    )
 
 
 def check_continues(backend: Any) -> None:

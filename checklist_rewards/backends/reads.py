@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 
-from checklist_rewards.backends.base import LabelRead, ReadGroup, ReadResult
+from checklist_rewards.backends.base import LabelRead, ReadGroup, ReadResult, not_logprobs
 from checklist_rewards.backends.tokens import ChatTokenizer
 from checklist_rewards.backends.trees import floor_tokens, in_order
 from checklist_rewards.errors import ModelError
@@ -73,6 +73,8 @@ def read_prompts(
 def _label_read(answer: Answer, forms: Sequence[tuple[int, ...]]) -> LabelRead:
     if isinstance(answer, str):
         return LabelRead(None, answer)
+    if (reason := not_logprobs([answer[token] for group in forms for token in group])) is not None:
+        return LabelRead(None, reason)
     return LabelRead(tuple(logsumexp([answer[token] for token in group]) for group in forms))
 
 

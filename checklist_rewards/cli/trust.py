@@ -60,7 +60,7 @@ from checklist_rewards.evaluation.rates import Rate, corrected_rates, win_rate
 from checklist_rewards.files.atomic import atomic_path
 from checklist_rewards.judges import Read
 from checklist_rewards.judges.calibration import EMPTY, YES_NO, Calibration, CalibrationMap, CalibrationMethod
-from checklist_rewards.judges.probe import DEFAULT_MARGIN, ProbeReport
+from checklist_rewards.judges.probe import DEFAULT_MARGIN, ProbeLine, ProbeReport
 from checklist_rewards.judges.probe import probe as ask
 from checklist_rewards.scorer import ChecklistScorer
 from checklist_rewards.scores import Aggregation, Verdict
@@ -747,7 +747,7 @@ def _items(report: ProbeReport) -> Table:
         table.add_row(
             line.item.question,
             "yes" if line.item.holds else "no",
-            _probability(line.p_yes) if line.unanswered is None else escape(line.unanswered),
+            _answer(line) if line.unanswered is None else escape(line.unanswered),
             _probability(line.mass),
             escape(repr((line.opening or "")[:24])),
         )
@@ -769,6 +769,7 @@ def _facts(report: ProbeReport) -> Table:
         ("mean P(yes), no items", _probability(report.no_mean)),
         ("margin", f"{_probability(report.margin)}, at least {report.least_margin} required"),
         ("mean mass", _probability(report.mass)),
+        *((("read as words", f"{report.words} of {len(report.lines)}: no log-probabilities"),) * (report.words > 0)),
         ("tokens read", forms),
         ("label in its own replies", first + (f"; also as word {', '.join(map(str, others))}" if others else "")),
         ("end of the prompt", _HIDDEN if report.tail is None else repr(report.tail)),
@@ -778,6 +779,10 @@ def _facts(report: ProbeReport) -> Table:
     ):
         table.add_row(name, escape(value))
     return table
+
+
+def _answer(line: ProbeLine) -> str:
+    return f"{line.answer} (word)" if line.p_yes is None and line.answer is not None else _probability(line.p_yes)
 
 
 def _probability(value: float | None) -> str:

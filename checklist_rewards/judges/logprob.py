@@ -41,7 +41,7 @@ from operator import itemgetter
 from pathlib import Path
 
 from checklist_rewards.backends import Backend, Engine, LabelRead, Progress, is_finite, is_kept
-from checklist_rewards.backends.base import MISSED, ReadGroup, Written, is_over, time_left
+from checklist_rewards.backends.base import MISSED, ReadGroup, Written, is_over, not_logprobs, time_left
 from checklist_rewards.backends.encoder_rows import context_of, context_texts
 from checklist_rewards.backends.models import config_of
 from checklist_rewards.checklists import NO, YES, ChecklistItem, Key, frame, key_of, key_of_frames
@@ -382,6 +382,8 @@ class LogprobJudge(Paid):
             return Verdict(unanswered=read.unanswered, judge=judge)
         if not is_finite(read):
             return Verdict(unanswered=Unanswered(Reason.NOT_FINITE), judge=judge)
+        if (reason := not_logprobs(read.logprobs)) is not None:
+            return Verdict(unanswered=reason, judge=judge)
         top = max(read.logprobs)
         if top == -math.inf:
             return Verdict(unanswered=Unanswered(Reason.OFF_LABEL), mass=0.0, judge=judge)
@@ -415,7 +417,7 @@ def _loaded(text: str, labels: Labels) -> LabelRead:
     match json.loads(text):
         case {"logprobs": [*numbers], **rest} if len(numbers) == len(labels):
             logprobs = tuple(map(float, numbers))
-            if not any(map(math.isnan, logprobs)):
+            if not_logprobs(logprobs) is None:
                 exact, mass_reported = rest.get("exact") is not False, rest.get("mass_reported") is not False
                 return LabelRead(logprobs, exact=exact, mass_reported=mass_reported)
         case {"answer": str(answer)} if answer in labels:

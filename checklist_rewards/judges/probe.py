@@ -111,6 +111,15 @@ class ProbeLine:
     unanswered: Unanswered | None
     opening: str | None
     """First words of the judge's own reply; None if generation failed."""
+    answer: str | None = None
+    """The label as a word, if the engine returned no probabilities."""
+
+    @property
+    def value(self) -> float | None:
+        """P(yes), or 1 or 0 for the words yes and no; None if the item is unanswered."""
+        if self.unanswered is not None or (self.p_yes is None and self.answer is None):
+            return None
+        return float(self.answer == YES) if self.p_yes is None else self.p_yes
 
     @property
     def label_at(self) -> int | None:
@@ -145,15 +154,12 @@ class ProbeReport:
     @property
     def accuracy(self) -> float:
         """Fraction of items answered correctly, in [0, 1]; an unanswered item counts as wrong."""
-        correct = [
-            line.unanswered is None and line.p_yes is not None and (line.p_yes >= self.threshold) == line.item.holds
-            for line in self.lines
-        ]
+        correct = [line.value is not None and (line.value >= self.threshold) == line.item.holds for line in self.lines]
         return sum(correct) / len(correct)
 
     @property
     def yes_mean(self) -> float | None:
-        """Mean P(yes) over the answered items whose answer is yes."""
+        """Mean P(yes) over the answered items whose answer is yes. A word counts as 1 or 0."""
         return self._mean(True)
 
     @property
@@ -172,6 +178,11 @@ class ProbeReport:
         """Mean label mass: the probability that the next token is a label."""
         masses = [line.mass for line in self.lines if line.mass is not None]
         return fmean(masses) if masses else None
+
+    @property
+    def words(self) -> int:
+        """Number of items answered with a word, because the engine returned no probabilities."""
+        return sum(line.value is not None and line.p_yes is None for line in self.lines)
 
     @property
     def label_first(self) -> int:
@@ -218,11 +229,7 @@ class ProbeReport:
         return self
 
     def _mean(self, holds: bool) -> float | None:
-        values = [
-            line.p_yes
-            for line in self.lines
-            if line.item.holds is holds and line.unanswered is None and line.p_yes is not None
-        ]
+        values = [line.value for line in self.lines if line.item.holds is holds and line.value is not None]
         return fmean(values) if values else None
 
     def _hint(self) -> str:
@@ -273,7 +280,7 @@ def probe(
     written = _replies(engine, judge.prompt) if writes else [None] * len(PROBE_ITEMS)
     openings = [None if reply is None else reply.text for reply in written]
     lines = tuple(
-        ProbeLine(item, (v.probabilities or {}).get(YES), v.mass, v.unanswered, opening)
+        ProbeLine(item, (v.probabilities or {}).get(YES), v.mass, v.unanswered, opening, v.answer)
         for item, v, opening in zip(PROBE_ITEMS, verdicts, openings, strict=True)
     )
     tokens = getattr(asked.unwrapped.load(), "tokens", None)

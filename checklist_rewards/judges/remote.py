@@ -3,9 +3,19 @@
 [`RemoteJudge`] sends the reads of a target as one row and takes the verdicts from the server's scores: probabilities,
 label mass, reasons, judge and method. Weights, thresholds, the primary metric and `no_answer` are those of this
 process: its targets were read here, so the server judges them as they are. The model, prompt, mode and samples of the
-judge, and the store of its answers, are set on the server. Items about single messages are sent with the messages, so
-that the server reads them as a local judge would, in its own context; only a server of an earlier version, or with
-another threshold, gets each message as a row of its own.
+judge are set on the server. Items about single messages are sent with the messages, so that the server reads them as a
+local judge would, in its own context; only a server of an earlier version, or with another threshold, gets each
+message as a row of its own.
+
+Every response names the server's judge and has the hash of its model, prompts and settings ([`judge_identity`]). A
+response of another judge than that of the first one, for example after a restart of the server, raises
+[`ModelError`]: no call contains verdicts of two judges, and neither do two calls of one client. A server of an earlier
+version does not name its judge in responses. The name in its `/health` is then compared before and after each call,
+and a warning reports it.
+
+Rows whose verdicts would be the same again are kept in the store, under the hash of the row and of the server's judge,
+as soon as their response arrives. A row is stored as a whole, because a judge may answer the questions of a row
+together. Without the hash, nothing is stored.
 
 [`RewardServer`] sends requests of [`ROWS`] rows, several at a time. Requests are repeated with growing pauses while
 the server is busy (429), fails (5xx) or cannot be reached, until their deadline. A request that is too large, or whose
@@ -16,22 +26,25 @@ reason. Errors that no retry can fix (no server, a wrong token, another judge th
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
+import math
 import os
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from pydantic import ValidationError
 
-from checklist_rewards.backends import BackendName, Progress
+from checklist_rewards.backends import BackendName, Progress, is_transient
 from checklist_rewards.backends.models import POCKET
 from checklist_rewards.backends.servers import Settings
-from checklist_rewards.checklists import ChecklistItem
+from checklist_rewards.checklists import ChecklistItem, Key, key_of
 from checklist_rewards.errors import ModelError, NoServerError, without_password
+from checklist_rewards.files.store import Store
 from checklist_rewards.judges.base import Paid, Read, Receipt
 from checklist_rewards.scores import Score, Verdict, answer_of
 from checklist_rewards.scores.reasons import Reason, Unanswered
@@ -51,10 +64,27 @@ ROWS = 32
 """Rows per request: a few requests fill a batch of the server, and a failed request repeats little work."""
 CONCURRENCY = 16
 _PATIENCE = 4.0  # as for lists of prompts: a request is answered when its last row is
-_TOO_LARGE, _NO_USABLE_ROW = 413, 422
 _WAVE = 1024
-"""Rows sent at once; progress is reported after each wave."""
+"""Rows sent at once."""
+_FORMAT = "remote-row-1"
 _SCORES_ONLY = "it scores checklists and neither writes nor reads prompts, so name another model for that."
+
+
+class ServedJudge(NamedTuple):
+    """The judge of a server."""
+
+    name: str
+    identity: str | None
+    """As [`judge_identity`]; None from a server of an earlier version."""
+
+    def __str__(self) -> str:
+        return repr(self.name) if self.identity is None else f"{self.name!r} (identity {self.identity[:12]})"
+
+
+Outcome = Score | Unanswered
+"""The score of a row, or the reason why it has none."""
+Received = Callable[[int, Sequence[Outcome]], None]
+"""Called with the place of the first row of a response, and its outcomes."""
 
 
 class RemoteJudge(Paid):
@@ -65,9 +95,12 @@ class RemoteJudge(Paid):
             Address of the server, or a client with its own settings.
         model (`str`, *optional*, defaults to `"pocket"`):
             Name of the server's judge, which is checked before the first row is sent. "pocket" accepts any judge.
+        store ([`Store`], *optional*):
+            Where the scores of rows are kept.
     """
 
-    def __init__(self, server: str | RewardServer, *, model: str = POCKET):
+    def __init__(self, server: str | RewardServer, *, model: str = POCKET, store: Store | None = None):
+        self.store = store
         self.server = RewardServer(server) if isinstance(server, str) else server
         self.name = self.server.address if model == POCKET else model
         self._model = None if model == POCKET else model
@@ -95,29 +128,58 @@ class RemoteJudge(Paid):
         Raises:
             ModelError: If no reward server answers, if it does not accept the token, or if it has another judge.
         """
-        if reads:
-            self._compare()
+        if not reads:
+            return []
+        served = self._compared()
         rows: dict[tuple[Any, ...], list[int]] = {}
         for place, read in enumerate(reads):
             about = (read.sample, read.target, read.input, read.reference, read.history)
             rows.setdefault(about, []).append(place)
         places = list(rows.values())
+        bodies = [_row([reads[place] for place in row]) for row in places]
+        keys = [None if served.identity is None else _key(body, served.identity) for body in bodies]
         verdicts: list[Verdict | None] = [None] * len(reads)
         started, calls = time.perf_counter(), 0
-        for start in range(0, len(places), _WAVE):
-            wave = places[start : start + _WAVE]
-            outcomes, requests = self.server.score([_row([reads[place] for place in row]) for row in wave])
-            calls += requests
-            for row, outcome in zip(wave, outcomes, strict=True):
-                for place, verdict in zip(row, self._verdicts([reads[p].item for p in row], outcome), strict=True):
-                    verdicts[place] = verdict
-            if progress is not None:
-                progress(sum(map(len, wave)))
+
+        def answer(number: int, outcome: Outcome) -> list[Verdict]:
+            row = places[number]
+            found = self._verdicts([reads[place].item for place in row], outcome)
+            for place, verdict in zip(row, found, strict=True):
+                verdicts[place] = verdict
+            return found
+
+        stored: dict[Key, Score] = {}
+        if self.store is not None:
+            stored = self.store.get(
+                [key for key in dict.fromkeys(keys) if key is not None],
+                lambda _, text: Score.model_validate_json(text),
+            )
+        missing = []
+        for number, key in enumerate(keys):
+            if key is not None and key in stored:
+                answer(number, stored[key])
+            else:
+                missing.append(number)
+        asked = sum(len(places[number]) for number in missing)
+        if progress is not None and asked < len(reads):
+            progress(len(reads) - asked)
+        for start in range(0, len(missing), _WAVE):
+            wave = missing[start : start + _WAVE]
+
+            def received(first: int, outcomes: Sequence[Outcome], wave: Sequence[int] = wave) -> None:
+                numbers = wave[first : first + len(outcomes)]
+                found = [(number, outcome, answer(number, outcome)) for number, outcome in zip(numbers, outcomes, strict=True)]
+                self._keep([(keys[number], outcome) for number, outcome, given in found if _is_lasting(given)])
+                if progress is not None:
+                    progress(sum(len(given) for _, _, given in found))
+
+            calls += self.server.score([bodies[number] for number in wave], received)[1]
         answered = [verdict for verdict in verdicts if verdict is not None]
         self._pay(
             Receipt(
                 reads=len(reads),
-                asked=len(reads),
+                stored=len(reads) - asked,
+                asked=asked,
                 unanswered=sum(verdict.unanswered is not None for verdict in answered),
                 calls=calls,
                 engine_seconds=time.perf_counter() - started,
@@ -125,15 +187,24 @@ class RemoteJudge(Paid):
         )
         return answered
 
-    def _compare(self) -> None:
-        served = self.server.judge()
-        if self._model not in (None, served):
+    def _compared(self) -> ServedJudge:
+        served = self.server.served()
+        if self._model not in (None, served.name):
             raise ModelError(
-                f"the reward server at {self.server.address} judges with {served!r}, not {self._model!r}; omit "
+                f"the reward server at {self.server.address} judges with {served.name!r}, not {self._model!r}; omit "
                 "model to use the server's judge."
             )
+        return served
 
-    def _verdicts(self, items: Sequence[ChecklistItem], outcome: Score | Unanswered) -> list[Verdict]:
+    def _keep(self, scored: Sequence[tuple[Key | None, Outcome]]) -> None:
+        if self.store is not None and scored:
+            self.store.put(
+                (key, outcome.model_dump_json())
+                for key, outcome in scored
+                if key is not None and isinstance(outcome, Score)
+            )
+
+    def _verdicts(self, items: Sequence[ChecklistItem], outcome: Outcome) -> list[Verdict]:
         if isinstance(outcome, str):
             return [Verdict(unanswered=outcome, judge=self.name)] * len(items)
         if [line.id for line in outcome.items] != [item.id for item in items]:
@@ -187,15 +258,16 @@ class RewardServer:
         self._start()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in ("address", "token", "settings")}
+        return {name: getattr(self, name) for name in ("address", "token", "settings", "_health")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._start()
+        self._start(self._health)
 
-    def _start(self) -> None:
+    def _start(self, health: Mapping[str, Any] | None = None) -> None:
         self._connection: Connection | None = None
-        self._health: Mapping[str, Any] | None = None
+        self._health = health
+        self._names_judge = True
         self._lock = threading.Lock()
 
     @property
@@ -205,7 +277,11 @@ class RewardServer:
 
     def judge(self) -> str:
         """The name of the server's judge; requested once. Raises [`ModelError`] if no reward server answers."""
-        return str(self._reported()["judge"])
+        return self.served().name
+
+    def served(self) -> ServedJudge:
+        """The server's judge, as the server named it first. Raises [`ModelError`] if no reward server answers."""
+        return _judge_in(self._reported())
 
     def messages_threshold(self) -> float | None:
         """The threshold by which the server combines the answers about single messages. None if it takes no messages.
@@ -214,63 +290,99 @@ class RewardServer:
         return threshold if isinstance(threshold, float) else None
 
     def _reported(self) -> Mapping[str, Any]:
-        """What the server reports about itself."""
+        """What the server reported about itself when it was first asked."""
+        if self._health is None:
+            self._health = self._asked_for_health()
+        return self._health
+
+    def _asked_for_health(self) -> Mapping[str, Any]:
         from checklist_rewards.backends.openai.client import run
         from checklist_rewards.backends.openai.wire import NOT_SERVED, Failure
 
-        if self._health is None:
-            health = run(self._connected().get("/health", None))
-            if isinstance(health, Failure) and health.status in NOT_SERVED:
-                raise ModelError(f"the server at {self.address} is not a reward server: it has no /health.")
-            if isinstance(health, Failure):
-                raise NoServerError(
-                    f"no reward server answers at {self.address} ({health.unanswered}); give another base_url, or "
-                    "start one with: checklist-rewards serve"
-                )
-            if not isinstance(health.get("judge"), str):
-                raise ModelError(
-                    f"the server at {self.address} is not a reward server: its /health does not report a judge."
-                )
-            self._health = health
-        return self._health
+        health = run(self._connected().get("/health", None))
+        if isinstance(health, Failure) and health.status in NOT_SERVED:
+            raise ModelError(f"the server at {self.address} is not a reward server: it has no /health.")
+        if isinstance(health, Failure):
+            raise NoServerError(
+                f"no reward server answers at {self.address} ({health.unanswered}); give another base_url, or "
+                "start one with: checklist-rewards serve"
+            )
+        if not isinstance(health.get("judge"), str):
+            raise ModelError(
+                f"the server at {self.address} is not a reward server: its /health does not report a judge."
+            )
+        return health
 
-    def score(self, rows: Sequence[Mapping[str, Any]]) -> tuple[list[Score | Unanswered], int]:
+    def _compare(self, reported: Mapping[str, Any]) -> None:
+        """Raise [`ModelError`] if the server reports another judge than before."""
+        before, now = self.served(), _judge_in(reported)
+        if before != now:
+            raise ModelError(
+                f"the reward server at {self.address} has changed its judge from {before} to {now}; verdicts of two "
+                "judges are not mixed. Start the server with the first judge again, or start this run anew."
+            )
+
+    def score(
+        self, rows: Sequence[Mapping[str, Any]], received: Received = lambda first, outcomes: None
+    ) -> tuple[list[Outcome], int]:
         """Score rows.
 
         Args:
             rows (sequence of mappings):
                 With `checklist` and `target`, and optionally `input`, `reference`, `history`, `messages` and `as_is`
                 (true for a target whose thought is removed already).
+            received (`Callable[[int, Sequence[Score | Unanswered]], None]`, *optional*):
+                Called in this thread with the outcomes of each response when it arrives.
 
         Returns:
             `tuple[list[Score | Unanswered], int]`: A score or the reason for its absence per row, in order; and the
             number of requests.
 
         Raises:
-            ModelError: If the server does not accept the token, or if it is not a reward server.
+            ModelError: If the server does not accept the token, if it is not a reward server, or if its judge is not
+                the one of earlier responses.
         """
-        from checklist_rewards.backends.openai.client import run
+        from checklist_rewards.backends.openai.client import run_streaming
 
-        connection = self._connected()
-        parts = [rows[start : start + ROWS] for start in range(0, len(rows), ROWS)]
+        connection, _ = self._connected(), self._reported()
 
-        async def ask() -> list[tuple[list[Score | Unanswered], int]]:
-            return await asyncio.gather(*(self._part(connection, part) for part in parts))
+        async def ask(emit: Callable[[int, Sequence[Outcome]], None]) -> list[tuple[list[Outcome], int]]:
+            async def part(start: int) -> tuple[list[Outcome], int]:
+                outcomes, requests = await self._part(connection, rows[start : start + ROWS])
+                emit(start, outcomes)
+                return outcomes, requests
 
-        return _joined(run(ask()))
+            tasks = [asyncio.ensure_future(part(start)) for start in range(0, len(rows), ROWS)]
+            try:
+                return await asyncio.gather(*tasks)
+            finally:
+                for task in tasks:  # after an error, the others must not go on
+                    task.cancel()
 
-    async def _part(
-        self, connection: Connection, rows: Sequence[Mapping[str, Any]]
-    ) -> tuple[list[Score | Unanswered], int]:
+        scored = _joined(run_streaming(ask, received))
+        if not self._names_judge and any(isinstance(outcome, Score) for outcome in scored[0]):
+            self._compare(self._asked_for_health())
+        return scored
+
+    async def _part(self, connection: Connection, rows: Sequence[Mapping[str, Any]]) -> tuple[list[Outcome], int]:
         from checklist_rewards.backends.openai.wire import Failure
 
         response = await connection.post("/score", {"samples": rows}, key="scores", patience=_PATIENCE)
         if not isinstance(response, Failure):
+            if isinstance(response.get("judge"), str):
+                self._compare(response)
+            elif self._names_judge:
+                self._names_judge = False
+                logger.warning(
+                    "the reward server at %s is of an earlier version and does not name its judge in its responses: "
+                    "the name in /health is compared before and after each call, and no answer is stored here.",
+                    self.address,
+                )
             return _outcomes(response, len(rows)), 1
         if response.fatal:
             hint = f" (set {TOKEN_VARIABLE})" if response.status == 401 else ""
             raise ModelError(f"the reward server at {self.address} refused a request{hint}: {response.message}")
-        if response.status in (_TOO_LARGE, _NO_USABLE_ROW) and len(rows) > 1:
+        if response.concerns_request and len(rows) > 1:
             middle = len(rows) // 2
             halves = await asyncio.gather(self._part(connection, rows[:middle]), self._part(connection, rows[middle:]))
             outcomes, requests = _joined(halves)
@@ -290,6 +402,24 @@ class RewardServer:
             return self._connection
 
 
+def _judge_in(reported: Mapping[str, Any]) -> ServedJudge:
+    """The judge that a response or `/health` names."""
+    identity = reported.get("identity")
+    return ServedJudge(str(reported["judge"]), identity if isinstance(identity, str) else None)
+
+
+def _key(row: Mapping[str, Any], identity: str) -> Key:
+    """The key of a row under the judge of a server. Of weights, only the signs may change a verdict."""
+    items = [{**item, "weight": math.copysign(1.0, item["weight"])} for item in row["checklist"]]
+    return key_of(_FORMAT, identity, json.dumps({**row, "checklist": items}, sort_keys=True))
+
+
+def _is_lasting(verdicts: Sequence[Verdict]) -> bool:
+    """Whether all verdicts of a row would be the same again. A prompt that is too long may fit after a restart."""
+    reasons = [verdict.unanswered for verdict in verdicts if verdict.unanswered is not None]
+    return not any(is_transient(reason) or reason.reason == Reason.TOO_LONG for reason in reasons)
+
+
 def _row(reads: Sequence[Read]) -> dict[str, Any]:
     """The row of one target."""
     first = reads[0]
@@ -306,17 +436,17 @@ def _item(item: ChecklistItem) -> dict[str, Any]:
     return {**item.model_dump(mode="json", exclude_defaults=True), "weight": item.weight or 1.0}
 
 
-def _joined(parts: Sequence[tuple[list[Score | Unanswered], int]]) -> tuple[list[Score | Unanswered], int]:
+def _joined(parts: Sequence[tuple[list[Outcome], int]]) -> tuple[list[Outcome], int]:
     return list(chain.from_iterable(outcomes for outcomes, _ in parts)), sum(requests for _, requests in parts)
 
 
-def _outcomes(response: Mapping[str, Any], rows: int) -> list[Score | Unanswered]:
+def _outcomes(response: Mapping[str, Any], rows: int) -> list[Outcome]:
     """A score or a reason per row."""
     scores, errors = response["scores"], response.get("errors")
     if len(scores) != rows:
         return [Unanswered(Reason.ERROR_BODY)] * rows
     messages = {error.get("row"): error.get("message") for error in errors or () if isinstance(error, Mapping)}
-    outcomes: list[Score | Unanswered] = []
+    outcomes: list[Outcome] = []
     for number, score in enumerate(scores, start=1):
         if score is None:
             outcomes.append(Unanswered(Reason.REFUSED, str(messages.get(number, "the server gave no reason"))))

@@ -180,7 +180,7 @@ class JudgeSettings:
             refuse_any(
                 self.changed(*_WHO) | limited, "with a reward server; set it when starting `checklist-rewards serve`"
             )
-            return RemoteJudge(self._server(asked), model=asked.model)
+            return RemoteJudge(self._server(asked), model=asked.model, store=store)
         if asked.backend_name == ENCODER or (asked.base_url is None and is_encoder(asked.model)):
             given = self.changed(*_WHO) | limited
             if given.get("use_logprobs") is True:

@@ -6,6 +6,10 @@ names the judge. `GET /health` (the process works), `GET /ready` (it should get 
 answers, no shutdown was requested) and `GET /metrics` (Prometheus text) are for monitoring. All requests share one
 queue (`scoring`), so even requests with a single row reach the engine in batches.
 
+Every response with scores or rewards, and `/health`, name the judge (`judge`) and the hash of its models, prompts and
+settings (`identity`), so that a client notices a server that was restarted with another judge. The answers to
+decisions have them as `model` and `system_fingerprint`.
+
 Errors have the body `{"error": sentence, "errors": [{"row", "field", "message"}, ...]}`:
 
 - 400: a decision or a header cannot be read.
@@ -64,6 +68,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from checklist_rewards.errors import SampleError
+from checklist_rewards.judges.base import judge_identity
 from checklist_rewards.judges.remote import DEADLINE_HEADER
 from checklist_rewards.rewards.integrations.labelled import score_details, unscored_reason
 from checklist_rewards.rewards.integrations.queue import DEFAULT_MAX_BATCH, DEFAULT_MAX_WAIT
@@ -105,10 +110,12 @@ def error_response(
     return AsciiJson({"error": message, "errors": list(errors)}, status, headers=headers)
 
 
-def score_content(scores: Sequence[Score | None], errors: Sequence[ErrorRecord]) -> bytes:
-    """The body of a response of `/score`."""
+def score_content(
+    scores: Sequence[Score | None], errors: Sequence[ErrorRecord], judge: Mapping[str, str] | None = None
+) -> bytes:
+    """The body of a response of `/score`, with the fields of `judge`."""
     items = ",".join("null" if score is None else _score_json(score) for score in scores)
-    return b'{"scores":[%s],"errors":%s}' % (items.encode(), _json(errors))
+    return b'{"scores":[%s],%s' % (items.encode(), _json({"errors": list(errors), **(judge or {})})[1:])
 
 
 def _score_json(score: Score) -> str:
@@ -253,6 +260,8 @@ def app_of(scorer: ChecklistScorer, queue: ScoringQueue, drain: Drain, *, max_bo
         closing.start()
         await asyncio.to_thread(closing.join, CLOSE_SECONDS)
 
+    checking = scorer.checks, scorer.allow_code, scorer.scale, scorer.aggregation.threshold
+    judged_by = {"judge": scorer.judge.name, "identity": judge_identity(scorer.judge, *checking)}
     app = FastAPI(title="checklist-rewards", version=__version__, lifespan=lifespan)
     app.state.drain = drain
     app.add_middleware(AuthAndMetrics, count=queue.count, token=token)
@@ -298,9 +307,9 @@ def app_of(scorer: ChecklistScorer, queue: ScoringQueue, drain: Drain, *, max_bo
         if len(errors) == rows:
             raise refused_rows(errors, rows)
         if len(content) < _LARGE:
-            answer = score_content(scores, errors)
+            answer = score_content(scores, errors, judged_by)
         else:
-            answer = await asyncio.to_thread(score_content, scores, errors)
+            answer = await asyncio.to_thread(score_content, scores, errors, judged_by)
         return Response(answer, media_type="application/json")
 
     async def reward_rows(request: Request, content: bytes) -> Response:
@@ -326,14 +335,15 @@ def app_of(scorer: ChecklistScorer, queue: ScoringQueue, drain: Drain, *, max_bo
             message = f"the judge could not score {len(unscored)} of the {len(samples)} rows."
             raise Refused(503, message, errors=unscored)
         extra_logs = {name: [numbers[name] for numbers in logs] for name in logs[0]}
-        return AsciiJson({"rewards": rewards, "scores": rewards, "extra_logs": extra_logs})
+        return AsciiJson({"rewards": rewards, "scores": rewards, "extra_logs": extra_logs, **judged_by})
 
     async def decide(parse: Parse, answers: Answers, request: Request, content: bytes) -> Response:
         decision = await asyncio.to_thread(parse, content, scorer)
         [outcome] = await _scored(request, queue, [decision.sample], "questions")
         if not isinstance(outcome, Score):
             raise Refused(400, outcome.message, "questions")
-        return AsciiJson(answers(decision, outcome, scorer.judge.name))
+        fingerprint = {"system_fingerprint": judged_by["identity"]}
+        return AsciiJson(answers(decision, outcome, scorer.judge.name) | fingerprint)
 
     @app.post("/score")
     async def score(request: Request) -> Response:
@@ -362,7 +372,7 @@ def app_of(scorer: ChecklistScorer, queue: ScoringQueue, drain: Drain, *, max_bo
             {
                 "status": "ok",
                 "version": __version__,
-                "judge": scorer.judge.name,
+                **judged_by,
                 "waiting": waiting,
                 "messages_threshold": float(scorer.aggregation.threshold),  # rows may have messages
             }

@@ -54,7 +54,7 @@ class BrokenServer(BaseHTTPRequestHandler):
         return [{"index": 0, "message": message, "finish_reason": self.server.finish, "logprobs": logprobs}]
 
     def completions(self, asked):
-        named = {f"token_id:{token}": -1.0 for token in asked["logprob_token_ids"]} if self.server.names_tokens else {}
+        named = {f"token_id:{token}": -2.0 for token in asked["logprob_token_ids"]} if self.server.names_tokens else {}
         choices = [
             {"index": n, "text": "", "finish_reason": "length", "logprobs": {"top_logprobs": [named]}}
             for n in reversed(range(len(asked["prompt"])))

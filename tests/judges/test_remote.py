@@ -53,7 +53,7 @@ def colours() -> ChecklistScorer:
 
 
 def remote(url: str, **settings) -> ChecklistScorer:
-    return ChecklistScorer(backend=RewardServer(url, **FAST, **settings))
+    return ChecklistScorer(backend=RewardServer(url, **FAST, **settings), store=False)
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +66,7 @@ def url():
 def test_every_verdict_and_every_number_is_that_of_the_scorer_that_is_served(url, metric):
     settings = dict(metric=metric, threshold=0.95, min_answered=0.2)
     here = ChecklistScorer(backend=FakeBackend(knows, fails=boom, chunk_reads=1), store=False, **settings)
-    there = ChecklistScorer(backend="remote", base_url=url, **settings)
+    there = ChecklistScorer(backend="remote", base_url=url, store=False, **settings)
     scores = there.score_batch(SAMPLES)
     assert scores == here.score_batch(SAMPLES)
     assert scores[3].items[0].unanswered.startswith("backend_error")
@@ -85,7 +85,7 @@ def test_a_target_that_was_read_here_is_judged_as_it_is(url):
     """Thoughts that the client has kept stay, and an empty text is judged if the client wants that."""
     samples = [Sample(CHECKLIST, text) for text in READ_HERE]
     here = ChecklistScorer(backend=FakeBackend(knows, chunk_reads=1), store=False, no_answer="judge")
-    there = ChecklistScorer(backend="remote", base_url=url, no_answer="judge")
+    there = ChecklistScorer(backend="remote", base_url=url, store=False, no_answer="judge")
     scores = there.score_batch(samples)
     assert scores == here.score_batch(samples) and not scores[2].no_answer
     assert [score.items[0].answer for score in scores] == ["yes", "yes", "no"]
@@ -94,7 +94,7 @@ def test_a_target_that_was_read_here_is_judged_as_it_is(url):
 def test_a_target_without_an_answer_is_not_sent(url):
     lowest = remote(url).score_batch([Sample(CHECKLIST, "", state="cut_in_thought")])[0]
     assert (lowest.primary_score, lowest.state, lowest.no_answer) == (0.0, "cut_in_thought", True)
-    there = ChecklistScorer(backend="remote", base_url=url, no_answer="unscored")
+    there = ChecklistScorer(backend="remote", base_url=url, store=False, no_answer="unscored")
     unscored = there.score(CHECKLIST, "")
     assert (unscored.primary_score, unscored.state, unscored.no_answer) == (None, "empty", True)
 
@@ -127,7 +127,7 @@ def test_words_reasons_and_grades_come_through():
     sample = Sample(["Is red?"], "red")
     for served, settings in ((reasoned, {}), (graded, {"metric": "quality"})):
         with serving(build_app(served)) as address:
-            found = ChecklistScorer(backend="remote", base_url=address, **settings).score_batch([sample])
+            found = ChecklistScorer(backend="remote", base_url=address, store=False, **settings).score_batch([sample])
         assert found == served.score_batch([sample])
         assert found[0].items[0].reasoning and found[0].items[0].answer == "yes"
         assert found[0].primary_score is not None
@@ -155,7 +155,7 @@ def test_many_rows_travel_in_a_few_requests_and_are_counted(url):
 
 
 def test_rewards_and_callers_in_many_threads_use_it(url):
-    reward = ChecklistReward(backend="remote", base_url=url)
+    reward = ChecklistReward(backend="remote", base_url=url, store=False)
     assert reward(["Say."], ["a red thing"], [CHECKLIST]) == [colours().score_batch(SAMPLES[:1])[0].primary_score]
     found: list = [None] * 16
     scorer = remote(url)
@@ -219,10 +219,10 @@ def test_a_reward_server_is_no_engine(url):
 
 def test_a_model_that_is_named_must_be_the_servers(url):
     with pytest.raises(ModelError, match="judges with 'pocket', not 'org/judge'"):
-        ChecklistScorer("org/judge", backend="remote", base_url=url).score_batch(SAMPLES[:1])
+        ChecklistScorer("org/judge", backend="remote", base_url=url, store=False).score_batch(SAMPLES[:1])
     named = ChecklistScorer("org/judge", backend=FakeBackend(knows), store=False)
     with serving(build_app(named)) as address:
-        scorer = ChecklistScorer("org/judge", backend="remote", base_url=address)
+        scorer = ChecklistScorer("org/judge", backend="remote", base_url=address, store=False)
         assert scorer.score_batch(SAMPLES[:1]) == named.score_batch(SAMPLES[:1])
 
 
@@ -257,9 +257,9 @@ def test_items_about_single_messages_get_the_verdicts_of_a_local_judge():
     seen = []
     app = build_app(ChecklistScorer(backend=SmallContext(), store=False))
     with serving(app) as address:
-        there = ChecklistScorer(backend=RewardServer(address, **FAST), min_answered=0.1)
+        there = ChecklistScorer(backend=RewardServer(address, **FAST), store=False, min_answered=0.1)
         original = there.judge.server.score
-        there.judge.server.score = lambda rows: seen.extend(rows) or original(rows)
+        there.judge.server.score = lambda rows, received: seen.extend(rows) or original(rows, received)
         [found], [expected] = there.score_batch([scoped_sample()]), here.score_batch([scoped_sample()])
     assert found == expected and expected.items[1].answer == "no" and expected.items[5].answer == "no"
     assert str(expected.items[-1].unanswered) == "too_long" and expected.items[0].answer == "yes"
@@ -292,7 +292,7 @@ def test_the_token_is_taken_from_the_environment_or_given(monkeypatch, token):
         expected = colours().score_batch(SAMPLES[:1])
         assert remote(address, token="secret").score_batch(SAMPLES[:1]) == expected
         monkeypatch.setenv("CHECKLIST_REWARDS_TOKEN", "secret")
-        assert ChecklistScorer(backend="remote", base_url=address).score_batch(SAMPLES[:1]) == expected
+        assert ChecklistScorer(backend="remote", base_url=address, store=False).score_batch(SAMPLES[:1]) == expected
 
 
 def test_a_full_queue_is_waited_for():
@@ -437,7 +437,7 @@ def test_at_most_so_many_requests_are_under_way():
 
 def test_a_server_that_dies_leaves_reads_unanswered():
     with serving(build_app(colours())) as address:
-        scorer = ChecklistScorer(backend=RewardServer(address, attempts=2, pause=0.01))
+        scorer = ChecklistScorer(backend=RewardServer(address, attempts=2, pause=0.01), store=False)
         assert scorer.score_batch(SAMPLES[:1])[0].primary_score is not None
     (score,) = scorer.score_batch(SAMPLES[:1])
     assert score.primary_score is None and score.unanswered == {"backend_error": 3}
@@ -460,7 +460,7 @@ def reward_in_a_child(reward: ChecklistReward, answers) -> None:
 @pytest.mark.slow
 def test_trls_asynchronous_trainer_may_take_it_into_its_child(url):
     importlib.import_module("trl.experimental.async_grpo.async_rollout_worker")
-    reward = ChecklistReward(backend="remote", base_url=url)
+    reward = ChecklistReward(backend="remote", base_url=url, store=False)
     assert in_process(reward.scorer.judge) is None and isinstance(reward.scorer.judge, RemoteJudge)
     context = multiprocessing.get_context("spawn")
     answers = context.Queue()

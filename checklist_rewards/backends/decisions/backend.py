@@ -50,7 +50,7 @@ PROTOCOLS: dict[str, DecisionProtocol] = {"systemone": SystemOne(), "decisions":
 _CHARACTERS_PER_TOKEN = 4  # an estimate for rate limits only
 _ATTEMPTS = 2
 _REJECTED_INPUTS = 8
-_REJECTION = re.compile(r"status 4(?!08|09|29)")
+_REJECTION = re.compile(r"status 4(?!08|09|25|29)")
 
 _OPENAI, _OPENROUTER = SERVERS["openai"][0], SERVERS["openrouter"][0]
 _OPENROUTER_DECISIONS = "https://openrouter.ai/api/alpha"

@@ -10,6 +10,13 @@ A failed request affects only its own reads. Errors that no retry can fix (no se
 raise [`ModelError`]. The same applies to a server that rejects each of its first eight requests. They are sent one
 after the other until one is accepted, to distinguish a single bad prompt from requests that are all invalid.
 
+A prompt may open the thought of a reply, so that the reply begins inside it. A reply without a closing marker that
+reached its token limit is then cut in its thought, as with an engine in this process. Whether the prompt opens a
+thought is known from the prompt that the server renders (vLLM, llama.cpp), or from the model's tokenizer, if it can be
+loaded here. Otherwise it is known as soon as one reply closes a thought that it did not open; until then, cut replies
+of a call are held back, up to a limit. It cannot be known if no reply of a call is complete. A server with a reasoning
+parser returns thoughts apart from the text, which is then the answer.
+
 Requests start as slots become free, and replies are returned as they arrive, so the server is used with the full
 `concurrency` until the last prompt. Reads of prompts that are too long are not stored, because the server may allow a
 longer context after its next start.
@@ -23,10 +30,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from itertools import chain
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from checklist_rewards.backends.base import (
     Arrived,
@@ -43,12 +53,14 @@ from checklist_rewards.backends.models import served_identity
 from checklist_rewards.backends.openai import wire
 from checklist_rewards.backends.openai.client import Connection, run, run_streaming
 from checklist_rewards.backends.openai.replicas import prefix_key
-from checklist_rewards.backends.openai.served import PrefixCache, served_card
+from checklist_rewards.backends.openai.served import PrefixCache, served_card, served_prompt
 from checklist_rewards.backends.openai.wire import Failure, neutral
 from checklist_rewards.backends.reads import Answer, read_prompts
 from checklist_rewards.backends.servers import SERVERS, Settings, is_hosted, server_addresses, server_key
-from checklist_rewards.backends.tokens import ChatTokenizer, load_chat_tokenizer
+from checklist_rewards.backends.tokens import ChatTokenizer, load_chat_tokenizer, local_tokenizer
+from checklist_rewards.chat import CompletionReader
 from checklist_rewards.errors import ModelError
+from checklist_rewards.markers import Section
 from checklist_rewards.prompts import chat_messages
 from checklist_rewards.scores.reasons import Reason, Unanswered
 
@@ -149,7 +161,8 @@ class PromptLists:
         return sorted(chain(*lists), key=lambda places: places[0])
 
     async def _complete(self, prompts: Sequence[list[int]], ids: list[int], key: str) -> list[Answer]:
-        """Send one request. Answers that are missing or duplicated in the response are requested once more."""
+        """Send one request. Answers that are missing or duplicated in the response are requested once more. A request
+        that the server rejects is halved, until the prompt that it rejects is alone."""
         answers: list[Answer | None] = [None] * len(prompts)
         for _ in range(_ATTEMPTS):
             missing = [place for place, answer in enumerate(answers) if answer is None]
@@ -170,7 +183,15 @@ class PromptLists:
                     raise ModelError(
                         f"the server at {self.connection.address} rejected a request: {response.unanswered.detail}"
                     )
-                return [response.unanswered if answer is None else answer for answer in answers]
+                if response.concerns_request and len(batch) > 1:
+                    middle = len(batch) // 2
+                    halves = (self._complete(half, ids, key) for half in (batch[:middle], batch[middle:]))
+                    found: Sequence[Answer | None] = list(chain(*await asyncio.gather(*halves)))
+                else:
+                    found = [response.unanswered] * len(batch)
+                for place, answer in zip(missing, found, strict=True):
+                    answers[place] = answer
+                break
             for place, answer in zip(missing, wire.list_answers(response["choices"], ids, len(batch)), strict=True):
                 answers[place] = answer
         return [Unanswered(Reason.EMPTY_CHOICES) if answer is None else answer for answer in answers]
@@ -179,10 +200,13 @@ class PromptLists:
 _CHARACTERS_PER_TOKEN = 4  # an estimate for rate limits only
 _REFUSALS = 8
 _HEAD_START = 2.0  # seconds
+_MOST_HELD = 256
+"""Prompts whose cut replies are held back until it is known whether a thought was cut."""
+_THINK, _END_THINK = "<think>", "</think>"
 _TASKS_PER_SLOT = 2  # requests that wait for their next attempt do not need a slot
 
 T = TypeVar("T")
-Body = Callable[[frozenset[str]], dict[str, Any]]
+Body = Callable[[frozenset[str], wire.Limits], dict[str, Any]]
 
 
 class Usage(NamedTuple):
@@ -235,6 +259,17 @@ class OpenAIBackend:
         self._cache = PrefixCache(self.connection) if "max_model_len" in card else None
         self._lists = None if self.tokens is None else PromptLists(self.connection, model, self._cache)
         self._without = wire.refused_by(model) | ({"no_thinking"} if is_hosted(addresses[0]) else set())
+        self._limits = wire.Limits()
+        self._accepted: frozenset[str] = frozenset()
+        self._has_likely: bool | None = None
+        self._warned_of_words = False
+        self._opened: Section | bool | None = None
+        """What the prompt of a reply opens. None if it is not known, or not asked for yet."""
+        self._opened_by: Literal["server", "tokenizer", "replies"] | None = None
+        """How that is known: from a prompt that the server or the tokenizer rendered, or only by replies. None if it
+        was not asked for yet."""
+        self._asking = asyncio.Lock()
+        self._parses_thoughts = False
         self._tried = False
         self._refused: list[Failure] = []
         # By default, OpenRouter removes the middle of a prompt that is too long.
@@ -287,10 +322,37 @@ class OpenAIBackend:
         self, prompts: Sequence[Messages], sampling: Sampling, arrived: Arrived | None = None
     ) -> list[list[Reply]]:
         """Sample replies concurrently. The server renders the chat template."""
-        return run_streaming(
-            lambda emit: self._each(prompts, lambda messages: self._replies(messages, sampling), emit),
-            arrived or (lambda place, replies: None),
+        held: list[tuple[int, list[Reply]]] = []
+
+        def release() -> None:
+            while held and arrived is not None:
+                place, replies = held.pop(0)
+                arrived(place, self._completed(replies))
+
+        def receive(place: int, replies: list[Reply]) -> None:
+            if self._opened_by == "replies" and self._opened is None and any(map(_may_be_thought, replies)):
+                held.append((place, replies))
+                if len(held) <= _MOST_HELD:
+                    return
+                self._opened = False
+                logger.warning(
+                    "the first %d replies of %r at %s were all cut at max_tokens=%d: if its prompt opens a thought, "
+                    "thoughts are judged as answers. Allow more tokens.",
+                    len(held),
+                    self.model,
+                    self.base_url,
+                    sampling.max_tokens,
+                )
+            elif arrived is not None:
+                arrived(place, self._completed(replies))
+            if self._opened is not None:
+                release()
+
+        found = run_streaming(
+            lambda emit: self._each(prompts, lambda messages: self._replies(messages, sampling), emit), receive
         )
+        release()
+        return [self._completed(replies) for replies in found]
 
     def _tokenizer(self, card: dict[str, Any]) -> ChatTokenizer | None:
         source = card.get("root") or self.model
@@ -336,8 +398,9 @@ class OpenAIBackend:
     ) -> tuple[LabelRead, Usage]:
         if self._room(messages) < 1:
             return LabelRead(None, Unanswered(Reason.TOO_LONG)), Usage()
-        response = await self._chat(
-            lambda refused: wire.label_body(self.model, messages, refused | without, self._controls),
+        limits = self._limits
+        response, sent = await self._chat(
+            lambda refused, limits: wire.label_body(self.model, messages, refused | without, self._controls, limits),
             messages,
             1,
             prefix,
@@ -346,11 +409,42 @@ class OpenAIBackend:
             return LabelRead(None, response.unanswered), Usage()
         choice, usage = wire.choices_of(response)[0], Usage(*wire.usage_of(response))
         read = wire.label_of(choice, labels)
-        if read.unanswered == Reason.OFF_LABEL and "logprobs" not in self._without | without:
-            # The token may be the start of a label. A request without log-probabilities allows the whole word.
-            read, more = await self._label(messages, prefix, labels, frozenset({"logprobs"}))
-            usage = usage.plus(more)
+        if read.logprobs is not None:
+            self._has_likely = True
+        elif "logprobs" in sent and read.unanswered in (None, Reason.OFF_LABEL):
+            # The server accepts the parameter and returns no list of likely tokens.
+            again = self._has_likely is None and self._next_limits(limits)
+            if again or read.unanswered is not None:
+                # The token may be the start of a label. A request without log-probabilities allows the whole word.
+                omitted = without if again else frozenset({"logprobs"})
+                read, more = await self._label(messages, prefix, labels, omitted)
+                return read, usage.plus(more)
+        if read.answer is not None:
+            self._warn_of_words(
+                f"its replies to {self.model!r} have no list of likely tokens"
+                if "logprobs" not in self._without
+                else f"it accepts no request for them for {self.model!r}"
+            )
         return read, usage
+
+    def _next_limits(self, limits: wire.Limits) -> bool:
+        """Set another way to request likely tokens, after `limits` gave none. False if none is left: the first one is
+        then restored."""
+        if self._limits == limits:
+            following = wire.next_limits(limits)
+            self._limits = following or wire.Limits(least_tokens=limits.least_tokens)
+            self._has_likely = None if following else False
+        return self._has_likely is None
+
+    def _warn_of_words(self, why: str) -> None:
+        if not self._warned_of_words:
+            self._warned_of_words = True
+            logger.warning(
+                "the server at %s returns no log-probabilities (%s): labels are read as the words that the model "
+                "writes. P(yes) is then 1 or 0, scores tie more often, and the threshold has no effect.",
+                self.base_url,
+                why,
+            )
 
     async def _replies(self, messages: Messages, sampling: Sampling) -> list[Reply]:
         """Sample `sampling.n` replies. If the server returns fewer per request, the others are requested again."""
@@ -364,24 +458,72 @@ class OpenAIBackend:
             seeded = replace(sampling, seed=seed + len(replies))
             missing = sampling.n - len(replies)
 
-            def body(refused: frozenset[str], seeded: Sampling = seeded, missing: int = missing) -> dict[str, Any]:
-                return wire.reply_body(self.model, messages, seeded, missing, room, refused, self._controls)
+            def body(
+                refused: frozenset[str], limits: wire.Limits, seeded: Sampling = seeded, missing: int = missing
+            ) -> dict[str, Any]:
+                return wire.reply_body(self.model, messages, seeded, missing, room, refused, self._controls, limits)
 
-            response = await self._chat(body, messages, sampling.max_tokens * missing, prefix)
+            response, _ = await self._chat(body, messages, sampling.max_tokens * missing, prefix)
             if isinstance(response, Failure):
                 failed = Reply(None, unanswered=response.unanswered, keep=response.unanswered != Reason.TOO_LONG)
                 return replies + [failed] * missing
-            new = [self._reply(choice) for choice in wire.choices_of(response)[:missing]]
+            new = [await self._reply(choice) for choice in wire.choices_of(response)[:missing]]
             if not new:
                 return replies + [Reply(None, unanswered=Unanswered(Reason.ERROR_BODY))] * missing
             replies += _with_usage(new, *wire.usage_of(response))
         return replies
 
-    def _reply(self, choice: Any) -> Reply:
-        reply = wire.reply_of(choice)
-        if self.tokens is None or reply.thought is not None or "</think>" not in (reply.text or ""):
+    async def _reply(self, choice: Any) -> Reply:
+        """A reply, which begins with its thought if the prompt has opened that."""
+        reply, parsed = wire.reply_of(choice), wire.parses_thoughts(choice)
+        self._parses_thoughts |= bool(parsed)
+        text = reply.text
+        if text is None or parsed or text.lstrip().startswith(_THINK):
             return reply
-        return replace(reply, text=self.tokens.template.opened(reply.text or ""))
+        closed = _END_THINK in text
+        if not closed and (self._parses_thoughts or not (reply.finish_reason == "length" or parsed is False)):
+            if self._opened_by == "replies" and self._opened is None:
+                self._opened = False  # a complete reply without a thought
+            return reply
+        opened = await self._opening()
+        if not isinstance(opened, Section):
+            if self._opened_by == "replies" and closed and _THINK not in text.partition(_END_THINK)[0]:
+                self._opened = True
+            return reply
+        if re.match(opened.open, text.lstrip(), re.S):
+            return reply
+        closing = re.search(opened.close, text, re.S)
+        if closing is not None:
+            return replace(reply, text=f"{_THINK}{text[: closing.start()]}{_END_THINK}{text[closing.end() :]}")
+        if reply.finish_reason == "length" or self._opened_by == "server":
+            return replace(reply, text=_THINK + text)
+        return reply
+
+    async def _opening(self) -> Section | bool | None:
+        """What the prompt of a reply opens: a thought, or nothing (False). None if it is not known."""
+        async with self._asking:
+            if self._opened_by is None:
+                hosted = is_hosted(self.connection.addresses[0])
+                tokens = self.tokens or (None if hosted else local_tokenizer(self.model))
+                decode = (
+                    None if self.tokens is None else partial(self.tokens.tokenizer.decode, skip_special_tokens=False)
+                )
+                prompt = None if hosted else await served_prompt(self.connection, self.model, decode)
+                by: Literal["server", "tokenizer", "replies"] = "replies" if prompt is None else "server"
+                if prompt is None and tokens is not None:
+                    with suppress(Exception):  # a template may raise any error
+                        prompt, by = tokens.template.frame(None, think=True).foot, "tokenizer"
+                if prompt is not None:
+                    reader = CompletionReader() if tokens is None else tokens.template.reader
+                    self._opened = reader.opened(prompt) or False
+                self._opened_by = by
+        return self._opened
+
+    def _completed(self, replies: list[Reply]) -> list[Reply]:
+        """Replies. Those that were cut in a thought, as other replies have shown since, begin with its marker."""
+        if self._opened is not True:
+            return replies
+        return [replace(r, text=f"{_THINK}{r.text}") if _may_be_thought(r) else r for r in replies]
 
     def _room(self, messages: Messages) -> int:
         """Number of tokens that the context leaves for a reply, as far as known here."""
@@ -431,25 +573,67 @@ class OpenAIBackend:
             for task in tasks:  # after an error, stop the others
                 task.cancel()
 
-    async def _chat(self, body: Body, messages: Messages, tokens: int, prefix: str) -> dict[str, Any] | Failure:
-        """Send a chat request, and again without the features that the server rejects. The features to omit are
-        remembered."""
+    async def _chat(
+        self, body: Body, messages: Messages, tokens: int, prefix: str
+    ) -> tuple[dict[str, Any] | Failure, list[str]]:
+        """Send a chat request, and again as the server demands if it rejects a feature or a number. What it demands is
+        remembered, but for features that it has accepted before.
+
+        An error that names no parameter may be due to one all the same, so they are omitted one by one. A parameter
+        whose omission did not help is restored.
+
+        Returns:
+            `tuple`: The response, and the features of the request that it answers.
+        """
         estimate = tokens + sum(len(message["content"]) for message in messages) // _CHARACTERS_PER_TOKEN
-        without, first = self._without, None
+
+        async def post(
+            without: frozenset[str], limits: wire.Limits
+        ) -> tuple[dict[str, Any], dict[str, Any] | Failure]:
+            request = body(without, limits) | self._extra
+            return request, await self.connection.post("/chat/completions", request, tokens=estimate, prefix=prefix)
+
+        without, limits, guessed = self._without, self._limits, frozenset[str]()
+        first: Failure | None = None
         while True:
-            request = body(without) | self._extra
-            response = await self.connection.post("/chat/completions", request, tokens=estimate, prefix=prefix)
+            request, response = await post(without | guessed, limits)
             if not isinstance(response, Failure):
-                if without - self._without:
-                    logger.info("the server at %s does not support: %s.", self.base_url, ", ".join(sorted(without)))
-                self._without |= without
-                self._tried = True
-                return response
-            first = first or response
-            dropped = wire.suspects(response, wire.features(request), without) if response.bad_request else None
-            if not dropped:
                 break
-            without |= dropped
+            first = first or response
+            if not response.bad_request:
+                return self._failed(first), []
+            named, demanded = wire.adapted(response, request, limits)
+            if named or demanded != limits:
+                without, limits, guessed = without | named, demanded, frozenset()
+                continue
+            unnamed = wire.guess(response, request, guessed)
+            if unnamed is None:
+                return self._failed(first), []
+            last, guessed = unnamed, guessed | {unnamed}
+        if len(guessed) > 1:
+            smaller, answer = await post(without | {last}, limits)
+            if not isinstance(answer, Failure):
+                request, response, guessed = smaller, answer, frozenset({last})
+        without |= guessed
+        omitted = without - self._without - self._accepted
+        if omitted:
+            logger.info("the server at %s does not support: %s.", self.base_url, ", ".join(sorted(omitted)))
+        if limits.top < self._limits.top and "logprobs" in request:
+            logger.warning(
+                "the server at %s returns at most %d likely tokens; a label that is not among them counts as 0.",
+                self.base_url,
+                limits.top,
+            )
+        sent = wire.features(request)
+        self._without |= omitted
+        if "logprobs" not in self._accepted:
+            self._limits = limits
+        self._accepted |= set(sent)
+        self._tried = True
+        return response, sent
+
+    def _failed(self, first: Failure) -> Failure:
+        """The failure of a request that was rejected in every form."""
         if first.unanswered == Reason.TOO_LONG and (limit := wire.context_in(first.message)) is not None:
             self.limit = min(self.limit, limit)
         if first.fatal:
@@ -462,6 +646,14 @@ class OpenAIBackend:
 
     def _error(self, failure: Failure) -> ModelError:
         return ModelError(f"the server at {self.base_url} rejected a request: {failure.unanswered.detail}")
+
+
+def _may_be_thought(reply: Reply) -> bool:
+    """Whether a reply is a cut thought if its prompt has opened one."""
+    text = reply.text
+    if text is None or reply.thought is not None or reply.finish_reason != "length":
+        return False
+    return _END_THINK not in text and not text.lstrip().startswith(_THINK)
 
 
 def _of_this_start(read: LabelRead) -> LabelRead:

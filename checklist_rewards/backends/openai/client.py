@@ -13,6 +13,9 @@ when its `deadline` has passed. Rate limiting by the server (429) does not count
 a free slot does not count against the deadline. The deadline of a whole call ([`deadline`]) is above all of this: when
 it passes, requests that wait or are in flight are cancelled, and their connections closed.
 
+Status 403 is an error of all requests (a wrong key) until a server has accepted one. Afterwards it is about one
+request, for example of a firewall that finds "DROP TABLE" in a text, and costs only that request.
+
 With several addresses, `replicas` chooses the one for each request. If it does not work, is rate-limited or serves
 another model, the request goes to the next one at once, which does not count as an attempt either. The breaker counts
 a failure only if no other replica is up. Before a replica that failed gets requests again, `check` compares the model
@@ -49,6 +52,7 @@ from checklist_rewards.backends.base import MISSED, time_left
 from checklist_rewards.backends.openai.limits import Breaker, RateLimit, ServerGone, Throttle
 from checklist_rewards.backends.openai.replicas import Replicas, Sent
 from checklist_rewards.backends.openai.wire import (
+    FORBIDDEN,
     NOT_SERVED,
     RATE_LIMITED,
     UNAVAILABLE,
@@ -141,6 +145,9 @@ _PREFIX_HEADER = "X-Session-ID"
 _LONGEST_PAUSE = 8.0
 _TEXT_SECONDS = 2.0
 _CHECK_SECONDS = 5.0
+_SILENT_SECONDS = 30.0
+"""How long requests wait without any response before a warning, and between two warnings about a server that is down.
+"""
 _KEPT_SECONDS = 5.0
 """How long an unused connection is kept, as by the SDK."""
 
@@ -210,6 +217,10 @@ class Connection:
         self._is_plain = all(map(_is_plain, self.addresses))
         self._session: _Session | None = None
         self._warned: set[str] = set()
+        self._accepted: set[int] = set()
+        """Replicas that have answered a request."""
+        self._heard = self._reported = 0.0
+        """When a server last responded, and when a warning last reported that one does not, by the loop's clock."""
 
     async def get(self, path: str, key: str | None, place: int | None = None) -> dict[str, Any] | Failure:
         """Get a JSON object that contains the list `key` (any JSON object if `key` is None), if `place` is given only
@@ -250,6 +261,24 @@ class Connection:
         is relative to the address without "/v1". "" from a replica that does not serve it to this client; None without
         an answer in time."""
         return await asyncio.gather(*(self._text(address.removesuffix("/v1") + path) for address in self.addresses))
+
+    async def ask(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Post a request that is not essential to one replica after the other, each in one attempt, until one answers
+        with a JSON object. `path` is relative to the address without "/v1". Empty if none does."""
+        headers = {"Authorization": f"Bearer {self._key}", "Content-Type": "application/json"}
+        for address in self.addresses:
+            url = address.removesuffix("/v1") + path
+            try:
+                async with asyncio.timeout(_TEXT_SECONDS):
+                    status, _, content = await self._answer(
+                        self._current(), "POST", url, headers, json.dumps(body).encode()
+                    )
+                    answer = json.loads(content) if status == 200 else None
+            except Exception:  # HTTP clients raise many types of errors
+                continue
+            if isinstance(answer, dict):
+                return answer
+        return {}
 
     def home(self, prefix: str) -> int:
         """The replica that gets requests with this prefix unless it is busy."""
@@ -314,6 +343,10 @@ class Connection:
                         replicas.released(sent)
                     raise
             left -= clock() - started
+            if not isinstance(outcome, Failure) and request.method == "POST":
+                self._accepted.add(sent.place)
+            elif isinstance(outcome, Failure) and outcome.status == FORBIDDEN and sent.place in self._accepted:
+                outcome = replace(outcome, fatal=False)
             aside = self._record(replicas, sent, outcome, clock())
             if not isinstance(outcome, Failure):
                 session.breaker.passed(probe)
@@ -323,7 +356,8 @@ class Connection:
             failed.add(sent.place)
             up = replicas.up() - {sent.place} if request.place is None else set()
             if outcome.down and not up:
-                session.breaker.failed(probe, outcome.unanswered)
+                if session.breaker.failed(probe, outcome.unanswered):
+                    self._warn_of_outage(session.breaker, clock())
                 if probe:
                     left += clock() - started  # the time of a probe does not count against the request's deadline
                     continue
@@ -349,6 +383,8 @@ class Connection:
                 return self._warn(outcome, sent.place)
             if outcome.status == RATE_LIMITED:
                 self._warn_of_limit(sent.place)
+            elif outcome.status in UNAVAILABLE:
+                self._warn(outcome, sent.place)
             left -= pause
             await asyncio.sleep(pause)
 
@@ -402,6 +438,9 @@ class Connection:
             left = time_left()
             headers[self._deadline_header] = str(round((seconds if left is None else min(seconds, left)) * 1000))
         url = self.addresses[place] + request.path
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        silence = loop.call_later(_SILENT_SECONDS, self._warn_of_silence, place, started, seconds)
         try:
             async with asyncio.timeout(seconds):
                 answer = await self._answer(session, request.method, url, headers, request.content)
@@ -409,6 +448,9 @@ class Connection:
             return timed_out()
         except Exception as error:  # httpx, httpx2, aiohttp and ssl raise many types of errors
             return no_connection(error)
+        finally:
+            silence.cancel()
+        self._heard = loop.time()
         return answer_of(*answer, request.key)
 
     async def _answer(
@@ -465,6 +507,31 @@ class Connection:
             where = "; its requests go to the other replicas" if moved else ""
             logger.warning("the server at %s failed a request: %s%s", address, failure.unanswered, where)
         return failure
+
+    def _warn_of_outage(self, breaker: Breaker, now: float) -> None:
+        """Log that requests wait for a server that is down, when this is noticed and every 30 s."""
+        if breaker.down_for(now) == 0 or now - self._reported >= _SILENT_SECONDS:
+            self._reported = now
+            logger.warning(
+                "the server at %s is down (%s); requests have waited %.0f s for it and wait up to %g s (engine "
+                "setting `patience`).",
+                self.address,
+                breaker.last,
+                breaker.down_for(now),
+                breaker.patience,
+            )
+
+    def _warn_of_silence(self, place: int, started: float, seconds: float) -> None:
+        """Log that a request has no response yet, unless another one got one since."""
+        if max(self._heard, self._reported) <= started:
+            self._reported = asyncio.get_running_loop().time()
+            logger.warning(
+                "the server at %s has answered no request for %.0f s; a request waits up to %.0f s (engine setting "
+                "`timeout`).",
+                self.addresses[place],
+                _SILENT_SECONDS,
+                seconds,
+            )
 
     def _warn_of_limit(self, place: int) -> None:
         """Log once per server that requests wait for its rate limit, and how long."""

@@ -77,7 +77,8 @@ class Breaker:
         self._next_probe = 0.0
         self._pause = pause
         self._probing = False
-        self._last = ""
+        self.last = ""
+        """The last failure."""
         self._changed = asyncio.Event()
 
     async def admit(self) -> bool:
@@ -93,7 +94,7 @@ class Breaker:
         while self._opened is not None:
             now = clock()
             if now < self._gone_until:
-                raise ServerGone(f"no response for {self.patience:g} s; last failure: {self._last}")
+                raise ServerGone(f"no response for {self.patience:g} s; last failure: {self.last}")
             if not self._probing and now >= self._next_probe:
                 self._probing = True
                 return True
@@ -114,15 +115,19 @@ class Breaker:
             self._opened, self._pause, self._gone_until = None, self.pause, 0.0
             self._wake()
 
-    def failed(self, probe: bool, reason: str) -> None:
-        """Record a request without a valid response."""
+    def down_for(self, now: float) -> float:
+        """Seconds since the breaker opened; 0 if it is closed."""
+        return 0.0 if self._opened is None else now - self._opened
+
+    def failed(self, probe: bool, reason: str) -> bool:
+        """Record a request without a valid response. Returns whether the breaker opened, or a probe of it failed."""
         now = asyncio.get_running_loop().time()
-        self._last = reason
+        self.last = reason
         self._failed += 1
         self._probing = self._probing and not probe
         if self._opened is None:
             if self._failed < self.failures:
-                return
+                return False
             self._opened = now
             self._next_probe = now + self._pause
         elif probe:
@@ -131,8 +136,9 @@ class Breaker:
             if now - self._opened >= self.patience:
                 self._gone_until = self._next_probe = now + self.patience
         else:
-            return
+            return False
         self._wake()
+        return True
 
     def released(self, probe: bool) -> None:
         """Record a request that does not indicate whether the server works: it was cancelled or rate-limited."""

@@ -1,4 +1,4 @@
-"""What a running server reports: the model that it serves, and its prefix cache.
+"""What a running server reports: the model that it serves, how it renders a chat, and its prefix cache.
 
 [`served_card`] also compares what the replicas report. [`PrefixCache`] counts the prompt tokens that a vLLM server
 took from its prefix cache, using the counters of its `/metrics`: vLLM reports cached tokens in a response only if it
@@ -13,7 +13,7 @@ import asyncio
 import logging
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from checklist_rewards.backends.openai.client import Connection
@@ -97,6 +97,29 @@ def _difference(card: dict[str, Any], usual: dict[str, Any], address: str) -> st
         if card.get(name) != usual.get(name):
             return f"the server at {address} reports {name} {card.get(name)!r}, the others {usual.get(name)!r}"
     return None
+
+
+async def served_prompt(
+    connection: Connection, model: str, decode: Callable[[list[int]], str] | None = None
+) -> str | None:
+    """A chat of one message as the server renders it, up to where the reply starts: from `/tokenize` and `/detokenize`
+    of vLLM, or `/apply-template` of llama.cpp. None if the server has neither.
+
+    Args:
+        connection ([`Connection`]): The connection to the server.
+        model (`str`): The name of the model.
+        decode (`Callable[[list[int]], str]`, *optional*): Converts token ids to text, if the tokenizer is here.
+    """
+    chat = [{"role": "user", "content": "Hello."}]
+    tokens = (await connection.ask("/tokenize", {"model": model, "messages": chat})).get("tokens")
+    prompt: Any = None
+    if isinstance(tokens, list) and tokens and all(isinstance(token, int) for token in tokens):
+        if decode is not None:
+            return decode(tokens)
+        prompt = (await connection.ask("/detokenize", {"model": model, "tokens": tokens})).get("prompt")
+    if not isinstance(prompt, str):
+        prompt = (await connection.ask("/apply-template", {"messages": chat})).get("prompt")
+    return prompt if isinstance(prompt, str) and prompt else None
 
 
 _COUNTER = re.compile(r"^vllm:prefix_cache_(queries|hits)(?:_total)?(?:\{.*\})? ([0-9.e+]+)$", re.M)

@@ -20,6 +20,8 @@ probability is at most that of the last one. The label mass, which the judge com
 never overestimated. If a server returns no log-probabilities, the label is the word that the model wrote.
 
 Features that a server does not support are omitted from its requests; `without` contains their names ([`FEATURES`]).
+A limit is not a missing feature: if the server allows fewer likely tokens, or requires more tokens per reply, requests
+stay within its [`Limits`]. Values that cannot be log-probabilities (logits, NaN) make a read unanswered.
 Control strings in messages are neutralized ([`neutral`]), except in the system message, which this package writes.
 
 In a list of prompts, many reads are one `/v1/completions` request, as supported by vLLM. Prompts are sent as token
@@ -37,21 +39,22 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Any
+from typing import Any, NamedTuple
 
-from checklist_rewards.backends.base import LabelRead, Message, Messages, Reply, Sampling
+from checklist_rewards.backends.base import LabelRead, Message, Messages, Reply, Sampling, not_logprobs
 from checklist_rewards.backends.reads import Answer, logsumexp
 from checklist_rewards.backends.tokens import THINKING_TOKENS, WORD_TOKENS, encodable, thinks
 from checklist_rewards.chat import strip_thinking
 from checklist_rewards.scores.reasons import Reason, Unanswered
 
 RATE_LIMITED = 429
-_RETRIED = (408, 409, RATE_LIMITED)
+_RETRIED = (408, 409, 425, RATE_LIMITED)
 UNAVAILABLE = (0, RATE_LIMITED, 502, 503, 504)
 """Statuses of a server that takes no requests at present, whatever they contain. 0 is a server that did not answer."""
 NOT_SERVED = (404, 405, 501)
 """Statuses of a path that the server does not have."""
-_FATAL = (401, 402, 403, *NOT_SERVED)
+FORBIDDEN = 403
+_FATAL = (401, 402, FORBIDDEN, *NOT_SERVED)
 _ABOUT_PROMPT = (Reason.TOO_LONG, Reason.REFUSED)
 _LONG = re.compile(r"context.{0,9}(length|window|size)|maximum.{0,40}tokens|(prompt|input).{0,20}too long", re.I)
 _CONTEXT = re.compile(
@@ -77,6 +80,11 @@ class Failure:
     """The server's own message; "" if there is none."""
     fatal: bool = False
     """Whether all other requests would fail too, for example because of a wrong key or an unknown model."""
+
+    @property
+    def concerns_request(self) -> bool:
+        """Whether the server rejected this request, which it may do for one of several prompts in it."""
+        return 400 <= self.status < 500 and not self.retry and not self.fatal
 
     @property
     def bad_request(self) -> bool:
@@ -116,16 +124,22 @@ def answer_of(status: int, headers: Mapping[str, str], content: bytes, key: str 
         return Failure(Unanswered(Reason.EMPTY_CHOICES), retry=True)
     error = body.get("error") if isinstance(body, dict) else None
     code = error.get("code") if isinstance(error, dict) else None
-    return Failure(Unanswered(Reason.ERROR_BODY), retry=code not in (400, *_FATAL), down=code != RATE_LIMITED)
+    lasting = isinstance(code, int) and not _is_transient(code) and code >= 400
+    return Failure(Unanswered(Reason.ERROR_BODY), retry=not lasting, down=code != RATE_LIMITED)
+
+
+def _is_transient(status: int) -> bool:
+    """Whether a request may succeed if it is sent again, by the status of the response."""
+    return status in _RETRIED or (status >= 500 and status not in NOT_SERVED)
 
 
 def _refusal(status: int, headers: Mapping[str, str], content: bytes) -> Failure:
     message = _message(content)
     why = Unanswered(Reason.BACKEND_ERROR, f"status {status}: {message}")
-    if status in _RETRIED or (status >= 500 and status not in NOT_SERVED):
+    if _is_transient(status):
         down = status not in (409, RATE_LIMITED)
         return Failure(why, retry=True, down=down, wait=_wait(headers), status=status, message=message)
-    if status == 413 or _LONG.search(message):
+    if status == 413 or (_LONG.search(message) and not FEATURES["logprobs"].search(message)):
         return Failure(Unanswered(Reason.TOO_LONG), status=status, message=message)
     if _REFUSED.search(message):
         return Failure(Unanswered(Reason.REFUSED), status=status, message=message)
@@ -217,7 +231,7 @@ def neutral(text: str, also: Iterable[str] = ()) -> str:
 FEATURES = {
     "no_thinking": re.compile(r"chat_template_kwargs|enable_thinking", re.I),
     "schema": re.compile(r"response_format|json_?schema|schema|structured|guided|grammar", re.I),
-    "logprobs": re.compile(r"logprob", re.I),
+    "logprobs": re.compile(r"log.?prob|top_n_tokens|n_probs", re.I),
     "max_tokens": re.compile(r"max_completion_tokens", re.I),
     "temperature": re.compile(r"temperature", re.I),
     "top_p": re.compile(r"top_p", re.I),
@@ -229,7 +243,26 @@ _KEYS = {"schema": "response_format", "no_thinking": "chat_template_kwargs"}
 _UNNAMED = ("no_thinking", "schema", "logprobs")
 """The features to omit, in this order, if the error message names none."""
 _BROKEN_OFF = ("abort", "aborted", "cancelled", "error")
-TOP = 20
+TOP, _FEWER = 20, 5
+"""Likely tokens to request, and how many if the server allows fewer and does not say how many."""
+_LEAST_TOKENS = 16
+"""Tokens of a reply if the server requires more than 1 and does not say how many."""
+_MOST_LEAST_TOKENS = 1024
+_NUMBER = re.compile(
+    r"(?:(?P<below>(?:less|smaller|lower|fewer) than|below|under|<)\s*|(?<![\w.-]))"
+    r"(?P<number>\d{1,4})(?![\w-]|\.\d)(?P<open>\)|\s*\(?exclusive)?",
+    re.I,
+)
+_HALF_OPEN = re.compile(r"[\[(]\s*\d+\s*,\s*\Z")
+_UNKNOWN = re.compile(
+    r"unknown|unexpected|unrecogni[sz]ed|extra|not (?:permitted|allowed|supported|recogni[sz]ed)", re.I
+)
+_MAX_TOKENS = re.compile(r"max_(?:new_|output_|completion_)?tokens|maxOutputTokens", re.I)
+_AT_LEAST = re.compile(
+    r"(?:(?P<above>(?:greater|larger|more|higher) than(?! or)|>(?!=))|at least|minimum|below|≥|>=|or equal to"
+    r"|less than|too (?:small|low|short))(?:\D{0,40}?(?P<number>\d{1,4}))?",
+    re.I,
+)
 _WORD = re.compile(r"[^\w]*(\w+)[^\w]*(?:[.,:;!\n].*)?", re.DOTALL)
 _SPACE = "▁Ġ \t\n"
 
@@ -240,21 +273,95 @@ def refused_by(model: str) -> frozenset[str]:
     return frozenset({"logprobs", "max_tokens", "temperature", "top_p"} if thinks(model) else ())
 
 
-def suspects(failure: Failure, sent: Sequence[str], without: frozenset[str]) -> frozenset[str]:
-    """The features to omit after a bad request: those named in the error message, or else the least common one."""
-    remaining = [feature for feature in sent if feature not in without]
-    named = [feature for feature in remaining if FEATURES[feature].search(failure.unanswered)]
-    return frozenset(named or [feature for feature in remaining if feature in _UNNAMED][:1])
+class Limits(NamedTuple):
+    """What a server allows in a label read, as far as known."""
+
+    top: int = TOP
+    """Likely tokens."""
+    counted: bool = False
+    """Whether `logprobs` is their number, as in the completions API, instead of true."""
+    least_tokens: int = 1
+    """Lowest `max_tokens`."""
+
+
+def adapted(failure: Failure, body: Mapping[str, Any], limits: Limits) -> tuple[frozenset[str], Limits]:
+    """What an error message demands: the features to omit, and the limits. Neither changes if the message names no
+    parameter of the request.
+
+    >>> error = "top_logprobs must be less than or equal to 5"
+    >>> adapted(Failure(Unanswered("backend_error"), message=error), {"logprobs": True, "top_logprobs": 20}, Limits())
+    (frozenset(), Limits(top=5, counted=False, least_tokens=1))
+    """
+    message = failure.message
+    if (least := _least_tokens(message)) is not None and body.get("max_tokens", least) < least:
+        limits = limits._replace(least_tokens=least)
+        message = _MAX_TOKENS.sub("", message)
+    named = {feature for feature in features(body) if FEATURES[feature].search(message)}
+    if "logprobs" in named:
+        fewer = _fewer(message, limits)
+        if fewer is not None:
+            named.remove("logprobs")
+            limits = fewer
+    return frozenset(named), limits
+
+
+def _least_tokens(message: str) -> int | None:
+    """The lowest `max_tokens` that an error about a lower one names; 16 if it names none. None for other errors."""
+    found = _AT_LEAST.search(message) if _MAX_TOKENS.search(message) else None
+    if found is None:
+        return None
+    if found["number"] is None:
+        return _LEAST_TOKENS
+    number = int(found["number"]) + (found["above"] is not None)
+    return number if number <= _MOST_LEAST_TOKENS else None
+
+
+def _fewer(message: str, limits: Limits) -> Limits | None:
+    """The limits after an error about log-probabilities; None if the server does not support them."""
+    numbers = []
+    for found in _NUMBER.finditer(message):
+        closed = found["open"] is None or (found["open"] == ")" and not _HALF_OPEN.search(message[: found.start()]))
+        numbers.append(int(found["number"]) - (found["below"] is not None or not closed))
+    allowed = [number for number in numbers if number < limits.top]
+    if any(allowed):
+        most = max(allowed)
+    elif not (allowed or limits.counted) and (
+        re.search(r"\bint(?:eger)?\b", message) or ("top_logprobs" in message and _UNKNOWN.search(message))
+    ):
+        return limits._replace(counted=True)
+    else:
+        most = 0 if allowed else _FEWER
+    return limits._replace(top=most) if 1 < most < limits.top else None
+
+
+def next_limits(limits: Limits) -> Limits | None:
+    """Another way to request likely tokens, if a server accepts `limits` but returns none. None after the last one."""
+    if limits.top > _FEWER:
+        return limits._replace(top=_FEWER)
+    return None if limits.counted else limits._replace(counted=True)
+
+
+def guess(failure: Failure, body: Mapping[str, Any], omitted: Sequence[str]) -> str | None:
+    """The feature to omit after an error that names no parameter: the least common one that is still there. None if
+    the error is about access or about the path."""
+    if failure.status in _FATAL:
+        return None
+    return next((name for name in features(body) if name in _UNNAMED and name not in omitted), None)
 
 
 def label_body(
-    model: str, messages: Messages, without: frozenset[str], controls: Sequence[str] = ()
+    model: str,
+    messages: Messages,
+    without: frozenset[str],
+    controls: Sequence[str] = (),
+    limits: Limits = Limits(),  # noqa: B008 - a constant
 ) -> dict[str, Any]:
     """Create a request for one label, with thinking disabled in the chat template. `controls` are additional control
     strings to neutralize."""
-    body = _body(model, messages, WORD_TOKENS if "logprobs" in without else 1, without, controls)
+    tokens = max(limits.least_tokens, WORD_TOKENS if "logprobs" in without else 1)
+    body = _body(model, messages, tokens, without, controls)
     if "logprobs" not in without:
-        body |= {"logprobs": True, "top_logprobs": TOP}
+        body |= {"logprobs": limits.top} if limits.counted else {"logprobs": True, "top_logprobs": limits.top}
     if "no_thinking" not in without:
         body["chat_template_kwargs"] = _NO_THINKING
     return body | _sampled(Sampling(), without)
@@ -268,9 +375,10 @@ def reply_body(
     room: int,
     without: frozenset[str],
     controls: Sequence[str] = (),
+    limits: Limits = Limits(),  # noqa: B008 - a constant
 ) -> dict[str, Any]:
     """Create a request for `n` replies of at most `room` tokens."""
-    body = _body(model, messages, min(room, sampling.max_tokens), without, controls)
+    body = _body(model, messages, min(room, max(sampling.max_tokens, limits.least_tokens)), without, controls)
     body |= _sampled(sampling, without) | ({"n": n} if n > 1 else {})
     if sampling.schema is not None and "schema" not in without:
         schema = {"name": "reply", "schema": json.loads(sampling.schema)}
@@ -278,16 +386,24 @@ def reply_body(
     return body
 
 
-def features(body: dict[str, Any]) -> list[str]:
+def features(body: Mapping[str, Any]) -> list[str]:
     """The [`FEATURES`] that a request uses."""
     return [feature for feature in FEATURES if _KEYS.get(feature, feature) in body]
+
+
+_THOUGHT_KEYS = ("reasoning_content", "reasoning")
+_THOUGHT_PARTS = ("thinking", "reasoning", "redacted_thinking")
+_TEXT_PARTS = ("text", "output_text")
+_TEXT_KEYS = ("text", "thinking", "reasoning", "content")
 
 
 def label_of(choice: Any, labels: Sequence[str]) -> LabelRead:
     """Parse the label in an answer."""
     if (reason := broken_off(choice)) is not None:
         return LabelRead(None, reason)
-    likely = _likely(choice)
+    likely = likely_of(choice)
+    if isinstance(likely, str):
+        return LabelRead(None, likely)
     if likely:
         forms = [[p for token, p in likely if _same(token, label)] for label in labels]
         return LabelRead(tuple(min(0.0, logsumexp(form)) for form in forms), exact=False)
@@ -311,8 +427,49 @@ def reply_of(choice: Any) -> Reply:
 def _thought(choice: Any) -> str | None:
     """The thought that the server has parsed out of an answer."""
     message = choice.get("message") if isinstance(choice, dict) else None
-    parsed = [message.get(key) for key in ("reasoning_content", "reasoning")] if isinstance(message, dict) else []
-    return next((text for text in parsed if isinstance(text, str) and text), None)
+    if not isinstance(message, dict):
+        return None
+    parsed = [_joined(message.get(key)) for key in _THOUGHT_KEYS]
+    return next((text for text in (*parsed, _joined(message.get("content"), thoughts=True)) if text), None)
+
+
+def parses_thoughts(choice: Any) -> bool | None:
+    """Whether the server has a reasoning parser, which takes thoughts out of the text. None if the answer does not
+    show it."""
+    message = choice.get("message") if isinstance(choice, dict) else None
+    if not isinstance(message, dict):
+        return None
+    fields = [message[key] for key in _THOUGHT_KEYS if key in message]
+    if any(field is not None for field in fields) or _thought(choice) is not None:
+        return True  # an empty thought too
+    return False if fields else None
+
+
+def _joined(content: Any, thoughts: bool = False) -> str | None:
+    """The text of a content: a string, or a list of typed parts, of which `thoughts` selects those of a thought. None
+    without any text."""
+    if isinstance(content, str):
+        return None if thoughts else content
+    texts = []
+    for part in [content] if isinstance(content, dict) else content if isinstance(content, list) else []:
+        if isinstance(part, str):
+            texts.append(None if thoughts else part)
+        elif isinstance(part, dict) and (part.get("type") in _THOUGHT_PARTS) == thoughts:
+            texts.append(next((text for key in _TEXT_KEYS if (text := _joined(part.get(key))) is not None), None))
+    found = [text for text in texts if text is not None]
+    return "".join(found) if found else None
+
+
+def _odd_part(content: Any) -> str | None:
+    """The type of a part of a content that is no text, if there is one."""
+    if not isinstance(content, list | dict):
+        return None if isinstance(content, str | None) else type(content).__name__
+    for part in [content] if isinstance(content, dict) else content:
+        if not isinstance(part, str | dict):
+            return type(part).__name__
+        if isinstance(part, dict) and part.get("type") not in (*_THOUGHT_PARTS, *_TEXT_PARTS, "refusal", None):
+            return str(part["type"])
+    return None
 
 
 def broken_off(choice: Any) -> Unanswered | None:
@@ -359,14 +516,37 @@ def _sampled(sampling: Sampling, without: frozenset[str]) -> dict[str, Any]:
     return {name: value for name, value in parameters.items() if name not in without}
 
 
-def _likely(choice: Any) -> list[tuple[str, float]]:
-    """The most likely first tokens with their log-probabilities. Empty if they are missing or invalid."""
+def likely_of(choice: Any) -> list[tuple[str, float]] | Unanswered:
+    """The most likely first tokens with their log-probabilities, in the schema of chats or of completions. Empty
+    without a list of at least two; or the reason why its numbers cannot be log-probabilities."""
+    found = choice.get("logprobs") if isinstance(choice, dict) else None
+    if isinstance(found, dict):
+        content = found.get("content")
+        found = content if isinstance(content, list) else found.get("top_logprobs")
+    first = found[0] if isinstance(found, list) and found else found
+    if isinstance(first, dict) and "top_logprobs" in first:
+        first = first["top_logprobs"]
+    elif isinstance(first, dict) and "logprob" in first:  # a list of tokens, not of positions
+        first = found
     try:
-        top = choice["logprobs"]["content"][0]["top_logprobs"]
-        tokens = [(str(entry["token"]), float(entry["logprob"])) for entry in top]
-    except (KeyError, IndexError, TypeError, ValueError):
+        entries = first.items() if isinstance(first, dict) else [(entry["token"], entry) for entry in first]
+        tokens = dict.fromkeys([_likely_token(token, value) for token, value in entries])
+    except (KeyError, TypeError, ValueError):
         return []
-    return [] if any(math.isnan(p) or p > 0.01 for _, p in tokens) else tokens
+    values = [logprob for _, logprob in tokens]
+    if (reason := not_logprobs(values)) is not None:
+        return reason
+    return list(tokens) if len(tokens) > 1 and max(values) > -math.inf else []
+
+
+def _likely_token(token: Any, value: Any) -> tuple[str, float]:
+    """A token as text, with its log-probability; null is the logarithm of 0. Raises `TypeError` or `ValueError`."""
+    data = None
+    if isinstance(value, dict):
+        token, data, value = value.get("decoded_token", token), value.get("bytes"), value["logprob"]
+    if str(token).startswith("token_id:") and isinstance(data, list):
+        token = bytes(data).decode(errors="replace")
+    return str(token), -math.inf if value is None else float(value)
 
 
 def _same(token: str, label: str) -> bool:
@@ -381,11 +561,15 @@ def _text(choice: Any) -> tuple[str | None, Unanswered | None]:
     if (reason := broken_off(choice)) is not None:
         return None, reason
     finish = choice.get("finish_reason")
-    if message.get("refusal") or finish == "content_filter":
+    content = message.get("content")
+    refused = isinstance(content, list) and any(isinstance(part, dict) and part.get("refusal") for part in content)
+    if message.get("refusal") or refused or finish == "content_filter":
         return None, Unanswered(Reason.REFUSED)
-    text = message.get("content")
+    if (kind := _odd_part(content)) is not None:
+        return None, Unanswered(Reason.ERROR_BODY, f"the reply has a part of the type {kind!r:.40}, which is no text")
+    text = _joined(content)
     if text or (text == "" and finish != "length"):
-        return str(text), None
+        return text, None
     return None, _without_text(choice)
 
 
@@ -427,7 +611,10 @@ def _answer(choice: dict[str, Any], ids: Sequence[int]) -> Answer:
         return reason
     try:
         top = choice["logprobs"]["top_logprobs"][0]
-        logprobs = {token: float(top[f"token_id:{token}"]) for token in ids}
+        found = {token: top[f"token_id:{token}"] for token in ids}
+        logprobs = {token: -math.inf if value is None else float(value) for token, value in found.items()}
     except (KeyError, IndexError, TypeError, ValueError):
         return NO_TOKENS
-    return NO_TOKENS if any(math.isnan(value) for value in logprobs.values()) else logprobs
+    if all(value is None for value in found.values()):
+        return NO_TOKENS
+    return not_logprobs(list(logprobs.values())) or logprobs
