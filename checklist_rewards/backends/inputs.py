@@ -227,6 +227,16 @@ def packs_exactly(model: Any, layers: Layers, logits: Callable[[Inputs], torch.T
     return _is_exact(model, packed, logits, device)
 
 
+def padding_is_exact(model: Any, logits: Callable[[Inputs], torch.Tensor], device: torch.device) -> bool:
+    """Whether prompts of different lengths, padded on the right, give the same results together as alone. Arguments as
+    in [`packs_exactly`]."""
+    rules, one, other, _ = _arbitrary(model)
+    rows = [next(tree_rows([(ids, [([], None)])], 0)) for ids in (rules + other, one)]
+    with _narrowed(model.config.get_text_config()):
+        alone = torch.cat([logits(plain_inputs([row], device)) for row in rows])
+        return agree(logits(plain_inputs(rows, device)), alone, model.dtype)
+
+
 def keeps_exactly(model: Any, layers: Layers, logits: Callable[[Inputs], torch.Tensor], device: torch.device) -> bool:
     """As [`packs_exactly`], for rows below prefixes that are kept: one row below a prefix that continues another, and
     two rows of different lengths below one."""
