@@ -26,8 +26,8 @@ import atexit, multiprocessing.util, sys, weakref
 if __name__ == "__main__":
     for name in [name for name in sys.modules if name.partition(".")[0] == "vllm"]:
         del sys.modules[name]  # the real one
-    # The order of exit handlers if a packaged model is prepared first, in a TemporaryDirectory. Handlers run in reverse
-    # order, so multiprocessing waits for the engine before a finalizer stops it.
+    # The order of exit handlers if a packaged model is prepared first, in a TemporaryDirectory. Handlers run in
+    # reverse order, so multiprocessing waits for the engine before a finalizer stops it.
     for handler in (weakref.finalize._exitfunc, multiprocessing.util._exit_function):
         atexit.unregister(handler)
         atexit.register(handler)
@@ -36,17 +36,27 @@ if __name__ == "__main__":
 A_COMMAND = "from checklist_rewards.cli import main; main()"
 ON_VLLM = ("--model", "pocket", "--backend", "vllm")
 COMMANDS = {
-    "generate": ["prompts.jsonl", "-o", "out.jsonl"],
-    "run": ["texts.jsonl", "-o", "out.jsonl"],
-    "score": ["texts.jsonl", "-o", "out.jsonl"],
-    "rerank": ["candidates.jsonl", "-o", "out.jsonl"],
-    "pairs": ["candidates.jsonl", "-o", "out.jsonl"],
-    "refine": ["texts.jsonl", "-o", "out.jsonl", "--method", "critique"],
-    "replay": ["scored.jsonl", "-o", "out.jsonl"],
-    "probe": [],
-    "attack": ["checklists.jsonl", "-o", "attack.json"],
-    "inspect": ["checklists.jsonl", "--policy", "pocket", "--n", "2"],
-    "improve": ["checklist.json", "--data", "labelled.jsonl", "-o", "out.json", "--bootstrap", "50"],
+    "generate": ["prompts.jsonl", "-o", "out.jsonl", *ON_VLLM],
+    "run": ["texts.jsonl", "-o", "out.jsonl", *ON_VLLM],
+    "score": ["texts.jsonl", "-o", "out.jsonl", *ON_VLLM],
+    "rerank": ["candidates.jsonl", "-o", "out.jsonl", *ON_VLLM],
+    "pairs": ["candidates.jsonl", "-o", "out.jsonl", *ON_VLLM],
+    "refine": ["texts.jsonl", "-o", "out.jsonl", "--method", "critique", *ON_VLLM],
+    "replay": ["scored.jsonl", "-o", "out.jsonl", *ON_VLLM],
+    "probe": [*ON_VLLM],
+    "attack": ["checklists.jsonl", "-o", "attack.json", *ON_VLLM],
+    "inspect": ["checklists.jsonl", "--policy", "pocket", "--n", "2", *ON_VLLM],
+    "improve": [
+        "checklist.json",
+        "--data",
+        "labelled.jsonl",
+        "-o",
+        "out.json",
+        "--bootstrap",
+        "50",
+        "--scorer-model",
+        *ON_VLLM[1:],
+    ],
 }
 """Every command that loads a model in its own process, with arguments."""
 ITEMS = ["Is it about rain?", "Is it short?"]
@@ -110,7 +120,7 @@ def runs(tmp_path):
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_command_ends_with_its_engine(runs, command):
-    code = runs.start(command, *COMMANDS[command], *ON_VLLM).wait(HANG)
+    code = runs.start(command, *COMMANDS[command]).wait(HANG)
     assert code in (0, 1) and runs.reached("load"), runs.written  # 1: the stand-in is not a good judge
     until(lambda: not runs.left(), seconds=30)  # the resource tracker notices that its pipe is closed
 
@@ -121,7 +131,7 @@ def test_a_command_ends_with_its_engine(runs, command):
     + [("SIGKILL", -9, "generate")],
 )
 def test_a_command_that_is_stopped_leaves_no_process(runs, sent, code, place):
-    process = runs.start("score", *COMMANDS["score"], *ON_VLLM, waits=place)
+    process = runs.start("score", *COMMANDS["score"], waits=place)
     until(lambda: runs.reached(place))
     process.send_signal(getattr(signal, sent))
     assert process.wait(HANG) == code, runs.written
