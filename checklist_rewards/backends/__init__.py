@@ -30,6 +30,7 @@ from checklist_rewards.backends.engine import (
     Engine,
     check_installed,
     choose_backend,
+    close_engines,
     engine_identity,
     load_backend,
 )
@@ -56,6 +57,7 @@ __all__ = [
     "Sampling",
     "check_installed",
     "choose_backend",
+    "close_engines",
     "engine_identity",
     "is_encoder",
     "is_finite",

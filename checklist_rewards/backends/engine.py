@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import logging
+import sys
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -41,7 +42,8 @@ SERVED = (OPENAI, DECISIONS)
 """The backends that send requests to a server."""
 BACKENDS: tuple[str, ...] = get_args(BackendName)
 
-_engines: dict[tuple[str, str, str | None, str], Backend] = {}
+_engines: dict[tuple[str, str, str | None, str], tuple[str, Backend]] = {}
+"""The engines of this process with their identities, by engine, place and settings."""
 _lock = threading.Lock()
 
 
@@ -123,8 +125,11 @@ def load_backend(
     backend: BackendName = "auto",
     base_url: str | Sequence[str] | None = None,
     settings: Mapping[str, Any] | None = None,
+    *,
+    identity: str | None = None,
 ) -> Backend:
-    """The backend of `model`, built on first use and shared by all callers in this process.
+    """The backend of `model`, built on first use and shared by all callers in this process until the model's files
+    change. Callers that have the earlier backend keep it.
 
     Args:
         model (`str`):
@@ -136,9 +141,12 @@ def load_backend(
             Several addresses are replicas of one server.
         settings (mapping, *optional*):
             Engine arguments; see [`Engine`].
+        identity (`str`, *optional*):
+            The identity that the backend must have, from [`engine_identity`].
 
     Raises:
-        ModelError: If the model or the engine does not exist, or if the engine does not accept an argument.
+        ModelError: If the model or the engine does not exist, if the engine does not accept an argument, or if the
+            model's files have changed since `identity` was computed, or change during loading.
     """
     base_url = joined(base_url)
     name = choose_backend(model, backend, base_url)
@@ -147,15 +155,31 @@ def load_backend(
     resolved = model if name in SERVED else resolve_model(model, settings.get("revision"))
     key = (name, resolved, place, json.dumps(settings, sort_keys=True, default=str))
     with _lock:
-        if key not in _engines:
+        current = engine_identity(model, name, base_url, settings)
+        if identity not in (None, current):
+            raise ModelError(
+                f"the files of model {model!r} have changed since they were checked, so its answers would be stored as "
+                "those of the earlier files; create a new scorer, or run the command again."
+            )
+        if key not in _engines or _engines[key][0] != current:
+            _engines.pop(key, None)  # earlier weights are freed first, unless a caller uses them
             try:
-                _engines[key] = _build(name, model, base_url, settings)
+                built = _build(name, model, base_url, settings)
             except UnguardedScriptError as error:
                 if backend != "auto" or model not in PACKAGED or settings:
                     raise
                 logger.warning("%s Until then %r runs in transformers, which is slower.", error, model)
-                _engines[key] = _build("transformers", model, None, {})
-        return _engines[key]
+                built = _build("transformers", model, None, {})
+            if engine_identity(model, name, base_url, settings) != current:
+                raise ModelError(f"the files of model {model!r} have changed while it was loaded; load it again.")
+            _engines[key] = current, built
+        return _engines[key][1]
+
+
+def close_engines() -> None:
+    """End the processes of all engines that this process has started."""
+    if vllm := sys.modules.get("checklist_rewards.backends.vllm"):  # not imported for an engine that never ran
+        vllm.close_all()
 
 
 def _build(name: str, model: str, base_url: str | None, settings: Mapping[str, Any]) -> Backend:
@@ -287,5 +311,6 @@ class Engine:
     @cached_property
     def _loaded(self) -> Backend:
         if isinstance(self.backend, str):
-            return load_backend(self.model, self.backend, self.base_url, self.settings)  # type: ignore[arg-type]
+            name: Any = self.backend
+            return load_backend(self.model, name, self.base_url, self.settings, identity=self.identity)
         return self.backend

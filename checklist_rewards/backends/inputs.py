@@ -227,6 +227,16 @@ def packs_exactly(model: Any, layers: Layers, logits: Callable[[Inputs], torch.T
     return _is_exact(model, packed, logits, device)
 
 
+def padding_is_exact(model: Any, logits: Callable[[Inputs], torch.Tensor], device: torch.device) -> bool:
+    """Whether prompts of different lengths, padded on the right, give the same results together as alone. Arguments as
+    in [`packs_exactly`]."""
+    rules, one, other, _ = _arbitrary(model)
+    rows = [next(tree_rows([(ids, [([], None)])], 0)) for ids in (rules + other, one)]
+    with _narrowed(model):
+        alone = torch.cat([logits(plain_inputs([row], device)) for row in rows])
+        return agree(logits(plain_inputs(rows, device)), alone, model.dtype)
+
+
 def keeps_exactly(model: Any, layers: Layers, logits: Callable[[Inputs], torch.Tensor], device: torch.device) -> bool:
     """As [`packs_exactly`], for rows below prefixes that are kept: one row below a prefix that continues another, and
     two rows of different lengths below one."""
@@ -262,7 +272,7 @@ def _is_exact(
     model: Any, shared: Callable[[], torch.Tensor], logits: Callable[[Inputs], torch.Tensor], device: torch.device
 ) -> bool:
     rules, one, other, tails = _arbitrary(model)
-    with _narrowed(model.config.get_text_config()):
+    with _narrowed(model):
         prompts = [(rules + target, [tail]) for target, some in ((one, tails), (other, tails[1:])) for tail in some]
         plain = torch.cat([logits(plain_inputs(list(tree_rows([prompt], 0)), device)) for prompt in prompts])
         try:
@@ -309,14 +319,17 @@ def _within(kind: str, config: Any, positions: torch.Tensor, keys: torch.Tensor)
 
 
 @contextmanager
-def _narrowed(config: Any) -> Iterator[None]:
-    widths = {name: getattr(config, name, None) for name in _WIDTHS.values()}
-    for name, width in widths.items():
-        if width is not None:
-            setattr(config, name, min(width, _NARROW))
+def _narrowed(model: Any) -> Iterator[None]:
+    """Narrow all windows and chunks of a model: those that the masks here are made from, and those that only the
+    model knows, such as the number of tokens that a layer keeps."""
+    config = model.config.get_text_config()
+    narrowed = [(config, name) for name in _WIDTHS.values()]
+    narrowed += [(module, "keep_window_size") for module in model.modules()]
+    widths = [(owner, name, width) for owner, name in narrowed if (width := getattr(owner, name, None)) is not None]
+    for owner, name, width in widths:
+        setattr(owner, name, min(width, _NARROW))
     try:
         yield
     finally:
-        for name, width in widths.items():
-            if width is not None:
-                setattr(config, name, width)
+        for owner, name, width in widths:
+            setattr(owner, name, width)

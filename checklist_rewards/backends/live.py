@@ -32,7 +32,7 @@ from weakref import WeakKeyDictionary
 
 import torch
 
-from checklist_rewards.backends.base import LabelRead, ReadGroup, ReadResult
+from checklist_rewards.backends.base import Arrived, LabelRead, Messages, ReadGroup, ReadResult, Reply, Sampling
 from checklist_rewards.backends.inputs import Past
 from checklist_rewards.backends.models import POCKET, model_folder, model_identity, pocket_dir
 from checklist_rewards.backends.packaged import ENGLISH_ENCODER, PACKAGED, packaged_folder
@@ -44,8 +44,8 @@ from checklist_rewards.errors import ChecklistRewardsError, ModelError
 _locks: WeakKeyDictionary[Any, threading.RLock] = WeakKeyDictionary()
 _SAMPLED = 4096
 """Most values of a weight that are hashed."""
-_WATCHED, _VALUES = 16, 64
-"""Numbers of weights, and of values of each, that are compared before a read."""
+_VALUES = 64
+"""Number of values of each weight that are compared before a read."""
 _KNOWN = 0.9
 """Least share of a checkpoint's weights that must be found in memory."""
 _WRAPPED = ("base_model.model.", "_orig_mod.", "_fsdp_wrapped_module.", "module.")
@@ -139,7 +139,7 @@ class LiveBackend(TransformersBackend):
         self.model_name = model_name(model)
         tokens, self.identity = _identified(model, tokenizer, adapter)
         self._use(model, tokens, max_batch_tokens, forward)
-        self._first = self._trained_weights()
+        self._first = self._watched()
 
     @contextmanager
     def in_turn(self) -> Iterator[None]:
@@ -158,22 +158,38 @@ class LiveBackend(TransformersBackend):
     def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> ReadResult:
         """Compute the log-probabilities of the labels; see [`TransformersBackend.read`]. If the forward pass is
         collective, only within [`together`]."""
-        if self._first is not None and not torch.equal(self._first, self._trained_weights()):
-            raise ModelError(
-                f"the weights of {self.model_name!r} have changed since the first read, so it is no longer the same "
-                "judge; train an adapter, whose base weights stay, or pass a copy."
-            )
+        self._check_weights()
         with self.in_turn():
             return super().read(groups, labels)
 
-    def _trained_weights(self) -> torch.Tensor | None:
-        """A few values of weights that an optimizer may change; None for a model with an adapter or frozen weights,
-        and for parts of weights."""
-        trained = [weight for weight in self.model.parameters() if weight.requires_grad]
-        if self.sharded or getattr(self.model, "peft_config", None) or not trained:
-            return None
-        chosen = trained[:: -(-len(trained) // _WATCHED)]
-        return torch.cat([weight.detach().flatten()[-_VALUES:].float().cpu() for weight in chosen])
+    def generate(
+        self, prompts: Sequence[Messages], sampling: Sampling, arrived: Arrived | None = None
+    ) -> list[list[Reply]]:
+        """Sample replies; see [`TransformersBackend.generate`]."""
+        self._check_weights()
+        return super().generate(prompts, sampling, arrived)
+
+    def _check_weights(self) -> None:
+        """Raise [`ModelError`] if the weights are no longer those of `identity`."""
+        check_frozen(self.model, self.adapter)
+        if not equal_weights(self._first, self._watched()):
+            of_adapter = "" if self.adapter is None else f" with the adapter {self.adapter!r}"
+            raise ModelError(
+                f"the weights of {self.model_name!r}{of_adapter} have changed since this engine was created, so it is "
+                "no longer the same judge; train another adapter, or pass a copy."
+            )
+
+    def _watched(self) -> dict[str, torch.Tensor]:
+        """A few values of each weight that may be trained: those of the adapter to read with, and of the model if it
+        has no adapters. The base weights under adapters are frozen, and those of another rank are not here."""
+        configs = getattr(self.model, "peft_config", None) or {}
+        if self.sharded:
+            return {}
+        return {
+            name: weight.detach().flatten()[:: -(-weight.numel() // _VALUES) or 1].to("cpu", copy=True)
+            for name, weight in self.model.named_parameters()
+            if not configs or (self.adapter is not None and _of_adapter(name, [self.adapter]))
+        }
 
     @contextmanager
     def together(self) -> Iterator[None]:
@@ -245,6 +261,11 @@ class LiveBackend(TransformersBackend):
 
 class OtherRankError(ModelError):
     """Another rank has failed."""
+
+
+def equal_weights(first: dict[str, torch.Tensor], second: dict[str, torch.Tensor]) -> bool:
+    """Whether two mappings of names to tensors are equal."""
+    return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
 
 
 def is_sharded(model: Any) -> bool:

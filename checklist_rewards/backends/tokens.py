@@ -43,7 +43,6 @@ import copy
 import re
 import threading
 from collections.abc import Sequence
-from functools import cache
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -533,7 +532,6 @@ class Bounds:
         return Tokens(sum(_bytes(message["content"]) for message in messages) + TEMPLATE_TOKENS, completion)
 
 
-@cache
 def local_tokenizer(model: str) -> ChatTokenizer | None:
     """The tokenizer of a model if its files are on this machine, else None. Nothing is downloaded."""
     source = str(pocket_dir()) if model == POCKET else model

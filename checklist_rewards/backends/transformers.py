@@ -22,7 +22,8 @@ instead (the Gumbel-max trick: the argmax of logits / temperature + Gumbel noise
 
 Models with recurrent layers (Mamba, linear attention) pass a state from token to token and cannot be packed. For these
 models, and for those that fail [`packs_exactly`], each prompt is read separately. Separate prompts are padded on the
-right and need no custom mask, because a causal model never attends to later tokens.
+right and need no custom mask, because a causal model does not attend to later tokens. This is checked once per model
+([`padding_is_exact`]). Rows of a model that fails have the same length in a batch.
 """
 
 from __future__ import annotations
@@ -58,6 +59,7 @@ from checklist_rewards.backends.inputs import (
     agree,
     keeps_exactly,
     packs_exactly,
+    padding_is_exact,
     plain_inputs,
     prefix_inputs,
     rope_boundary,
@@ -198,6 +200,7 @@ class TransformersBackend:
         self._pass = PASS.get(self.device.type, PASS_GPU)
         self.layers = Layers.of(model)
         with self.in_turn():
+            self.pads = padding_is_exact(model, self._logits, self.device)
             self.packs = self.layers is not None and packs_exactly(model, self.layers, self._logits, self.device)
             self.keeps = (
                 self.packs
@@ -349,10 +352,11 @@ class TransformersBackend:
                 branches[long] += [(group.prefix, tails)] if self.packs else [(group.prefix, [tail]) for tail in tails]
         return branches
 
-    def _kind(self, row: TreeRow[_Place]) -> tuple[bool, bool]:
-        """What rows of one forward pass have in common: whether they are long, and have several prompts."""
+    def _kind(self, row: TreeRow[_Place]) -> tuple[bool, bool, int]:
+        """What rows of one forward pass have in common: whether they are long, and have several prompts; and their
+        length, for a model that padding affects."""
         reach = max(depth + length for depth, length in zip(row.depths, row.lengths, strict=True))
-        return self._long(reach), len(row.values) > 1
+        return self._long(reach), len(row.values) > 1, 0 if self.pads else len(row.ids)
 
     def _long(self, length: int) -> bool:
         """Whether a prompt is computed apart from others: LongRoPE uses other frequencies for long prompts."""

@@ -7,7 +7,9 @@ prefix: the first of a group fills the cache. The others compute their tail and 
 prefix.
 
 vLLM runs its engine in a child process, so a script that scores at its top level needs `if __name__ == "__main__":`.
-If the parent is killed, a guard process kills the child too, which would otherwise continue to occupy its memory.
+The engine's processes end with this one. When Python exits, engines are closed before multiprocessing waits for its
+children ([`close_all`]). If this process is killed, a guard process kills them, since they would otherwise continue to
+occupy their memory.
 
 A failure while loading raises [`ModelError`]. A failure at run time raises [`BackendError`], and the affected reads
 are unanswered.
@@ -16,15 +18,19 @@ are unanswered.
 from __future__ import annotations
 
 import ast
+import atexit
 import json
 import logging
 import multiprocessing
 import multiprocessing.connection
+import multiprocessing.util
 import os
+import signal
 import subprocess
 import sys
 import textwrap
 import threading
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from multiprocessing.process import BaseProcess
@@ -76,12 +82,29 @@ _GUARD_NEEDED = (
     "`if __name__ == '__main__':`."
 )
 _GUARD = """
-import contextlib, signal, sys
-sys.stdin.read()
-for fd in sys.argv[1:]:
+import contextlib, select, signal, sys
+parent, *engine = map(int, sys.argv[1:])
+poll = select.poll()
+poll.register(parent, select.POLLIN)
+poll.poll()
+for fd in engine:
     with contextlib.suppress(ProcessLookupError):
-        signal.pidfd_send_signal(int(fd), signal.SIGKILL)
+        signal.pidfd_send_signal(fd, signal.SIGKILL)
 """
+
+_open: weakref.WeakSet[VLLMBackend] = weakref.WeakSet()
+
+
+def close_all() -> None:
+    """Close all engines of this process ([`VLLMBackend.close`])."""
+    for backend in list(_open):
+        backend.close()
+
+
+# Exit handlers run in reverse order of registration. That of multiprocessing, which was registered when
+# `multiprocessing.util` was imported above, waits for all children. vLLM itself stops its engine in a finalizer, whose
+# handler may run later: it is registered when a program creates its first finalizer, such as a TemporaryDirectory.
+atexit.register(close_all)
 
 
 class VLLMBackend:
@@ -121,19 +144,20 @@ class VLLMBackend:
         with _environment(_QUIET):
             from vllm.platforms import current_platform
         on_cpu = current_platform.is_cpu()
-        before = set(multiprocessing.active_children())
         try:
-            self.llm = _load(path, engine)
-            loaded = self.llm.model_config  # use the same tokenizer as the engine
-            self.tokens = load_chat_tokenizer(
-                loaded.tokenizer, revision=loaded.tokenizer_revision, trust_remote_code=loaded.trust_remote_code
-            )
+            with _ended_unless_loaded() as children:
+                self.llm = _load(path, engine)
+                loaded = self.llm.model_config  # use the same tokenizer as the engine
+                self.tokens = load_chat_tokenizer(
+                    loaded.tokenizer, revision=loaded.tokenizer_revision, trust_remote_code=loaded.trust_remote_code
+                )
         except ModelError:
             raise
         except Exception as error:  # vLLM raises many types of errors while loading
             raise ModelError(f"model {model!r} cannot be loaded with vLLM: {_short(error)}") from error
-        children = list(set(multiprocessing.active_children()) - before)
-        self._guard = _kill_after_us(children)
+        guard = _kill_after_us(children)
+        self._close = weakref.finalize(self, _shut_down, os.getpid(), self.llm, _tree(children), guard)
+        _open.add(self)
         _wake_if_killed(children, self.llm)
         config = self.llm.model_config
         self.limit: int = config.max_model_len
@@ -147,6 +171,10 @@ class VLLMBackend:
         self._most_at_once = _step_tokens(self.llm) if on_cpu else None
         self._asleep = False
         self._sleep_if_unused()
+
+    def close(self) -> None:
+        """End the engine's processes. Later calls raise [`BackendError`]."""
+        self._close()
 
     @contextmanager
     def stay_awake(self) -> Iterator[None]:
@@ -409,18 +437,80 @@ def _environment(defaults: Mapping[str, str]) -> Iterator[None]:
                 os.environ[name] = before[name]
 
 
-def _kill_after_us(children: Sequence[BaseProcess]) -> subprocess.Popen[bytes] | None:
-    """Start a process that kills the engine when this process ends for any reason, which closes a pipe.
+@contextmanager
+def _ended_unless_loaded() -> Iterator[list[BaseProcess]]:
+    """Context manager that gives the processes that start in it, after it, and ends them if it is left by an error, an
+    interruption, or SIGTERM where that would end this process at once."""
+    before, children = set(multiprocessing.active_children()), list[BaseProcess]()
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    catches = in_main_thread and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    if catches:
+        signal.signal(signal.SIGTERM, _raise_terminated)
+    try:
+        yield children
+        children += set(multiprocessing.active_children()) - before
+    except BaseException as error:
+        _kill(_tree(list(set(multiprocessing.active_children()) - before)))
+        if isinstance(error, _Terminated):
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            signal.raise_signal(signal.SIGTERM)
+        raise
+    finally:
+        if catches:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
-    vLLM stops its engine when Python exits, but not when Python is killed.
-    """
+
+class _Terminated(BaseException):
+    """SIGTERM has arrived."""
+
+
+def _raise_terminated(*_: Any) -> None:
+    raise _Terminated
+
+
+def _tree(children: Sequence[BaseProcess]) -> list[Any]:
+    """The processes of an engine as objects of psutil: its children, and theirs."""
+    import psutil
+
+    found: list[Any] = []
+    for child in children:
+        with suppress(psutil.NoSuchProcess):
+            process = psutil.Process(child.pid)
+            found += [process, *process.children(recursive=True)]
+    return found
+
+
+def _kill(processes: Sequence[Any]) -> None:
+    import psutil
+
+    for process in processes:
+        with suppress(psutil.NoSuchProcess):  # has ended, or another process has its number
+            process.kill()
+    psutil.wait_procs(processes)
+
+
+def _shut_down(owner: int, llm: Any, processes: Sequence[Any], guard: subprocess.Popen[bytes] | None) -> None:
+    """End an engine. In a fork of the process that started it, do nothing."""
+    if os.getpid() != owner:
+        return
+    with suppress(Exception):  # an engine that has failed is killed
+        llm.llm_engine.engine_core.shutdown()
+    _kill(processes)
+    if guard is not None:
+        guard.kill()
+        guard.wait()
+
+
+def _kill_after_us(children: Sequence[BaseProcess]) -> subprocess.Popen[bytes] | None:
+    """Start a process that kills the processes of an engine when this one has ended for any reason."""
     if not children or not hasattr(os, "pidfd_open"):
         return None
-    fds = [os.pidfd_open(child.pid) for child in children if child.pid is not None]
+    fds = [os.pidfd_open(os.getpid())]
     try:
+        fds += [os.pidfd_open(process.pid) for process in _tree(children)]
         return subprocess.Popen(
             [sys.executable, "-ISc", _GUARD, *map(str, fds)],
-            stdin=subprocess.PIPE,
+            stdin=subprocess.DEVNULL,
             pass_fds=fds,
             start_new_session=True,  # Ctrl-C is for the parent
         )

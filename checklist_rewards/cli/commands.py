@@ -257,5 +257,10 @@ def _root(
 
 
 def main() -> None:
-    """Entry point of `checklist-rewards`."""
-    app()
+    """Entry point of `checklist-rewards`. Engines are closed before Python's exit handlers run."""
+    from checklist_rewards.backends import close_engines
+
+    try:
+        app()
+    finally:
+        close_engines()

@@ -9,12 +9,15 @@ at most the answers that it had not yet written. The file uses a write-ahead log
 system, where WAL does not work and a rollback journal is used.
 
 If a store cannot be opened, an error is raised. If it fails later (corruption, a full or read-only disk), the run
-continues without it after one warning, and cannot be resumed from it. A value that cannot be decoded is deleted and
+continues without it after one warning, and cannot be resumed from it. A lock that another process holds for too long
+is not such a failure: answers are kept in memory and written as soon as the lock is free, at the latest when Python
+exits. A value that cannot be decoded is deleted and
 computed again. If the file is removed or replaced while it is open, it is reopened, so that later answers are stored.
 """
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
 import re
@@ -36,7 +39,10 @@ T = TypeVar("T")
 _ERRORS = (OSError, sqlite3.Error)
 _MAX_VARIABLES = 500
 _COMPRESS_FROM = 512
-_LOCK_TIMEOUT_S = 60
+_LOCK_TIMEOUT_S, _LOCKED_TIMEOUT_S = 60, 1
+"""How long to wait for a lock, and how long if the last wait was too short."""
+_BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL)
+_INSERT = "INSERT OR IGNORE INTO answers VALUES (?, ?)"
 _MOUNTS = Path("/proc/self/mountinfo")
 _UNESCAPED = re.compile(r"\\([0-7]{3})")
 _NETWORK = frozenset(
@@ -70,6 +76,10 @@ class Store:
         self._file: tuple[int, int] | None = None
         self._logs: dict[Path, tuple[int, int] | None] = {}
         self._reads = self._writes = True
+        self._late: dict[Key, str | bytes] = {}
+        """Answers that could not be written because the file was locked."""
+        self._late_lock = threading.Lock()
+        self._locked = False
         kind = _file_system(self.path)
         self._wal = not (kind in _NETWORK or kind.startswith("fuse."))
         if not self._wal:
@@ -121,7 +131,10 @@ class Store:
                     marks = ",".join("?" * len(chunk))
                     rows += connection.execute(f"SELECT key, value FROM answers WHERE key IN ({marks})", chunk)
             except _ERRORS as error:
-                self._stop_reading(error)
+                if not self._is_locked(error):
+                    self._stop_reading(error)
+        with self._late_lock:
+            rows += [(key, self._late[key]) for key in keys if key in self._late]
         values: dict[Key, Any] = {}
         broken: list[Key] = []
         for key, value in rows:
@@ -137,8 +150,24 @@ class Store:
         return values
 
     def put(self, answers: Iterable[tuple[Key, str]]) -> None:
-        """Store answers. They are on disk when this returns. An existing answer is not replaced."""
-        self._write("INSERT OR IGNORE INTO answers VALUES (?, ?)", ((key, _compressed(text)) for key, text in answers))
+        """Store answers. They are on disk when this returns, unless another process holds a lock for more than a
+        minute. An existing answer is not replaced."""
+        rows = {key: _compressed(text) for key, text in reversed(list(answers))}
+        if not self._writes:
+            return
+        with self._late_lock:
+            late, self._late = self._late, {}
+        if not self._write(_INSERT, (rows | late).items()):
+            with self._late_lock:
+                self._late = rows | late | self._late
+
+    def _write_late(self) -> None:
+        """Write the answers that could not be written before."""
+        if self._late:
+            self._locked = False  # wait for the lock as long as for any
+            self.put([])
+        if self._late:
+            logger.warning("%d answers could not be written to the store %s.", len(self._late), self.path)
 
     def merge(self, path: str | Path) -> int:
         """Add the answers of another store; an existing answer is not replaced.
@@ -171,16 +200,34 @@ class Store:
     def __len__(self) -> int:
         return self._connection().execute("SELECT count(*) FROM answers").fetchone()[0]
 
-    def _write(self, statement: str, rows: Iterable[tuple[Any, ...]]) -> None:
+    def _write(self, statement: str, rows: Iterable[tuple[Any, ...]]) -> bool:
+        """Write rows. False if the file is locked, so that it is worth another try."""
         if not self._writes:
-            return
+            return True
         try:
             with self._connection() as connection:
                 connection.executemany(statement, rows)
+            self._locked = False
         except _ERRORS as error:
+            if self._is_locked(error):
+                return False
             if self._writes:
                 logger.warning("the store %s cannot be written (%s); continuing without it.", self.path, error)
             self._writes = False
+        return True
+
+    def _is_locked(self, error: Exception) -> bool:
+        """Whether an error is a lock of another process, which will end. Logs a warning at the first one."""
+        if not isinstance(error, sqlite3.Error) or (getattr(error, "sqlite_errorcode", 0) & 0xFF) not in _BUSY:
+            return False
+        if not self._locked:
+            self._locked = True
+            atexit.unregister(self._write_late)
+            atexit.register(self._write_late)
+            logger.warning(
+                "the store %s is locked by another process; answers are kept in memory until it is free.", self.path
+            )
+        return True
 
     def _stop_reading(self, error: Exception) -> None:
         if self._reads:
@@ -191,6 +238,7 @@ class Store:
         # SQLite connections must not cross threads or forks, and one whose file was removed loses what it writes.
         local, opened = self._local, (os.getpid(), _file_at(self.path))
         if getattr(local, "opened", None) == opened:
+            local.connection.execute(f"PRAGMA busy_timeout={round(1000 * self._timeout)}")
             return local.connection
         if self._file not in (None, opened[1]):
             logger.warning("the store %s was removed or replaced while in use; reopening it.", self.path)
@@ -204,11 +252,16 @@ class Store:
         local.opened = os.getpid(), self._file
         return local.connection
 
+    @property
+    def _timeout(self) -> float:
+        """How long to wait for a lock, in seconds."""
+        return _LOCKED_TIMEOUT_S if self._locked else _LOCK_TIMEOUT_S
+
     def _open(self) -> sqlite3.Connection:
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        connection = sqlite3.connect(self.path, timeout=_LOCK_TIMEOUT_S)
+        connection = sqlite3.connect(self.path, timeout=self._timeout)
         connection.text_factory = _text
-        _set_journal(connection, "WAL" if self._wal else "TRUNCATE")
+        _set_journal(connection, "WAL" if self._wal else "TRUNCATE", self._timeout)
         if self._wal:
             connection.execute("PRAGMA synchronous=NORMAL")
         connection.execute("CREATE TABLE IF NOT EXISTS answers (key BLOB PRIMARY KEY, value) WITHOUT ROWID")
@@ -230,10 +283,10 @@ def open_store(store: Store | str | Path | bool | None) -> Store | None:
     return Store(None if store is True else store)
 
 
-def _set_journal(connection: sqlite3.Connection, mode: str) -> None:
+def _set_journal(connection: sqlite3.Connection, mode: str, timeout: float) -> None:
     # Another process that is creating the store holds a write lock. For this statement, SQLite reports "busy"
     # immediately and ignores the connection's timeout.
-    give_up = time.monotonic() + _LOCK_TIMEOUT_S
+    give_up = time.monotonic() + timeout
     while True:
         try:
             connection.execute(f"PRAGMA journal_mode={mode}")

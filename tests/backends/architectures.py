@@ -65,6 +65,7 @@ ARCHITECTURES: dict[str, tuple[str, dict[str, Any]]] = {
     "Mistral, sliding": ("MistralConfig", {"sliding_window": WINDOW}),
     "Mixtral": ("MixtralConfig", {"num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": None}),
     "Ministral": ("MinistralConfig", {"sliding_window": WINDOW, "layer_types": _LAYERS}),
+    "Doge": ("DogeConfig", {"keep_window_size": 80}),  # wider than the prompts of the checks while loading
     "Gemma 2": (
         "Gemma2Config",
         {"sliding_window": WINDOW, "query_pre_attn_scalar": 16, "attn_logit_softcapping": 1.0, "layer_types": _LAYERS},

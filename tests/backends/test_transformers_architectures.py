@@ -29,8 +29,8 @@ GROUPS = [
     ReadGroup(None, "Other words stand there. " * 11, TAILS[1:]),
 ]
 PROMPTS = [[{"role": "user", "content": "Write it down . " * count}] for count in (1, 6, 14)]
-# Recurrent layers carry a state through the row; ALiBi counts places instead of positions.
-SEPARATE = {"Bloom (ALiBi)", "Qwen3-Next", "Qwen3.5", "Mamba 2", "Falcon-H1", "RecurrentGemma"}
+# Recurrent layers carry a state through the row; ALiBi counts places instead of positions; Doge looks to its right.
+SEPARATE = {"Bloom (ALiBi)", "Doge", "Qwen3-Next", "Qwen3.5", "Mamba 2", "Falcon-H1", "RecurrentGemma"}
 DOCUMENT = REPO / "docs" / "compatibility.md"
 
 _folder = tempfile.TemporaryDirectory(prefix="checklist-rewards-architectures-")

@@ -69,6 +69,62 @@ def test_a_store_waits_for_the_process_that_is_making_it(tmp_path):
     assert len(store) == 1
 
 
+@pytest.mark.parametrize("kind", ["ext4", "nfs4"])  # with a write-ahead log, and with a rollback journal
+@pytest.mark.parametrize("lock", ["IMMEDIATE", "EXCLUSIVE"])
+@pytest.mark.parametrize("thread", ["the same thread", "another thread"])  # whose connection is opened while locked
+def test_a_lock_of_another_process_costs_neither_answers_nor_the_store(
+    tmp_path, monkeypatch, caplog, kind, lock, thread
+):
+    mounts = tmp_path / "mountinfo"
+    mounts.write_text(f"1 0 0:1 / / rw - {kind} source rw\n")
+    monkeypatch.setattr(store_module, "_MOUNTS", mounts)
+    monkeypatch.setattr(store_module, "_LOCK_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(store_module, "_LOCKED_TIMEOUT_S", 0.01)
+    store = Store(tmp_path / "store.sqlite")
+    store.put([(key_of("a"), "before")])
+    other = sqlite3.connect(store.path, isolation_level=None)
+    other.execute(f"BEGIN {lock}")
+    keys = [key_of(name) for name in "abcd"]
+
+    def during() -> dict:
+        store.put([(keys[1], "during"), (keys[1], "again")])
+        store.put([(keys[1], "later"), (keys[2], "also")])
+        return store.get(keys)
+
+    with ThreadPoolExecutor(1) as pool:
+        found = during() if thread == "the same thread" else pool.submit(during).result()
+    assert {keys[1]: "during", keys[2]: "also"}.items() <= found.items() and keys[3] not in found
+    other.execute("COMMIT")
+    store.put([(keys[3], "after")])
+    expected = dict(zip(keys, ["before", "during", "also", "after"], strict=True))
+    assert store.get(keys) == Store(store.path).get(keys) == expected
+    assert caplog.text.count("is locked by another process") == 1 and "without it" not in caplog.text
+
+
+def test_answers_that_waited_for_a_lock_are_written_when_python_exits(tmp_path):
+    path = tmp_path / "store.sqlite"
+    code = (
+        "import sys; from checklist_rewards.files import store as module\n"
+        "store = module.Store(sys.argv[1])\n"
+        "print('open', flush=True); input()\n"
+        "module._LOCK_TIMEOUT_S = 0.05\n"
+        "store.put([(module.key_of('a'), 'x')])\n"
+        "module._LOCK_TIMEOUT_S = 60\n"
+        "print('kept', flush=True)\n"
+    )
+    worker = subprocess.Popen([sys.executable, "-c", code, path], stdin=-1, stdout=-1, stderr=-1, text=True)
+    assert worker.stdout.readline() == "open\n"
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    worker.stdin.write("\n")
+    worker.stdin.flush()
+    assert worker.stdout.readline() == "kept\n"
+    other.execute("COMMIT")
+    _, errors = worker.communicate(timeout=60)
+    assert worker.returncode == 0 and "answers are kept in memory" in errors
+    assert Store(path).get([key_of("a")]) == {key_of("a"): "x"}
+
+
 def test_a_store_is_used_from_threads_and_survives_pickling(tmp_path):
     store = Store(tmp_path / "store.sqlite")
     threads = [threading.Thread(target=store.put, args=([(key_of(str(n)), str(n))],)) for n in range(8)]

@@ -1,0 +1,183 @@
+"""Commands run to the end of their process, as a user runs them for the first time: the home folder is empty."""
+
+import json
+import os
+import re
+import signal
+import urllib.error
+import urllib.request
+import uuid
+from pathlib import Path
+
+import pytest
+
+from checklist_rewards import ChecklistScorer
+from checklist_rewards.backends import Engine
+from checklist_rewards.judges import LogprobJudge
+from tests.cli.conftest import write_jsonl
+from tests.conftest import HANG, REPO
+from tests.fakes import FakeBackend
+from tests.waiting import until
+from tests.zygote import Program
+
+FIRST = """
+import atexit, multiprocessing.util, sys, weakref
+
+if __name__ == "__main__":
+    for name in [name for name in sys.modules if name.partition(".")[0] == "vllm"]:
+        del sys.modules[name]  # the real one
+    # The order of exit handlers if a packaged model is prepared first, in a TemporaryDirectory. Handlers run in
+    # reverse order, so multiprocessing waits for the engine before a finalizer stops it.
+    for handler in (weakref.finalize._exitfunc, multiprocessing.util._exit_function):
+        atexit.unregister(handler)
+        atexit.register(handler)
+    {}
+"""
+A_COMMAND = "from checklist_rewards.cli import main; main()"
+ON_VLLM = ("--model", "pocket", "--backend", "vllm")
+COMMANDS = {
+    "generate": ["prompts.jsonl", "-o", "out.jsonl", *ON_VLLM],
+    "run": ["texts.jsonl", "-o", "out.jsonl", *ON_VLLM],
+    "score": ["texts.jsonl", "-o", "out.jsonl", *ON_VLLM],
+    "rerank": ["candidates.jsonl", "-o", "out.jsonl", *ON_VLLM],
+    "pairs": ["candidates.jsonl", "-o", "out.jsonl", *ON_VLLM],
+    "refine": ["texts.jsonl", "-o", "out.jsonl", "--method", "critique", *ON_VLLM],
+    "replay": ["scored.jsonl", "-o", "out.jsonl", *ON_VLLM],
+    "probe": [*ON_VLLM],
+    "attack": ["checklists.jsonl", "-o", "attack.json", *ON_VLLM],
+    "inspect": ["checklists.jsonl", "--policy", "pocket", "--n", "2", *ON_VLLM],
+    "improve": [
+        "checklist.json",
+        "--data",
+        "labelled.jsonl",
+        "-o",
+        "out.json",
+        "--bootstrap",
+        "50",
+        "--scorer-model",
+        *ON_VLLM[1:],
+    ],
+}
+"""Every command that loads a model in its own process, with arguments."""
+ITEMS = ["Is it about rain?", "Is it short?"]
+
+
+class Runs:
+    """Starts programs in an empty home folder, with the stand-in for vLLM."""
+
+    def __init__(self, folder: Path):
+        self.folder, self.mark, self.log = folder, uuid.uuid4().hex, folder / "engine.log"
+
+    def start(self, *arguments: object, waits: str = "", code: str = A_COMMAND) -> Program:
+        environment = {name: value for name, value in os.environ.items() if name != "XDG_CACHE_HOME"}
+        environment |= {"HOME": str(self.folder / "home"), "PYTHONPATH": f"{REPO}/tests/standin:{REPO}"}
+        environment |= {"OF_TEST": self.mark, "STANDIN_VLLM_LOG": str(self.log), "STANDIN_VLLM_WAITS": waits}
+        script = self.folder / "script.py"
+        script.write_text(FIRST.format(code.replace("\n", "\n    ")))
+        with (self.folder / "written").open("w") as written:
+            return Program([script, *arguments], cwd=self.folder, env=environment, output=written)
+
+    @property
+    def written(self) -> str:
+        return (self.folder / "written").read_text()
+
+    def reached(self, place: str) -> bool:
+        """Whether an engine is there: "load" or "generate"."""
+        return self.log.is_file() and place in self.log.read_text().split()
+
+    def left(self) -> list[str]:
+        """The processes of the engine that are still running. They have a mark in their environment."""
+        found = []
+        for folder in Path("/proc").glob("[0-9]*"):
+            try:
+                if f"OF_TEST={self.mark}".encode() in (folder / "environ").read_bytes():
+                    found.append(folder.name)
+            except OSError:  # it has ended, or belongs to another user
+                continue
+        return found
+
+
+@pytest.fixture
+def runs(tmp_path):
+    write_jsonl(tmp_path / "prompts.jsonl", {"input": "Write about rain."})
+    rows = [{"input": f"Write about rain {n}.", "checklist": ITEMS} for n in range(6)]
+    write_jsonl(tmp_path / "checklists.jsonl", *rows)
+    text = rows[0] | {"target": "Rain falls."}
+    write_jsonl(tmp_path / "texts.jsonl", text)
+    write_jsonl(tmp_path / "candidates.jsonl", text | {"candidates": ["Rain falls.", "No."]})
+    score = ChecklistScorer(judge=LogprobJudge(Engine("fake", FakeBackend())), store=False)
+    scored = score.score(ITEMS, "Rain falls.", "Write about rain 0.").model_dump(mode="json")
+    write_jsonl(tmp_path / "scored.jsonl", text | {"checklist_score": scored})
+    (tmp_path / "checklist.json").write_text(json.dumps({"items": [{"question": item} for item in ITEMS]}))
+    labelled = ({"input": f"Write {n // 2}.", "target": f"Text {n}.", "label": n % 2} for n in range(64))
+    write_jsonl(tmp_path / "labelled.jsonl", *labelled)
+    (tmp_path / "home").mkdir()
+    runs = Runs(tmp_path)
+    yield runs
+    for pid in runs.left():
+        os.kill(int(pid), signal.SIGKILL)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_ends_with_its_engine(runs, command):
+    code = runs.start(command, *COMMANDS[command]).wait(HANG)
+    assert code in (0, 1) and runs.reached("load"), runs.written  # 1: the stand-in is not a good judge
+    until(lambda: not runs.left(), seconds=30)  # the resource tracker notices that its pipe is closed
+
+
+@pytest.mark.parametrize(
+    ("sent", "code", "place"),
+    [("SIGTERM", -15, "load"), ("SIGTERM", -15, "generate"), ("SIGINT", 130, "load"), ("SIGINT", 130, "generate")]
+    + [("SIGKILL", -9, "generate")],
+)
+def test_a_command_that_is_stopped_leaves_no_process(runs, sent, code, place):
+    process = runs.start("score", *COMMANDS["score"], waits=place)
+    until(lambda: runs.reached(place))
+    process.send_signal(getattr(signal, sent))
+    assert process.wait(HANG) == code, runs.written
+    until(lambda: not runs.left(), seconds=30)
+
+
+def test_a_server_that_is_stopped_leaves_no_process(runs):
+    pytest.importorskip("uvicorn")
+    process = runs.start("serve", "--port", "0", *ON_VLLM)
+    [address] = until(lambda: re.findall(r"http://127[^\s;]+", runs.written))
+    row = {"target": "Rain falls.", "checklist": ITEMS}
+    until(lambda: answers(f"{address}/health"))
+    assert answers(f"{address}/score", {"samples": [row]}) and runs.reached("load"), runs.written
+    process.send_signal(signal.SIGTERM)
+    process.wait(HANG)
+    until(lambda: not runs.left(), seconds=30)
+
+
+def answers(address: str, body: dict | None = None) -> bool:
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(address, data, {"Content-Type": "application/json"})
+    try:
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return answer.status == 200
+    except urllib.error.HTTPError:
+        raise
+    except OSError:
+        return False
+
+
+SCRIPT = """
+from checklist_rewards import ChecklistScorer
+scorer = ChecklistScorer("pocket", backend="vllm", store=False)
+print(scorer.score(["Is it short?"], "Rain falls.").answered)
+"""
+
+
+@pytest.mark.parametrize(("last", "code"), [("", 0), ("raise ValueError", 1), ("sys.exit(3)", 3)])
+def test_a_script_ends_with_its_engine(runs, last, code):
+    assert runs.start(code=SCRIPT + last).wait(HANG) == code, runs.written
+    assert runs.reached("generate")
+    until(lambda: not runs.left(), seconds=30)
+
+
+def test_a_script_whose_engine_cannot_be_used_ends(runs):
+    broken = "from checklist_rewards.backends import vllm\nvllm.load_chat_tokenizer = None\n" + SCRIPT
+    assert runs.start(code=broken).wait(HANG) == 1
+    assert "cannot be loaded with vLLM" in runs.written and runs.reached("load")
+    until(lambda: not runs.left(), seconds=30)
