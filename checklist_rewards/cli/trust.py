@@ -64,6 +64,7 @@ from checklist_rewards.judges.probe import DEFAULT_MARGIN, ProbeReport
 from checklist_rewards.judges.probe import probe as ask
 from checklist_rewards.scorer import ChecklistScorer
 from checklist_rewards.scores import Aggregation, Verdict
+from checklist_rewards.validation import import_extra
 
 LABELS = "Labels and groups"
 
@@ -176,6 +177,7 @@ def agree(
     ```
     """
     check_outputs([*files, labelled.labels], folders={"--plots": plots}, json=json)
+    _check_plots(plots)
     if len(files) < 2 and not labelled.named:
         raise SampleError(
             f"{files[0]} is the only file and has no labels to compare with; set --label-key or --labels, or add "
@@ -236,6 +238,12 @@ def agree(
                 "rates": {name: [rate.dumped() for rate in of_file] for name, of_file in rates.items()},
             },
         )
+
+
+def _check_plots(path: Path | None) -> None:
+    """Refuse plots that cannot be drawn before anything is written."""
+    if path is not None:
+        import_extra("matplotlib.figure")
 
 
 def _with_labels(
@@ -481,6 +489,7 @@ def calibrate(
     ```
     """
     check_outputs([rows, labelled.labels, store_options.store], folders={"--plots": plots}, output=output, json=json)
+    _check_plots(plots)
     threshold = None if fit_threshold is None else ThresholdChoice(fit_threshold, *_costs(costs))
     labels = labelled.as_labels()
     scored = labels.read(rows)
@@ -654,6 +663,7 @@ def cascade(
     ```
     """
     check_outputs([cheap, strong, checklist], plot=plot, json=json)
+    _check_plots(plot)
     shared = None if checklist is None else read_checklist(checklist)
     files = [read_scored(path, id_key=id_key, checklist_key=checklist_key, shared=shared) for path in (cheap, strong)]
     pairs, unpaired = pairs_of(files[0], files[1], (str(cheap), str(strong)))
