@@ -519,6 +519,11 @@ def _totals(report: DifferenceReport) -> Table:
     lines: list[tuple[str, str, Any]] = [
         ("rows in both", str(report.rows), None),
         ("answers flipped", _of(counts["flips"], counts["reads"]), figures.get("flips")),
+        *(
+            [("code checks flipped", _of(counts["checks_flipped"], counts["checks"]), None)]
+            if counts["checks"]
+            else []
+        ),
         ("kappa (yes/no items)", "", figures.get("kappa")),
         ("change of P(yes)", "", figures.get("shift")),
         ("absolute change of P(yes)", "", figures.get("distance")),

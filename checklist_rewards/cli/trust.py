@@ -160,8 +160,9 @@ def agree(
     With labels (**--label-key** or **--labels**), each file is compared with the labels, and every two files are
     tested against each other (McNemar test and group permutation test). Without labels, every two files are compared,
     which must have the same texts.
-    Unanswered items count only in the coverage. Confidence intervals are 95 % bootstrap intervals that resample groups
-    (**--group-key**), or rows.
+    Unanswered items count only in the coverage. Figures of items are over the answers of judges. Answers of code
+    checks are counted apart; scores of targets include them. Confidence intervals are 95 % bootstrap intervals that
+    resample groups (**--group-key**), or rows.
 
     If only some of the rows have labels, the rates of all rows are corrected by them (prediction-powered inference).
     The labelled rows must be a random sample, or have the column `label_probability` of the app's order "sample";
@@ -374,6 +375,9 @@ def _coverage(comparison: Comparison) -> str:
     for what, count in (("rows", comparison.unmatched_rows), ("items", comparison.unmatched_items)):
         if count:
             parts.append(f"{count} {what} in one file only")
+    if comparison.code_checks:
+        equal = f"{comparison.code_checks_equal} of {comparison.code_checks} agree"
+        parts.append(f"code checks, which are in no figure of items: {equal}")
     return "; ".join(parts)
 
 
@@ -409,6 +413,7 @@ def _draw(folder: Path, prefix: str, comparison: Comparison, units: Sequence[Uni
         (unit.one.soft, float(unit.other.label == YES))
         for unit in units
         if unit.one is not None and unit.other is not None and unit.item.options is None and unit.one.probabilities
+        if not unit.by_code
     ]
     if against_labels and read:
         curve = [p for p, _ in read if p is not None], [truth for p, truth in read if p is not None]

@@ -47,6 +47,8 @@ class StoredRead(NamedTuple):
     p: float | None
     """P(yes), or the expected value of an item with options; None without probabilities."""
     value: float | None
+    by_code: bool = False
+    """Whether a code check answered: the figures of all reads leave it out."""
 
 
 class StoredScore(NamedTuple):
@@ -83,7 +85,9 @@ def stored_reads(score: Score | None) -> dict[str, StoredRead]:
         if answered and line.probabilities is not None:
             p = line.probabilities.get(YES) if line.probabilities.keys() == {YES, NO} else line.soft
         value = (line.value if line.soft is None else line.soft) if answered else None
-        reads[_encodable(key)] = StoredRead(_encodable(line.question), line.answer if answered else None, p, value)
+        reads[_encodable(key)] = StoredRead(
+            _encodable(line.question), line.answer if answered else None, p, value, line.by_code
+        )
     return reads
 
 
@@ -275,9 +279,9 @@ class DifferenceReport(BaseModel):
     only_one: Unmatched
     only_other: Unmatched
     counts: dict[str, int]
-    """reads, flips, scored (texts with two scores), changed (scores), groups, ranked (groups with an order in both),
-    flat_one and flat_other (groups without variance), advantages, reversed, pairs, other_pair, reversed_pair,
-    unmatched_items."""
+    """reads, flips, checks and checks_flipped (answers of code checks, which are in none of the others), scored (texts
+    with two scores), changed (scores), groups, ranked (groups with an order in both), flat_one and flat_other (groups
+    without variance), advantages, reversed, pairs, other_pair, reversed_pair, unmatched_items."""
     figures: dict[str, Figure]
     """Shares and means with intervals: `flips`, `kappa` (yes/no items), `shift` and `distance` (mean and mean absolute
     change of P(yes)), `change` and `size` (mean and mean absolute change of the score), `kendall`,
@@ -331,7 +335,8 @@ class Differences:
         counts |= {
             name: int(totals[_AT[name]]) for name in ("advantages", "reversed", "pairs", "other_pair", "reversed_pair")
         }
-        extra = {name: self._counts[name] for name in ("groups", "flat_one", "flat_other", "unmatched_items")}
+        names_of = ("groups", "flat_one", "flat_other", "unmatched_items", "checks", "checks_flipped")
+        extra = {name: self._counts[name] for name in names_of}
         [(all_items,)] = self.matching.database.execute("SELECT count(DISTINCT item) FROM items")
         unmatched = [self._unmatched(side) for side in (0, 1)]
         return DifferenceReport(
@@ -402,12 +407,18 @@ class Differences:
                 continue
             flipped = first.answer != second.answer
             answers = f"{first.answer}_{second.answer}"
-            _add(sums, reads=1, flips=flipped, **({answers: 1} if answers in _AT else {}))
+            by_code = first.by_code or second.by_code
+            if by_code:
+                self._counts["checks"] += 1
+                self._counts["checks_flipped"] += flipped
+            else:
+                _add(sums, reads=1, flips=flipped, **({answers: 1} if answers in _AT else {}))
             item.answers[first.answer, second.answer] += 1
             shift = None
             if first.p is not None and second.p is not None:
                 shift = second.p - first.p
-                _add(sums, shifted=1, shift=shift, distance=abs(shift))
+                if not by_code:
+                    _add(sums, shifted=1, shift=shift, distance=abs(shift))
                 item.shifted += 1
                 item.shift += shift
             elif first.value is not None and second.value is not None:

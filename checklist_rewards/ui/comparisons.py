@@ -142,6 +142,7 @@ def against_labels(
         (unit.one.soft, float(unit.other.label == YES))
         for unit in units
         if unit.one is not None and unit.other is not None and unit.item.options is None and unit.one.probabilities
+        if not unit.by_code
     ]
     known = [(p, truth) for p, truth in read if p is not None]
     partly = any(each is None for each in given)
@@ -178,7 +179,8 @@ def _per_item(units: Sequence[Unit], against: bool) -> list[dict[str, Any]]:
     for unit in units:
         members.setdefault(unit.key[1], []).append(unit)
     lines = []
-    for id, own in members.items():
+    for id, units_of in members.items():
+        own = [unit for unit in units_of if not unit.by_code] or units_of
         answered = [(u.one.label, u.other.label) for u in own if u.one is not None and u.other is not None]
         values = own[0].item.values
         positive = YES if against and YES in values else None
@@ -188,6 +190,7 @@ def _per_item(units: Sequence[Unit], against: bool) -> list[dict[str, Any]]:
             {
                 "id": id,
                 "question": own[0].item.question,
+                "by_code": all(unit.by_code for unit in own),
                 "units": len(own),
                 "answered": len(answered),
                 "flips": [{"one": one, "other": other, "count": n} for (one, other), n in flips.most_common()],
