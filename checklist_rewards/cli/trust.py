@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import combinations
 from pathlib import Path
 from typing import Annotated, Any
@@ -39,7 +39,7 @@ from checklist_rewards.evaluation.agreement import (
     compare,
     compare_judges,
     compare_raters,
-    labels_of,
+    labels_of_rows,
     other_texts,
     pairs_of,
     read_scored,
@@ -185,7 +185,7 @@ def agree(
             "another scored file."
         )
     scale = _range(label_range)
-    labels = labelled.as_labels()
+    labels = replace(labelled.as_labels(), any_scale=scale != (0, 1))
     scored = {str(path): labels.read(path) for path in files}
     if len(scored) < len(files):
         raise SampleError(f"each scored file may be given only once, got {', '.join(map(str, files))}.")
@@ -319,7 +319,7 @@ def _scaled(target: Target, rows: Sequence[JudgedRow], low: float, high: float) 
             f"{where}: label {target.other:g} is outside the range {low:g} to {high:g}; set --label-range to the "
             "worst and the best label."
         )
-    return Target(target.key, target.group, target.one, (target.other - low) / (high - low), True)
+    return replace(target, other=(target.other - low) / (high - low))
 
 
 def _inputs(rows: Sequence[JudgedRow], targets: Sequence[Target], key: str | None) -> list[str] | None:
@@ -676,7 +676,7 @@ def cascade(
         [first.items for first, _ in pairs],
         [first.score for first, _ in pairs],
         [second.score for _, second in pairs],
-        None if label_key is None else [_labels(first, label_key) for first, _ in pairs],
+        None if label_key is None else _labels([first for first, _ in pairs], label_key),
         cheap_cost=cheap_cost,
         threshold=threshold,
     )
@@ -699,14 +699,16 @@ def cascade(
             plot_curve(curve, chosen, temporary)
 
 
-def _labels(row: JudgedRow, key: str) -> list[str | None] | None:
-    labels = labels_of(row, row.data.get(key), key)
-    if isinstance(labels, float):
-        raise SampleError(
-            f"{row.where}: {key!r} must hold one label per item, got a single number for the whole target "
-            f"({labels:g})."
-        )
-    return None if labels is None else [None if answer is None else answer.label for answer in labels]
+def _labels(rows: Sequence[JudgedRow], key: str) -> list[list[str | None] | None]:
+    found: list[list[str | None] | None] = []
+    for row, labels in zip(rows, labels_of_rows(rows, [row.data.get(key) for row in rows], key), strict=True):
+        if isinstance(labels, float):
+            raise SampleError(
+                f"{row.where}: {key!r} must hold one label per item, got a single number for the whole target "
+                f"({labels:g})."
+            )
+        found.append(None if labels is None else [None if label is None else label.label for label in labels])
+    return found
 
 
 _HIDDEN = "unknown: the model is on a server"

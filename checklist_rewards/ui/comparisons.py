@@ -33,6 +33,7 @@ from checklist_rewards.evaluation.agreement.scored import Labels, RowLabels
 from checklist_rewards.evaluation.calibration import Probabilities, labelled_reads
 from checklist_rewards.evaluation.rates import corrected_rates
 from checklist_rewards.judges.calibration import YES_NO, kind_of, reliability
+from checklist_rewards.judges.labels import on_unit_scale
 from checklist_rewards.scores import DEFAULT_THRESHOLD
 from checklist_rewards.ui.project import Project
 from checklist_rewards.ui.records import RecordFile
@@ -135,9 +136,15 @@ def against_labels(
 ) -> dict[str, Any]:
     """The figures of `agree` for one file with labels, and of `calibrate` before calibration."""
     units, targets = units_against_labels(rows, given)
-    # Labels of whole targets on another scale than [0, 1] need agree's --label-range.
-    targets = [target for target in targets if not target.given or target.other is None or 0 <= target.other <= 1]
-    compared = compare((name, labels.key), units, targets, intervals, against_labels=True, unmatched_rows=unmatched)
+    compared = compare(
+        (name, labels.key),
+        units,
+        targets,
+        intervals,
+        against_labels=True,
+        ranked=not on_unit_scale(given),
+        unmatched_rows=unmatched,
+    )
     read = [
         (unit.one.soft, float(unit.other.label == YES))
         for unit in units

@@ -26,6 +26,8 @@ from pydantic import BaseModel, ConfigDict
 
 from checklist_rewards.checklists import YES, Checklist, ChecklistItem
 from checklist_rewards.evaluation.agreement.measures import (
+    CORRELATIONS,
+    NUMERICAL,
     Bootstrap,
     Categories,
     Figure,
@@ -270,6 +272,8 @@ class Comparison(BaseModel):
     """Those with equal answers."""
     items: dict[str, Section]
     """By kind of item: "yes/no", or its options."""
+    ranked: bool = False
+    """Whether the labels of targets are on a scale of their own, so that scores are only correlated with them."""
     targets: Section | None = None
     """Agreement of target scores, which include code checks."""
     preferences: Section | None = None
@@ -345,6 +349,7 @@ def compare(
     *,
     against_labels: bool,
     inputs: Sequence[str] | None = None,
+    ranked: bool = False,
     **counts: int,
 ) -> Comparison:
     """Compute all agreement figures of two sides.
@@ -358,6 +363,8 @@ def compare(
         against_labels (`bool`): the other side is the truth; adds precision, recall, F1 and phi.
         inputs (sequence of `str`, one per target, *optional*): the input of each target. Targets of the same input
             are also compared in pairs.
+        ranked (`bool`, *optional*, defaults to `False`): the labels of targets are on a scale of their own, such as 1
+            to 5 stars, so that scores are only correlated with them.
         counts: `unmatched_rows` and `unmatched_items`, copied to the result.
     """
     checks = [unit for unit in units if unit.by_code and unit.answered]
@@ -379,7 +386,8 @@ def compare(
         code_checks=len(checks),
         code_checks_equal=sum(unit.equal for unit in checks),
         items=sections,
-        targets=_targets(known, bootstrap) if known else None,
+        ranked=ranked,
+        targets=_targets(known, bootstrap, CORRELATIONS if ranked else NUMERICAL) if known else None,
         preferences=None if inputs is None else _preferences(targets, inputs, bootstrap),
         **counts,
     )
@@ -472,8 +480,8 @@ def _section(kind: str, units: Sequence[Unit], bootstrap: Bootstrap, against_lab
     return Section(units=len(answered), figures=figures, labels=labels, confusion=confusion)
 
 
-def _targets(known: Sequence[Target], bootstrap: Bootstrap) -> Section:
-    measured = Numbers([target.one or 0.0 for target in known], [target.other or 0.0 for target in known])
+def _targets(known: Sequence[Target], bootstrap: Bootstrap, only: Sequence[str]) -> Section:
+    measured = Numbers([target.one or 0.0 for target in known], [target.other or 0.0 for target in known], only)
     return Section(units=len(known), figures=bootstrap.figures(measured, [target.group for target in known]))
 
 

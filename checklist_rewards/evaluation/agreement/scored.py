@@ -5,12 +5,12 @@ identified by the `id` column, or by their number if there is none. Items are id
 equal questions in a row gets the key `<id>#2`.
 
 A label column holds one label per item in order (a list), labels by item id (a mapping), or one number for the whole
-target. None means unlabelled. An invalid label raises a [`SampleError`] that names the row and the item.
+target; `judges/labels.py` reads it. None means unlabelled. An invalid label raises a [`SampleError`] that names the
+row and the value.
 """
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -25,7 +25,7 @@ from checklist_rewards.datasets.rows import Columns
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.cells import messages_in
 from checklist_rewards.files.rows import file_format, read_rows
-from checklist_rewards.judges.questions import named
+from checklist_rewards.judges.labels import LabelCell, read_column
 from checklist_rewards.scores import ItemScore, Score, item_keys
 from checklist_rewards.scores.scales import ordinal_scale
 from checklist_rewards.scores.table import BatchScore
@@ -140,67 +140,39 @@ def expected(item: ChecklistItem, probabilities: Mapping[str, float]) -> float |
     return math.fsum(p * value for p, value in weighted) / scale if scale > 0 else None
 
 
-def answer_labelled(item: ChecklistItem, label: Any, where: str) -> Answer | None:
-    """Parse a label: one of the item's answers, true or false, 1 or 0, or an option's value; None if unlabelled.
-
-    Raises:
-        SampleError: If the label is not valid for the item. The message begins with `where`.
-    """
-    if label is None:
-        return None
-    name: str | None
-    if {YES, NO} <= item.values.keys() and isinstance(label, int | float) and label in (0, 1):
-        name = YES if label else NO
-    else:
-        name = named(label, item)
-    if name is None and isinstance(label, int | float) and not isinstance(label, bool):
-        same = [option for option, value in item.values.items() if value == label and item.options is not None]
-        name = same[0] if len(same) == 1 else None
-    if name is None:
-        allowed = ", ".join(item.values) + (", true, false, 1, 0" if item.options is None else "")
-        raise SampleError(f"{where}: the label {label!r:.60} is not an answer of this item; allowed: {allowed}, null.")
-    value = item.values[name]
-    return Answer(name, value, value)
-
-
 def labels_of(row: JudgedRow, value: Any, key: str) -> RowLabels:
-    """The labels of a row: one per item, or one number for the whole target.
+    """The labels of a row alone; see [`labels_of_rows`]."""
+    return labels_of_rows([row], [value], key)[0]
+
+
+def labels_of_rows(
+    rows: Sequence[JudgedRow], values: Sequence[Any], key: str, *, any_scale: bool = False
+) -> list[RowLabels]:
+    """The labels of rows: one per item, or one number for the whole target.
 
     Args:
-        row ([`JudgedRow`]): the scored row.
-        value: the cell of the label column.
+        rows (sequence of [`JudgedRow`]): the scored rows.
+        values (sequence, one per row): the cells of the label column.
         key (`str`): the name of the label column, for error messages.
+        any_scale (`bool`, *optional*, defaults to `False`): see [`read_column`].
 
     Returns:
-        A list with an [`Answer`] or None per item, or a `float` for the target, or None if the row is unlabelled.
+        For each row a list with an [`Answer`] or None per item, or a `float` for the target, or None if the row is
+        unlabelled.
 
     Raises:
-        SampleError: If a label is not valid. The message names the row and the item.
+        SampleError: If a label is not valid, or of another kind than others. The message names the row and the value.
     """
-    value = _parsed(value)
-    if value is None:
-        return None
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        if not math.isfinite(value):
-            raise SampleError(f"{row.where}: {key!r} must be a finite number, got {value}.")
-        return float(value)
-    if isinstance(value, bool | str) and len(row.items) == 1:
-        value = [value]
-    if isinstance(value, Mapping):
-        unknown = [name for name in value if name not in row.keys]
-        if unknown:
-            raise SampleError(f"{row.where}: {key!r} labels an item {unknown[0]!r} that is not in the score.")
-        value = [value.get(name) for name in row.keys]
-    if not isinstance(value, Sequence) or isinstance(value, str):
-        raise SampleError(
-            f"{row.where}: {key!r} must be a list of {len(row.items)} labels (one per item), a mapping of item ids to "
-            f"labels, or a number for the whole target; got {value!r:.60}."
-        )
-    if len(value) != len(row.items):
-        raise SampleError(f"{row.where}: {key!r} has {len(value)} labels for {len(row.items)} items.")
+    cells = [LabelCell(row.where, value, row.items) for row, value in zip(rows, values, strict=True)]
+    found = read_column(cells, key, any_scale=any_scale)
     return [
-        answer_labelled(item, label, f"{row.where}, item {number} ({item.question!r:.60})")
-        for number, (item, label) in enumerate(zip(row.items, value, strict=True), start=1)
+        [
+            Answer(label, item.values[label], item.values[label]) if isinstance(label, str) else None
+            for item, label in zip(row.items, labels, strict=True)
+        ]
+        if isinstance(labels, list)
+        else labels
+        for row, labels in zip(rows, found, strict=True)
     ]
 
 
@@ -218,6 +190,8 @@ class Labels:
         id_key, group_key, checklist_key, shared (*optional*): How scored files are read; see [`read_scored`].
         lenient (`bool`, *optional*, defaults to `False`): Accept rows of `path` without an `id` or without labels, and
             repeated ids, of which the last counts.
+        any_scale (`bool`, *optional*, defaults to `False`): The user named the scale of the numbers; see
+            [`read_column`].
     """
 
     path: Path | None = None
@@ -227,6 +201,7 @@ class Labels:
     checklist_key: str | None = None
     shared: Checklist | None = None
     lenient: bool = False
+    any_scale: bool = False
 
     def read(self, path: str | Path) -> list[JudgedRow]:
         """The rows of a scored file. Raises [`SampleError`]."""
@@ -251,7 +226,7 @@ class Labels:
             raise SampleError(
                 f"{rows[0].where}: column {key!r} not found; the row has {columns} (set --label-key or --labels)."
             )
-        labels = [labels_of(row, value, key) for row, value in zip(rows, values, strict=True)]
+        labels = labels_of_rows(rows, values, key, any_scale=self.any_scale)
         if not any(isinstance(each, float) or any(each or ()) for each in labels):
             raise SampleError(f"{rows[0].where}: neither this row nor any other has a label in column {key!r}.")
         return labels, unmatched
@@ -272,11 +247,14 @@ class Labels:
             values = replace(self, key=PROBABILITY)._by_id(self.path, rows, required=False)
         found: list[float | None] = []
         for row in rows:
-            value = _parsed(values.get(row.id))
-            number = isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= 1
-            if value is not None and not number:
+            value = values.get(row.id)
+            try:
+                number = None if value in (None, "") or isinstance(value, bool) else float(value)
+            except (TypeError, ValueError):
+                number = math.nan
+            if number is not None and not 0 < number <= 1 or isinstance(value, bool):
                 raise SampleError(f"{row.where}: {PROBABILITY!r} must be above 0 and at most 1, got {value!r:.60}.")
-            found.append(value)
+            found.append(number)
         return None if all(value is None for value in found) else found
 
     def _by_id(self, path: Path, rows: Sequence[JudgedRow], required: bool = True) -> dict[str, Any]:
@@ -362,16 +340,6 @@ def _named_value(data: Mapping[str, Any], key: str, option: str, where: str) -> 
         keys = ", ".join(map(repr, data)) or "no columns"
         raise SampleError(f"{where}: {key!r} is missing or empty ({option}); the row has {keys}.")
     return str(data[key])
-
-
-def _parsed(value: Any) -> Any:
-    """Parse JSON in a text cell, as in CSV files; other values are returned unchanged."""
-    if not isinstance(value, str):
-        return value
-    try:
-        return json.loads(value)
-    except (ValueError, RecursionError):
-        return value or None
 
 
 def _items(score: Score, checklist: Checklist | None, where: str) -> tuple[ChecklistItem, ...]:
