@@ -28,7 +28,9 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel, ConfigDict
 
 from checklist_rewards.checklists import NO, YES
+from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement.measures import Bootstrap, Figure, Totals, kappa_of, over, tau
+from checklist_rewards.evaluation.agreement.scored import equal_answers
 from checklist_rewards.scores import Score, TargetState, item_keys
 from checklist_rewards.validation import np
 
@@ -315,6 +317,11 @@ class Differences:
             order = self._group(pairs, sums)
             items: dict[str, _Item] = {}
             for (one, other), advantages in zip(pairs, order, strict=True):
+                if one.text is not None and other.text is not None and not equal_answers(one.text, other.text):
+                    raise SampleError(
+                        f"row {one.name!r:.60} of the first file is about another text than row {other.name!r:.60} of "
+                        f"the second: {one.text!r:.60} and {other.text!r:.60}; both must be of the same texts."
+                    )
                 self._reads(one, other, sums, items)
                 yield record_of(one, other, advantages)
             self.matching.database.executemany(

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from checklist_rewards.checklists import YES
+from checklist_rewards.datasets.rows import TARGETS
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement import (
     Bootstrap,
@@ -32,6 +33,7 @@ from checklist_rewards.evaluation.agreement import (
 from checklist_rewards.evaluation.agreement.scored import Labels, RowLabels
 from checklist_rewards.evaluation.calibration import Probabilities, labelled_reads
 from checklist_rewards.evaluation.rates import corrected_rates
+from checklist_rewards.files.rows import read_rows
 from checklist_rewards.judges.calibration import YES_NO, kind_of, reliability
 from checklist_rewards.judges.labels import on_unit_scale
 from checklist_rewards.scores import DEFAULT_THRESHOLD
@@ -42,15 +44,35 @@ from checklist_rewards.ui.table import Column
 FOLDER = "labels"
 
 
-def name_of(file: str | Path) -> str:
-    """The name of the labels file of an annotated file."""
-    return f"{FOLDER}/{Path(file).stem}.jsonl"
+def name_of(file: str) -> str:
+    """The name of the labels file of an annotated file, by its name in the project: no two files share one.
+
+    >>> name_of("scored.jsonl"), name_of("a/scored.jsonl"), name_of("scored.csv")
+    ('labels/scored.jsonl', 'labels/a/scored.jsonl', 'labels/scored.csv.jsonl')
+    """
+    stem, dot, ending = file.rpartition(".")
+    plain = ending == "jsonl" and not stem.endswith((".jsonl", ".csv", ".parquet"))
+    return f"{FOLDER}/{file if plain else f'{file}.jsonl'}"
 
 
 def exported(project: Project, path: Path) -> Path | None:
-    """The file of the labels that were exported for a file of the project, if any."""
-    labels = project.path(name_of(path))
-    return labels if labels.is_file() and labels != path else None
+    """The file of the labels that were exported for a file of the project, if any.
+
+    Earlier versions wrote the labels of all files with the stem `scored` to `labels/scored.jsonl`. Such a file is used
+    if its labels have their texts, which are compared, or if no other file has this stem.
+    """
+    name = path.relative_to(project.folder).as_posix()
+    labels, shared = project.path(name_of(name)), project.path(f"{FOLDER}/{path.stem}.jsonl")
+    if labels.is_file() and labels != path:
+        return labels
+    if not shared.is_file() or shared == path:
+        return None
+    first = next(iter(read_rows(shared)), None)
+    if first is not None and any(first.data.get(column) is not None for column in TARGETS):
+        return shared
+    others = [Path(file.name) for file in project.files() if file.name != name]
+    alone = all(other.stem != path.stem or other.parts[0] == FOLDER for other in others)
+    return shared if alone else None
 
 
 Match = Literal["completion", "step"]

@@ -11,30 +11,34 @@ row and the value.
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
-from checklist_rewards.chat import completion_text
+from checklist_rewards.chat import completion_text, prompt_text
 from checklist_rewards.checklists import NO, YES, Checklist, ChecklistItem
-from checklist_rewards.datasets.rows import Columns
+from checklist_rewards.datasets.rows import INPUTS, Columns
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.cells import messages_in
-from checklist_rewards.files.rows import file_format, read_rows
+from checklist_rewards.files.rows import Row, file_format, read_rows
 from checklist_rewards.judges.labels import LabelCell, read_column
 from checklist_rewards.scores import ItemScore, Score, item_keys
 from checklist_rewards.scores.scales import ordinal_scale
 from checklist_rewards.scores.table import BatchScore
 from checklist_rewards.validation import one_sentence
 
+logger = logging.getLogger(__name__)
 ID, CHECKLIST = "id", "checklist"
 PROBABILITY = "label_probability"
 """Column of the probability with which a row was chosen for labelling, as the app exports it."""
 YES_NO = "yes/no"
+_without_texts: set[Path] = set()
+"""Files of labels without texts that have been warned of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,11 +189,12 @@ class Labels:
     """The labels of scored rows, in a column of the scored file or in a file of their own.
 
     Args:
-        path (`Path`, *optional*): A file with the labels, matched by row id. Defaults to the scored file.
+        path (`Path`, *optional*): A file with the labels, matched by row id and text. Without texts (columns `target`
+            or `completion`), the id alone is compared, with a warning. Defaults to the scored file.
         key (`str`, *optional*, defaults to `"labels"`): Column of the labels.
         id_key, group_key, checklist_key, shared (*optional*): How scored files are read; see [`read_scored`].
-        lenient (`bool`, *optional*, defaults to `False`): Accept rows of `path` without an `id` or without labels, and
-            repeated ids, of which the last counts.
+        lenient (`bool`, *optional*, defaults to `False`): Accept rows of `path` without an `id` or without labels,
+            repeated ids, of which the last counts, and rows about other texts, which are not used.
         any_scale (`bool`, *optional*, defaults to `False`): The user named the scale of the numbers; see
             [`read_column`].
     """
@@ -218,9 +223,8 @@ class Labels:
         key, unmatched = self.key, 0
         values = [row.data.get(key) for row in rows]
         if self.path is not None:
-            by_id = self._by_id(self.path, rows)
-            values = [by_id.get(row.id) for row in rows]
-            unmatched = len(by_id.keys() - {row.id for row in rows})
+            labelled, unmatched = self._matched(self.path, rows)
+            values = [None if label is None else label.data.get(key) for label in labelled]
         elif not any(key in row.data for row in rows):
             columns = ", ".join(map(repr, rows[0].data)) or "no other columns"
             raise SampleError(
@@ -241,13 +245,12 @@ class Labels:
         Raises:
             SampleError: For another value.
         """
-        if self.path is None:
-            values = {row.id: row.data.get(PROBABILITY) for row in rows}
-        else:
-            values = replace(self, key=PROBABILITY)._by_id(self.path, rows, required=False)
+        sources: Sequence[JudgedRow | Row | None] = rows
+        if self.path is not None:
+            sources = self._matched(self.path, rows)[0]
         found: list[float | None] = []
-        for row in rows:
-            value = values.get(row.id)
+        for row, source in zip(rows, sources, strict=True):
+            value = None if source is None else source.data.get(PROBABILITY)
             try:
                 number = None if value in (None, "") or isinstance(value, bool) else float(value)
             except (TypeError, ValueError):
@@ -257,28 +260,48 @@ class Labels:
             found.append(number)
         return None if all(value is None for value in found) else found
 
-    def _by_id(self, path: Path, rows: Sequence[JudgedRow], required: bool = True) -> dict[str, Any]:
+    def _matched(self, path: Path, rows: Sequence[JudgedRow]) -> tuple[list[Row | None], int]:
+        """The row of the labels file of every scored row, and the number of its other rows. A row matches if it has
+        the id and the text of the scored row; the same id of another text is refused, or counted if read leniently."""
         labelled = list(read_rows(path))
         if not labelled:
             raise SampleError(f"{path} has no rows.")
         have_ids = self.lenient or all(row.data.get(ID) is not None for row in labelled)
         id_key = self.id_key or (ID if have_ids else None)
-        labels: dict[str, Any] = {}
+        labels: dict[str, Row] = {}
         for number, row in enumerate(labelled, start=1):
-            for key in filter(None, (self.key if required else None, id_key)):
+            for key in filter(None, (self.key, id_key)):
                 if key not in row.data and not self.lenient:
                     columns = ", ".join(map(repr, row.data))
                     raise SampleError(f"{row.where}: column {key!r} not found; the row has {columns}.")
             name = str(number) if id_key is None else str(row.data.get(id_key))
             if name in labels and not self.lenient:
                 raise SampleError(f"{row.where}: duplicate id {name!r}; ids must be unique (--id-key).")
-            labels[name] = row.data.get(self.key)
+            labels[name] = row
         if not any(row.id in labels for row in rows):
             raise SampleError(
                 f"{path} has labels for none of the scored rows: its first id is {next(iter(labels))!r}, the scored "
                 f"file's is {rows[0].id!r} (set the id column with --id-key)."
             )
-        return labels
+        found: list[Row | None] = []
+        for scored in rows:
+            label = labels.get(scored.id)
+            same = None if label is None else same_text(scored.data, label.data)
+            if label is not None and same is False and not self.lenient:
+                raise SampleError(
+                    f"{label.where}: the label with the id {scored.id!r} is about another text than {scored.where}: "
+                    f"{_text(label.data)!r:.60} and {_text(scored.data)!r:.60}; a label is of one text."
+                )
+            found.append(None if same is False else label)
+            if label is not None and same is None and path.resolve() not in _without_texts:
+                _without_texts.add(path.resolve())
+                how = "row number" if id_key is None else "id"
+                logger.warning(
+                    "%s: labels are matched by %s alone, because rows have no text to compare (column 'target').",
+                    label.where,
+                    how,
+                )
+        return found, len(labels) - sum(label is not None for label in found)
 
 
 def kind_of(item: ChecklistItem) -> str:
@@ -313,8 +336,8 @@ def pairs_of(
         one, other = differing
         raise SampleError(
             f"{one.where} and {other.where} have the same id {one.id!r}, but their texts differ: "
-            f"{_text(one)!r:.60} and {_text(other)!r:.60}. Judges are compared on the same texts; for the rate of "
-            "wins of one file over the other, label rows of both (--label-key)."
+            f"{_text(one.data)!r:.60} and {_text(other.data)!r:.60}. Judges are compared on the same texts; for the "
+            "rate of wins of one file over the other, label rows of both (--label-key)."
         )
     return pairs, len(rows) + len(others) - 2 * len(pairs)
 
@@ -323,15 +346,47 @@ def other_texts(rows: Sequence[JudgedRow], others: Sequence[JudgedRow]) -> tuple
     """The first two rows of the same id whose texts differ, such as those of two policies; None without any."""
     partners = {row.id: row for row in others}
     for row in rows:
-        if (other := partners.get(row.id)) is not None and None not in (texts := (_text(row), _text(other))):
+        if (other := partners.get(row.id)) is not None and None not in (texts := (_text(row.data), _text(other.data))):
             if texts[0] != texts[1]:
                 return row, other
     return None
 
 
-def _text(row: JudgedRow) -> str | None:
+def same_text(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool | None:
+    """Whether two rows are about the same text, and about the same prompt if both have the same column of it; None if
+    a row has no text."""
+    texts = _text(one), _text(other)
+    if texts[0] is None or texts[1] is None:
+        return None
+    prompts = [(_prompt(one[name]), _prompt(other[name])) for name in INPUTS if name in one and name in other]
+    return equal_answers(*texts) and all(a is None or b is None or _lines(a) == _lines(b) for a, b in prompts)
+
+
+def equal_answers(one: str, other: str) -> bool:
+    """Whether two texts are equal, or their answers are: the app exports texts without their thoughts, and other
+    programs change the ends of lines."""
+    return one == other or _lines(completion_text(messages_in(one))) == _lines(completion_text(messages_in(other)))
+
+
+def _lines(text: str) -> str:
+    return text.replace("\r\n", "\n").strip()
+
+
+def _prompt(value: Any) -> str | None:
+    """A prompt as text: chat messages as "role: text" paragraphs, one user message alone as its text."""
+    value = messages_in(value)
+    if value is None or isinstance(value, str):
+        return value
+    try:
+        input, history = prompt_text(value)
+    except SampleError:
+        return str(value)
+    return input if history is None else "\n\n".join(filter(None, (history, input and f"user: {input}")))
+
+
+def _text(data: Mapping[str, Any]) -> str | None:
     """The text of a row; equal for the cells of JSON Lines, CSV and Parquet. None if it has none."""
-    value = messages_in(row.data.get(Columns.of(row.data).target))
+    value = messages_in(data.get(Columns.of(data).target))
     return None if value is None else completion_text(value) if isinstance(value, list) else str(value)
 
 
