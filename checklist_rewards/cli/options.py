@@ -33,6 +33,7 @@ import yaml
 
 from checklist_rewards.backends import SERVED, Engine
 from checklist_rewards.backends.models import POCKET
+from checklist_rewards.cli.output import options_given
 from checklist_rewards.errors import SampleError
 from checklist_rewards.fields import field_docs, settings_of
 from checklist_rewards.files.store import Store, default_store_path, open_store
@@ -71,10 +72,14 @@ def grouped(*shown: str) -> Callable[[Callable[..., None]], Callable[..., None]]
 
         @functools.wraps(command)
         def call(**values: Any) -> None:
-            instances = {}
+            instances, given = {}, dict(values)
             for name, kind in groups.items():
                 instances[name] = kind(**{field.name: values.pop(field.name) for field in fields(kind)})
-            command(**values, **instances)
+            before = options_given.set(given)
+            try:
+                command(**values, **instances)
+            finally:
+                options_given.reset(before)
 
         vars(call)["__signature__"] = inspect.Signature(parameters)
         call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}

@@ -10,9 +10,11 @@ from __future__ import annotations
 import errno
 import json
 import logging
+import os
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
+from contextvars import ContextVar
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
@@ -194,7 +196,8 @@ def check_outputs(
 
     Args:
         inputs (iterable of `Path`):
-            The files that the command reads. With a reward log, the command also reads the logs of the other ranks.
+            The files that the command reads, besides those that its options name, such as a calibration or an example
+            file. With a reward log, the command also reads the logs of the other ranks.
         folders (mapping, *optional*):
             Output folders by option, such as `{"--plots": plots}`.
         **files (`Path`, *optional*):
@@ -204,7 +207,8 @@ def check_outputs(
         SampleError: If an output has the wrong type, cannot be written, is an input, or has the path of another
             output.
     """
-    read = [path for path in inputs if path is not None]
+    given = {*files, *(option.lstrip("-") for option in folders or {})}
+    read = [path for path in (*inputs, *_paths_besides(given)) if path is not None]
     written: list[tuple[str, Path]] = []
     for option, path in (folders or {}).items():
         if path is not None:
@@ -236,6 +240,18 @@ def check_outputs(
     for option, path in written:
         if not path.parent.exists():
             logger.warning("%s %s: the folder %s does not exist and is created.", option, path, path.parent)
+
+
+options_given: ContextVar[Mapping[str, Any]] = ContextVar("options_given", default={})  # noqa: B039 - never changed
+"""The values of the arguments and options of the running command, by name."""
+
+
+def _paths_besides(outputs: Collection[str]) -> Iterator[Path]:
+    """The existing files that the options of the running command name, without its outputs."""
+    for name, value in options_given.get().items():
+        for path in value if isinstance(value, list | tuple) else [value]:
+            if name not in outputs and isinstance(path, str | Path) and os.path.isfile(path):
+                yield Path(path)
 
 
 def _check_writable(option: str, path: Path, *, folder: bool = False) -> None:

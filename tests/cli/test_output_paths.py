@@ -173,7 +173,7 @@ def everything():
 
 PLACES = list(REFUSED)
 CASES = [(*EACH[0], place) for place in PLACES]
-CASES += [(*each, PLACES[(2 * n + more) % len(PLACES)]) for n, each in enumerate(EACH[1:]) for more in (0, 1)]
+CASES += [(*each, PLACES[n % len(PLACES)]) for n, each in enumerate(EACH[1:])]
 
 
 @pytest.mark.parametrize(("command", "option", "place"), CASES, ids=lambda text: text)
@@ -261,7 +261,7 @@ DRY = {
 }
 
 
-@pytest.mark.parametrize("store", ["", "--store new/s.sqlite", "--no-store"])
+@pytest.mark.parametrize("store", ["", "--store new/s.sqlite"])
 @pytest.mark.parametrize("command", DRY)
 def test_a_dry_run_writes_nothing(run, rows, no_engine, monkeypatch, command, store):
     monkeypatch.setenv("XDG_CACHE_HOME", "cache")
@@ -272,4 +272,23 @@ def test_a_dry_run_writes_nothing(run, rows, no_engine, monkeypatch, command, st
         store = ""
     done = run(*command.split(), *store.split(), "-o", "out.jsonl", "--dry-run")
     assert done.exit_code == 0, done.output
+    assert everything() == before
+
+
+NAMED = {
+    "--weights weights.json": '{"Is it red?": 2}',
+    "--judge judge.yaml": "model: pocket",
+    "--examples examples.jsonl": '{"target": "blue", "question": "Is it red?", "label": "no"}\n',
+}
+
+
+@pytest.mark.parametrize("option", NAMED)
+@pytest.mark.parametrize("command", ["score rows.jsonl", "run rows.jsonl", "rerank candidates.jsonl"])
+def test_a_file_that_an_option_names_is_not_overwritten(run, rows, no_engine, command, option):
+    name = option.split()[1]
+    Path(name).write_text(NAMED[option])
+    before = everything()
+    judge = [] if "--judge" in option else ["--model", "pocket"]
+    done = run(*command.split(), *judge, *option.split(), "-o", "out.jsonl", "--summary", name)
+    assert done.exit_code == 2 and f"--summary {name} is an input file" in done.output, done.output
     assert everything() == before
