@@ -27,7 +27,14 @@ from checklist_rewards.datasets.importing import Found, imported_rows, listed_fi
 from checklist_rewards.datasets.rows import read_checklist
 from checklist_rewards.datasets.rubrics import known_formats
 from checklist_rewards.datasets.sources import source_files
-from checklist_rewards.errors import ChecklistError, ChecklistRewardsError, ConfigError, PromptError, SampleError
+from checklist_rewards.errors import (
+    ChecklistError,
+    ChecklistRewardsError,
+    ConfigError,
+    PromptError,
+    SampleError,
+    StoreError,
+)
 from checklist_rewards.files.documents import FORMATS, read_text, read_value
 from checklist_rewards.files.rows import FORMATS as ROWS
 from checklist_rewards.files.rows import file_format, read_rows
@@ -505,6 +512,10 @@ def merge(
     checklist-rewards store merge scored/.checklist-rewards/stores/*.sqlite -o all.sqlite
     ```
     """
+    for path in stores:
+        if not path.is_file():
+            raise StoreError(f"{path}: store not found.")
+        Store(path)  # raises if it is not one, before the output is created
     store = Store(output)
     with bars() as bar:
         progress = bar("stores", len(stores))

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -37,6 +36,7 @@ from checklist_rewards.evolving.improve import FAULTS, Improvement, LabelledRow
 from checklist_rewards.evolving.improve import improve as improved
 from checklist_rewards.evolving.rewriting import Rewriter
 from checklist_rewards.files.rows import input_format, read_rows
+from checklist_rewards.judges.labels import LabelCell, read_column
 from checklist_rewards.judges.settings import JudgeSettings
 from checklist_rewards.replies import NoReply
 from checklist_rewards.scorer import ChecklistScorer
@@ -320,11 +320,13 @@ def _labelled_rows(
     target_key: str | None,
     shared: Checklist,
 ) -> tuple[list[LabelledRow], list[set[str]]]:
-    """The rows that have a label, which is a number or true or false, and their ids and texts; all rows for
+    """The rows that have a label, which is a number or yes or no, and their ids and texts; all rows for
     preferences. Raises [`SampleError`]."""
     found: list[LabelledRow] = []
     names: list[set[str]] = []
     columns: Columns | None = None
+    cells = () if label_key is None else [LabelCell(row.where, row.data.get(label_key)) for row in read_rows(path)]
+    labels = iter(read_column(cells, label_key or ""))
     for row in read_rows(path):
         if columns is None:
             columns = Columns.of(
@@ -342,15 +344,10 @@ def _labelled_rows(
                     f"{row.where}: column {key!r} not found ({option_name}); the row has "
                     f"{', '.join(map(repr, row.data))}."
                 )
-        label = 0 if label_key is None else row.data[label_key]
-        if label in (None, ""):
+        label = 0.0 if label_key is None else next(labels)
+        if label is None:
             continue
-        try:
-            number = float(label)
-        except (TypeError, ValueError):
-            number = float("nan")
-        if not math.isfinite(number):
-            raise SampleError(f"{row.where}: {label_key!r} is {label!r:.60}; it must be a number per text.")
+        assert isinstance(label, float)  # cells without items
         if stored and SCORE_COLUMN not in row.data:
             raise SampleError(
                 f"{row.where}: column {SCORE_COLUMN!r} not found; score the rows first, or name a judge with "
@@ -359,7 +356,7 @@ def _labelled_rows(
         score = score_from(row.data[SCORE_COLUMN], row.where) if stored else None
         sample = columns.sample_of(row.data, row.where, shared)
         group = str(row.data[group_key]) if group_key is not None else str((sample.input or row.where, sample.history))
-        found.append(LabelledRow(StoredRow(sample, score, row.where), number, group))
+        found.append(LabelledRow(StoredRow(sample, score, row.where), label, group))
         names.append(
             {text_of(row.data.get(columns.target)), *([str(row.data[ID])] if row.data.get(ID) is not None else [])}
         )

@@ -29,6 +29,7 @@ from checklist_rewards.datasets.rows import Columns
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement import Bootstrap
 from checklist_rewards.evaluation.agreement.measures import DEFAULT_RESAMPLES
+from checklist_rewards.evaluation.agreement.scored import same_text
 from checklist_rewards.evaluation.gradient import GradientForecast, GradientReport
 from checklist_rewards.evaluation.items.items import FLAGS, ItemAnalysis, category_figures, flagged, similarity
 from checklist_rewards.evaluation.items.wording import Paraphraser, Review, reads_of, review, reworded
@@ -314,6 +315,11 @@ def _scores(path: Path, repeats: Sequence[Path]) -> Iterator[tuple[Row, Score | 
         if any(row is None for row in line):
             raise SampleError(f"{path} and the --repeat files must have the same rows, but their row counts differ.")
         first, *others = line
+        for other in others:
+            if same_text(first.data, other.data) is False:
+                raise SampleError(
+                    f"{other.where} is about another text than {first.where}; --repeat files have the same."
+                )
         yield first, _score(first), [_score(row) for row in others]
 
 

@@ -33,9 +33,10 @@ import yaml
 
 from checklist_rewards.backends import SERVED, Engine
 from checklist_rewards.backends.models import POCKET
+from checklist_rewards.cli.output import options_given
 from checklist_rewards.errors import SampleError
 from checklist_rewards.fields import field_docs, settings_of
-from checklist_rewards.files.store import Store, open_store
+from checklist_rewards.files.store import Store, default_store_path, open_store
 from checklist_rewards.judges.checked import CheckSettings
 from checklist_rewards.judges.remote import REMOTE, JudgeBackend
 from checklist_rewards.judges.settings import ENGINE_SETTINGS, JudgeSettings
@@ -71,10 +72,14 @@ def grouped(*shown: str) -> Callable[[Callable[..., None]], Callable[..., None]]
 
         @functools.wraps(command)
         def call(**values: Any) -> None:
-            instances = {}
+            instances, given = {}, dict(values)
             for name, kind in groups.items():
                 instances[name] = kind(**{field.name: values.pop(field.name) for field in fields(kind)})
-            command(**values, **instances)
+            before = options_given.set(given)
+            try:
+                command(**values, **instances)
+            finally:
+                options_given.reset(before)
 
         vars(call)["__signature__"] = inspect.Signature(parameters)
         call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
@@ -320,9 +325,12 @@ class StoreOptions:
         if self.store is not None and self.no_store:
             raise SampleError(f"--store {self.store} and --no-store contradict each other; set only one of them.")
 
-    def open(self) -> Store | None:
-        """Open the store. Raises [`SampleError`] if both options are set."""
+    def open(self, *, create: bool = True) -> Store | None:
+        """Open the store; without `create`, None if it does not exist. Raises [`SampleError`] if both options are
+        set."""
         self.check()
+        if not create and not (self.store or default_store_path()).exists():
+            return None
         return open_store(self.store or not self.no_store)
 
 

@@ -10,9 +10,11 @@ from __future__ import annotations
 import errno
 import json
 import logging
+import os
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
+from contextvars import ContextVar
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
@@ -26,7 +28,7 @@ from checklist_rewards.backends.models import POCKET
 from checklist_rewards.datasets.rows import Columns
 from checklist_rewards.datasets.tasks import Totals
 from checklist_rewards.errors import SampleError
-from checklist_rewards.files.atomic import write_text
+from checklist_rewards.files.atomic import check_writable, write_text
 from checklist_rewards.files.ranks import rank_of
 from checklist_rewards.files.rows import CHUNK_ROWS, Row, file_format, input_format, read_rows_for
 from checklist_rewards.judges import Receipt
@@ -194,21 +196,25 @@ def check_outputs(
 
     Args:
         inputs (iterable of `Path`):
-            The files that the command reads. With a reward log, the command also reads the logs of the other ranks.
+            The files that the command reads, besides those that its options name, such as a calibration or an example
+            file. With a reward log, the command also reads the logs of the other ranks.
         folders (mapping, *optional*):
             Output folders by option, such as `{"--plots": plots}`.
         **files (`Path`, *optional*):
             Output files by the name of their option, such as `json=json`; None for an option that is not set.
 
     Raises:
-        SampleError: If an output has the wrong type, is an input, or has the path of another output.
+        SampleError: If an output has the wrong type, cannot be written, is an input, or has the path of another
+            output.
     """
-    read = [path for path in inputs if path is not None]
+    given = {*files, *(option.lstrip("-") for option in folders or {})}
+    read = [path for path in (*inputs, *_paths_besides(given)) if path is not None]
     written: list[tuple[str, Path]] = []
     for option, path in (folders or {}).items():
         if path is not None:
-            if path.exists() and not path.is_dir():
+            if path.is_file():
                 raise SampleError(f"{option} {path} is a file, expected a folder.")
+            _check_writable(option, path, folder=True)
             written.append((option, path))
     for name, path in files.items():
         if path is None:
@@ -216,6 +222,7 @@ def check_outputs(
         option = f"--{name}"
         if path.is_dir():
             raise SampleError(f"{option} {path} is a folder, expected a file name.")
+        _check_writable(option, path)
         if any(_same(path, other) for other in read):
             raise SampleError(f"{option} {path} is an input file of this command; choose a different file name.")
         for log in read:
@@ -233,6 +240,25 @@ def check_outputs(
     for option, path in written:
         if not path.parent.exists():
             logger.warning("%s %s: the folder %s does not exist and is created.", option, path, path.parent)
+
+
+options_given: ContextVar[Mapping[str, Any]] = ContextVar("options_given", default={})  # noqa: B039 - never changed
+"""The values of the arguments and options of the running command, by name."""
+
+
+def _paths_besides(outputs: Collection[str]) -> Iterator[Path]:
+    """The existing files that the options of the running command name, without its outputs."""
+    for name, value in options_given.get().items():
+        for path in value if isinstance(value, list | tuple) else [value]:
+            if name not in outputs and isinstance(path, str | Path) and os.path.isfile(path):
+                yield Path(path)
+
+
+def _check_writable(option: str, path: Path, *, folder: bool = False) -> None:
+    try:
+        check_writable(path, folder=folder)
+    except SampleError as error:
+        raise SampleError(f"{option} {error}") from None
 
 
 def _same(one: Path, other: Path) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json as json_text
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, fields
 from dataclasses import replace as changed
 from hashlib import blake2b
@@ -200,9 +201,12 @@ def replay(
     )
     reads, prompts = _check(stored, replayed)
     prices = prices_from(dry.price)
-    if work is not None and dry.dry_run:
+    if dry.dry_run:
         if repeat > 1:
             raise SampleError("--dry-run counts one answer per question; omit --repeat and multiply.")
+        if work is None:
+            console.print("The stored answers are aggregated again: no model is asked, and nothing was written.")
+            return
         return forecast(work, prices, samples=(row.sample for _, row in stored if row is not None))
     if work is not None:
         work.pipeline.scorer.check()
@@ -452,20 +456,19 @@ def diff(
             _load(matching, side, source, named, bar(source.path.name, source.count()))
         differences = Differences(matching)
         compared = bar("compared", None)
-        if output is None:
-            for _ in differences.rows():
-                compared(1)
-        else:
-            with write_rows(output) as rows:
-                for record in differences.rows():
+        # A refusal inside the block leaves an existing output unchanged.
+        with nullcontext() if output is None else write_rows(output) as rows:
+            for record in differences.rows():
+                if rows is not None:
                     rows.write(record)
-                    compared(1)
-        report = differences.report((str(one), str(other)), Bootstrap(bootstrap, seed, bar("bootstrap draws", None)))
-    if report.rows == 0:
-        raise SampleError(
-            f"{one} and {other} have no row in common: the first rows are {_first(report.only_one.first)} and "
-            f"{_first(report.only_other.first)} (set the id column with --id-key)."
-        )
+                compared(1)
+            draws = Bootstrap(bootstrap, seed, bar("bootstrap draws", None))
+            report = differences.report((str(one), str(other)), draws)
+            if report.rows == 0:
+                raise SampleError(
+                    f"{one} and {other} have no row in common: the first rows are {_first(report.only_one.first)} and "
+                    f"{_first(report.only_other.first)} (set the id column with --id-key)."
+                )
     _show(report)
     if json is not None:
         write_json(json, report.model_dump())
@@ -523,6 +526,11 @@ def _totals(report: DifferenceReport) -> Table:
     lines: list[tuple[str, str, Any]] = [
         ("rows in both", str(report.rows), None),
         ("answers flipped", _of(counts["flips"], counts["reads"]), figures.get("flips")),
+        *(
+            [("code checks flipped", _of(counts["checks_flipped"], counts["checks"]), None)]
+            if counts["checks"]
+            else []
+        ),
         ("kappa (yes/no items)", "", figures.get("kappa")),
         ("change of P(yes)", "", figures.get("shift")),
         ("absolute change of P(yes)", "", figures.get("distance")),

@@ -31,6 +31,7 @@ from checklist_rewards.distill.labels import LabelledPair, folds_of, read_labels
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement import Bootstrap, Figure
 from checklist_rewards.evaluation.agreement.measures import DEFAULT_RESAMPLES, LIBRARIES
+from checklist_rewards.files.atomic import check_writable
 from checklist_rewards.files.rows import write_rows
 from checklist_rewards.monitor import Audit, MonitorSettings, audit
 from checklist_rewards.monitor.signals import SIGNALS, About, Signal, attack_signals
@@ -137,6 +138,7 @@ def distill(
 
     _check_output(output)
     check_outputs([labels], folders={"--output": output}, json=json)
+    check_writable(output.resolve().parent, folder=True)  # the finished folder is renamed
     training = Training(epochs=epochs, learning_rate=learning_rate, targets=targets, layout=layout, seed=seed)
     pairs = read_labels(
         labels, target_key=target_key, question_key=question_key, label_key=label_key, group_key=group_key

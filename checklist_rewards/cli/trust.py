@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import combinations
 from pathlib import Path
 from typing import Annotated, Any
@@ -39,7 +39,7 @@ from checklist_rewards.evaluation.agreement import (
     compare,
     compare_judges,
     compare_raters,
-    labels_of,
+    labels_of_rows,
     other_texts,
     pairs_of,
     read_scored,
@@ -64,6 +64,7 @@ from checklist_rewards.judges.probe import DEFAULT_MARGIN, ProbeLine, ProbeRepor
 from checklist_rewards.judges.probe import probe as ask
 from checklist_rewards.scorer import ChecklistScorer
 from checklist_rewards.scores import Aggregation, Verdict
+from checklist_rewards.validation import import_extra
 
 LABELS = "Labels and groups"
 
@@ -159,8 +160,9 @@ def agree(
     With labels (**--label-key**, **--labels**, or a single file with a column `labels`), each file is compared with
     the labels, and every two files are tested against each other (McNemar test and group permutation test). Without
     labels, every two files are compared, which must have the same texts.
-    Unanswered items count only in the coverage. Confidence intervals are 95 % bootstrap intervals that resample groups
-    (**--group-key**), or rows.
+    Unanswered items count only in the coverage. Figures of items are over the answers of judges. Answers of code
+    checks are counted apart; scores of targets include them. Confidence intervals are 95 % bootstrap intervals that
+    resample groups (**--group-key**), or rows.
 
     If only some of the rows have labels, the rates of all rows are corrected by them (prediction-powered inference).
     The labelled rows must be a random sample, or have the column `label_probability` of the app's order "sample";
@@ -176,7 +178,9 @@ def agree(
     ```
     """
     check_outputs([*files, labelled.labels], folders={"--plots": plots}, json=json)
-    labels = labelled.as_labels()
+    _check_plots(plots)
+    scale = _range(label_range)
+    labels = replace(labelled.as_labels(), any_scale=scale != (0, 1))
     scored = {str(path): labels.read(path) for path in files}
     alone = scored[str(files[0])] if len(files) < 2 else []
     against_labels = labelled.named or any(labels.key in row.data for row in alone)
@@ -185,7 +189,6 @@ def agree(
             f"{files[0]} is the only file and has no labels to compare with (no column {labels.key!r}); set "
             "--label-key or --labels, or add another scored file."
         )
-    scale = _range(label_range)
     if len(scored) < len(files):
         raise SampleError(f"each scored file may be given only once, got {', '.join(map(str, files))}.")
     with bars() as bar:
@@ -238,6 +241,12 @@ def agree(
                 "rates": {name: [rate.dumped() for rate in of_file] for name, of_file in rates.items()},
             },
         )
+
+
+def _check_plots(path: Path | None) -> None:
+    """Refuse plots that cannot be drawn before anything is written."""
+    if path is not None:
+        import_extra("matplotlib.figure")
 
 
 def _with_labels(
@@ -312,7 +321,7 @@ def _scaled(target: Target, rows: Sequence[JudgedRow], low: float, high: float) 
             f"{where}: label {target.other:g} is outside the range {low:g} to {high:g}; set --label-range to the "
             "worst and the best label."
         )
-    return Target(target.key, target.group, target.one, (target.other - low) / (high - low), True)
+    return replace(target, other=(target.other - low) / (high - low))
 
 
 def _inputs(rows: Sequence[JudgedRow], targets: Sequence[Target], key: str | None) -> list[str] | None:
@@ -368,6 +377,9 @@ def _coverage(comparison: Comparison) -> str:
     for what, count in (("rows", comparison.unmatched_rows), ("items", comparison.unmatched_items)):
         if count:
             parts.append(f"{count} {what} in one file only")
+    if comparison.code_checks:
+        equal = f"{comparison.code_checks_equal} of {comparison.code_checks} agree"
+        parts.append(f"code checks, which are in no figure of items: {equal}")
     return "; ".join(parts)
 
 
@@ -403,6 +415,7 @@ def _draw(folder: Path, prefix: str, comparison: Comparison, units: Sequence[Uni
         (unit.one.soft, float(unit.other.label == YES))
         for unit in units
         if unit.one is not None and unit.other is not None and unit.item.options is None and unit.one.probabilities
+        if not unit.by_code
     ]
     if against_labels and read:
         curve = [p for p, _ in read if p is not None], [truth for p, truth in read if p is not None]
@@ -483,6 +496,7 @@ def calibrate(
     ```
     """
     check_outputs([rows, labelled.labels, store_options.store], folders={"--plots": plots}, output=output, json=json)
+    _check_plots(plots)
     threshold = None if fit_threshold is None else ThresholdChoice(fit_threshold, *_costs(costs))
     labels = labelled.as_labels()
     scored = labels.read(rows)
@@ -658,6 +672,7 @@ def cascade(
     ```
     """
     check_outputs([cheap, strong, checklist], plot=plot, json=json)
+    _check_plots(plot)
     shared = None if checklist is None else read_checklist(checklist)
     files = [read_scored(path, id_key=id_key, checklist_key=checklist_key, shared=shared) for path in (cheap, strong)]
     pairs, unpaired = pairs_of(files[0], files[1], (str(cheap), str(strong)))
@@ -665,7 +680,7 @@ def cascade(
         [first.items for first, _ in pairs],
         [first.score for first, _ in pairs],
         [second.score for _, second in pairs],
-        None if label_key is None else [_labels(first, label_key) for first, _ in pairs],
+        None if label_key is None else _labels([first for first, _ in pairs], label_key),
         cheap_cost=cheap_cost,
         threshold=threshold,
     )
@@ -688,14 +703,16 @@ def cascade(
             plot_curve(curve, chosen, temporary)
 
 
-def _labels(row: JudgedRow, key: str) -> list[str | None] | None:
-    labels = labels_of(row, row.data.get(key), key)
-    if isinstance(labels, float):
-        raise SampleError(
-            f"{row.where}: {key!r} must hold one label per item, got a single number for the whole target "
-            f"({labels:g})."
-        )
-    return None if labels is None else [None if answer is None else answer.label for answer in labels]
+def _labels(rows: Sequence[JudgedRow], key: str) -> list[list[str | None] | None]:
+    found: list[list[str | None] | None] = []
+    for row, labels in zip(rows, labels_of_rows(rows, [row.data.get(key) for row in rows], key), strict=True):
+        if isinstance(labels, float):
+            raise SampleError(
+                f"{row.where}: {key!r} must hold one label per item, got a single number for the whole target "
+                f"({labels:g})."
+            )
+        found.append(None if labels is None else [None if label is None else label.label for label in labels])
+    return found
 
 
 _HIDDEN = "unknown: the model is on a server"

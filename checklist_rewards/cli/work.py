@@ -222,7 +222,9 @@ class Work:
         budget = None
         if dry.budget is not None and not dry.dry_run:
             budget = Budget(dry.budget, prices_from(dry.price))
-        return cls(config, judging, writer, store_options.open(), concurrency, budget, dry.dry_run)
+        return cls(
+            config, judging, writer, store_options.open(create=not dry.dry_run), concurrency, budget, dry.dry_run
+        )
 
     @cached_property
     def pipeline(self) -> Pipeline:

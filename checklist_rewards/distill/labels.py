@@ -2,20 +2,19 @@
 
 A file has one row per answer (**target**, **question**, **label**: yes, no or a number in [0, 1], and optionally a
 **group**, such as the document), or one row per response with the labels of its checklist (**target**, **checklist**,
-**labels**: one "yes", "no" or null per item), or it was written by `checklist-rewards score`. In the last case the
-P(yes) of the judge are the labels, which distills a large judge into a small one. A row may also have the **input**
-that the target answers, and a **reference** answer. Of a target, the answer is read, as for `score`.
+**labels**: one per item, or a mapping of item ids), or it was written by `checklist-rewards score`. In the last case
+the P(yes) of the judge are the labels, which distills a large judge into a small one. A row may also have the
+**input** that the target answers, and a **reference** answer. Of a target, the answer is read, as for `score`;
+`judges/labels.py` reads the labels.
 """
 
 from __future__ import annotations
 
 import json
-import math
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from checklist_rewards.backends.base import ReadGroup
 from checklist_rewards.backends.encoder_rows import context_texts
@@ -25,7 +24,7 @@ from checklist_rewards.datasets.rows import Columns
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.cells import messages_in
 from checklist_rewards.files.rows import Row, read_rows
-from checklist_rewards.judges.questions import named
+from checklist_rewards.judges.labels import LabelCell, read_column
 from checklist_rewards.scores.table import SCORE_COLUMN
 from checklist_rewards.validation import string
 
@@ -75,20 +74,14 @@ def read_labels(
             no labels.
     """
     pairs: list[LabelledPair] = []
-    for row in read_rows(path):
+    rows = list(read_rows(path))
+    for row, answers in zip(rows, _labels(rows, question_key, label_key), strict=True):
         given = [_optional(row, name) for name in ("input", "reference")]
         target = _target(row, target_key or ("target" if "target" in row.data else "completion"))
         key = group_key or ("group" if "group" in row.data else None)
         if key is not None and row.data.get(key) in (None, ""):
             raise SampleError(f"{row.where}: the group {key!r} is missing or empty (--group-key).")
         group = target if key is None else str(row.data[key])
-        if row.data.get(SCORE_COLUMN) is not None and label_key not in row.data:
-            answers = _answers(row)
-        elif CHECKLIST in row.data and LABELS in row.data and label_key not in row.data:
-            answers = _given(row)
-        else:
-            label = _label(row, label_key)
-            answers = iter([(_text(row, question_key, "--question-key"), label)])
         pairs += [LabelledPair(target, question, label, group, *given) for question, label in answers]
     if not pairs:
         raise SampleError(f"{path} has no labels: it has no rows, or its scores have no answered yes/no items.")
@@ -135,6 +128,43 @@ def folds_of(pairs: Sequence[LabelledPair], folds: int, seed: int = 0) -> list[i
     return [fold[pair.group] for pair in pairs]
 
 
+def _labels(rows: Sequence[Row], question_key: str, label_key: str) -> list[list[tuple[str, float]]]:
+    """The questions of every row with their labels. Items with options have no soft label."""
+    found: list[list[tuple[str, float]]] = [[] for _ in rows]
+    of_items: dict[int, LabelCell] = {}
+    of_questions: dict[int, LabelCell] = {}
+    for place, row in enumerate(rows):
+        if row.data.get(SCORE_COLUMN) is not None and label_key not in row.data:
+            found[place] = list(_answers(row))
+        elif CHECKLIST in row.data and LABELS in row.data and label_key not in row.data:
+            checklist = Checklist.parse(row.data[CHECKLIST], f"{row.where}, checklist")
+            of_items[place] = LabelCell(row.where, row.data[LABELS], checklist.items)
+        else:
+            if label_key not in row.data:
+                columns = ", ".join(map(repr, row.data))
+                raise SampleError(f"{row.where}: key {label_key!r} not found; the row has {columns}.")
+            of_questions[place] = LabelCell(row.where, row.data[label_key])
+    columns = read_column(list(of_items.values()), LABELS, soft=True)
+    for (place, cell), labels in zip(of_items.items(), columns, strict=True):
+        if isinstance(labels, float):
+            raise SampleError(
+                f"{cell.where}: {LABELS!r} must be a list of {len(cell.items)} labels, one per item, or a mapping of "
+                f"item ids to labels, got {cell.value!r:.60}."
+            )
+        for item, label in zip(cell.items, labels or (), strict=labels is not None):
+            if label is not None and item.options is None:
+                found[place].append((item.question, float(label == YES) if isinstance(label, str) else label))
+    numbers = read_column(list(of_questions.values()), label_key)
+    for (place, cell), number in zip(of_questions.items(), numbers, strict=True):
+        if not isinstance(number, float) or not 0 <= number <= 1:
+            raise SampleError(
+                f"{cell.where}: {label_key!r} is {cell.value!r:.60}; a label must be yes, no, or a number from 0 (no) "
+                "to 1 (yes)."
+            )
+        found[place].append((_text(rows[place], question_key, "--question-key"), number))
+    return found
+
+
 def _answers(row: Row) -> Iterator[tuple[str, float]]:
     score = row.data[SCORE_COLUMN]
     try:
@@ -147,26 +177,6 @@ def _answers(row: Row) -> Iterator[tuple[str, float]]:
         raise SampleError(
             f"{row.where}: {SCORE_COLUMN} is not a valid score ({type(error).__name__}: {error})."
         ) from None
-
-
-def _given(row: Row) -> Iterator[tuple[str, float]]:
-    """The labelled yes/no items of a row; other items have no soft label."""
-    checklist, labels = Checklist.parse(row.data[CHECKLIST], f"{row.where}, checklist"), row.data[LABELS]
-    if isinstance(labels, str) and labels:
-        try:
-            labels = json.loads(labels)
-        except ValueError as error:
-            raise SampleError(f"{row.where}: {LABELS!r} is not JSON ({error}), got {labels!r:.60}.") from None
-    if not isinstance(labels, list) or len(labels) != len(checklist):
-        raise SampleError(
-            f"{row.where}: {LABELS!r} must be a list of {len(checklist)} labels, one per item, got {labels!r:.60}."
-        )
-    for item, label in zip(checklist.items, labels, strict=True):
-        if label is not None and item.options is None:
-            name = named(label, item)
-            if name is None:
-                raise SampleError(f"{row.where}: the label {label!r:.60} of {item.question!r:.60} is not yes or no.")
-            yield item.question, float(name == YES)
 
 
 def _target(row: Row, key: str) -> str:
@@ -196,21 +206,3 @@ def _optional(row: Row, key: str) -> str | None:
     if value is not None:
         string(f"{row.where}: {key!r}", value)
     return value or None
-
-
-def _label(row: Row, key: str) -> float:
-    value: Any = row.data.get(key)
-    if key not in row.data:
-        raise SampleError(f"{row.where}: key {key!r} not found; the row has {', '.join(map(repr, row.data))}.")
-    word = value.strip().lower() if isinstance(value, str) else None
-    if word in (YES, NO, "true", "false"):
-        return float(word in (YES, "true"))
-    try:
-        label = float(value)
-    except (TypeError, ValueError):
-        label = math.nan
-    if not 0 <= label <= 1:
-        raise SampleError(
-            f"{row.where}: {key!r} is {value!r:.60}; a label must be yes, no, or a number from 0 (no) to 1 (yes)."
-        )
-    return label

@@ -17,7 +17,6 @@ import contextlib
 import ctypes
 import math
 import random
-import shutil
 import tempfile
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -204,7 +203,7 @@ def train_encoder(
                 progress(TrainingStep(state.epoch, loss.recent))
 
     loss = PackedLoss(encoder, pairs, bool(training.bf16))
-    output = Path(output)
+    output = Path(output).resolve()  # a link stays, and its target is written
     output.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{output.name}.", dir=output.parent) as folder:
         trainer = CrossEncoderTrainer(
@@ -251,9 +250,15 @@ def train_encoder(
         encoder.save_pretrained(str(model_folder), create_model_card=False)
         if card is not None:
             (model_folder / "README.md").write_text(card(record), encoding="utf-8")
+        replaced = Path(folder) / "replaced"
         if output.exists():
-            shutil.rmtree(output)
-        model_folder.replace(output)
+            output.replace(replaced)
+        try:
+            model_folder.replace(output)
+        except OSError:
+            if replaced.exists():
+                replaced.replace(output)
+            raise
     return record
 
 

@@ -102,7 +102,7 @@ def labelled_reads(
         if not isinstance(given, list):
             continue
         for key, item, line, label in zip(row.keys, row.items, row.score.items, given, strict=True):
-            if label is None or line.method == "check":
+            if label is None or line.by_code:
                 continue
             probabilities = line.uncalibrated or line.probabilities
             empty = None if empties is None else empties[row.id, key].probabilities

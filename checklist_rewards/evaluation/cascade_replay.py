@@ -96,6 +96,8 @@ def replay(
         if labels is not None:
             truth = labels[number - 1] or [None] * len(of_target)
         for place, (item, first, second) in enumerate(zip(of_target, one.items, two.items, strict=True)):
+            if first.by_code or second.by_code:  # no judge reads it in a cascade
+                continue
             answers = first.verdict(), second.verdict()
             reads.append(_double_read(item, *answers, truth is None, truth[place] if truth else None, threshold))
     if not reads:

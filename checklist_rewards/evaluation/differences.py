@@ -28,7 +28,9 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel, ConfigDict
 
 from checklist_rewards.checklists import NO, YES
+from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement.measures import Bootstrap, Figure, Totals, kappa_of, over, tau
+from checklist_rewards.evaluation.agreement.scored import equal_answers
 from checklist_rewards.scores import Score, TargetState, item_keys
 from checklist_rewards.validation import np
 
@@ -47,6 +49,8 @@ class StoredRead(NamedTuple):
     p: float | None
     """P(yes), or the expected value of an item with options; None without probabilities."""
     value: float | None
+    by_code: bool = False
+    """Whether a code check answered: the figures of all reads leave it out."""
 
 
 class StoredScore(NamedTuple):
@@ -83,7 +87,9 @@ def stored_reads(score: Score | None) -> dict[str, StoredRead]:
         if answered and line.probabilities is not None:
             p = line.probabilities.get(YES) if line.probabilities.keys() == {YES, NO} else line.soft
         value = (line.value if line.soft is None else line.soft) if answered else None
-        reads[_encodable(key)] = StoredRead(_encodable(line.question), line.answer if answered else None, p, value)
+        reads[_encodable(key)] = StoredRead(
+            _encodable(line.question), line.answer if answered else None, p, value, line.by_code
+        )
     return reads
 
 
@@ -275,9 +281,9 @@ class DifferenceReport(BaseModel):
     only_one: Unmatched
     only_other: Unmatched
     counts: dict[str, int]
-    """reads, flips, scored (texts with two scores), changed (scores), groups, ranked (groups with an order in both),
-    flat_one and flat_other (groups without variance), advantages, reversed, pairs, other_pair, reversed_pair,
-    unmatched_items."""
+    """reads, flips, checks and checks_flipped (answers of code checks, which are in none of the others), scored (texts
+    with two scores), changed (scores), groups, ranked (groups with an order in both), flat_one and flat_other (groups
+    without variance), advantages, reversed, pairs, other_pair, reversed_pair, unmatched_items."""
     figures: dict[str, Figure]
     """Shares and means with intervals: `flips`, `kappa` (yes/no items), `shift` and `distance` (mean and mean absolute
     change of P(yes)), `change` and `size` (mean and mean absolute change of the score), `kendall`,
@@ -311,6 +317,11 @@ class Differences:
             order = self._group(pairs, sums)
             items: dict[str, _Item] = {}
             for (one, other), advantages in zip(pairs, order, strict=True):
+                if one.text is not None and other.text is not None and not equal_answers(one.text, other.text):
+                    raise SampleError(
+                        f"row {one.name!r:.60} of the first file is about another text than row {other.name!r:.60} of "
+                        f"the second: {one.text!r:.60} and {other.text!r:.60}; both must be of the same texts."
+                    )
                 self._reads(one, other, sums, items)
                 yield record_of(one, other, advantages)
             self.matching.database.executemany(
@@ -331,7 +342,8 @@ class Differences:
         counts |= {
             name: int(totals[_AT[name]]) for name in ("advantages", "reversed", "pairs", "other_pair", "reversed_pair")
         }
-        extra = {name: self._counts[name] for name in ("groups", "flat_one", "flat_other", "unmatched_items")}
+        names_of = ("groups", "flat_one", "flat_other", "unmatched_items", "checks", "checks_flipped")
+        extra = {name: self._counts[name] for name in names_of}
         [(all_items,)] = self.matching.database.execute("SELECT count(DISTINCT item) FROM items")
         unmatched = [self._unmatched(side) for side in (0, 1)]
         return DifferenceReport(
@@ -402,12 +414,18 @@ class Differences:
                 continue
             flipped = first.answer != second.answer
             answers = f"{first.answer}_{second.answer}"
-            _add(sums, reads=1, flips=flipped, **({answers: 1} if answers in _AT else {}))
+            by_code = first.by_code or second.by_code
+            if by_code:
+                self._counts["checks"] += 1
+                self._counts["checks_flipped"] += flipped
+            else:
+                _add(sums, reads=1, flips=flipped, **({answers: 1} if answers in _AT else {}))
             item.answers[first.answer, second.answer] += 1
             shift = None
             if first.p is not None and second.p is not None:
                 shift = second.p - first.p
-                _add(sums, shifted=1, shift=shift, distance=abs(shift))
+                if not by_code:
+                    _add(sums, shifted=1, shift=shift, distance=abs(shift))
                 item.shifted += 1
                 item.shift += shift
             elif first.value is not None and second.value is not None:

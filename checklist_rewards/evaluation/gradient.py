@@ -116,7 +116,7 @@ class GradientForecast:
             entry.scores.append(score.primary_score)
             entry.lengths.append(length)
         for key, line in zip(item_keys(score.items), score.items, strict=True):
-            if line.method != "check":
+            if not line.by_code:
                 self._questions[line.question] = None
             if line.passed is not None:
                 entry.passed.setdefault(key, []).append(line.passed)

@@ -33,6 +33,7 @@ from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement.compare import units_against_labels
 from checklist_rewards.evaluation.agreement.measures import CONFIDENCE, Figure, group_codes
 from checklist_rewards.evaluation.agreement.scored import JudgedRow, RowLabels, answer_given, pairs_of
+from checklist_rewards.judges.labels import on_unit_scale
 from checklist_rewards.scores import EQUAL, ItemScore, Score
 from checklist_rewards.validation import import_extra, np
 
@@ -123,8 +124,8 @@ def corrected_rates(
     """The rates of scored rows of which some are labelled: of all items, of every item with enough labels, and of the
     targets.
 
-    The value of an item is that of its answer for the score, for a penalty as it is answered (1 is yes). Targets need
-    labels in [0, 1].
+    The value of an item is that of its answer for the score, for a penalty as it is answered (1 is yes). There is no
+    rate of targets if their labels are on another scale than 0 to 1.
 
     Args:
         rows (sequence of [`JudgedRow`]): the scored rows.
@@ -152,7 +153,7 @@ def corrected_rates(
     }
     if len(enough) == 2:
         enough.pop(ALL)  # the only item is all items
-    if any(label is not None and 0 <= label <= 1 for _, label, *_ in targets):
+    if any(label is not None for _, label, *_ in targets) and on_unit_scale(labels):
         enough[TARGETS] = targets
     found = []
     for name, some in enough.items():

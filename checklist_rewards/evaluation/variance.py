@@ -234,7 +234,7 @@ class Variance:
         complete = True
         keys = item_keys(scores[0].items)
         for key, *lines in zip(keys, *(score.items for score in scores), strict=True):
-            if all(line.method == "check" for line in lines):
+            if all(line.by_code for line in lines):
                 continue
             answers = [_value(line) for line in lines]
             if None in answers:

@@ -9,7 +9,8 @@ The groups of the rows are divided at random into three parts of equal size, so 
 - the *confirming* rows test a chosen change. It is kept if the agreement rises there;
 - the *test* rows are used once, at the end, for the figures before and after.
 
-Agreement is Pearson's correlation of the scores, as the judge's scorer computes them, with the labels. With
+Agreement is Pearson's correlation of the scores, as the judge's scorer computes them, with the labels. Scores include
+the code checks of a checklist. With
 preferences for labels it is the fraction of pairs in which the chosen text has the higher score; ties count half. Test
 number t has the one-sided level 0.05 / (t (t + 1)) on a gain divided by its standard error, which follows from the
 influence of every row on a correlation r, z z' - r (z^2 + z'^2) / 2 (Devlin et al. 1975), or of every pair on a

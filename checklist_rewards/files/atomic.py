@@ -1,9 +1,9 @@
 """Files that are written completely or not at all.
 
 A file is written under a hidden name in the same folder and renamed at the end. After an error, no new file exists and
-an old one is unchanged. The new file has the permissions of the old one. Of a symbolic link, the target is replaced,
-and the link stays. A process that is killed leaves its hidden file behind; the next process that writes the same file
-removes it.
+an old one is unchanged. The new file has the permissions of the old one. Of a symbolic link, the target is replaced or
+created, and the link stays. A device or a pipe is refused. A process that is killed leaves its hidden file behind; the
+next process that writes the same file removes it. Commands call [`check_writable`] before they do anything.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import os
 import secrets
 import stat
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -33,11 +34,9 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
     Raises [`SampleError`] if `path` cannot be written.
     """
     path = Path(path)
-    if path.is_dir():
-        raise SampleError(f"{path}: cannot be written, it is a folder.")
+    check_place(path)
     try:
-        if path.is_symlink():
-            path = path.resolve()
+        path = written_path(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         _remove_abandoned(path)
         temporary, lock = _temporary(path)
@@ -52,6 +51,50 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
     finally:
         temporary.unlink(missing_ok=True)
         os.close(lock)
+
+
+def written_path(path: Path) -> Path:
+    """The file that is written: the target of a symbolic link, else the path itself."""
+    return path.resolve() if path.is_symlink() else path
+
+
+def check_place(path: Path, *, folder: bool = False) -> None:
+    """Check that a path can become a file, or a folder, without trying to write it.
+
+    Raises:
+        SampleError: For a path of the wrong type, a device, or a link that leads to itself.
+    """
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:  # also a link to a file that does not exist yet
+        return
+    except OSError as error:  # a link that leads to itself, a file in place of a folder, a name that is too long
+        raise SampleError(f"{path}: cannot be written ({error.strerror or error}).") from None
+    if folder and not stat.S_ISDIR(mode):
+        raise SampleError(f"{path}: cannot be written, it is a file, expected a folder.")
+    if not folder and stat.S_ISDIR(mode):
+        raise SampleError(f"{path}: cannot be written, it is a folder.")
+    if not folder and not stat.S_ISREG(mode):
+        raise SampleError(f"{path}: cannot be written, it is a device or a pipe, expected a file.")
+
+
+def check_writable(path: Path, *, folder: bool = False) -> None:
+    """Check that a file or folder can be written, and leave nothing behind.
+
+    Raises:
+        SampleError: As [`check_place`], or if the folder of the path, or the first one above it that exists, is not
+            writable.
+    """
+    check_place(path, folder=folder)
+    target = written_path(path)
+    place = target if folder else target.parent
+    while not place.exists():
+        place = place.parent
+    try:
+        with tempfile.TemporaryFile(dir=place):
+            pass
+    except OSError as error:
+        raise SampleError(f"{path}: cannot be written ({place}: {error.strerror or error}).") from None
 
 
 def write_text(path: str | Path, text: str) -> None:

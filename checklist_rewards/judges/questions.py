@@ -43,6 +43,7 @@ from checklist_rewards.chat import completion_text, prompt_text, strip_thinking
 from checklist_rewards.checklists import NO, YES, Checklist, ChecklistItem, content_hash
 from checklist_rewards.errors import ChecklistError, SampleError
 from checklist_rewards.files.cells import messages_in
+from checklist_rewards.judges.labels import LabelCell, label_of, labels_of_items, named
 from checklist_rewards.prompts import fence
 from checklist_rewards.scores.scales import ONE_TOKEN_STEPS
 from checklist_rewards.validation import string, whole_number
@@ -50,10 +51,7 @@ from checklist_rewards.validation import string, whole_number
 if TYPE_CHECKING:
     from checklist_rewards.files.rows import Row
 
-_AROUND = " \t\r\n*_\"'`“”‘’.,:;!()[]"
 _YES_NO = {YES: YES, NO: NO}
-_SYNONYMS = {"true": YES, "false": NO}
-_ABSTAINING = ("n/a", "na", "not applicable", "cannot assess", "can't assess")
 _ANNOUNCED = re.compile(r"\A[\s*_]*(?:the |my |final )*answer(?: is)?[\s*_]*[:,]?[\s*_]*(?=\S)", re.IGNORECASE)
 _ENDS = r"(?:[.,;:!](?!\d)|[\n—–]|\Z)"
 
@@ -122,29 +120,6 @@ def check_askable(item: ChecklistItem, where: str) -> None:
         )
 
 
-def named(answer: Any, item: ChecklistItem) -> str | None:
-    """The label that an answer names, such as the value of "answer" in a JSON reply; None if it is not a label."""
-    labels = list(item.values)
-    if isinstance(answer, bool):
-        answer = str(answer)
-    elif isinstance(answer, int):
-        answer = str(answer)  # a number with hundreds of digits does not fit a float
-    elif isinstance(answer, float):
-        answer = f"{answer:g}"
-    if not isinstance(answer, str):
-        return None
-    if answer in labels:
-        return answer
-    word = _plain(answer)
-    matching = [label for label in labels if _plain(label) == word]
-    if len(matching) == 1:
-        return matching[0]
-    if item.options is None:
-        return _SYNONYMS.get(word)
-    abstaining = [option.label for option in item.options if option.na]
-    return abstaining[0] if len(abstaining) == 1 and word in _ABSTAINING and not matching else None
-
-
 def leading_label(reply: str, item: ChecklistItem) -> str | None:
     """The label at the start of a free-text reply, ignoring thinking; None if the reply starts with no label.
 
@@ -174,10 +149,6 @@ def when_to_abstain(item: ChecklistItem) -> str:
     if not abstaining:
         return ""
     return f"\n({' or '.join(abstaining)}: only where the question cannot be answered about this response.)"
-
-
-def _plain(text: str) -> str:
-    return text.strip(_AROUND).replace("_", " ").casefold()
 
 
 DEFAULT_SHOTS = 4
@@ -322,8 +293,8 @@ class FewShot:
             by_label: dict[str, _LabelPool] = {}
             answered: dict[tuple[str, str | None], str] = {}
             for example in (*self._of_question.get(_compared(item.question), ()), *self._of_id.get(item.id, ())):
-                label = named(example.label, item)
-                if label is None:
+                label = label_of(item, example.label)
+                if not isinstance(label, str):
                     raise ChecklistError(
                         f"{example.where}: {example.label!r:.60} is not an answer to {item.question!r:.80}; allowed: "
                         f"{', '.join(item.values)}."
@@ -371,7 +342,8 @@ def _examples(row: Row) -> Iterable[Example]:
 
 def _of_checklist(row: Row, about: Mapping[str, Any]) -> Iterable[Example]:
     checklist = Checklist.parse(row.data.get("checklist"), f"{row.where}, 'checklist'")
-    labels, reasons = (_one_each(row, key, checklist) for key in ("labels", "reasons"))
+    labels = labels_of_items(LabelCell(row.where, row.data.get("labels"), checklist.items), "labels")
+    reasons = _one_each(row, "reasons", checklist)
     for number, (item, label, reason) in enumerate(zip(checklist.items, labels, reasons, strict=True), start=1):
         if label is not None:
             text = _text(reason, f"reason {number}", row.where)

@@ -58,12 +58,12 @@ from checklist_rewards.errors import GenerationError
 from checklist_rewards.files.store import Store
 from checklist_rewards.judges.base import Paid, Read, Receipt, counted, missed_quorum
 from checklist_rewards.judges.budget import Meter, prompt_key
+from checklist_rewards.judges.labels import named
 from checklist_rewards.judges.questions import (
     FewShot,
     check_askable,
     in_order,
     leading_label,
-    named,
     question_for_words,
 )
 from checklist_rewards.prompts import PromptTemplate, chat_messages, load_prompt

@@ -252,9 +252,10 @@ def _shadowed(score: Score, shadow: Score) -> Shadowed | None:
     if score.no_answer or shadow.no_answer or score.primary_score is None or shadow.primary_score is None:
         return None
     theirs = {key: line.passed for key, line in zip(item_keys(shadow.items), shadow.items, strict=True)}
+    # Code checks are the same on both sides, so they say nothing about the judges.
     table = [0, 0, 0, 0]
     for key, line in zip(item_keys(score.items), score.items, strict=True):
         other = theirs.get(key)
-        if line.passed is not None and other is not None:
+        if line.passed is not None and other is not None and not line.by_code:
             table[2 * (not line.passed) + (not other)] += 1
     return Shadowed(score.primary_score, shadow.primary_score, (table[0], table[1], table[2], table[3]))

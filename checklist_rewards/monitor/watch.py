@@ -194,12 +194,13 @@ class Watch:
         seen, texts = observation.seen, observation.answered
         states = [one.state for one in seen if one.state is not None]
         lines = [line for one in seen for line in one.lines]
+        scored = [line for one in seen if one.score is not None for line in one.lines]
         rewards = [one.reward for one in seen if one.reward is not None]
         numbers: dict[str, float | None] = {
             "checklists_changed": float(self._changed) if self._changed else None,
             "reward_mean": _mean(rewards),
             "reward_std": spread(rewards) if rewards else None,
-            "pass_rate": _mean([float(line.passed) for line in lines if line.passed is not None]),
+            "pass_rate": _mean([float(line.passed) for line in scored if line.passed is not None]),
             "words": _mean([one.words for one in texts]),
             "repetition": _mean([one.repetition for one in texts]),
             "copied": _mean([one.copied for one in texts]),

@@ -625,9 +625,11 @@ def completion_metrics(
     items = () if score is None or score.no_answer else [pair for pair in lines if not pair[1].not_needed]
     abstained = sum([line.answer is not None and item.values[line.answer] is None for item, line in items])
     masses = [line.mass for _, line in items if line.mass is not None]
+    # Without a score, only a part of the items has an answer, such as the code checks.
+    scored = None if score is None or score.primary_score is None else score
     metrics: dict[str, float | None] = {
         "score": reward,
-        "pass_rate": None if score is None else score.pass_rate,
+        "pass_rate": None if scored is None else scored.pass_rate,
         "unscored": float(reward is None),
         "unanswered": ratio(sum([line.unanswered is not None for _, line in items]), len(items)),
         "abstained": ratio(abstained, len(items)),
@@ -636,5 +638,5 @@ def completion_metrics(
     }
     for category in categories:
         passed = [line.passed for item, line in lines if item.category == category and line.passed is not None]
-        metrics[f"category/{category}"] = ratio(sum(passed), len(passed))
+        metrics[f"category/{category}"] = None if scored is None else ratio(sum(passed), len(passed))
     return metrics

@@ -239,14 +239,16 @@ class ChecklistEvalCallback(TrainerCallback):
         )
 
     def _numbers(self, scores: Sequence[Score]) -> dict[str, float | None]:
+        # Pass rates are those of scored answers: a failed judge leaves only the code checks of an answer.
+        scored = [score for score in scores if score.primary_score is not None]
         numbers = {
             "score": _mean([score.primary_score for score in scores]),
-            "pass_rate": _mean([score.pass_rate for score in scores]),
+            "pass_rate": _mean([score.pass_rate for score in scored]),
             "unscored": sum(score.primary_score is None for score in scores) / len(scores),
         }
         for state in ("empty", "cut_in_thought", "cut"):
             numbers[state] = sum(score.state == state for score in scores) / len(scores)
-        lines = [line for score in scores for line in score.items if line.passed is not None]
+        lines = [line for score in scored for line in score.items if line.passed is not None]
         for category in self.categories:
             numbers[f"category/{category}"] = _mean([line.passed for line in lines if line.category == category])
         if self._reference_scores is not None:

@@ -281,6 +281,11 @@ class ItemScore(Outcome):
         return pstdev(probabilities[self.answer] for probabilities in answered)
 
     @property
+    def by_code(self) -> bool:
+        """Whether a code check answered the item, alone or with the judge. Figures of a judge leave such items out."""
+        return self.method == "check" or self.judge == "code"
+
+    @property
     def not_needed(self) -> bool:
         """Whether the item was not read because the score was fixed; see the scorer's `decide_early`."""
         return self.unanswered is not None and self.unanswered.reason == Reason.NOT_NEEDED

@@ -8,7 +8,8 @@ scored again without an engine.
 - Parquet: a column has a native Arrow type if all its values round-trip exactly. Otherwise (rows without the key,
   values of mixed types) it is stored as JSON text. The field's metadata records the encoding.
 - DataFrame: the row's columns and `checklist_score` as objects. The numbers of the score are added as read-only float
-  columns (`checklist_score.primary_score` and so on). A missing key is `pandas.NA`.
+  columns (`checklist_score.primary_score` and so on). Rates of a row without a score are NaN, so the mean of a column
+  is that of [`BatchScore`]. A missing key is `pandas.NA`.
 
 All values that JSON supports round-trip exactly: strings, finite numbers, booleans, None, lists, and mappings with
 string keys. In files, NaN and infinities become null and dates become text, as everywhere in this package.
@@ -56,6 +57,8 @@ NUMBERS = (
     "upper",
 )
 """The numbers of a score that become DataFrame columns, with the prefix `checklist_score.`."""
+RATES = ("pass_rate", "weighted_score", "expected_score", "normalized_score", "raw_score", "scaled_score_1_5")
+"""Those that aggregate the items of a row."""
 
 
 @dataclass(frozen=True)
@@ -97,12 +100,12 @@ class BatchScore:
 
     @property
     def macro(self) -> float | None:
-        """Mean of the pass rates."""
+        """Mean of the pass rates of the rows with a score."""
         return self.tally.macro
 
     @property
     def micro(self) -> float | None:
-        """Passed / answered items of the whole batch (DRFR)."""
+        """Passed / answered items of the rows with a score (DRFR)."""
         return self.tally.micro
 
     @property
@@ -123,11 +126,13 @@ class BatchScore:
         for name, values in _columns(self.rows).items():
             columns[name] = _objects([pd.NA if value is _ABSENT else value for value in values])
         columns[SCORE_COLUMN] = _objects(list(map(_dumped, self.scores)))
+        scored = [None if score is None or score.primary_score is None else score for score in self.scores]
         for name in NUMBERS:
-            values = [None if score is None else getattr(score, name) for score in self.scores]
+            of = scored if name in RATES else self.scores
+            values = [None if score is None else getattr(score, name) for score in of]
             columns[f"{SCORE_COLUMN}.{name}"] = pd.Series(values, dtype="float64")
         for category in self.by_category:
-            rates = [None if s is None else s.category_pass_rates.get(category) for s in self.scores]
+            rates = [None if s is None else s.category_pass_rates.get(category) for s in scored]
             columns[f"{SCORE_COLUMN}.category/{category}"] = pd.Series(rates, dtype="float64")
         return pd.DataFrame(columns, index=range(len(self)))
 

@@ -3,6 +3,9 @@
 Three means are distinguished: `macro` weights every target equally (the mean of the pass rates), `micro` weights every
 question equally (passed / answered, DRFR), and `mean` is the mean primary score. Items with a category are also
 counted by category. Unanswered items do not count. A mean of nothing is None.
+
+A target without a score does not count in any of them: it would enter with the few items that were answered, such as
+its code checks, so a judge's failure would change the rates. It is counted in `unscored`.
 """
 
 from __future__ import annotations
@@ -67,6 +70,7 @@ class Tally:
 
     scored: int = 0
     unscored: int = 0
+    """Targets without a score, which no mean contains."""
     reads: int = 0
     """Items of the targets that have an answer, without those that were not needed."""
     not_needed: int = 0
@@ -89,7 +93,7 @@ class Tally:
         passed: dict[str | None, list[bool]] = {}
         for item in score.items:
             outcomes = passed.setdefault(item.category, [])
-            if item.passed is not None:
+            if item.passed is not None and score.primary_score is not None:
                 outcomes.append(item.passed)
         self.all.add(sum(map(sum, passed.values())), sum(map(len, passed.values())))
         for category, outcomes in passed.items():

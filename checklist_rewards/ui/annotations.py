@@ -131,10 +131,12 @@ def ordered(tasks: Sequence[Task], order: Order, seed: int, others: Sequence[Tas
         return list(label_sample(tasks, seed).order)
     if order == "uncertain":
         return sorted(places, key=lambda place: _margin(tasks[place]))
-    partners = {task.id: task for task in others or ()}
+    partners = {(task.id, task.text): task for task in others or ()}
     if others is None and not any(line.votes for task in tasks if task.score for line in task.score.items):
         raise SampleError("order 'differ' requires a second scored file, or scores of a panel with votes.")
-    return sorted(places, key=lambda place: -_differing(tasks[place], partners.get(tasks[place].id)))
+    return sorted(
+        places, key=lambda place: -_differing(tasks[place], partners.get((tasks[place].id, tasks[place].text)))
+    )
 
 
 def label_sample(tasks: Sequence[Task], seed: int) -> LabelSample:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from checklist_rewards.checklists import YES
+from checklist_rewards.datasets.rows import TARGETS
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement import (
     Bootstrap,
@@ -32,7 +33,9 @@ from checklist_rewards.evaluation.agreement import (
 from checklist_rewards.evaluation.agreement.scored import Labels, RowLabels
 from checklist_rewards.evaluation.calibration import Probabilities, labelled_reads
 from checklist_rewards.evaluation.rates import corrected_rates
+from checklist_rewards.files.rows import read_rows
 from checklist_rewards.judges.calibration import YES_NO, kind_of, reliability
+from checklist_rewards.judges.labels import on_unit_scale
 from checklist_rewards.scores import DEFAULT_THRESHOLD
 from checklist_rewards.ui.project import Project
 from checklist_rewards.ui.records import RecordFile
@@ -41,15 +44,35 @@ from checklist_rewards.ui.table import Column
 FOLDER = "labels"
 
 
-def name_of(file: str | Path) -> str:
-    """The name of the labels file of an annotated file."""
-    return f"{FOLDER}/{Path(file).stem}.jsonl"
+def name_of(file: str) -> str:
+    """The name of the labels file of an annotated file, by its name in the project: no two files share one.
+
+    >>> name_of("scored.jsonl"), name_of("a/scored.jsonl"), name_of("scored.csv")
+    ('labels/scored.jsonl', 'labels/a/scored.jsonl', 'labels/scored.csv.jsonl')
+    """
+    stem, dot, ending = file.rpartition(".")
+    plain = ending == "jsonl" and not stem.endswith((".jsonl", ".csv", ".parquet"))
+    return f"{FOLDER}/{file if plain else f'{file}.jsonl'}"
 
 
 def exported(project: Project, path: Path) -> Path | None:
-    """The file of the labels that were exported for a file of the project, if any."""
-    labels = project.path(name_of(path))
-    return labels if labels.is_file() and labels != path else None
+    """The file of the labels that were exported for a file of the project, if any.
+
+    Earlier versions wrote the labels of all files with the stem `scored` to `labels/scored.jsonl`. Such a file is used
+    if its labels have their texts, which are compared, or if no other file has this stem.
+    """
+    name = path.relative_to(project.folder).as_posix()
+    labels, shared = project.path(name_of(name)), project.path(f"{FOLDER}/{path.stem}.jsonl")
+    if labels.is_file() and labels != path:
+        return labels
+    if not shared.is_file() or shared == path:
+        return None
+    first = next(iter(read_rows(shared)), None)
+    if first is not None and any(first.data.get(column) is not None for column in TARGETS):
+        return shared
+    others = [Path(file.name) for file in project.files() if file.name != name]
+    alone = all(other.stem != path.stem or other.parts[0] == FOLDER for other in others)
+    return shared if alone else None
 
 
 Match = Literal["completion", "step"]
@@ -135,13 +158,20 @@ def against_labels(
 ) -> dict[str, Any]:
     """The figures of `agree` for one file with labels, and of `calibrate` before calibration."""
     units, targets = units_against_labels(rows, given)
-    # Labels of whole targets on another scale than [0, 1] need agree's --label-range.
-    targets = [target for target in targets if not target.given or target.other is None or 0 <= target.other <= 1]
-    compared = compare((name, labels.key), units, targets, intervals, against_labels=True, unmatched_rows=unmatched)
+    compared = compare(
+        (name, labels.key),
+        units,
+        targets,
+        intervals,
+        against_labels=True,
+        ranked=not on_unit_scale(given),
+        unmatched_rows=unmatched,
+    )
     read = [
         (unit.one.soft, float(unit.other.label == YES))
         for unit in units
         if unit.one is not None and unit.other is not None and unit.item.options is None and unit.one.probabilities
+        if not unit.by_code
     ]
     known = [(p, truth) for p, truth in read if p is not None]
     partly = any(each is None for each in given)
@@ -178,7 +208,8 @@ def _per_item(units: Sequence[Unit], against: bool) -> list[dict[str, Any]]:
     for unit in units:
         members.setdefault(unit.key[1], []).append(unit)
     lines = []
-    for id, own in members.items():
+    for id, units_of in members.items():
+        own = [unit for unit in units_of if not unit.by_code] or units_of
         answered = [(u.one.label, u.other.label) for u in own if u.one is not None and u.other is not None]
         values = own[0].item.values
         positive = YES if against and YES in values else None
@@ -188,6 +219,7 @@ def _per_item(units: Sequence[Unit], against: bool) -> list[dict[str, Any]]:
             {
                 "id": id,
                 "question": own[0].item.question,
+                "by_code": all(unit.by_code for unit in own),
                 "units": len(own),
                 "answered": len(answered),
                 "flips": [{"one": one, "other": other, "count": n} for (one, other), n in flips.most_common()],

@@ -2,7 +2,9 @@
 
 Rows are added one at a time. Means and pass rates are those of [`Tally`], as in the summary of `score`; item
 statistics are those of [`ItemAnalysis`], as in `inspect`; both commands show the same numbers. A row without an answer
-has a score, but the judge was not asked about it: it counts in the means, and not in reads and items.
+has a score, but the judge was not asked about it: it counts in the means, and not in reads and items. A row without a
+score counts in no mean and no rate of several items. The rate of one item has all answers to it, also those of rows
+without a score: which reads a failing judge loses does not depend on their answers.
 
 A training run has reward, scores, items and lengths over steps, and what the policy learned. Questions that differ
 only in a quoted text or a number are shown as one *pattern*: checklists of single prompts rarely repeat a question,
@@ -256,7 +258,7 @@ class TrainingFigures:
             return
         for line in record.score.items:
             rate = step.patterns.setdefault(pattern_of(line.question), PassRate())
-            if line.passed is not None:
+            if line.passed is not None and record.score.primary_score is not None:
                 rate.add(int(line.passed), 1)
 
     def as_json(self) -> dict[str, Any]:

@@ -298,8 +298,9 @@ def report_data(
     judged: dict[str, list[JudgedRow]] = {}
     notes: list[str] = []
     evidence = Evidence(annotated)
-    if annotated and not set(evidence.files()) & {file.path.name for file in files}:
-        notes.append(f"The annotations are about {', '.join(evidence.files())}, not about a file of this report.")
+    if annotated and not any(evidence.about(file.path) for file in files):
+        names = ", ".join(path.name for path in evidence.files())
+        notes.append(f"The annotations are about {names}, not about a file of this report.")
     if labels is not None or len(scored) > 1 or len(logs) > 1:
         if lacking := missing(*LIBRARIES):
             notes.append(f"Comparisons require {lacking[0]}: {install('evaluation')}.")

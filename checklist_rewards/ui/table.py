@@ -44,27 +44,40 @@ class Evidence:
     """
 
     def __init__(self, paths: Iterable[Path]):
-        self._last: dict[str, dict[tuple[str, str, str], Mapping[str, Any]]] = {}
+        self._last: dict[Path, dict[tuple[str, str, str], Mapping[str, Any]]] = {}
         for path in paths:
             for row in read_rows(path):
-                name = Path(str(row.data.get("file"))).name
+                name = _annotated(path, str(row.data.get("file")))
                 key = str(row.data.get("row")), str(row.data.get("item")), path.stem
                 self._last.setdefault(name, {})[key] = row.data
 
-    def files(self) -> list[str]:
-        """Names of the annotated files."""
+    def files(self) -> list[Path]:
+        """The annotated files, as far as they are known: absolute if they are in the project of the annotations."""
         return list(self._last)
+
+    def about(self, path: Path) -> list[Path]:
+        """Those of the annotated files that this file is."""
+        own = path.resolve()
+        return [name for name in self._last if name == own or (not name.is_absolute() and name.name == own.name)]
 
     def of(self, path: Path) -> dict[Key, list[dict[str, Any]]]:
         """The spans of a file: by row and item a list of `by`, `label`, `start`, `end` (in characters), and `text`."""
         found: dict[Key, list[dict[str, Any]]] = {}
-        for (row, item, name), line in self._last.get(path.name, {}).items():
+        lines = [pair for file in self.about(path) for pair in self._last[file].items()]
+        for (row, item, name), line in lines:
             spans = line.get("spans")
             for span in spans if isinstance(spans, list) else ():
                 if isinstance(span, Mapping) and all(isinstance(span.get(end), int) for end in ("start", "end")):
                     place = {"start": span["start"], "end": span["end"], "text": span.get("text")}
                     found.setdefault((row, item), []).append({"by": name, "label": line.get("label"), **place})
         return found
+
+
+def _annotated(annotations: Path, name: str) -> Path:
+    """The file with this name in a project, whose folder is found by the file of annotations: `annotations/ann.jsonl`.
+    The bare name for a file that is not there, such as one that was moved."""
+    file = annotations.resolve().parent.parent / name
+    return file.resolve() if file.is_file() else Path(Path(name).name)
 
 
 def marked(target: str | None, spans: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -1,5 +1,6 @@
 """No output replaces a file that its command reads or writes."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -75,3 +76,219 @@ def test_only_reward_logs_have_ranks(files):
 def test_a_folder_that_is_missing_is_told(files, caplog):
     check_outputs([], folders={"--plots": Path("plots")}, output=Path("here.jsonl"), json=Path("new/deep/x.json"))
     assert caplog.messages == ["--json new/deep/x.json: the folder new/deep does not exist and is created."]
+
+
+# --- every command, every output, every kind of path -----------------------------------------------------------------
+
+OUTPUTS = {
+    "score rows.jsonl": ("-o", "--summary"),
+    "generate rows.jsonl": ("-o", "--summary"),
+    "run rows.jsonl": ("-o", "--summary"),
+    "rerank candidates.jsonl": ("-o", "--summary"),
+    "pairs candidates.jsonl": ("-o", "--summary", "--card"),
+    "refine rows.jsonl": ("-o", "--summary"),
+    "replay scored.jsonl": ("-o", "--summary"),
+    "replay scored.jsonl --model pocket --repeat 2": ("-o", "--json"),
+    "diff scored.jsonl again.jsonl": ("-o", "--json"),
+    "agree scored.jsonl again.jsonl": ("--json",),
+    "calibrate scored.jsonl --label-key human": ("-o", "--json"),
+    "cascade scored.jsonl again.jsonl": ("--json", "--plot"),
+    "fit scored.jsonl --label-key human": ("-o",),
+    "improve checklist.json --data scored.jsonl --label-key human": ("-o", "--json"),
+    "inspect scored.jsonl": ("-o", "--json"),
+    "report scored.jsonl": ("-o",),
+    "audit rewards.jsonl": ("-o", "--json"),
+    "attack": ("-o", "--labels"),
+    "checklists import imported.jsonl": ("-o",),
+    "checklists export rows.jsonl --to verl": ("-o",),
+    "probe --model pocket": ("--summary",),
+}
+EACH = [(command, option) for command, options in OUTPUTS.items() for option in options]
+ENDING = {"--json": "json", "--summary": "json", "--card": "md", "--plot": "png"}
+
+
+@pytest.fixture
+def rows(files):
+    checklist = ["Is it red?"]
+    write_jsonl("rows.jsonl", {"prompt": "p", "target": "red", "checklist": checklist})
+    write_jsonl("candidates.jsonl", {"prompt": "p", "candidates": ["red", "blue"], "checklist": checklist})
+    write_jsonl("imported.jsonl", {"prompt": "p", "checklist": checklist})
+    Path("checklist.json").write_text('["Is it red?"]')
+    write_jsonl("scored.jsonl", {"id": "a", "target": "red", "human": [1], "checklist_score": log_row(0)["score"]})
+
+
+def with_output(command, option, path):
+    """The command with one output at `path`, and others, which it requires, elsewhere."""
+    given = {"-o": f"other.{'html' if 'report' in command else 'jsonl'}"} if "-o" in OUTPUTS[command] else {}
+    return [*command.split(), *(text for pair in (given | {option: str(path)}).items() for text in pair)]
+
+
+def folder():
+    Path("there").mkdir()
+    return "there"
+
+
+def loop():
+    Path("loop").symlink_to("loop")
+    return "loop"
+
+
+def link_to_a_folder():
+    Path("there").mkdir()
+    Path("link").symlink_to("there")
+    return "link"
+
+
+def below_a_file():
+    Path("file").write_text("x")
+    return "file/out.{}"
+
+
+def link_below_a_file():
+    Path("file").write_text("x")
+    Path("link").symlink_to("file/out")
+    return "link"
+
+
+def pipe():
+    os.mkfifo("pipe")
+    return "pipe"
+
+
+REFUSED = {
+    "a folder": folder,
+    "a loop of links": loop,
+    "a link to a folder": link_to_a_folder,
+    "below a file": below_a_file,
+    "a link below a file": link_below_a_file,
+    "a pipe": pipe,
+    "not writable": lambda: "/proc/1/out.{}",
+    "a file of the system": lambda: "/proc/self/new/out.{}",
+}
+
+
+def everything():
+    return {str(path): path.is_symlink() or path.is_file() and path.read_bytes() for path in Path().rglob("*")}
+
+
+PLACES = list(REFUSED)
+CASES = [(*EACH[0], place) for place in PLACES]
+CASES += [(*each, PLACES[n % len(PLACES)]) for n, each in enumerate(EACH[1:])]
+
+
+@pytest.mark.parametrize(("command", "option", "place"), CASES, ids=lambda text: text)
+def test_an_output_that_cannot_be_written_is_refused_before_the_work(run, rows, no_engine, command, option, place):
+    path = REFUSED[place]().format(ENDING.get(option, "jsonl"))
+    before = everything()
+    done = run(*with_output(command, option, path))
+    assert done.exit_code == 2, done.output
+    name = {"-o": "--output"}.get(option, option)
+    assert f"{name} {path}" in done.output and "model was loaded" not in done.output
+    assert done.output.count("error:") == 1
+    assert everything() == before
+
+
+def test_a_device_is_not_replaced():
+    with pytest.raises(SampleError, match="--output /dev/null: cannot be written, it is a device or a pipe"):
+        check_outputs([], output=Path("/dev/null"))
+
+
+WRITTEN = {
+    "replay scored.jsonl": ("-o", "out.jsonl"),
+    "diff scored.jsonl again.jsonl": ("-o", "out.jsonl"),
+    "agree scored.jsonl again.jsonl --bootstrap 0": ("--json", "out.json"),
+    "report scored.jsonl": ("-o", "out.html"),
+    "inspect scored.jsonl": ("--json", "out.json"),
+    "audit rewards.jsonl": ("--json", "out.json"),
+    "checklists export rows.jsonl --to verl": ("-o", "out.jsonl"),
+    "score rows.jsonl --model pocket --no-store": ("-o", "out.jsonl"),
+}
+
+
+@pytest.mark.parametrize("exists", [True, False])
+@pytest.mark.parametrize("command", WRITTEN)
+def test_a_link_stays_and_its_target_is_written(run, rows, engine, command, exists):
+    engine()
+    option, name = WRITTEN[command]
+    Path("elsewhere").mkdir()
+    target = Path("elsewhere", name)
+    if exists:
+        target.write_text("old")
+    Path(name).symlink_to(target)
+    done = run(*command.split(), option, name)
+    assert done.exit_code in (0, 1), done.output
+    assert Path(name).is_symlink() and target.stat().st_size > 3
+    assert [path.name for path in Path("elsewhere").iterdir()] == [name]
+
+
+LATE = {
+    "diff scored.jsonl stranger.jsonl": "have no row in common",
+    "replay broken.jsonl": "broken.jsonl",
+    "audit broken.jsonl": "broken.jsonl",
+    "calibrate scored.jsonl --label-key human": "",
+    "fit scored.jsonl --label-key id": "",
+    "report broken.jsonl": "broken.jsonl",
+    "checklists export broken.jsonl --to verl": "broken.jsonl",
+    "checklists import broken.jsonl": "broken.jsonl",
+    "score broken.jsonl --model pocket": "broken.jsonl",
+    "generate broken.jsonl --model pocket": "broken.jsonl",
+    "store merge missing.sqlite": "missing.sqlite",
+    "store merge rows.jsonl": "rows.jsonl",
+}
+
+
+@pytest.mark.parametrize("command", LATE)
+def test_a_late_refusal_leaves_the_output_as_it_was(run, rows, no_engine, command):
+    Path("out.jsonl").write_text("old")
+    good = Path("scored.jsonl").read_text()
+    Path("broken.jsonl").write_text(good * 3 + "{")
+    write_jsonl("stranger.jsonl", {"id": "z", "target": "blue", "checklist_score": log_row(0)["score"]})
+    before = everything()
+    done = run(*command.split(), "-o", "out.jsonl")
+    assert done.exit_code == 2 and LATE[command] in done.output, done.output
+    assert everything() == before
+
+
+DRY = {
+    "score rows.jsonl --model pocket": (),
+    "run rows.jsonl --model pocket --pipeline tick": (),
+    "generate rows.jsonl --model pocket": (),
+    "refine rows.jsonl --model pocket": (),
+    "attack --model pocket --prompts 4 --budget-reads 2000": (),
+    "replay scored.jsonl --model pocket": (),
+    "replay scored.jsonl --threshold 0.4": (),
+    "replay rewards.jsonl": (),
+}
+
+
+@pytest.mark.parametrize("store", ["", "--store new/s.sqlite"])
+@pytest.mark.parametrize("command", DRY)
+def test_a_dry_run_writes_nothing(run, rows, no_engine, monkeypatch, command, store):
+    monkeypatch.setenv("XDG_CACHE_HOME", "cache")
+    if store:
+        Path("out.jsonl").write_text("old")
+    before = everything()
+    if store and "--model" not in command:
+        store = ""
+    done = run(*command.split(), *store.split(), "-o", "out.jsonl", "--dry-run")
+    assert done.exit_code == 0, done.output
+    assert everything() == before
+
+
+NAMED = {
+    "--weights weights.json": '{"Is it red?": 2}',
+    "--judge judge.yaml": "model: pocket",
+    "--examples examples.jsonl": '{"target": "blue", "question": "Is it red?", "label": "no"}\n',
+}
+
+
+@pytest.mark.parametrize("option", NAMED)
+@pytest.mark.parametrize("command", ["score rows.jsonl", "run rows.jsonl", "rerank candidates.jsonl"])
+def test_a_file_that_an_option_names_is_not_overwritten(run, rows, no_engine, command, option):
+    name = option.split()[1]
+    Path(name).write_text(NAMED[option])
+    before = everything()
+    judge = [] if "--judge" in option else ["--model", "pocket"]
+    done = run(*command.split(), *judge, *option.split(), "-o", "out.jsonl", "--summary", name)
+    assert done.exit_code == 2 and f"--summary {name} is an input file" in done.output, done.output
+    assert everything() == before

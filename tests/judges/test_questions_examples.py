@@ -243,11 +243,11 @@ def test_a_file_has_a_row_per_example_or_per_response(tmp_path):
         ({"target": "t", "question": 3, "label": "yes"}, "line 1: 'question' must be a string, got int 3"),
         (
             {"target": "t", "checklist": ["q?"], "labels": []},
-            r"line 1: 'labels' must be a list of 1 values, one per item, or a mapping by item id, got \[",
+            "line 1: 'labels' has 0 labels for 1 items",
         ),
         (
             {"target": "t", "checklist": ["q?"], "labels": {"x": "yes"}},
-            "line 1: 'labels' has 'x', which is not the id of an",
+            "line 1: 'labels' labels an item 'x' that is not in",
         ),
         ({"target": "t", "checklist": [], "labels": []}, "line 1, 'checklist': the checklist is empty"),
     ],

@@ -26,6 +26,8 @@ from pydantic import BaseModel, ConfigDict
 
 from checklist_rewards.checklists import YES, Checklist, ChecklistItem
 from checklist_rewards.evaluation.agreement.measures import (
+    CORRELATIONS,
+    NUMERICAL,
     Bootstrap,
     Categories,
     Figure,
@@ -206,11 +208,18 @@ class Unit:
     item: ChecklistItem
     one: Answer | None
     other: Answer | None
+    by_code: bool = False
+    """Whether a code check answered on a side, so that the unit says nothing about a judge."""
 
     @property
     def answered(self) -> bool:
         """Whether both sides answered."""
         return self.one is not None and self.other is not None
+
+    @property
+    def equal(self) -> bool:
+        """Whether both sides gave the same answer."""
+        return self.one is not None and self.other is not None and self.one.label == self.other.label
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,7 +257,7 @@ class Comparison(BaseModel):
     one: str
     other: str
     units: int
-    """Number of comparable items: labelled, or present in both files."""
+    """Number of comparable items that judges answer: labelled, or present in both files."""
     coverage: Figure
     """Fraction of the units answered by both sides; with labels, by the judge."""
     unmatched_rows: int = 0
@@ -257,10 +266,16 @@ class Comparison(BaseModel):
     """Items present in only one of the two scores of a row."""
     no_answer: int = 0
     """Targets left out because they have no answer."""
+    code_checks: int = 0
+    """Items with two answers of which a code check gave one. They are in none of `items`: they are no judge's."""
+    code_checks_equal: int = 0
+    """Those with equal answers."""
     items: dict[str, Section]
     """By kind of item: "yes/no", or its options."""
+    ranked: bool = False
+    """Whether the labels of targets are on a scale of their own, so that scores are only correlated with them."""
     targets: Section | None = None
-    """Agreement of target scores."""
+    """Agreement of target scores, which include code checks."""
     preferences: Section | None = None
     """Agreement on pairs of targets of the same input."""
 
@@ -287,7 +302,7 @@ def units_against_labels(
             targets.append(Target(row.id, row.group, judged, given, True, unread))
         elif given is not None:
             units += [
-                Unit((row.id, key), row.group, item, answer_given(item, line), label)
+                Unit((row.id, key), row.group, item, answer_given(item, line), label, line.by_code)
                 for key, item, line, label in zip(row.keys, row.items, row.score.items, given, strict=True)
                 if label is not None and not unread
             ]
@@ -313,7 +328,14 @@ def units_of_judges(
         shared = [line for line in mine if line[0] in theirs]
         unmatched += len(mine) + len(theirs) - 2 * len(shared)
         units += [
-            Unit((one.id, key), one.group, item, answer_given(item, line), answer_given(*theirs[key]))
+            Unit(
+                (one.id, key),
+                one.group,
+                item,
+                answer_given(item, line),
+                answer_given(*theirs[key]),
+                line.by_code or theirs[key][1].by_code,
+            )
             for key, item, line in shared
         ]
     return units, targets, unmatched
@@ -327,9 +349,12 @@ def compare(
     *,
     against_labels: bool,
     inputs: Sequence[str] | None = None,
+    ranked: bool = False,
     **counts: int,
 ) -> Comparison:
     """Compute all agreement figures of two sides.
+
+    Figures of items are over the answers of judges. Answers of code checks are counted.
 
     Args:
         names (pair of `str`): name of the judge, and of the other judge or the labels.
@@ -338,8 +363,12 @@ def compare(
         against_labels (`bool`): the other side is the truth; adds precision, recall, F1 and phi.
         inputs (sequence of `str`, one per target, *optional*): the input of each target. Targets of the same input
             are also compared in pairs.
+        ranked (`bool`, *optional*, defaults to `False`): the labels of targets are on a scale of their own, such as 1
+            to 5 stars, so that scores are only correlated with them.
         counts: `unmatched_rows` and `unmatched_items`, copied to the result.
     """
+    checks = [unit for unit in units if unit.by_code and unit.answered]
+    units = [unit for unit in units if not unit.by_code]
     kinds: dict[str, list[Unit]] = {}
     for unit in units:
         kinds.setdefault(kind_of(unit.item), []).append(unit)
@@ -354,15 +383,19 @@ def compare(
         units=len(units),
         coverage=covered["coverage"],
         no_answer=sum(target.no_answer for target in targets),
+        code_checks=len(checks),
+        code_checks_equal=sum(unit.equal for unit in checks),
         items=sections,
-        targets=_targets(known, bootstrap) if known else None,
+        ranked=ranked,
+        targets=_targets(known, bootstrap, CORRELATIONS if ranked else NUMERICAL) if known else None,
         preferences=None if inputs is None else _preferences(targets, inputs, bootstrap),
         **counts,
     )
 
 
 def compare_raters(files: Sequence[Sequence[JudgedRow]], bootstrap: Bootstrap) -> dict[str, Section]:
-    """Agreement among several judges, by kind of item, on the rows and items that all files contain."""
+    """Agreement among several judges, by kind of item, on the rows and items that all files contain, without those
+    that a code check answered."""
     shared = [{row.id: row for row in rows} for rows in files]
     units: list[tuple[ChecklistItem, str, list[str | None]]] = []
     for row in files[0]:
@@ -371,7 +404,7 @@ def compare_raters(files: Sequence[Sequence[JudgedRow]], bootstrap: Bootstrap) -
         same_row = [rows[row.id] for rows in shared]
         lines = [dict(zip(one.keys, one.score.items, strict=True)) for one in same_row]
         for key, item in zip(row.keys, row.items, strict=True):
-            if all(key in answers for answers in lines):
+            if all(key in answers and not answers[key].by_code for answers in lines):
                 given = [None if a[key].unanswered is not None else a[key].answer for a in lines]
                 if not all(one.score.no_answer for one in same_row):
                     units.append((item, row.group, given))
@@ -407,8 +440,8 @@ def compare_judges(
     names: tuple[str, str], one: Sequence[Unit], other: Sequence[Unit], bootstrap: Bootstrap
 ) -> PairedTest:
     """Test whether one of two judges is closer to the labels, on the items that both judges answered."""
-    theirs = {unit.key: unit for unit in other if unit.answered}
-    both = [(unit, theirs[unit.key]) for unit in one if unit.answered and unit.key in theirs]
+    theirs = {unit.key: unit for unit in other if unit.answered and not unit.by_code}
+    both = [(unit, theirs[unit.key]) for unit in one if unit.answered and not unit.by_code and unit.key in theirs]
     right = [[unit.one.label == unit.other.label for unit in side] for side in zip(*both, strict=True)]
     errors = [(_error(a), _error(b), a.group) for a, b in both]
     known = [(a, b, group) for a, b, group in errors if a is not None and b is not None]
@@ -447,8 +480,8 @@ def _section(kind: str, units: Sequence[Unit], bootstrap: Bootstrap, against_lab
     return Section(units=len(answered), figures=figures, labels=labels, confusion=confusion)
 
 
-def _targets(known: Sequence[Target], bootstrap: Bootstrap) -> Section:
-    measured = Numbers([target.one or 0.0 for target in known], [target.other or 0.0 for target in known])
+def _targets(known: Sequence[Target], bootstrap: Bootstrap, only: Sequence[str]) -> Section:
+    measured = Numbers([target.one or 0.0 for target in known], [target.other or 0.0 for target in known], only)
     return Section(units=len(known), figures=bootstrap.figures(measured, [target.group for target in known]))
 
 

@@ -281,6 +281,8 @@ def alpha_of(counts: np.ndarray, values: np.ndarray | None = None) -> float:
         return float(krippendorff.alpha(value_counts=counts, value_domain=values, level_of_measurement=level))
 
 
+CORRELATIONS = ("pearson", "spearman", "kendall")
+"""The figures that do not depend on the scale of either rater."""
 NUMERICAL = ("pearson", "spearman", "kendall", "rmse", "mae", "bias", "emd", "ks", "auc")
 
 

@@ -5,36 +5,40 @@ identified by the `id` column, or by their number if there is none. Items are id
 equal questions in a row gets the key `<id>#2`.
 
 A label column holds one label per item in order (a list), labels by item id (a mapping), or one number for the whole
-target. None means unlabelled. An invalid label raises a [`SampleError`] that names the row and the item.
+target; `judges/labels.py` reads it. None means unlabelled. An invalid label raises a [`SampleError`] that names the
+row and the value.
 """
 
 from __future__ import annotations
 
-import json
+import logging
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
-from checklist_rewards.chat import completion_text
+from checklist_rewards.chat import completion_text, prompt_text
 from checklist_rewards.checklists import NO, YES, Checklist, ChecklistItem
-from checklist_rewards.datasets.rows import Columns
+from checklist_rewards.datasets.rows import INPUTS, Columns
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.cells import messages_in
-from checklist_rewards.files.rows import input_format, read_rows
-from checklist_rewards.judges.questions import named
+from checklist_rewards.files.rows import Row, input_format, read_rows
+from checklist_rewards.judges.labels import LabelCell, read_column
 from checklist_rewards.scores import ItemScore, Score, item_keys
 from checklist_rewards.scores.scales import ordinal_scale
 from checklist_rewards.scores.table import BatchScore
 from checklist_rewards.validation import one_sentence
 
+logger = logging.getLogger(__name__)
 ID, CHECKLIST = "id", "checklist"
 PROBABILITY = "label_probability"
 """Column of the probability with which a row was chosen for labelling, as the app exports it."""
 YES_NO = "yes/no"
+_without_texts: set[Path] = set()
+"""Files of labels without texts that have been warned of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,67 +144,39 @@ def expected(item: ChecklistItem, probabilities: Mapping[str, float]) -> float |
     return math.fsum(p * value for p, value in weighted) / scale if scale > 0 else None
 
 
-def answer_labelled(item: ChecklistItem, label: Any, where: str) -> Answer | None:
-    """Parse a label: one of the item's answers, true or false, 1 or 0, or an option's value; None if unlabelled.
-
-    Raises:
-        SampleError: If the label is not valid for the item. The message begins with `where`.
-    """
-    if label is None:
-        return None
-    name: str | None
-    if {YES, NO} <= item.values.keys() and isinstance(label, int | float) and label in (0, 1):
-        name = YES if label else NO
-    else:
-        name = named(label, item)
-    if name is None and isinstance(label, int | float) and not isinstance(label, bool):
-        same = [option for option, value in item.values.items() if value == label and item.options is not None]
-        name = same[0] if len(same) == 1 else None
-    if name is None:
-        allowed = ", ".join(item.values) + (", true, false, 1, 0" if item.options is None else "")
-        raise SampleError(f"{where}: the label {label!r:.60} is not an answer of this item; allowed: {allowed}, null.")
-    value = item.values[name]
-    return Answer(name, value, value)
-
-
 def labels_of(row: JudgedRow, value: Any, key: str) -> RowLabels:
-    """The labels of a row: one per item, or one number for the whole target.
+    """The labels of a row alone; see [`labels_of_rows`]."""
+    return labels_of_rows([row], [value], key)[0]
+
+
+def labels_of_rows(
+    rows: Sequence[JudgedRow], values: Sequence[Any], key: str, *, any_scale: bool = False
+) -> list[RowLabels]:
+    """The labels of rows: one per item, or one number for the whole target.
 
     Args:
-        row ([`JudgedRow`]): the scored row.
-        value: the cell of the label column.
+        rows (sequence of [`JudgedRow`]): the scored rows.
+        values (sequence, one per row): the cells of the label column.
         key (`str`): the name of the label column, for error messages.
+        any_scale (`bool`, *optional*, defaults to `False`): see [`read_column`].
 
     Returns:
-        A list with an [`Answer`] or None per item, or a `float` for the target, or None if the row is unlabelled.
+        For each row a list with an [`Answer`] or None per item, or a `float` for the target, or None if the row is
+        unlabelled.
 
     Raises:
-        SampleError: If a label is not valid. The message names the row and the item.
+        SampleError: If a label is not valid, or of another kind than others. The message names the row and the value.
     """
-    value = _parsed(value)
-    if value is None:
-        return None
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        if not math.isfinite(value):
-            raise SampleError(f"{row.where}: {key!r} must be a finite number, got {value}.")
-        return float(value)
-    if isinstance(value, bool | str) and len(row.items) == 1:
-        value = [value]
-    if isinstance(value, Mapping):
-        unknown = [name for name in value if name not in row.keys]
-        if unknown:
-            raise SampleError(f"{row.where}: {key!r} labels an item {unknown[0]!r} that is not in the score.")
-        value = [value.get(name) for name in row.keys]
-    if not isinstance(value, Sequence) or isinstance(value, str):
-        raise SampleError(
-            f"{row.where}: {key!r} must be a list of {len(row.items)} labels (one per item), a mapping of item ids to "
-            f"labels, or a number for the whole target; got {value!r:.60}."
-        )
-    if len(value) != len(row.items):
-        raise SampleError(f"{row.where}: {key!r} has {len(value)} labels for {len(row.items)} items.")
+    cells = [LabelCell(row.where, value, row.items) for row, value in zip(rows, values, strict=True)]
+    found = read_column(cells, key, any_scale=any_scale)
     return [
-        answer_labelled(item, label, f"{row.where}, item {number} ({item.question!r:.60})")
-        for number, (item, label) in enumerate(zip(row.items, value, strict=True), start=1)
+        [
+            Answer(label, item.values[label], item.values[label]) if isinstance(label, str) else None
+            for item, label in zip(row.items, labels, strict=True)
+        ]
+        if isinstance(labels, list)
+        else labels
+        for row, labels in zip(rows, found, strict=True)
     ]
 
 
@@ -213,11 +189,14 @@ class Labels:
     """The labels of scored rows, in a column of the scored file or in a file of their own.
 
     Args:
-        path (`Path`, *optional*): A file with the labels, matched by row id. Defaults to the scored file.
+        path (`Path`, *optional*): A file with the labels, matched by row id and text. Without texts (columns `target`
+            or `completion`), the id alone is compared, with a warning. Defaults to the scored file.
         key (`str`, *optional*, defaults to `"labels"`): Column of the labels.
         id_key, group_key, checklist_key, shared (*optional*): How scored files are read; see [`read_scored`].
-        lenient (`bool`, *optional*, defaults to `False`): Accept rows of `path` without an `id` or without labels, and
-            repeated ids, of which the last counts.
+        lenient (`bool`, *optional*, defaults to `False`): Accept rows of `path` without an `id` or without labels,
+            repeated ids, of which the last counts, and rows about other texts, which are not used.
+        any_scale (`bool`, *optional*, defaults to `False`): The user named the scale of the numbers; see
+            [`read_column`].
     """
 
     path: Path | None = None
@@ -227,6 +206,7 @@ class Labels:
     checklist_key: str | None = None
     shared: Checklist | None = None
     lenient: bool = False
+    any_scale: bool = False
 
     def read(self, path: str | Path) -> list[JudgedRow]:
         """The rows of a scored file. Raises [`SampleError`]."""
@@ -243,15 +223,14 @@ class Labels:
         key, unmatched = self.key, 0
         values = [row.data.get(key) for row in rows]
         if self.path is not None:
-            by_id = self._by_id(self.path, rows)
-            values = [by_id.get(row.id) for row in rows]
-            unmatched = len(by_id.keys() - {row.id for row in rows})
+            labelled, unmatched = self._matched(self.path, rows)
+            values = [None if label is None else label.data.get(key) for label in labelled]
         elif not any(key in row.data for row in rows):
             columns = ", ".join(map(repr, rows[0].data)) or "no other columns"
             raise SampleError(
                 f"{rows[0].where}: column {key!r} not found; the row has {columns} (set --label-key or --labels)."
             )
-        labels = [labels_of(row, value, key) for row, value in zip(rows, values, strict=True)]
+        labels = labels_of_rows(rows, values, key, any_scale=self.any_scale)
         if not any(isinstance(each, float) or any(each or ()) for each in labels):
             raise SampleError(f"{rows[0].where}: neither this row nor any other has a label in column {key!r}.")
         return labels, unmatched
@@ -266,41 +245,63 @@ class Labels:
         Raises:
             SampleError: For another value.
         """
-        if self.path is None:
-            values = {row.id: row.data.get(PROBABILITY) for row in rows}
-        else:
-            values = replace(self, key=PROBABILITY)._by_id(self.path, rows, required=False)
+        sources: Sequence[JudgedRow | Row | None] = rows
+        if self.path is not None:
+            sources = self._matched(self.path, rows)[0]
         found: list[float | None] = []
-        for row in rows:
-            value = _parsed(values.get(row.id))
-            number = isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= 1
-            if value is not None and not number:
+        for row, source in zip(rows, sources, strict=True):
+            value = None if source is None else source.data.get(PROBABILITY)
+            try:
+                number = None if value in (None, "") or isinstance(value, bool) else float(value)
+            except (TypeError, ValueError):
+                number = math.nan
+            if number is not None and not 0 < number <= 1 or isinstance(value, bool):
                 raise SampleError(f"{row.where}: {PROBABILITY!r} must be above 0 and at most 1, got {value!r:.60}.")
-            found.append(value)
+            found.append(number)
         return None if all(value is None for value in found) else found
 
-    def _by_id(self, path: Path, rows: Sequence[JudgedRow], required: bool = True) -> dict[str, Any]:
+    def _matched(self, path: Path, rows: Sequence[JudgedRow]) -> tuple[list[Row | None], int]:
+        """The row of the labels file of every scored row, and the number of its other rows. A row matches if it has
+        the id and the text of the scored row; the same id of another text is refused, or counted if read leniently."""
         labelled = list(read_rows(path))
         if not labelled:
             raise SampleError(f"{path} has no rows.")
         have_ids = self.lenient or all(row.data.get(ID) is not None for row in labelled)
         id_key = self.id_key or (ID if have_ids else None)
-        labels: dict[str, Any] = {}
+        labels: dict[str, Row] = {}
         for number, row in enumerate(labelled, start=1):
-            for key in filter(None, (self.key if required else None, id_key)):
+            for key in filter(None, (self.key, id_key)):
                 if key not in row.data and not self.lenient:
                     columns = ", ".join(map(repr, row.data))
                     raise SampleError(f"{row.where}: column {key!r} not found; the row has {columns}.")
             name = str(number) if id_key is None else str(row.data.get(id_key))
             if name in labels and not self.lenient:
                 raise SampleError(f"{row.where}: duplicate id {name!r}; ids must be unique (--id-key).")
-            labels[name] = row.data.get(self.key)
+            labels[name] = row
         if not any(row.id in labels for row in rows):
             raise SampleError(
                 f"{path} has labels for none of the scored rows: its first id is {next(iter(labels))!r}, the scored "
                 f"file's is {rows[0].id!r} (set the id column with --id-key)."
             )
-        return labels
+        found: list[Row | None] = []
+        for scored in rows:
+            label = labels.get(scored.id)
+            same = None if label is None else same_text(scored.data, label.data)
+            if label is not None and same is False and not self.lenient:
+                raise SampleError(
+                    f"{label.where}: the label with the id {scored.id!r} is about another text than {scored.where}: "
+                    f"{_text(label.data)!r:.60} and {_text(scored.data)!r:.60}; a label is of one text."
+                )
+            found.append(None if same is False else label)
+            if label is not None and same is None and path.resolve() not in _without_texts:
+                _without_texts.add(path.resolve())
+                how = "row number" if id_key is None else "id"
+                logger.warning(
+                    "%s: labels are matched by %s alone, because rows have no text to compare (column 'target').",
+                    label.where,
+                    how,
+                )
+        return found, len(labels) - sum(label is not None for label in found)
 
 
 def kind_of(item: ChecklistItem) -> str:
@@ -335,8 +336,8 @@ def pairs_of(
         one, other = differing
         raise SampleError(
             f"{one.where} and {other.where} have the same id {one.id!r}, but their texts differ: "
-            f"{_text(one)!r:.60} and {_text(other)!r:.60}. Judges are compared on the same texts; for the rate of "
-            "wins of one file over the other, label rows of both (--label-key)."
+            f"{_text(one.data)!r:.60} and {_text(other.data)!r:.60}. Judges are compared on the same texts; for the "
+            "rate of wins of one file over the other, label rows of both (--label-key)."
         )
     return pairs, len(rows) + len(others) - 2 * len(pairs)
 
@@ -345,15 +346,47 @@ def other_texts(rows: Sequence[JudgedRow], others: Sequence[JudgedRow]) -> tuple
     """The first two rows of the same id whose texts differ, such as those of two policies; None without any."""
     partners = {row.id: row for row in others}
     for row in rows:
-        if (other := partners.get(row.id)) is not None and None not in (texts := (_text(row), _text(other))):
+        if (other := partners.get(row.id)) is not None and None not in (texts := (_text(row.data), _text(other.data))):
             if texts[0] != texts[1]:
                 return row, other
     return None
 
 
-def _text(row: JudgedRow) -> str | None:
-    """The text of a row. None if it has none."""
-    value = row.data.get(Columns.of(row.data).target)
+def same_text(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool | None:
+    """Whether two rows are about the same text, and about the same prompt if both have the same column of it; None if
+    a row has no text."""
+    texts = _text(one), _text(other)
+    if texts[0] is None or texts[1] is None:
+        return None
+    prompts = [(_prompt(one[name]), _prompt(other[name])) for name in INPUTS if name in one and name in other]
+    return equal_answers(*texts) and all(a is None or b is None or _lines(a) == _lines(b) for a, b in prompts)
+
+
+def equal_answers(one: str, other: str) -> bool:
+    """Whether two texts are equal, or their answers are: the app exports texts without their thoughts, and other
+    programs change the ends of lines."""
+    return one == other or _lines(completion_text(messages_in(one))) == _lines(completion_text(messages_in(other)))
+
+
+def _lines(text: str) -> str:
+    return text.replace("\r\n", "\n").strip()
+
+
+def _prompt(value: Any) -> str | None:
+    """A prompt as text: chat messages as "role: text" paragraphs, one user message alone as its text."""
+    value = messages_in(value)
+    if value is None or isinstance(value, str):
+        return value
+    try:
+        input, history = prompt_text(value)
+    except SampleError:
+        return str(value)
+    return input if history is None else "\n\n".join(filter(None, (history, input and f"user: {input}")))
+
+
+def _text(data: Mapping[str, Any]) -> str | None:
+    """The text of a row; equal for the cells of JSON Lines, CSV and Parquet. None if it has none."""
+    value = data.get(Columns.of(data).target)
     return None if value is None else text_of(value)
 
 
@@ -368,16 +401,6 @@ def _named_value(data: Mapping[str, Any], key: str, option: str, where: str) -> 
         keys = ", ".join(map(repr, data)) or "no columns"
         raise SampleError(f"{where}: {key!r} is missing or empty ({option}); the row has {keys}.")
     return str(data[key])
-
-
-def _parsed(value: Any) -> Any:
-    """Parse JSON in a text cell, as in CSV files; other values are returned unchanged."""
-    if not isinstance(value, str):
-        return value
-    try:
-        return json.loads(value)
-    except (ValueError, RecursionError):
-        return value or None
 
 
 def _items(score: Score, checklist: Checklist | None, where: str) -> tuple[ChecklistItem, ...]:

@@ -312,7 +312,7 @@ def environment_turns(text: str, role: str = "tool") -> list[Turn]:
 def score_details(score: Score) -> dict[str, float]:
     """Metrics to log with a reward. Frameworks require the same keys for every sample; a missing value is -1."""
     numbers = {
-        "pass_rate": score.pass_rate,
+        "pass_rate": None if score.primary_score is None else score.pass_rate,
         "answered_weight": score.answered_weight,
         "scored": float(score.primary_score is not None),
         "no_answer": float(score.state in NO_ANSWER_STATES),

@@ -98,6 +98,8 @@ export function comparisonTables(comparison) {
       comparison.unmatched_rows ? ` ${count(comparison.unmatched_rows)} rows are on one side only.` : "",
       comparison.unmatched_items ? ` ${count(comparison.unmatched_items)} items are on one side only.` : "",
       comparison.no_answer ? ` ${count(comparison.no_answer)} rows have no answer and are left out.` : "",
+      comparison.ranked ? " The labels of whole responses are not on the scale from 0 to 1, so only their correlation with the scores is shown." : "",
+      comparison.code_checks ? ` Code checks, which are in no figure of items: ${count(comparison.code_checks_equal)} of ${count(comparison.code_checks)} agree.` : "",
     ),
     el("div", { class: "columns" }, table(["", ...sections.map(([name]) => [name, "n"])], rows, { "aria-label": "Agreement", class: "fit" }), el("div", {}, confusions)),
   ];
@@ -117,7 +119,7 @@ function confusion(kind, section, comparison) {
 /** Per item: how often the two sides answered differently, and kappa. `pick(id)` is called for a question. */
 export function itemTable(items, against, pick) {
   const rows = items.slice(0, MOST_ITEMS).map((line) => [
-    el("button", { class: "link", onclick: () => pick(line.id) }, line.question),
+    el("button", { class: "link", onclick: () => pick(line.id) }, line.by_code ? `${line.question} (code check)` : line.question),
     count(line.answered),
     [count(line.flipped), el("span", { class: "bounds" }, line.answered ? ` ${fixed((100 * line.flipped) / line.answered, 1)} %` : "")],
     el("span", { class: "muted" }, line.flips.slice(0, 3).map((flip) => `${flip.one} → ${flip.other}: ${flip.count}`).join("; ")),

@@ -9,6 +9,7 @@ from checklist_rewards import ChecklistScorer, Sample
 from checklist_rewards.backends import Engine
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.distill.labels import read_labels
+from checklist_rewards.files.rows import write_rows
 from checklist_rewards.judges import LogprobJudge, PanelJudge
 from checklist_rewards.judges.questions import FewShot
 from checklist_rewards.ui.annotations import annotators, label_sample, ordered, read_tasks
@@ -248,6 +249,66 @@ def test_the_labels_file_is_that_of_a_majority(client, folder):
         (TEXTS[0], "yes", "ann says yes"),
         (TEXTS[1], "no", "ann says no"),
     ]
+
+
+def labelled(client, file, label):
+    """Answer the first item of every row of a file, and export the labels; gives the export."""
+    queue = client.get("/api/annotate/queue", params={"file": file, "annotator": "ann"}).json()
+    for place in range(len(queue["rows"])):
+        task = client.get("/api/annotate/task", params={"file": file, "annotator": "ann", "place": place}).json()
+        body = {"file": file, "annotator": "ann", "row": task["id"], "item": task["items"][0]["key"]}
+        assert client.post("/api/annotate/answer", json=body | {"text": task["text"], "label": label}).is_success
+    return client.post("/api/annotate/export", json={"file": file}).json()
+
+
+def trust_of(client, file):
+    """The labels of the first item that the report of a file compares with, as (yes, no)."""
+    trust = client.get("/api/report", params={"file": file}).json()["trust"]
+    if not trust:
+        return None
+    [found] = trust.values()
+    table = found["comparison"]["items"]["yes/no"]["confusion"]
+    return tuple(map(sum, zip(*table, strict=True)))
+
+
+PLACES = [("a/scored.jsonl", "b/scored.jsonl"), ("scored.jsonl", "a/scored.jsonl"), ("a/scored.jsonl", "a/scored.csv")]
+
+
+@pytest.mark.parametrize("texts", ["the same", "other"])
+@pytest.mark.parametrize("files", PLACES, ids=str)
+def test_every_file_has_its_own_labels(client, folder, files, texts):
+    rows = scored_rows()
+    for number, file in enumerate(files):
+        (folder / file).parent.mkdir(exist_ok=True)
+        more = " again" if number and texts == "other" else ""
+        with write_rows(folder / file) as output:
+            for row in rows:
+                output.write(row | {"target": row["target"] + more})
+    first, second = files
+    name = labelled(client, first, "yes")["name"]
+    kept = (folder / name).read_bytes()
+    assert trust_of(client, first) == (5, 0)
+    # An earlier version wrote the labels of all of them to this file, so labels of the same texts are used.
+    shared = name == "labels/scored.jsonl" and texts == "the same"
+    assert trust_of(client, second) == ((5, 0) if shared else None)
+    assert labelled(client, second, "no")["name"] != name
+    assert (folder / name).read_bytes() == kept
+    assert trust_of(client, first) == (5, 0) and trust_of(client, second) == (0, 5)
+
+
+@pytest.mark.parametrize("with_texts", [True, False])
+def test_labels_that_an_earlier_version_exported_are_used_for_their_texts(client, folder, with_texts):
+    rows = scored_rows()
+    for name, more in (("a", ""), ("b", " again")):
+        (folder / name).mkdir()
+        write_jsonl(folder / name / "scored.jsonl", [row | {"target": row["target"] + more} for row in rows])
+    old = [{"id": row["id"], "labels": ["yes", None]} for row in rows]
+    texts = [{"target": row["target"]} if with_texts else {} for row in rows]
+    (folder / "labels").mkdir()
+    write_jsonl(folder / "labels" / "scored.jsonl", [one | text for one, text in zip(old, texts, strict=True)])
+    # Without texts, nothing tells whether the labels are of a, of b or of the file at the top.
+    assert trust_of(client, "a/scored.jsonl") == ((5, 0) if with_texts else None)
+    assert trust_of(client, "b/scored.jsonl") is None
 
 
 def test_there_is_nothing_to_export_at_first(client):

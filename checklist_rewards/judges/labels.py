@@ -1,0 +1,216 @@
+"""Labels in the cells of a file: one parser for all commands.
+
+A cell labels the items of its row one by one (a list in their order, or a mapping of item ids), or the text as a whole
+(a number, or yes, no, true or false). Cells of CSV files hold the same as JSON text.
+
+The column decides what its cells mean, not the single cell. A column that labels items in one row does so in all rows;
+true, false, yes and no label the item where all rows have one. Numbers for whole texts have one scale: a column with
+yes, no or fractions between 0 and 1 is on the scale from 0 to 1, and a 4 in it is refused with its row. No label is
+ever left out because of its value.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from checklist_rewards.checklists import NO, YES, ChecklistItem
+from checklist_rewards.errors import SampleError
+from checklist_rewards.files.cells import decoded
+from checklist_rewards.scores import item_keys
+
+AROUND = " \t\r\n*_\"'`“”‘’.,:;!()[]"
+_SYNONYMS = {"true": YES, "false": NO}
+_WORDS = {YES: 1.0, NO: 0.0, "true": 1.0, "false": 0.0}
+_ABSTAINING = ("n/a", "na", "not applicable", "cannot assess", "can't assess")
+
+Label = str | float | None
+"""The label of an item: the name of its answer, or the fraction of yes; None without one."""
+
+
+@dataclass(frozen=True, slots=True)
+class LabelCell:
+    """A cell of a label column, and what it may label."""
+
+    where: str
+    """The row, for error messages."""
+    value: Any
+    items: Sequence[ChecklistItem] = ()
+    """The items of the row; empty if the row has a single question, which the cell labels."""
+
+
+def read_column(
+    cells: Sequence[LabelCell], key: str, *, soft: bool = False, any_scale: bool = False
+) -> list[list[Label] | float | None]:
+    """The labels of a column.
+
+    Args:
+        cells (sequence of [`LabelCell`]): the column.
+        key (`str`): its name, for error messages.
+        soft (`bool`, *optional*, defaults to `False`): a yes/no item may have a number between 0 and 1 as its label.
+        any_scale (`bool`, *optional*, defaults to `False`): the user named the scale of the numbers, so that 0.5 and 4
+            may be on it.
+
+    Returns:
+        For each cell a list with the label of each item, or a `float` for the whole text, or None without a label.
+
+    Raises:
+        SampleError: For a label that is not valid, or of another kind or on another scale than others of the column.
+            The message names the row and the value.
+    """
+    values = [_parsed(cell, key) for cell in cells]
+    present = [(cell, value) for cell, value in zip(cells, values, strict=True) if value is not None]
+    lists = [cell for cell, value in present if isinstance(value, Mapping | list | tuple)]
+    words = [(cell, value) for cell, value in present if isinstance(value, bool | str)]
+    if lists or (words and all(len(cell.items) == 1 for cell, _ in present)):
+        return [
+            None if value is None else _of_items(cell, value, key, soft, lists[0].where if lists else "")
+            for cell, value in zip(cells, values, strict=True)
+        ]
+    numbers = [None if value is None else _number(cell, value, key) for cell, value in zip(cells, values, strict=True)]
+    outside = [(c, n) for c, n in zip(cells, numbers, strict=True) if n is not None and not 0 <= n <= 1]
+    if words and any_scale:
+        cell, value = words[0]
+        raise SampleError(
+            f"{cell.where}: the label {value!r:.60} in {key!r} is not a number on the scale of the labels."
+        )
+    within = words
+    if not any_scale and all(n > 1 and n.is_integer() for _, n in outside):
+        within = within or [(c, n) for c, n in zip(cells, numbers, strict=True) if n is not None and 0 < n < 1]
+    if outside and within:
+        (cell, number), (other, value) = outside[0], within[0]
+        raise SampleError(
+            f"{cell.where}: the label {number:g} in {key!r} is not on the scale of {other.where}, which has "
+            f"{value!r}; use one scale in a column, such as 0 to 1."
+        )
+    return list(numbers)
+
+
+def on_unit_scale(labels: Sequence[Any]) -> bool:
+    """Whether all numbers of a column that [`read_column`] has read are from 0 to 1."""
+    return all(0 <= label <= 1 for label in labels if isinstance(label, float))
+
+
+def labels_of_items(cell: LabelCell, key: str) -> list[Label]:
+    """The labels of a cell that labels items one by one; None for an empty cell. Raises [`SampleError`]."""
+    value = _parsed(cell, key)
+    return [None] * len(cell.items) if value is None else _of_items(cell, value, key, False, "")
+
+
+def label_of(item: ChecklistItem, label: Any, *, soft: bool = False) -> Label:
+    """What a label says about an item: the name of one of its answers; with `soft`, or a fraction of yes.
+
+    Allowed are the answers of the item, true, false, 1 and 0 for yes and no, and the value of an option that no other
+    option has. None for anything else.
+    """
+    number = isinstance(label, int | float) and not isinstance(label, bool)
+    if {YES, NO} <= item.values.keys() and isinstance(label, int | float) and label in (0, 1):
+        return YES if label else NO
+    if (name := named(label, item)) is not None:
+        return name
+    if number and item.options is not None:
+        same = [option for option, value in item.values.items() if value == label]
+        return same[0] if len(same) == 1 else None
+    return float(label) if soft and number and 0 < label < 1 else None
+
+
+def named(answer: Any, item: ChecklistItem) -> str | None:
+    """The label that an answer names, such as the value of "answer" in a JSON reply; None if it is not a label."""
+    labels = list(item.values)
+    if isinstance(answer, bool):
+        answer = str(answer)
+    elif isinstance(answer, int):
+        answer = str(answer)  # a number with hundreds of digits does not fit a float
+    elif isinstance(answer, float):
+        answer = f"{answer:g}"
+    if not isinstance(answer, str):
+        return None
+    if answer in labels:
+        return answer
+    word = _plain(answer)
+    matching = [label for label in labels if _plain(label) == word]
+    if len(matching) == 1:
+        return matching[0]
+    if item.options is None:
+        return _SYNONYMS.get(word)
+    abstaining = [option.label for option in item.options if option.na]
+    return abstaining[0] if len(abstaining) == 1 and word in _ABSTAINING and not matching else None
+
+
+def _plain(text: str) -> str:
+    return text.strip(AROUND).replace("_", " ").casefold()
+
+
+def _parsed(cell: LabelCell, key: str) -> Any:
+    """The value of a cell, which a CSV file holds as JSON text; None for an empty one."""
+    value = cell.value
+    if not isinstance(value, str):
+        return value
+    if value.lstrip()[:1] in ("[", "{"):
+        found = decoded(value)
+        if isinstance(found, str):
+            raise SampleError(f"{cell.where}: {key!r} is not JSON, got {value!r:.60}.")
+        return found
+    try:
+        return json.loads(value)
+    except (ValueError, RecursionError):
+        return value or None
+
+
+def _of_items(cell: LabelCell, value: Any, key: str, soft: bool, lists: str) -> list[Label]:
+    keys = item_keys(cell.items)
+    if not isinstance(value, Mapping | list | tuple):
+        if len(cell.items) == 1:
+            value = [value]
+        elif lists and isinstance(value, int | float):
+            raise SampleError(
+                f"{cell.where}: the label {value!r} in {key!r} is of the whole text, but {lists} has one label per "
+                "item; use one kind of labels in a column."
+            )
+        else:
+            raise _unusable(cell, key)
+    if not cell.items:
+        raise _unusable(cell, key)
+    if isinstance(value, Mapping):
+        unknown = [name for name in value if name not in keys]
+        if unknown:
+            raise SampleError(
+                f"{cell.where}: {key!r} labels an item {unknown[0]!r} that is not in the score or checklist."
+            )
+        value = [value.get(name) for name in keys]
+    if len(value) != len(cell.items):
+        raise SampleError(f"{cell.where}: {key!r} has {len(value)} labels for {len(cell.items)} items.")
+    found = []
+    for number, (item, label) in enumerate(zip(cell.items, value, strict=True), start=1):
+        found.append(None if label is None else label_of(item, label, soft=soft))
+        if label is not None and found[-1] is None:
+            allowed = ", ".join(item.values) + (", true, false, 1, 0" if item.options is None else "")
+            raise SampleError(
+                f"{cell.where}, item {number} ({item.question!r:.60}): the label {label!r:.60} is not an answer of "
+                f"this item; allowed: {allowed}, {'a number from 0 to 1, ' if soft else ''}null."
+            )
+    return found
+
+
+def _number(cell: LabelCell, value: Any, key: str) -> float:
+    """The label of a whole text."""
+    if isinstance(value, str):
+        value = _WORDS.get(value.strip().lower(), value)
+    if not isinstance(value, int | float):
+        raise _unusable(cell, key)
+    if not math.isfinite(value):
+        raise SampleError(f"{cell.where}: {key!r} must be a finite number, got {value}.")
+    return float(value)
+
+
+def _unusable(cell: LabelCell, key: str) -> SampleError:
+    """What is said of a value that cannot be a label."""
+    if not cell.items:
+        return SampleError(f"{cell.where}: {key!r} is {cell.value!r:.60}; it must be a number per text, or yes or no.")
+    return SampleError(
+        f"{cell.where}: {key!r} must be a list of {len(cell.items)} labels (one per item), a mapping of item ids to "
+        f"labels, or a number for the whole target; got {cell.value!r:.60}."
+    )

@@ -1,0 +1,117 @@
+"""A label is of one text: labels in a file of their own are matched by id and text, in every command."""
+
+import json
+from itertools import product
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from checklist_rewards.evaluation.agreement.scored import same_text
+from checklist_rewards.ui.comparisons import name_of
+from tests.cli.conftest import run, write_jsonl  # noqa: F401 - a fixture
+from tests.evaluation.agreement.files import scored_file
+
+CHECKLIST = ["Is it red?", "Is it big?"]
+PER_ITEM = ("labels", lambda n: [int(n > 10 or n % 5 == 2), int(n * 5 % 24 < 12 or n % 7 == 3)])
+PER_TEXT = ("human", lambda n: n / 24)
+COMMANDS = {
+    "agree scored.jsonl --labels gold.jsonl --bootstrap 0": PER_ITEM,
+    "calibrate scored.jsonl --labels gold.jsonl --bootstrap 0 -o out.json": PER_ITEM,
+    "fit scored.jsonl --labels gold.jsonl --label-key human --bootstrap 0 -o out.json": PER_TEXT,
+    "report scored.jsonl --labels gold.jsonl -o out.html --bootstrap 0": PER_ITEM,
+}
+THINKING = "<think>Red?</think>"
+
+
+def scored(ids=str, **more):
+    rows = [
+        {"id": ids(n), "target": f"text {n}", "prompt": "Go on.", "checklist": CHECKLIST, **more}
+        | {"said": [0.1 + 0.03 * n, 0.9 - 0.02 * (n * 5 % 24)]}
+        for n in range(24)
+    ]
+    scored_file("scored.jsonl", *rows)
+
+
+def gold(of, ids=str, **columns):
+    key, label = of
+    write_jsonl(
+        "gold.jsonl",
+        *({"id": ids(n), key: label(n)} | {name: make(n) for name, make in columns.items()} for n in range(24)),
+    )
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize(
+    ("same_id", "text", "refusal"),
+    [
+        (True, {"target": "text {}"}, None),
+        (True, {"completion": "text {}"}, None),
+        (True, {"target": "another {}"}, "line 1: the label with the id '0' is about another text than scored.jsonl"),
+        (True, {"target": "text {}", "prompt": "Stop."}, "line 1: the label with the id '0' is about another text"),
+        (False, {"target": "text {}"}, "gold.jsonl has labels for none of the scored rows"),
+        (False, {"target": "another {}"}, "gold.jsonl has labels for none of the scored rows"),
+        (True, {}, None),
+    ],
+    ids=str,
+)
+def test_id_and_text(run, caplog, command, same_id, text, refusal):  # noqa: F811
+    scored()
+    columns = {name: (lambda n, words=words: words.format(n)) for name, words in text.items()}
+    gold(COMMANDS[command], str if same_id else lambda n: f"x{n}", **columns)
+    done = run(*command.split())
+    if refusal is None:
+        assert done.exit_code == 0, done.output
+    else:
+        assert done.exit_code == 2 and refusal in done.output, done.output
+    said = [message for message in caplog.messages if "matched by id alone" in message]
+    assert len(said) == (not text)
+
+
+def test_one_text_that_differs_is_enough_to_refuse(run):  # noqa: F811
+    scored()
+    gold(PER_ITEM, target=lambda n: "another" if n == 17 else f"text {n}")
+    done = run("agree", "scored.jsonl", "--labels", "gold.jsonl")
+    assert done.exit_code == 2 and "gold.jsonl, line 18: the label with the id '17'" in done.output
+    assert "'another' and 'text 17'" in done.output
+
+
+SAME = ["a red thing", f"{THINKING}a red thing", "a red thing\r\n", [{"role": "assistant", "content": "a red thing"}]]
+SAME += [json.dumps(SAME[3])]
+OTHER = ["a blue thing", f"{THINKING}a blue thing", [{"role": "assistant", "content": "a blue thing"}]]
+
+
+@pytest.mark.parametrize(("one", "other"), list(product(SAME, SAME + OTHER)), ids=repr)
+def test_texts_are_compared_as_the_judge_saw_them(one, other):
+    assert same_text({"target": one}, {"completion": other}) is (other in SAME)
+    assert same_text({"target": one}, {"text": other}) is None
+
+
+PROMPTS = ["Go on.", [{"role": "user", "content": "Go on."}], json.dumps([{"role": "user", "content": "Go on."}])]
+
+
+@pytest.mark.parametrize(("one", "other"), list(product(PROMPTS, [*PROMPTS, "Stop."])), ids=repr)
+def test_prompts_are_compared_in_every_form(one, other):
+    assert same_text({"target": "a", "prompt": one}, {"target": "a", "prompt": other}) is (other != "Stop.")
+    assert same_text({"target": "a", "prompt": one}, {"target": "a", "input": other})  # another column says nothing
+
+
+NAMES = st.from_regex(r"([ab]/){0,2}[ab]{1,2}(\.jsonl|\.csv|\.parquet){1,3}", fullmatch=True)
+
+
+@given(NAMES, NAMES)
+def test_no_two_files_of_a_project_share_a_file_of_labels(one, other):
+    assume(one != other)
+    assert name_of(one) != name_of(other)
+    assert name_of(one).startswith("labels/") and name_of(one).endswith(".jsonl")
+
+
+@pytest.mark.parametrize("command", ["inspect one.jsonl --repeat two.jsonl", "diff one.jsonl two.jsonl --bootstrap 0"])
+@pytest.mark.parametrize("other", ["text 0", "another"])
+def test_two_scorings_are_of_the_same_texts(run, command, other):  # noqa: F811
+    row = {"id": "a", "checklist": CHECKLIST, "said": [0.9, 0.1]}
+    scored_file("one.jsonl", row | {"target": "text 0"})
+    scored_file("two.jsonl", row | {"target": other})
+    done = run(*command.split())
+    assert done.exit_code == (0 if other == "text 0" else 2), done.output
+    assert ("about another text" in done.output) is (other == "another")

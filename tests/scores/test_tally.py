@@ -1,0 +1,85 @@
+"""The aggregates of a batch do not move when a judge fails about some of its rows."""
+
+from itertools import product
+
+import pytest
+
+from checklist_rewards import Checklist
+from checklist_rewards.rewards.batch import completion_metrics
+from checklist_rewards.scorer import Sample
+from checklist_rewards.scores import Score, Verdict, score_checklist
+from checklist_rewards.scores.table import BatchScore
+from checklist_rewards.scores.tally import tally
+from checklist_rewards.ui.figures import FileFigures, TrainingFigures
+from checklist_rewards.ui.records import Record
+
+CHECKLIST = Checklist.parse(
+    [
+        {"question": "Is it one word?", "check": {"type": "words", "exactly": 1}, "category": "form"},
+        {"question": "Is it kind?", "category": "tone"},
+        {"question": "Is it true?", "category": "form"},
+    ]
+)
+LOST = Verdict(unanswered="backend_error: the server is gone")
+
+
+def score_of(passes: tuple[bool, bool, bool], lost: bool = False) -> Score:
+    checked, *judged = ("yes" if each else "no" for each in passes)
+    code = Verdict(answer=checked, judge="code", method="check")
+    return score_checklist(CHECKLIST, [code, *(LOST if lost else Verdict(answer=answer) for answer in judged)])
+
+
+ALL = list(product((True, False), repeat=3))
+
+
+@pytest.mark.parametrize("lost", list(product((False, True), repeat=4)), ids=str)
+def test_rows_without_a_score_are_in_no_rate(lost):
+    rows = [ALL[0], ALL[3], ALL[4], ALL[7]]
+    found = [score_of(passes, gone) for passes, gone in zip(rows, lost, strict=True)]
+    batch = BatchScore(found)
+    known = tally(score for score in found if score.primary_score is not None)
+    for name in ("macro", "micro", "mean"):
+        assert getattr(batch, name) == getattr(known, name)
+    assert {name: rate.macro for name, rate in batch.by_category.items()} == (
+        {name: known.by_category[name].macro for name in batch.by_category}
+        if known.by_category
+        else dict.fromkeys(("form", "tone"))
+    )
+    assert (batch.tally.scored, batch.tally.unscored) == (4 - sum(lost), sum(lost))
+
+    frame = batch.to_dataframe()
+    expected = float("nan") if batch.macro is None else batch.macro
+    assert frame["checklist_score.pass_rate"].mean() == pytest.approx(expected, nan_ok=True)
+    assert frame["checklist_score.answered"].sum() == batch.tally.reads - sum(batch.tally.unanswered.values())
+    assert BatchScore.from_dataframe(frame) == batch
+
+    file, training = FileFigures(), TrainingFigures()
+    for number, score in enumerate(found):
+        record = Record(str(number), f"row {number}", "p", "text", score, step=0, reward=score.primary_score)
+        file.add(record)
+        training.add(record)
+    overview = file.overview()
+    assert (overview["macro"], overview["micro"], overview["unscored"]) == (batch.macro, batch.micro, sum(lost))
+    assert training.as_json()["series"]["pass_rate"] == [batch.micro]
+
+
+def test_two_rows_at_0_and_two_without_a_score():
+    batch = BatchScore([score_of((False, False, False))] * 2 + [score_of((True, True, True), lost=True)] * 2)
+    assert (batch.macro, batch.micro, batch.tally.unscored) == (0.0, 0.0, 2)
+
+
+@pytest.mark.parametrize("lost", list(product((False, True), repeat=4)), ids=str)
+def test_the_rate_of_a_code_check_is_that_of_the_complete_run(lost):
+    rows = [ALL[0], ALL[3], ALL[4], ALL[7]]
+    file = FileFigures()
+    for number, (passes, gone) in enumerate(zip(rows, lost, strict=True)):
+        file.add(Record(str(number), f"row {number}", "p", "text", score_of(passes, gone)))
+    check = file.overview()["items"][0]
+    assert (check["passed"], check["counted"]) == (2, 4)
+
+
+def test_a_trainer_logs_no_pass_rate_of_a_completion_without_a_score():
+    lost, sample = score_of((True, True, True), lost=True), Sample(CHECKLIST, "Hi")
+    metrics = completion_metrics(sample, lost, None, ("form", "tone"))
+    assert [metrics[name] for name in ("pass_rate", "category/form", "category/tone")] == [None] * 3
+    assert metrics["unscored"] == 1.0
