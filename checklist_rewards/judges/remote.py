@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from pydantic import ValidationError
 
 from checklist_rewards.backends import BackendName, Progress
-from checklist_rewards.backends.models import POCKET
+from checklist_rewards.backends.models import UNNAMED
 from checklist_rewards.backends.servers import Settings
 from checklist_rewards.checklists import ChecklistItem
 from checklist_rewards.errors import ModelError, NoServerError, without_password
@@ -63,14 +63,15 @@ class RemoteJudge(Paid):
     Args:
         server (`str` or [`RewardServer`]):
             Address of the server, or a client with its own settings.
-        model (`str`, *optional*, defaults to `"pocket"`):
-            Name of the server's judge, which is checked before the first row is sent. "pocket" accepts any judge.
+        model (`str`, *optional*):
+            Name of the server's judge, which is checked before the first row is sent. By default, any judge is
+            accepted.
     """
 
-    def __init__(self, server: str | RewardServer, *, model: str = POCKET):
+    def __init__(self, server: str | RewardServer, *, model: str = UNNAMED):
         self.server = RewardServer(server) if isinstance(server, str) else server
-        self.name = self.server.address if model == POCKET else model
-        self._model = None if model == POCKET else model
+        self.name = model or self.server.address
+        self._model = model or None
 
     def check(self) -> None:
         """Do nothing: the server checks its judge when it starts."""
