@@ -262,7 +262,7 @@ def rows_of(pair: Pair, form: Form = "dpo") -> list[dict[str, Any]]:
 
 
 def preference_card(
-    title: str, rule: Rule, form: Form, pairs: int, dropped: Mapping[str, int], judge: str | None = None
+    title: str, rule: Rule, form: Form, pairs: int, dropped: Mapping[str, int], judges: Sequence[str] = ()
 ) -> str:
     """A dataset card (Markdown with a YAML header) that documents the rule and the number of dropped prompts.
 
@@ -272,18 +272,19 @@ def preference_card(
         form (`str`): `"dpo"`, `"kto"` or `"reward"`.
         pairs (`int`): number of pairs.
         dropped (mapping): number of prompts without a pair, by reason.
-        judge (`str`, *optional*): the model that answered the checklists.
+        judges (sequence of `str`, *optional*): the judges that answered the checklists, as their answers name them.
     """
     trainer = {"dpo": "DPOTrainer", "kto": "KTOTrainer", "reward": "RewardTrainer"}[form]
     lines = [f"| {reason} | {count:,} | {REASONS.get(reason, '')} |" for reason, count in sorted(dropped.items())]
     table = ["| dropped | prompts | why |", "|---|---|---|", *lines] if lines else ["No prompt was dropped."]
     head = ["---", f"pretty_name: {json.dumps(title)}", "tags: [checklist-rewards, preference, trl]", "---"]
+    names = ", ".join(f"`{judge}`" for judge in judges)
     text = [
         f"# {title}",
         "",
         f"{pairs:,} pairs from {pairs + sum(dropped.values()):,} prompts, for TRL's `{trainer}`.",
         "",
-        f"**Rule**: {rule}. Scores are those of a checklist{f' answered by `{judge}`' if judge else ''}.",
+        f"**Rule**: {rule}. Scores are those of a checklist{f' answered by {names}' if names else ''}.",
         "",
         *table,
         "",

@@ -23,6 +23,7 @@ from typing import Any, Protocol, Unpack, runtime_checkable
 
 from checklist_rewards.backends import Engine, is_transient
 from checklist_rewards.backends.base import is_over
+from checklist_rewards.backends.models import UNNAMED
 from checklist_rewards.chat import Message
 from checklist_rewards.checklists import Checklist, ChecklistItem, Option, once_per_object
 from checklist_rewards.errors import SampleError
@@ -103,9 +104,9 @@ class ChecklistScorer:
     """Answers checklists about targets and aggregates the answers.
 
     Args:
-        model (`str`, [`Engine`] or [`JudgeSettings`], *optional*, defaults to `"pocket"`):
-            The judge: "pocket", a folder, a Hub id, or with `base_url` the name that the server uses for it. Or all
-            settings of the judge as one value.
+        model (`str`, [`Engine`] or [`JudgeSettings`], *optional*):
+            The judge: a folder, a Hub id, or with `base_url` the name that the server uses for it; "pocket" for demos
+            and tests. Or all settings of the judge as one value. Items that no code check answers need a judge.
         metric (`str`, *optional*):
             Which aggregate is the score: `pass`, `weighted`, `expected`, `normalized` or `quality`; the field
             `primary_metric` of [`Aggregation`]. Defaults to `quality` in mode `quality`, otherwise to `expected`. The
@@ -143,7 +144,7 @@ class ChecklistScorer:
 
     def __init__(
         self,
-        model: str | Engine | JudgeSettings = "pocket",
+        model: str | Engine | JudgeSettings = UNNAMED,
         *,
         metric: PrimaryMetric | None = None,
         threshold: float | None = None,

@@ -22,6 +22,9 @@ from typing import Any, Literal, get_args
 
 from checklist_rewards.backends.base import Backend
 from checklist_rewards.backends.models import (
+    NO_MODEL,
+    POCKET,
+    UNNAMED,
     decisions_identity,
     is_encoder,
     model_identity,
@@ -66,6 +69,8 @@ def choose_backend(model: str, backend: str = "auto", base_url: str | None = Non
                 "another model for that, with its own backend or base_url."
             )
         raise ModelError(unknown("backend", backend, BACKENDS))
+    if model == UNNAMED:
+        raise ModelError(NO_MODEL)
     if base_url is not None:
         if backend not in ("auto", *SERVED):
             raise ModelError(
@@ -158,7 +163,7 @@ def load_backend(
         current = engine_identity(model, name, base_url, settings)
         if identity not in (None, current):
             raise ModelError(
-                f"the files of model {model!r} have changed since they were checked, so its answers would be stored as "
+                f"the files of model {model!r} have changed since they were checked; its answers would be stored as "
                 "those of the earlier files; create a new scorer, or run the command again."
             )
         if key not in _engines or _engines[key][0] != current:
@@ -210,8 +215,9 @@ class Engine:
     """A model and the engine that runs it.
 
     Args:
-        model (`str`):
-            "pocket", a folder, a Hub id, or with `base_url` the name of the model on the server.
+        model (`str`, *optional*):
+            "pocket", a folder, a Hub id, or with `base_url` the name of the model on the server. Only a label with a
+            backend object; otherwise an engine without a model is refused when it is needed.
         backend (`str` or [`Backend`], *optional*, defaults to `"auto"`):
             Name of an engine, or a backend object, which is then used instead of loading `model`.
         base_url (`str` or sequence of `str`, *optional*):
@@ -226,13 +232,15 @@ class Engine:
         ModelError: If settings are combined with a backend object, or are not a mapping of names.
     """
 
-    model: str = "pocket"
+    model: str = UNNAMED
     backend: str | Backend = "auto"
     base_url: str | None = None
     settings: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "base_url", joined(self.base_url))
+        if self.model == UNNAMED and not isinstance(self.backend, str):
+            object.__setattr__(self, "model", POCKET)  # a label: the order of options depends on it, so it stays
         if not isinstance(self.settings, Mapping) or not all(isinstance(name, str) for name in self.settings):
             raise ModelError(f"engine={self.settings!r:.80} is not allowed; it must be a mapping of settings by name.")
         if self.settings and not isinstance(self.backend, str):

@@ -27,6 +27,12 @@ from checklist_rewards.errors import ModelError
 logger = logging.getLogger(__name__)
 
 POCKET = "pocket"
+UNNAMED = ""
+"""The model of an engine for which the user named none. It is refused when an answer of it is needed."""
+NO_MODEL = (
+    "no model is named; pass model=... (--model in a command): a local folder, a Hub id, or with base_url the name of "
+    "the model on the server. 'pocket' is a tiny model for demos and tests."
+)
 REFERENCE = "reference"
 """The name of the reference model of a trainer; see `reference.py`."""
 NO_TRAINER = (
@@ -75,6 +81,8 @@ def resolve_model(model: str | Path, revision: str | None = None) -> str:
     """
     if str(model) == POCKET:
         return str(pocket_dir())
+    if str(model) == UNNAMED:
+        raise ModelError(NO_MODEL)
     if str(model) == REFERENCE:
         raise ModelError(NO_TRAINER)
     if model in PACKAGED:

@@ -8,7 +8,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 from typing import Annotated, Any
@@ -19,12 +20,13 @@ from checklist_rewards.backends import Sampling
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.cli import options as o
 from checklist_rewards.cli.forecast import forecast_refine
-from checklist_rewards.cli.options import grouped
+from checklist_rewards.cli.options import FROM_STORED, grouped
 from checklist_rewards.cli.output import RowFile, RunReport, bars, check_outputs, warn_of_models
 from checklist_rewards.cli.work import ANSWERS, Work, prices_from
 from checklist_rewards.datasets.columns import PROMPT, checklist_columns
 from checklist_rewards.datasets.rows import Columns, read_checklist
 from checklist_rewards.errors import SampleError
+from checklist_rewards.evaluation.replay import stored_checklist
 from checklist_rewards.fields import settings_of
 from checklist_rewards.files.atomic import write_text
 from checklist_rewards.files.rows import CHUNK_ROWS, Row, file_format, write_rows
@@ -51,7 +53,9 @@ from checklist_rewards.rerank import (
     selection,
 )
 from checklist_rewards.scorer import ChecklistScorer, Sample
+from checklist_rewards.scores import Aggregation, ItemScore, Score, rescore
 from checklist_rewards.scores.reasons import Reason, Unanswered
+from checklist_rewards.scores.table import score_from
 from checklist_rewards.self_refine import (
     DEFAULT_ROUNDS,
     Method,
@@ -60,7 +64,8 @@ from checklist_rewards.self_refine import (
     refine_batch,
 )
 
-RANKING_COLUMNS = ("checklist_best", "checklist_ranks", "checklist_scores")
+_STORED = "checklist_scores"
+RANKING_COLUMNS = ("checklist_best", "checklist_ranks", _STORED)
 _SCORES = ("score_of_the_best", "score_of_the_first", "score_on_average")
 _GOLD = ("precision", "gold_picked", "gold_first", "gold_mean", "gold_best")
 _OR_SAMPLED = "--candidates-key, or sample with --policy"
@@ -128,7 +133,7 @@ def rerank(
     **Examples**
 
     ```
-    checklist-rewards rerank candidates.jsonl -o ranked.jsonl --gold-key human
+    checklist-rewards rerank candidates.jsonl -o ranked.jsonl --gold-key human --model org/judge
     checklist-rewards rerank prompts.jsonl -o ranked.jsonl \
         --model org/judge --policy org/policy --n 16 --ties first
     ```
@@ -341,11 +346,13 @@ def pairs(
     Only the answers of the candidates are judged, without their thoughts. The pairs have the full texts, so that the
     policy learns its own format. A candidate without an answer gets the lowest score (see --no-answer).
 
+    Without --model and --judge, the scores that `rerank` wrote into the rows are used.
+
     **Examples**
 
     ```
-    checklist-rewards pairs candidates.jsonl -o pairs.parquet --min-margin 0.1
-    checklist-rewards pairs candidates.jsonl -o pairs.jsonl --select rlcf --top-fraction 0.4
+    checklist-rewards pairs ranked.jsonl -o pairs.parquet --min-margin 0.1
+    checklist-rewards pairs candidates.jsonl -o pairs.jsonl --select rlcf --top-fraction 0.4 --model org/judge
     ```
     """
     work = Work.of(o.Preset(), store_options, judge=judge)
@@ -362,37 +369,52 @@ def pairs(
         history=keys.history_key,
         shared=None if checklist is None else read_checklist(checklist),
     )
+    stored = None if judge.asks else StoredScores(columns, candidates_key, judge.settings)
     reads, asks = 0, False
     for row in file:
         row_checklist = columns.checklist_of(row.data, row.where)
         items = () if row_checklist is None else row_checklist.items
-        for item in items:
-            scorer.check_item(item, row.where)
-        asks = asks or (row_checklist is not None and scorer.asks(row_checklist))
         _prompt(columns, row, "a pair")
         columns.reference_of(row.data, row.where)
-        reads += len(_candidates(columns, row, candidates_key)) * len(items)
+        texts = _candidates(columns, row, candidates_key)
+        if row_checklist is None or (stored is not None and stored.of(row, row_checklist) is not None):
+            continue
+        for item in items:
+            scorer.check_item(item, row.where)
+        asks = asks or scorer.asks(row_checklist)
+        reads += len(texts) * len(items)
     work.check_judge(asks)
     report, dropped, selected = RunReport("pairs"), Counter[str](), list[Pair]()
+    judges: set[str] = set()
     with write_rows(files.output) as writer, bars() as bar:
         progress = bar("reads", reads)
         for chunk in file.chunks(_ROWS_AT_ONCE):
             checklists = [columns.checklist_of(row.data, row.where) for row in chunk]
             candidates = [_candidates(columns, row, candidates_key) for row in chunk]
-            samples = [_samples(columns, *of_row) for of_row in zip(chunk, candidates, checklists, strict=True)]
-            scores = iter(scorer.score_batch([sample for row_samples in samples for sample in row_samples], progress))
-            for row, row_checklist, texts in zip(chunk, checklists, candidates, strict=True):
+            found = [
+                None if stored is None or row_checklist is None else stored.of(row, row_checklist)
+                for row, row_checklist in zip(chunk, checklists, strict=True)
+            ]
+            samples = [
+                sample
+                for row, texts, row_checklist, known in zip(chunk, candidates, checklists, found, strict=True)
+                if known is None
+                for sample in _samples(columns, row, texts, row_checklist)
+            ]
+            scores = iter(scorer.score_batch(samples, progress))
+            for row, row_checklist, texts, known in zip(chunk, checklists, candidates, found, strict=True):
                 if row_checklist is None:
                     report.miss(Unanswered(Reason.NO_CHECKLIST), row.number)
                     dropped["no_checklist"] += 1
                     continue
-                row_scores = [next(scores) for _ in texts]
+                if known is None:
+                    known = scorer.prepared(row_checklist), [next(scores) for _ in texts]
+                asked, row_scores = known
                 for score in row_scores:
                     report.add(row.number, score)
-                pair_or_reason = choose_pair(
-                    ScoredPool(_prompt(columns, row, "a pair"), scorer.prepared(row_checklist), texts, row_scores),
-                    rule,
-                )
+                    judges |= {line.judge for line in score.items if line.judge and line.method != "check"}
+                pool = ScoredPool(_prompt(columns, row, "a pair"), asked, texts, row_scores)
+                pair_or_reason = choose_pair(pool, rule)
                 if isinstance(pair_or_reason, Pair):
                     selected.append(pair_or_reason)
                 else:
@@ -404,9 +426,71 @@ def pairs(
         for pair in top:
             for line in rows_of(pair, form):
                 writer.write(line)
-    write_text(card, preference_card(files.output.stem, rule, form, len(top), dropped, work.judge.model))
+    write_text(card, preference_card(files.output.stem, rule, form, len(top), dropped, sorted(judges)))
     report.extra |= _summary(top, dropped) | {"card": str(card)}
     raise typer.Exit(report.finish(files.output, scorer.receipt, files.summary))
+
+
+class StoredScores:
+    """The scores that `rerank` wrote into the rows, for a command without a judge.
+
+    Args:
+        columns ([`Columns`]): How rows are read.
+        candidates_key (`str`): Column of the candidates.
+        settings (mapping): The judge options of the user; those of the aggregation apply to stored answers.
+    """
+
+    def __init__(self, columns: Columns, candidates_key: str, settings: Mapping[str, Any]):
+        self.columns, self.candidates_key, self.settings = columns, candidates_key, settings
+        self.rules = {field: settings[name] for name, field in FROM_STORED.items() if name in settings}
+
+    def of(self, row: Row, checklist: Checklist) -> tuple[Checklist, list[Score]] | None:
+        """The checklist as it was asked and the score of each candidate; None for a row without scores.
+
+        Raises:
+            SampleError: If the scores are not those of the row's candidates and checklist, or if an option has no
+                effect on them.
+        """
+        best, ranks, scored = (self._list(row, name) for name in RANKING_COLUMNS)
+        if scored is None:
+            return None
+        again = "set --model to score the candidates again"
+        for name in self.settings:
+            if name not in FROM_STORED:
+                option = name.replace("_", "-")
+                raise SampleError(f"{row.where}: --{option} has no effect on the stored {_STORED}; {again}.")
+        texts = _candidates(self.columns, row, self.candidates_key)
+        scores = [score for value in scored if (score := score_from(value, f"{row.where}, {_STORED}")) is not None]
+        first = None if ranks is None else [t for t, place in zip(texts, ranks, strict=False) if place == 1]
+        if len(scores) != len(texts) or (best is not None and first != best):
+            raise SampleError(f"{row.where}: {_STORED} has the scores of other candidates than the row; {again}.")
+        asked = stored_checklist(scores[0], checklist, row.where)
+        assert asked is not None
+        lines = {line.id: line for line in scores[0].items}
+        if any(item.id not in {line.id for line in score.items} for score in scores for item in asked.items):
+            raise SampleError(f"{row.where}: {_STORED} has no answer to some items of the checklist; {again}.")
+        if self.columns.shared is None:  # with the weights of the judge's run
+            items = [item.model_copy(update=_weight(lines[item.id])) for item in asked.items]
+            asked = asked.model_copy(update={"items": tuple(items)})
+        return asked, [self._rescored(asked, score, row.where) for score in scores]
+
+    def _rescored(self, checklist: Checklist, score: Score, where: str) -> Score:
+        if score.no_answer and self.rules.get("no_answer") == "judge":
+            raise SampleError(f"{where}: no judge has read a candidate without an answer; set --model to ask one.")
+        rules = score.aggregation or Aggregation(primary_metric=score.primary_metric)
+        return rescore(checklist, score, replace(rules, **self.rules))
+
+    def _list(self, row: Row, name: str) -> list[Any] | None:
+        if row.data.get(name) in (None, ""):
+            return None
+        value = self.columns.list_of(row.data, name, "--candidates-key", row.where)
+        if not isinstance(value, list):
+            raise SampleError(f"{row.where}: {name} must be a list, got {type(value).__name__} {value!r:.60}.")
+        return value
+
+
+def _weight(line: ItemScore) -> dict[str, Any]:
+    return {} if line.weight is None else {"weight": line.weight, "required": line.required}
 
 
 def _card_path(card: Path | None, files: o.Files, others: Sequence[Path | None]) -> Path:

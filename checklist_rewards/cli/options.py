@@ -32,7 +32,7 @@ import typer
 import yaml
 
 from checklist_rewards.backends import SERVED, Engine
-from checklist_rewards.backends.models import POCKET
+from checklist_rewards.backends.models import UNNAMED
 from checklist_rewards.cli.output import options_given
 from checklist_rewards.errors import SampleError
 from checklist_rewards.fields import field_docs, settings_of
@@ -505,9 +505,7 @@ class ProbeOptions(_PROBED, JudgeModel):
 class JudgeOptions(_JUDGE, JudgeModel):
     """Options of the judge and of the aggregation of its answers."""
 
-    model: Annotated[
-        str | None, option_of(JudgeSettings, "model", *SPELLED["model"], default="the pipeline's, else pocket")
-    ] = None
+    model: Annotated[str | None, option_of(JudgeSettings, "model", *SPELLED["model"], default="the pipeline's")] = None
     allow_code: Annotated[
         bool | None,
         option(
@@ -537,6 +535,12 @@ class JudgeOptions(_JUDGE, JudgeModel):
         return self.model is None and self.base_url is None and self.backend != REMOTE
 
     @property
+    def asks(self) -> bool:
+        """Whether the user named a judge."""
+        named = self.model is not None or self.judge is not None or self.base_url is not None
+        return named or self.backend != settings_of(JudgeSettings)["backend"].default
+
+    @property
     def settings(self) -> dict[str, Any]:
         """The options given by the user, as arguments of the scorer."""
         settings = given(self, {"scorer_temperature": "temperature"})
@@ -555,6 +559,12 @@ class OnlyJudge(JudgeOptions):
     max_tokens: Annotated[int | None, option_of(JudgeSettings, "max_tokens", min=1)] = None
 
 
+FROM_STORED = {"metric": "primary_metric"} | {
+    field.name: field.name for field in fields(Aggregation) if field.name != "primary_metric"
+}
+"""Options that need no judge, with their fields of [`Aggregation`]."""
+
+
 @dataclass(frozen=True)
 class OtherJudge(OnlyJudge):
     """Judge options for a command that can also use stored answers."""
@@ -562,12 +572,6 @@ class OtherJudge(OnlyJudge):
     model: Annotated[
         str | None, option_of(JudgeSettings, "model", *SPELLED["model"], default="the stored answers")
     ] = None
-
-    @property
-    def asks(self) -> bool:
-        """Whether a judge answers."""
-        named = self.model is not None or self.judge is not None or self.base_url is not None
-        return named or self.backend != settings_of(JudgeSettings)["backend"].default
 
 
 _PIPELINE = "the pipeline's"
@@ -608,11 +612,11 @@ _WRITER: Any = group_of(
             str | None,
             option(
                 WRITER,
-                "Writer model: pocket, english-writer, a local folder, a Hub id, or the model name on a server.",
+                "Writer model: english-writer, a local folder, a Hub id, a model on a server; pocket for demos.",
                 "--model",
                 "-m",
                 "--generator-model",
-                default="the pipeline's, else pocket",
+                default="the pipeline's",
             ),
         ],
         None,
@@ -632,7 +636,7 @@ class Writer(_WRITER, Writing):
     @property
     def engine(self) -> Engine:
         """The writer's engine."""
-        model = self.model or POCKET
+        model = self.model or UNNAMED
         return Engine(model, self.backend, self.base_url, engine_settings("--engine", self.engine_options))
 
     @property

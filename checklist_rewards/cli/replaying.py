@@ -9,7 +9,7 @@ from __future__ import annotations
 import json as json_text
 from collections.abc import Iterator
 from contextlib import nullcontext
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from dataclasses import replace as changed
 from hashlib import blake2b
 from itertools import chain, islice
@@ -26,7 +26,7 @@ from checklist_rewards.checklists import Checklist
 from checklist_rewards.cli import options as o
 from checklist_rewards.cli.attacking import show_comparison
 from checklist_rewards.cli.forecast import forecast
-from checklist_rewards.cli.options import InputKey, Json, Resamples, Seed, grouped
+from checklist_rewards.cli.options import FROM_STORED, InputKey, Json, Resamples, Seed, grouped
 from checklist_rewards.cli.output import (
     RowFile,
     RunReport,
@@ -50,7 +50,7 @@ from checklist_rewards.judges.variants import MOST_REPEATS, how_repeated
 from checklist_rewards.progress import Bar
 from checklist_rewards.rewards.batch import content_key
 from checklist_rewards.scorer import ChecklistScorer
-from checklist_rewards.scores import Aggregation, Score, TargetState
+from checklist_rewards.scores import Score, TargetState
 from checklist_rewards.scores.reasons import Reason, Unanswered
 from checklist_rewards.scores.table import SCORE_COLUMN, score_from
 from checklist_rewards.scores.weights import Weights
@@ -122,10 +122,6 @@ def _percent(figure: Figure) -> str:
     return f"{figure.value:.1%}" + (f" [{figure.low:.1%}, {figure.high:.1%}]" if known else "")
 
 
-_FROM_STORED = {"metric": "primary_metric"} | {
-    field.name: field.name for field in fields(Aggregation) if field.name != "primary_metric"
-}
-"""Options that need no judge, with their fields of [`Aggregation`]."""
 REPEATS = "Repeats"
 
 
@@ -335,11 +331,11 @@ class StoredFile:
 def _replay(work: Work | None, judge: o.OtherJudge, repeats: int) -> Replay:
     """What answers and how its answers are aggregated. Raises [`SampleError`] for options without effect."""
     settings = judge.settings
-    aggregation = {field: settings[name] for name, field in _FROM_STORED.items() if name in settings}
+    aggregation = {field: settings[name] for name, field in FROM_STORED.items() if name in settings}
     calibration = settings.get("calibration")
     if work is None:
         for name in settings:
-            if name not in (*_FROM_STORED, "calibration", "weights"):
+            if name not in (*FROM_STORED, "calibration", "weights"):
                 option = name.replace("_", "-")
                 raise SampleError(f"--{option} has no effect on stored answers; set --model to ask a judge.")
         loaded = None if calibration is None else Calibration.load(calibration)

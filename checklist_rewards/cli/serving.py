@@ -8,12 +8,14 @@ import sys
 import webbrowser
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from checklist_rewards.backends.models import POCKET
 from checklist_rewards.cli import options as o
 from checklist_rewards.cli.options import grouped
 from checklist_rewards.cli.output import console, warn_of_models
@@ -241,6 +243,8 @@ def ui(
     from checklist_rewards.ui.project import Project
 
     project = Project.at(folder)
+    if judge.names_no_model and preset.load().scorer.model is None:
+        judge = replace(judge, model=POCKET)  # the page shows the judge, and the command warns of it
     engine = writer.engine_beside(judge)
     work = Work.of(preset, store_options, writing=writer, writer=engine, judge=judge, concurrency=concurrency)
     assert work.writer is not None

@@ -48,6 +48,8 @@ class Shown:
     row: Row
     sample: Sample
     score: float | None
+    group: str
+    """The group of the trainer; the same for all completions of a prompt if it is not known."""
 
 
 def rows_of(prompts: Sequence[Any], column: Any) -> list[Row | None] | None:
@@ -67,10 +69,27 @@ def rows_of(prompts: Sequence[Any], column: Any) -> list[Row | None] | None:
 def shown_to_ranks(batch: Batch, rows: Sequence[Row | None]) -> list[Shown]:
     """The completions of this rank that have a checklist."""
     return [
-        Shown(row, replace(sample, checklist=None), None if score is None else score.primary_score)
-        for row, sample, score in zip(rows, batch.samples, batch.scores, strict=True)
+        Shown(row, replace(sample, checklist=None), None if score is None else score.primary_score, group)
+        for row, sample, score, group in zip(rows, batch.samples, batch.scores, groups_by(batch, rows), strict=True)
         if row is not None and sample is not None
     ]
+
+
+def groups_by(batch: Batch, rows: Sequence[Row | None]) -> Sequence[str]:
+    """The groups of the trainer; by prompt if they are not known."""
+    return batch.groups or ["" if row is None else row.key for row in rows]
+
+
+def check_groups(everyone: Sequence[Shown], name: str) -> None:
+    """Refuse groups whose completions have different prompts or checklists: items are kept by prompt."""
+    key_of: dict[str, str] = {}
+    for one in everyone:
+        if key_of.setdefault(one.group, one.row.key) != one.row.key:
+            raise SampleError(
+                f"{name}: checklists cannot evolve where completions of one group have different prompts or "
+                "checklists, as environments may give them in reset(); let reset() return the same text for all "
+                "completions of a row, or omit the evolving checklists."
+            )
 
 
 def group_of(some: Sequence[Shown], had: PromptItems) -> Group:

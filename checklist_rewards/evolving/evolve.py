@@ -31,8 +31,10 @@ from checklist_rewards.evolving.candidates import (
     Row,
     Shown,
     candidates_for,
+    check_groups,
     credits_of,
     group_of,
+    groups_by,
     read_candidates,
     rescored,
     rows_of,
@@ -224,6 +226,7 @@ class EvolvingChecklistReward(TrainerReward):
         """The batch with its samples and scores after one update of the buffer. All ranks call this equally often, and
         every rank reaches each `gathered`."""
         everyone = [one for part in gathered(shown_to_ranks(batch, rows)) for one in part]
+        check_groups(everyone, self.__name__)
         proposed: dict[str, list[ChecklistItem]] = {}
         if rank() == 0:
             proposed = self._safely("proposer", lambda: self._proposed(everyone), proposed)
@@ -231,14 +234,14 @@ class EvolvingChecklistReward(TrainerReward):
         read: dict[int, Lines] = {}
         retries = self.reward.retries
         read = self._safely("reading", lambda: read_candidates(self.scorer, retries, batch, rows, proposed), read)
-        credits: dict[str, list[Credits]] = {}
+        credits: dict[str, dict[str, list[Credits]]] = {}
         mine = [
-            (row.key, credits_of(score, read.get(place, {})))
-            for place, (row, score) in enumerate(zip(rows, batch.scores, strict=True))
+            (row.key, group, credits_of(score, read.get(place, {})))
+            for place, (row, group, score) in enumerate(zip(rows, groups_by(batch, rows), batch.scores, strict=True))
             if row is not None
         ]
-        for key, of_completion in (one for part in gathered(mine) for one in part):
-            credits.setdefault(key, []).append(of_completion)
+        for key, group, of_completion in (one for part in gathered(mine) for one in part):
+            credits.setdefault(key, {}).setdefault(group, []).append(of_completion)
         changes = self._update({one.row.key: one.row for one in everyone}, credits, proposed)
         self._report(batch, proposed, changes)
         return self._safely("rescoring", lambda: rescored(batch, rows, read, changes, self.reward.prepared), batch)
@@ -265,13 +268,16 @@ class EvolvingChecklistReward(TrainerReward):
     def _update(
         self,
         rows: Mapping[str, Row],
-        credits: Mapping[str, Sequence[Credits]],
+        credits: Mapping[str, Mapping[str, Sequence[Credits]]],
         proposed: Mapping[str, Sequence[ChecklistItem]],
     ) -> Changes:
         changes = {}
         for key, row in rows.items():
-            ids = {id for one in credits[key] for id in one}
-            deviations = {id: deviation([one.get(id) for one in credits[key]]) for id in ids}
+            groups = credits[key].values()
+            ids = {id for group in groups for one in group for id in one}
+            # The trainer compares within groups. A prompt that is in the call twice has two.
+            found = {id: [deviation([one.get(id) for one in group]) for group in groups] for id in ids}
+            deviations = {id: max((d for d in some if d is not None), default=None) for id, some in found.items()}
             changes[key] = self.buffer.update(key, row.base, deviations, proposed.get(key, ()), key in proposed)
         return changes
 

@@ -134,7 +134,8 @@ class GroupProposer:
 
 
 class FromGenerator:
-    """Uses a generator as a proposer: the responses are its candidates, best first.
+    """Uses a generator as a proposer: the responses that have a score are its candidates, best first. A group with
+    fewer than two different ones gets no proposal.
 
     Args:
         generator ([`Generator`]): such as a [`ContrastiveGenerator`], or a `DirectGenerator` whose prompt has
@@ -155,12 +156,18 @@ class FromGenerator:
 
     def __call__(self, groups: Sequence[Group]) -> Sequence[Proposal]:
         """Write a checklist for every group."""
-        return self.generator.generate_batch([_request(group) for group in groups])
+        requests = [_request(group) for group in groups]
+        written = iter(self.generator.generate_batch([request for request in requests if request is not None]))
+        return [None if request is None else next(written) for request in requests]
 
 
-def _request(group: Group) -> Request:
-    ranked = sorted(zip(group.scores, group.responses, strict=True), key=lambda pair: -(pair[0] or 0.0))
+def _request(group: Group) -> Request | None:
+    """The request of a group; None if fewer than two different responses have a score and so a rank."""
+    scored = [(score, text) for score, text in zip(group.scores, group.responses, strict=True) if score is not None]
+    ranked = sorted(scored, key=lambda pair: -pair[0])
     responses = tuple(dict.fromkeys(text for _, text in ranked))
+    if len(responses) < 2:
+        return None
     return Request(group.input or "", group.reference, group.history, candidates=responses)
 
 

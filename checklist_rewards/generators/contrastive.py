@@ -26,6 +26,7 @@ from pydantic import BaseModel
 from typing_extensions import override
 
 from checklist_rewards.backends import Backend, Engine, Messages, Progress, Sampling
+from checklist_rewards.backends.models import UNNAMED
 from checklist_rewards.chat import CompletionReader
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import GenerationError, PromptError, SampleError
@@ -63,7 +64,7 @@ class ContrastiveGenerator(DirectGenerator):
 
     def __init__(
         self,
-        model: str | Engine = "pocket",
+        model: str | Engine = UNNAMED,
         *,
         backend: str | Backend = "auto",
         base_url: str | None = None,

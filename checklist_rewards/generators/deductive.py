@@ -19,6 +19,7 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import BaseModel, ConfigDict, Field
 
 from checklist_rewards.backends import Backend, Engine, Messages
+from checklist_rewards.backends.models import UNNAMED
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.store import Store
@@ -122,7 +123,7 @@ class DeductiveGenerator(CorpusWriter):
 
     def __init__(
         self,
-        model: str | Engine = "pocket",
+        model: str | Engine = UNNAMED,
         *,
         backend: str | Backend = "auto",
         base_url: str | None = None,

@@ -20,6 +20,7 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from checklist_rewards.backends import Backend, Engine, Messages, Progress, Reply, Sampling
+from checklist_rewards.backends.models import UNNAMED
 from checklist_rewards.backends.packaged import ENGLISH_WRITER
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import GenerationError, SampleError
@@ -38,7 +39,7 @@ class DirectGenerator:
     """Writes the questions of each input with a model.
 
     Args:
-        model (`str`, *optional*, defaults to `"pocket"`): the model that writes: "pocket", a folder, a Hub id, or,
+        model (`str`, *optional*): the model that writes: "pocket", a folder, a Hub id, or,
             with `base_url`, the name of a served model.
         backend (`str` or [`Backend`], *optional*, defaults to `"auto"`): `"auto"`, `"transformers"`, `"vllm"`,
             `"openai"`, or a [`Backend`] object.
@@ -73,7 +74,7 @@ class DirectGenerator:
 
     def __init__(
         self,
-        model: str | Engine = "pocket",
+        model: str | Engine = UNNAMED,
         *,
         backend: str | Backend = "auto",
         base_url: str | None = None,

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from checklist_rewards.backends import Backend, Engine
+from checklist_rewards.backends.models import UNNAMED
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import GenerationError, SampleError
 from checklist_rewards.files.store import Store
@@ -41,7 +42,7 @@ class InductiveGenerator(CorpusWriter):
     """Writes one checklist for a corpus from observations about its texts.
 
     Args:
-        model (`str`, *optional*, defaults to `"pocket"`): the model that writes, merges, tags and tests.
+        model (`str`, *optional*): the model that writes, merges, tags and tests.
         backend (`str` or [`Backend`], *optional*, defaults to `"auto"`): `"auto"`, `"transformers"`, `"vllm"`,
             `"openai"`, or a [`Backend`] object.
         base_url (`str`, *optional*): URL of an OpenAI-compatible server, such as "http://localhost:8000/v1".
@@ -71,7 +72,7 @@ class InductiveGenerator(CorpusWriter):
 
     def __init__(
         self,
-        model: str | Engine = "pocket",
+        model: str | Engine = UNNAMED,
         *,
         backend: str | Backend = "auto",
         base_url: str | None = None,

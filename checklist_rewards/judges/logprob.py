@@ -43,7 +43,7 @@ from pathlib import Path
 from checklist_rewards.backends import Backend, Engine, LabelRead, Progress, is_finite, is_kept
 from checklist_rewards.backends.base import MISSED, ReadGroup, Written, is_over, not_logprobs, time_left
 from checklist_rewards.backends.encoder_rows import context_of, context_texts
-from checklist_rewards.backends.models import config_of
+from checklist_rewards.backends.models import UNNAMED, config_of
 from checklist_rewards.checklists import NO, YES, ChecklistItem, Key, frame, key_of, key_of_frames
 from checklist_rewards.errors import BackendError, ChecklistError
 from checklist_rewards.files.store import Store
@@ -166,7 +166,7 @@ class LogprobJudge(Paid):
     """Answers items with exact label probabilities.
 
     Args:
-        model (`str` or [`Engine`], *optional*, defaults to `"pocket"`):
+        model (`str` or [`Engine`], *optional*):
             `"pocket"`, a local folder, a Hub id, the model name on a server, or an engine.
         backend (`str` or [`Backend`], *optional*, defaults to `"auto"`):
             Name of a backend, or a backend object.
@@ -190,7 +190,7 @@ class LogprobJudge(Paid):
 
     def __init__(
         self,
-        model: str | Engine = "pocket",
+        model: str | Engine = UNNAMED,
         *,
         backend: str | Backend = "auto",
         base_url: str | None = None,

@@ -23,6 +23,7 @@ from statistics import fmean
 from typing import Any, Literal
 
 from checklist_rewards.backends import DECISIONS, Backend, Engine, ReadGroup, Reply, Sampling
+from checklist_rewards.backends.models import UNNAMED
 from checklist_rewards.checklists import NO, YES, ChecklistItem
 from checklist_rewards.errors import BackendError, ModelError
 from checklist_rewards.judges.base import Read
@@ -242,7 +243,7 @@ class ProbeReport:
 
 
 def probe(
-    model: str | Engine = "pocket",
+    model: str | Engine = UNNAMED,
     *,
     backend: str | Backend = "auto",
     base_url: str | None = None,

@@ -40,7 +40,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 from pydantic import ValidationError
 
 from checklist_rewards.backends import BackendName, Progress, is_transient
-from checklist_rewards.backends.models import POCKET
+from checklist_rewards.backends.models import UNNAMED
 from checklist_rewards.backends.servers import Settings
 from checklist_rewards.checklists import ChecklistItem, Key, key_of
 from checklist_rewards.errors import ModelError, NoServerError, without_password
@@ -93,17 +93,18 @@ class RemoteJudge(Paid):
     Args:
         server (`str` or [`RewardServer`]):
             Address of the server, or a client with its own settings.
-        model (`str`, *optional*, defaults to `"pocket"`):
-            Name of the server's judge, which is checked before the first row is sent. "pocket" accepts any judge.
+        model (`str`, *optional*):
+            Name of the server's judge, which is checked before the first row is sent. By default, any judge is
+            accepted.
         store ([`Store`], *optional*):
             Where the scores of rows are kept.
     """
 
-    def __init__(self, server: str | RewardServer, *, model: str = POCKET, store: Store | None = None):
+    def __init__(self, server: str | RewardServer, *, model: str = UNNAMED, store: Store | None = None):
         self.store = store
         self.server = RewardServer(server) if isinstance(server, str) else server
-        self.name = self.server.address if model == POCKET else model
-        self._model = None if model == POCKET else model
+        self.name = model or self.server.address
+        self._model = model or None
 
     def check(self) -> None:
         """Do nothing: the server checks its judge when it starts."""

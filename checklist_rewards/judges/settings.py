@@ -41,7 +41,7 @@ from typing import Annotated, Any, Literal, TypedDict
 from annotated_types import Ge, Le
 
 from checklist_rewards.backends import DECISIONS, ENCODER, Backend, Engine, is_encoder
-from checklist_rewards.backends.models import REFERENCE
+from checklist_rewards.backends.models import REFERENCE, UNNAMED
 from checklist_rewards.backends.servers import joined
 from checklist_rewards.errors import ChecklistRewardsError, ConfigError, ModelError, SampleError
 from checklist_rewards.fields import check_fields, settings_of
@@ -68,10 +68,10 @@ class JudgeSettings:
             raises it as well.
     """
 
-    model: str | Engine = "pocket"
-    """Judge model: "pocket", "english-encoder", "english", a local folder, a Hub id, or with `base_url` the name of
-    the model on the server. "reference": the reference model of the trainer that calls the reward, which are the base
-    weights under a LoRA policy."""
+    model: str | Engine = UNNAMED
+    """Judge model: "english-encoder", "english", a local folder, a Hub id, or with `base_url` the name of the model on
+    the server; "pocket" for demos and tests. Code checks alone need none. "reference": the reference model of the
+    trainer that calls the reward, which are the base weights under a LoRA policy."""
     backend: JudgeBackend | str | Backend | RewardServer = "auto"
     """Inference engine. `auto`: the server at `base_url` if given, else `encoder` for a folder written by
     `checklist-rewards distill`, else vLLM if installed (except for the pocket model), else transformers. `encoder`: a
@@ -180,7 +180,8 @@ class JudgeSettings:
             refuse_any(
                 self.changed(*_WHO) | limited, "with a reward server; set it when starting `checklist-rewards serve`"
             )
-            return RemoteJudge(self._server(asked), model=asked.model, store=store)
+            named = asked.model if self.model != UNNAMED else UNNAMED
+            return RemoteJudge(self._server(asked), model=named, store=store)
         if asked.backend_name == ENCODER or (asked.base_url is None and is_encoder(asked.model)):
             given = self.changed(*_WHO) | limited
             if given.get("use_logprobs") is True:

@@ -34,6 +34,7 @@ from typing_extensions import override
 
 from checklist_rewards.backends import Arrived, Backend, Engine, Messages, Progress, Reply, Sampling
 from checklist_rewards.backends.base import Written, check_continues
+from checklist_rewards.backends.models import UNNAMED
 from checklist_rewards.checklists import Key, key_of
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.store import Store
@@ -100,7 +101,7 @@ class ThinkingJudge(LogprobJudge):
 
     def __init__(
         self,
-        model: str | Engine = "pocket",
+        model: str | Engine = UNNAMED,
         *,
         backend: str | Backend = "auto",
         base_url: str | None = None,

@@ -53,6 +53,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from checklist_rewards.backends import Backend, Engine, Messages, Progress, Reply, Sampling
+from checklist_rewards.backends.models import UNNAMED
 from checklist_rewards.checklists import ChecklistItem
 from checklist_rewards.errors import GenerationError
 from checklist_rewards.files.store import Store
@@ -128,7 +129,7 @@ class BatchJudge(Paid):
 
     def __init__(
         self,
-        model: str | Engine = "pocket",
+        model: str | Engine = UNNAMED,
         *,
         backend: str | Backend = "auto",
         base_url: str | None = None,
@@ -554,7 +555,7 @@ class ReasonedJudge(Paid):
 
     def __init__(
         self,
-        model: str | Engine = "pocket",
+        model: str | Engine = UNNAMED,
         *,
         backend: str | Backend = "auto",
         base_url: str | None = None,
@@ -729,7 +730,7 @@ class QualityJudge(BatchJudge):
 
     max_questions = None  # the grade depends on all answers
 
-    def __init__(self, model: str | Engine = "pocket", **options: Any):
+    def __init__(self, model: str | Engine = UNNAMED, **options: Any):
         super().__init__(model, reasoning=True, **options)
 
     def form(self, items: Sequence[ChecklistItem]) -> str:

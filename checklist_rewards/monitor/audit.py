@@ -162,6 +162,7 @@ def _seen(row: Row, attacks: Sequence[Pattern]) -> Seen:
         name if isinstance(name := data.get("checklist_hash"), str) else None,
         data.get("written"),
         attacks,
+        group if isinstance(group := data.get("group"), str) else None,
     )
 
 

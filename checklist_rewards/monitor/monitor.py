@@ -520,6 +520,7 @@ def _seen(batch: Batch, held_out: Sequence[Sequence[str]], extra: Extra, attacks
             sample.checklist.id,
             batch.completions[place] if sample.target_state in NO_ANSWER_STATES else None,
             attacks,
+            batch.groups[place] if batch.groups else None,
         )
         for place, sample in enumerate(batch.samples)
         if sample is not None

@@ -77,7 +77,8 @@ class Seen:
     """One completion."""
 
     group: str
-    """Equal for the completions of one prompt and checklist."""
+    """Equal for the completions that the trainer compares; where that is not known, for those of one prompt and
+    checklist."""
     prompt: str
     text: str
     """The judged text; what the policy wrote, if that has no answer."""
@@ -122,8 +123,16 @@ class Observation:
         """How many completions with an answer begin with the same words: by these words, then by prompt."""
         openings: dict[str, Counter[str]] = {}
         for one in self.answered:
-            openings.setdefault(texts.opening(one.text), Counter())[one.prompt_key or one.group] += 1
+            openings.setdefault(texts.opening(one.text), Counter())[self.prompts[one.group]] += 1
         return openings
+
+    @cached_property
+    def prompts(self) -> Mapping[str, str]:
+        """The prompt of each group: that of its first completion. Environments may change it for the others."""
+        prompts: dict[str, str] = {}
+        for one in self.seen:
+            prompts.setdefault(one.group, one.prompt_key or one.group)
+        return prompts
 
     @cached_property
     def groups(self) -> Mapping[str, Sequence[Seen]]:
@@ -139,7 +148,7 @@ class Observation:
         places: dict[str, int] = {}
         parts: list[list[Seen]] = []
         for one in self.seen:
-            place = places.setdefault(one.prompt_key or one.group, len(places)) % PARTS
+            place = places.setdefault(self.prompts[one.group], len(places)) % PARTS
             if place == len(parts):
                 parts.append([])
             parts[place].append(one)
@@ -168,6 +177,7 @@ def seen_of(
     checklist: str | None = None,
     written: Any = None,
     attacks: Sequence[Pattern] = (),
+    group: str | None = None,
 ) -> Seen:
     """Reduce a completion to what the signals need.
 
@@ -192,6 +202,8 @@ def seen_of(
             What the policy wrote, if that has no answer.
         attacks (sequence of [`Pattern`], *optional*):
             Attacks to look for in the text.
+        group (`str`, *optional*):
+            The group of the completion, as in [`Batch`]. Defaults to its prompt and items.
     """
     items = () if score is None else score.items
     read = () if score is None or score.no_answer else score.items
@@ -213,7 +225,7 @@ def seen_of(
     question = asked(prompt)
     questions = [item.question for item in items]
     return Seen(
-        content_key([prompt, [item.id for item in items]]),
+        content_key([prompt, [item.id for item in items]]) if group is None else group,
         question[:SHOWN],
         (text if written is None else _shown(written))[:SHOWN],
         reward,

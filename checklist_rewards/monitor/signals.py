@@ -388,7 +388,7 @@ def same_opening(observation: Observation) -> Sums | None:
         prompts.update(by_prompt)
     shares = []
     for one in observation.answered:
-        prompt, same = one.prompt_key or one.group, openings[opening(one.text)]
+        prompt, same = observation.prompts[one.group], openings[opening(one.text)]
         if others := prompts.total() - prompts[prompt]:
             shares.append((sum(same.values()) - same[prompt]) / others)
     return mean_of(shares)

@@ -331,9 +331,9 @@ def _try(part: _Part) -> None:
     entry.check_settings(settings, what)
     if entry.built_in:
         try:
-            required: dict[str, Any] = {"model": "pocket", "store": False}  # an arbitrary model; it is not loaded
-            if "judge" not in settings:
-                required["backend"] = "openai"  # requires no extra
+            required: dict[str, Any] = {"store": False}
+            if "judge" not in settings:  # an arbitrary model; it is not loaded. The backend requires no extra
+                required |= {"model": "pocket", "backend": "openai"}
             entry.factory(**{name: value for name, value in required.items() if entry.takes(name)}, **settings)
         except TypeError as error:
             raise ConfigError(f"{what} {part.kind!r} cannot be created with {settings!r:.200} ({error}).") from None

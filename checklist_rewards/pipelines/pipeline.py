@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from checklist_rewards.backends import Backend, Engine, Progress
-from checklist_rewards.backends.models import POCKET
+from checklist_rewards.backends.models import UNNAMED
 from checklist_rewards.backends.servers import joined as joined_addresses
 from checklist_rewards.chat import CompletionReader, completion_text
 from checklist_rewards.checklists import Checklist
@@ -450,7 +450,7 @@ def pipeline(
         config (`str`, `Path` or [`PipelineConfig`], *optional*, defaults to `"tick"`): the name of a pipeline (see
             [`list_pipelines`]), a JSON or YAML file, or a config.
         model (`str`, *optional*): the model that writes checklists and judges. Defaults to the models that the config
-            names, or to `"pocket"`.
+            names.
         generator_model, scorer_model (`str`, *optional*): override `model` for writing and refining, and for judging.
         backend, base_url: backend of both models, or of the scorer only if the generator has its own.
         generator_backend, generator_base_url (*optional*): backend of the generator.
@@ -472,12 +472,12 @@ def pipeline(
     # A server has its own models; those that a config names are here.
     here = loaded if base_url is None else PipelineConfig()
     judge = Engine(
-        scorer_model or model or here.scorer.model or POCKET, backend, joined_addresses(base_url), engine or {}
+        scorer_model or model or here.scorer.model or UNNAMED, backend, joined_addresses(base_url), engine or {}
     )
-    writer = judge.named(generator_model or model or here.generator.model or POCKET)
+    writer = judge.named(generator_model or model or here.generator.model or UNNAMED)
     if own_engine:
         if generator_base_url is not None:
-            writer = writer.named(generator_model or model or POCKET)
+            writer = writer.named(generator_model or model or UNNAMED)
         writer = Engine(
             writer.model, generator_backend or "auto", joined_addresses(generator_base_url), generator_engine or {}
         )

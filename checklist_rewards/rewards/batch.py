@@ -40,7 +40,7 @@ from typing import Any
 from checklist_rewards.chat import IMAGES, PARTS, CompletionReader, Images, Part, Target
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import SampleError
-from checklist_rewards.rewards.ranks import gathered, ranks
+from checklist_rewards.rewards.ranks import gathered, rank, ranks
 from checklist_rewards.scorer import Sample
 from checklist_rewards.scores import NO_ANSWER_STATES, Score, TargetState, ratio, score_checklist
 from checklist_rewards.validation import import_extra, one_of
@@ -127,6 +127,8 @@ LogExtra = Callable[[str, list[str]], None]
 LogMetric = Callable[[str, float], None]
 COMPLETION_IDS = "completion_ids"
 """Name under which the token ids of the completions stand among the columns of a call."""
+ENVIRONMENTS = "environments"
+"""Name under which a trainer passes the environments of the completions."""
 Samples = Sequence[Sample | None]
 """One per completion; None for a row without a checklist."""
 Scores = Sequence[Score | None]
@@ -152,7 +154,8 @@ class Batch:
     seconds: float = 0.0
     """Time that the judge took."""
     groups: Sequence[str] = ()
-    """One name per completion, equal for the completions of one dataset row. Empty if no group was needed."""
+    """One name per completion, equal for the completions that the trainer compares with each other, on all ranks: see
+    [`groups_of`]. Empty if the trainer is not known and no group was needed."""
     rewards: Rewards = field(default_factory=list)
     stages: Sequence[tuple[str, Rewards]] = ()
     """Name and values of the stages of the rewards, from the score on. Empty if the reward is the score."""
@@ -236,6 +239,48 @@ def trainer_of(log_metric: Any, trainer_state: Any) -> Any:
             return owner
         frame = frame.f_back
     return None
+
+
+def groups_of(trainer: Any, batch: Batch, call: int) -> list[str]:
+    """The groups of a trainer by its own order of completions; empty if that is not known.
+
+    `GRPOTrainer`, `RLOOTrainer` and `SDPOTrainer` compare `num_generations` consecutive completions, counted over all
+    ranks. `OnlineDPOTrainer` compares each completion of the first half with one of the second. `AsyncGRPOTrainer`
+    passes one group per call. Prompts do not show this: an environment may give each completion a prompt of its own,
+    and two rows of a dataset may have the same prompt.
+
+    Args:
+        trainer (`Trainer`, *optional*): The trainer that called the reward; see [`trainer_of`].
+        batch ([`Batch`]): The call.
+        call (`int`): The number of the call, which is the same on all ranks.
+    """
+    count = len(batch.prompts)
+    if trainer is None:
+        return [f"{call}.0"] * count if _is_rollout_worker() else []
+    if hasattr(trainer, "_calculate_rewards_from_functions"):  # OnlineDPOTrainer: [A, B, A, B] on each rank
+        return [f"{call}.{rank()}.{place % (count // 2)}" for place in range(count)] if count % 2 == 0 else []
+    trains = getattr(getattr(trainer, "model", None), "training", True) is not False
+    size = getattr(trainer, "num_generations", None)
+    size = size if trains else getattr(trainer, "num_generations_eval", None) or size
+    if not size or count * ranks() % size:
+        return []
+    groups = [(rank() * count + place) // size for place in range(count)]
+    if batch.columns.get(ENVIRONMENTS) is None and not getattr(trainer, ENVIRONMENTS, None):
+        prompts = set(zip(groups, map(content_key, batch.prompts), strict=True))
+        if len(prompts) > len(set(groups)):  # a trainer of another framework, with an order of its own
+            return []
+    return [f"{call}.{group}" for group in groups]
+
+
+def _is_rollout_worker() -> bool:
+    """Whether this process is the rollout worker of `AsyncGRPOTrainer`, whose event loop is in the main thread."""
+    frame: Any = sys._current_frames().get(threading.main_thread().ident or 0)
+    while frame is not None:
+        owner = frame.f_locals.get("self")
+        if hasattr(owner, "_score_group") and hasattr(owner, "num_generations"):
+            return True
+        frame = frame.f_back
+    return False
 
 
 def adds_up(hook: Any) -> bool:

@@ -35,6 +35,7 @@ from checklist_rewards.rewards.placement import bind_reference, together
 from checklist_rewards.rewards.ranks import wait_for_all_ranks
 from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores import Score, ratio
+from checklist_rewards.scores.reasons import is_transient
 
 logger = logging.getLogger(__name__)
 
@@ -50,6 +51,7 @@ class ChecklistEvalCallback(TrainerCallback):
             Trainer of a causal language model to which the callback is added.
         scorer ([`ChecklistScorer`]):
             Scorer for the answers. With a store, the references are scored only once across runs.
+            References that failed for a transient reason are read again at the next evaluation.
         dataset (`datasets.Dataset` or list of mappings):
             Rows with a `prompt` (a string or chat messages) and a checklist.
         every (`int`):
@@ -158,8 +160,8 @@ class ChecklistEvalCallback(TrainerCallback):
     def _judged(self, answers: Sequence[Target]) -> dict[str, float]:
         """Score the answers, and log and write what they are worth."""
         scores = self._scores(answers)
-        if self.references is not None and self._reference_scores is None:
-            self._reference_scores = self._scores(self.references)
+        if self.references is not None:
+            self._score_references(self.references)
         numbers = {f"{self.name}/{key}": value for key, value in self._numbers(scores).items() if value is not None}
         self._log(numbers)
         self._write_table(self._table(answers, scores))
@@ -229,14 +231,25 @@ class ChecklistEvalCallback(TrainerCallback):
             opened=self.readers.thinking_opened,
         )
 
-    def _scores(self, answers: Sequence[Target]) -> list[Score]:
-        inputs = [prompt_text(prompt, images=self.readers.images) for prompt in self.prompts]
-        return self.scorer.score_batch(
-            [
-                Sample(checklist, answer.text, input, history=history, state=answer.state, messages=answer.messages)
-                for checklist, answer, (input, history) in zip(self.checklists, answers, inputs, strict=True)
-            ]
-        )
+    def _score_references(self, references: Sequence[Target]) -> None:
+        """Score the references at the first evaluation. Later ones repeat reads that failed for a transient reason."""
+        if self._reference_scores is None:
+            self._reference_scores = self._scores(references)
+            return
+        lost = [place for place, score in enumerate(self._reference_scores) if _is_lost(score)]
+        for place, score in zip(lost, self._scores(references, lost), strict=True):
+            self._reference_scores[place] = score
+
+    def _scores(self, answers: Sequence[Target], places: Sequence[int] | None = None) -> list[Score]:
+        """The scores of all answers, or of those in some places."""
+        samples = []
+        for place in range(len(answers)) if places is None else places:
+            input, history = prompt_text(self.prompts[place], images=self.readers.images)
+            answer = answers[place]
+            state, messages = answer.state, answer.messages
+            checklist = self.checklists[place]
+            samples.append(Sample(checklist, answer.text, input, history=history, state=state, messages=messages))
+        return self.scorer.score_batch(samples)
 
     def _numbers(self, scores: Sequence[Score]) -> dict[str, float | None]:
         # Pass rates are those of scored answers: a failed judge leaves only the code checks of an answer.
@@ -313,6 +326,11 @@ def _until(ends: set[int | None], ids: Sequence[int]) -> list[int]:
     """Token ids up to the first end token, which is included."""
     last = next((place for place, token in enumerate(ids) if token in ends), len(ids) - 1)
     return list(ids[: last + 1])
+
+
+def _is_lost(score: Score) -> bool:
+    """Whether an item of a score is unanswered for a transient reason."""
+    return any(is_transient(line.unanswered) for line in score.items)
 
 
 def win_rate(scores: Sequence[Score], references: Sequence[Score]) -> float | None:

@@ -27,6 +27,7 @@ from checklist_rewards.checklists import Checklist, once_per_object
 from checklist_rewards.errors import BackendError, SampleError
 from checklist_rewards.rewards.batch import (
     COMPLETION_IDS,
+    ENVIRONMENTS,
     FAILED_GROUP,
     LEAVES_NONE_OUT,
     NOT_ANSWERED,
@@ -38,6 +39,7 @@ from checklist_rewards.rewards.batch import (
     adds_up,
     completion_metrics,
     content_key,
+    groups_of,
     log_records,
     log_to_trainer,
     metrics_of,
@@ -61,8 +63,6 @@ from checklist_rewards.scores import PRIMARY_METRICS, PrimaryMetric, Score
 from checklist_rewards.scores.scales import on_scale
 from checklist_rewards.validation import finite, one_of, whole_number
 
-ENVIRONMENTS = "environments"
-"""Name under which a trainer passes the environments of the completions."""
 _NOT_COLUMNS = ("prompts", "completions", COMPLETION_IDS, ENVIRONMENTS, "log_extra", "log_metric", "trainer_state")
 _MANY = 0.1
 """Share of the completions of a call above which a state is reported."""
@@ -195,6 +195,7 @@ class ChecklistReward(TrainerReward):
         self.log = RewardLog(log)
         self.categories = tuple(categories)
         self.ties_are_left_out = False  # set by ChecklistOnlineDPOTrainer
+        self._calls = 0
         self.last: Batch | None = None
         """The last call, with samples and scores."""
         self._warned = False
@@ -245,7 +246,10 @@ class ChecklistReward(TrainerReward):
         samples = self._samples(batch.prompts, batch.completions, batch.columns, trainer)
         started = time.perf_counter()
         scores = self._scores(samples)
-        self.last = replace(batch, samples=samples, scores=scores, seconds=time.perf_counter() - started)
+        seconds = time.perf_counter() - started
+        groups = groups_of(trainer, batch, self._calls)
+        self._calls += 1
+        self.last = replace(batch, samples=samples, scores=scores, groups=groups, seconds=seconds)
         return self.last
 
     def rewards_of(self, batch: Batch) -> Batch:
@@ -388,10 +392,7 @@ class ChecklistReward(TrainerReward):
             self._report_failures(failed, len(rewards), pairs, by_group)
         if not (pairs or by_group or self.shaping.steps):
             return replace(batch, rewards=rewards)
-        # A group is the completions of one dataset row. Equal rows count as one group.
-        shown = once_per_object(repr)
-        rows = zip(batch.prompts, batch.samples, strict=True)
-        groups = [content_key([prompt, s and shown(s.checklist), s and s.reference]) for prompt, s in rows]
+        groups = batch.groups or self._by_prompt(batch)
         metric = self.metric or self.scorer.aggregation.primary_metric
         batch = self.shaping(replace(batch, groups=groups).staged(metric, rewards))
         if pairs or by_group:
@@ -400,6 +401,18 @@ class ChecklistReward(TrainerReward):
             if missing:
                 batch = batch.staged(FAILED_GROUP, abstained(batch.rewards, groups, missing))
         return batch
+
+    def _by_prompt(self, batch: Batch) -> list[str]:
+        """The groups where the trainer's order is not known: the completions of equal dataset rows."""
+        if batch.columns.get(ENVIRONMENTS) is not None:
+            raise SampleError(
+                f"{self.__name__}: the groups of the completions are not known, because environments may change their "
+                "prompts and the trainer does not show its num_generations; use GRPOTrainer, or omit shaping steps "
+                "across the group and on_failure='group'."
+            )
+        shown = once_per_object(repr)
+        rows = zip(batch.prompts, batch.samples, strict=True)
+        return [content_key([prompt, s and shown(s.checklist), s and s.reference]) for prompt, s in rows]
 
     def _report_states(self, samples: Samples) -> None:
         """Warn once for every state without a whole answer that many completions of a call have."""

@@ -99,8 +99,9 @@ def gate(
         credits (sequence of `float` or `None`):
             Credit c of every item; see [`item_credits`].
         how (`str`, *optional*, defaults to `"multiply"`):
-            `"multiply"`: value x product of the required items' c. `"floor"`: min(value, floor) if a required item
-            fails (c < 0.5), else value.
+            `"multiply"`: value x p, with p the product of the required items' c; for a value below 0 value x (2 - p),
+            so that a failed item lowers it too. `"floor"`: min(value, floor) if a required item fails (c < 0.5), else
+            value.
         floor (`float`, *optional*, defaults to `0.0`):
             Upper limit of the value if a required item fails and `how="floor"`.
 
@@ -112,7 +113,8 @@ def gate(
     if value is None:
         return None
     if how == "multiply":
-        return value * math.prod(required)
+        product = math.prod(required)
+        return value * (product if value >= 0 else 2 - product)
     return min(value, floor) if any(credit < PASS_CREDIT for credit in required) else value
 
 

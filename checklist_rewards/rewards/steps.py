@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
@@ -212,7 +212,11 @@ class ItemsAcrossGroup(ShapingStep):
             else item_credits(sample.checklist, score, self.answers)
             for v, sample, score in zip(batch.rewards, batch.samples, batch.scores, strict=True)
         ]
-        others = from_other_ranks(list(zip(groups, rows, strict=True)))
+        asked = [None if sample is None else sample.checklist.id for sample in batch.samples]
+        mine_and_others = [*zip(groups, rows, asked, strict=True)]
+        mine_and_others += from_other_ranks(mine_and_others)
+        self._same_items((group, checklist) for group, row, checklist in mine_and_others if row is not None)
+        others = [(group, row) for group, row, _ in mine_and_others[len(rows) :]]
         values: Rewards = [None] * len(rows)
         metrics: list[tuple[str, float]] = []
         for group in dict.fromkeys(groups):
@@ -228,6 +232,16 @@ class ItemsAcrossGroup(ShapingStep):
             flat = group_shaping.without_variance(credits, self.min_std)
             metrics += [(WITHOUT_VARIANCE, float(f)) for f, i in zip(flat, checklist.items, strict=True) if i.weight]
         return batch.staged(self.name, values, metrics)
+
+    def _same_items(self, asked: Iterable[tuple[str, str | None]]) -> None:
+        """Refuse groups whose completions have different checklists, which environments may write."""
+        checklist_of: dict[str, str | None] = {}
+        for group, checklist in asked:
+            if checklist_of.setdefault(group, checklist) != checklist:
+                raise SampleError(
+                    f"shaping step {self.name!r} compares items across a group, but completions of one group have "
+                    "different checklists; use 'centred', or give all completions of a row the same checklist."
+                )
 
 
 class ItemZscore(ItemsAcrossGroup):

@@ -332,7 +332,8 @@ class Score(BaseModel):
     expected_score: Fraction | None
     """`weighted_score` with soft values."""
     normalized_score: Fraction | None
-    """Mean soft credit, unweighted (RocketEval). Equals `pass_rate` if there are neither probabilities nor options."""
+    """Mean soft credit, unweighted (RocketEval). An item without probabilities counts with its hard value, so this
+    equals `pass_rate` if all answers are a plain yes or no."""
     raw_score: Finite | None
     """sum w v, unclipped."""
     quality: Annotated[float, Ge(LEAST_QUALITY), Le(BEST_QUALITY)] | None = None
@@ -394,11 +395,10 @@ class Score(BaseModel):
         if lowest:
             missing = []
             quality = LEAST_QUALITY if aggregation.primary_metric == "quality" else quality
-        any_probabilities = any([line.value is not None and line.probabilities is not None for line in items])
         weights = [line.weight or 0.0 for line in items]
         only_penalties = max(weights, default=0.0) <= 0
         metric = aggregation.primary_metric
-        metrics = _metrics(counted, only_penalties, any_probabilities, quality)
+        metrics = _metrics(counted, only_penalties, quality)
         # Of two candidates that are compared on shared items, both are without the others.
         lost = [line for line in missing if line.unanswered and line.unanswered.reason != Reason.NOT_SHARED]
         penalty_lost = not only_penalties and any((line.weight or 0.0) < 0 for line in lost)
@@ -408,7 +408,7 @@ class Score(BaseModel):
         gated = lower = upper = _gated(metrics[metric], gates)
         if missing or gated is None:
             lower, upper = (
-                _gated(_metrics(full, only_penalties, any_probabilities, bound)[metric], _gates(full))
+                _gated(_metrics(full, only_penalties, bound)[metric], _gates(full))
                 for full, bound in (
                     (counted + [_as_if(line, credit) for line in missing], grade if quality is None else quality)
                     for credit, grade in ((0.0, LEAST_QUALITY), (1.0, BEST_QUALITY))
@@ -544,12 +544,9 @@ def _as_if(line: ItemScore, credit: float) -> _Counted:
     return line.weight or 0.0, value, value, line.required
 
 
-def _metrics(
-    counted: Sequence[_Counted], only_penalties: bool, any_probabilities: bool, quality: float | None
-) -> dict[str, float | None]:
+def _metrics(counted: Sequence[_Counted], only_penalties: bool, quality: float | None) -> dict[str, float | None]:
     passed = sum([credit_of(weight, value) >= PASS_CREDIT for weight, value, _, _ in counted])
-    pass_rate = ratio(passed, len(counted))
-    soft_credit = ratio(math.fsum([credit_of(weight, soft) for weight, _, soft, _ in counted]), len(counted))
+    soft_credit = math.fsum([credit_of(weight, soft) for weight, _, soft, _ in counted])
     # The scale depends on the checklist, not on which items were answered. Otherwise a mixed checklist whose
     # positive items are all unanswered would be scored as penalties only, and get 1.
     scale = math.fsum([abs(weight) for weight, _, _, _ in counted if only_penalties or weight > 0])
@@ -558,11 +555,11 @@ def _metrics(
         net = min(1.0, math.fsum([weight * value for weight, value, _, _ in counted]) / scale + only_penalties)
         soft = min(1.0, math.fsum([weight * soft for weight, _, soft, _ in counted]) / scale + only_penalties)
     return {
-        "pass": pass_rate,
+        "pass": ratio(passed, len(counted)),
         "weighted": None if net is None else min(1.0, max(0.0, net)),
         "expected": None if soft is None else min(1.0, max(0.0, soft)),
         "net": net,
-        "normalized": soft_credit if any_probabilities else pass_rate,
+        "normalized": ratio(soft_credit, len(counted)),
         "quality": None if quality is None else (quality - LEAST_QUALITY) / (BEST_QUALITY - LEAST_QUALITY),
     }
 

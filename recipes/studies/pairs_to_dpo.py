@@ -65,7 +65,7 @@ def save_pairs(mined: Mined, rule: Rule, folder: Path) -> Path:
             for row in rows_of(pair):
                 rows.write(row)
     with atomic_path(folder / "pairs.md") as card:
-        card.write_text(preference_card("pairs", rule, "dpo", len(mined.pairs), mined.dropped, "pocket"))
+        card.write_text(preference_card("pairs", rule, "dpo", len(mined.pairs), mined.dropped, ["pocket"]))
     return path
 
 

@@ -7,6 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from checklist_rewards.backends import engine as engines
+from checklist_rewards.backends.models import NO_MODEL
 from checklist_rewards.cli import app
 from checklist_rewards.cli.output import console
 from tests.fakes import FakeBackend
@@ -14,10 +15,21 @@ from tests.fakes import FakeBackend
 
 @pytest.fixture
 def run(tmp_path, monkeypatch):
-    """`run("score", "rows.jsonl", ...)` in an empty folder; gives typer's result (exit_code, stdout, stderr)."""
+    """`run("score", "rows.jsonl", ...)` in an empty folder; gives typer's result (exit_code, stdout, stderr).
+
+    A command that refuses to run without a model is run again with the pocket model, so that tests of other things
+    need not name one. The refusal itself is tested in `test_commands_no_model.py`.
+    """
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(console, "width", 1000)
-    return lambda *arguments: CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+    def invoked(*arguments):
+        given = [str(argument) for argument in arguments]
+        done = CliRunner().invoke(app, given)
+        refused = done.exit_code != 0 and NO_MODEL in done.output
+        return CliRunner().invoke(app, [*given, "--model", "pocket"]) if refused else done
+
+    return invoked
 
 
 @pytest.fixture

@@ -1,10 +1,11 @@
 import json
+from dataclasses import replace
 
 import pytest
 
-from checklist_rewards.checklists import ChecklistItem
+from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import GenerationError, PromptError, SampleError
-from checklist_rewards.evolving import Group, GroupProposer
+from checklist_rewards.evolving import FromGenerator, Group, GroupProposer
 from tests.evolving.fakes import active, call, evolving
 from tests.evolving.server import scripted
 
@@ -63,6 +64,32 @@ def test_items_weigh_as_much_as_the_persistent_ones():
     with scripted(reply(["Is it blue?"], ["**Is it green?**"])) as (_, url):
         [items] = GroupProposer("writer", base_url=url, store=False)([GROUP])
     assert [(item.question, item.weight) for item in items] == [("Is it blue?", 3.0), ("Is it green?", -3.0)]
+
+
+class Written:
+    """A generator that keeps its requests."""
+
+    def __init__(self):
+        self.requests = []
+
+    def generate_batch(self, requests):
+        self.requests += requests
+        return [Checklist.parse(["Is it new?"]) for _ in requests]
+
+
+@pytest.mark.parametrize("lost", [(), (0,), (1,), (2,), (0, 3), (0, 1, 2), (0, 1, 2, 3)])
+@pytest.mark.parametrize("scores", [(0.9, 0.1, 0.5, 0.3), (-0.2, -0.9, 0.0, -0.5), (0.0, 0.0, 0.1, 0.0)])
+def test_a_response_without_a_score_has_no_rank(scores, lost):
+    generator, texts = Written(), ("a", "b", "c", "d")
+    known = [(score, text) for place, (score, text) in enumerate(zip(scores, texts, strict=True)) if place not in lost]
+    given = tuple(None if place in lost else score for place, score in enumerate(scores))
+    whole = replace(GROUP, responses=texts, scores=scores)
+    proposals = FromGenerator(generator)([replace(GROUP, responses=texts, scores=given), whole])
+    best_first = tuple(text for _, text in sorted(known, key=lambda pair: -pair[0]))
+    ranked = [request.candidates for request in generator.requests]
+    assert len(ranked[-1]) == 4 and proposals[1] is not None
+    assert ranked[:-1] == ([best_first] if len(known) > 1 else [])
+    assert (proposals[0] is None) == (len(known) < 2), "one response, or none, has no rank"
 
 
 def test_too_many_questions_are_no_proposal():

@@ -1,5 +1,7 @@
 """Two ranks that share a group; the judge works on rank 0 only. A part of `collective_ranks.py`."""
 
+from types import MethodType, SimpleNamespace
+
 from PIL import Image
 
 from checklist_rewards import ChecklistScorer
@@ -27,6 +29,10 @@ def in_groups(rank: int) -> dict:
         centred.as_async()(**batch).send(None)
     except SampleError as error:
         found["async centred"] = str(error)
+    whole = SimpleNamespace(num_generations=4)
+    hook = MethodType(lambda self, name, value: None, whole)
+    changed = batch | {"prompts": [f"A {rank} {n}" for n in range(2)], "environments": [None] * 2, "log_metric": hook}
+    found["in order"] = [centred(**changed), reward(**changed)]
     for step in ("item_zscore", "contrast", "whitened"):
         shaped = ChecklistReward(ChecklistScorer(backend=apart, store=False), shaping=[step])
         found[step] = shaped(**batch | {"prompts": ["A", f"only on {rank}"]})

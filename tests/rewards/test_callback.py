@@ -118,6 +118,34 @@ def test_greedy_answers_do_not_depend_on_the_batch_and_a_judge_that_fails_gives_
 
 @pytest.mark.slow
 @pytest.mark.xdist_group("trainers")
+def test_references_that_were_lost_are_read_again_at_the_next_evaluation(tmp_path):
+    down = {"gold", "tin"}
+    backend = FakeBackend(
+        lambda prefix, tail: 0.9,
+        fails=lambda prefix, tail: any(f"\n{word}\n" in prefix for word in down),
+        chunk_reads=1,
+    )
+    trainer, _ = trainer_in(tmp_path)
+    callback = ChecklistEvalCallback(
+        trainer, ChecklistScorer(backend=backend, store=False), HELD_OUT, every=1, reference="answer"
+    )
+    callback.generation.max_new_tokens = 8
+    read: list[list[str]] = []
+    for still_down in ({"gold", "tin"}, {"gold"}, set(), set()):
+        down.clear()
+        down.update(still_down)
+        asked = len(backend.asked)
+        numbers = callback.evaluate()
+        read.append(
+            [w for w in ("gold", "tin", "x") if any(f"\n{w}\n" in prefix for prefix, _ in backend.asked[asked:])]
+        )
+    assert read == [["x"], ["tin"], ["gold"], []], "each is read until it has an answer, and then not again"
+    table = [json.loads(line) for line in (tmp_path / "checklist_eval" / "step_00000.jsonl").read_text().splitlines()]
+    assert [row["reference_score"] for row in table] == [0.9, 0.9, 0.9] and numbers["checklist_eval/win_rate"] == 0.5
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("trainers")
 def test_an_answer_to_a_prompt_that_opens_the_thinking_block_is_thinking_until_it_closes_it(tmp_path):
     trainer, scorer = trainer_in(tmp_path)
     tokenizer = trainer.processing_class

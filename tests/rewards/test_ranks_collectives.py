@@ -46,6 +46,8 @@ def test_a_group_that_is_spread_over_ranks_abstains_and_is_centred_as_one(ranks)
     for rank, found in enumerate(whole["groups"] for whole in ranks):
         assert found["rewards"] == [None, 0.5]
         assert "groups on 2 ranks (on_failure='group'" in found["async"]
+        moved = [pytest.approx(-0.3 if rank == 0 else 0.3)] * 2
+        assert found["in order"] == [moved, [None, None]], "four prompts, and one group of the trainer"
         assert found["centred"] == [pytest.approx(-0.3 if rank == 0 else 0.3), 0.0]
         assert found["async centred"] == found["async"]
         assert found["images"] == [None, 0.5]

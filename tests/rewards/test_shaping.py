@@ -96,6 +96,13 @@ def test_gates_multiply_or_floor():
         gate(0.8, MIXED, [1, 1, 1], "max")
 
 
+def test_a_failed_gate_lowers_a_value_below_zero_too():
+    assert gate(-0.5, MIXED, [1, 1, 1]) == -0.5
+    assert gate(-0.5, MIXED, [0.5, 1, 1]) == pytest.approx(-0.75)
+    assert gate(-0.5, MIXED, [0, 1, 1]) == -1.0
+    assert gate(-0.5, MIXED, [0.4, 1, 1], "floor", floor=0.1) == -0.5
+
+
 def test_autorubrics_length_curve():
     assert [length_penalty(n) for n in (0, 6000, 8000, 10**6)] == [0, 0, 0.5, 0.5]
     assert length_penalty(7000) == pytest.approx(0.5 * 0.5**1.6)
@@ -189,10 +196,25 @@ def test_none_stays_none(credits):
     assert less(None, 0.1) is None and less(0.1, None) is None
 
 
-@given(unit, st.lists(unit, min_size=3, max_size=3))
+any_sign = st.floats(-10, 1)
+
+
+@given(any_sign, st.lists(unit, min_size=3, max_size=3))
 def test_a_gate_never_raises_a_value(value, credits):
     for how in ("multiply", "floor"):
-        assert 0 <= gate(value, MIXED, credits, how, 0.5) <= value
+        assert gate(value, MIXED, credits, how, 0.5) <= value + 1e-12
+        assert value < 0 or gate(value, MIXED, credits, how, 0.5) >= 0
+
+
+@given(st.lists(any_sign, min_size=2, max_size=2), st.lists(unit, min_size=2, max_size=2), st.floats(-1, 1))
+def test_a_better_answer_to_a_required_item_never_gives_a_worse_value(values, credits, floor):
+    low, high = sorted(values)
+    worse, better = sorted(credits)
+    for how in ("multiply", "floor"):
+        outcomes = [
+            gate(value, MIXED, [c, 1, 1], how, floor) for value, c in ((low, worse), (low, better), (high, better))
+        ]
+        assert outcomes == pytest.approx(sorted(outcomes), abs=1e-12)
 
 
 @given(st.floats(0, 1e6), st.floats(0, 1e6), st.floats(0, 1e4), st.floats(1, 1e4), unit, st.floats(0.1, 5))

@@ -2,6 +2,7 @@
 
 import json
 import pickle
+from dataclasses import replace
 
 import pandas as pd
 import pytest
@@ -14,7 +15,7 @@ from checklist_rewards.errors import SampleError
 from checklist_rewards.rewards.batch import Batch
 from checklist_rewards.rewards.steps import STEPS, Shaping
 from checklist_rewards.rewards.trl import ChecklistReward
-from checklist_rewards.scores import Verdict, score_checklist
+from checklist_rewards.scores import Aggregation, Verdict, score_checklist
 from tests.fakes import FakeBackend
 from tests.rewards.test_trl_trainers import by_hash, completions, train
 
@@ -126,6 +127,45 @@ def test_what_cannot_be_is_one_sentence_when_the_reward_is_made(steps, words):
     with pytest.raises(SampleError, match=words) as error:
         ChecklistReward(ChecklistScorer(store=False), shaping=steps)
     assert "\n" not in str(error.value)
+
+
+_ANY_ORDER = st.lists(
+    st.sampled_from(
+        [
+            {"name": "earned", "answers": "soft"},
+            {"name": "earned", "answers": "hard"},
+            {"name": "gate", "how": "multiply"},
+            {"name": "gate", "how": "floor", "floor": 0.1},
+            {"name": "gate", "how": "floor", "floor": -0.5},
+            {"name": "length_penalty", "unit": "words", "free": 0, "cap": 2},
+            {"name": "clipped", "low": -1.0},
+        ]
+    ),
+    max_size=5,
+)
+
+
+@given(
+    _ANY_ORDER,
+    st.lists(st.floats(0, 1), min_size=3, max_size=3),
+    st.floats(0, 1),
+    st.integers(0, 2),
+    st.sampled_from(["expected", "weighted", "net", "normalized", "pass"]),
+    st.lists(st.sampled_from([5.0, 1.0, -1.0, -20.0]), min_size=3, max_size=3),
+)
+def test_a_better_answer_never_lowers_the_reward_whatever_its_sign(steps, yes, other, which, metric, weights):
+    items = [{**item, "weight": weight} for item, weight in zip(ITEMS, weights, strict=True)]
+    checklist = Checklist.parse(items)
+
+    def value(answers) -> float:
+        verdicts = [Verdict({"yes": p, "no": 1 - p}) for p in answers]
+        score = score_checklist(checklist, verdicts, Aggregation(primary_metric=metric))
+        made = Batch(["A"], ["x y z"], samples=[Sample(checklist, "x y z")], scores=[score], groups=["A"])
+        return Shaping(steps)(replace(made, rewards=[score.primary_score])).rewards[0]
+
+    credits = sorted([yes[which], other], reverse=weights[which] < 0)  # the better answer comes last
+    worse, better = (value([*yes[:which], answer, *yes[which + 1 :]]) for answer in credits)
+    assert worse <= better + 1e-9
 
 
 @given(

@@ -190,6 +190,16 @@ def test_answers_in_words_have_no_probabilities_and_normalized_is_the_pass_rate(
     assert score.items[0].confidence is None
 
 
+def test_the_normalized_score_of_an_item_does_not_depend_on_the_other_items():
+    options = [{"label": "full", "value": 1}, {"label": "half", "value": 0.5}, {"label": "none", "value": 0}]
+    checklist = Checklist.parse([{"question": "How?", "options": options}, "b?"])
+    by_word, by_check, read = Verdict(answer="half"), Verdict(answer="yes", method="check"), p(1.0)
+    for other in (by_check, read):
+        assert score_checklist(checklist, [by_word, other]).normalized_score == 0.75
+    lost = score_checklist(checklist, [by_word, LOST], Aggregation(primary_metric="normalized"))
+    assert (lost.normalized_score, lost.lower, lost.upper) == (0.5, 0.25, 0.75)
+
+
 def test_a_judge_that_answers_with_an_unknown_label_is_an_error_not_a_no():
     with pytest.raises(ValueError, match="judge answered 'maybe' for item .* expected one of"):
         score_checklist(weights(1), [Verdict(answer="maybe")])
@@ -231,7 +241,7 @@ probability = st.floats(0, 1)
 
 @st.composite
 def cases(draw, min_size=1):
-    """A checklist with all its verdicts answered."""
+    """A checklist with all its verdicts answered, by probabilities or by words."""
     size = draw(st.integers(min_size, 8))
     items, verdicts = [], []
     for n in range(size):
@@ -241,7 +251,9 @@ def cases(draw, min_size=1):
                 question=f"question {n}?", weight=draw(finite), required=draw(st.integers(0, 4)) == 0, options=options
             )
         )
-        if options is None:
+        if draw(st.booleans()):
+            verdicts.append(Verdict(answer=draw(st.sampled_from(list(items[-1].values)))))
+        elif options is None:
             verdicts.append(p(draw(probability)))
         else:
             labels = [option.label for option in options]
@@ -286,6 +298,18 @@ def test_a_lost_read_moves_the_score_only_within_its_stated_bounds(case, options
         # A positive item that is left out of `net` makes the penalties weigh more.
         if score.primary_score is not None and (score is whole or score.primary_metric != "net"):
             assert partial.lower - 1e-9 <= score.primary_score <= partial.upper + 1e-9
+
+
+@given(cases())
+def test_the_normalized_score_is_the_mean_of_what_each_item_alone_would_get(case):
+    checklist, verdicts = case
+    alone = [
+        score_checklist(Checklist(items=(item.model_copy(update={"weight": item.weight or 1.0}),)), [verdict])
+        for item, verdict in zip(checklist.items, verdicts, strict=True)
+    ]
+    known = [score.normalized_score for score in alone if score.normalized_score is not None]
+    together = score_checklist(checklist, verdicts).normalized_score
+    assert together == (pytest.approx(math.fsum(known) / len(known)) if known else None)
 
 
 @given(cases(), settings_of_a_scorer, st.floats(0.01, 100))
