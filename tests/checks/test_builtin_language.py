@@ -32,7 +32,7 @@ def test_the_same_text_has_the_same_language_whatever_was_drawn_before():
 def test_the_languages_are_those_of_the_library():
     detector_factory = pytest.importorskip("langdetect.detector_factory")
     detector_factory.init_factory()
-    assert sorted(LANGUAGES) == sorted(detector_factory._factory.get_lang_list())
+    assert sorted({*LANGUAGES} - {"zh"}) == sorted(detector_factory._factory.get_lang_list())
 
 
 def test_without_the_library_there_is_no_answer_but_the_name_of_the_extra(monkeypatch):

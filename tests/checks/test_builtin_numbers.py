@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from checklist_rewards.checks.builtin import last_number
+from checklist_rewards.checks.numbers import last_number
 from tests.checks.holds import holds
 
 ANSWERS = {

@@ -172,7 +172,7 @@ def test_all_of_them_are_tested():
         ("first_word:first_word_sent", {}, "the argument 'first_word' is missing"),
         ("copy:copying_multiple", {"prompt_to_repeat": ASK, "N": "two"}, "the argument 'N' must be a whole number"),
         ("verify_keywords", {}, "the argument 'keyword_list' is missing"),
-        ("validate_word_constraint", {"N": 3, "quantifier": "some"}, "the argument 'some' is missing"),
+        ("validate_word_constraint", {"N": 3, "quantifier": "some"}, "unknown relation 'some'; allowed: at least"),
     ],
 )
 def test_wrong_arguments_are_named(name, arguments, message):
