@@ -22,6 +22,8 @@ from checklist_rewards.validation import import_extra
 
 _LONGEST = 300
 """Longest content of a box that is read, in characters."""
+_END = 2000
+"""Number of characters at the end of a text in which a formula without a box is read."""
 _WHOLE = (
     r"(?:\d{1,3}(?:\.\d{3}){1,6},\d{1,9}|\d{1,3}(?:\.\d{3}){2,6}(?!\d)"  # 1.250,50 and 1.250.000
     r"|(?:\d{1,3}(?:,\d{2,3}){0,6},\d{3}|\d{1,3}(?:[\u00a0\u2009\u202f'’_]\d{3}){1,7}|\d{1,2} \d{3}(?: \d{3})?(?! ?\d))"
@@ -85,13 +87,13 @@ def last_number(text: str) -> float | None:
     box = _last_box(text)
     if box is not None:
         return _value(box) if len(box) <= _LONGEST else _last_plain(box)
-    number = _last_plain(text)
-    for match in reversed(list(_ENVIRONMENT.finditer(text)) if "\\" in text or "^" in text else []):
+    end = text[-_END:]
+    for match in reversed(list(_ENVIRONMENT.finditer(end)) if "\\" in end or "^" in end else []):
         content = next(filter(None, match.groups()))
-        if _MATH.search(content) and _last_plain(text[match.end() :]) is None:
+        if _MATH.search(content) and _last_plain(end[match.end() :]) is None:
             return _value(content)
         break
-    return number
+    return _last_plain(text)
 
 
 def _last_box(text: str) -> str | None:
@@ -110,7 +112,6 @@ def _last_box(text: str) -> str | None:
 
 def _value(latex: str) -> float | None:
     """The value of an expression in LaTeX."""
-    latex = latex.replace("{,}", ",")
     for _ in range(3):  # \\mathbf{\\text{...}}
         latex = _WORDED.sub(_number_in_words, latex)
     latex = _NO_VALUE.sub("", latex)
@@ -132,8 +133,9 @@ def _number_in_words(match: re.Match[str]) -> str:
 
 def _plain(text: str) -> str:
     """A text whose fractions and powers are written as in plain text."""
+    text = text.replace("{,}", ",")
     if "\\" in text:
-        text = text.replace("{,}", ",").replace("\\times", "×").replace("\\cdot", "·").replace("\\,", "\u2009")
+        text = text.replace("\\times", "×").replace("\\cdot", "·").replace("\\,", "\u2009")
         text = _FRACTION.sub(_as_fraction, text)
     if not text.isascii():
         text = _VULGAR.sub(_as_fraction_of_a_sign, text)
