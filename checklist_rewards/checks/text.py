@@ -29,10 +29,12 @@ _UNSPACED = r"\p{Line_Break=SA}\p{Tibetan}"
 """Scripts without a mark between words. Thai, Lao and Tibetan have none between sentences either."""
 _NO_SENTENCES = r"\p{Thai}\p{Lao}\p{Tai_Le}\p{New_Tai_Lue}\p{Tai_Tham}\p{Tai_Viet}\p{Tibetan}"
 
+_LINKS = r"-\u2010\u2011'’\u02bc\uff07&@\u00b7\u2027\u05be\u058a"
+_NUMBER_MARKS = r",:/\u066b\u066c"
 _JOINED = (
-    r"(?:(?=[-\u2010\u2011'’\u02bc\uff07&@\u00b7\u2027\u05be\u058a.,:/\u066b\u066c\u00a0\u2009\u202f\"\u05f3\u05f4])"
-    r"(?:[-\u2010\u2011'’\u02bc\uff07&@\u00b7\u2027\u05be\u058a]START REST*|(?:(?<![a-zа-я])\.|\.(?![A-ZА-Я]))START REST*"
-    r"|(?<=\d)[,:/\u066b\u066c](?=\d)REST+|(?<=\d)[\u00a0\u2009\u202f]\d{3}(?!\d)"
+    rf"(?:(?=[{_LINKS}{_NUMBER_MARKS}.\u00a0\u2009\u202f\"\u05f3\u05f4])(?:"
+    rf"[{_LINKS}]START REST*|(?:(?<![a-zа-я])\.|\.(?![A-ZА-Я]))START REST*"
+    rf"|(?<=\d)[{_NUMBER_MARKS}](?=\d)REST+|(?<=\d)[\u00a0\u2009\u202f]\d{{3}}(?!\d)"
     r"|(?:(?<=http)|(?<=https))://[!-~]+HEBREW))*"
 )
 """What goes on inside a word: an apostrophe, a hyphen, a full stop (except in "rains.It"); the marks of a number; the
@@ -76,6 +78,14 @@ def words_of(text: str) -> list[str]:
     """The words of a text. A run of a script that cannot be counted is one element; see [`word_bounds`]."""
     pattern: Any = _LATIN_WORD if _is_latin(text) else _WORD
     return pattern.findall(text)
+
+
+def units_of(text: str) -> list[str]:
+    """The words of a text, to compare and to measure it: a run that cannot be counted in words is taken by character."""
+    words = words_of(text)
+    if _is_latin(text):
+        return words
+    return [unit for word in words for unit in (_GRAPHEME.findall(word) if _UNSPACED_RUN.match(word) else [word])]
 
 
 def word_bounds(text: str) -> Bounds:
@@ -211,9 +221,11 @@ def _abbreviates(before: str, text: str, gap: Any, following: str) -> bool:
 
 _SAME = (("\u2010", "-"), ("\u2011", "-"), *((char, "") for char in "\u00ad\u200b\u2060\ufeff\ufe0e\ufe0f"))
 _SAME_QUOTES = (*((char, "'") for char in "‘’‛\u02bc\uff07"), *((char, '"') for char in "“”„‟\uff02"))
-_SIDE = r"[[\p{L}\p{M}\p{N}_]--[IDEOGRAPHS UNSPACED\p{Hangul}]]".replace("IDEOGRAPHS", IDEOGRAPHS).replace(
+_SIDE = r"[[\p{L}\p{M}\p{N}]--[IDEOGRAPHS UNSPACED\p{Hangul}]]".replace("IDEOGRAPHS", IDEOGRAPHS).replace(
     " UNSPACED", _UNSPACED
 )
+_BESIDE = rf"_{{0,3}}{_SIDE}"
+"""A letter or digit beside a phrase, or behind the underscores of a name; those of _emphasis_ are no part of a word."""
 _PARTICLES = (
     "(?:들|님)?(?:은|는|이|가|을|를|의|에|에서|에게|에게서|께|께서|한테|와|과|랑|하고|도|만|로|으로|서|써|부터|까지|보다|처럼|같이|마다|"
     r"조차|마저|밖에|뿐|나|이나|라도|라고|이라고|란|이란|며|이며|고|이고|다|이다|입니다|요|이에요|예요|야){0,3}+(?!\p{Hangul})"
@@ -285,7 +297,7 @@ def _kind(char: str) -> str:
         ("unspaced", _UNSPACED),
         ("hangul", r"\p{Hangul}"),
         ("digit", r"\p{Nd}"),
-        ("letter", r"\p{L}\p{M}\p{N}_"),
+        ("letter", r"\p{L}\p{M}\p{N}"),
     ):
         if regex.match(f"[{members}]", char):
             return kind
@@ -298,8 +310,8 @@ def _before(char: str) -> str:
         "ideograph": "",
         "unspaced": f"(?<![{_UNSPACED}])",
         "hangul": r"(?<!\p{Hangul})",
-        "letter": f"(?<!{_SIDE})",
-        "digit": rf"(?<!{_SIDE}|\d\.|\d,(?=\d{{3}}(?!\d)))",
+        "letter": f"(?<!{_SIDE}_{{0,3}})",
+        "digit": rf"(?<!{_SIDE}_{{0,3}}|\d\.|\d,(?=\d{{3}}(?!\d)))",
     }[_kind(char)]
 
 
@@ -309,6 +321,6 @@ def _after(char: str) -> str:
         "ideograph": "",
         "unspaced": f"(?![{_UNSPACED}])",
         "hangul": f"(?={_PARTICLES})",
-        "letter": rf"(?!{_SIDE}|\+\+|#(?!\w)|'t\b)",
-        "digit": rf"(?!{_SIDE}|\.\d|,\d{{3}}(?!\d))",
+        "letter": rf"(?!{_BESIDE}|\+\+|#(?!\w)|'t\b)",
+        "digit": rf"(?!{_BESIDE}|\.\d|,\d{{3}}(?!\d))",
     }[_kind(char)]

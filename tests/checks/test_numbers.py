@@ -120,7 +120,9 @@ BY_MATH_VERIFY = {
 @pytest.mark.parametrize("text", ANSWERS)
 def test_the_last_number_is_the_answer(text, monkeypatch):
     monkeypatch.setattr(numbers, "_library", lambda: pytest.fail("plain numbers need no library"))
-    assert last_number(text) == pytest.approx(ANSWERS[text]) if ANSWERS[text] is not None else last_number(text) is None
+    assert (
+        last_number(text) == pytest.approx(ANSWERS[text]) if ANSWERS[text] is not None else last_number(text) is None
+    )
 
 
 @pytest.mark.parametrize("text", BY_MATH_VERIFY)
@@ -166,7 +168,28 @@ def test_what_would_compute_for_ever_is_not_computed(text):
 
 
 @pytest.mark.parametrize(
-    "part", ["1", "1,", "1.", "11,", "1 ", "\\frac{", "\\boxed{", "{", "$", "$x^", "\\(", "\\boxed{1}", "1/", "^{2", "\\[ ", "½", "⁵", "1'", "\\text{"]
+    "part",
+    [
+        "1",
+        "1,",
+        "1.",
+        "11,",
+        "1 ",
+        "\\frac{",
+        "\\boxed{",
+        "{",
+        "$",
+        "$x^",
+        "\\(",
+        "\\boxed{1}",
+        "1/",
+        "^{2",
+        "\\[ ",
+        "½",
+        "⁵",
+        "1'",
+        "\\text{",
+    ],
 )
 def test_no_text_takes_more_than_linear_time(part):
     last_number(part * (100_000 // len(part)))
@@ -183,7 +206,17 @@ def test_the_check():
 
 _UNITS = st.sampled_from(["", " cm", "%", " apples", " m²", " €"])
 _FORMS = st.sampled_from(
-    ["{:,}", "{}", "**{}**", "${}$", r"\boxed{{{}}}", "x = {}.", r"\boxed{{{}\text{{ cm}}^2}}", r"\boxed{{{}^\circ}}", r"\boxed{{x = {:,}}}"]
+    [
+        "{:,}",
+        "{}",
+        "**{}**",
+        "${}$",
+        r"\boxed{{{}}}",
+        "x = {}.",
+        r"\boxed{{{}\text{{ cm}}^2}}",
+        r"\boxed{{{}^\circ}}",
+        r"\boxed{{x = {:,}}}",
+    ]
 )
 
 

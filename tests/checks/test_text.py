@@ -193,6 +193,8 @@ OCCURRENCES = [
     ("I'm", "I", 1),
     ("the river’s edge", "river", 1),
     ("The rivers", "river", 0),
+    ("_river_ **river**", "river", 2),
+    ("my_river", "river", 0),
     ("l’eau", "eau", 1),
     ("the old\nmill, the old  mill", "old mill", 2),
     ("the old\u00a0mill", "old mill", 1),

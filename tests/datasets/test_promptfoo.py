@@ -39,7 +39,11 @@ def test_the_variables_of_a_test_are_filled_into_its_assertions(written, kind, v
 
 
 def test_a_rubric_names_the_value():
-    row = only_row("Capital of {{country}}?", [{"type": "llm-rubric", "value": "Names {{a.b}}."}], {"country": "Mali", "a": {"b": "Bamako"}})
+    row = only_row(
+        "Capital of {{country}}?",
+        [{"type": "llm-rubric", "value": "Names {{a.b}}."}],
+        {"country": "Mali", "a": {"b": "Bamako"}},
+    )
     assert row["prompt"] == "Capital of Mali?" and row["assert"][0]["value"] == "Names Bamako."
 
 
