@@ -1,5 +1,5 @@
-"""The plain checks: counts; form; the language of a text. Those about words are in `words.py`, about a numeric answer in
-`numbers.py`.
+"""The plain checks: counts; form; the language of a text. Those about words are in `words.py`, those about a numeric
+answer in `numbers.py`.
 
 A text is split into words and sentences by the rules of `text.py`, which hold in every script, and into paragraphs and
 parts at blank lines and separators. Only the language requires a library: langdetect (the extra `checks`).
@@ -202,7 +202,8 @@ class Casing(IFEvalRules):
     def holds(self, text: str, input: str | None = None) -> bool:
         if self.casing == "upper" or self.ifeval:
             return text.isupper() if self.casing == "upper" else text.islower()
-        return text.islower() or (text.lower() == text.upper() and any(map(str.isalpha, text)))
+        without_case = not any(char.isupper() or char.islower() or char.istitle() for char in text)
+        return text.islower() or (without_case and any(map(str.isalpha, text)))
 
 
 @register_check

@@ -23,10 +23,11 @@ from checklist_rewards.validation import import_extra
 _LONGEST = 300
 """Longest content of a box that is read, in characters."""
 _END = 2000
-"""Number of characters at the end of a text in which a formula without a box is read."""
+"""Number of characters at the end of a text that are read first, and in which a formula needs no box."""
 _WHOLE = (
     r"(?:\d{1,3}(?:\.\d{3}){1,6},\d{1,9}|\d{1,3}(?:\.\d{3}){2,6}(?!\d)"  # 1.250,50 and 1.250.000
-    r"|(?:\d{1,3}(?:,\d{2,3}){0,6},\d{3}|\d{1,3}(?:[\u00a0\u2009\u202f'’_]\d{3}){1,7}|\d{1,2} \d{3}(?: \d{3})?(?! ?\d))"
+    r"|(?:\d{1,3}(?:,\d{2,3}){0,6},\d{3}|\d{1,3}(?:[\u00a0\u2009\u202f'’_]\d{3}){1,7}"
+    r"|\d{1,2} \d{3}(?: \d{3})?(?! ?\d))"
     r"(?!\d)(?:\.\d+)?"  # 1,250 and 1 250
     r"|(?<![(\[{,])(?:\d+,\d\d?|0,\d+)(?![\d,)\]}])"  # 3,5
     r"|\d+(?:\.\d+)?)"
@@ -37,23 +38,26 @@ _NUMBER = re.compile(
     r"(?:/(?P<below>\d+)|(?P<power>\^(?:\{-?\d+\}|-?\d+)))?"
 )
 _FRACTION = re.compile(
-    r"(\d?)(\s*)\\[dtc]?frac\s{0,9}(?:\{\s{0,9}(-?\d+)\s{0,9}\}\s{0,9}\{\s{0,9}(\d+)\s{0,9}\}|(\d)\s{0,9}(\d))"
+    r"(\d?)(\s{0,3})\\[dtc]?frac\s{0,9}(?:\{\s{0,9}(-?\d+)\s{0,9}\}\s{0,9}\{\s{0,9}(\d+)\s{0,9}\}|(\d)\s{0,9}(\d))"
 )
 _BRACES = re.compile(r"\\(?:boxed|fbox)\s{0,9}\{|\\[{}]|[{}]")
 _WORDED = re.compile(
-    r"\\(?:text|textrm|textbf|textit|mbox|mathrm|mathbf|mathit|mathsf|operatorname|boxed|fbox)\s?\{([^{}]*)\}(\^(?:\{\d+\}|\d))?"
+    r"\\(?:text|textrm|textbf|textit|mbox|mathrm|mathbf|mathit|mathsf|operatorname|boxed|fbox)\s?"
+    r"\{([^{}]*)\}(\^(?:\{\d+\}|\d))?"
 )
 _NO_VALUE = re.compile(r"\^\{?\\circ\}?|\\(?:circ|degree|displaystyle|left|right|quad|[,!;: $%])|\\?%|\$|\*\*|°|~")
 _EQUALS = re.compile(r"=|≈|\\approx|\\equiv")
 _MATH = re.compile(r"\\(?:[dtc]?frac|sqrt|pi|cdot|times|div)|\^|π|√")
 _SAFE = re.compile(
-    r"(?:\\(?:[dtc]?frac|sqrt|pi|cdot|times|div)(?![a-z])|\^\{?-?\d{1,3}\}?(?![\d^{])|\d{1,30}(?!\d)|[-+*/.(){}\[\] ])+"
+    r"(?:\\(?:[dtc]?frac|sqrt|pi|cdot|times|div)(?![a-z])|\^\{?-?\d{1,3}\}?(?![\d^{])|\d{1,30}(?!\d)"
+    r"|[-+*/.(){}\[\] ])+"
 )
 _ENVIRONMENT = re.compile(
     r"\$([^$]{1,300})\$|\\\(([^)\\](?:(?!\\\)).){0,300})\\\)|\\\[((?:(?!\\\]).){1,300})\\\]", re.DOTALL
 )
-_SIGNS = str.maketrans({"−": "-", "－": "-", "﹣": "-", "٫": ".", "٬": ",", "\u2007": "\u2009", "\u2062": None})
+_SIGNS = (("−", "-"), ("－", "-"), ("﹣", "-"), ("٫", "."), ("٬", ","), ("\u2007", "\u2009"), ("\u2062", ""))
 _SUPERSCRIPTS = re.compile(r"(?<=\d)[⁺⁻]?[⁰¹²³⁴-⁹]+")
+_SIGN_OF_A_NUMBER = re.compile(r"[¹²³¼-¾⁰-⁹⅐-⅞]")
 _VULGAR = re.compile(r"(\d?)\s?([¼-¾⅐-⅞])")
 
 
@@ -83,7 +87,8 @@ def last_number(text: str) -> float | None:
     Raises:
         CheckError: If math-verify is required and not installed.
     """
-    text = text.translate(_SIGNS) if not text.isascii() else text
+    for sign, same in _SIGNS if not text.isascii() else ():
+        text = text.replace(sign, same)
     box = _last_box(text)
     if box is not None:
         return _value(box) if len(box) <= _LONGEST else _last_plain(box)
@@ -137,9 +142,9 @@ def _plain(text: str) -> str:
     if "\\" in text:
         text = text.replace("\\times", "×").replace("\\cdot", "·").replace("\\,", "\u2009")
         text = _FRACTION.sub(_as_fraction, text)
-    if not text.isascii():
+    if _SIGN_OF_A_NUMBER.search(text):
         text = _VULGAR.sub(_as_fraction_of_a_sign, text)
-        text = _SUPERSCRIPTS.sub(lambda match: "^" + unicodedata.normalize("NFKC", match[0]).replace("−", "-"), text)
+        text = _SUPERSCRIPTS.sub(lambda match: f"^{unicodedata.normalize('NFKC', match[0]).replace('−', '-')}", text)
     return text
 
 
@@ -153,11 +158,19 @@ def _as_fraction_of_a_sign(match: re.Match[str]) -> str:
     return f"{match[1]} {above}/{below}" if match[1] else f"{above}/{below}"
 
 
+def _last_match(text: str) -> re.Match[str] | None:
+    last = None
+    for match in _NUMBER.finditer(_plain(text)):
+        last = match
+    return last
+
+
 def _last_plain(text: str) -> float | None:
     """The last number of a text that is not LaTeX."""
-    last = None
-    for last in _NUMBER.finditer(_plain(text)):
-        pass
+    end = text[-_END:]
+    last = _last_match(end)
+    if len(text) > len(end) and (last is None or last.start() < _LONGEST):  # it may begin before
+        last = _last_match(text)
     if last is None:
         return None
     try:

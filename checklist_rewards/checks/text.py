@@ -81,7 +81,7 @@ def words_of(text: str) -> list[str]:
 
 
 def units_of(text: str) -> list[str]:
-    """The words of a text, to compare and to measure it: a run that cannot be counted in words is taken by character."""
+    """The words of a text, to compare and to measure it: a run that cannot be counted is taken by character."""
     words = words_of(text)
     if _is_latin(text):
         return words
@@ -116,8 +116,8 @@ _TITLES = frozenset("mr mrs ms dr prof st mt ft gen col lt sgt capt rev hon gov 
 _LAST = frozenset("etc al inc ltd co corp a.m p.m usw".split())
 """Abbreviations that end a sentence before a capital letter. Others do so before one of [`_STARTERS`]."""
 _STARTERS = frozenset(
-    "a an the i i'm i'll i've it it's he she we you they this that these those there here my your his her its our their "
-    "what when where why how if in on at for from with after before as but and so then yet however also some many "
+    "a an the i i'm i'll i've it it's he she we you they this that these those there here my your his her its our "
+    "their what when where why how if in on at for from with after before as but and so then yet however also some many "
     "most all each every let once now today yesterday tomorrow nobody everybody everyone nothing everything".split()
 )
 _OF_A_TIME = frozenset(
@@ -225,7 +225,7 @@ _SIDE = r"[[\p{L}\p{M}\p{N}]--[IDEOGRAPHS UNSPACED\p{Hangul}]]".replace("IDEOGRA
     " UNSPACED", _UNSPACED
 )
 _BESIDE = rf"_{{0,3}}{_SIDE}"
-"""A letter or digit beside a phrase, or behind the underscores of a name; those of _emphasis_ are no part of a word."""
+"""A letter or digit beside a phrase, or behind the underscores of a name; those of _emphasis_ are not."""
 _PARTICLES = (
     "(?:들|님)?(?:은|는|이|가|을|를|의|에|에서|에게|에게서|께|께서|한테|와|과|랑|하고|도|만|로|으로|서|써|부터|까지|보다|처럼|같이|마다|"
     r"조차|마저|밖에|뿐|나|이나|라도|라고|이라고|란|이란|며|이며|고|이고|다|이다|입니다|요|이에요|예요|야){0,3}+(?!\p{Hangul})"
@@ -251,9 +251,9 @@ def occurrence_bounds(text: str, phrase: str, whole_words: bool = True, ignore_c
     """The number of occurrences of a phrase, without overlaps.
 
     With `whole_words`, a phrase that starts or ends with a letter or digit occurs where a word starts or ends: "don"
-    does not occur in "don't", "C" not in "C++", "3" not in "3.5", but "river" does in "the river's". Punctuation marks,
-    emojis, Han and kana occur anywhere. Korean particles may follow. Inside a run of a script without spaces (Thai) it
-    is not certain that a phrase is a word.
+    does not occur in "don't", "C" not in "C++", "3" not in "3.5", but "river" does in "the river's". Punctuation
+    marks, emojis, Han and kana occur anywhere. Korean particles may follow. Inside a run of a script without spaces
+    (Thai) it is not certain that a phrase is a word.
     """
     if not phrase.strip():
         return (text.count(phrase),) * 2

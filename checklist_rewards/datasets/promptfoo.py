@@ -46,7 +46,7 @@ def promptfoo_rows(document: Mapping[str, Any], path: Path) -> Iterator[Row]:
         for name, value in values.items():
             if isinstance(value, list) or str(value).startswith("file://"):
                 raise SampleError(
-                    f"{where}: the variable {name!r} must be one value, got {value!r:.60}; write a test for each value."
+                    f"{where}: the variable {name!r} must be one value, got {value!r:.60}; write one test per value."
                 )
         if len(prompts) != 1 or not isinstance(prompts[0], str) or prompts[0].startswith("file://"):
             raise SampleError(f"{path}: 'prompts' must be a list of one text, got {prompts!r:.60}.")

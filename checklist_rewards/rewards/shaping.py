@@ -136,8 +136,8 @@ def format_gate(
 
 
 def length(text: str, unit: Unit = "words", tokenize: Callable[[str], Sequence[object]] | None = None) -> int:
-    """Length of a text in words, characters (code points), or tokens. Words are counted as the check `words` does: each
-    Han or kana character is one.
+    """Length of a text in words, characters (code points), or tokens. Words are counted as by the check `words`: each Han or
+    kana character is one.
 
     Args:
         text (`str`):
@@ -154,8 +154,8 @@ def length(text: str, unit: Unit = "words", tokenize: Callable[[str], Sequence[o
     fewest, most = length_bounds(text, unit, tokenize)
     if fewest != most:
         raise SampleError(
-            f"the text has between {fewest} and {most} words, which only a dictionary can count; use unit='characters' "
-            "or 'tokens'."
+            f"the text has between {fewest} and {most} words, which only a dictionary can count; use "
+            "unit='characters' or 'tokens'."
         )
     return fewest
 

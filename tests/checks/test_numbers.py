@@ -189,6 +189,9 @@ def test_what_would_compute_for_ever_is_not_computed(text):
         "⁵",
         "1'",
         "\\text{",
+        " \\",
+        "\\frac ",
+        "   \\frac1",
     ],
 )
 def test_no_text_takes_more_than_linear_time(part):
