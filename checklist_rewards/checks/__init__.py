@@ -3,7 +3,7 @@
 `base.py` defines what a check is and how to register one. The other modules contain the built-in checks by subject.
 """
 
-from checklist_rewards.checks import builtin, patterns, programs, verifiable, words
+from checklist_rewards.checks import builtin, numbers, patterns, programs, verifiable, words
 from checklist_rewards.checks.base import (
     CHECKS,
     Check,
@@ -18,6 +18,7 @@ from checklist_rewards.errors import CheckError
 
 _BUILT_IN = (
     builtin,
+    numbers,
     patterns,
     programs,
     verifiable,

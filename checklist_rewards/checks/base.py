@@ -22,8 +22,11 @@ from typing import Any, ClassVar, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from typing_extensions import override
 
-from checklist_rewards.errors import ChecklistError, shown
+from checklist_rewards.errors import CheckError, ChecklistError, shown
 
+Bounds = tuple[int, int]
+"""The fewest and the most that a count can be."""
+UNCOUNTABLE = "the text is in a script (such as Thai) whose words only a dictionary can separate"
 _CACHED_LENGTH = 5000
 """Longest specification, in characters, whose parsed form is cached; bounds the size of the cache."""
 
@@ -39,6 +42,8 @@ class Check(BaseModel):
     """The fields of an example specification, without its `type`."""
     offered: ClassVar[bool] = True
     """Whether people and models choose it; others only come from imports."""
+    imported: ClassVar[frozenset[str]] = frozenset()
+    """Fields that only imports set."""
     executes: ClassVar[bool] = False
     """Whether the check executes code from the specification or the text."""
 
@@ -87,12 +92,21 @@ class Counted(Check):
         """The count in `text` that is compared with the bounds."""
         raise NotImplementedError
 
+    def bounds(self, text: str) -> Bounds:
+        """The fewest and the most that the count can be, for texts in which it is not certain."""
+        return (self.count(text),) * 2
+
     @override
     def holds(self, text: str, input: str | None = None) -> bool:
-        count = self.count(text)
-        if self.exactly is not None:
-            return count == self.exactly
-        return (self.at_least is None or count >= self.at_least) and (self.at_most is None or count <= self.at_most)
+        """Raises [`CheckError`] if the answer depends on an uncertain count."""
+        fewest, most = self.bounds(text)
+        least = self.exactly if self.exactly is not None else self.at_least or 0
+        limit = self.exactly if self.exactly is not None else self.at_most
+        if most < least or (limit is not None and fewest > limit):
+            return False
+        if fewest < least or (limit is not None and most > limit):
+            raise CheckError(f"{UNCOUNTABLE}; the number is between {fewest} and {most}")
+        return True
 
 
 CHECKS: dict[str, type[Check]] = {}
@@ -192,7 +206,7 @@ def _complaint(error: ValidationError, kind: type[Check]) -> str:
     detail = error.errors(include_url=False)[0]
     place = ".".join(str(part) for part in detail["loc"])
     if detail["type"] == "extra_forbidden":
-        fields = ", ".join(field for field in kind.model_fields if field != "type")
+        fields = ", ".join(field for field in kind.model_fields if field != "type" and field not in kind.imported)
         return f"unknown field {place!r}; allowed: {fields or 'none'}"
     if detail["type"] == "missing":
         return f"the field {place!r} is missing"

@@ -1,69 +1,34 @@
-"""The plain checks: counts; form; the language of a text; a numeric answer. Those about words are in `words.py`.
+"""The plain checks: counts; form; the language of a text. Those about words are in `words.py`, those about a numeric
+answer in `numbers.py`.
 
-A text is split into words, sentences, paragraphs and parts with plain rules, without models or data files. Only the
-language requires a library: langdetect (the extra `checks`).
+A text is split into words and sentences by the rules of `text.py`, which hold in every script, and into paragraphs and
+parts at blank lines and separators. Only the language requires a library: langdetect (the extra `checks`).
 """
 
 from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from functools import lru_cache
 from typing import Annotated, Any, Literal
 
+import regex
 from pydantic import BeforeValidator, Field, SerializeAsAny, field_validator
 from typing_extensions import override
 
-from checklist_rewards.checks.base import Check, Counted, check_of, register_check
+from checklist_rewards.checks import ifeval_text
+from checklist_rewards.checks.base import Bounds, Check, Counted, check_of, register_check
+from checklist_rewards.checks.text import folded, sentence_bounds, starts_with, word_bounds, words_of
 from checklist_rewards.errors import CheckError
 
-_WORD = re.compile(r"\w+")
-_END = re.compile(r"""(?<![.?!])([.?!]++)(["'”’)\]}*_]*+)(?=\s++(\S)|\s*\Z)""")
-_LONGEST = 80
-"""Number of characters before a full stop that are inspected."""
-_QUOTES = "\"'”’"
-_ABBREVIATIONS = frozenset(
-    "mr mrs ms dr prof sr jr st vs etc e.g i.e eg ie al approx dept est fig inc ltd co corp no vol p pp ca cf "
-    "a.m p.m u.s u.k u.s.a ph.d b.a m.a b.s m.s jan feb mar apr jun jul aug sep sept oct nov dec gen col lt sgt capt "
-    "rev hon gov sen rep mt ft".split()
-)
 
+class IFEvalRules(Check):
+    """Base class of checks for which IFEval and its successors have rules of their own, written for English."""
 
-def words_of(text: str) -> list[str]:
-    """Runs of letters, digits and underscores. An apostrophe or a hyphen separates two words."""
-    return _WORD.findall(text)
-
-
-def sentences_of(text: str, list_numbers: bool = False) -> list[str]:
-    """The sentences of a text. A sentence ends with a full stop, question mark or exclamation mark, optional closing
-    quotation marks, and white space.
-
-    The full stop of an abbreviation does not end a sentence. Neither does a mark inside quotation marks before a
-    lower-case letter ("Why?" he asked.). With `list_numbers`, the full stop after a number at the start of a line
-    (1. First) ends a sentence.
-    """
-    sentences, start = [], 0
-    for match in _END.finditer(text):
-        mark, closing, following = match.groups()
-        before = text[max(start, match.start() - _LONGEST) : match.start()]
-        if following and _goes_on(before, mark, closing, following, list_numbers):
-            continue
-        sentences.append(text[start : match.end()].strip())
-        start = match.end()
-    return [sentence for sentence in (*sentences, text[start:].strip()) if sentence]
-
-
-def _goes_on(before: str, mark: str, closing: str, following: str, list_numbers: bool) -> bool:
-    words = before.split()
-    last = words[-1].lstrip("\"'“‘([*_") if words else ""
-    if mark == "." and not closing:
-        initial = len(last) == 1 and last.isupper() and last != "I"
-        if initial or last.casefold() in _ABBREVIATIONS:
-            return True
-        opens_line = before.rpartition("\n")[2].strip() == last
-        if last.isdigit() and (following.islower() or (opens_line and not list_numbers)):
-            return True
-    return any(quote in closing for quote in _QUOTES) and following.islower()
+    imported = frozenset({"ifeval"})
+    ifeval: bool = False
+    """Whether IFEval's rules apply. Imported instructions set it, so that answers agree with the benchmark's."""
 
 
 def parts_of(text: str, separator: str | None = None) -> list[str]:
@@ -71,31 +36,13 @@ def parts_of(text: str, separator: str | None = None) -> list[str]:
     return re.split(r"\n\s*\n" if separator is None else re.escape(separator), text)
 
 
-def first_word(text: str) -> str:
-    """The first word in lower case, without quotation marks before it or punctuation after it."""
-    words = text.split()
-    match = re.match(r"[^.,?!'\"]*", words[0].lstrip("\"'“‘")) if words else None
-    return match.group().lower() if match else ""
-
-
-_TOKEN = re.compile(r"[^\s()\[\]{}<>\"“”,;:!?`]+")
-
-
 def capitals_in(text: str) -> list[str]:
     """Words with at least one capital letter and no lower-case letter. A hyphen does not end a word."""
-    return [token for token in _TOKEN.findall(text) if token.isupper()]
+    return [word for word in words_of(text) if word.isupper()]
 
 
 Phrase = Annotated[str, Field(min_length=1)]
 Phrases = Annotated[tuple[Phrase, ...], Field(min_length=1)]
-
-
-def occurrences(text: str, phrase: str, whole_words: bool = True, ignore_case: bool = True) -> int:
-    """Number of occurrences of a phrase in a text, without overlaps."""
-    pattern = re.escape(phrase)
-    if whole_words:
-        pattern = rf"(?<!\w){pattern}(?!\w)"
-    return len(re.findall(pattern, text, re.IGNORECASE if ignore_case else 0))
 
 
 # These patterns run on text written by a policy, so none may backtrack: each takes linear time on any text.
@@ -107,22 +54,25 @@ _ITALIC = re.compile(r"\*[^\n*]*\*")
 
 
 @register_check
-class Words(Counted):
-    """Counts words: runs of letters, digits and underscores."""
+class Words(Counted, IFEvalRules):
+    """Counts words by Unicode's rules; "don't", "Jean-Paul" and "3.5" are one word. Each Han or kana character is a
+    word. Unanswered where the number depends on a text in Thai, Lao, Khmer, Burmese or Tibetan, whose words only a
+    dictionary can count. With `ifeval`, every run of letters, digits and underscores is a word."""
 
     summary = "The text has the required number of words."
     example = {"at_least": 50, "at_most": 100}
     type: Literal["words"] = "words"
 
     @override
-    def count(self, text: str) -> int:
-        return len(words_of(text))
+    def bounds(self, text: str) -> Bounds:
+        return (len(ifeval_text.words_of(text)),) * 2 if self.ifeval else word_bounds(text)
 
 
 @register_check
-class Sentences(Counted):
-    """Counts sentences by their punctuation, as [`sentences_of`] does. With `list_numbers`, the number before a list
-    item counts as a sentence (IFEval)."""
+class Sentences(Counted, IFEvalRules):
+    """Counts sentences by the punctuation of their script, as `sentences_of` of `text.py` does. Unanswered where the
+    number depends on a text in Thai, Lao or Tibetan. With `ifeval`, English rules apply; with `list_numbers` too, and
+    the number before a list item counts as a sentence."""
 
     summary = "The text has the required number of sentences."
     example = {"exactly": 3}
@@ -130,8 +80,10 @@ class Sentences(Counted):
     list_numbers: bool = False
 
     @override
-    def count(self, text: str) -> int:
-        return len(sentences_of(text, self.list_numbers))
+    def bounds(self, text: str) -> Bounds:
+        if self.ifeval or self.list_numbers:
+            return (len(ifeval_text.sentences_of(text, self.list_numbers)),) * 2
+        return sentence_bounds(text)
 
 
 @register_check
@@ -212,7 +164,7 @@ class Placeholders(Counted):
 
 
 @register_check
-class CapitalWords(Counted):
+class CapitalWords(Counted, IFEvalRules):
     """Counts words that have at least one capital letter and no lower-case letter."""
 
     summary = "The required number of words are written entirely in capital letters."
@@ -221,7 +173,7 @@ class CapitalWords(Counted):
 
     @override
     def count(self, text: str) -> int:
-        return len(capitals_in(text))
+        return len(ifeval_text.capitals_in(text) if self.ifeval else capitals_in(text))
 
 
 _HEADING = re.compile(r"\A\s*#{1,6}[ \t]+\S")
@@ -229,9 +181,17 @@ _FENCE = re.compile(r"\A```[ \t]*(?:json)?[ \t]*\n?(.*?)\n?```\Z", re.DOTALL | r
 _JSON_KINDS = {"object": dict, "array": list}
 
 
+def _not_json(constant: str) -> None:
+    raise ValueError(f"{constant} is not JSON")
+
+
+_STRICT: dict[str, Any] = {"parse_constant": _not_json, "parse_int": str}  # str: Python limits the digits of a number
+
+
 @register_check
-class Casing(Check):
-    """All letters are capitals, or none are. A text without letters passes neither."""
+class Casing(IFEvalRules):
+    """All letters are capitals, or none are. A text without letters passes neither. Letters of a script without case
+    (Chinese, Arabic, Hindi ...) are not capitals."""
 
     summary = "All letters of the text are capitals ('upper'), or none are ('lower')."
     example = {"casing": "lower"}
@@ -240,12 +200,16 @@ class Casing(Check):
 
     @override
     def holds(self, text: str, input: str | None = None) -> bool:
-        return text.isupper() if self.casing == "upper" else text.islower()
+        if self.casing == "upper" or self.ifeval:
+            return text.isupper() if self.casing == "upper" else text.islower()
+        without_case = not any(char.isupper() or char.islower() or char.istitle() for char in text)
+        return text.islower() or (without_case and any(map(str.isalpha, text)))
 
 
 @register_check
 class Starts(Check):
-    """The text starts with a phrase. White space before it is ignored, and case by default."""
+    """The text starts with a phrase. White space before it is ignored, the kind of quotation marks too, and case by
+    default."""
 
     summary = "The text starts with this phrase."
     example = {"phrase": "Dear"}
@@ -255,12 +219,12 @@ class Starts(Check):
 
     @override
     def holds(self, text: str, input: str | None = None) -> bool:
-        text, start = text.lstrip(), self.phrase.strip()
-        return text.lower().startswith(start.lower()) if self.ignore_case else text.startswith(start)
+        start = folded(self.phrase, self.ignore_case).strip()
+        return folded(text, self.ignore_case).lstrip().startswith(start)
 
 
 @register_check
-class Ends(Check):
+class Ends(IFEvalRules):
     """The text ends with a phrase. White space and quotation marks around the text are ignored, and case by
     default."""
 
@@ -272,13 +236,17 @@ class Ends(Check):
 
     @override
     def holds(self, text: str, input: str | None = None) -> bool:
-        text, end = text.strip().strip('"'), self.phrase.strip()
-        return text.lower().endswith(end.lower()) if self.ignore_case else text.endswith(end)
+        if self.ifeval:
+            text, end = text.strip().strip('"'), self.phrase.strip()
+            return text.lower().endswith(end.lower()) if self.ignore_case else text.endswith(end)
+        text, end = folded(text, self.ignore_case).strip(), folded(self.phrase, self.ignore_case).strip()
+        return text.endswith(end) or text.rstrip('"»」』').rstrip().endswith(end)
 
 
 @register_check
-class ParagraphStart(Check):
-    """A paragraph starts with a given word. Paragraphs are separated by blank lines."""
+class ParagraphStart(IFEvalRules):
+    """A paragraph starts with a given word, whatever punctuation stands before it. Paragraphs are separated by blank
+    lines."""
 
     summary = "The paragraph with this number (from 1) starts with this word."
     example = {"paragraph": 1, "word": "once"}
@@ -291,12 +259,19 @@ class ParagraphStart(Check):
         paragraphs = [part for part in parts_of(text) if part.strip()]
         if len(paragraphs) < self.paragraph:
             return False
-        return first_word(paragraphs[self.paragraph - 1]) == self.word.lower()
+        paragraph = paragraphs[self.paragraph - 1]
+        if self.ifeval:
+            return ifeval_text.first_word(paragraph) == self.word.lower()
+        return starts_with(paragraph, self.word)
+
+
+_QUOTATION_MARKS = {'"': '"', "“": "”", "„": "“”", "”": "”", "«": "»", "»": "«", "「": "」", "『": "』", "＂": "＂"}
 
 
 @register_check
-class Quoted(Check):
-    """The whole text is enclosed in double quotation marks."""
+class Quoted(IFEvalRules):
+    """The whole text is enclosed in double quotation marks, straight or those of its language. With `ifeval`, only
+    straight ones count."""
 
     summary = "The whole text is enclosed in double quotation marks."
     type: Literal["quoted"] = "quoted"
@@ -304,12 +279,15 @@ class Quoted(Check):
     @override
     def holds(self, text: str, input: str | None = None) -> bool:
         text = text.strip()
-        return len(text) > 1 and text[0] == text[-1] == '"'
+        if self.ifeval:
+            return len(text) > 1 and text[0] == text[-1] == '"'
+        return len(text) > 1 and text[-1] in _QUOTATION_MARKS.get(text[0], ())
 
 
 @register_check
-class Json(Check):
-    """The whole text is JSON, alone or in one Markdown code block."""
+class Json(IFEvalRules):
+    """The whole text is JSON (RFC 8259), alone or in one Markdown code block. With `ifeval`, what Python's parser
+    accepts beyond JSON counts too: NaN and Infinity."""
 
     summary = "The whole text is valid JSON, with this 'kind' and these 'keys' if they are given."
     example = {"kind": "object", "keys": ["name"]}
@@ -322,7 +300,7 @@ class Json(Check):
         text = text.strip()
         fenced = _FENCE.match(text)
         try:
-            value = json.loads(fenced.group(1) if fenced else text)
+            value = json.loads(fenced.group(1) if fenced else text, **({} if self.ifeval else _STRICT))
         except (ValueError, RecursionError):  # RecursionError: nested too deeply for the parser
             return False
         if self.kind is not None and not isinstance(value, _JSON_KINDS[self.kind]):
@@ -367,8 +345,9 @@ class Postscript(Check):
 
 
 @register_check
-class RepeatsPrompt(Check):
-    """The text starts with the prompt, word for word. Case and surrounding white space are ignored."""
+class RepeatsPrompt(IFEvalRules):
+    """The text starts with the prompt, word for word. Case, white space and the kind of quotation marks are
+    ignored."""
 
     summary = "The text starts by repeating the prompt (or 'prompt', if given) word for word."
     type: Literal["repeats_prompt"] = "repeats_prompt"
@@ -380,7 +359,9 @@ class RepeatsPrompt(Check):
         prompt = input if self.prompt is None else self.prompt
         if prompt is None or not prompt.strip():
             raise CheckError("the sample has no input that the text could repeat")
-        return text.strip().lower().startswith(prompt.strip().lower())
+        if self.ifeval:
+            return text.strip().lower().startswith(prompt.strip().lower())
+        return folded(text).strip().startswith(folded(prompt).strip())
 
 
 @register_check
@@ -425,13 +406,42 @@ class All(Check):
 
 LANGUAGES = tuple(
     "af ar bg bn ca cs cy da de el en es et fa fi fr gu he hi hr hu id it ja kn ko lt lv mk ml mr ne nl no pa pl pt "
-    "ro ru sk sl so sq sv sw ta te th tl tr uk ur vi zh-cn zh-tw".split()
+    "ro ru sk sl so sq sv sw ta te th tl tr uk ur vi zh zh-cn zh-tw".split()
 )
+"""The languages that langdetect 1.0.9 supports: ISO 639-1 codes, and Chinese in two scripts; `zh` is either."""
+_SCRIPTS = {
+    "Arabic": "ar fa ur",
+    "Bengali": "bn",
+    "Cyrillic": "bg mk ru uk",
+    "Devanagari": "hi mr ne",
+    "Greek": "el",
+    "Gujarati": "gu",
+    "Gurmukhi": "pa",
+    "Han": "zh zh-cn zh-tw",
+    "Hangul": "ko",
+    "Hebrew": "he",
+    "Kana": "ja",
+    "Kannada": "kn",
+    "Malayalam": "ml",
+    "Tamil": "ta",
+    "Telugu": "te",
+    "Thai": "th",
+}
+"""The languages of each script; those of the Latin one are the others."""
+_OF_A_SCRIPT = {language: script for script, languages in _SCRIPTS.items() for language in languages.split()}
+_SCRIPT = regex.compile(
+    "|".join(rf"(?P<{script}>\p{{{script}}})" for script in _SCRIPTS if script != "Kana")
+    + r"|(?P<Kana>[\p{Hiragana}\p{Katakana}])|(?P<Latin>\p{Latin})"
+)
+_MIN_LETTERS = 30
+"""Letters that langdetect requires. Of parts of sentences in 11 languages it told all with 30 letters, 9 in 10 with
+20, and 8 in 10 with 8."""
 
 
 @register_check
-class Language(Check):
-    """Compares the most probable language of the whole text."""
+class Language(IFEvalRules):
+    """Compares the language of most words of the text. The script decides where it has one language. Otherwise
+    langdetect does, from 30 letters on; a shorter text is unanswered. `zh` is Chinese in either script."""
 
     summary = "The text is written in this language (ISO 639-1 code)."
     example = {"language": "en"}
@@ -448,7 +458,65 @@ class Language(Check):
     @override
     def holds(self, text: str, input: str | None = None) -> bool:
         """False for a text without letters, which has no language."""
+        if self.ifeval:
+            language = language_of(text)
+            return language == self.language or (self.language == "zh" and language in ("zh-cn", "zh-tw"))
+        script, letters = script_of(text)
+        if script is None or script != _OF_A_SCRIPT.get(self.language, "Latin"):
+            return False
+        if script == "Han":
+            return self.language == "zh" or _chinese(text) == self.language
+        if " " not in _SCRIPTS.get(script, " "):
+            return True
+        if letters < _MIN_LETTERS:
+            raise CheckError(
+                f"the text has {letters} letters, too few to tell its language; {_MIN_LETTERS} are required"
+            )
         return language_of(text) == self.language
+
+
+def script_of(text: str) -> tuple[str | None, int]:
+    """The script of most words of a text, and the number of its letters; None for a text without words. Chinese
+    characters and kana together are Japanese ("Kana")."""
+    words: Counter[str] = Counter()
+    letters: Counter[str] = Counter()
+    for word in words_of(text):
+        scripts = [match.lastgroup for match in _SCRIPT.finditer(word)]
+        if scripts:
+            words[scripts[0]] += 1 + (len(word) // 4 if scripts[0] == "Thai" else 0)
+            letters.update(scripts)
+    if words["Kana"] * 10 >= words["Han"]:
+        words["Kana"] += words.pop("Han", 0)
+    if not words or not max(words.values()):
+        return None, 0
+    script = max(words, key=lambda name: words[name])
+    return script, letters[script]
+
+
+def _chinese(text: str) -> str:
+    """ "zh-cn" or "zh-tw": the script of most characters that only one of the two has.
+
+    Raises:
+        CheckError: If the text has none of them, or as many of both.
+    """
+    simplified = traditional = 0
+    for char in text:
+        in_one, in_other = _encodes(char, "gb2312"), _encodes(char, "big5")
+        simplified += in_one and not in_other
+        traditional += in_other and not in_one
+    if simplified == traditional:
+        raise CheckError("the text has no characters that tell simplified from traditional Chinese; use 'zh' for both")
+    return "zh-cn" if simplified > traditional else "zh-tw"
+
+
+@lru_cache(maxsize=16384)
+def _encodes(char: str, encoding: str) -> bool:
+    if not "\u4e00" <= char <= "\u9fff":
+        return False
+    try:
+        return bool(char.encode(encoding))
+    except UnicodeEncodeError:
+        return False
 
 
 @lru_cache(maxsize=1024)
@@ -485,42 +553,3 @@ def _factory() -> Any:
     factory = DetectorFactory()
     factory.load_profile(PROFILES_DIRECTORY)
     return factory
-
-
-_NUMBER = re.compile(r"(?<![\w.])[-+−]?(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?(?:[eE][-+]?\d+)?(?:/\d+)?")
-_FRACTION = re.compile(r"\\[dt]?frac\s*\{\s*(-?\d+)\s*\}\s*\{\s*(\d+)\s*\}")
-_BOXED = re.compile(r"\\boxed\s*\{([^{}]*)\}")
-
-
-@register_check
-class Number(Check):
-    """Compares the last number of the text, or of the last `\\boxed{...}` in it. "so it is 1,250." is read as 1250,
-    "3/4" as 0.75; percent signs and currencies are ignored."""
-
-    summary = "The final answer, the last number in the text (or in the last \\boxed{}), is this number."
-    example = {"value": 42}
-    type: Literal["number"] = "number"
-    value: float = Field(allow_inf_nan=False)
-    tolerance: float = Field(default=1e-6, ge=0, allow_inf_nan=False)
-    """Largest allowed absolute difference."""
-
-    @override
-    def holds(self, text: str, input: str | None = None) -> bool:
-        """False for a text without a number."""
-        answer = last_number(text)
-        return answer is not None and abs(answer - self.value) <= self.tolerance
-
-
-def last_number(text: str) -> float | None:
-    """The last number of a text, or of its last `\\boxed{...}`; None if there is no number."""
-    text = _FRACTION.sub(r"\1/\2", text)
-    boxes = _BOXED.findall(text)
-    numbers = _NUMBER.findall(boxes[-1] if boxes else text)
-    if not numbers:
-        return None
-    above, _, below = numbers[-1].replace(",", "").replace("−", "-").partition("/")
-    divisor = float(below or 1)
-    return float(above) / divisor if divisor else None
-
-
-# The languages that langdetect 1.0.9 supports: ISO 639-1 codes, and Chinese in two scripts.

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import pairwise
 from typing import Any
 
-from checklist_rewards.checks.builtin import sentences_of, words_of
+from checklist_rewards.checks.ifeval_text import sentences_of, words_of
 
 Arguments = dict[str, Any]
 Rule = Callable[[str, Arguments], bool]
@@ -39,10 +39,8 @@ _NAMES = (
     "Claire Ryan Stella Jonathan"
 ).split()
 _PRONOUNS = set(
-    "i me we us you he him she her it they them my mine our ours your yours his hers its their theirs myself "
-    "ourselves yourself yourselves himself herself itself themselves this that these those who whom whose which "
-    "what whoever whomever whatever whichever anybody anyone anything everybody everyone everything nobody "
-    "nothing somebody someone something each either neither both all some any none".split()
+    "i me my mine myself we us our ours ourselves you your yours yourself yourselves he him his himself she her hers "
+    "herself it its itself they them their theirs themselves".split()
 )
 _CAPITALS = (
     "Reykjavik Helsinki Oslo Tallinn Stockholm Riga Moscow Copenhagen Vilnius Minsk Dublin Berlin Amsterdam "
@@ -197,6 +195,7 @@ def _stairs(text: str, _: Arguments) -> bool:
 
 
 def _explained_quotes(text: str, _: Arguments) -> bool:
+    text = text.replace("“", '"').replace("”", '"')
     bare = "".join(text.replace("'\"'", "").split())
     return '""' not in bare and not bare.strip(string.digits + string.punctuation.replace('"', "")).endswith('"')
 
@@ -436,7 +435,7 @@ RULES: dict[str, tuple[Mapping[str, type[Any]], Rule, str]] = {
     "sentence:keyword": ({"word": str, "N": int}, _nth_sentence, 'include "{word}" in sentence {N}'),
     "count:pronouns": (
         _N,
-        lambda text, given: sum(w in _PRONOUNS for w in TOKEN.findall(text.lower().replace("/", " "))) >= given["N"],
+        lambda text, given: sum(word in _PRONOUNS for word in _plain(text.replace("/", " "))) >= given["N"],
         "include at least {N} pronouns",
     ),
     "words:last_first": ({}, _chained, "start each sentence with the last word of the one before"),

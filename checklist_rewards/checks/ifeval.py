@@ -7,7 +7,8 @@ RLVR-IFeval.
 
 In IFEval, an empty response follows no instruction. [`follows`] applies this rule; a check alone does not. Where
 IFEval has a rule of its own (any line that starts with a hyphen is a bullet, the number of a list item is a sentence,
-a keyword may occur inside a word), an option of the check selects it.
+a keyword may occur inside a word), an option of the check selects it. Words, sentences and letters are counted by
+IFEval's rules, which are for English: the option `ifeval`.
 
 `recipes/studies/checks/ifeval.py` compares the checks with the official verdicts and lists each difference with its
 reason.
@@ -19,23 +20,48 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from checklist_rewards.checks.base import Check, check_of
+from checklist_rewards.checks.base import CHECKS, Check, check_of
 from checklist_rewards.checks.verifiable import VERIFIABLE, verifiable_spec, verifiable_words
 from checklist_rewards.errors import ChecklistError
 
 Spec = dict[str, Any]
 
-_ENGLISH: Spec = {"type": "language", "language": "en"}
 _ANSWERS = ("My answer is yes.", "My answer is no.", "My answer is maybe.")
 
 
 def _spec(kind: str, **fields: Any) -> Spec:
-    return {"type": kind, **fields}
+    own = {"ifeval": True} if "ifeval" in CHECKS[kind].model_fields else {}
+    return {"type": kind, **fields, **own}
 
 
-def _bound(relation: str, number: int) -> dict[str, int]:
-    """The bound for IFEval's relations "at least" and "less than"."""
-    return {"at_least": number} if relation == "at least" else {"at_most": number - 1}
+_ENGLISH: Spec = _spec("language", language="en")
+_RELATIONS: dict[str, Callable[[int], dict[str, int]]] = {
+    "at least": lambda number: {"at_least": number},
+    "at most": lambda number: {"at_most": number},
+    "less than": lambda number: {"at_most": number - 1},
+    "more than": lambda number: {"at_least": number + 1},
+    "exactly": lambda number: {"exactly": number},
+    "around": lambda number: {  # a tenth more or less, and at least one
+        "at_least": max(number - max(round(number / 10), 1), 0),
+        "at_most": number + max(round(number / 10), 1),
+    },
+}
+"""The relations and quantifiers of IFEval and its successors, as bounds."""
+
+
+def _bound(relation: Any, number: Any) -> dict[str, int]:
+    """The bound of a relation, in any spelling ("At least", "at_least").
+
+    Raises:
+        ValueError: If the relation is unknown.
+        TypeError: If the number is not a whole number.
+    """
+    name = " ".join(re.split(r"[\W_]+", relation.strip().lower())) if isinstance(relation, str) else relation
+    if not isinstance(name, str) or name not in _RELATIONS:
+        raise ValueError(f"unknown relation {relation!r}; allowed: {', '.join(_RELATIONS)}")
+    if not isinstance(number, int) or isinstance(number, bool):
+        raise TypeError(f"the number must be a whole number, got {number!r:.60}")
+    return _RELATIONS[name](number)
 
 
 def _cased(casing: str) -> Spec:
@@ -93,14 +119,8 @@ INSTRUCTIONS = tuple(_SPECS)
 """IFEval's names of the 25 kinds of instructions."""
 
 
-def _around(k: Mapping[str, Any]) -> dict[str, int]:
-    """The bound of RLVR-IFeval's quantifiers; "around" allows a tenth, and at least one."""
-    number, quantifier = k["N"], k.get("quantifier", "exactly")
-    if quantifier == "around":
-        some = max(round(number / 10), 1)
-        return {"at_least": max(number - some, 0), "at_most": number + some}
-    bounds = {"at least": "at_least", "at most": "at_most", "exactly": "exactly"}
-    return {"at_most": number - 1} if quantifier == "less than" else {bounds[quantifier]: number}
+def _quantified(k: Mapping[str, Any]) -> dict[str, int]:
+    return _bound(k.get("quantifier", "exactly"), k["N"])
 
 
 def _copies(k: Mapping[str, Any]) -> Spec:
@@ -138,8 +158,8 @@ _FUNCTIONS: dict[str, Callable[[Mapping[str, Any]], Spec]] = {
     "verify_letter_frequency": lambda k: _spec("regex", pattern=re.escape(k["letter"]), exactly=k["N"]),
     "validate_response_language": lambda k: _spec("language", language=k["language"]),
     "verify_paragraph_count": lambda k: _spec("paragraphs", separator="* * *", exactly=k["N"]),
-    "validate_word_constraint": lambda k: _spec("words", **_around(k)),
-    "verify_sentence_constraint": lambda k: _spec("sentences", **_around(k)),
+    "validate_word_constraint": lambda k: _spec("words", **_quantified(k)),
+    "verify_sentence_constraint": lambda k: _spec("sentences", **_quantified(k)),
     "verify_postscript": lambda k: _spec("postscript", marker=k["postscript_marker"]),
     "validate_placeholders": lambda k: _spec("placeholders", at_least=k["N"]),
     "verify_bullet_points": lambda k: _spec("bullets", exactly=k["N"], loose=True),
@@ -150,7 +170,7 @@ _FUNCTIONS: dict[str, Callable[[Mapping[str, Any]], Spec]] = {
     "validate_two_responses": lambda k: _spec("two_responses"),
     "validate_uppercase": lambda k: _spec("casing", casing="upper"),
     "validate_lowercase": lambda k: _spec("casing", casing="lower"),
-    "validate_frequency_capital_words": lambda k: _spec("capital_words", **_around(k)),
+    "validate_frequency_capital_words": lambda k: _spec("capital_words", **_quantified(k)),
     "validate_end": lambda k: _spec("ends", phrase=k["end_phrase"]),
     "validate_quotation": lambda k: _spec("quoted"),
     "validate_no_commas": lambda k: _spec("letters", letters=",", exactly=0),

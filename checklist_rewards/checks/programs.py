@@ -16,7 +16,7 @@ from typing_extensions import override
 from checklist_rewards.checks import sandbox
 from checklist_rewards.checks.base import Check, register_check
 from checklist_rewards.checks.sandbox import EXHAUSTED, Execution, run_code, run_program
-from checklist_rewards.checks.unit_tests import entry_point, fault, runnable, stubs
+from checklist_rewards.checks.unit_tests import ENTRY, entry_point, fault, runnable, stubs
 from checklist_rewards.errors import CheckError
 
 _FENCE = re.compile(r"([ \t]*)(`{3,}|~{3,})[ \t]*(\w*)")
@@ -76,7 +76,9 @@ class Code(_ExecutingCheck):
         return passes
 
     def _passes(self, code: str, entry: str) -> bool:
-        tests = runnable(self.tests, entry)
+        tests = runnable(self.tests)
+        if ENTRY in tests:
+            code = f"{code}\n{ENTRY} = {entry}\n"
         return run_code(code, tests, seconds=self.seconds, memory_mb=self.memory_mb).failure is None
 
     @override

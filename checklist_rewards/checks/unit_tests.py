@@ -5,8 +5,9 @@ calls them, and authors expect a test runner to do so:
 
 - `def test_add(): ...`, and the `test...` methods of a class `Test...`, as pytest runs them, with `setup_method`;
 - `unittest.TestCase` without `unittest.main()`;
-- `def check(candidate): ...` of HumanEval, called with the entry point of the code ([`entry_point`]). Tests that end
-  with `check(add)` name it themselves;
+- `def check(candidate): ...` of HumanEval, called with the entry point of the code ([`entry_point`]), which gets the
+  reserved name [`ENTRY`]: under its own, `sum` would be Python's and `check` that of the tests. Tests that end with
+  `check(add)` name it themselves;
 - doctests, as text or in docstrings.
 
 [`runnable`] adds these calls, except to what the tests already call. [`fault`] finds tests that would pass any code.
@@ -22,6 +23,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeGuard
 
 _Def = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+ENTRY = "_checklist_entry"
+"""The name of the entry point in the tests and, added to its end, in the code."""
 _ENDS = {"fail", "exit", "quit", "_exit", "raises"}
 """Names of functions, besides those with "assert" in their name, that make tests fail."""
 _OF_CLASS = """
@@ -70,13 +73,8 @@ class _Something:
 """
 
 
-def runnable(tests: str, entry: str) -> str:
-    """The tests with calls of what only a test runner would call. Invalid Python is returned unchanged.
-
-    Args:
-        tests (`str`): The tests.
-        entry (`str`): What `check(candidate)` is called with; see [`entry_point`].
-    """
+def runnable(tests: str) -> str:
+    """The tests with calls of what only a test runner would call. Invalid Python is returned unchanged."""
     plan = _Plan.of(tests)
     if plan is None:
         return tests
@@ -86,7 +84,7 @@ def runnable(tests: str, entry: str) -> str:
     lines += [f"{name}()" for name in plan.functions]
     lines += [f"_checklist_run({name})" for name in plan.classes]
     lines += [f"_checklist_run_case({name})" for name in plan.cases]
-    lines += [f"check({entry})"] if plan.check else []
+    lines += [f"check({ENTRY})"] if plan.check else []
     for text in plan.examples:
         names = "".join(f"{name}, " for name in sorted(_loaded(_example_nodes(text))) if not hasattr(builtins, name))
         lines.append(_OF_EXAMPLES.format(names=names, text=text))
@@ -117,7 +115,7 @@ def stubs(tests: str, entry: str) -> tuple[str, ...]:
 
     Args:
         tests (`str`): The tests.
-        entry (`str`): As in [`runnable`].
+        entry (`str`): The name of the entry point; see [`entry_point`].
     """
     plan = _Plan.of(tests)
     if plan is None:
@@ -133,9 +131,9 @@ def stubs(tests: str, entry: str) -> tuple[str, ...]:
 
 
 def entry_point(code: str) -> str:
-    """The name of the function that solves the task: the last one at the top of the code that is no test, takes
-    arguments (unlike `main`) and is not a helper of another one. These rules give way, the last first, if no function
-    meets them. Without functions, the last class; without classes, "None"."""
+    """The name of the function that solves the task: the last one at the top of the code that is no test (`test...`
+    without arguments, `check(candidate)`), takes arguments (unlike `main`) and is not a helper of another one.
+    These rules give way, the last first, if no function meets them. Without functions, the last class; without classes, "None"."""
     try:
         parts = [part for node in ast.parse(code).body for part in _parts(node, into=False)]
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -147,12 +145,19 @@ def entry_point(code: str) -> str:
     helpers = {used for name, node in functions.items() for used in _loaded([node]) - {name}}
     names = list(functions)
     for rule in (
-        lambda name: not _is_test(functions[name]) and name != "check",
+        lambda name: not _is_runner(functions[name]),
         lambda name: _takes_arguments(functions[name].args),
         lambda name: name not in helpers,
     ):
         names = list(filter(rule, names)) or names
     return names[-1]
+
+
+def _is_runner(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Whether a function of the code is a test, which a model may write beside its solution."""
+    if node.name == "check":
+        return [argument.arg for argument in node.args.args] == ["candidate"]
+    return _is_test(node) and not _takes_arguments(node.args)
 
 
 def _takes_arguments(of: ast.arguments) -> bool:

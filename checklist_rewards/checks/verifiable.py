@@ -16,8 +16,9 @@ from pydantic import Field, model_validator
 from typing_extensions import override
 
 from checklist_rewards.checks.base import Check, register_check
-from checklist_rewards.checks.builtin import parts_of, sentences_of
+from checklist_rewards.checks.builtin import parts_of
 from checklist_rewards.checks.ifbench import RULES, TOKEN, Arguments, Rule
+from checklist_rewards.checks.ifeval_text import sentences_of
 
 _MARKS = re.compile(r"[^\w\s]")
 

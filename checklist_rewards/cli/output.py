@@ -26,7 +26,7 @@ from rich.table import Table
 
 from checklist_rewards.backends.models import POCKET
 from checklist_rewards.datasets.rows import Columns
-from checklist_rewards.datasets.tasks import Totals
+from checklist_rewards.datasets.tasks import BY_RULES, Totals
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.atomic import check_writable, write_text
 from checklist_rewards.files.ranks import rank_of
@@ -92,6 +92,8 @@ class RunReport(Totals):
             lines["checklists"] = f"{self.checklists} of {self.rows}"
         if self.items:
             lines["items"] = ", ".join(f"{count} {origin}" for origin, count in sorted(self.items.items()))
+        if self.items[BY_RULES]:
+            lines["rules"] = "under repair: they misread negations, permissions and exceptions; read their items"
         if self.unexpressed:
             lines["requirements without a check"] = "; ".join(
                 f"{found.count} because {reason} (rows {found.shown_rows}; first {found.detail})"

@@ -24,8 +24,18 @@ _ASSERTIONS = (
 )
 
 
+_VARIABLE = re.compile(r"\{\{\s*([\w.-]+)\s*\}\}")
+_TEMPLATE = re.compile(r"\{\{|\{%")
+
+
 def promptfoo_rows(document: Mapping[str, Any], path: Path) -> Iterator[Row]:
-    """The tests of a promptfoo configuration; `{{name}}` in its only prompt is replaced by the variables of a test."""
+    """The tests of a promptfoo configuration. `{{name}}` in its only prompt and in assertions is replaced by the
+    variables of a test, in one pass: braces in a value are text.
+
+    Raises:
+        SampleError: If a test is not a mapping, there is more than one prompt, or a variable is missing, a file, or a
+            list, which is one test per entry.
+    """
     prompts, defaults = document.get("prompts") or [], document.get("defaultTest") or {}
     shared = defaults if isinstance(defaults, dict) else {}
     for number, test in enumerate(document["tests"], start=1):
@@ -33,14 +43,43 @@ def promptfoo_rows(document: Mapping[str, Any], path: Path) -> Iterator[Row]:
         if not isinstance(test, dict):
             raise SampleError(f"{where}: expected a mapping, got {test!r:.60}.")
         values = {**(shared.get("vars") or {}), **(test.get("vars") or {})}
+        for name, value in values.items():
+            if isinstance(value, list) or str(value).startswith("file://"):
+                raise SampleError(
+                    f"{where}: the variable {name!r} must be one value, got {value!r:.60}; write one test per value."
+                )
         if len(prompts) != 1 or not isinstance(prompts[0], str) or prompts[0].startswith("file://"):
             raise SampleError(f"{path}: 'prompts' must be a list of one text, got {prompts!r:.60}.")
-        prompt = prompts[0]
-        for name, value in values.items():
-            for written in (f"{{{{{name}}}}}", f"{{{{ {name} }}}}"):
-                prompt = prompt.replace(written, str(value))
         asserts = [*(shared.get("assert") or []), *(test.get("assert") or [])]
-        yield Row(number, {"prompt": prompt, "assert": asserts, **values}, where)
+        filled = [
+            {**entry, "value": _filled(entry["value"], values, f"{where}, assertion {place}")}
+            if isinstance(entry, dict) and "value" in entry
+            else entry
+            for place, entry in enumerate(asserts, start=1)
+        ]
+        yield Row(number, {**values, "prompt": _filled(prompts[0], values, where), "assert": filled}, where)
+
+
+def _filled(template: Any, values: Mapping[str, Any], where: str) -> Any:
+    """A text, or the texts of a list, with the values of its variables."""
+    if isinstance(template, list):
+        return [_filled(one, values, where) for one in template]
+    if not isinstance(template, str):
+        return template
+
+    def value_of(match: re.Match[str]) -> str:
+        value: Any = values
+        for name in match[1].split(".") if match[1] not in values else [match[1]]:
+            if not isinstance(value, Mapping) or name not in value:
+                raise SampleError(
+                    f"{where}: the variable {match[0]} has no value; the variables are {', '.join(values) or 'none'}."
+                )
+            value = value[name]
+        return str(value)
+
+    if _TEMPLATE.search(_VARIABLE.sub("", template)):
+        raise SampleError(f"{where}: only variables such as {{{{name}}}} can be filled, got {template!r:.60}.")
+    return _VARIABLE.sub(value_of, template)
 
 
 def criteria_of_asserts(value: Any, where: str) -> tuple[list[dict[str, Any]], int]:

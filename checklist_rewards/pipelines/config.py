@@ -134,7 +134,8 @@ class GeneratorConfig(_Part):
     seed: int | None = None
     """Random seed of the sampling."""
     constraints: bool | None = None
-    """Begin each checklist with the code checks that rules find in the input; the model writes the rest."""
+    """Begin each checklist with the code checks that rules find in the input; the model writes the rest. The rules are
+    under repair: they misread negations, permissions and exceptions."""
     drop_faults: bool | None = None
     """Leave out faulty entries of a numbered list (statements, copies of the input, repetitions) instead of refusing
     the reply. English only."""

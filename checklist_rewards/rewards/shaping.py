@@ -138,7 +138,8 @@ def format_gate(
 
 
 def length(text: str, unit: Unit = "words", tokenize: Callable[[str], Sequence[object]] | None = None) -> int:
-    """Length of a text in words (separated by white space), characters, or tokens.
+    """Length of a text in words, characters (code points), or tokens. Words are counted as by the check `words`: each Han or
+    kana character is one.
 
     Args:
         text (`str`):
@@ -149,16 +150,33 @@ def length(text: str, unit: Unit = "words", tokenize: Callable[[str], Sequence[o
             `tokenize` or `encode` of a tokenizer; required for tokens.
 
     Raises:
-        SampleError: For `unit="tokens"` without `tokenize`.
+        SampleError: For `unit="tokens"` without `tokenize`, and for words of a script (Thai, Lao, Khmer, Burmese,
+            Tibetan) that only a dictionary can count; see [`length_bounds`].
     """
+    fewest, most = length_bounds(text, unit, tokenize)
+    if fewest != most:
+        raise SampleError(
+            f"the text has between {fewest} and {most} words, which only a dictionary can count; use "
+            "unit='characters' or 'tokens'."
+        )
+    return fewest
+
+
+def length_bounds(
+    text: str, unit: Unit = "words", tokenize: Callable[[str], Sequence[object]] | None = None
+) -> tuple[int, int]:
+    """The least and the greatest length that a text can have. They differ only for words of a script that cannot be
+    counted. The arguments are those of [`length`]."""
     one_of("unit", unit, ("words", "characters", "tokens"))
     if unit == "characters":
-        return len(text)
+        return (len(text),) * 2
     if unit == "words":
-        return len(text.split())
+        from checklist_rewards.checks.text import word_bounds  # a quarter of the time to import the package
+
+        return word_bounds(text)
     if tokenize is None:
         raise SampleError("unit='tokens' requires tokenize, such as the `tokenize` method of a tokenizer.")
-    return len(tokenize(text))
+    return (len(tokenize(text)),) * 2
 
 
 def length_penalty(

@@ -124,7 +124,8 @@ class FormatGate(ShapingStep):
 
 
 class LengthPenalty(ShapingStep):
-    """Subtract the [`length_penalty`] of the text."""
+    """Subtract the [`length_penalty`] of the text. The value is None if the penalty depends on a number of words that
+    cannot be counted (Thai, Lao, Khmer, Burmese, Tibetan); use characters or tokens for such texts."""
 
     name: Literal["length_penalty"] = "length_penalty"
     unit: Unit = "words"
@@ -153,9 +154,9 @@ class LengthPenalty(ShapingStep):
     @override
     def value(self, value: float, sample: Sample, score: Score) -> float | None:
         tokenize = None if self.tokenizer is None else _tokenize(self.tokenizer)
-        return shaping.less(
-            value, shaping.length_penalty(shaping.length(sample.target, self.unit, tokenize), **self._curve)
-        )
+        bounds = shaping.length_bounds(sample.target, self.unit, tokenize)
+        least, greatest = (shaping.length_penalty(length, **self._curve) for length in bounds)
+        return shaping.less(value, least if least == greatest else None)
 
 
 class Clipped(ShapingStep):

@@ -4,13 +4,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from checklist_rewards.checks.builtin import capitals_in, first_word, parts_of, sentences_of, words_of
+from checklist_rewards.checks import ifeval_text
+from checklist_rewards.checks.builtin import capitals_in, parts_of
+from checklist_rewards.checks.ifeval_text import first_word
+from checklist_rewards.checks.text import sentences_of, words_of
 from tests.checks.holds import holds
 
 
 def test_words():
-    assert words_of("Don't over-think: 3 x_1s!") == ["Don", "t", "over", "think", "3", "x_1s"]
-    assert words_of("") == [] and words_of("Ünïcode 日本") == ["Ünïcode", "日本"]
+    assert words_of("Don't over-think: 3 x_1s!") == ["Don't", "over-think", "3", "x_1s"]
+    assert words_of("") == [] and words_of("Ünïcode 日本") == ["Ünïcode", "日", "本"]
+
+
+def test_words_as_ifeval_counts_them():
+    words = ["Don", "t", "over", "think", "3", "x_1s"]
+    assert ifeval_text.words_of("Don't over-think: 3 x_1s!") == words
+    assert ifeval_text.words_of("Ünïcode 日本") == ["Ünïcode", "日本"]
+    assert holds("Don't over-think", type="words", exactly=4, ifeval=True)
 
 
 SENTENCES = {
@@ -39,7 +49,7 @@ def test_sentences(text):
 def test_the_number_of_a_list_item_is_a_sentence_only_on_request():
     text = "1. Wash it.\n2. Dry it\n3. go"
     assert sentences_of(text) == ["1. Wash it.", "2. Dry it\n3. go"]
-    assert sentences_of(text, list_numbers=True) == ["1.", "Wash it.", "2.", "Dry it\n3. go"]
+    assert ifeval_text.sentences_of(text, list_numbers=True) == ["1.", "Wash it.", "2.", "Dry it\n3. go"]
     assert holds(text, type="sentences", exactly=2) and holds(text, type="sentences", exactly=4, list_numbers=True)
 
 

@@ -42,6 +42,35 @@ YES_AND_NO = [
 ]
 
 
+YES_AND_NO += [
+    ({"type": "casing", "casing": "lower"}, "今天下雨", ["今天 OK", "١٢٣"]),  # no letter is a capital
+    ({"type": "casing", "casing": "upper"}, "ÉCOLE ΣΟΦΟΣ", ["今天", "مرحبا", "ÉCOLe"]),
+    ({"type": "casing", "casing": "lower"}, "e\u0301cole", ["E\u0301cole"]),
+    ({"type": "capital_words", "exactly": 2}, "「OK」、「NO」", ["OK", "今天下雨"]),
+    ({"type": "capital_words", "exactly": 2}, "WOW—OK", ["WOW-OK"]),
+    ({"type": "starts", "phrase": "“It’s"}, "\"It's late", ["It's"]),
+    ({"type": "starts", "phrase": "Café"}, "Cafe\u0301 au lait", ["Cafe au lait"]),
+    ({"type": "ends", "phrase": "don't know."}, "“I don’t know.”", ["I do not know."]),
+    ({"type": "ends", "phrase": "再见。"}, "「再见。」", ["再见"]),
+    ({"type": "ends", "phrase": "old mill"}, "the old\nmill ", ["the oldmill"]),
+    ({"type": "ends", "phrase": 'he said "no"'}, "He said “no”", ["no"]),
+    ({"type": "paragraph_start", "word": "don't"}, "Don’t go.", ["Do go.", "Don go."]),
+    ({"type": "paragraph_start", "word": "今天"}, "「今天下雨。」", ["下雨今天"]),
+    ({"type": "paragraph_start", "word": "école"}, "**E\u0301cole** x", ["ecole"]),
+    ({"type": "paragraph_start", "word": "Once"}, "_Once_ upon", ["Onces", "upon once"]),
+    ({"type": "quoted"}, "“All of it”", ["“Some” of it", "‘All of it’", "“"]),
+    ({"type": "quoted"}, "„Alles“", ["«Alles“"]),
+    ({"type": "quoted"}, "「全部」", ["「全部"]),
+    ({"type": "repeats_prompt", "prompt": "Say “it’s\nlate”."}, 'say "it\'s late". It is.', ["it is"]),
+    (
+        {"type": "json"},
+        f"[{'1' * 5000}]",
+        ["NaN", "Infinity", "-Infinity", '{"a": NaN}', "[1, -Infinity]", "[1,]", "'a'"],
+    ),
+    ({"type": "json", "ifeval": True}, '{"a": NaN}', ["{'a'}"]),
+]
+
+
 @pytest.mark.parametrize(("spec", "yes", "no"), YES_AND_NO, ids=[json.dumps(spec)[:60] for spec, _, _ in YES_AND_NO])
 def test_yes_and_no(spec, yes, no):
     assert holds(yes, **spec)

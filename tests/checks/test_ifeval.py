@@ -31,6 +31,57 @@ def test_an_instruction_is_a_check(instruction, kwargs, yes, no):
     assert check.holds(yes) and not check.holds(no)
 
 
+RELATIONS = {
+    "at least": (2, 3),
+    "at most": (0, 1, 2),
+    "less than": (0, 1),
+    "more than": (3, 4),
+    "exactly": (2,),
+    "around": (1, 2, 3),
+}
+"""Numbers that a relation to 2 allows."""
+COUNTS = [
+    ("length_constraints:number_words", "relation", "num_words", "word "),
+    ("length_constraints:number_sentences", "relation", "num_sentences", "A b. "),
+    ("keywords:frequency", "relation", "frequency", "x "),
+    ("keywords:letter_frequency", "let_relation", "let_frequency", "x "),
+    ("change_case:capital_word_frequency", "capital_relation", "capital_frequency", "OK "),
+    ("letters:letter_counting", "relation", "N", "x "),
+    ("validate_word_constraint", "quantifier", "N", "word "),
+]
+
+
+@pytest.mark.parametrize("spelled", [str, str.upper, str.title, lambda name: f" {name.replace(' ', '_')} "])
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize(("instruction", "key", "number", "unit"), COUNTS, ids=[name for name, *_ in COUNTS])
+def test_every_relation_in_every_spelling(instruction, key, number, unit, relation, spelled):
+    check = check_of_instruction(instruction, {key: spelled(relation), number: 2, "keyword": "x", "letter": "x"})
+    assert [n for n in range(5) if check.holds(unit * n)] == [
+        n for n in range(5) if n in RELATIONS[relation] or (relation in ("at least", "more than") and n > 2)
+    ]
+
+
+@pytest.mark.parametrize(("instruction", "key", "number", "unit"), COUNTS, ids=[name for name, *_ in COUNTS])
+@pytest.mark.parametrize("relation", ["", "not", ">", 2, ["at least"]])
+def test_an_unknown_relation_is_refused(instruction, key, number, unit, relation):
+    with pytest.raises(ChecklistError, match="unknown relation .*; allowed: at least, at most, less than, more than"):
+        check_of_instruction(instruction, {key: relation, number: 2, "keyword": "x", "letter": "x"})
+
+
+def test_ifevals_checks_keep_ifevals_rules():
+    """On texts that the checks of people count differently."""
+    own = {
+        "length_constraints:number_words": ({"relation": "at least", "num_words": 2}, "Don't"),
+        "length_constraints:number_sentences": ({"relation": "less than", "num_sentences": 2}, "一。二。"),
+        "keywords:forbidden_words": ({"forbidden_words": ["don't"]}, "don’t"),
+        "detectable_format:json_format": ({}, "[NaN]"),
+        "language:response_language": ({"language": "en"}, "It rains in the old town."),
+    }
+    for name, (kwargs, text) in own.items():
+        check = check_of_instruction(name, kwargs)
+        assert check.ifeval and check.holds(text), name
+
+
 def test_there_are_25_and_an_empty_response_follows_none():
     assert len(INSTRUCTIONS) == 25
     no_comma = check_of_instruction("punctuation:no_comma", {})

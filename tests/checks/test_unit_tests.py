@@ -1,6 +1,8 @@
 """Tests that only a test runner would call, and tests that would pass any code."""
 
+import builtins
 import json
+import keyword
 from pathlib import Path
 
 import pytest
@@ -110,6 +112,39 @@ def test_what_a_test_runner_calls_is_called(tests):
     assert holds(RIGHT, type="code", tests=tests, seconds=1, memory_mb=256)
     assert not holds(STUB, type="code", tests=tests, seconds=1, memory_mb=256)
     assert not holds("x = 1", type="code", tests=tests, seconds=1, memory_mb=256), "no function at all"
+
+
+_CHECK = "def check(candidate):\n    assert candidate([1, 2]) == 31 and candidate([]) == 1\n"
+_BUILTINS = [name for name in dir(builtins) if not keyword.iskeyword(name) and name != "__debug__"]
+_OF_THE_HARNESS = (
+    "check candidate test test_add main run unittest _checklist_run _checklist_entry _Something names __main__ "
+    "__name__ __builtins__ sum max print"
+).split()
+
+
+def _honest(name):
+    body = "    n = 1\n    for v in values:\n        n += 10 * v\n    helper(n)\n    return n\n"
+    return f"def helper(x):\n    return x\n\ndef {name}(values):\n{body}"
+
+
+@pytest.mark.parametrize("name", [*_OF_THE_HARNESS, *_BUILTINS[::30]])
+def test_the_name_of_a_function_does_not_decide_whether_it_is_tested(name):
+    dishonest = f"def {name}(values):\n    return 31\n"
+    assert holds(_honest(name), type="code", tests=_CHECK, seconds=1, memory_mb=256)
+    assert not holds(dishonest, type="code", tests=_CHECK, seconds=1, memory_mb=256)
+
+
+def test_every_name_can_be_that_of_the_solution():
+    for name in (*_OF_THE_HARNESS, *_BUILTINS):
+        assert entry_point(_honest(name)) == name
+
+
+def test_a_function_with_the_name_of_a_builtin_that_solves_the_task_is_tested():
+    tests = "def check(candidate):\n    assert candidate([1, 2]) == 3\n"
+    assert not holds("def sum(values):\n    return 0\n", type="code", tests=tests, seconds=1, memory_mb=256)
+    assert holds(
+        "def sum(values):\n    return values[0] + values[1]\n", type="code", tests=tests, seconds=1, memory_mb=256
+    )
 
 
 def test_what_the_tests_call_themselves_is_not_called_again():

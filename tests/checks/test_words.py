@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from checklist_rewards.checks.builtin import occurrences
+from checklist_rewards.checks.text import occurrence_bounds
 from tests.checks.holds import holds
 
 
@@ -41,9 +41,29 @@ def test_letters_and_signs():
     assert holds("aA", type="letters", letters="Aa", exactly=2)  # named twice, counted once
 
 
+LETTERS = [
+    ("café, cafe\u0301", "é", 2),  # composed and decomposed
+    ("café, cafe\u0301", "e\u0301", 2),
+    ("café, cafe\u0301, cafe", "e", 1),
+    ("Ελλάδα", "α", 1),  # ά is another letter
+    ("שָׁלוֹם", "ש", 1),  # a vowel sign is not
+    ("कि का", "क", 2),
+    ("ÀÉ", "àé", 2),
+    ("👍🏽 👍", "👍🏽", 1),
+    ("🇫🇷🇺🇸", "🇫🇷", 1),
+    ("一二，三，", "，", 2),
+]
+
+
+@pytest.mark.parametrize(("text", "letters", "count"), LETTERS)
+def test_letters_of_every_script(text, letters, count):
+    assert holds(text, type="letters", letters=letters, exactly=count)
+
+
 @given(st.lists(st.sampled_from(["cat", "cats", "dog", "Cat"]), max_size=20))
 def test_whole_words_are_counted_as_words(words):
-    assert occurrences(" ".join(words), "cat") == sum(word.lower() == "cat" for word in words)
+    count = sum(word.lower() == "cat" for word in words)
+    assert occurrence_bounds(" ".join(words), "cat") == (count, count)
 
 
 @given(st.text(max_size=50), st.text(min_size=1, max_size=3))

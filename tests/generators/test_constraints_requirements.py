@@ -224,6 +224,43 @@ ANSWERS: list[tuple[str, list[Check]]] = [
 ]
 
 
+EMOJIS = {
+    "👍🏽": 1,
+    "🇫🇷": 1,
+    "🇫🇷🇺🇸": 2,
+    "🇫": 0,
+    "👩‍💻 👨‍👩‍👧‍👦": 2,
+    "👩🏽‍🚀": 1,
+    "🏳️‍🌈": 1,
+    "🏴\U000e0067\U000e0062\U000e0065\U000e006e\U000e0067\U000e007f": 1,  # England
+    "1️⃣#️⃣": 2,
+    "☝🏽": 1,
+    "❤️‍🔥": 1,
+    "❤️": 1,
+    "©™ ® ✓ → ❤ 12 #*": 0,
+    "©️™️": 2,
+    "😀\ufe0e": 0,  # asked to be text
+    "Hi🙂there🎉🎉": 3,
+    "今天☔下雨": 1,
+    "": 0,
+}
+
+
+@pytest.mark.parametrize("text", EMOJIS)
+def test_emojis_are_counted_as_people_see_them(text):
+    [exactly] = find_requirements("Describe the sea. Use exactly 3 emojis.")
+    spec = exactly.check | {"exactly": EMOJIS[text]}
+    assert check_of(spec).holds(text) and not check_of(spec | {"exactly": EMOJIS[text] + 1}).holds(text)
+    [none] = find_requirements("Describe the sea. Do not use any emojis.")
+    assert check_of(none.check).holds(text) is (EMOJIS[text] == 0)
+
+
+@pytest.mark.parametrize(("text", "count"), [("cafe\u0301", 4), ("👩‍💻", 1), ("கொ", 1), ("a\nb", 3)])
+def test_characters_are_counted_as_people_see_them(text, count):
+    [limit] = find_requirements("Describe the sea in at most 280 characters.")
+    assert check_of({"type": "regex", "pattern": limit.check["pattern"], "exactly": count}).holds(text)
+
+
 @pytest.mark.parametrize(("prompt", "checks"), [*NUMBERS, *STRINGS, *FORMS, *ANSWERS, SEVERAL])
 def test_a_requirement_is_found_with_its_arguments(prompt, checks):
     assert [found.check for found in find_requirements(prompt) if found.check] == checks

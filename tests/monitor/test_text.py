@@ -18,6 +18,13 @@ def test_repetition_is_the_share_of_repeated_trigrams():
     assert repetition("good " * 50) > 0.97
 
 
+@pytest.mark.parametrize("text", ["今天下雨了", "วันนี้ฝนตก", "बारिश हो रही है ", "비가 온다 오늘 "])
+def test_repetition_and_length_in_every_script(text):
+    assert repetition(text) == 0 and repetition(text * 20) > 0.9
+    assert words(text * 20) >= 20 * words(text) - 20 > 0
+    assert opening(text * 200) == opening(text)
+
+
 def test_copied_counts_questions_of_which_half_is_in_the_text():
     questions = ["Does the response mention the word rain?", "Is the tone of the text friendly?", "Short?"]
     assert copied("It rains.", questions) == 0

@@ -16,6 +16,7 @@ from checklist_rewards.rewards.shaping import (
     format_gate,
     gate,
     length,
+    length_bounds,
     length_penalty,
     less,
     penalties,
@@ -113,6 +114,10 @@ def test_autorubrics_length_curve():
 
 def test_length_in_three_units():
     assert [length("ab c\n d", unit) for unit in ("words", "characters")] == [3, 7]
+    assert length("今天下雨，" * 60) == 240 and length("don't go — now") == 3
+    assert length_bounds("ไทย") == (1, 3)
+    with pytest.raises(SampleError, match="between 1 and 3 words, which only a dictionary can count"):
+        length("ไทย")
     assert length("abcd", "tokens", lambda text: [text[:2], text[2:]]) == 2
     with pytest.raises(SampleError, match="requires tokenize"):
         length("abcd", "tokens")

@@ -61,7 +61,14 @@ _UNIT = pattern(
 )
 _OF_THE_WHOLE = ("words", "sentences", "characters", "lines", "capital_words")
 """Units that every part of a response has too."""
-EMOJI = r"[\p{Emoji_Presentation}\p{Extended_Pictographic}]"
+EMOJI = (
+    r"\p{RI}\p{RI}|[0-9#*]\uFE0F?\u20E3"  # a flag; a keycap
+    r"|(?:\p{Emoji}\uFE0F|\p{Emoji_Modifier_Base}\p{Emoji_Modifier}|(?!\p{RI})\p{Emoji_Presentation}(?!\uFE0E))"
+    r"[\p{Emoji_Modifier}\U000E0020-\U000E007F]*"
+    r"(?:\u200D[\p{Extended_Pictographic}\p{Emoji_Presentation}][\uFE0F\p{Emoji_Modifier}]*)*"
+)
+"""One emoji as people see it: with its skin tone, as a flag, as a sequence. A sign that is text by default (©, ™, ❤)
+counts only with the variation selector that makes it an emoji."""
 HASHTAG = r"(?<![\w#])#\w+"
 _COUNTED: dict[str, tuple[Callable[[dict[str, int]], Spec], str]] = {
     "hashtags": (lambda b: regex_check(HASHTAG, **b), "hashtags"),
@@ -73,7 +80,7 @@ _COUNTED: dict[str, tuple[Callable[[dict[str, int]], Spec], str]] = {
     "hyphens": (lambda b: {"type": "letters", "letters": "-", **b}, "hyphens"),
     "dashes": (lambda b: {"type": "letters", "letters": "-–—", **b}, "dashes"),
     "emojis": (lambda b: regex_check(EMOJI, **b), "emojis"),
-    "characters": (lambda b: regex_check(r"(?s).", **b), "characters"),
+    "characters": (lambda b: regex_check(r"\X", **b), "characters"),
     "lines": (lambda b: regex_check(r"(?m)^.*\S.*$", **b), "lines that are not empty"),
 }
 """Units without a check of their own: the check for given bounds, and the name of the unit."""

@@ -23,8 +23,9 @@ from rich.table import Table
 from studies.common import DATA, data_file, json_lines, run_main, save_json
 from trl import TrlParser
 
-from checklist_rewards.checks.builtin import capitals_in, language_of, sentences_of
+from checklist_rewards.checks.builtin import language_of
 from checklist_rewards.checks.ifeval import INSTRUCTIONS, check_of_instruction, follows
+from checklist_rewards.checks.ifeval_text import capitals_in, sentences_of
 from checklist_rewards.errors import CheckError
 from checklist_rewards.evaluation.agreement import Bootstrap, Mean
 from checklist_rewards.files.rows import write_rows

@@ -1,0 +1,241 @@
+"""The last number of an answer."""
+
+import sys
+import threading
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from checklist_rewards.checks import numbers
+from checklist_rewards.checks.numbers import last_number
+from checklist_rewards.errors import CheckError
+from tests.checks.holds import holds
+
+ANSWERS = {
+    "So it is 1,250.": 1250,
+    "10 - 3 = 7.": 7,
+    "The answer is -4": -4,
+    "The answer is \u22124": -4,
+    "The answer is –4": -4,
+    "3–4": 4,
+    "about 3.5e2 m": 350,
+    "3/4": 0.75,
+    "$12.50": 12.5,
+    "50%": 50,
+    "On 2024-11-21": 21,
+    r"It is \boxed{42}, not 43.": 42,
+    r"\boxed{1} then \boxed{\frac{3}{4}}": 0.75,
+    r"\boxed{x + 1} of 9": 1,
+    "none at all": None,
+    r"\boxed{yes} 5": None,
+    "1/0": None,
+    "v2 is a version": None,
+    "": None,
+    # groups of digits
+    "1 250": 1250,
+    "1\u2009250": 1250,
+    "1\u00a0250": 1250,
+    "1\u202f250\u202f000": 1250000,
+    "12 500 people": 12500,
+    "100 200 300": 300,
+    "50 100 150 200": 200,
+    "1'250": 1250,
+    "1,25,000": 125000,
+    "1.250,50 €": 1250.5,
+    "1.250.000": 1250000,
+    "1.250": 1.25,
+    "3,5": 3.5,
+    "0,125": 0.125,
+    "the point (3,5)": 5,
+    "1,2,3": 3,
+    # notations
+    "3.5 × 10^2": 350,
+    "3.5·10⁻² m": 0.035,
+    "1.2 x 10^3": 1200,
+    "10^6": 10**6,
+    "2⁵": 32,
+    "12 cm^2": 12,
+    "12 m²": 12,
+    "x^2 = 4": 4,
+    "1 1/2 cups": 1.5,
+    "2½": 2.5,
+    "¾": 0.75,
+    "**12**": 12,
+    "$12$": 12,
+    "the 42nd": 42,
+    "١٢": 12,
+    "١٬٢٥٠٫٥": 1250.5,
+    "४२": 42,
+    "４２": 42,
+    "#### 1,234": 1234,
+    "a_2 = 7": 7,
+    # LaTeX
+    r"\boxed{12\text{ cm}^2}": 12,
+    r"\boxed{12\ \mathrm{m/s}^{2}}": 12,
+    r"\boxed{12~\text{cm}}": 12,
+    r"\boxed{1{,}250}": 1250,
+    r"\boxed{1\,250}": 1250,
+    r"\boxed{12,\!000}": 12000,
+    r"\boxed{1 250}": 1250,
+    r"\boxed{3{,}5}": 3.5,
+    r"\boxed{\frac12}": 0.5,
+    r"\boxed{\dfrac{1}{2}}": 0.5,
+    r"\boxed{-\frac{3}{4}}": -0.75,
+    r"\boxed{1\frac{1}{2}}": 1.5,
+    r"\boxed{3/4}": 0.75,
+    r"\boxed{50\%}": 50,
+    r"\boxed{\$12.50}": 12.5,
+    r"\boxed{90^\circ}": 90,
+    r"\boxed{90^{\circ}}": 90,
+    r"\boxed{x = 12}": 12,
+    r"\boxed{\text{12}}": 12,
+    r"\boxed{\mathbf{12}}": 12,
+    r"\boxed{- 4}": -4,
+    r"\boxed{−4}": -4,
+    r"\boxed{\boxed{7}}": 7,
+    r"\boxed{1}, \boxed{2}, so \boxed{3} it is": 3,
+    r"\boxed{\{5\}}": 5,
+    r"\boxed {12}": 12,
+    r"\fbox{12}": 12,
+    r"$\boxed{12}$": 12,
+    r"\boxed{5": 5,
+    r"\boxed{3.5\times10^2}": 350,
+    r"\boxed{3.5 \cdot 10^{-2}}": 0.035,
+    r"so $\frac{3}{4}$.": 0.75,
+}
+BY_MATH_VERIFY = {
+    r"\boxed{2\sqrt{3}}": 12**0.5,
+    r"\boxed{\frac{\pi}{2}}": 1.5707963267948966,
+    r"\boxed{2^{10} - 1}": 1023,
+    r"\boxed{\frac{1}{2}+\frac{1}{3}}": 5 / 6,
+    r"\boxed{\sqrt[3]{8}}": 2,
+    r"The answer is $x = \sqrt{16}$.": 4,
+    r"\[ \frac{\sqrt{4}}{4} \]": 0.5,
+    r"\boxed{\frac{3.5}{7}}": 0.5,
+    r"\boxed{(1+2)^2}": 9,
+}
+
+
+@pytest.mark.parametrize("text", ANSWERS)
+def test_the_last_number_is_the_answer(text, monkeypatch):
+    monkeypatch.setattr(numbers, "_library", lambda: pytest.fail("plain numbers need no library"))
+    assert (
+        last_number(text) == pytest.approx(ANSWERS[text]) if ANSWERS[text] is not None else last_number(text) is None
+    )
+
+
+@pytest.mark.parametrize("text", BY_MATH_VERIFY)
+def test_math_verify_reads_other_expressions(text):
+    pytest.importorskip("math_verify")
+    assert last_number(text) == pytest.approx(BY_MATH_VERIFY[text])
+    assert holds(text, type="number", value=BY_MATH_VERIFY[text])
+
+
+def test_without_math_verify_the_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "math_verify.parser", None)
+    numbers._computed.cache_clear()
+    with pytest.raises(CheckError, match=r"pip install 'checklist-rewards\[checks\]'"):
+        holds(r"\boxed{2\sqrt{5}}", type="number", value=4)
+    assert holds(r"\boxed{\frac12}", type="number", value=0.5)
+
+
+def test_it_works_in_a_thread():
+    pytest.importorskip("math_verify")
+    found = []
+    thread = threading.Thread(target=lambda: found.append(last_number(r"\boxed{3\sqrt{49}}")))
+    thread.start()
+    thread.join()
+    assert found == [pytest.approx(21)]
+
+
+HOSTILE = [
+    r"\boxed{9^{9^{9^{9}}}}",
+    r"\boxed{9^{999999999}}",
+    r"\boxed{9^99^99}",
+    r"\boxed{10000000!}",
+    r"\boxed{\sum_{n=1}^{10000000} n}",
+    r"\boxed{\int_0^1 e^{x^2} dx}",
+    r"\boxed{\frac{1}{0}}",
+    r"\boxed{\sqrt{-1}}",
+    r"\boxed{__import__('os').system('true')}",
+]
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_what_would_compute_for_ever_is_not_computed(text):
+    assert not holds(text, type="number", value=123456)
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        "1",
+        "1,",
+        "1.",
+        "11,",
+        "1 ",
+        "\\frac{",
+        "\\boxed{",
+        "{",
+        "$",
+        "$x^",
+        "\\(",
+        "\\boxed{1}",
+        "1/",
+        "^{2",
+        "\\[ ",
+        "½",
+        "⁵",
+        "1'",
+        "\\text{",
+        " \\",
+        "\\frac ",
+        "   \\frac1",
+    ],
+)
+def test_no_text_takes_more_than_linear_time(part):
+    last_number(part * (100_000 // len(part)))
+    last_number("\\boxed{" + part * 30_000 + "}")
+
+
+def test_the_check():
+    assert holds("2 + 2 = 4", type="number", value=4) and not holds("4 + 1 = 5", type="number", value=4)
+    assert holds("3.14", type="number", value=3.1416, tolerance=0.01)
+    assert not holds("3.14", type="number", value=3.1416)
+    assert not holds("I do not know.", type="number", value=4)
+    assert not holds("1e999999999", type="number", value=4)
+
+
+_UNITS = st.sampled_from(["", " cm", "%", " apples", " m²", " €"])
+_FORMS = st.sampled_from(
+    [
+        "{:,}",
+        "{}",
+        "**{}**",
+        "${}$",
+        r"\boxed{{{}}}",
+        "x = {}.",
+        r"\boxed{{{}\text{{ cm}}^2}}",
+        r"\boxed{{{}^\circ}}",
+        r"\boxed{{x = {:,}}}",
+    ]
+)
+
+
+@given(st.integers(-(10**12), 10**12), _FORMS, _UNITS)
+def test_every_whole_number_is_read_as_it_was_written(number, form, unit):
+    assert last_number(f"First 7, then {form.format(number)}{unit}") == number
+
+
+@given(st.integers(-(10**9), 10**9), st.sampled_from(["\u2009", "\u00a0", "\u202f", ",", "{,}", r"\,", "'", r"{,}\!"]))
+def test_every_separator_of_thousands(number, separator):
+    written = f"{number:,}".replace(",", separator)
+    assert last_number(rf"\boxed{{{written}}}") == number
+    if "\\" not in separator:
+        assert last_number(f"It is {written}.") == number
+
+
+@given(st.integers(0, 99), st.integers(1, 99), st.sampled_from([r"\frac{{{}}}{{{}}}", r"\dfrac{{{}}}{{{}}}", "{}/{}"]))
+def test_every_fraction(above, below, form):
+    assert last_number(rf"\boxed{{{form.format(above, below)}}}") == above / below
