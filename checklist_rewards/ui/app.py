@@ -62,7 +62,7 @@ async def receive(project: Project, name: Any, parts: AsyncIterator[bytes], limi
     if not isinstance(name, str) or "/" in name or Path(name).suffix.lower() not in ALLOWED:
         raise SampleError(f"{name!r:.120} cannot be uploaded; allowed are text files: {', '.join(ALLOWED)}.")
     saved = f"{FOLDER}/{name}"
-    path = project.path(saved)
+    path = project.target(saved)
     if path.exists():
         raise SampleError(f"{saved} exists; rename the file, or choose the one in the project.")
     content = await joined(

@@ -92,7 +92,7 @@ class Library:
 
         Raises a [`ChecklistRewardsError`] if the parser refuses the text, or the file has another stamp.
         """
-        path = self.judging.project.path(_known(name))
+        path = self.judging.project.target(_known(name))
         self._summary(name, _text(text, name))
         if stamp is None and path.exists():
             raise SampleError(f"{name} exists; open it, or choose another name.")
@@ -115,7 +115,7 @@ class Library:
         source = project.existing(body.get("file") or "")
         named = f"checklists/{source.stem}.json" if source.suffix in _CONFIGS else f"imported/{source.stem}.jsonl"
         output = body.get("output") or named
-        path = project.path(output)
+        path = project.target(output)
         if path.suffix.lower() not in FORMATS:
             _known(output)
         if path.exists():
@@ -187,14 +187,14 @@ def _prompt(_: Judging, name: str, text: str) -> str:
 
 def _pipeline(judging: Judging, name: str, text: str) -> str:
     value = read_value(text, name)
-    judging.check_file(name, {} if value is None else value)
+    judging.permitted.check_pipeline(name, value)
     config = PipelineConfig.parse(value, name, judging.project.path(name).parent)
     return f"pipeline {config.name!r}: {config.generator.kind} generator, {config.scorer.kind} scorer"
 
 
 def _judges(judging: Judging, name: str, text: str) -> str:
     value = read_value(text, name)
-    judging.check_file(name, {} if value is None else value)
+    judging.permitted.check_judges(name, value)
     parse_jury(value, name, judging.project.path(name).parent)
     if "judges" not in value:
         return f"the judge {value['model']}"
