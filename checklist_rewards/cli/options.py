@@ -22,6 +22,7 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
+import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, is_dataclass, make_dataclass
@@ -132,9 +133,7 @@ def engine_settings(option: str, given: Sequence[str] | None) -> dict[str, Any]:
     for text in given or ():
         name, equals, value = text.partition("=")
         try:
-            parsed = (
-                yaml.safe_load(text) if text.startswith("{") else {name: yaml.safe_load(value)} if equals else None
-            )
+            parsed = _object(text) if text.startswith("{") else {name: yaml.safe_load(value)} if equals else None
         except yaml.YAMLError:
             parsed = None
         if not isinstance(parsed, dict) or not all(isinstance(key, str) and key for key in parsed):
@@ -143,6 +142,14 @@ def engine_settings(option: str, given: Sequence[str] | None) -> dict[str, Any]:
             )
         settings |= parsed
     return settings
+
+
+def _object(text: str) -> Any:
+    """A JSON object, or one in YAML, which reads 1e-05 as a text."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return yaml.safe_load(text)
 
 
 def given(group: Any, renamed: Mapping[str, str]) -> dict[str, Any]:

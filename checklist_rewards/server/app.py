@@ -14,10 +14,11 @@ Errors have the body `{"error": sentence, "errors": [{"row", "field", "message"}
 
 - 400: a decision or a header cannot be read.
 - 401: the token is missing or wrong.
+- 403, 415: without a token, the request may come from a web page: another `Host`, `Origin` or content type (`guard`).
 - 431: the request line and the headers are larger than 64 KiB; the connection is closed.
 - 404: a decision names another model.
 - 408: the body did not arrive in time.
-- 413: the body is too large, or has more tokens than the queue may hold.
+- 413: the body is too large, has too many rows, items or JSON values, or more tokens than the queue may hold.
 - 422: no row of `/score`, or not every row of `/reward`, is valid; or a row of `/reward` has no answer and
   `no_answer="unscored"` is set.
 - 429: too many tokens are waiting. `Retry-After` is the time after which there is room at the measured rate.
@@ -33,9 +34,10 @@ A target without an answer (empty, cut in its thought, ending with a tool call) 
 says, without the judge. Its state is part of its score, and `target_state` of the answer to a decision.
 
 An invalid row of `/score` does not affect the others: its place in `scores` is null and `errors` has the row (from 1)
-and the field. The response of `/reward` has no place for errors, so a single invalid or unscored row fails the
-request. OpenRLHF sends a request five times whatever its status, and then skips the reward, so invalid rows of
-`/reward` are also logged here as errors. A failure of the judge is never a number.
+and the field. At most 100 errors are listed; a last one, whose row is null, has the number of the others. The response
+of `/reward` has no place for errors, so a single invalid or unscored row fails the request. OpenRLHF sends a request
+five times whatever its status, and then skips the reward, so invalid rows of `/reward` are also logged here as errors.
+A failure of the judge is never a number.
 
 Rows are parsed and validated in threads, because large rows would block the event loop. A client that disconnects is
 counted with status 499, and its rows leave the queue unless they are being scored.
@@ -69,7 +71,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from checklist_rewards.errors import SampleError
 from checklist_rewards.judges.base import judge_identity
-from checklist_rewards.judges.remote import DEADLINE_HEADER
+from checklist_rewards.judges.remote import DEADLINE_HEADER, TOKEN_VARIABLE
 from checklist_rewards.rewards.integrations.labelled import score_details, unscored_reason
 from checklist_rewards.rewards.integrations.queue import DEFAULT_MAX_BATCH, DEFAULT_MAX_WAIT
 from checklist_rewards.scorer import ChecklistScorer, Sample
@@ -82,11 +84,13 @@ from checklist_rewards.server.decisions import (
     system_one_answers,
     system_one_request,
 )
+from checklist_rewards.server.guard import is_unrebound, refusal
 from checklist_rewards.server.metrics import PATHS
 from checklist_rewards.server.rows import (
     ErrorRecord,
     Refused,
     error_record,
+    listed,
     refused_rows,
     reward_samples,
     score_samples,
@@ -107,7 +111,7 @@ def error_response(
     message: str, errors: Sequence[ErrorRecord], status: int, headers: Mapping[str, str] | None = None
 ) -> AsciiJson:
     """The response for an error, with one record per row."""
-    return AsciiJson({"error": message, "errors": list(errors)}, status, headers=headers)
+    return AsciiJson({"error": message, "errors": listed(errors)}, status, headers=headers)
 
 
 def score_content(
@@ -115,7 +119,7 @@ def score_content(
 ) -> bytes:
     """The body of a response of `/score`, with the fields of `judge`."""
     items = ",".join("null" if score is None else _score_json(score) for score in scores)
-    return b'{"scores":[%s],%s' % (items.encode(), _json({"errors": list(errors), **(judge or {})})[1:])
+    return b'{"scores":[%s],%s' % (items.encode(), _json({"errors": listed(errors), **(judge or {})})[1:])
 
 
 def _score_json(score: Score) -> str:
@@ -129,6 +133,7 @@ def _json(content: Any) -> bytes:
     return json.dumps(content, allow_nan=False, separators=(",", ":")).encode("ascii")
 
 
+_HINT = f"; set {TOKEN_VARIABLE} on the server and the client to be answered under any name"
 _OPEN_PATHS = ("/health", "/ready")
 """Paths without a token, for the probes of an orchestrator."""
 
@@ -140,7 +145,7 @@ def check_token(token: str | None) -> None:
 
 
 class AuthAndMetrics:
-    """Middleware that checks the token and counts requests.
+    """Middleware that checks the token, refuses requests of web pages (`guard`) and counts requests.
 
     It is plain ASGI, because Starlette's middleware class runs every request in its own task, which costs more than
     the rest of a small request.
@@ -174,17 +179,26 @@ class AuthAndMetrics:
             await send(message)
 
         try:
-            app = self.app if self._authorized(scope) else self.refusal
-            await app(scope, receive, watched)
+            await (self._refusal(scope["path"], Headers(scope=scope)) or self.app)(scope, receive, watched)
         finally:
             self.count(scope["path"], status, time.perf_counter() - started)
 
-    def _authorized(self, scope: Scope) -> bool:
-        if self.token is None or scope["path"] in _OPEN_PATHS:
-            return True
+    def _refusal(self, path: str, headers: Headers) -> ASGIApp | None:
+        """Why a request is refused. The token shows that a request is not that of a web page; without one, the
+        headers of browsers do."""
+        if self.token is None:
+            foreign = refusal(headers, is_unrebound, _HINT)
+            if foreign is None:
+                return None
+            return error_response(
+                foreign.message, [error_record(None, foreign.header, foreign.message)], foreign.status
+            )
+        if path in _OPEN_PATHS:
+            return None
         # Compare bytes, because hmac.compare_digest raises for strings that are not ASCII.
-        scheme, _, token = Headers(scope=scope).get("authorization", "").encode("latin-1").partition(b" ")
-        return hmac.compare_digest(token.strip(), self.token) and scheme.lower() == b"bearer"
+        scheme, _, token = headers.get("authorization", "").encode("latin-1").partition(b" ")
+        is_equal = hmac.compare_digest(token.strip(), self.token) and scheme.lower() == b"bearer"
+        return None if is_equal else self.refusal
 
 
 logger = logging.getLogger(__name__)
@@ -269,7 +283,7 @@ def app_of(scorer: ChecklistScorer, queue: ScoringQueue, drain: Drain, *, max_bo
     @app.exception_handler(Refused)
     async def _refused(request: Request, error: Refused) -> Response:
         if request.url.path == "/reward" and error.status == 422:
-            for record in error.errors:
+            for record in listed(error.errors):
                 _log_invalid(record["field"], record["message"])
         headers = {"Connection": "close"} if error.status == 408 else {}
         if error.status in (429, 503):

@@ -41,6 +41,9 @@ from checklist_rewards.server.rows import Refused, parsed_body
 from checklist_rewards.validation import one_sentence
 
 MOST_QUESTIONS = 400
+MOST_VALUES = 2**15
+"""Most values of JSON in a request, without the text that is judged."""
+_DATA = ("input", "state")
 _FIELDS = ("target", "input", "reference", "history")
 _READER = CompletionReader()
 _FENCE = re.compile(r"<target-(\d+)>\n|\n</target-(\d+)>")
@@ -274,11 +277,26 @@ def _require_answers(score: Score) -> None:
 
 
 def _validated(kind: type[Any], content: bytes) -> Any:
+    body = parsed_body(content)
+    asked = {name: value for name, value in body.items() if name not in _DATA}
+    if _values(asked) > MOST_VALUES:  # pydantic would report each that is wrong
+        raise Refused(413, f"the questions have more than {MOST_VALUES:,} values; send less at once.", "questions")
     try:
-        return kind.model_validate(parsed_body(content))
+        return kind.model_validate(body)
     except ValidationError as error:
         field = error.errors()[0]["loc"]
         raise Refused(400, f"{one_sentence(error, kind)}", str(field[0]) if field else "body") from None
+
+
+def _values(value: Any) -> int:
+    """How many values JSON has, counted until there are too many."""
+    left, count = [value], 0
+    while left and count <= MOST_VALUES:
+        one = left.pop()
+        inside = one.values() if isinstance(one, Mapping) else one if isinstance(one, list) else ()
+        left += inside
+        count += len(inside)
+    return count
 
 
 def _require_model(model: str | None, scorer: ChecklistScorer) -> None:

@@ -12,7 +12,6 @@ transcript ([`chat.Message`]).
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -23,10 +22,18 @@ from checklist_rewards.errors import ChecklistRewardsError, SampleError
 from checklist_rewards.rewards.integrations.labelled import answer_after, labelled_sample
 from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores import TargetState
+from checklist_rewards.server.guard import TooManyValues, check_nested, json_value
 
 ErrorRecord = dict[str, Any]
+MAX_ROWS = 4096
+"""Most rows of a request."""
 MAX_ITEMS = 1000
 """Most items of a row."""
+MAX_READS = 2**16
+"""Most items and options of the rows of a request together. The answer has some hundred bytes for each."""
+LISTED = 100
+"""Most errors in a response."""
+_LONGEST = 500
 _ROWS = "samples"
 _TEXTS = ("target", "input", "reference", "history")
 _FIELDS = ("checklist", *_TEXTS, "as_is", "messages")
@@ -88,8 +95,18 @@ class _RowError(Exception):
 
 
 def error_record(row: int | None, field: str, message: str) -> ErrorRecord:
-    """One entry of `errors`."""
-    return {"row": row, "field": field, "message": message}
+    """One entry of `errors`. Long texts are cut: they may repeat what the client has sent."""
+    shown = message if len(message) <= _LONGEST else f"{message[:_LONGEST]} ..."
+    return {"row": row, "field": field[:_LONGEST], "message": shown}
+
+
+def listed(errors: Sequence[ErrorRecord]) -> list[ErrorRecord]:
+    """The first errors as a response has them, and the number of the others."""
+    more = len(errors) - LISTED
+    if more <= 0:
+        return list(errors)
+    message = f"{more:,} more rows have errors, which are not listed."
+    return [*errors[:LISTED], error_record(None, errors[LISTED]["field"], message)]
 
 
 def score_samples(content: bytes, scorer: ChecklistScorer) -> tuple[int, list[tuple[int, Sample]], list[ErrorRecord]]:
@@ -144,7 +161,9 @@ def refused_rows(errors: list[ErrorRecord], total: int) -> Refused:
 def parsed_body(content: bytes) -> Mapping[str, Any]:
     """The JSON object of a request. Raises [`Refused`] for anything else."""
     try:
-        body = json.loads(content)
+        body = json_value(content)
+    except TooManyValues as error:
+        raise Refused(413, str(error)) from None
     except (ValueError, RecursionError) as error:
         raise Refused(400, f"the body is not JSON ({error}).") from None
     if not isinstance(body, Mapping):
@@ -157,6 +176,8 @@ def _list(body: Mapping[str, Any], field: str) -> list[Any]:
     if not isinstance(value, list) or not value:
         got = "nothing" if field not in body else _shown(value)
         raise Refused(422, f"{field} must be a list of at least one row, got {got}.", field)
+    if len(value) > MAX_ROWS:
+        raise Refused(413, f"{field} has {len(value):,} rows; send at most {MAX_ROWS:,} in one request.", field)
     return value
 
 
@@ -165,11 +186,17 @@ def _each(
 ) -> tuple[list[tuple[int, Sample]], list[ErrorRecord]]:
     samples: list[tuple[int, Sample]] = []
     errors: list[ErrorRecord] = []
+    reads = 0
     for number, row in enumerate(rows, start=1):
         try:
-            samples.append((number, read(row, f"row {number}")))
+            sample = read(row, f"row {number}")
         except _RowError as error:
             errors.append(error_record(number, error.field, str(error)))
+            continue
+        samples.append((number, sample))
+        reads += sum(max(1, len(item.options or ())) for item in sample.checklist.items)
+        if reads > MAX_READS:
+            raise Refused(413, f"the rows have more than {MAX_READS:,} items and options; send fewer rows at once.")
     return samples, errors
 
 
@@ -208,6 +235,7 @@ def _sample(row: Any, where: str, scorer: ChecklistScorer) -> Sample:
     if "checklist" not in row:
         raise _RowError("checklist", "must be a list of questions, got nothing.")
     with _errors_in("checklist"):
+        _check_nested(row["checklist"], where)
         checklist = Checklist.parse(row["checklist"], where)
         _check_items(checklist, where, scorer)
     context = [row.get(field) for field in _TEXTS[1:]]
@@ -241,9 +269,25 @@ def _labelled(row: tuple[Any, Any, Any], where: str, scorer: ChecklistScorer) ->
         answer = answer_after(prompt, query, where)
         target = _READER.read(answer, raw=answer, opened=_READER.opened(prompt))
     with _errors_in("labels"):
+        _check_nested(label, where)
         sample = labelled_sample(label, target, prompt, where)
         _check_items(sample.checklist, where, scorer)
     return sample
+
+
+def _check_nested(value: Any, where: str) -> None:
+    """Bound a checklist, or the check of an item, that is given as the text of its JSON."""
+    if isinstance(value, str):
+        try:
+            check_nested(value)
+        except TooManyValues as error:
+            raise SampleError(f"{where}: {error}") from None
+    if isinstance(value, Mapping):
+        for name in ("checklist", "items", "check"):
+            _check_nested(value.get(name), where)
+    if isinstance(value, list):
+        for entry in value:
+            _check_nested(entry if isinstance(entry, Mapping) else None, where)
 
 
 def _check_items(checklist: Checklist, where: str, scorer: ChecklistScorer) -> None:

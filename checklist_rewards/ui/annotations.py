@@ -281,7 +281,7 @@ def record(project: Project, file: str, task: Task, name: str, item: str, value:
     Raises:
         SampleError: For an answer that the item does not have, or about another text. Nothing is written.
     """
-    path = project.path(f"{FOLDER}/{check_name(name)}.jsonl")
+    path = project.target(f"{FOLDER}/{check_name(name)}.jsonl")
     if item not in task.keys:
         raise SampleError(f"row {task.id!r} has no item {item!r:.80}.")
     if value.get("text") != task.text:
@@ -448,7 +448,7 @@ def export(
             )
     if not rows:
         raise SampleError(f"{file} has no labels to export; answer at least one of its items first.")
-    path = project.path(name)
+    path = project.target(name)
     with write_rows(path) as output:
         for row in rows:
             output.write(row)

@@ -22,6 +22,7 @@ from importlib.resources import files
 from pathlib import Path
 from threading import Lock
 from typing import Any
+from urllib.parse import quote
 
 from fastapi import FastAPI, Request
 from fastapi.responses import FileResponse, HTMLResponse, Response, StreamingResponse
@@ -35,12 +36,12 @@ from checklist_rewards.files.rows import read_rows
 from checklist_rewards.ui import annotations as answers
 from checklist_rewards.ui.annotations import Task, ordered, read_tasks
 from checklist_rewards.ui.building import Building
-from checklist_rewards.ui.code import items_of, loop_commands, snippets, without_secrets
+from checklist_rewards.ui.code import items_of, loop_commands, report_command, snippets, without_secrets
 from checklist_rewards.ui.comparisons import exported
 from checklist_rewards.ui.guard import Guard, TooLarge, cookie_name, joined, json_body, page_token
 from checklist_rewards.ui.jobs import Jobs
 from checklist_rewards.ui.judging import Judging
-from checklist_rewards.ui.library import Library, checklist_text
+from checklist_rewards.ui.library import ConflictError, Library, checklist_text
 from checklist_rewards.ui.live import Live
 from checklist_rewards.ui.project import DOCUMENTS, OutsideError, Project, write_example
 from checklist_rewards.ui.records import RecordFile
@@ -62,7 +63,7 @@ async def receive(project: Project, name: Any, parts: AsyncIterator[bytes], limi
     if not isinstance(name, str) or "/" in name or Path(name).suffix.lower() not in ALLOWED:
         raise SampleError(f"{name!r:.120} cannot be uploaded; allowed are text files: {', '.join(ALLOWED)}.")
     saved = f"{FOLDER}/{name}"
-    path = project.path(saved)
+    path = project.target(saved)
     if path.exists():
         raise SampleError(f"{saved} exists; rename the file, or choose the one in the project.")
     content = await joined(
@@ -131,7 +132,8 @@ def build_ui(judging: Judging, token: str) -> FastAPI:
     @app.exception_handler(ChecklistRewardsError)
     async def _sentence(_: Request, error: ChecklistRewardsError) -> Response:
         status = 403 if isinstance(error, OutsideError) else 413 if isinstance(error, TooLarge) else 400
-        return _json({"error": without_secrets(str(error), os.environ)}, status)
+        more = {"stamp": error.stamp} if isinstance(error, ConflictError) else {}
+        return _json({"error": without_secrets(str(error), os.environ), **more}, status)
 
     async def page(request: Request) -> Response:
         answer = HTMLResponse(page_file("app.html"))
@@ -176,8 +178,9 @@ def build_ui(judging: Judging, token: str) -> FastAPI:
         stamp = " ".join(map(_stamp, [*paths, *([] if labels is None else [labels])]))
         if query.get("known") == stamp:
             return None
-        head, rows = reports.get(path, stamp, column or labels)
-        return Response(rows if query.get("rows") else head, media_type="application/json", headers={"x-stamp": stamp})
+        head, rows, command = reports.get(path, stamp, column or labels)
+        headers = {"x-stamp": stamp, "x-command": quote(command)}
+        return Response(rows if query.get("rows") else head, media_type="application/json", headers=headers)
 
     def row(query: Mapping[str, Any]) -> Any:
         path, id = project.existing(query.get("file", "")), query.get("id")
@@ -358,8 +361,9 @@ def _sources(project: Project, path: Path) -> list[Path]:
     return paths
 
 
-def _report(project: Project, path: Path, labels: str | Path | None) -> tuple[bytes, bytes]:
-    """The data of the page that `checklist-rewards report` writes, as JSON: what it shows first, and the rows.
+def _report(project: Project, path: Path, labels: str | Path | None) -> tuple[bytes, bytes, str]:
+    """The data of the page that `checklist-rewards report` writes, as JSON: what it shows first, and the rows; and the
+    command that writes it.
 
     `labels` is a column of the file, or a file of labels. A file that does not fit, of another file with this name, is
     left out."""
@@ -371,9 +375,12 @@ def _report(project: Project, path: Path, labels: str | Path | None) -> tuple[by
     except SampleError:
         if labels is None or in_column:
             raise
-        data = report_data(paths)
+        labels, data = None, report_data(paths)
     head, rows = parts_of(data)
-    return "".join(json_chunks(head)).encode(), "".join(json_chunks(rows)).encode()
+    name, *more = [one.relative_to(project.folder).as_posix() for one in paths]
+    labelled = None if labels is None or in_column else Path(labels).relative_to(project.folder).as_posix()
+    command = report_command(name, more, labelled, str(labels) if in_column else None)
+    return "".join(json_chunks(head)).encode(), "".join(json_chunks(rows)).encode(), command
 
 
 def _events(events: Iterator[dict[str, Any]]) -> Iterator[bytes]:

@@ -2,8 +2,8 @@
 
 A [`Job`] is the content of `jobs/<id>.json`. The snippets of the same settings give the same figures.
 
-Keys are not part of them: models on servers take their keys from the environment. Engine arguments whose name looks
-like a secret, and a password in an address, are left out.
+Keys are not part of them: models on servers take their keys from the environment. Engine arguments whose name is that
+of a secret ([`is_secret`]), and a password in an address, are left out.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import json
 import os
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from pprint import pformat
 from typing import Any
@@ -122,6 +122,23 @@ def environment() -> dict[str, str]:
 
 
 _SECRET = re.compile(r"key|token|secret|password|credential|authorization|headers", re.I)
+"""In the name of an environment variable."""
+_WORD = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z0-9]+")
+_SECRETS = (
+    "key",
+    "apikey",
+    "token",
+    "secret",
+    "password",
+    "credential",
+    "credentials",
+    "authorization",
+    "header",
+    "headers",
+)
+_SPECIAL_TOKENS = (
+    *("bos", "eos", "pad", "unk", "sep", "cls", "mask", "image", "video", "audio", "start", "end", "stop"),
+)
 _WIDTH = 100
 _SCALES = "from checklist_rewards.scores.scales import on_scale, ordinal_scale"
 
@@ -190,6 +207,20 @@ def loop_commands(file: str, labels: str, scored: bool, config: PipelineConfig, 
         ["distill", labels, "-o", "judge"],
     ]
     return [shlex.join(["checklist-rewards", *command]) for command in commands]
+
+
+def report_command(file: str, more: Sequence[str], labels: str | None, column: str | None) -> str:
+    """The command that writes the report of a file of the project as a page, to be run in the project folder.
+
+    Args:
+        file (`str`): The file.
+        more (sequence of `str`): Further files of the report, such as that of the monitor.
+        labels (`str`, *optional*): The file of labels that the report uses.
+        column (`str`, *optional*): The column of labels that the report uses.
+    """
+    names = [f"./{name}" if name.startswith("-") else name for name in (file, *more)]
+    labelled = [f"--labels={labels}"] if labels is not None else [f"--label-key={column}"] if column else []
+    return shlex.join(["checklist-rewards", "report", *names, "-o", "report.html", *labelled])
 
 
 def _scorer(config: PipelineConfig, judge: Engine, store_path: str | None) -> str:
@@ -264,9 +295,24 @@ def _python_of_file(config: PipelineConfig, judge: Engine, job: Job, store_path:
     return "\n".join(lines) + "\n"
 
 
+def is_secret(name: str) -> bool:
+    """Whether the value of a setting is a key. Its last word decides: `api_key`, `hf_token` and `headers` are, but
+    `tokenizer_mode`, `max_tokens` and `eos_token` are not."""
+    words = [word.lower() for word in _WORD.findall(name)]
+    is_special = words[-1:] == ["token"] and words[-2:-1] != [] and words[-2] in _SPECIAL_TOKENS
+    return words[-1:] != [] and words[-1] in _SECRETS and not is_special
+
+
+def _public(value: Any) -> Any:
+    """A setting without the keys inside it."""
+    if isinstance(value, Mapping):
+        return {name: _public(inner) for name, inner in value.items() if not is_secret(str(name))}
+    return [_public(inner) for inner in value] if isinstance(value, list) else value
+
+
 def engine_arguments(engine: Engine, public: bool = True) -> dict[str, Any]:
     """The arguments of an engine without defaults, except for the model; if `public`, only what may be shown."""
-    settings = {name: value for name, value in engine.settings.items() if not (public and _SECRET.search(name))}
+    settings = _public(engine.settings) if public else dict(engine.settings)
     given: dict[str, Any] = {"model": engine.model}
     if engine.backend != "auto" and isinstance(engine.backend, str):
         given["backend"] = engine.backend

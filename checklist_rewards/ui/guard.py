@@ -3,7 +3,8 @@
 - The printed URL has a random token. The page keeps it and sends it as a header with every request for data; its own
   scripts and style are sent to a browser with the cookie of that URL. The cookie alone opens no data, because browsers
   send cookies to every server of this machine, whatever its port.
-- Requests for another host name (DNS rebinding) and from another origin are refused. CORS is disabled.
+- Requests for another host name (DNS rebinding), from another origin and with the body of a form are refused, as the
+  reward server does (`server.guard`). CORS is disabled.
 - All responses carry a Content-Security-Policy without inline scripts, and `nosniff`.
 - Request bodies are bounded.
 """
@@ -12,8 +13,6 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import json
-import re
 from collections.abc import AsyncIterator
 from typing import Any
 from urllib.parse import urlsplit
@@ -24,9 +23,9 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from checklist_rewards.errors import SampleError
+from checklist_rewards.server.guard import MAX_NESTED, TooManyValues, is_loopback, json_value, refusal
 
 HEADER = "x-checklist-rewards-token"
-_HOST = re.compile(r"(?:127\.0\.0\.1|localhost|\[::1\])(?::[0-9]{1,5})?", re.IGNORECASE)
 MAX_BODY = 16 * 2**20
 COOKIE = "checklist_rewards_page"
 POLICY = (
@@ -67,14 +66,11 @@ class Guard:
 
     def _refusal(self, request: Request) -> ASGIApp | None:
         headers = request.headers
-        host = headers.get("host", "")
-        if _HOST.fullmatch(host) is None:
-            return _refused(403, "this app answers on the loopback addresses of this machine only.")
-        site = headers.get("sec-fetch-site", "same-origin")
-        foreign = headers.get("origin", f"http://{host}") != f"http://{host}"
-        if foreign or (request.url.path.startswith("/api/") and site not in ("same-origin", "none")):
-            return _refused(403, "this request comes from another page.")
-        if request.url.path.startswith("/api/"):
+        is_data = request.url.path.startswith("/api/")
+        foreign = refusal(headers, is_loopback, has_page=not is_data)
+        if foreign is not None:
+            return _refused(foreign.status, foreign.message)
+        if is_data:
             if _equal(headers.get(HEADER), self.token):
                 return None
             return _refused(401, "this request has no valid token; open the URL that `checklist-rewards ui` printed.")
@@ -99,7 +95,9 @@ async def json_body(request: Request, limit: int = MAX_BODY) -> dict[str, Any]:
     """The JSON object of a request. Raises [`SampleError`] for another body and [`TooLarge`] above the limit."""
     body = await joined(request.stream(), limit, f"the request is larger than {limit:,} bytes.")
     try:
-        value = json.loads(body)
+        value = json_value(body, MAX_NESTED)
+    except TooManyValues as error:
+        raise TooLarge(str(error)) from None
     except (ValueError, RecursionError) as error:
         raise SampleError(f"the request is not valid JSON ({error}).") from None
     if not isinstance(value, dict):

@@ -30,6 +30,7 @@ from checklist_rewards.checklists import content_hash
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.atomic import write_text
 from checklist_rewards.files.rows import FORMATS, read_rows
+from checklist_rewards.pipelines import PipelineConfig
 from checklist_rewards.ui.annotations import FOLDER as ANNOTATIONS
 from checklist_rewards.ui.code import (
     Job,
@@ -41,6 +42,7 @@ from checklist_rewards.ui.code import (
     without_secrets,
 )
 from checklist_rewards.ui.judging import Judging
+from checklist_rewards.ui.project import OutsideError
 
 if sys.platform != "win32":
     import fcntl
@@ -125,7 +127,7 @@ class Jobs:
     def forecast(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """What `score --dry-run` prints: the table of calls, tokens and price, and its notes."""
         job = self._job(request)
-        self._prepare(job)
+        self._checked(job).save(self._run(job.id, "yaml"))
         try:
             ran = subprocess.run(
                 [*self._command(job), "--dry-run"],
@@ -148,19 +150,13 @@ class Jobs:
     def code(self, request: Mapping[str, Any]) -> dict[str, str]:
         """The job as Python, as a command, and as YAML; see [`file_snippets`]."""
         judging, job = self.judging, self._job(request)
-        config = judging.config_of(job.settings)
+        config = self._checked(job)
         return file_snippets(config, judging.engine_of(config), job, judging.store_path)
 
     def create(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Save a new job and start it. Raises [`SampleError`]; then nothing was started."""
         job = self._job(request)
-        with self._lock:  # so that two requests at once do not start jobs with the same result
-            if self.judging.project.path(job.output).exists():
-                raise SampleError(f"{job.output} exists; choose another name for the result.")
-            for other in self.all():
-                if other.get("output") == job.output:
-                    raise SampleError(f"{job.output} is the result of job {other['id']}; choose another name.")
-            self._start(job)
+        self._start(job)
         return self.shown(job.id)
 
     def resume(self, id: Any, budget: Any = None) -> dict[str, Any]:
@@ -193,12 +189,7 @@ class Jobs:
             "created": now.isoformat(timespec="seconds"),
             "engine": self._judge(),
         }
-        job = validated({**request, **made}, "the job")
-        if Path(job.output).suffix.lower() not in FORMATS:
-            raise SampleError(f"{job.output}: the result must be one of {', '.join(FORMATS)}.")
-        if job.output.partition("/")[0].lower() == ANNOTATIONS:
-            raise SampleError(f"{job.output}: this folder is for the files of annotators; choose another one.")
-        return job
+        return validated({**request, **made}, "the job")
 
     def _start(self, job: Job) -> None:
         judge = self._judge()
@@ -210,7 +201,9 @@ class Jobs:
         with self._lock:
             if self._running(job.id):
                 raise SampleError(f"job {job.id} is already running.")
-            self._prepare(job)
+            config = self._checked(job)
+            self._check_result(job)
+            config.save(self._run(job.id, "yaml"))
             command = [*self._command(job), f"--summary={self._run(job.id, 'summary.json')}"]
             self._run(job.id, "summary.json").unlink(missing_ok=True)
             self._run(job.id, "log").unlink(missing_ok=True)
@@ -248,14 +241,28 @@ class Jobs:
         shown = engine_arguments(self.judging.judge) if jury is None else {"judge": self._public(jury)}
         return shown | {_OPTIONS: content_hash(config.model_dump_json())}
 
-    def _prepare(self, job: Job) -> None:
-        """Check the files of a job, and write the config of its pipeline."""
+    def _checked(self, job: Job) -> PipelineConfig:
+        """The config of a job's pipeline. The job may have come with the project, so all its files are checked."""
         project = self.judging.project
+        if Path(job.output).suffix.lower() not in FORMATS:
+            raise SampleError(f"{job.output}: the result must be one of {', '.join(FORMATS)}.")
+        if job.output.partition("/")[0].lower() == ANNOTATIONS:
+            raise SampleError(f"{job.output}: this folder is for the files of annotators; choose another one.")
         project.existing(job.file)
-        project.path(job.output)
+        project.target(job.output)
         if job.checklist is not None:
             project.existing(job.checklist)
-        self.judging.config_of(job.settings).save(self._run(job.id, "yaml"))
+        return self.judging.config_of(job.settings)
+
+    def _check_result(self, job: Job) -> None:
+        """Refuse to replace a file that is not the result of this job, or that has changed since."""
+        path, summary = self.judging.project.target(job.output), self._run(job.id, "summary.json")
+        own = self._summary(job.id) is not None and path.exists() and path.stat().st_mtime <= summary.stat().st_mtime
+        if path.exists() and not own:
+            raise SampleError(f"{job.output} exists; choose another name for the result.")
+        for other in self.all():
+            if other["id"] != job.id and other.get("output") == job.output:
+                raise SampleError(f"{job.output} is the result of job {other['id']}; choose another name.")
 
     def _load(self, id: Any) -> Job:
         if not isinstance(id, str) or not _ID.fullmatch(id):
@@ -271,16 +278,17 @@ class Jobs:
         return job
 
     def _save(self, job: Job) -> None:
-        path = self.judging.project.path(f"{FOLDER}/{job.id}.json")
+        path = self.judging.project.target(f"{FOLDER}/{job.id}.json")
         write_text(path, json.dumps(job.model_dump(mode="json", exclude_defaults=True), indent=2) + "\n")
 
     def _run(self, id: str, kind: str) -> Path:
-        """A file of the process. Raises [`SampleError`] if a symbolic link leads it out of the project."""
-        folder = self.judging.project.folder / _RUN
-        if not self.judging.project.holds(folder):
-            raise SampleError(f"{_RUN} leads out of the project folder.")
-        folder.mkdir(parents=True, exist_ok=True)
-        return folder / f"{id}.{kind}"
+        """A file of the process. Raises [`SampleError`] for a symbolic link."""
+        try:
+            path = self.judging.project.own(f"{_RUN}/{id}.{kind}")
+        except OutsideError as error:
+            raise SampleError(str(error)) from None
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path
 
     def _running(self, id: str) -> bool:
         process = self._processes.get(id)

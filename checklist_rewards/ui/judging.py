@@ -15,7 +15,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, cached_property
+from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -36,10 +37,10 @@ from checklist_rewards.judges.settings import FILE_SETTINGS, JudgeSettings, load
 from checklist_rewards.pipelines import Pipeline, PipelineConfig, assemble, list_pipelines, load_config
 from checklist_rewards.pipelines.pipeline import fields_of
 from checklist_rewards.pipelines.registry import SURROUNDINGS
-from checklist_rewards.prompts import prompts_dir
 from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores import Aggregation, Score, score_checklist
 from checklist_rewards.scores.reasons import ADVICE
+from checklist_rewards.ui.permitted import Address, Permitted, named_addresses
 from checklist_rewards.ui.project import Project
 
 SETTINGS = (
@@ -83,6 +84,15 @@ class Judging:
     _loading: threading.Lock = field(default_factory=threading.Lock)
     _probed: dict[str, Any] = field(default_factory=dict)
 
+    @cached_property
+    def permitted(self) -> Permitted:
+        """What files of the project may set: less than the options with which the app was started."""
+        jury = self.config.scorer.judge
+        engines = [self.judge, self.writer, *(_engines_of(jury) if jury is not None else ())]
+        addresses: set[Address] = set().union(*map(named_addresses, engines))
+        remote_code = bool(self.writer.settings.get("trust_remote_code"))
+        return Permitted(self.project, addresses, bool(self.given.get("allow_code")), remote_code)
+
     @property
     def served(self) -> bool:
         """Whether the judge is a server, which answers every item in a request of its own."""
@@ -106,7 +116,7 @@ class Judging:
         for name in _FILES:
             if name in values:
                 if name == "judge":
-                    self.check_file(values[name])
+                    self.permitted.check_jury(values[name])
                 values[name] = str(self.project.existing(values[name]))
         return config.replace({"scorer": values}, "settings") if values else config
 
@@ -118,12 +128,12 @@ class Judging:
         """
         if writer is not None and writer not in WRITERS:
             raise SampleError(f"{writer!r:.80} is not a writer that the page offers; allowed: {', '.join(WRITERS)}.")
-        key = json.dumps([settings, writes, writer], sort_keys=True)
+        config = self.config_of(settings)  # files are checked at every use: they may have changed
+        key = json.dumps([config.model_dump(mode="json"), _stamps(config), writes, writer])
         with self._building:
             if key not in self._pipelines:
                 if len(self._pipelines) >= _MOST_PIPELINES:
                     self._pipelines.clear()
-                config = self.config_of(settings)
                 own = self.writer if writer is None else Engine(writer)
                 self._pipelines[key] = assemble(
                     config, own if writes else None, self.engine_of(config), self.store, own.named
@@ -185,14 +195,7 @@ class Judging:
         config = self.config_of(settings)
         if config.scorer.judge is None:
             return [self.judge.model]
-        found: list[str] = []
-
-        def remember(engine: Engine) -> Engine:
-            found.append(engine.model)
-            return engine
-
-        load_jury(config.scorer.judge, False, remember)
-        return list(dict.fromkeys(found))
+        return list(dict.fromkeys(engine.model for engine in _engines_of(config.scorer.judge)))
 
     def sample(self, body: Mapping[str, Any]) -> Sample:
         """What the page wants to have scored. As in `score`, only the answer of the response is judged."""
@@ -317,43 +320,30 @@ class Judging:
         if name in list_pipelines():
             config = load_config(name)
         else:
-            self.check_file(name)
-            config = load_config(self.project.existing(name))
+            path = self.project.existing(name)
+            self.permitted.check_pipeline(name, read_value(read_text(path), name))
+            config = load_config(path)
         return config.replace({"scorer": dict(self.given)}, "options") if self.given else config
 
-    def check_file(self, name: str, content: Any = None) -> None:
-        """Refuse a pipeline or a file of judges of the project that names files outside of it, or lets code run.
 
-        The files it names are not opened before: an error about their content would show it.
-        """
-        path = self.project.path(name)
-        if content is None:
-            content = read_value(read_text(self.project.existing(name)), path)
-        for key, value in _settings_in(content):
-            if key == "allow_code" and value and not self.given.get("allow_code"):
-                raise SampleError(f"{name} sets allow_code; start the app with --allow-code to let checks run code.")
-            if key not in ("judge", *FILE_SETTINGS) or not isinstance(value, str):
-                continue
-            if key == "prompt" and (prompts_dir() / f"{value}.md").is_file() and ".." not in value:
-                continue
-            there = path.parent.joinpath(value).expanduser().resolve()
-            if not there.is_relative_to(self.project.folder):
-                raise SampleError(f"{name} names {value}, which is not in the project folder.")
-            if key == "judge":
-                self.check_file(there.relative_to(self.project.folder).as_posix())
+def _stamps(config: PipelineConfig) -> list[str]:
+    """Time and size of the files that a config names."""
+    named = [getattr(config.scorer, name) for name in ("judge", "weights", *FILE_SETTINGS)]
+    named += [config.generator.prompt, *(config.generator.prompts or {}).values()]
+    found = [Path(file).stat() for file in named if file is not None and Path(file).is_file()]
+    return [f"{status.st_mtime_ns}-{status.st_size}" for status in found]
 
 
-def _settings_in(value: Any) -> Iterator[tuple[str, Any]]:
-    """All settings of a file with their names, at any depth; the prompts of stages as `prompt`."""
-    if isinstance(value, Mapping):
-        for key, entry in value.items():
-            yield str(key), entry
-            if key == "prompts" and isinstance(entry, Mapping):
-                yield from (("prompt", prompt) for prompt in entry.values())
-            yield from _settings_in(entry)
-    elif isinstance(value, list):
-        for entry in value:
-            yield from _settings_in(entry)
+def _engines_of(jury: str) -> list[Engine]:
+    """The engines of a file of judges. No model is loaded."""
+    found: list[Engine] = []
+
+    def remember(engine: Engine) -> Engine:
+        found.append(engine)
+        return engine
+
+    load_jury(jury, False, remember)
+    return found
 
 
 def _text(body: Mapping[str, Any], name: str) -> str | None:

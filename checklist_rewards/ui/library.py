@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +31,7 @@ from checklist_rewards.validation import one_of
 
 LONGEST = 2**20
 """Most bytes of a file that can be edited."""
+_saving = threading.Lock()
 _CONFIGS = (".yaml", ".yml", ".json")
 _PITFALLS = ("fault", "avoided")
 KINDS: Mapping[str, tuple[str, ...]] = {
@@ -49,6 +51,14 @@ NEW = {
     "judges": "panel: {rule: majority}\njudges:\n  - {model: org/one}\n  - {model: org/two}\n",
 }
 """How a new file begins."""
+
+
+class ConflictError(SampleError):
+    """A file is not the version that was opened. `stamp`: that of the version that is there, None if there is none."""
+
+    def __init__(self, message: str, stamp: str | None):
+        super().__init__(message)
+        self.stamp = stamp
 
 
 @dataclass(frozen=True)
@@ -90,15 +100,20 @@ class Library:
     def save(self, name: Any, text: Any, stamp: Any) -> dict[str, Any]:
         """Save a file. `stamp` is that of the text that was opened, or None for a new file.
 
-        Raises a [`ChecklistRewardsError`] if the parser refuses the text, or the file has another stamp.
+        Raises a [`ChecklistRewardsError`] if the parser refuses the text, and [`ConflictError`] if the file has
+        another stamp.
         """
-        path = self.judging.project.path(_known(name))
+        path = self.judging.project.target(_known(name))
         self._summary(name, _text(text, name))
-        if stamp is None and path.exists():
-            raise SampleError(f"{name} exists; open it, or choose another name.")
-        if stamp is not None and (not path.is_file() or _stamp(read_text(path)) != stamp):
-            raise SampleError(f"{name} has changed since it was opened; open it again, and copy your text before.")
-        write_text(path, text)
+        with _saving:
+            present = _stamp(read_text(path)) if path.exists() else None
+            if stamp is None and present is not None:
+                raise ConflictError(f"{name} exists; open it, or choose another name.", present)
+            if stamp != present:
+                raise ConflictError(
+                    f"{name} has changed since it was opened; open it again, and copy your text before.", present
+                )
+            write_text(path, text)
         return self.read(name)
 
     def import_file(self, body: Mapping[str, Any]) -> dict[str, Any]:
@@ -115,7 +130,7 @@ class Library:
         source = project.existing(body.get("file") or "")
         named = f"checklists/{source.stem}.json" if source.suffix in _CONFIGS else f"imported/{source.stem}.jsonl"
         output = body.get("output") or named
-        path = project.path(output)
+        path = project.target(output)
         if path.suffix.lower() not in FORMATS:
             _known(output)
         if path.exists():
@@ -187,14 +202,14 @@ def _prompt(_: Judging, name: str, text: str) -> str:
 
 def _pipeline(judging: Judging, name: str, text: str) -> str:
     value = read_value(text, name)
-    judging.check_file(name, {} if value is None else value)
+    judging.permitted.check_pipeline(name, value)
     config = PipelineConfig.parse(value, name, judging.project.path(name).parent)
     return f"pipeline {config.name!r}: {config.generator.kind} generator, {config.scorer.kind} scorer"
 
 
 def _judges(judging: Judging, name: str, text: str) -> str:
     value = read_value(text, name)
-    judging.check_file(name, {} if value is None else value)
+    judging.permitted.check_judges(name, value)
     parse_jury(value, name, judging.project.path(name).parent)
     if "judges" not in value:
         return f"the judge {value['model']}"

@@ -1,13 +1,15 @@
 """The project folder of the app: the only files that the page can read or write.
 
 Names are relative to the folder and use "/". A name that leaves the folder, through "..", an absolute path or a
-symbolic link, is refused, and so are hidden files such as `.env` or `.git/config` and files of other kinds.
+symbolic link, is refused, and so are hidden files such as `.env` or `.git/config` and files of other kinds. A symbolic
+link counts as the file that it leads to. [`Project.own`] is for the files of the app itself, which are never links.
 """
 
 from __future__ import annotations
 
 import gzip
 import os
+import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.resources import files
@@ -77,10 +79,34 @@ class Project:
         if bad or ":" in parts[0]:
             raise OutsideError(f"{name!r:.120} is not the name of a file of the project folder.")
         path = self.folder.joinpath(*parts)
+        real = self.real(path)
         if path.suffix.lower() not in READABLE:
             raise OutsideError(f"{name!r:.120}: files of this kind are not opened; allowed: {', '.join(READABLE)}.")
-        if not path.resolve().is_relative_to(self.folder):
+        if real is None or not real.is_relative_to(self.folder):
             raise OutsideError(f"{name!r:.120} leads out of the project folder.")
+        led = real.relative_to(self.folder)
+        if led.suffix.lower() not in READABLE or any(part[0] == "." for part in led.parts):
+            raise OutsideError(f"{name!r:.120} leads to {led.as_posix()!r:.120}, which is not opened.")
+        return path
+
+    def target(self, name: str) -> Path:
+        """The path of a file that is written, which need not exist; see [`path`].
+
+        Raises:
+            OutsideError: Also if it, or a folder on its way, is a symbolic link: what it leads to would be replaced.
+        """
+        return self._unlinked(self.path(name), name)
+
+    def own(self, name: str) -> Path:
+        """The path of a hidden file that the app writes for itself, such as the log of a job. Raises [`OutsideError`]
+        as [`target`] does."""
+        return self._unlinked(self.folder.joinpath(*name.split("/")), name)
+
+    def _unlinked(self, path: Path, name: str) -> Path:
+        if not self.holds(path):
+            raise OutsideError(f"{name!r:.120} leads out of the project folder.")
+        if self.real(path) != path:
+            raise OutsideError(f"{name!r:.120} is or lies behind a symbolic link, through which nothing is written.")
         return path
 
     def existing(self, name: str) -> Path:
@@ -94,7 +120,16 @@ class Project:
 
     def holds(self, path: str | Path) -> bool:
         """Whether a path, with its symbolic links followed, lies in the folder."""
-        return Path(path).resolve().is_relative_to(self.folder)
+        real = self.real(path)
+        return real is not None and real.is_relative_to(self.folder)
+
+    @staticmethod
+    def real(path: str | Path) -> Path | None:
+        """A path with its symbolic links followed; None for a loop of links and a name that no file can have."""
+        try:
+            return Path(path).resolve()
+        except (OSError, RuntimeError, ValueError):  # ValueError: half a surrogate pair
+            return None
 
     def files(self) -> list[ProjectFile]:
         """The files that the page can open, by name."""
@@ -105,6 +140,8 @@ class Project:
                 self.path(name)
                 status = path.stat()
             except (OutsideError, OSError):
+                continue
+            if not stat.S_ISREG(status.st_mode):  # reading a named pipe would never end
                 continue
             found.append(ProjectFile(name, status.st_size, status.st_mtime))
             if len(found) == _MOST_LISTED:
@@ -132,7 +169,7 @@ def write_example(project: Project) -> dict[str, Any]:
         if not packed.name.endswith(".gz"):
             continue
         names.append(_PLACES.get(packed.name, f"{EXAMPLE}/{packed.name.removesuffix('.gz')}"))
-        path = project.path(names[-1])
+        path = project.target(names[-1])
         if not path.exists():
             with atomic_path(path) as temporary:
                 temporary.write_bytes(gzip.decompress(packed.read_bytes()))

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from checklist_rewards import ChecklistScorer
 from checklist_rewards.server import app as middleware
 from checklist_rewards.server import build_app
+from checklist_rewards.server.rows import LISTED, MAX_READS, MAX_ROWS
 from tests.fakes import FakeBackend
 from tests.rewards.integrations.test_queue import QUESTIONS
 from tests.server.bodies import openrlhf, rows
@@ -355,3 +356,80 @@ def test_an_exception_that_scoring_a_row_raises_is_that_rows_error():
         assert refused(answer, 422) == [(1, "sample")]
         assert answer.json()["errors"][0]["message"] == "the sample cannot be scored (ZeroDivisionError: no weight)."
         assert refused(client.post("/reward", json=openrlhf("red")), 422) == [(1, "query")]
+
+
+BAD = [1, None, {}, {"target": 1}, {"checklist": QUESTIONS}, {"checklist": [], "target": "x"}, {"x" * 2000: 1}]
+
+
+@pytest.mark.parametrize("bad", BAD, ids=lambda bad: f"{bad!r:.30}")
+@pytest.mark.parametrize("number", [LISTED, LISTED + 1, MAX_ROWS])
+def test_many_invalid_rows_have_a_bounded_answer(client, bad, number):
+    answer = client.post("/score", json={"samples": [bad] * number})
+    fields = refused(answer, 422)
+    assert len(fields) == min(number, LISTED + 1) and len(answer.content) < 200_000
+    if number > LISTED:
+        last = answer.json()["errors"][-1]
+        assert last["row"] is None and last["message"].startswith(f"{number - LISTED:,} more rows have errors")
+    scored = client.post("/score", json={"samples": [item() | {"target": "red"}, *[bad] * (number - 1)]})
+    assert scored.status_code == 200 and len(scored.json()["scores"]) == number
+    assert len(scored.json()["errors"]) == min(number - 1, LISTED + 1)
+
+
+@pytest.mark.parametrize("path", ["/score", "/reward"])
+def test_more_rows_than_allowed_are_refused(client, path):
+    body = rows(*["red"] * (MAX_ROWS + 1)) if path == "/score" else openrlhf(*["red"] * (MAX_ROWS + 1))
+    answer = client.post(path, json=body)
+    refused(answer, 413)
+    assert "4,097 rows; send at most 4,096" in answer.json()["error"]
+
+
+ITEMS = {
+    "questions": ["Is red?"] * 900,
+    "options": [{"question": "Is red?", "options": [{"label": str(n), "value": n / 30} for n in range(20)]}] * 40,
+}
+
+
+@pytest.mark.parametrize("kind", ITEMS)
+@pytest.mark.parametrize("path", ["/score", "/reward"])
+def test_more_items_than_allowed_are_refused(client, path, kind):
+    number = MAX_READS // 800 + 1
+    samples = [{"checklist": ITEMS[kind], "target": "red"}] * number
+    body = {"samples": samples}
+    if path == "/reward":
+        label = {"checklist": ITEMS[kind]}
+        body = {"query": ["Q red"] * number, "prompts": ["Q "] * number, "labels": [json.dumps(label)] * number}
+    answer = client.post(path, json=body)
+    refused(answer, 413)
+    assert "65,536 items" in answer.json()["error"]
+
+
+def test_a_checklist_as_text_is_bounded_before_it_is_parsed(client):
+    text = "[" + "{}," * 2**17 + "{}]"
+    for sample in (
+        {"checklist": text, "target": "x"},
+        {"checklist": [{"question": "Q?", "check": text}], "target": "x"},
+        {"checklist": {"items": [{"question": "Q?", "check": text}]}, "target": "x"},
+    ):
+        answer = client.post("/score", json={"samples": [sample]})
+        assert refused(answer, 422) == [(1, "checklist")] and "131,072 values" in answer.json()["errors"][0]["message"]
+    for label in (text, {"checklist": text}, json.dumps({"checklist": text})):
+        answer = client.post("/reward", json={"query": ["Q red"], "prompts": ["Q "], "labels": [label]})
+        assert refused(answer, 422) == [(1, "labels")] and "131,072 values" in answer.json()["errors"][0]["message"]
+
+
+@pytest.mark.parametrize("value", [0, [], {"a": 1}])
+def test_many_wrong_values_of_a_decision_have_a_bounded_answer(client, value):
+    many = [value] * 2**16
+    for body in (
+        {"model": "fake", "input": "x", "questions": many},
+        {"model": "fake", "input": "x", "questions": [{"type": "choice", "instructions": "?", "choices": many}]},
+        {"model": "fake", "input": "x", "questions": [{"type": "score", "instructions": "?", "levels": many}]},
+    ):
+        answer = client.post("/v1/decisions", json=body)
+        refused(answer, 413)
+    for body in (
+        {"state": "x", "questions": {str(n): value for n in range(2**16)}},
+        {"state": "x", "questions": {"q": {"type": "noul", **{f"k{n}": 1 for n in range(2**16)}}}},
+        {"state": "x", "questions": {"q": {"type": "noul"}}, "images": many},
+    ):
+        refused(client.post("/v1/systemone", json=body), 413)

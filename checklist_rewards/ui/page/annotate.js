@@ -2,10 +2,13 @@
 
 import { getJson, post } from "./api.js";
 import { choice, el, field, note, num, plural, section, written } from "./dom.js";
-import { alertOf, area, copyable } from "./forms.js";
+import { alertOf, area, attempt, copyable } from "./forms.js";
 
 const ORDERS = [["random", "random"], ["sample", "random, uncertain ones sooner: corrects rates"], ["uncertain", "judge least certain first"], ["differ", "judges differ first"]];
 const KEYS = [["y n", "yes, no"], ["1 2 …", "an option"], ["u", "cannot assess"], ["j k", "next, previous item"], ["z", "undo"], ["e", "selected text as evidence"], ["m", "note"]];
+
+const REFUSED = [400, 403, 413]; // an answer that the server does not take; after others it is sent again
+const FIRST_PAUSE = 500, LAST_PAUSE = 10_000; // milliseconds until answers are sent again
 
 export async function annotate(main, project) {
   const given = Object.fromEntries(new URLSearchParams(location.search));
@@ -49,17 +52,21 @@ async function queue(main, given) {
   const { rows, ...first } = await getJson("annotate/queue", given);
   const place = (row) => ({ file: given.file, annotator: given.annotator, place: rows[row].place });
   const undo = [];
-  let at = Math.max(0, rows.findIndex((row) => row.done < row.items)), task = null, current = 0, saving = Promise.resolve(), unsaved = 0, loading = 0;
+  const pending = []; // answers that the server does not have yet, in order; they are sent until it has them
+  let at = Math.max(0, rows.findIndex((row) => row.done < row.items)), task = null, current = 0, loading = 0;
+  let answered = 0; // items whose answer the server has
+  let sending = null, retry = null, pause = FIRST_PAUSE;
 
   const savedShown = el("span", { class: "muted saved" }, "saved");
   const status = el("div", { class: "progress-line", "aria-live": "polite" });
   const people = el("div", { class: "people" });
-  const problem = el("div", {});
+  const problem = el("div", {}), waiting = el("div", { class: "waiting" });
   const text = el("section", { class: "part text" });
   const items = el("ol", { class: "items" });
   const exported = el("div", {});
   main.replaceChildren(
     status,
+    waiting,
     problem,
     el("div", { class: "annotate" }, text, el("section", { class: "part" }, el("h2", {}, "Items"), items)),
     el("div", { class: "part keys" }, el("dl", { class: "metrics" }, KEYS.map(([key, what]) => el("div", {}, el("dt", {}, el("kbd", {}, key)), el("dd", {}, what))))),
@@ -67,11 +74,12 @@ async function queue(main, given) {
   );
 
   async function open(row, item = null) {
-    const number = ++loading;
-    await saving; // so that the answers of a row that is opened again are complete
+    const number = ++loading, before = [...pending];
     const found = await getJson("annotate/task", place(row));
     if (number !== loading) return; // another row was opened meanwhile
+    for (const { body } of [...before, ...pending]) if (body.row === found.id) found.mine[body.item] = { label: body.label, note: body.note, spans: body.spans };
     [at, task] = [row, found];
+    rows[row].done = found.items.filter((one) => found.mine[one.key]?.label).length;
     const unanswered = task.items.findIndex((one) => !task.mine[one.key]?.label);
     current = item ?? Math.max(0, unanswered);
     drawText();
@@ -112,7 +120,12 @@ async function queue(main, given) {
     [...items.children].forEach((one, i) => (i === current ? one.setAttribute("aria-current", "true") : one.removeAttribute("aria-current")));
     items.children[current]?.scrollIntoView({ block: "nearest" });
     drawMarks();
-    const answered = rows.reduce((sum, row) => sum + row.done, 0), all = rows.reduce((sum, row) => sum + row.items, 0);
+    drawStatus();
+  }
+
+  function drawStatus() {
+    const all = rows.reduce((sum, row) => sum + row.items, 0);
+    savedShown.textContent = !pending.length ? "saved" : retry === null ? "saving …" : `${plural(pending.length, "answer")} not saved`;
     status.replaceChildren(
       el("progress", { max: all, value: answered, "aria-label": "answered" }),
       el("span", { class: "num" }, `${answered} of ${plural(all, "item")}, response ${at + 1} of ${rows.length}`),
@@ -162,10 +175,10 @@ async function queue(main, given) {
     if (open_ >= 0) return move(open_);
     const later = rows.findIndex((row, k) => k > at && row.done < row.items);
     const row = later >= 0 ? later : rows.findIndex((one) => one.done < one.items);
-    if (row >= 0) act(() => open(row));
+    if (row >= 0) show(row);
   }
 
-  /** Keep an answer on the page at once, and send it; answers are sent one after the other. */
+  /** Keep an answer on the page at once, and send it. */
   function store(i, value, remember = true) {
     const item = task.items[i], before = state(i), [row, shown] = [at, task];
     if (remember) undo.push({ row, key: item.key, before });
@@ -174,23 +187,46 @@ async function queue(main, given) {
     items.children[i]?.replaceWith(itemOf(item, i));
     mark();
     const body = { file: given.file, annotator: given.annotator, row: shown.id, item: item.key, text: shown.text, ...value };
-    unsaved++;
-    saving = saving.then(() => act(async () => drawPeople(await post("annotate/answer", body)), row)).then(() => {
-      unsaved--;
-      saved();
-    });
-    saved();
+    pending.push({ row, body });
+    send();
   }
 
-  function saved() {
-    savedShown.textContent = unsaved ? "saving …" : "saved";
+  /** Send the pending answers one after the other. What cannot be sent now stays, and is sent again after a pause. */
+  function send() {
+    clearTimeout(retry);
+    retry = null;
+    sending ??= attempts().finally(() => (sending = null));
+    drawStatus();
+    return sending;
+  }
+
+  async function attempts() {
+    while (pending.length) {
+      const [{ row, body }] = pending;
+      try {
+        drawPeople(await post("annotate/answer", body));
+        pending.shift();
+        pause = FIRST_PAUSE;
+        waiting.replaceChildren();
+      } catch (error) {
+        if (!REFUSED.includes(error.status)) {
+          waiting.replaceChildren(alertOf(`Not saved yet, ${plural(pending.length, "answer")}: ${error.message} Keep this page open: they are sent again until they are saved.`));
+          retry = setTimeout(send, pause);
+          pause = Math.min(2 * pause, LAST_PAUSE);
+          return drawStatus();
+        }
+        pending.shift();
+        problem.replaceChildren(alertOf(`Not saved: ${error.message}`));
+        await refresh(row).catch(() => null);
+      }
+      drawStatus();
+    }
   }
 
   async function takeBack() {
     const last = undo.pop();
     if (last === undefined) return;
-    await saving;
-    if (last.row !== at) await open(last.row);
+    if (last.row !== at && !(await show(last.row))) return void undo.push(last);
     const i = task.items.findIndex((one) => one.key === last.key);
     current = i;
     store(i, last.before, false);
@@ -202,7 +238,7 @@ async function queue(main, given) {
       return mark();
     }
     const row = at + (i < 0 ? -1 : 1);
-    if (rows[row]) act(() => open(row, i < 0 ? rows[row].items - 1 : 0));
+    if (rows[row]) show(row, i < 0 ? rows[row].items - 1 : 0);
   }
 
   /** The selected part of the response becomes evidence for the current item. */
@@ -219,24 +255,28 @@ async function queue(main, given) {
     if (end > start) store(current, { ...state(current), spans: [...state(current).spans, { start, end, text: [...task.target].slice(start, end).join("") }] });
   }
 
-  async function act(work, row = null) {
+  /** Open a row. The result is whether it could be opened. */
+  async function show(row, item = null) {
     try {
-      await work();
+      await open(row, item);
       problem.replaceChildren();
+      return true;
     } catch (error) {
-      problem.replaceChildren(alertOf(`Not saved: ${error.message}`));
-      if (row !== null) await refresh(row);
+      problem.replaceChildren(alertOf(`Response ${row + 1} cannot be shown: ${error.message}`));
+      return false;
     }
   }
 
-  /** After a failure, show what the server has. */
+  /** After a refusal, show what the server has. */
   async function refresh(row) {
-    const { rows: known } = await getJson("annotate/queue", given);
+    const { rows: known, ...progress } = await getJson("annotate/queue", given);
     rows.forEach((one, i) => (one.done = known[i].done));
+    drawPeople(progress);
     if (row === at) await open(row, current);
   }
 
   function drawPeople(progress) {
+    answered = progress.annotators.find((one) => one.name === given.annotator)?.answered ?? 0;
     const lines = progress.annotators.map((one) =>
       el("li", {}, `${one.name}: ${plural(one.answered, "item")} of ${progress.items}, ${plural(one.rows, "response")}`, one.outdated ? `; ${plural(one.outdated, "answer")} about an older text` : ""),
     );
@@ -248,8 +288,9 @@ async function queue(main, given) {
   }
 
   async function exportLabels() {
-    await saving;
-    await act(async () => {
+    await sending;
+    if (pending.length) return exported.replaceChildren(alertOf(`${plural(pending.length, "answer")} not saved yet: export the labels when all are saved.`));
+    await attempt(exported, async () => {
       const done = await post("annotate/export", { file: given.file, order: given.order, seed: given.seed });
       exported.replaceChildren(
         note(
@@ -280,7 +321,8 @@ async function queue(main, given) {
     event.preventDefault();
   });
 
-  addEventListener("beforeunload", (event) => unsaved && event.preventDefault());
+  addEventListener("beforeunload", (event) => pending.length && event.preventDefault());
+  addEventListener("online", send);
   drawPeople(first);
   await open(at);
 }

@@ -11,7 +11,7 @@ export function keepToken() {
   history.replaceState(null, "", location.pathname + (given.size ? `?${given}` : "") + location.hash);
 }
 
-/** The answer to a GET. Throws an Error with the server's sentence. */
+/** The answer to a GET. Throws an Error with the server's sentence, the `status`, and what else the server says. */
 export async function get(path, params = {}) {
   const known = Object.entries(params).filter(([, value]) => value !== null && value !== undefined && value !== "");
   return checked(await fetch(`/api/${path}?${new URLSearchParams(known)}`, { headers: headers() }));
@@ -88,11 +88,12 @@ function headers() {
 
 async function checked(answer) {
   if (answer.ok) return answer;
-  let sentence = `${answer.status} ${answer.statusText}`;
+  const error = new Error(`${answer.status} ${answer.statusText}`);
   try {
-    sentence = (await answer.json()).error ?? sentence;
+    const { error: sentence, ...more } = await answer.json();
+    Object.assign(error, more, { message: sentence ?? error.message });
   } catch {
     // not JSON: the status says enough
   }
-  throw new Error(sentence);
+  throw Object.assign(error, { status: answer.status });
 }

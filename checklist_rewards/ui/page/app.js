@@ -41,10 +41,9 @@ async function start() {
 async function report(main) {
   const query = new URLSearchParams(location.search), file = query.get("file"), column = query.get("labels");
   const follow = el("input", { type: "checkbox", checked: query.has("follow") });
-  const command = `checklist-rewards report ${quoted(file)} -o report.html${column ? ` --label-key ${quoted(column)}` : ""}`;
   const actions = {
     column,
-    controls: [el("label", { class: "check" }, follow, " follow the file"), copying(command, "Copy as command")],
+    controls: [],
     labelled: (name) => `/report?${new URLSearchParams(name ? { file, labels: name } : { file })}#/0/trust`,
     async judge(shown, row) {
       keepForJudge(await getJson("row", { file, id: shown.id(row) }));
@@ -56,6 +55,7 @@ async function report(main) {
     const answer = await get("report", { file, labels: column, known: stamp });
     if (answer.status === 204) return;
     stamp = answer.headers.get("x-stamp");
+    actions.controls = [el("label", { class: "check" }, follow, " follow the file"), copying(decodeURIComponent(answer.headers.get("x-command")), "Copy as command")];
     const data = new Report(await answer.json(), () => getJson("report", { file, labels: column, rows: 1 }));
     if (shown) await data.load(); // what the reader did needs the rows
     const draw = () => (shown = show(data, main, shown, actions));
@@ -77,11 +77,6 @@ async function report(main) {
     await attempt(problem, load);
     busy = false;
   }, FOLLOWED);
-}
-
-/** A word of a shell. */
-function quoted(text) {
-  return /^[\w./-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`;
 }
 
 start();

@@ -148,23 +148,39 @@ function parsed(text) {
   }
 }
 
-/** Open and save checklists of the library. `act` runs a request and shows its error, `tell` shows what was done. */
+/** Open and save checklists of the library. `act` runs a request and shows its error, `tell` shows what was done. A file is
+ *  replaced only if it is the one that was opened or saved last; of another one, the server's sentence is shown first. */
 export function shelf(choices, { checklist, open, act, tell }) {
+  const SAVE = "Save checklist";
+  let seen = { file: null, stamp: null };
   const files = choice([["", "open a saved checklist"], ...choices.checklists], { name: "saved", "aria-label": "saved checklists" });
   files.addEventListener("change", () => act(async () => {
     if (!files.value) return;
-    open(itemsOf((await getJson("library/file", { name: files.value })).text));
+    const found = await getJson("library/file", { name: files.value });
+    seen = { file: found.name, stamp: found.stamp };
+    name.value = found.name.replace(/^checklists\/|\.json$/g, "");
+    save.textContent = SAVE;
+    open(itemsOf(found.text));
   }));
   const name = el("input", { name: "checklist-name", placeholder: "name", "aria-label": "name of the checklist" });
   const save = el("button", { type: "button", name: "save", onclick: () => act(async () => {
     const file = `checklists/${name.value.replace(/\.json$/, "")}.json`;
-    const known = choices.checklists.includes(file) ? (await getJson("library/file", { name: file })).stamp : null;
-    await post("library/file", { name: file, checklist: checklist(), stamp: known });
-    if (known === null) {
+    try {
+      seen = { file, stamp: (await post("library/file", { name: file, checklist: checklist(), stamp: seen.file === file ? seen.stamp : null })).stamp };
+    } catch (error) {
+      if (error.stamp !== undefined) {
+        seen = { file, stamp: error.stamp };
+        save.textContent = `Replace ${file}`;
+      }
+      throw error;
+    }
+    save.textContent = SAVE;
+    if (!choices.checklists.includes(file)) {
       choices.checklists.push(file);
       files.append(el("option", {}, file));
     }
     tell(`${file} is saved`);
-  }) }, "Save checklist");
+  }) }, SAVE);
+  name.addEventListener("input", () => (save.textContent = SAVE));
   return el("div", { class: "controls" }, files, name, save);
 }

@@ -184,6 +184,109 @@ def test_a_job_file_that_came_with_the_project_starts_nothing_else(batch, folder
     (jobs / ".run").unlink()
 
 
+def shipped(folder, judge, **change) -> dict:
+    """A job file as it may come with a project, with the judge of the app."""
+    (folder / "jobs").mkdir(exist_ok=True)
+    job = {**REQUEST, "created": "now", "engine": judge, "id": "a", **change}
+    (folder / "jobs" / "a.json").write_text(json.dumps(job))
+    return job
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"file": "../rows.jsonl"}, "is not the name of a file of the project folder"),
+        ({"file": "link.jsonl"}, "leads out of the project folder"),
+        ({"file": "hidden.jsonl"}, "leads to '.env', which is not opened"),
+        ({"file": "none.jsonl"}, "none.jsonl: not found in the project folder."),
+        ({"output": "/tmp/x.jsonl"}, "is not the name of a file of the project folder"),
+        ({"output": "link.jsonl"}, "leads out of the project folder"),
+        ({"output": "up/x.jsonl"}, "leads out of the project folder"),
+        ({"output": "dangling.jsonl"}, "leads out of the project folder"),
+        ({"output": "inside.jsonl"}, "is or lies behind a symbolic link"),
+        ({"output": "loop.jsonl"}, "leads out of the project folder"),
+        ({"output": "jobs/x.json"}, "the result must be one of .jsonl, .csv, .parquet"),
+        ({"output": "judges/x.yaml"}, "the result must be one of .jsonl, .csv, .parquet"),
+        ({"output": "annotations/ann.jsonl"}, "this folder is for the files of annotators"),
+        ({"output": "Annotations/ann.jsonl"}, "this folder is for the files of annotators"),
+        ({"output": "scored.jsonl"}, "scored.jsonl exists; choose another name"),
+        ({"output": "rows.jsonl"}, "rows.jsonl exists; choose another name"),
+        ({"checklist": "../x.json"}, "is not the name of a file of the project folder"),
+        ({"settings": {"threshold": 3}}, "threshold"),
+        ({"settings": {"allow_code": True}}, "'allow_code' is not a setting"),
+        ({"settings": {"judge": "../judge.yaml"}}, "is not the name of a file of the project folder"),
+        ({"settings": {"judge": "code.yaml"}}, "trust_remote_code"),
+        ({"budget": -1}, "budget"),
+    ],
+)
+def test_a_job_is_checked_alike_however_it_is_started(batch, folder, change, sentence):
+    (folder / "link.jsonl").symlink_to(folder.parent / "outside.jsonl")
+    (folder.parent / "outside.jsonl").write_text("{}\n")
+    (folder / "up").symlink_to(folder.parent)
+    (folder / "dangling.jsonl").symlink_to(folder.parent / "nowhere.jsonl")
+    (folder / "inside.jsonl").symlink_to(folder / "nothing.jsonl")
+    (folder / "loop.jsonl").symlink_to(folder / "loop.jsonl")
+    (folder / ".env").write_text("{}\n")
+    (folder / "hidden.jsonl").symlink_to(folder / ".env")
+    (folder / "code.yaml").write_text("{model: pocket, engine: {trust_remote_code: true}}\n")
+    judge = Jobs(judging_of(folder))._judge()
+    before = {path: path.read_bytes() for path in folder.parent.rglob("*") if path.is_file()}
+    shipped(folder, judge, **change)
+    for path, body in (
+        ("jobs", {**REQUEST, **change}),
+        ("jobs/resume", {"id": "a"}),
+        *([("jobs/resume", {"id": "a", "budget": 5})] if "budget" not in change else []),
+        *([("jobs/forecast", {**REQUEST, **change})] if "exists" not in sentence else []),
+    ):
+        found = batch.post(f"/api/{path}", json=body)
+        assert found.status_code in (400, 403) and sentence in found.json()["error"], (path, found.text)
+    assert not (folder / "seen.json").exists()
+    assert before == {path: path.read_bytes() for path in before}
+
+
+LINKS = {
+    "a file outside": lambda folder: folder.parent / "outside.txt",
+    "nothing outside": lambda folder: folder.parent / "nowhere.txt",
+    "a file of the project": lambda folder: folder / "scored.jsonl",
+    "a folder outside": lambda folder: folder.parent,
+}
+
+
+@pytest.mark.parametrize("to", LINKS)
+@pytest.mark.parametrize(
+    "name", ["a.json", ".run", *(f".run/a.{kind}" for kind in ("yaml", "log", "lock", "summary.json"))]
+)
+def test_no_link_among_the_files_of_a_job_is_followed(batch, folder, name, to):
+    (folder.parent / "outside.txt").write_text("mine")
+    shipped(folder, Jobs(judging_of(folder))._judge())
+    link = folder / "jobs" / name
+    link.parent.mkdir(parents=True, exist_ok=True)
+    link.unlink(missing_ok=True)
+    link.symlink_to(LINKS[to](folder))
+    before = {path: path.read_bytes() for path in folder.parent.rglob("*") if path.is_file() and path != link}
+    refused = batch.post("/api/jobs/resume", json={"id": "a"})
+    assert refused.status_code in (400, 403) and not (folder / "seen.json").exists()
+    assert batch.get("/api/jobs").status_code == 200
+    link.unlink()
+    after = {path: path.read_bytes() for path in folder.parent.rglob("*") if path.is_file()}
+    assert {path: text for path, text in after.items() if path.parent.name != ".run"} == before
+
+
+@POSIX
+def test_a_result_that_was_edited_is_not_replaced(batch, folder):
+    (folder / "go.json").write_text("{}")
+    id = batch.post("/api/jobs", json=REQUEST).json()["id"]
+    until(lambda: job_of(batch)["state"] == "done")
+    assert batch.post("/api/jobs/resume", json={"id": id}).status_code == 200, "its own result is replaced"
+    until(lambda: job_of(batch)["state"] == "done")
+    result = folder / "scored" / "rows.jsonl"
+    result.write_text("edited\n")
+    os.utime(result, (result.stat().st_mtime + 5,) * 2)
+    found = batch.post("/api/jobs/resume", json={"id": id})
+    assert found.status_code == 400 and "scored/rows.jsonl exists" in found.json()["error"]
+    assert result.read_text() == "edited\n"
+
+
 def test_a_preview_has_the_columns_and_short_texts(batch, folder):
     write_jsonl(folder / "long.jsonl", [{"a": "x" * 5000}, {"a": 1, "b": None}])
     found = batch.get("/api/jobs/preview", params={"file": "long.jsonl"}).json()

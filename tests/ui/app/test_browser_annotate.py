@@ -178,6 +178,81 @@ def scores(path):
     return [json.loads(line)["checklist_score"]["primary_score"] for line in path.read_text().splitlines()]
 
 
+def offline(page, is_offline: bool) -> None:
+    page.driver.execute_cdp_cmd("Network.enable", {})
+    conditions = {"offline": is_offline, "latency": 0, "downloadThroughput": -1, "uploadThroughput": -1}
+    page.driver.execute_cdp_cmd("Network.emulateNetworkConditions", conditions)
+
+
+def restarted(page, is_restarted: bool) -> None:
+    """The app has another token, as after a restart, until its new URL is opened in another tab."""
+    page.js(
+        "const key = 'checklist-rewards-token', value = localStorage.getItem(key);"
+        "localStorage.setItem(key, arguments[0] ? `x${value}` : value.slice(1))",
+        is_restarted,
+    )
+
+
+@pytest.mark.parametrize("fault", [offline, restarted])
+def test_answers_that_cannot_be_saved_are_kept_and_sent_again(page, project, fault):
+    name = fault.__name__
+    page.driver.get(f"{page.base}/annotate?file=scored.jsonl&annotator={name}")
+    page.wait("document.querySelector('.item') !== null")
+    shown = "document.querySelector('.progress-line').textContent"
+    keys(page, "y")
+    page.wait(f"{shown}.startsWith('1 of 30') && document.querySelector('.saved').textContent === 'saved'")
+    fault(page, True)
+    keys(page, "n")
+    keys(page, "u")
+    page.wait(f"{shown}.includes('2 answers not saved')")
+    assert page.js(f"return {shown}").startswith("1 of 30"), "the counter shows what is saved"
+    assert "Not saved yet, 2 answers" in page.js("return document.querySelector('.waiting').textContent")
+    keys(page, "kz")  # an undone answer waits too
+    page.driver.find_element("xpath", "//button[text()='Export labels']").click()
+    page.wait("document.querySelector('main').textContent.includes('export the labels when all are saved')")
+    lines = (project / "annotations" / f"{name}.jsonl").read_text().splitlines()
+    assert [json.loads(line)["label"] for line in lines] == ["yes"]
+    fault(page, False)
+    page.wait(f"{shown}.startsWith('2 of 30') && document.querySelector('.saved').textContent === 'saved'")
+    assert page.js("return document.querySelector('.waiting').textContent") == ""
+    lines = (project / "annotations" / f"{name}.jsonl").read_text().splitlines()
+    assert [json.loads(line)["label"] for line in lines] == ["yes", "no", "cannot_assess", None]
+    browser.errors(page.driver)  # the browser notes each request that failed
+
+
+@pytest.mark.parametrize("view", ["judge", "build"])
+def test_saving_a_checklist_asks_before_it_replaces_another_one(page, project, view):
+    (project / "checklists").mkdir(exist_ok=True)
+    mine = project / "checklists" / f"{view}.json"
+    mine.write_text('{"items": ["Is it theirs?"]}')
+    page.driver.get(f"{page.base}/{view}")
+    page.wait("document.querySelector('[name=checklist-name]') !== null")
+    question = "document.querySelector('.items textarea, .items input')"
+    page.wait(f"{question} !== null")
+    page.js(
+        f"{question}.value = 'Is it mine?'; {question}.dispatchEvent(new Event('input', {{bubbles: true}}));"
+        f"{question}.dispatchEvent(new Event('change', {{bubbles: true}}))"
+    )
+    fill(page, "[name=checklist-name]", view)
+    save = page.driver.find_element("css selector", "[name=save]")
+    save.click()
+    page.wait("document.querySelector('[name=save]').textContent.startsWith('Replace checklists/')")
+    assert f"checklists/{view}.json exists" in page.js(
+        "return document.querySelector('main [role=alert]').textContent"
+    )
+    assert "theirs" in mine.read_text()
+    save.click()
+    page.wait("document.querySelector('[name=save]').textContent === 'Save checklist'")
+    assert "mine" in mine.read_text()
+    save.click()  # its own version is replaced without a question
+    page.wait("document.querySelector('main [role=alert]') === null")
+    mine.write_text('{"items": ["Is it edited elsewhere?"]}')
+    save.click()
+    page.wait("document.querySelector('[name=save]').textContent.startsWith('Replace checklists/')")
+    assert "elsewhere" in mine.read_text()
+    browser.errors(page.driver)  # the browser notes each request that was refused
+
+
 @pytest.mark.parametrize(
     ("query", "ready"), [("", "form.setup"), ("?file=scored.jsonl&annotator=ann", ".item")], ids=["form", "answers"]
 )

@@ -3,25 +3,31 @@
 import io
 import json
 import os
+import shlex
 import subprocess
 from contextlib import redirect_stdout
+from urllib.parse import unquote
 
 import pytest
 import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from checklist_rewards import ChecklistScorer, Score
+from checklist_rewards import Checklist, ChecklistScorer, Sample, Score
 from checklist_rewards.backends import Engine
 from checklist_rewards.cli import app as cli
+from checklist_rewards.cli.options import engine_settings
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.store import Store
 from checklist_rewards.pipelines import PipelineConfig
-from checklist_rewards.ui.code import public_address, snippets, without_secrets
+from checklist_rewards.ui.code import engine_arguments, public_address, snippets, without_secrets
 from checklist_rewards.ui.judging import Judging
 from checklist_rewards.ui.project import Project
 from tests.fakes import FakeBackend
 from tests.ui.app.conftest import QUESTIONS, TEXTS, colours
 from tests.ui.app.judgeserver import JudgeServer
+from tests.ui.files import page_data
 
 BODY = {"input": "Name a colour.", "target": "a red thing", "checklist": QUESTIONS}
 
@@ -169,6 +175,98 @@ def test_no_key_reaches_the_page(folder, monkeypatch, client):
     assert without_secrets("bad key sk-1234567890 at http://a:b@c/", os.environ) == "bad key *** at http://c/"
 
 
+NOT_SECRET = [
+    *(
+        "tokenizer",
+        "tokenizer_mode",
+        "tokenizer_revision",
+        "skip_tokenizer_init",
+        "max_num_batched_tokens",
+        "max_tokens",
+    ),
+    *("eos_token", "pad_token", "keys_per_row", "keyed", "monkey", "headersize", "tokens", "secretary", "concurrency"),
+    *("max_batch_tokens", "dtype", "long_prefill_token_threshold", "kv_cache_dtype", "Authorizations"),
+]
+SECRET = [
+    *(
+        "api_key",
+        "key",
+        "apiKey",
+        "API_KEY",
+        "apikey",
+        "token",
+        "hf_token",
+        "access_token",
+        "use_auth_token",
+        "password",
+    ),
+    *(
+        "headers",
+        "default_headers",
+        "extra_headers",
+        "Authorization",
+        "proxy-authorization",
+        "client_secret",
+        "x-api-key",
+    ),
+    *("aws_secret_access_key", "credentials", "session_token"),
+]
+
+
+@pytest.mark.parametrize("name", NOT_SECRET + SECRET)
+def test_only_settings_whose_name_is_that_of_a_secret_are_left_out(name):
+    engine = Engine("org/judge", "vllm", settings={name: "value", "nested": {name: "value", "a": [{name: "value"}]}})
+    kept = {name: "value"} if name in NOT_SECRET else {}
+    nested = {**kept, "a": [kept]}
+    assert engine_arguments(engine)["engine"] == {**kept, "nested": nested}
+    assert engine_arguments(engine, public=False)["engine"] == dict(engine.settings)
+
+
+VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**53), 2**53)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0")),
+    lambda inside: st.lists(inside, max_size=3) | st.dictionaries(st.sampled_from(NOT_SECRET), inside, max_size=3),
+    max_leaves=5,
+)
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.dictionaries(st.sampled_from(NOT_SECRET), VALUES, max_size=4),
+    st.sampled_from(["auto", "vllm", "transformers"]),
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "threshold": st.floats(0.05, 0.95),
+            "min_answered": st.floats(0, 1),
+            "metric": st.sampled_from(["pass", "weighted", "expected", "normalized"]),
+            "abstention": st.sampled_from(["skip", "zero", "partial", "fail"]),
+            "no_answer": st.sampled_from(["lowest", "unscored", "judge"]),
+            "scale": st.integers(2, 9),
+        },
+    ),
+)
+def test_the_exported_code_has_the_settings_that_were_exported(engine, backend, chosen):
+    judge = Engine("org/judge", backend, settings=engine)
+    config = PipelineConfig.parse({"scorer": chosen})
+    sample = Sample(Checklist.parse(["Is it red?"]), "a red thing", "Name a colour.")
+    found = snippets(config, judge, sample, "store.sqlite")
+    [line] = [line for line in found["python"].splitlines() if line.startswith("scorer = ")]
+    seen = {}
+    exec(line, {"ChecklistScorer": lambda model, **rest: seen.update(rest, model=model)})
+    expected = {name: value for name, value in chosen.items() if name != "scale"}
+    expected |= {"model": "org/judge", "store": "store.sqlite"}
+    expected |= {"backend": backend} if backend != "auto" else {}
+    assert seen == expected | ({"engine": engine} if engine else {})
+    assert PipelineConfig.parse(yaml.safe_load(found["yaml"])) == config
+    options = [word.partition("=") for word in shlex.split(found["cli"].rpartition("\nEND\n")[2])]
+    assert engine_settings("--engine", [value for name, _, value in options if name == "--engine"]) == engine
+    assert [value for name, _, value in options if name == "--store"] == ["store.sqlite"]
+
+
 SETTINGS = [
     {},
     {"metric": "pass", "threshold": 0.3, "min_answered": 0.25, "abstention": "partial", "no_answer": "unscored"},
@@ -262,3 +360,32 @@ def test_the_example_is_copied_and_files_that_are_there_are_kept(client, folder)
     assert head["monitors"][0]["alarms"] and head["files"][0]["training"]["steps"] == list(range(30))
     trusted = client.get("/api/report", params={"file": "example/scored.jsonl", "labels": "labels"}).json()
     assert trusted["trust"]["scored.jsonl"]["comparison"]
+
+
+@pytest.mark.parametrize(
+    ("name", "labels"),
+    [("rewards.jsonl", None), ("scored.jsonl", None), ("it's a «log».jsonl", "file"), ("-o.jsonl", "labels")],
+)
+def test_the_copied_command_writes_the_report_that_is_shown(client, folder, monkeypatch, name, labels):
+    client.post("/api/example", json={})
+    of_scores = name != "rewards.jsonl"
+    if of_scores:
+        (folder / "example" / "scored.jsonl").rename(folder / "example" / name)
+    if labels == "file":
+        (folder / "labels").mkdir()
+        rows = map(json.loads, (folder / "example" / name).read_text().splitlines())
+        lines = [json.dumps({"id": row["id"], "labels": row["labels"]}) + "\n" for row in rows]
+        (folder / "labels" / name).write_text("".join(lines))
+    shown = client.get(
+        "/api/report", params={"file": f"example/{name}"} | ({"labels": labels} if labels == "labels" else {})
+    )
+    command = shlex.split(unquote(shown.headers["x-command"]))
+    assert command[:2] == ["checklist-rewards", "report"]
+    monkeypatch.chdir(folder)
+    ran = CliRunner().invoke(cli, [*command[1:], "--bootstrap", "200"])
+    assert ran.exit_code == 0, ran.output
+    page, head = page_data(folder / "report.html"), shown.json()
+    assert [one["name"] for one in page["monitors"]] == [one["name"] for one in head["monitors"]]
+    relative = json.loads(json.dumps(head["trust"]).replace(f"{folder}/", ""))
+    assert page["trust"] == relative and bool(head["trust"]) == (labels is not None)
+    assert head["monitors"] or of_scores

@@ -1,0 +1,157 @@
+"""A web page cannot use a server on this machine; commands, SDKs, probes and routers are answered as before."""
+
+import itertools
+import json
+
+import pytest
+
+pytest.importorskip("fastapi")
+pytest.importorskip("httpx")
+from fastapi.testclient import TestClient
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from checklist_rewards.server import build_app
+from checklist_rewards.server.guard import MAX_VALUES, TooManyValues, is_unrebound, json_value
+from tests.server.bodies import rows
+
+OWN_HOSTS = [
+    *("localhost", "localhost:8090", "LOCALHOST:8090", "app.localhost:8090", "judges:8000", "testserver"),
+    *("127.0.0.1:8090", "127.0.0.2", "10.1.2.3:8090", "0.0.0.0:8090", "[::1]:8090", "[fe80::1]"),
+]
+OTHER_HOSTS = [
+    *("evil.example", "evil.example:8090", "127.0.0.1.evil.example", "localhost.evil.example:8090", "127.1", "0x7f.1"),
+    *("evil.example@127.0.0.1", "127.0.0.1:x", "127.0.0.1/", "127.0.0.1,evil.example", "[::1", "[evil.example]", ""),
+    *(
+        "localhost:8090@evil.example",
+        "256.0.0.1",
+        "evil.example.",
+        "1.2.3.4.5",
+        "\\localhost",
+        "127.0.0.1 evil.example",
+    ),
+]
+ORIGINS = [
+    "http://evil.example",
+    "null",
+    "https://localhost",
+    "http://localhost:3000",
+    "file://",
+    "chrome-extension://x",
+]
+JSON_TYPES = [None, "application/json", "application/json; charset=utf-8", "application/x-www-form-urlencoded", "x/y"]
+FORM_TYPES = ["text/plain", "text/plain;charset=UTF-8", " TEXT/PLAIN", "multipart/form-data; boundary=x"]
+BODY = json.dumps(rows("red")).encode()
+READS = ["/health", "/ready", "/metrics", "/v1/models"]
+WRITES = ["/score", "/reward", "/v1/decisions", "/v1/systemone"]
+
+
+def status(client, method, path, host="localhost", origin=None, kind="application/json", **more) -> int:
+    headers = {"Host": host, "Origin": origin, "Content-Type": kind, **more}
+    headers = {name: value for name, value in headers.items() if value is not None}
+    return client.request(method, path, content=BODY if method == "POST" else None, headers=headers).status_code
+
+
+@pytest.fixture
+def guarded(scorer):
+    with TestClient(build_app(scorer, token="secret")) as client:
+        yield client
+
+
+@pytest.mark.parametrize("host", OTHER_HOSTS)
+def test_without_a_token_other_names_are_refused_on_every_path(client, host):
+    for path in (*READS, *WRITES, "/none"):
+        assert status(client, "POST" if path in WRITES else "GET", path, host) == 403
+    assert status(client, "OPTIONS", "/score", host) == 403
+
+
+@pytest.mark.parametrize("origin", ORIGINS)
+def test_without_a_token_other_pages_are_refused_and_get_no_cors_headers(client, origin):
+    for path in (*READS, *WRITES):
+        assert status(client, "POST" if path in WRITES else "GET", path, origin=origin) == 403
+    asked = {"Origin": origin, "Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "x"}
+    answer = client.options("/score", headers={"Host": "localhost", **asked})
+    assert answer.status_code == 403 and not [name for name in answer.headers if name.startswith("access-control")]
+    for site in ("cross-site", "same-site"):
+        assert status(client, "POST", "/score", **{"Sec-Fetch-Site": site}) == 403
+
+
+@pytest.mark.parametrize("kind", FORM_TYPES)
+def test_without_a_token_bodies_of_forms_are_refused(client, kind):
+    for path in WRITES:
+        assert status(client, "POST", path, kind=kind) == 415
+
+
+@pytest.mark.parametrize(("host", "kind"), [*itertools.product(OWN_HOSTS, JSON_TYPES)])
+def test_clients_that_are_no_browsers_are_answered(client, host, kind):
+    """curl with and without a type, Python clients, SDKs, probes that name an IP address, names of containers."""
+    assert status(client, "POST", "/score", host, kind=kind) == 200
+    assert status(client, "GET", "/ready", host, kind=None) == 200
+    own = {"origin": f"http://{host}", "Sec-Fetch-Site": "same-origin"}
+    assert status(client, "POST", "/score", host, kind=kind, **own) == 200
+
+
+@pytest.mark.parametrize(
+    ("host", "origin", "kind"),
+    [
+        *itertools.product(
+            ["localhost", "10.1.2.3", "judges.example.com"], [None, *ORIGINS], [*JSON_TYPES, *FORM_TYPES]
+        )
+    ],
+)
+def test_with_a_token_it_alone_decides(guarded, host, origin, kind):
+    """Behind a router or a proxy a server is asked under any name. No page can send the token without asking first."""
+    assert status(guarded, "POST", "/score", host, origin, kind, Authorization="Bearer secret") == 200
+    assert status(guarded, "POST", "/score", host, origin, kind) == 401
+    assert status(guarded, "GET", "/ready", host, origin, None) == 200
+
+
+def test_a_refusal_is_one_sentence_with_what_to_do(client):
+    answer = client.post("/score", content=BODY, headers={"Host": "judges.example.com"})
+    [error] = answer.json()["errors"]
+    assert error["field"] == "Host" and error["message"] == answer.json()["error"]
+    assert "'judges.example.com'" in error["message"] and "CHECKLIST_REWARDS_TOKEN" in error["message"]
+
+
+@settings(max_examples=50)
+@given(st.from_regex(r"[a-z0-9]{1,5}(\.[a-z0-9]{1,5}){1,4}(:\d{1,4})?", fullmatch=True))
+def test_no_name_with_a_dot_is_taken_for_this_machine(host):
+    name = host.partition(":")[0]
+    is_address = name.count(".") == 3 and all(part.isdigit() and int(part) < 256 for part in name.split("."))
+    assert not is_unrebound(host) or is_address
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inside: st.lists(inside) | st.dictionaries(st.text(), inside),
+    max_leaves=30,
+)
+
+
+@settings(max_examples=50)
+@given(VALUES, st.booleans())
+def test_values_are_counted_and_what_is_in_texts_is_not(value, is_ascii):
+    content = json.dumps(value, ensure_ascii=is_ascii).encode("utf-8", "surrogatepass")
+
+    def marks(one) -> int:
+        inside = [*one.values()] if isinstance(one, dict) else one if isinstance(one, list) else None
+        return 0 if inside is None else max(1, len(inside)) + sum(map(marks, inside))
+
+    assert json_value(content, marks(value)) == value
+    if marks(value):
+        with pytest.raises(TooManyValues):
+            json_value(content, marks(value) - 1)
+
+
+@pytest.mark.parametrize("content", [b'"' + b'\\"' * 500_000, b'"' * 1_000_001, b"\\" * 10**6, b'["' + b"," * 2**21])
+def test_text_that_is_not_json_is_counted_in_linear_time(content):
+    with pytest.raises((ValueError, TooManyValues)):
+        json_value(content)
+
+
+@pytest.mark.parametrize("value", [b"[],", b"{},", b"1,", b'{"a":[[1]]},', b'"",'])
+@pytest.mark.parametrize("path", WRITES)
+def test_many_small_values_are_refused_before_they_take_memory(client, path, value):
+    content = b'{"samples":[' + value * (MAX_VALUES + 1) + b"1]}"
+    answer = client.post(path, content=content[: 16 * 2**20], headers={"Host": "localhost"})
+    assert answer.status_code == 413 and "values" in answer.json()["error"]

@@ -1,0 +1,253 @@
+"""Files of a project may set what changes a score, and nothing that runs code, sends keys or opens other files."""
+
+import itertools
+import json
+from dataclasses import fields
+
+import pytest
+import yaml
+
+from checklist_rewards.backends import Engine
+from checklist_rewards.errors import SampleError
+from checklist_rewards.judges.settings import JudgeSettings
+from checklist_rewards.pipelines import GENERATORS, REFINERS, PipelineConfig
+from checklist_rewards.pipelines.config import GeneratorConfig, RefinerConfig, ScorerConfig
+from checklist_rewards.ui.judging import Judging
+from checklist_rewards.ui.project import Project
+from tests.fakes import FakeBackend
+
+NAMED = "http://127.0.0.1:9/v1"
+HARMLESS = {
+    "model": "org/one",
+    "backend": "transformers",
+    "base_url": NAMED,
+    "engine": {"concurrency": 4, "dtype": "bfloat16"},
+    "mode": "item",
+    "use_logprobs": True,
+    "capture_reasoning": True,
+    "samples": 3,
+    "temperature": 0.7,
+    "thinking": 100,
+    "thinking_per": "item",
+    "max_tokens": 10,
+    "mass_floor": 0.4,
+    "prompt": "judges/item",
+    "examples": "examples.jsonl",
+    "shots": 2,
+    "example_reasons": True,
+    "calibration": "calibration.json",
+}
+"""A value of every setting of a judge. A setting that is added to the package fails the tests below until it is
+listed here and in `ui/permitted.py`, or refused."""
+NESTED = {
+    "one": lambda judge: judge,
+    "panel": lambda judge: {"panel": {}, "judges": [{"model": "pocket"}, judge]},
+    "cascade": lambda judge: {"cascade": {"margin": 0.4}, "judges": [judge, {"model": "pocket"}]},
+    "panel in a cascade": lambda judge: {
+        "cascade": {},
+        "judges": [{"model": "pocket"}, {"panel": None, "judges": [{"panel": {}, "judges": [judge]}]}],
+    },
+}
+HARMFUL = [
+    {"engine": {"trust_remote_code": True}},
+    {"engine": {"trust_remote_code": "yes"}},
+    *(
+        {"engine": {name: "x"}}
+        for name in (
+            *("api_key", "key", "token", "headers", "default_headers", "adapter", "tokenizer", "load_format"),
+            *("hf_overrides", "worker_cls", "worker_extension_cls", "model_loader_extra_config", "plugins"),
+            *("chat_template", "code_revision", "download_dir", "hf_config_path", "generation_config", "quantizer"),
+            *("attn_implementation", "quantization_config", "device_map", "offload_folder", "cache_dir", "subfolder"),
+            *("gguf_file", "speculative_config", "logits_processors", "distributed_executor_backend", "proxies"),
+            *("compilation_config", "otlp_traces_endpoint", "lora_modules", "use_safetensors", "verify", "env"),
+        )
+    ),
+    {"engine": {"dtype": "../../dtype"}},
+    {"engine": {"dtype": {"a": "b"}}},
+    {"engine": ["trust_remote_code"]},
+    {"backend": "openai"},
+    {"backend": "decisions"},
+    {"backend": "remote", "base_url": NAMED},
+    {"backend": "remote", "base_url": "http://evil.example"},
+    {"base_url": "http://evil.example/v1"},
+    {"base_url": "openai"},
+    {"base_url": "openrouter"},
+    {"base_url": f"{NAMED},http://evil.example/v1"},
+    {"base_url": [NAMED, "http://evil.example/v1"]},
+    {"base_url": f"{NAMED}@evil.example/v1"},
+    {"base_url": "http://127.0.0.1:9@evil.example/v1"},
+    {"base_url": f"{NAMED}.evil.example"},
+    {"model": "/etc"},
+    {"model": "../outside"},
+    {"model": "~/model"},
+    {"model": "s3://bucket/model"},
+    {"model": "outside"},
+    {"weights": "weights.json"},
+    {"store": "/tmp/store.sqlite"},
+    {"budget": {"dollars": 5}},
+    {"allow_code": True},
+    {"judge": "other.yaml"},
+    {"judges": ["org/one"]},
+    *(
+        {name: path}
+        for name in ("prompt", "examples", "calibration")
+        for path in (
+            *("../../outside.json", "/etc/passwd", "~/outside.json", "link.json", "up/outside.json", "dangling.json"),
+            *("loop.json", "../.env", "hidden.json", "none.json", "\0", 5, "", "."),
+        )
+    ),
+]
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """A project with links of all kinds, and files outside of it, also in the working directory."""
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    folder = tmp_path / "project"
+    judges = folder / "judges"
+    judges.mkdir(parents=True)
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside.json").write_text("{}")
+    (tmp_path / "none.json").write_text("{}")
+    (folder / ".env").write_text("KEY=1")
+    for where in (folder, judges):
+        (where / "link.json").symlink_to(tmp_path / "outside.json")
+        (where / "up").symlink_to(tmp_path)
+        (where / "dangling.json").symlink_to(tmp_path / "nowhere.json")
+        (where / "loop.json").symlink_to(where / "loop.json")
+        (where / "hidden.json").symlink_to(folder / ".env")
+        (where / "examples.jsonl").write_text('{"target": "red", "question": "Is it red?", "label": "yes"}\n')
+        (where / "calibration.json").write_text("{}")
+    (folder / "pipelines").symlink_to(judges)
+    monkeypatch.chdir(tmp_path)
+    return folder
+
+
+@pytest.fixture
+def judging(project):
+    fake = Engine("fake", FakeBackend())
+    return Judging(Project.at(project), PipelineConfig(), {}, Engine("judge", "openai", NAMED), fake)
+
+
+def refused(judging, check, name, content) -> str:
+    """The sentence of the refusal, which comes before anything is parsed or opened."""
+    with pytest.raises(SampleError) as error:
+        check(name, content)
+    return str(error.value)
+
+
+@pytest.mark.parametrize("nesting", NESTED)
+def test_every_setting_of_a_judge_is_listed(judging, nesting):
+    assert set(HARMLESS) == {field.name for field in fields(JudgeSettings)}
+    for name, value in HARMLESS.items():
+        judge = {"model": "judge" if name == "base_url" else "org/one", name: value}
+        judging.permitted.check_judges("judges/a.yaml", NESTED[nesting](judge))
+
+
+@pytest.mark.parametrize("harmful", HARMFUL, ids=str)
+def test_no_judge_of_a_project_runs_code_sends_keys_or_opens_other_files(judging, project, harmful):
+    for nested in NESTED.values():
+        content = nested({"model": "org/one", **harmful})
+        sentence = refused(judging, judging.permitted.check_judges, "judges/a.yaml", content)
+        assert sentence.startswith("judges/a.yaml") and "KEY=1" not in sentence
+    if "\\u0000" not in json.dumps(content):
+        (project / "judges" / "a.yaml").write_text(yaml.safe_dump(content))
+        (project / "judges" / "p.yaml").write_text("scorer: {judge: a.yaml}\n")
+        for use in (judging.config_of, judging.models, judging.pipeline):
+            for settings in ({"judge": "judges/a.yaml"}, {"pipeline": "judges/p.yaml"}):
+                with pytest.raises(SampleError, match=r"judges/a\.yaml"):
+                    use(settings)
+
+
+def test_servers_that_the_user_named_may_be_named(judging, project):
+    for base_url in (NAMED, f"{NAMED}/", [NAMED]):
+        judging.permitted.check_judges("judges/a.yaml", {"model": "other", "base_url": base_url})
+    jury = project.parent / "jury.yaml"
+    jury.write_text("panel: {}\njudges: [{model: a, base_url: 'http://named.example/v1'}, {model: pocket}]\n")
+    started = Judging(
+        judging.project, PipelineConfig.parse({"scorer": {"judge": str(jury)}}), {}, *[judging.writer] * 2
+    )
+    started.permitted.check_judges("judges/a.yaml", {"model": "b", "base_url": "http://named.example/v1"})
+    with pytest.raises(SampleError, match="was not named when the app was started"):
+        started.permitted.check_judges("judges/a.yaml", {"model": "b", "base_url": NAMED})
+
+
+FILES = [
+    "../../outside.json",
+    "/etc/passwd",
+    "link.json",
+    "up/outside.json",
+    "dangling.json",
+    "loop.json",
+    "none.json",
+]
+PARTS = {"scorer": ScorerConfig, "generator": GeneratorConfig, "refiners": RefinerConfig}
+OF_FILES = {
+    "scorer": ("prompt", "examples", "calibration", "weights", "judge"),
+    "generator": ("prompt", "prompts"),
+    "refiners": (),
+}
+
+
+@pytest.mark.parametrize(("part", "file"), [*itertools.product(PARTS, FILES)])
+def test_no_pipeline_of_a_project_names_other_files(judging, part, file):
+    for name in OF_FILES[part]:
+        value = {"stage": file} if name == "prompts" else file
+        refused(judging, judging.permitted.check_pipeline, "judges/a.yaml", {part: {name: value}})
+    if part != "scorer":
+        entry = {"options": {"prompt": file}}
+        for content in ({part: entry}, {part: [entry]}):
+            if part == "refiners" or isinstance(content[part], dict):
+                refused(judging, judging.permitted.check_pipeline, "judges/a.yaml", content)
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_every_setting_of_a_pipeline_is_allowed_checked_or_refused(judging, part):
+    """A value that no setting may have is refused for every setting that is not plain."""
+    allowed, checked = set(), set()
+    for name in PARTS[part].model_fields:
+        try:
+            judging.permitted.check_pipeline("judges/a.yaml", {part: {name: {"trust_remote_code": True}}})
+            allowed.add(name)
+        except SampleError:
+            checked.add(name)
+    assert (
+        checked
+        == {
+            "scorer": {*("model", "prompt", "examples", "calibration", "weights", "judge", "allow_code", "options")},
+            "generator": {"model", "prompt", "prompts", "candidate_models", "options"},
+            "refiners": {"options"},
+        }[part]
+    )
+
+
+@pytest.mark.parametrize("entry", [*GENERATORS, *REFINERS], ids=lambda entry: entry.name)
+def test_options_of_parts_load_no_model_and_run_no_code(judging, entry):
+    part = "refiners" if entry.name in REFINERS.names() else "generator"
+    harmful = {"model", "backend", "base_url", "store", "scorer", "engine", "embedder", "shape", "allow_code"}
+    for name in {*(entry.settings or ()), "budget"} & harmful:
+        content = {part: {"kind": entry.name, "options": {name: "org/with-code"}}}
+        refused(judging, judging.permitted.check_pipeline, "judges/a.yaml", content)
+
+
+def test_candidate_models_do_not_share_the_right_to_run_code(judging):
+    content = {"generator": {"kind": "contrastive", "candidate_models": ["evil/model"]}}
+    judging.permitted.check_pipeline("judges/a.yaml", content)
+    writer = Engine("mine/model", "transformers", settings={"trust_remote_code": True})
+    trusting = Judging(judging.project, PipelineConfig(), {}, writer, writer)
+    assert "trust_remote_code" in refused(trusting, trusting.permitted.check_pipeline, "judges/a.yaml", content)
+
+
+def test_a_judge_that_changes_after_it_was_used_is_checked_again(project):
+    fake = Engine("fake", FakeBackend())
+    judging = Judging(Project.at(project), PipelineConfig(), {}, fake, fake)
+    file = project / "judges" / "a.yaml"
+    file.write_text("{model: pocket, mass_floor: 0.4}\n")
+    first = judging.pipeline({"judge": "judges/a.yaml"})
+    assert judging.pipeline({"judge": "judges/a.yaml"}) is first
+    file.write_text("{model: pocket, mass_floor: 0.25}\n")
+    second = judging.pipeline({"judge": "judges/a.yaml"})
+    assert second is not first and second.scorer.judge is not first.scorer.judge
+    file.write_text("{model: pocket, engine: {trust_remote_code: true}}\n")
+    with pytest.raises(SampleError, match="trust_remote_code"):
+        judging.pipeline({"judge": "judges/a.yaml"})
