@@ -223,7 +223,8 @@ class ChecklistEvalCallback(TrainerCallback):
         )
 
     def _scores(self, answers: Sequence[Target]) -> list[Score]:
-        inputs = [prompt_text(prompt) for prompt in self.prompts]
+        grammar = self.readers.of(self.trainer).grammar
+        inputs = [prompt_text(prompt, grammar) for prompt in self.prompts]
         return self.scorer.score_batch(
             [
                 Sample(checklist, answer.text, input, history=history, state=answer.state, messages=answer.messages)

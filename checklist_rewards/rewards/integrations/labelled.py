@@ -25,6 +25,7 @@ from typing import Any
 from checklist_rewards.chat import Part, Target, prompt_text, rendered_turns, without_end_tokens
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import BackendError, SampleError
+from checklist_rewards.markers import GRAMMAR, Grammar
 from checklist_rewards.rewards.batch import Readers
 from checklist_rewards.rewards.integrations.queue import DEFAULT_MAX_BATCH, DEFAULT_MAX_WAIT, MicroBatcher
 from checklist_rewards.scorer import ChecklistScorer, Sample, scorer_of
@@ -174,10 +175,11 @@ class SamplewiseReward:
         else:
             targets = self.readers.read(completions, rendered, ids)
         rows = enumerate(zip(labels, targets, prompts, strict=True), start=1)
-        return [labelled_sample(label, target, prompt, f"row {row}") for row, (label, target, prompt) in rows]
+        grammar = self.readers.of().grammar
+        return [labelled_sample(label, target, prompt, f"row {row}", grammar) for row, (label, target, prompt) in rows]
 
 
-def labelled_sample(label: Any, target: Target | str, prompt: Any, where: str) -> Sample:
+def labelled_sample(label: Any, target: Target | str, prompt: Any, where: str, grammar: Grammar = GRAMMAR) -> Sample:
     """The [`Sample`] of a label, what the policy answered, and a prompt (or None).
 
     Raises:
@@ -204,7 +206,7 @@ def labelled_sample(label: Any, target: Target | str, prompt: Any, where: str) -
             context[name] = text
         label = label["checklist"]
     checklist = Checklist.parse(label, where)
-    input, history = (None, None) if prompt is None else prompt_text(prompt)
+    input, history = (None, None) if prompt is None else prompt_text(prompt, grammar)
     if context.get("input") is not None:
         input, history = context["input"], None
     target = Target(target) if isinstance(target, str) else target
