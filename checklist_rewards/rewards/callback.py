@@ -242,9 +242,9 @@ class ChecklistEvalCallback(TrainerCallback):
 
     def _scores(self, answers: Sequence[Target], places: Sequence[int] | None = None) -> list[Score]:
         """The scores of all answers, or of those in some places."""
-        samples = []
+        samples, grammar = [], self.readers.of(self.trainer).grammar
         for place in range(len(answers)) if places is None else places:
-            input, history = prompt_text(self.prompts[place], images=self.readers.images)
+            input, history = prompt_text(self.prompts[place], grammar, images=self.readers.images)
             answer = answers[place]
             state, messages = answer.state, answer.messages
             checklist = self.checklists[place]

@@ -17,6 +17,7 @@ import pytest
 
 from checklist_rewards import ChecklistScorer
 from checklist_rewards.errors import SampleError
+from checklist_rewards.rewards.integrations.labelled import SamplewiseReward
 from checklist_rewards.rewards.integrations.openrlhf import ChecklistRewardFunc
 from checklist_rewards.rewards.trl import ChecklistReward
 from tests.fakes import FakeBackend
@@ -216,6 +217,19 @@ def test_frameworks_that_decode_with_special_tokens_judge_the_answer(name):
         found = reward([prompt + answered, prompt + cut], [prompt] * 2, [LABEL] * 2)
         assert found["rewards"].tolist() == [0.5, 0.0]
         assert [judged_text(prefix) for prefix, _ in backend.asked] == ["It is 42."]
+
+
+@pytest.mark.parametrize("name", sorted(WORDED))
+def test_thoughts_of_earlier_answers_are_found_with_the_markers_of_the_policy(name):
+    family = FAMILIES[name]
+    settings = dict(tokenizer=tokenizer(family), scorer=ChecklistScorer(backend=FakeBackend(), store=False))
+    earlier = {"role": "assistant", "content": family.thought(THOUGHT, "It is 42.", rendered=False)}
+    prompt = [{"role": "user", "content": "How many?"}, earlier, {"role": "user", "content": "Sure?"}]
+    columns = {"checklist": [["Is it so?"]]}
+    [by_trl] = ChecklistReward(**settings)._samples([prompt], [family.end], columns, None)
+    [by_label] = SamplewiseReward(**settings)._samples([LABEL], ["Yes."], [prompt], None, True, [prompt])
+    for sample in (by_trl, by_label):
+        assert sample.history.split() == ["user:", "How", "many?", "assistant:", "It", "is", "42."]
 
 
 def test_markers_that_nothing_shows_are_refused_or_found(tmp_path):

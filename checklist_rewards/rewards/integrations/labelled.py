@@ -25,6 +25,7 @@ from typing import Any
 from checklist_rewards.chat import Images, Part, Target, prompt_text, rendered_turns, speaker, without_end_tokens
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import BackendError, SampleError
+from checklist_rewards.markers import GRAMMAR, Grammar
 from checklist_rewards.rewards.batch import Readers
 from checklist_rewards.rewards.integrations.queue import DEFAULT_MAX_BATCH, DEFAULT_MAX_WAIT, MicroBatcher
 from checklist_rewards.scorer import ChecklistScorer, Sample, scorer_of
@@ -175,11 +176,20 @@ class SamplewiseReward:
         else:
             targets = self.readers.read(completions, rendered, ids)
         rows = enumerate(zip(labels, targets, prompts, strict=True), start=1)
-        images = self.readers.images
-        return [labelled_sample(label, target, prompt, f"row {row}", images) for row, (label, target, prompt) in rows]
+        settings = self.readers.of().grammar, self.readers.images
+        return [
+            labelled_sample(label, target, prompt, f"row {row}", *settings) for row, (label, target, prompt) in rows
+        ]
 
 
-def labelled_sample(label: Any, target: Target | str, prompt: Any, where: str, images: Images = "refuse") -> Sample:
+def labelled_sample(
+    label: Any,
+    target: Target | str,
+    prompt: Any,
+    where: str,
+    grammar: Grammar = GRAMMAR,
+    images: Images = "refuse",
+) -> Sample:
     """The [`Sample`] of a label, what the policy answered, and a prompt (or None).
 
     Raises:
@@ -207,7 +217,7 @@ def labelled_sample(label: Any, target: Target | str, prompt: Any, where: str, i
         label = label["checklist"]
     checklist = Checklist.parse(label, where)
     try:
-        input, history = (None, None) if prompt is None else prompt_text(prompt, images=images)
+        input, history = (None, None) if prompt is None else prompt_text(prompt, grammar, images=images)
     except SampleError as error:
         raise SampleError(f"{where}: {error}") from None
     if context.get("input") is not None:
