@@ -117,8 +117,8 @@ _LAST = frozenset("etc al inc ltd co corp a.m p.m usw".split())
 """Abbreviations that end a sentence before a capital letter. Others do so before one of [`_STARTERS`]."""
 _STARTERS = frozenset(
     "a an the i i'm i'll i've it it's he she we you they this that these those there here my your his her its our "
-    "their what when where why how if in on at for from with after before as but and so then yet however also some many "
-    "most all each every let once now today yesterday tomorrow nobody everybody everyone nothing everything".split()
+    "their what when where why how if in on at for from with after before as but and so then yet however also some "
+    "many most all each every let once now today yesterday tomorrow nobody everybody everyone nothing everything".split()
 )
 _OF_A_TIME = frozenset(
     "monday tuesday wednesday thursday friday saturday sunday january february march april may june july august "
