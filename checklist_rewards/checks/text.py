@@ -29,7 +29,7 @@ _UNSPACED = r"\p{Line_Break=SA}\p{Tibetan}"
 """Scripts without a mark between words. Thai, Lao and Tibetan have none between sentences either."""
 _NO_SENTENCES = r"\p{Thai}\p{Lao}\p{Tai_Le}\p{New_Tai_Lue}\p{Tai_Tham}\p{Tai_Viet}\p{Tibetan}"
 
-_LINKS = r"-\u2010\u2011'’\u02bc\uff07&@\u00b7\u2027\u05be\u058a"
+_LINKS = r"-\u2010\u2011'’´\u02bc\uff07&@\u00b7\u2027\u05be\u058a"
 _NUMBER_MARKS = r",:/\u066b\u066c"
 _JOINED = (
     rf"(?:(?=[{_LINKS}{_NUMBER_MARKS}.\u00a0\u2009\u202f\"\u05f3\u05f4])(?:"
@@ -95,7 +95,7 @@ def word_bounds(text: str) -> Bounds:
     return count, count + sum(len(_GRAPHEME.findall(run)) - 1 for run in runs)
 
 
-_CLOSING = r"[\"'”’»)\]}*_」』】》〉）］｣]*+"
+_CLOSING = r"(?:[\"'”’»)\]}*_」』】》〉）］｣]|[ \u00a0\u202f]»)*+"
 _SYMBOL = r"[\p{Extended_Pictographic}\p{Regional_Indicator}\p{Emoji_Modifier}\ufe0f\u200d\u20e3\U000e0020-\U000e007f]"
 _MARKS = r".?!\u2026\p{Sentence_Terminal}"
 _SENTENCE_END = regex.compile(
@@ -117,8 +117,9 @@ _LAST = frozenset("etc al inc ltd co corp a.m p.m usw".split())
 """Abbreviations that end a sentence before a capital letter. Others do so before one of [`_STARTERS`]."""
 _STARTERS = frozenset(
     "a an the i i'm i'll i've it it's he she we you they this that these those there here my your his her its our "
-    "their what when where why how if in on at for from with after before as but and so then yet however also some "
-    "many most all each every let once now today yesterday tomorrow nobody everybody everyone nothing everything".split()
+    "their what when where why how if in on at for from with after before as but and so then yet however also "
+    "some many most all each every let once now today yesterday tomorrow nobody everybody everyone nothing "
+    "everything".split()
 )
 _OF_A_TIME = frozenset(
     "monday tuesday wednesday thursday friday saturday sunday january february march april may june july august "
@@ -220,7 +221,7 @@ def _abbreviates(before: str, text: str, gap: Any, following: str) -> bool:
 
 
 _SAME = (("\u2010", "-"), ("\u2011", "-"), *((char, "") for char in "\u00ad\u200b\u2060\ufeff\ufe0e\ufe0f"))
-_SAME_QUOTES = (*((char, "'") for char in "‘’‛\u02bc\uff07"), *((char, '"') for char in "“”„‟\uff02"))
+_SAME_QUOTES = (*((char, "'") for char in "‘’‛´\u02bc\uff07"), *((char, '"') for char in "“”„‟\uff02"))
 _SIDE = r"[[\p{L}\p{M}\p{N}]--[IDEOGRAPHS UNSPACED\p{Hangul}]]".replace("IDEOGRAPHS", IDEOGRAPHS).replace(
     " UNSPACED", _UNSPACED
 )

@@ -15,6 +15,7 @@ WORDS = {
     "": 0,
     "Don't": 1,
     "Don’t": 1,
+    "don´t": 1,
     "Jean-Paul": 1,
     "co‑op": 1,  # a non-breaking hyphen
     "3.5": 1,
@@ -145,6 +146,8 @@ SENTENCES = {
     "It rains.[1] It stops.": 2,
     "He said “Stop.” Then he left.": 2,
     "‘Why?’ he asked.": 1,
+    "Il pleut. « Vraiment ? » dit-il.": 2,
+    "¿Qué tal? ¡Bien!": 2,
     "It rains. 🌧 It stops. 🌞": 2,
     "It rains.🌧 It stops.🌞": 2,
     "Hi! 🇫🇷 Bye! 👍🏽": 2,
