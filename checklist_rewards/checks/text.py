@@ -234,17 +234,28 @@ _PARTICLES = (
 _ENGLISH_ENDINGS = frozenset("s t d m ll re ve".split())
 
 
+_OPTIONAL_MARKS = re.compile(
+    "[\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7\u0640\u064b-\u0652\u0656-\u065f\u0670]"
+)
+"""Vowel signs of Hebrew and Arabic, and what only stretches a word."""
+_FULL_WIDTH = re.compile("[\uff10-\uff19\uff21-\uff3a\uff41-\uff5a]")
+
+
 @lru_cache(maxsize=64)
 def folded(text: str, ignore_case: bool = True, quotes: bool = True) -> str:
     """A text as phrases are compared: composed, without invisible characters, white space as one space each, straight
-    quotation marks, and without case."""
+    quotation marks, without the vowel signs that Hebrew and Arabic may omit, and without case."""
     if not text.isascii():
         text = unicodedata.normalize("NFC", text)
         for char, same in (*_SAME, *(_SAME_QUOTES if quotes else ())):
             text = text.replace(char, same)
+        text = _OPTIONAL_MARKS.sub("", text)
+        text = _FULL_WIDTH.sub(lambda match: chr(ord(match[0]) - 0xFEE0), text)
     text = f"{' ' * text[:1].isspace()}{' '.join(text.split())}{' ' * text[-1:].isspace()}"
     if ignore_case:
-        text = text.lower() if text.isascii() else unicodedata.normalize("NFC", text.casefold())
+        text = (
+            text.lower() if text.isascii() else unicodedata.normalize("NFC", text.casefold()).replace("i\u0307", "i")
+        )
     return text
 
 
@@ -256,7 +267,7 @@ def occurrence_bounds(text: str, phrase: str, whole_words: bool = True, ignore_c
     marks, emojis, Han and kana occur anywhere. Korean particles may follow. Inside a run of a script without spaces
     (Thai) it is not certain that a phrase is a word.
     """
-    if not phrase.strip():
+    if not folded(phrase).strip():  # white space, or signs that have no meaning of their own
         return (text.count(phrase),) * 2
     quotes = _LETTER.search(phrase) is not None
     text, phrase = folded(text, ignore_case, quotes), folded(phrase, ignore_case, quotes)

@@ -222,6 +222,13 @@ OCCURRENCES = [
     ("कि", "क", 0),
     ("for\u00adbid\u200bden", "forbidden", 1),
     ("well-known", "well", 1),
+    ("שָׁלוֹם", "שלום", 1),
+    ("שלום", "שָׁלוֹם", 1),
+    ("مُحَمَّد", "محمد", 1),
+    ("ＧＯ now", "go", 1),
+    ("İstanbul'da", "istanbul", 1),
+    ("서울에서", "서울", 1),
+    ("Müller", "Muller", 0),
     ("Say “yes”", '"yes"', 1),
     ("“yes”", '"', 0),  # a single mark is meant as it is
     ("วันนี้", "ฝน", 0),
