@@ -30,7 +30,7 @@ _WHOLE = (
     r"|\d{1,2} \d{3}(?: \d{3})?(?! ?\d))"
     r"(?!\d)(?:\.\d+)?"  # 1,250 and 1 250
     r"|(?<![(\[{,])(?:\d+,\d\d?|0,\d+)(?![\d,)\]}])"  # 3,5
-    r"|\d+(?:\.\d+)?)"
+    r"|\d+(?:\.\d+)?|\.\d+)"
 )
 _NUMBER = re.compile(
     rf"(?<![\w.^])(?<![\^_]\{{)(?P<sign>[-+–]?)(?:(?P<mixed>\d{{1,9}}) (?=\d+/\d))?(?P<number>{_WHOLE})"
@@ -47,9 +47,10 @@ _WORDED = re.compile(
 )
 _NO_VALUE = re.compile(r"\^\{?\\circ\}?|\\(?:circ|degree|displaystyle|left|right|quad|[,!;: $%])|\\?%|\$|\*\*|°|~")
 _EQUALS = re.compile(r"=|≈|\\approx|\\equiv")
-_MATH = re.compile(r"\\(?:[dtc]?frac|sqrt|pi|cdot|times|div)|\^|π|√")
+_MATH = re.compile(r"\\(?:[dtc]?frac|sqrt|pi|cdot|times|div)|[\^!π√]")
+_POWER_OF_A_UNIT = re.compile(r"(?<=[A-Za-zµ])\^(?:\{-?\d+\}|-?\d+)")
 _SAFE = re.compile(
-    r"(?:\\(?:[dtc]?frac|sqrt|pi|cdot|times|div)(?![a-z])|\^\{?-?\d{1,3}\}?(?![\d^{])|\d{1,30}(?!\d)"
+    r"(?:\\(?:[dtc]?frac|sqrt|pi|cdot|times|div)(?![a-z])|\^\{?-?\d{1,3}\}?(?![\d^{])|(?<!\d)\d\d?!(?![!\d])|\d{1,30}(?!\d)"
     r"|[-+*/.(){}\[\] ])+"
 )
 _ENVIRONMENT = re.compile(
@@ -126,14 +127,14 @@ def _value(latex: str) -> float | None:
     plain = _NUMBER.match(_plain(latex))
     if _MATH.search(latex) and not (plain and plain.end() == len(_plain(latex))):
         value = _computed(latex)
-        if value is not None:
+        if value is not None or _MATH.search(_POWER_OF_A_UNIT.sub("", _NUMBER.sub("", _plain(latex)))):
             return value
     return _last_plain(latex)
 
 
 def _number_in_words(match: re.Match[str]) -> str:
     """The content of a command for words, if it has a number. Units are left out, with their exponent."""
-    return f" {match[1].strip()} " if any(map(str.isdigit, match[1])) else " "
+    return f" {match[1].strip()} " if any(char.isdigit() or char in "+-" for char in match[1]) else " "
 
 
 def _plain(text: str) -> str:

@@ -29,7 +29,7 @@ _UNSPACED = r"\p{Line_Break=SA}\p{Tibetan}"
 """Scripts without a mark between words. Thai, Lao and Tibetan have none between sentences either."""
 _NO_SENTENCES = r"\p{Thai}\p{Lao}\p{Tai_Le}\p{New_Tai_Lue}\p{Tai_Tham}\p{Tai_Viet}\p{Tibetan}"
 
-_LINKS = r"-\u2010\u2011'’\u02bc\uff07&@\u00b7\u2027\u05be\u058a"
+_LINKS = r"-\u2010\u2011'’´\u02bc\uff07&@\u00b7\u2027\u05be\u058a"
 _NUMBER_MARKS = r",:/\u066b\u066c"
 _JOINED = (
     rf"(?:(?=[{_LINKS}{_NUMBER_MARKS}.\u00a0\u2009\u202f\"\u05f3\u05f4])(?:"
@@ -95,7 +95,7 @@ def word_bounds(text: str) -> Bounds:
     return count, count + sum(len(_GRAPHEME.findall(run)) - 1 for run in runs)
 
 
-_CLOSING = r"[\"'”’»)\]}*_」』】》〉）］｣]*+"
+_CLOSING = r"(?:[\"'”’»)\]}*_」』】》〉）］｣]|[ \u00a0\u202f]»)*+"
 _SYMBOL = r"[\p{Extended_Pictographic}\p{Regional_Indicator}\p{Emoji_Modifier}\ufe0f\u200d\u20e3\U000e0020-\U000e007f]"
 _MARKS = r".?!\u2026\p{Sentence_Terminal}"
 _SENTENCE_END = regex.compile(
@@ -117,8 +117,9 @@ _LAST = frozenset("etc al inc ltd co corp a.m p.m usw".split())
 """Abbreviations that end a sentence before a capital letter. Others do so before one of [`_STARTERS`]."""
 _STARTERS = frozenset(
     "a an the i i'm i'll i've it it's he she we you they this that these those there here my your his her its our "
-    "their what when where why how if in on at for from with after before as but and so then yet however also some many "
-    "most all each every let once now today yesterday tomorrow nobody everybody everyone nothing everything".split()
+    "their what when where why how if in on at for from with after before as but and so then yet however also "
+    "some many most all each every let once now today yesterday tomorrow nobody everybody everyone nothing "
+    "everything".split()
 )
 _OF_A_TIME = frozenset(
     "monday tuesday wednesday thursday friday saturday sunday january february march april may june july august "
@@ -220,7 +221,7 @@ def _abbreviates(before: str, text: str, gap: Any, following: str) -> bool:
 
 
 _SAME = (("\u2010", "-"), ("\u2011", "-"), *((char, "") for char in "\u00ad\u200b\u2060\ufeff\ufe0e\ufe0f"))
-_SAME_QUOTES = (*((char, "'") for char in "‘’‛\u02bc\uff07"), *((char, '"') for char in "“”„‟\uff02"))
+_SAME_QUOTES = (*((char, "'") for char in "‘’‛´\u02bc\uff07"), *((char, '"') for char in "“”„‟\uff02"))
 _SIDE = r"[[\p{L}\p{M}\p{N}]--[IDEOGRAPHS UNSPACED\p{Hangul}]]".replace("IDEOGRAPHS", IDEOGRAPHS).replace(
     " UNSPACED", _UNSPACED
 )
@@ -233,17 +234,28 @@ _PARTICLES = (
 _ENGLISH_ENDINGS = frozenset("s t d m ll re ve".split())
 
 
+_OPTIONAL_MARKS = re.compile(
+    "[\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7\u0640\u064b-\u0652\u0656-\u065f\u0670]"
+)
+"""Vowel signs of Hebrew and Arabic, and what only stretches a word."""
+_FULL_WIDTH = re.compile("[\uff10-\uff19\uff21-\uff3a\uff41-\uff5a]")
+
+
 @lru_cache(maxsize=64)
 def folded(text: str, ignore_case: bool = True, quotes: bool = True) -> str:
     """A text as phrases are compared: composed, without invisible characters, white space as one space each, straight
-    quotation marks, and without case."""
+    quotation marks, without the vowel signs that Hebrew and Arabic may omit, and without case."""
     if not text.isascii():
         text = unicodedata.normalize("NFC", text)
         for char, same in (*_SAME, *(_SAME_QUOTES if quotes else ())):
             text = text.replace(char, same)
+        text = _OPTIONAL_MARKS.sub("", text)
+        text = _FULL_WIDTH.sub(lambda match: chr(ord(match[0]) - 0xFEE0), text)
     text = f"{' ' * text[:1].isspace()}{' '.join(text.split())}{' ' * text[-1:].isspace()}"
     if ignore_case:
-        text = text.lower() if text.isascii() else unicodedata.normalize("NFC", text.casefold())
+        text = (
+            text.lower() if text.isascii() else unicodedata.normalize("NFC", text.casefold()).replace("i\u0307", "i")
+        )
     return text
 
 
@@ -255,7 +267,7 @@ def occurrence_bounds(text: str, phrase: str, whole_words: bool = True, ignore_c
     marks, emojis, Han and kana occur anywhere. Korean particles may follow. Inside a run of a script without spaces
     (Thai) it is not certain that a phrase is a word.
     """
-    if not phrase.strip():
+    if not folded(phrase).strip():  # white space, or signs that have no meaning of their own
         return (text.count(phrase),) * 2
     quotes = _LETTER.search(phrase) is not None
     text, phrase = folded(text, ignore_case, quotes), folded(phrase, ignore_case, quotes)

@@ -133,7 +133,8 @@ def stubs(tests: str, entry: str) -> tuple[str, ...]:
 def entry_point(code: str) -> str:
     """The name of the function that solves the task: the last one at the top of the code that is no test (`test...`
     without arguments, `check(candidate)`), takes arguments (unlike `main`) and is not a helper of another one.
-    These rules give way, the last first, if no function meets them. Without functions, the last class; without classes, "None"."""
+    These rules give way, the last first, if no function meets them. Without functions, the last class;
+    without classes, "None"."""
     try:
         parts = [part for node in ast.parse(code).body for part in _parts(node, into=False)]
     except (SyntaxError, ValueError, RecursionError, MemoryError):

@@ -138,8 +138,8 @@ def format_gate(
 
 
 def length(text: str, unit: Unit = "words", tokenize: Callable[[str], Sequence[object]] | None = None) -> int:
-    """Length of a text in words, characters (code points), or tokens. Words are counted as by the check `words`: each Han or
-    kana character is one.
+    """Length of a text in words, characters (code points), or tokens. The check `words` counts the same words: each
+    Han or kana character is one.
 
     Args:
         text (`str`):

@@ -103,6 +103,10 @@ ANSWERS = {
     r"\boxed{3.5\times10^2}": 350,
     r"\boxed{3.5 \cdot 10^{-2}}": 0.035,
     r"so $\frac{3}{4}$.": 0.75,
+    "it is .5": 0.5,
+    r"\boxed{-.5}": -0.5,
+    r"\boxed{\frac{1}{2} of it}": 0.5,
+    r"\boxed{\mathbf{-}3}": -3,
 }
 BY_MATH_VERIFY = {
     r"\boxed{2\sqrt{3}}": 12**0.5,
@@ -114,6 +118,7 @@ BY_MATH_VERIFY = {
     r"\[ \frac{\sqrt{4}}{4} \]": 0.5,
     r"\boxed{\frac{3.5}{7}}": 0.5,
     r"\boxed{(1+2)^2}": 9,
+    r"\boxed{5!}": 120,
 }
 
 
@@ -164,7 +169,7 @@ HOSTILE = [
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_what_would_compute_for_ever_is_not_computed(text):
-    assert not holds(text, type="number", value=123456)
+    assert last_number(text) is None
 
 
 @pytest.mark.parametrize(

@@ -82,6 +82,13 @@ def test_centred_is_within_a_prompt_wherever_its_completions_stand():
     assert rewards == [pytest.approx(0.4), 0.0, pytest.approx(-0.4), 0.0, None, 0.0]
 
 
+def test_a_length_penalty_in_words_in_every_script():
+    steps = [{"name": "length_penalty", "free": 100, "cap": 200}]
+    texts = ["今天下雨" * 75, "rain " * 300, "วันนี้ฝนตก", "वर्षा " * 99]
+    assert shaped(steps, texts=texts) == pytest.approx([EARNED - 0.5, EARNED - 0.5, EARNED, EARNED])
+    assert shaped(steps, texts=["วันนี้ฝนตก" * 30]) == [None]  # between 1 and 300 words
+
+
 def test_tokens_are_those_of_the_model_that_is_named():
     steps = [{"name": "length_penalty", "unit": "tokens", "free": 0, "cap": 100, "exponent": 1, "tokenizer": "pocket"}]
     from transformers import AutoTokenizer

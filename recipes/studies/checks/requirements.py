@@ -34,7 +34,7 @@ from checklist_rewards.generators.constraints import find_requirements
 PROMPTS = "ifeval/input_data.jsonl"
 SEED, DEVELOPED = 20261125, 270
 """Seed of the split, and number of prompts in the half on which the rules were developed."""
-HOW = ("type", "at_least", "at_most", "exactly", "loose", "whole_words", "list_numbers")
+HOW = ("type", "at_least", "at_most", "exactly", "loose", "whole_words", "list_numbers", "ifeval")
 """Fields of a check that are a bound, or that IFEval's own rules set and no prompt states."""
 
 
