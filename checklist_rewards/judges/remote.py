@@ -168,7 +168,10 @@ class RemoteJudge(Paid):
 
             def received(first: int, outcomes: Sequence[Outcome], wave: Sequence[int] = wave) -> None:
                 numbers = wave[first : first + len(outcomes)]
-                found = [(number, outcome, answer(number, outcome)) for number, outcome in zip(numbers, outcomes, strict=True)]
+                found = [
+                    (number, outcome, answer(number, outcome))
+                    for number, outcome in zip(numbers, outcomes, strict=True)
+                ]
                 self._keep([(keys[number], outcome) for number, outcome, given in found if _is_lasting(given)])
                 if progress is not None:
                     progress(sum(len(given) for _, _, given in found))
