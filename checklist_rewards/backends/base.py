@@ -185,7 +185,7 @@ Arrived = Callable[[int, list[Reply]], None]
 def is_kept(outcome: LabelRead | Reply) -> bool:
     """Whether to store this result, because a retry would give the same one. Numbers that are no log-probabilities are
     never stored."""
-    if isinstance(outcome, LabelRead) and not_logprobs(outcome.logprobs or ()) is not None:
+    if isinstance(outcome, LabelRead) and not_logprobs(outcome.logprobs or (), distinct=False) is not None:
         return False
     return outcome.keep and not is_transient(outcome.unanswered)
 
@@ -201,15 +201,19 @@ _SUM_ROUNDING = 0.05
 """How far rounding may take the sum of the probabilities of several tokens above 1."""
 
 
-def not_logprobs(values: Sequence[float]) -> Unanswered | None:
-    """The reason if numbers cannot be the log-probabilities of distinct tokens; None if they can.
+def not_logprobs(values: Sequence[float], *, distinct: bool = True) -> Unanswered | None:
+    """The reason if numbers cannot be log-probabilities; None if they can.
 
-    One above 0 (but for rounding) or NaN cannot, and neither can numbers whose probabilities add up to more than 1. A
-    server that is set to return logits returns such numbers.
+    One above 0 (but for rounding) or NaN cannot. A server that is set to return logits returns such numbers.
+
+    Args:
+        values (sequence of `float`): The numbers.
+        distinct (`bool`, *optional*, defaults to `True`): Whether they are of distinct tokens, so that their
+            probabilities add up to 1 at most.
     """
     wrong = next((value for value in values if not value <= _ROUNDING), None)
     if wrong is None:
-        total = math.fsum([math.exp(value) for value in values])
+        total = math.fsum([math.exp(value) for value in values]) if distinct else 0.0
         if total <= 1 + _SUM_ROUNDING:
             return None
     found = f"probabilities that add up to {total:.3g}" if wrong is None else f"the log-probability {wrong:g}"

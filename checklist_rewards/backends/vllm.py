@@ -386,6 +386,11 @@ def _waves(prompts: Sequence[Sequence[int]], params: Sequence[Any], most: int | 
 
 
 def _load(path: str, engine: Mapping[str, Any]) -> Any:
+    if "logits" in str(mode := engine.get("logprobs_mode", "raw_logprobs")):
+        raise ModelError(
+            f"engine argument logprobs_mode={mode!r} returns logits, and labels are read from log-probabilities; omit "
+            "it, or use 'raw_logprobs'."
+        )
     with _environment(_QUIET):
         from vllm import LLM
         from vllm.platforms import current_platform

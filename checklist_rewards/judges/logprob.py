@@ -382,7 +382,7 @@ class LogprobJudge(Paid):
             return Verdict(unanswered=read.unanswered, judge=judge)
         if not is_finite(read):
             return Verdict(unanswered=Unanswered(Reason.NOT_FINITE), judge=judge)
-        if (reason := not_logprobs(read.logprobs)) is not None:
+        if (reason := not_logprobs(read.logprobs, distinct=False)) is not None:
             return Verdict(unanswered=reason, judge=judge)
         top = max(read.logprobs)
         if top == -math.inf:
@@ -417,7 +417,7 @@ def _loaded(text: str, labels: Labels) -> LabelRead:
     match json.loads(text):
         case {"logprobs": [*numbers], **rest} if len(numbers) == len(labels):
             logprobs = tuple(map(float, numbers))
-            if not_logprobs(logprobs) is None:
+            if not_logprobs(logprobs, distinct=False) is None:
                 exact, mass_reported = rest.get("exact") is not False, rest.get("mass_reported") is not False
                 return LabelRead(logprobs, exact=exact, mass_reported=mass_reported)
         case {"answer": str(answer)} if answer in labels:

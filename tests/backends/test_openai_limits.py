@@ -162,7 +162,7 @@ def test_a_list_read_of_logits_is_unanswered(values):
     assert item.answer is None and "--logprobs-mode" in item.unanswered
 
 
-@pytest.mark.parametrize("values", [(0.5, -3.0), (-0.05, -0.05), (8.0, 7.0)])
+@pytest.mark.parametrize("values", [(0.5, -3.0), (-3.0, 0.011), (8.0, 7.0)])
 def test_an_engine_that_returns_logits_is_unanswered_and_not_stored(values, tmp_path):
     class Logits(FakeBackend):
         def read(self, groups, labels):

@@ -13,7 +13,7 @@ import pytest
 
 from checklist_rewards.backends import ReadGroup, Sampling, base, choose_backend, load_backend
 from checklist_rewards.backends.base import Written, deadline
-from checklist_rewards.backends.vllm import _waves
+from checklist_rewards.backends.vllm import _load, _waves
 from checklist_rewards.errors import ModelError
 from tests import zygote
 from tests.backends.answers import largest_difference
@@ -397,3 +397,9 @@ def test_sleep_mode_on_a_platform_without_it_is_refused_in_vllms_words(vllm_inst
         pytest.skip("this platform has a sleep mode")
     with pytest.raises(ModelError, match="Sleep mode is not supported on current platform"):
         VLLMBackend("pocket", enable_sleep_mode=True)
+
+
+@pytest.mark.parametrize("mode", ["raw_logits", "processed_logits"])
+def test_logits_are_refused_before_the_engine_starts(mode):
+    with pytest.raises(ModelError, match=f"logprobs_mode='{mode}' returns logits"):
+        _load("/no/such/model", {"logprobs_mode": mode})

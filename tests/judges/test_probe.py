@@ -3,7 +3,7 @@
 import pytest
 from pocket.world import parse_question
 
-from checklist_rewards.backends import Reply
+from checklist_rewards.backends import LabelRead, Reply
 from checklist_rewards.backends.tokens import ChatTokenizer
 from checklist_rewards.errors import BackendError, ModelError
 from checklist_rewards.judges.probe import PROBE_ITEMS, probe
@@ -125,3 +125,28 @@ def test_the_pocket_judge_passes(pocket):
     report = probe("pocket", backend="transformers")
     assert report.refusal is None, report.refusal
     assert report.accuracy >= 10 / 12 and report.margin > 0.6 and report.mass > 0.9
+
+
+@pytest.mark.parametrize(("right", "refused"), [(12, False), (9, False), (6, True), (0, True)])
+def test_a_judge_that_answers_with_words_is_measured_by_them(right, refused):
+    class Words(FakeBackend):
+        """A server without log-probabilities, which is wrong about all items but the first `right` ones."""
+
+        def read(self, groups, labels):
+            result = super().read(groups, labels)
+            answers = []
+            for group in groups:
+                for tail in group.tails:
+                    [place] = [
+                        n
+                        for n, item in enumerate(PROBE_ITEMS)
+                        if item.question in tail and f"\n{item.target}\n" in group.prefix
+                    ]
+                    answers.append("yes" if PROBE_ITEMS[place].holds == (place < right) else "no")
+            rest = iter(answers)
+            result.reads[:] = [tuple(LabelRead(None, answer=next(rest)) for _ in reads) for reads in result.reads]
+            return result
+
+    report = probe("fake", backend=Words(truth, replies=["yes"]))
+    assert (report.accuracy, report.words, report.answered) == (right / 12, 12, 12)
+    assert report.margin == pytest.approx(2 * right / 12 - 1, abs=0.01) and (report.refusal is not None) == refused

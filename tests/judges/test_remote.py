@@ -20,6 +20,7 @@ from checklist_rewards.backends import Engine, Sampling, choose_backend
 from checklist_rewards.backends.servers import Settings
 from checklist_rewards.chat import CompletionReader
 from checklist_rewards.errors import ModelError, SampleError
+from checklist_rewards.files.store import Store
 from checklist_rewards.generators import DirectGenerator
 from checklist_rewards.judges import PanelJudge, RemoteJudge
 from checklist_rewards.judges.remote import ROWS, RewardServer
@@ -354,14 +355,15 @@ def test_a_row_that_the_server_refuses_is_unanswered_with_its_reason_and_spares_
 class Odd:
     """A server that answers `/score` by a function over the request's rows, and counts."""
 
-    def __init__(self, answer, together: int = 1):
-        """`together`: answers nothing until so many requests were under way at once."""
+    def __init__(self, answer, together: int = 1, names=None):
+        """`together`: answers nothing until so many requests were under way at once. `names`: of the judge, by call of
+        `/health`."""
         self.calls = self.most = self.under_way = 0
         app = self.app = FastAPI()
 
         @app.get("/health")
         async def health():
-            return {"status": "ok", "judge": "odd"}
+            return {"status": "ok", "judge": "odd" if names is None else next(names)}
 
         @app.post("/score")
         async def score(request: Request):
@@ -469,3 +471,181 @@ def test_trls_asynchronous_trainer_may_take_it_into_its_child(url):
     child.join()  # its one small answer fits the pipe, so it does not wait for a reader
     assert child.exitcode == 0
     assert answers.get(timeout=HANG) == reward(["Say."], ["a red thing"], [CHECKLIST])
+
+
+# ----- which judge answered, and what is kept -----
+
+
+class Other(FakeBackend):
+    """Another model under the same name: it says no to everything."""
+
+    def __init__(self):
+        super().__init__(lambda prefix, tail: 0.1, identity="another")
+
+
+def judged_by(backend, **settings):
+    return build_app(ChecklistScorer(backend=backend, store=False, **settings))
+
+
+def changed(**settings):
+    """A judge that differs from `colours()` in one respect."""
+    backend = settings.pop("backend", None) or FakeBackend(knows)
+    return judged_by(backend, **settings)
+
+
+CHANGES = {
+    "weights": lambda: changed(backend=Other()),
+    "mass floor": lambda: changed(mass_floor=0.1),
+    "prompt": lambda: changed(prompt="judges/options"),
+    "threshold": lambda: changed(threshold=0.7),
+    "mode": lambda: build_app(ChecklistScorer(backend=Script(lambda m: "{}"), store=False, mode="batch")),
+    "name": lambda: build_app(ChecklistScorer("other", backend=FakeBackend(knows), store=False)),
+    "a panel": lambda: build_app(
+        ChecklistScorer(
+            judge=PanelJudge(
+                [ChecklistScorer(name, backend=FakeBackend(knows), store=False).judge for name in ("pocket", "other")]
+            )
+        )
+    ),
+}
+
+
+class Restarted:
+    """A server whose application a test exchanges, as a restart on the port does. `after`: requests until then."""
+
+    def __init__(self, first, then, after=None):
+        self.first, self.then, self.after, self.scored = first, then, after, 0
+        self.is_exchanged = False
+        self.state = first.state
+
+    async def __call__(self, scope, receive, send):
+        if scope["type"] == "http" and scope["path"] == "/score":
+            self.scored += 1
+            self.is_exchanged |= self.after is not None and self.scored > self.after
+        await (self.then if self.is_exchanged and scope["type"] == "http" else self.first)(scope, receive, send)
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_server_that_is_restarted_with_another_judge_is_refused_in_the_next_response(change):
+    server = Restarted(build_app(colours()), CHANGES[change]())
+    with serving(server) as address:
+        scorer = remote(address)
+        before = scorer.score_batch(SAMPLES[:2])
+        server.is_exchanged = True
+        with pytest.raises(ModelError, match=r"has changed its judge from 'pocket' \(identity .*\) to .*not mixed"):
+            scorer.score_batch(SAMPLES[:2])
+        copy = pickle.loads(pickle.dumps(scorer))  # a copy in another process knows the judge too
+        with pytest.raises(ModelError, match="has changed its judge"):
+            copy.score_batch(SAMPLES[:2])
+        server.is_exchanged = False
+        assert scorer.score_batch(SAMPLES[:2]) == before
+
+
+@pytest.mark.parametrize("after", [0, 1, 2, 3])
+def test_no_call_contains_verdicts_of_two_judges(after, tmp_path):
+    server = Restarted(build_app(colours()), judged_by(Other()), after)
+    samples = [Sample(["Is red?"], f"red {number}") for number in range(4 * ROWS)]
+    store = Store(tmp_path / "store.sqlite")
+    with serving(server) as address:
+        scorer = ChecklistScorer(backend=RewardServer(address, concurrency=1, **FAST), store=store)
+        with pytest.raises(ModelError, match="has changed its judge"):
+            scorer.score_batch(samples)
+    with serving(build_app(colours())) as address:
+        scores = ChecklistScorer(backend=RewardServer(address, **FAST), store=store).score_batch(samples)
+    assert {score.primary_score for score in scores} == {0.9}
+
+
+def test_the_same_judge_after_a_restart_goes_on():
+    server = Restarted(build_app(colours()), build_app(colours()), 1)
+    with serving(server) as address:
+        scorer = remote(address)
+        assert scorer.score_batch(SAMPLES[:1]) == scorer.score_batch(SAMPLES[:1])
+
+
+def test_the_judge_is_named_in_every_response(url):
+    row = {"checklist": ["Is red?"], "target": "red"}
+    bodies = {
+        "/score": {"samples": [row]},
+        "/reward": {"query": ["? red"], "prompts": ["? "], "labels": [json.dumps({"checklist": ["Is red?"]})]},
+        "/v1/decisions": {
+            "model": "pocket",
+            "input": "red",
+            "questions": [{"type": "predicate", "name": "a", "instructions": "Is red?"}],
+        },
+        "/v1/systemone": {
+            "model": "pocket",
+            "state": "red",
+            "questions": {"a": {"type": "noul", "instructions": "Is red?"}},
+        },
+    }
+    named = set()
+    for path, body in bodies.items():
+        request = urllib.request.Request(url + path, json.dumps(body).encode(), {"Content-Type": "application/json"})
+        with urllib.request.urlopen(request) as answer:
+            found = json.load(answer)
+        named.add((found.get("judge", found.get("model")), found.get("identity", found.get("system_fingerprint"))))
+    with urllib.request.urlopen(f"{url}/health") as answer:
+        health = json.load(answer)
+    assert named == {(health["judge"], health["identity"])}
+
+
+def test_an_earlier_server_is_compared_by_name_after_each_call_and_a_warning_says_so(caplog, tmp_path):
+    names = iter(["odd", "odd", "odd", "other"])
+    odd = Odd(lambda rows, call: {"scores": scored(rows)}, names=names)
+    with serving(odd.app) as address:
+        scorer = ChecklistScorer(backend=RewardServer(address, **FAST), store=Store(tmp_path / "store.sqlite"))
+        for _ in range(2):
+            assert scorer.score_batch(SAMPLES[:1])[0].primary_score is not None
+        with pytest.raises(ModelError, match="has changed its judge from 'odd' to 'other'"):
+            scorer.score_batch(SAMPLES[:1])
+    [said] = [record.getMessage() for record in caplog.records if "earlier version" in record.message]
+    assert "compared before and after each call" in said and odd.calls == 3  # nothing is stored
+
+
+def test_answers_of_a_reward_server_are_stored_and_only_what_is_missing_is_asked(tmp_path):
+    store = Store(tmp_path / "store.sqlite")
+    samples = [Sample(CHECKLIST, f"red {number}") for number in range(2 * ROWS)]
+    with serving(build_app(colours())) as address:
+        first = ChecklistScorer(backend=RewardServer(address, **FAST), store=store)
+        expected = first.score_batch(samples[: ROWS + 5])
+        again = ChecklistScorer(backend=RewardServer(address, **FAST), store=store)
+        assert again.score_batch(samples)[: ROWS + 5] == expected
+    asked = 3 * (len(samples) - ROWS - 5)
+    assert (again.receipt.stored, again.receipt.asked) == (3 * (ROWS + 5), asked)
+    assert again.receipt.calls == 1
+
+
+def test_what_arrived_before_an_interruption_is_in_the_store(tmp_path):
+    store = Store(tmp_path / "store.sqlite")
+    samples = [Sample(CHECKLIST, f"red {number}") for number in range(4 * ROWS)]
+
+    def interrupt(reads):
+        raise KeyboardInterrupt
+
+    with serving(build_app(colours())) as address:
+        scorer = ChecklistScorer(backend=RewardServer(address, concurrency=1, **FAST), store=store)
+        with pytest.raises(KeyboardInterrupt):
+            scorer.score_batch(samples, interrupt)
+        assert len(store) == ROWS
+        scorer.score_batch(samples)
+    assert scorer.receipt.stored == 3 * ROWS
+
+
+def test_failures_are_not_stored_and_neither_are_answers_of_another_judge(tmp_path):
+    store = Store(tmp_path / "store.sqlite")
+    for app, value in ((build_app(colours()), 0.9), (judged_by(Other()), 0.1)):
+        with serving(app) as address:
+            scorer = ChecklistScorer(backend=RewardServer(address, **FAST), store=store)
+            good, failed = scorer.score_batch([Sample(["Is red?"], "red"), Sample(["Is red?"], "boom")])
+        assert good.primary_score == pytest.approx(value)
+        assert (failed.primary_score is None) == (value == 0.9)
+    assert len(store) == 3
+
+
+def test_the_size_of_a_weight_changes_no_stored_answer_and_its_sign_does(tmp_path):
+    store = Store(tmp_path / "store.sqlite")
+    with serving(build_app(colours())) as address:
+        scorer = ChecklistScorer(backend=RewardServer(address, **FAST), store=store)
+        for weight in (1, 3, 0.5, -1, -2):
+            scorer.score([{"question": "Is red?", "weight": weight}, {"question": "Is blue?"}], "red")
+    assert scorer.receipt.calls == 2

@@ -290,7 +290,7 @@ def test_64_clients_do_not_become_a_retry_storm_at_a_judge_that_limits_its_rate(
             return JSONResponse({"error": {"message": "slow down"}}, 429, {"Retry-After": "0.25"})
         asked = json.dumps((await request.json())["messages"])
         yes = -0.1 if re.search(r"red \d", asked) else -3.0
-        top = [{"token": "yes", "logprob": yes}, {"token": "no", "logprob": -1.0}]
+        top = [{"token": "yes", "logprob": yes}, {"token": "no", "logprob": -2.5}]
         tokens = {"content": [{**top[0], "top_logprobs": top}]}
         return {"choices": [{"message": {"content": "yes"}, "logprobs": tokens, "finish_reason": "stop"}]}
 

@@ -109,7 +109,10 @@ class PromptLists:
             if isinstance(response, Failure) and not response.bad_request:
                 return response
             choices = [] if isinstance(response, Failure) else response["choices"]
-            self.supported = isinstance(wire.list_answers(choices, ids, 1)[0], dict)
+            answer = wire.list_answers(choices, ids, 1)[0]
+            if isinstance(answer, Unanswered) and answer != wire.NO_TOKENS:
+                return Failure(answer)  # it says nothing about lists: an aborted request, or logits
+            self.supported = isinstance(answer, dict)
             if not self.supported:
                 logger.info(
                     "the server at %s does not support logprob_token_ids; each read is a separate chat request.",
@@ -626,7 +629,7 @@ class OpenAIBackend:
             )
         sent = wire.features(request)
         self._without |= omitted
-        if "logprobs" not in self._accepted:
+        if self._has_likely is not True:
             self._limits = limits
         self._accepted |= set(sent)
         self._tried = True

@@ -35,7 +35,7 @@ import json
 import math
 import re
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -341,7 +341,7 @@ def next_limits(limits: Limits) -> Limits | None:
     return None if limits.counted else limits._replace(counted=True)
 
 
-def guess(failure: Failure, body: Mapping[str, Any], omitted: Sequence[str]) -> str | None:
+def guess(failure: Failure, body: Mapping[str, Any], omitted: Collection[str]) -> str | None:
     """The feature to omit after an error that names no parameter: the least common one that is still there. None if
     the error is about access or about the path."""
     if failure.status in _FATAL:
@@ -529,7 +529,7 @@ def likely_of(choice: Any) -> list[tuple[str, float]] | Unanswered:
     elif isinstance(first, dict) and "logprob" in first:  # a list of tokens, not of positions
         first = found
     try:
-        entries = first.items() if isinstance(first, dict) else [(entry["token"], entry) for entry in first]
+        entries = first.items() if isinstance(first, dict) else [(entry["token"], entry) for entry in first or ()]
         tokens = dict.fromkeys([_likely_token(token, value) for token, value in entries])
     except (KeyError, TypeError, ValueError):
         return []
