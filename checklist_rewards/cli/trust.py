@@ -259,8 +259,10 @@ def _with_labels(
     units, targets = units_against_labels(rows, given)
     targets = [_scaled(target, rows, *scale) for target in targets]
     inputs = _inputs(rows, targets, input_key)
-    names, counts = (name, labels.key), {"unmatched_rows": unmatched}
-    return compare(names, units, targets, intervals, against_labels=True, inputs=inputs, **counts), units
+    compared = compare(
+        (name, labels.key), units, targets, intervals, against_labels=True, inputs=inputs, unmatched_rows=unmatched
+    )
+    return compared, units
 
 
 def _rates(rows: Sequence[JudgedRow], labels: Labels, scale: tuple[float, float]) -> list[Rate]:
@@ -294,9 +296,17 @@ def _with_each_other(
     names = one[0], other[0]
     pairs, unmatched_rows = pairs_of(one[1], other[1], names)
     units, targets, unmatched_items = units_of_judges(pairs)
-    counts = {"unmatched_rows": unmatched_rows, "unmatched_items": unmatched_items}
-    inputs = _inputs(one[1], targets, input_key)
-    return compare(names, units, targets, intervals, against_labels=False, inputs=inputs, **counts), units
+    compared = compare(
+        names,
+        units,
+        targets,
+        intervals,
+        against_labels=False,
+        inputs=_inputs(one[1], targets, input_key),
+        unmatched_rows=unmatched_rows,
+        unmatched_items=unmatched_items,
+    )
+    return compared, units
 
 
 def _range(text: str) -> tuple[float, float]:

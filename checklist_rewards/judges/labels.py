@@ -77,7 +77,7 @@ def read_column(
         raise SampleError(
             f"{cell.where}: the label {value!r:.60} in {key!r} is not a number on the scale of the labels."
         )
-    within = words
+    within: list[tuple[LabelCell, Any]] = [*words]
     if not any_scale and all(n > 1 and n.is_integer() for _, n in outside):
         within = within or [(c, n) for c, n in zip(cells, numbers, strict=True) if n is not None and 0 < n < 1]
     if outside and within:
