@@ -387,7 +387,7 @@ def _coverage(comparison: Comparison) -> str:
             parts.append(f"{count} {what} in one file only")
     if comparison.code_checks:
         equal = f"{comparison.code_checks_equal} of {comparison.code_checks} agree"
-        parts.append(f"code checks, which are in no figure of items: {equal}")
+        parts.append(f"code checks: {equal} (they count in target scores only)")
     return "; ".join(parts)
 
 

@@ -127,4 +127,4 @@ def test_agree_tells_the_code_checks_apart(tmp_path, capsys):
     rows_of(tmp_path / "s.jsonl", P, WAYS["the check alone"])
     done = CliRunner().invoke(app, ["agree", str(tmp_path / "s.jsonl"), "--label-key", "labels", "--bootstrap", "0"])
     assert done.exit_code == 0, done.output
-    assert "code checks, which are in no figure of items: 4 of 4 agree" in " ".join(done.output.split())
+    assert "code checks: 4 of 4 agree (they count in target scores only)" in " ".join(done.output.split())
