@@ -84,7 +84,7 @@ def read_column(
         (cell, number), (other, value) = outside[0], within[0]
         raise SampleError(
             f"{cell.where}: the label {number:g} in {key!r} is not on the scale of {other.where}, which has "
-            f"{value!r}; use one scale in a column, such as 0 to 1."
+            f"{value!r}; use one scale in a column, such as 0 to 1 (for `agree`, name another with --label-range)."
         )
     return list(numbers)
 
