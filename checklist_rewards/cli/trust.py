@@ -46,7 +46,7 @@ from checklist_rewards.evaluation.agreement import (
     units_against_labels,
     units_of_judges,
 )
-from checklist_rewards.evaluation.agreement.compare import plot_confusion, plot_reliability
+from checklist_rewards.evaluation.agreement.compare import check_plots, plot_confusion, plot_reliability
 from checklist_rewards.evaluation.agreement.measures import AGAINST_LABELS, CATEGORICAL, DEFAULT_RESAMPLES
 from checklist_rewards.evaluation.calibration import (
     KindReport,
@@ -64,7 +64,6 @@ from checklist_rewards.judges.probe import DEFAULT_MARGIN, ProbeLine, ProbeRepor
 from checklist_rewards.judges.probe import probe as ask
 from checklist_rewards.scorer import ChecklistScorer
 from checklist_rewards.scores import Aggregation, Verdict
-from checklist_rewards.validation import import_extra
 
 LABELS = "Labels and groups"
 
@@ -178,7 +177,7 @@ def agree(
     ```
     """
     check_outputs([*files, labelled.labels], folders={"--plots": plots}, json=json)
-    _check_plots(plots)
+    check_plots(plots)
     scale = _range(label_range)
     labels = replace(labelled.as_labels(), any_scale=scale != (0, 1))
     scored = {str(path): labels.read(path) for path in files}
@@ -243,12 +242,6 @@ def agree(
         )
 
 
-def _check_plots(path: Path | None) -> None:
-    """Refuse plots that cannot be drawn before anything is written."""
-    if path is not None:
-        import_extra("matplotlib.figure")
-
-
 def _with_labels(
     name: str,
     rows: Sequence[JudgedRow],
@@ -261,8 +254,10 @@ def _with_labels(
     units, targets = units_against_labels(rows, given)
     targets = [_scaled(target, rows, *scale) for target in targets]
     inputs = _inputs(rows, targets, input_key)
-    names, counts = (name, labels.key), {"unmatched_rows": unmatched}
-    return compare(names, units, targets, intervals, against_labels=True, inputs=inputs, **counts), units
+    compared = compare(
+        (name, labels.key), units, targets, intervals, against_labels=True, inputs=inputs, unmatched_rows=unmatched
+    )
+    return compared, units
 
 
 def _rates(rows: Sequence[JudgedRow], labels: Labels, scale: tuple[float, float]) -> list[Rate]:
@@ -294,11 +289,17 @@ def _with_each_other(
     intervals: Bootstrap,
 ) -> tuple[Comparison, list[Unit]]:
     names = one[0], other[0]
-    pairs, unmatched_rows = pairs_of(one[1], other[1], names)
-    units, targets, unmatched_items = units_of_judges(pairs)
-    counts = {"unmatched_rows": unmatched_rows, "unmatched_items": unmatched_items}
+    pairs, rows = pairs_of(one[1], other[1], names)
+    units, targets, items = units_of_judges(pairs)
     inputs = _inputs(one[1], targets, input_key)
-    return compare(names, units, targets, intervals, against_labels=False, inputs=inputs, **counts), units
+    found = compare(
+        *(names, units, targets, intervals),
+        against_labels=False,
+        inputs=inputs,
+        unmatched_rows=rows,
+        unmatched_items=items,
+    )
+    return found, units
 
 
 def _range(text: str) -> tuple[float, float]:
@@ -379,7 +380,7 @@ def _coverage(comparison: Comparison) -> str:
             parts.append(f"{count} {what} in one file only")
     if comparison.code_checks:
         equal = f"{comparison.code_checks_equal} of {comparison.code_checks} agree"
-        parts.append(f"code checks, which are in no figure of items: {equal}")
+        parts.append(f"code checks: {equal} (they count in target scores only)")
     return "; ".join(parts)
 
 
@@ -496,7 +497,7 @@ def calibrate(
     ```
     """
     check_outputs([rows, labelled.labels, store_options.store], folders={"--plots": plots}, output=output, json=json)
-    _check_plots(plots)
+    check_plots(plots)
     threshold = None if fit_threshold is None else ThresholdChoice(fit_threshold, *_costs(costs))
     labels = labelled.as_labels()
     scored = labels.read(rows)
@@ -672,7 +673,7 @@ def cascade(
     ```
     """
     check_outputs([cheap, strong, checklist], plot=plot, json=json)
-    _check_plots(plot)
+    check_plots(plot)
     shared = None if checklist is None else read_checklist(checklist)
     files = [read_scored(path, id_key=id_key, checklist_key=checklist_key, shared=shared) for path in (cheap, strong)]
     pairs, unpaired = pairs_of(files[0], files[1], (str(cheap), str(strong)))

@@ -141,8 +141,8 @@ def _labels(rows: Sequence[Row], question_key: str, label_key: str) -> list[list
             of_items[place] = LabelCell(row.where, row.data[LABELS], checklist.items)
         else:
             if label_key not in row.data:
-                columns = ", ".join(map(repr, row.data))
-                raise SampleError(f"{row.where}: key {label_key!r} not found; the row has {columns}.")
+                has = ", ".join(map(repr, row.data))
+                raise SampleError(f"{row.where}: key {label_key!r} not found; the row has {has}.")
             of_questions[place] = LabelCell(row.where, row.data[label_key])
     columns = read_column(list(of_items.values()), LABELS, soft=True)
     for (place, cell), labels in zip(of_items.items(), columns, strict=True):

@@ -77,14 +77,14 @@ def read_column(
         raise SampleError(
             f"{cell.where}: the label {value!r:.60} in {key!r} is not a number on the scale of the labels."
         )
-    within = words
+    within: list[tuple[LabelCell, Any]] = [*words]
     if not any_scale and all(n > 1 and n.is_integer() for _, n in outside):
         within = within or [(c, n) for c, n in zip(cells, numbers, strict=True) if n is not None and 0 < n < 1]
     if outside and within:
         (cell, number), (other, value) = outside[0], within[0]
         raise SampleError(
             f"{cell.where}: the label {number:g} in {key!r} is not on the scale of {other.where}, which has "
-            f"{value!r}; use one scale in a column, such as 0 to 1."
+            f"{value!r}; use one scale in a column, such as 0 to 1 (for `agree`, name another with --label-range)."
         )
     return list(numbers)
 

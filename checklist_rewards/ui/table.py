@@ -44,21 +44,29 @@ class Evidence:
     """
 
     def __init__(self, paths: Iterable[Path]):
+        self._projects: dict[Path, Path] = {}
         self._last: dict[Path, dict[tuple[str, str, str], Mapping[str, Any]]] = {}
         for path in paths:
+            project = path.resolve().parent.parent  # of annotations/ann.jsonl
             for row in read_rows(path):
-                name = _annotated(path, str(row.data.get("file")))
+                name = (project / str(row.data.get("file"))).resolve()
+                self._projects[name] = project
                 key = str(row.data.get("row")), str(row.data.get("item")), path.stem
                 self._last.setdefault(name, {})[key] = row.data
 
     def files(self) -> list[Path]:
-        """The annotated files, as far as they are known: absolute if they are in the project of the annotations."""
+        """The annotated files."""
         return list(self._last)
 
     def about(self, path: Path) -> list[Path]:
-        """Those of the annotated files that this file is."""
+        """Those of the annotated files that this file is. Of files with the same name in the project of the
+        annotations, the path counts; a copy elsewhere is known by its name."""
         own = path.resolve()
-        return [name for name in self._last if name == own or (not name.is_absolute() and name.name == own.name)]
+        return [
+            file
+            for file, project in self._projects.items()
+            if file == own or (file.name == own.name and not (file.is_file() and own.is_relative_to(project)))
+        ]
 
     def of(self, path: Path) -> dict[Key, list[dict[str, Any]]]:
         """The spans of a file: by row and item a list of `by`, `label`, `start`, `end` (in characters), and `text`."""
@@ -71,13 +79,6 @@ class Evidence:
                     place = {"start": span["start"], "end": span["end"], "text": span.get("text")}
                     found.setdefault((row, item), []).append({"by": name, "label": line.get("label"), **place})
         return found
-
-
-def _annotated(annotations: Path, name: str) -> Path:
-    """The file with this name in a project, whose folder is found by the file of annotations: `annotations/ann.jsonl`.
-    The bare name for a file that is not there, such as one that was moved."""
-    file = annotations.resolve().parent.parent / name
-    return file.resolve() if file.is_file() else Path(Path(name).name)
 
 
 def marked(target: str | None, spans: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:

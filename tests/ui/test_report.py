@@ -265,6 +265,18 @@ def test_marked_evidence_is_on_the_page_while_the_text_is_the_same(tmp_path):
     assert data["notes"] == ["The annotations are about quoting.jsonl, not about a file of this report."]
 
 
+def test_evidence_is_of_the_annotated_file_and_not_of_another_with_its_name(tmp_path):
+    [row] = quoting_rows()
+    project, copy = tmp_path / "project", tmp_path / "copy"
+    for folder in (project / "a", project / "b", project / "annotations", copy):
+        folder.mkdir(parents=True)
+    files = [write(folder / "quoting.jsonl", [row]) for folder in (project / "a", project / "b", copy)]
+    line = annotation(row, 0, "Oh") | {"file": "a/quoting.jsonl"}
+    marks = write(project / "annotations" / "ann.jsonl", [line])
+    found = [data_of(tmp_path, file, marks)["files"][0]["table"]["more"].get("0", {}) for file in files]
+    assert ["spans" in more for more in found] == [True, False, True]
+
+
 def test_two_logs_with_the_same_completions_are_compared_by_completion(tmp_path):
     rows = list(reward_rows(steps=4))
     flipped = [json.loads(json.dumps(row)) for row in rows[::-1]]  # another order

@@ -161,6 +161,12 @@ def plot_confusion(path: Path, section: Section, one: str, other: str) -> None:
     _save(figure, path)
 
 
+def check_plots(path: Path | None) -> None:
+    """Raise [`SampleError`] if something is to be drawn to a path and matplotlib is missing."""
+    if path is not None:
+        import_extra("matplotlib.figure")
+
+
 def plot_reliability(path: Path, curves: Mapping[str, tuple[Sequence[float], Sequence[float]]], title: str) -> None:
     """Plot a reliability diagram: the observed frequency against the predicted probability.
 

@@ -268,7 +268,7 @@ class Labels:
             raise SampleError(f"{path} has no rows.")
         have_ids = self.lenient or all(row.data.get(ID) is not None for row in labelled)
         id_key = self.id_key or (ID if have_ids else None)
-        labels: dict[str, Row] = {}
+        labels: dict[str, list[Row]] = {}
         for number, row in enumerate(labelled, start=1):
             for key in filter(None, (self.key, id_key)):
                 if key not in row.data and not self.lenient:
@@ -277,7 +277,7 @@ class Labels:
             name = str(number) if id_key is None else str(row.data.get(id_key))
             if name in labels and not self.lenient:
                 raise SampleError(f"{row.where}: duplicate id {name!r}; ids must be unique (--id-key).")
-            labels[name] = row
+            labels.setdefault(name, []).append(row)
         if not any(row.id in labels for row in rows):
             raise SampleError(
                 f"{path} has labels for none of the scored rows: its first id is {next(iter(labels))!r}, the scored "
@@ -285,22 +285,22 @@ class Labels:
             )
         found: list[Row | None] = []
         for scored in rows:
-            label = labels.get(scored.id)
-            same = None if label is None else same_text(scored.data, label.data)
-            if label is not None and same is False and not self.lenient:
-                raise SampleError(
-                    f"{label.where}: the label with the id {scored.id!r} is about another text than {scored.where}: "
-                    f"{_text(label.data)!r:.60} and {_text(scored.data)!r:.60}; a label is of one text."
-                )
-            found.append(None if same is False else label)
-            if label is not None and same is None and path.resolve() not in _without_texts:
-                _without_texts.add(path.resolve())
-                how = "row number" if id_key is None else "id"
-                logger.warning(
-                    "%s: labels are matched by %s alone, because rows have no text to compare (column 'target').",
-                    label.where,
-                    how,
-                )
+            label: Row | None = None
+            for candidate in labels.get(scored.id, ()):  # the last one of this text counts
+                same = same_text(scored.data, candidate.data)
+                if same is not False:
+                    label = candidate
+                elif not self.lenient:
+                    raise SampleError(
+                        f"{candidate.where}: the label with the id {scored.id!r} is about another "
+                        f"{_difference(candidate.data, scored.data, scored.where)}; a label is of one text."
+                    )
+                if same is None and path.resolve() not in _without_texts:
+                    _without_texts.add(path.resolve())
+                    how = "row number" if id_key is None else "id"
+                    why = "because rows have no text to compare (column 'target')"
+                    logger.warning("%s: labels are matched by %s alone, %s.", candidate.where, how, why)
+            found.append(label)
         return found, len(labels) - sum(label is not None for label in found)
 
 
@@ -355,11 +355,21 @@ def other_texts(rows: Sequence[JudgedRow], others: Sequence[JudgedRow]) -> tuple
 def same_text(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool | None:
     """Whether two rows are about the same text, and about the same prompt if both have the same column of it; None if
     a row has no text."""
-    texts = _text(one), _text(other)
-    if texts[0] is None or texts[1] is None:
-        return None
-    prompts = [(_prompt(one[name]), _prompt(other[name])) for name in INPUTS if name in one and name in other]
-    return equal_answers(*texts) and all(a is None or b is None or _lines(a) == _lines(b) for a, b in prompts)
+    if not all(isinstance(messages_in(row.get(Columns.of(row).target)), str | list) for row in (one, other)):
+        return None  # without a text, or with another meaning of "target", such as a number
+    return _difference(one, other, "") is None
+
+
+def _difference(one: Mapping[str, Any], other: Mapping[str, Any], where: str) -> str | None:
+    """In what two rows with texts differ, as the end of a sentence; None for equal ones."""
+    first, second = _text(one) or "", _text(other) or ""
+    if not equal_answers(first, second):
+        return f"text than {where}: {first!r:.60} and {second!r:.60}"
+    for name in INPUTS:
+        before, after = _prompt(one.get(name)), _prompt(other.get(name))
+        if before is not None and after is not None and _lines(before) != _lines(after):
+            return f"prompt than {where}: {before!r:.60} and {after!r:.60}"
+    return None
 
 
 def equal_answers(one: str, other: str) -> bool:

@@ -99,7 +99,7 @@ export function comparisonTables(comparison) {
       comparison.unmatched_items ? ` ${count(comparison.unmatched_items)} items are on one side only.` : "",
       comparison.no_answer ? ` ${count(comparison.no_answer)} rows have no answer and are left out.` : "",
       comparison.ranked ? " The labels of whole responses are not on the scale from 0 to 1, so only their correlation with the scores is shown." : "",
-      comparison.code_checks ? ` Code checks, which are in no figure of items: ${count(comparison.code_checks_equal)} of ${count(comparison.code_checks)} agree.` : "",
+      comparison.code_checks ? ` Code checks: ${count(comparison.code_checks_equal)} of ${count(comparison.code_checks)} agree (they count in target scores only).` : "",
     ),
     el("div", { class: "columns" }, table(["", ...sections.map(([name]) => [name, "n"])], rows, { "aria-label": "Agreement", class: "fit" }), el("div", {}, confusions)),
   ];

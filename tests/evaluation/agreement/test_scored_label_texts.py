@@ -48,7 +48,7 @@ def gold(of, ids=str, **columns):
         (True, {"target": "text {}"}, None),
         (True, {"completion": "text {}"}, None),
         (True, {"target": "another {}"}, "line 1: the label with the id '0' is about another text than scored.jsonl"),
-        (True, {"target": "text {}", "prompt": "Stop."}, "line 1: the label with the id '0' is about another text"),
+        (True, {"target": "text {}", "prompt": "Stop."}, "line 1: the label with the id '0' is about another prompt"),
         (False, {"target": "text {}"}, "gold.jsonl has labels for none of the scored rows"),
         (False, {"target": "another {}"}, "gold.jsonl has labels for none of the scored rows"),
         (True, {}, None),
@@ -115,3 +115,7 @@ def test_two_scorings_are_of_the_same_texts(run, command, other):  # noqa: F811
     done = run(*command.split())
     assert done.exit_code == (0 if other == "text 0" else 2), done.output
     assert ("about another text" in done.output) is (other == "another")
+
+
+def test_a_column_target_that_is_no_text_is_not_compared():
+    assert same_text({"target": 1}, {"target": "a"}) is None
