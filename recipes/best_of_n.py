@@ -50,9 +50,13 @@ class BestOfNArguments:
         default=None, metadata={"help": "Rows with prompt and checklist. Defaults to the pocket world."}
     )
     prompts: int = field(default=96, metadata={"help": "Number of pocket prompts, without --data."})
-    policy: str = field(default="pocket", metadata={"help": "The model that writes candidates."})
+    policy: str | None = field(
+        default=None, metadata={"help": "The model that writes candidates. Defaults to pocket, without --data."}
+    )
     policy_base_url: str | None = field(default=None, metadata={"help": "Server of the policy, if it is served."})
-    judge: str = field(default="pocket", metadata={"help": "The model that judges."})
+    judge: str | None = field(
+        default=None, metadata={"help": "The model that judges. Defaults to pocket, without --data."}
+    )
     judge_base_url: str | None = field(default=None, metadata={"help": "Server of the judge, if it is served."})
     n: int = field(default=8, metadata={"help": "Candidates per prompt."})
     temperature: float = 1.0
@@ -182,8 +186,11 @@ def report(result: dict[str, Any]) -> None:
 
 def main(arguments: BestOfNArguments) -> dict[str, Any]:
     store: str | bool = arguments.store or True
-    scorer = ChecklistScorer(arguments.judge, base_url=arguments.judge_base_url, store=store)
-    policy = Engine(arguments.policy, base_url=arguments.policy_base_url)
+    if arguments.data is not None and (arguments.judge is None or arguments.policy is None):
+        raise SampleError("--data requires --judge and --policy, the models that judge and write.")
+    judge_name, policy_name = arguments.judge or "pocket", arguments.policy or "pocket"
+    scorer = ChecklistScorer(judge_name, base_url=arguments.judge_base_url, store=store)
+    policy = Engine(policy_name, base_url=arguments.policy_base_url)
     gold: Gold | None = None
     if arguments.data is not None:
         prompts, checklists = read_data(arguments.data)
@@ -199,7 +206,7 @@ def main(arguments: BestOfNArguments) -> dict[str, Any]:
         def gold(number: int, text: str) -> float:
             return satisfaction(items[number], text)
 
-    max_tokens = arguments.max_tokens or (96 if arguments.policy == "pocket" else 1024)
+    max_tokens = arguments.max_tokens or (96 if policy_name == "pocket" else 1024)
     sampling = Sampling(max_tokens, arguments.temperature, n=arguments.n, seed=arguments.seed)
     rankings, result = compare(scorer, policy, prompts, checklists, sampling, gold, open_store(store))
     output = Path(arguments.output_dir)

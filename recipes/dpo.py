@@ -1,6 +1,6 @@
 """DPO on preference pairs written by `checklist-rewards pairs`.
 
-    checklist-rewards pairs candidates.jsonl -o pairs.jsonl --select rlcf
+    checklist-rewards pairs ranked.jsonl -o pairs.jsonl --select rlcf
     python recipes/dpo.py --config recipes/pocket/dpo/config_cpu.yaml --dataset_name pairs.jsonl
 
 A config has the arguments of `trl.DPOConfig` and `trl.ModelConfig` and the location of the data. All arguments can

@@ -79,7 +79,7 @@ def test_a_model_in_this_process_is_refused_with_the_extra_to_install(monkeypatc
     with pytest.raises(ModelError, match=says):
         load_backend("org/model", backend)
     with pytest.raises(ModelError, match="'pocket' without base_url"):
-        ChecklistScorer(store=False).score(["Is it short?"], "two words")
+        ChecklistScorer("pocket", store=False).score(["Is it short?"], "two words")
     ChecklistScorer("org/model", base_url="http://localhost:8000/v1", store=False)
     ChecklistScorer(backend="remote", base_url="http://localhost:8080")
 
@@ -101,7 +101,7 @@ def test_code_checks_alone_need_no_model(monkeypatch, tmp_path):
         done = CliRunner().invoke(app, [command, str(tmp_path / "rows.jsonl"), *arguments])
         assert done.exit_code == 0 and "pocket" not in done.stderr, done.output
         done = CliRunner().invoke(app, [command, str(tmp_path / "mixed.jsonl"), *arguments])
-        assert done.exit_code == 2 and "'pocket' without base_url" in done.stderr, done.output
+        assert done.exit_code == 2 and "no model is named" in done.stderr, done.output
     (tmp_path / "reward.yaml").write_text("metric: pass\nstore: false\n")
     assert configured_reward(str(tmp_path / "reward.yaml"))(["Write."], ["two words"], checklist=[checked]) == [1]
     (tmp_path / "named.yaml").write_text("model: org/model\nstore: false\n")

@@ -83,7 +83,18 @@ def scored(light, fault_server) -> SimpleNamespace:
 def reward_server() -> Iterator[str]:
     """Address of `checklist-rewards serve` with the pocket judge, in the full environment."""
     pytest.importorskip("fastapi")
-    command = ["-m", "checklist_rewards.cli", "serve", "--port", "0", "--no-store", "--backend", "transformers"]
+    command = [
+        "-m",
+        "checklist_rewards.cli",
+        "serve",
+        "--model",
+        "pocket",
+        "--port",
+        "0",
+        "--no-store",
+        "--backend",
+        "transformers",
+    ]
     with Program(command, cwd=REPO, output=subprocess.PIPE) as process:
         yield printed(process, r"http://[^\s;]+")[0]
         process.terminate()
@@ -152,8 +163,11 @@ def test_the_command_line_works_on_jsonl_and_csv(scored, fault_server):
     ("arguments", "says"),
     [
         (("score", "rows.jsonl", "-o", "o.jsonl", "--model", "org/model"), "checklist-rewards[trl]"),
-        (("score", "rows.jsonl", "-o", "o.jsonl"), "checklist-rewards[trl]"),
-        (("score", "rows.jsonl", "-o", "o.jsonl", "--backend", "vllm"), "checklist-rewards[vllm]"),
+        (("score", "rows.jsonl", "-o", "o.jsonl", "--model", "pocket"), "checklist-rewards[trl]"),
+        (
+            ("score", "rows.jsonl", "-o", "o.jsonl", "--model", "pocket", "--backend", "vllm"),
+            "checklist-rewards[vllm]",
+        ),
         (("score", "rows.parquet", "-o", "o.jsonl", "--model", "m", "--base-url", "SERVER"), "rewards[datasets]"),
         (("score", "rows.jsonl", "-o", "o.parquet", "--model", "m", "--base-url", "SERVER"), "rewards[datasets]"),
         (("agree", "scored.jsonl", "--label-key", "human"), "checklist-rewards[evaluation]"),

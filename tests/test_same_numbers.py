@@ -104,7 +104,8 @@ def test_the_command_line_gives_the_rewards_of_the_trainer(trained, tmp_path, ch
             texts = {"prompt": ("user", row["prompt"]), "completion": ("assistant", row["completion"])}
             shown = {key: [{"role": role, "content": text}] if chat else text for key, (role, text) in texts.items()}
             file.write(json.dumps({**shown, "checklist": row["checklist"]}) + "\n")
-    command = ["score", str(source), "--output", str(scored), "--backend", "transformers", "--no-store"]
+    command = ["score", str(source), "--output", str(scored), "--model", "pocket", "--no-store"]
+    command += ["--backend", "transformers"]
     done = CliRunner().invoke(app, command)
     assert done.exit_code in (0, 1), done.output
     scores = [json.loads(line)["checklist_score"]["primary_score"] for line in scored.read_text().splitlines()]

@@ -33,9 +33,10 @@ from typing import Any
 from typing_extensions import override
 
 from checklist_rewards.backends import Arrived, Engine, LabelRead, Messages, ReadGroup, ReadResult, Reply, Sampling
+from checklist_rewards.backends.models import NO_MODEL, UNNAMED
 from checklist_rewards.backends.tokens import Bounds, Tokens
 from checklist_rewards.checklists import Key, key_of
-from checklist_rewards.errors import BackendError, SampleError
+from checklist_rewards.errors import BackendError, ModelError, SampleError
 from checklist_rewards.judges.base import Prices, Receipt
 from checklist_rewards.judges.remote import REMOTE
 from checklist_rewards.scores.reasons import Reason, Unanswered
@@ -201,6 +202,8 @@ class Budget:
                 f"a budget cannot limit the reward server at {engine.base_url}, which calls its judge itself; set the "
                 "budget there."
             )
+        if engine.model == UNNAMED:
+            raise ModelError(NO_MODEL)
         return Budgeted(engine, self).wrapped
 
     def cost(self, model: str, prompt_tokens: int, completion_tokens: int) -> float:

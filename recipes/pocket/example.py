@@ -48,7 +48,15 @@ def main(log: Path) -> None:
             for labelled in labelled_rows(TASKS, seed=0):
                 writer.write(labelled)
         audit = ["audit", str(folder / "rewards.jsonl"), "-o", str(folder / "monitor.jsonl")]
-        score = ["score", str(folder / "texts.jsonl"), "-o", str(folder / "scored.jsonl"), "--no-store"]
+        score = [
+            "score",
+            str(folder / "texts.jsonl"),
+            "-o",
+            str(folder / "scored.jsonl"),
+            "--no-store",
+            "--model",
+            "pocket",
+        ]
         for command in (audit, score):
             if subprocess.run([*COMMAND, *command], check=False).returncode > 1:  # 1: audit found something
                 raise SystemExit(f"{command[0]} failed")

@@ -6,7 +6,7 @@ to each item, computed by code. Rows with the same `task` are not independent. S
 minutes on a CPU:
 
     python recipes/pocket/labelled.py -o labelled.jsonl
-    checklist-rewards score labelled.jsonl -o scored.jsonl
+    checklist-rewards score labelled.jsonl -o scored.jsonl --model pocket
     checklist-rewards agree scored.jsonl --label-key labels --group-key task
     checklist-rewards calibrate scored.jsonl --label-key labels --group-key task -o map.json --plots plots
 """

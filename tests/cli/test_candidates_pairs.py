@@ -119,3 +119,106 @@ def test_bad_input_is_refused_before_a_model_is_loaded(run, no_engine, row, argu
     done = run("pairs", "rows.jsonl", "-o", "out.jsonl", *arguments)
     assert done.exit_code == 2 and words in done.stderr
     assert not Path("out.jsonl").exists() and not Path("out.md").exists()
+
+
+# --- the scores that `rerank` wrote
+
+
+CANDIDATES = [
+    {"prompt": f"Paint {n}.", "checklist": ["Is it red?", "Is it big?"], "candidates": texts}
+    for n, texts in enumerate(
+        (["plain", "red", "red red big"], ["big", "red big", "plain"], ["<think>red", "red", "big"])
+    )
+]
+
+
+def ranked(run, engine, *options, output="ranked.jsonl", rows=CANDIDATES):
+    """The output of `rerank` by a judge that likes red and big; afterwards any engine is one that dislikes them."""
+    engine(likes)
+    write_jsonl("rows.jsonl", *rows)
+    done = run(
+        "rerank", "rows.jsonl", "-o", output, "--no-store", "--model", "org/liked", "--base-url", SERVER, *options
+    )
+    assert done.exit_code == 0, done.output
+    return engine(lambda prefix, tail: 0.9 if "plain" in prefix else 0.1)
+
+
+SERVER = "http://localhost:9/v1"
+SELECT = [[], ["--select", "random"], ["--select", "rlcf", "--top-fraction", "1"], ["--unanswered", "bounds"]]
+
+
+@pytest.mark.parametrize("options", SELECT, ids=str)
+@pytest.mark.parametrize("output", ["ranked.jsonl", "ranked.parquet", "ranked.csv"])
+def test_the_scores_of_rerank_are_used_and_no_judge_is_asked(run, engine, output, options):
+    write_jsonl("rows.jsonl", *CANDIDATES)
+    engine(likes)
+    judge = ("--model", "org/liked", "--base-url", SERVER)
+    assert run("pairs", "rows.jsonl", "-o", "direct.jsonl", "--no-store", *judge, *options).exit_code == 0
+    other = ranked(run, engine, output=output)
+    done = run("pairs", output, "-o", "out.jsonl", "--no-store", *options)
+    assert done.exit_code == 0 and other.asked == [] and "--model" not in done.output, done.output
+    assert len(read_jsonl("out.jsonl")) == 3 and read_jsonl("out.jsonl") == read_jsonl("direct.jsonl")
+    assert "answered by `org/liked`" in Path("out.md").read_text()
+    again = run(
+        "pairs", output, "-o", "again.jsonl", "--no-store", "--model", "org/other", "--base-url", SERVER, *options
+    )
+    assert again.exit_code == 0 and other.asked, "a judge that is named scores again"
+    assert read_jsonl("again.jsonl") != read_jsonl("out.jsonl") and "`org/other`" in Path("again.md").read_text()
+
+
+@pytest.mark.parametrize("settings", [["--metric", "normalized"], ["--threshold", "0.1"], ["--no-answer", "unscored"]])
+def test_settings_of_rerank_are_those_of_the_pairs(run, engine, settings):
+    write_jsonl("rows.jsonl", *CANDIDATES)
+    engine(likes)
+    judge = ("--model", "org/liked", "--base-url", SERVER)
+    run("pairs", "rows.jsonl", "-o", "direct.jsonl", "--no-store", *judge, *settings)
+    ranked(run, engine, *([] if settings[0] == "--no-answer" else settings))
+    applied = settings if settings[0] == "--no-answer" else []  # an option of the aggregation applies here too
+    run("pairs", "ranked.jsonl", "-o", "out.jsonl", "--no-store", *applied)
+    assert read_jsonl("out.jsonl") == read_jsonl("direct.jsonl") != []
+
+
+def test_weights_of_rerank_stay(run, engine):
+    Path("weights.json").write_text(json.dumps({"Is it big?": 100}))
+    ranked(run, engine, "--weights", "weights.json")
+    assert run("pairs", "ranked.jsonl", "-o", "out.jsonl", "--no-store").exit_code == 0
+    assert [item["weight"] for item in read_jsonl("out.jsonl")[0]["checklist"]] == [1.0, 100.0]
+
+
+@pytest.mark.parametrize(
+    ("change", "options", "words"),
+    [
+        (lambda row: row["candidates"].reverse(), [], "has the scores of other candidates than the row"),
+        (lambda row: row["candidates"].append("new"), [], "has the scores of other candidates than the row"),
+        (lambda row: row["checklist_scores"].pop(), [], "has the scores of other candidates than the row"),
+        (lambda row: row["checklist"].append("Is it new?"), [], "has no answer to some items of the checklist"),
+        (lambda row: row.update(checklist_scores="red"), [], "'checklist_scores' must be a list"),
+        (lambda row: row.update(checklist_scores={"a": 1}), [], "checklist_scores must be a list, got dict"),
+        (lambda row: row.update(checklist_scores=[{"a": 1}] * 3), [], "is not a score"),
+        (lambda row: None, ["--prompt", "judges/item"], "--prompt has no effect on the stored checklist_scores"),
+        (lambda row: None, ["--mode", "batch"], "--mode has no effect on the stored checklist_scores"),
+        (lambda row: row.pop("checklist_scores"), [], "no model is named"),
+    ],
+)
+def test_scores_that_are_not_of_these_candidates_are_refused(run, engine, no_engine, change, options, words):
+    from typer.testing import CliRunner
+
+    from checklist_rewards.cli import app
+
+    ranked(run, engine)
+    rows = read_jsonl("ranked.jsonl")
+    change(rows[0])
+    write_jsonl("changed.jsonl", *rows)
+    done = CliRunner().invoke(app, ["pairs", "changed.jsonl", "-o", "out.jsonl", "--no-store", *options])
+    assert done.exit_code == 2 and words in done.output and not Path("out.jsonl").exists(), done.output
+
+
+def test_the_card_names_the_judges_that_answered(run, engine):
+    engine(likes)
+    write_jsonl("rows.jsonl", *ROWS)
+    judges = [{"model": name, "base_url": SERVER} for name in ("org/one", "org/two", "org/three")]
+    Path("panel.json").write_text(json.dumps({"panel": {}, "judges": judges}))
+    done = run("pairs", "rows.jsonl", "-o", "out.jsonl", "--no-store", "--judge", "panel.json")
+    assert done.exit_code == 0, done.output
+    card = Path("out.md").read_text()
+    assert "pocket" not in card and all(judge["model"] in card for judge in judges)

@@ -26,7 +26,7 @@ def test_help_and_default_are_those_of_the_setting():
     assert options["--min-answered"].show_default == str(Aggregation.min_answered)
     assert options["--no-answer"].show_default == Aggregation.no_answer == "lowest"
     assert options["--metric"].show_default == "the pipeline's, else expected"
-    assert options["--model"].show_default == "the pipeline's, else pocket"
+    assert options["--model"].show_default == "the pipeline's"
     assert options["--model"].opts == ["--model", "-m", "--scorer-model"]
     assert options["--samples"].min == 1 and options["--threshold"].max is None
     assert options["--mode"].type_descriptor.annotation == Mode

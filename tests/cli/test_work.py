@@ -50,7 +50,7 @@ def test_one_pipeline_and_one_check_per_reading_of_the_file(run, counts, command
     """Rows are read twice: validated before an engine starts, then processed. A dry run only validates them."""
     write_jsonl("rows.jsonl", *ROWS)
     write_jsonl("own.json", ["Is it?"])
-    done = run(*command, "rows.jsonl", "-o", "out.jsonl", "--no-store", *dry)
+    done = run(*command, "rows.jsonl", "-o", "out.jsonl", "--no-store", "--model", "pocket", *dry)
     assert done.exit_code == 0, done.output
     readings = 1 if dry else 2
     assert +counts == {name: n * readings if name == "checks" else n for name, n in expected.items()}

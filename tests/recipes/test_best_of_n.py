@@ -59,8 +59,10 @@ def test_a_real_policy_may_write_long_replies(monkeypatch, tmp_path, policy, giv
     data = tmp_path / "prompts.jsonl"
     data.write_text('{"prompt": "Paint.", "checklist": ["Is it red?"]}\n')
     files = dict(data=str(data), store=str(tmp_path / "store"), output_dir=str(tmp_path))
-    main(BestOfNArguments(policy=policy, max_tokens=given, **files))
+    main(BestOfNArguments(policy=policy, judge="org/judge", max_tokens=given, **files))
     assert seen == [limit]
+    with pytest.raises(SampleError, match="--data requires --judge and --policy"):
+        main(BestOfNArguments(policy=policy, **files))
 
 
 @pytest.mark.slow

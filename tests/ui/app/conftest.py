@@ -128,7 +128,9 @@ def project(tmp_path_factory) -> Path:
         for n, text in enumerate(POCKET_RESPONSES)
     ]
     write_jsonl(folder / "rows.jsonl", rows)
-    run("score", folder / "rows.jsonl", "-o", folder / "scored.jsonl", "--backend", "transformers")
+    run(
+        "score", folder / "rows.jsonl", "-o", folder / "scored.jsonl", "--model", "pocket", "--backend", "transformers"
+    )
     return folder
 
 

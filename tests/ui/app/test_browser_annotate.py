@@ -101,7 +101,7 @@ def test_the_figures_are_equal_in_the_app_the_report_the_command_line_and_python
     run("report", project / "scored.jsonl", *labels, "-o", tmp_path / "report.html")
     summary = tmp_path / "summary.json"
     again = ["score", project / "rows.jsonl", "-o", tmp_path / "again.jsonl", "--backend", "transformers"]
-    run(*again, "--summary", summary)
+    run(*again, "--model", "pocket", "--summary", summary)
     for place, address in (
         ("app", f"{page.base}/report?file=scored.jsonl"),
         ("report", f"file://{tmp_path}/report.html"),

@@ -64,7 +64,7 @@ def test_a_job_from_the_dry_run_to_the_figures_of_the_command(page, project, tmp
     shown = page.js("return document.querySelector('.job .mean').title")
     keys = ["--target-key", "answer", "--input-key", "ask", "--checklist-key", "rubric"]
     command = ["score", project / "rows.jsonl", "-o", tmp_path / "cli.jsonl", "--summary", tmp_path / "summary.json"]
-    run(*command, "--backend", "transformers", *keys)
+    run(*command, "--model", "pocket", "--backend", "transformers", *keys)
     assert float(shown) == pytest.approx(json.loads((tmp_path / "summary.json").read_text())["mean_score"], abs=1e-5)
     paths = project / "scored" / "rows.jsonl", tmp_path / "cli.jsonl"
     made, told = ([json.loads(line) for line in path.read_text().splitlines()] for path in paths)

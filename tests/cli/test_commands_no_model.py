@@ -1,0 +1,123 @@
+"""Without the name of a model nothing is judged or written: every command and call refuses before an engine starts."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from checklist_rewards import ChecklistScorer, Sample, build_checklists, pipeline
+from checklist_rewards.backends import Engine
+from checklist_rewards.backends.models import NO_MODEL
+from checklist_rewards.cli import app
+from checklist_rewards.cli.output import console
+from checklist_rewards.errors import ModelError
+from checklist_rewards.generators import ContrastiveGenerator, DirectGenerator, InductiveGenerator
+from checklist_rewards.generators.base import Request
+from checklist_rewards.judges import LogprobJudge
+from checklist_rewards.judges.probe import probe
+from checklist_rewards.judges.settings import JudgeSettings
+from checklist_rewards.rerank import rerank
+from checklist_rewards.rewards.trl import ChecklistReward
+from tests.cli.conftest import write_jsonl
+
+ROW = {
+    "prompt": "Write about rain.",
+    "target": "Rain falls.",
+    "candidates": ["Rain falls.", "No."],
+    "checklist": ["Is it about rain?"],
+}
+BY_CODE = [{"question": "Is it short?", "check": {"type": "words", "at_most": 5}}]
+
+COMMANDS = {
+    "score": ("score", "rows.jsonl", "-o", "out.jsonl"),
+    "score, batch": ("score", "rows.jsonl", "-o", "out.jsonl", "--mode", "batch"),
+    "score, thinking": ("score", "rows.jsonl", "-o", "out.jsonl", "--thinking", "16"),
+    "score, transformers": ("score", "rows.jsonl", "-o", "out.jsonl", "--backend", "transformers"),
+    "score, a server": ("score", "rows.jsonl", "-o", "out.jsonl", "--base-url", "http://localhost:9/v1"),
+    "score, dry": ("score", "rows.jsonl", "-o", "out.jsonl", "--dry-run"),
+    "generate": ("generate", "rows.jsonl", "-o", "out.jsonl"),
+    "generate, a server": ("generate", "rows.jsonl", "-o", "out.jsonl", "--base-url", "http://localhost:9/v1"),
+    "generate, dry": ("generate", "rows.jsonl", "-o", "out.jsonl", "--dry-run"),
+    "run": ("run", "rows.jsonl", "-o", "out.jsonl"),
+    "rerank": ("rerank", "rows.jsonl", "-o", "out.jsonl"),
+    "refine": ("refine", "rows.jsonl", "-o", "out.jsonl"),
+    "probe": ("probe",),
+    "serve": ("serve", "--port", "0"),
+    **{
+        f"pairs, {select}": ("pairs", "rows.jsonl", "-o", "out.jsonl", "--select", select)
+        for select in ("best_vs_worst", "random", "rlcf")
+    },
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
+def test_a_command_without_a_model_is_refused_before_anything_is_loaded(tmp_path, monkeypatch, no_engine, command):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(console, "width", 1000)
+    write_jsonl("rows.jsonl", ROW)
+    done = CliRunner().invoke(app, [*command, *([] if command[0] == "probe" else ["--no-store"])])
+    assert done.exit_code == 2 and NO_MODEL in done.output, done.output
+    assert "Traceback" not in done.output and done.output.count("error:") == 1
+    assert os.listdir() == ["rows.jsonl"], "nothing was written"
+
+
+def scored(scorer):
+    return scorer.score_batch([Sample(ROW["checklist"], "Rain falls.")])
+
+
+IN_PYTHON = {
+    "scorer": lambda: scored(ChecklistScorer(store=False)),
+    "settings": lambda: scored(ChecklistScorer(JudgeSettings(), store=False)),
+    "an engine": lambda: scored(ChecklistScorer(Engine(), store=False)),
+    "empty": lambda: scored(ChecklistScorer("", store=False)),
+    "batch": lambda: scored(ChecklistScorer(mode="batch", store=False)),
+    "quality": lambda: scored(ChecklistScorer(mode="quality", store=False)),
+    "reasons": lambda: scored(ChecklistScorer(capture_reasoning=True, store=False)),
+    "thinking": lambda: scored(ChecklistScorer(thinking=8, store=False)),
+    "vllm": lambda: scored(ChecklistScorer(backend="vllm", store=False)),
+    "encoder": lambda: scored(ChecklistScorer(backend="encoder", store=False)),
+    "a server": lambda: scored(ChecklistScorer(base_url="http://localhost:9/v1", store=False)),
+    "decisions": lambda: scored(ChecklistScorer(backend="decisions", base_url="http://localhost:9/v1", store=False)),
+    "check": lambda: ChecklistScorer(store=False).check(),
+    "rerank": lambda: rerank(ChecklistScorer(store=False), ROW["checklist"], ROW["candidates"]),
+    "reward": lambda: ChecklistReward(store=False)(
+        prompts=["A"], completions=["Rain falls."], checklist=[ROW["checklist"]]
+    ),
+    "judge": lambda: LogprobJudge(store=False).check(),
+    "probe": lambda: probe(),
+    "pipeline": lambda: pipeline("tick", store=False)(input="Write.", target="Rain falls."),
+    "pipeline, one of two": lambda: pipeline("tick", scorer_model="pocket", store=False)(input="Write."),
+    "build_checklists": lambda: build_checklists(["Write about rain."], store=False),
+    "direct": lambda: DirectGenerator(store=False).generate_batch([Request("Write.")]),
+    "contrastive": lambda: ContrastiveGenerator(store=False).generate_batch([Request("W.", candidates=("a", "b"))]),
+    "inductive": lambda: InductiveGenerator(store=False).check(),
+}
+
+
+@pytest.mark.parametrize("call", IN_PYTHON.values(), ids=IN_PYTHON)
+def test_python_without_a_model_is_refused_before_anything_is_loaded(no_engine, call):
+    with pytest.raises(ModelError) as error:
+        call()
+    assert str(error.value).endswith(NO_MODEL) and "\n" not in str(error.value)
+
+
+def test_code_checks_alone_need_no_model(tmp_path, monkeypatch, no_engine):
+    monkeypatch.chdir(tmp_path)
+    write_jsonl("rows.jsonl", {**ROW, "checklist": BY_CODE})
+    for command in ("score", "rerank", "pairs"):
+        done = CliRunner().invoke(app, [command, "rows.jsonl", "-o", f"{command}.jsonl", "--no-store"])
+        assert done.exit_code == 0, done.output
+    assert "answered by" not in Path("pairs.md").read_text()
+    [score] = ChecklistScorer(store=False).score_batch([Sample(BY_CODE, "Rain falls.")])
+    assert score.primary_score == 1.0
+
+
+def test_a_pipeline_that_names_its_models_is_enough(tmp_path, monkeypatch, engine):
+    monkeypatch.chdir(tmp_path)
+    engine(lambda prefix, tail: 0.9)
+    Path("mine.json").write_text(json.dumps({"name": "mine", "scorer": {"model": "pocket"}}))
+    write_jsonl("rows.jsonl", ROW)
+    arguments = ["score", "rows.jsonl", "-o", "out.jsonl", "--no-store", "--config", "mine.json"]
+    assert CliRunner().invoke(app, arguments).exit_code == 0
