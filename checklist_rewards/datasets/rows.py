@@ -131,7 +131,7 @@ class Columns:
         if value is None:
             return self.input_of(row, where)[0]
         input, history = self.input_of(row, where)  # raises if the value is not a conversation
-        return chat_messages(value) if input or history else None  # type: ignore[no-any-return]
+        return chat_messages(value) if input or history else None
 
     def sample_of(self, row: Mapping[str, Any], where: str, checklist: Any) -> Sample:
         """The row as a [`Sample`] with this checklist. Raises [`SampleError`] for invalid columns."""
