@@ -25,6 +25,7 @@ import inspect
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import MISSING, dataclass, fields, is_dataclass, make_dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_type_hints
@@ -42,6 +43,9 @@ from checklist_rewards.judges.remote import REMOTE, JudgeBackend
 from checklist_rewards.judges.settings import ENGINE_SETTINGS, JudgeSettings
 from checklist_rewards.pipelines import GeneratorConfig, PipelineConfig, ScorerConfig, load_config
 from checklist_rewards.scores import Aggregation
+
+_context: ContextVar[typer.Context] = ContextVar("context")
+"""That of the command that runs."""
 
 
 def grouped(*shown: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -71,18 +75,45 @@ def grouped(*shown: str) -> Callable[[Callable[..., None]], Callable[..., None]]
         parameters = [*first, *by_name.values()]
 
         @functools.wraps(command)
-        def call(**values: Any) -> None:
+        def call(context: typer.Context, **values: Any) -> None:
             instances = {}
             for name, kind in groups.items():
                 instances[name] = kind(**{field.name: values.pop(field.name) for field in fields(kind)})
-            command(**values, **instances)
+            before = _context.set(context)
+            try:
+                command(**values, **instances)
+            finally:
+                _context.reset(before)
 
+        of_typer = inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
+        parameters.append(of_typer)
         vars(call)["__signature__"] = inspect.Signature(parameters)
         call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
         del vars(call)["__wrapped__"]
         return call
 
     return expand
+
+
+def no_effect(why: str, *options: str | type) -> None:
+    """Refuse options that the user set and that have no effect in this combination.
+
+    Args:
+        why (`str`): The combination, such as "without --policy".
+        *options (`str` or dataclass): Names of parameters of the command, or a group of options.
+
+    Raises:
+        SampleError: Names the first such option. Options that have their default are not refused, unless the user
+            has written them.
+    """
+    context = _context.get()
+    names = [name for one in options for name in ([one] if isinstance(one, str) else [f.name for f in fields(one)])]  # type: ignore[arg-type]
+    for parameter in context.command.params:
+        if parameter.name not in names:
+            continue
+        source = context.get_parameter_source(parameter.name)
+        if source is not None and source.name == "COMMANDLINE":
+            raise SampleError(f"{parameter.opts[0]} has no effect {why}; omit it.")
 
 
 def _without_heading(parameter: inspect.Parameter) -> inspect.Parameter:
@@ -663,6 +694,7 @@ class OwnWriter(Writing):
         """The writer's engine: the judge's engine unless --generator-model is set."""
         settings = engine_settings("--generator-engine", self.generator_engine_options)
         if self.generator_model is None:
+            no_effect("without --generator-model", "generator_base_url")
             if settings:
                 raise SampleError("--generator-engine requires --generator-model; use --engine for the judge.")
             return judge.engine

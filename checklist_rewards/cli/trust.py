@@ -181,6 +181,8 @@ def agree(
             f"{files[0]} is the only file and has no labels to compare with; set --label-key or --labels, or add "
             "another scored file."
         )
+    if not labelled.named:
+        o.no_effect("without --labels or --label-key", "label_range")
     scale = _range(label_range)
     labels = labelled.as_labels()
     scored = {str(path): labels.read(path) for path in files}
@@ -481,6 +483,10 @@ def calibrate(
     ```
     """
     check_outputs([rows, labelled.labels, store_options.store], folders={"--plots": plots}, output=output, json=json)
+    if fit_threshold != "cost":
+        o.no_effect("without --fit-threshold cost", "costs")
+    if not contextual:
+        o.no_effect("without --contextual, which needs the judge", o.OnlyJudge, o.Keys, o.StoreOptions)
     threshold = None if fit_threshold is None else ThresholdChoice(fit_threshold, *_costs(costs))
     labels = labelled.as_labels()
     scored = labels.read(rows)
