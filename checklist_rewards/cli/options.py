@@ -107,7 +107,7 @@ def no_effect(why: str, *options: str | type) -> None:
             has written them.
     """
     context = _context.get()
-    names = [name for one in options for name in ([one] if isinstance(one, str) else [f.name for f in fields(one)])]  # type: ignore[arg-type]
+    names = [name for one in options for name in ([one] if isinstance(one, str) else [f.name for f in fields(one)])]
     for parameter in context.command.params:
         if parameter.name not in names:
             continue
