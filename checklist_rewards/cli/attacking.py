@@ -147,6 +147,11 @@ def attack(
     check_outputs([rows, responses, checklist, store_options.store], output=output, labels=labels)
     if labels is not None:
         file_format(labels)
+    if responses is None:
+        o.no_effect("without --responses", "target_key")
+    if rows is None:
+        unused = o.Keys if responses is None else "checklist_key"
+        o.no_effect("on the packaged prompts; set CHECKLISTS, a file with prompts", unused, "checklist_key")
     if rows is None and checklist is not None:
         raise SampleError("--checklist has no effect on the packaged prompts; set CHECKLISTS, a file with prompts.")
     shared = None if checklist is None else read_checklist(checklist)

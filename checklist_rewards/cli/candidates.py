@@ -138,6 +138,10 @@ def rerank(
         --model org/judge --policy org/policy --n 16 --ties first
     ```
     """
+    if policy is None:
+        o.no_effect("without --policy, which samples the candidates", "n", "temperature", "max_tokens", "seed")
+    else:
+        o.no_effect("with --policy, which samples new candidates", "candidates_key")
     work = Work.of(o.Preset(), store_options, judge=judge)
     scorer = work.pipeline.scorer
     assert isinstance(scorer, ChecklistScorer)  # only presets can name another scorer

@@ -136,6 +136,9 @@ _ENTRIES = {
 }
 
 
+_FROM_THE_START = "this command keeps no answers; rerun it to start from the beginning."
+
+
 class _Lazy(dict[str, Any]):
     """The commands by name; each is built when it is looked up."""
 
@@ -209,23 +212,30 @@ class _Commands(TyperGroup):
         except KeyboardInterrupt:
             from checklist_rewards.cli.output import console
 
-            console.print(
-                "Interrupted: no output was written. Answers received so far are in the store (unless --no-store is "
-                "set); rerun the same command to continue.",
-                style="yellow",
+            stored = (
+                "no output was written. Answers received so far are in the store (unless --no-store is set); rerun"
             )
+            again = f"{stored} the same command to continue." if self._has_store(ctx) else _FROM_THE_START
+            console.print(f"Interrupted: {again}", style="yellow")
             raise typer.Exit(130) from None
         except OSError as error:
             from checklist_rewards.cli.output import DISK_FULL, refuse
 
             if error.errno not in DISK_FULL:
                 raise
-            refuse(
-                f"the output could not be written completely ({error.strerror or error}), so it was discarded. "
+            stored = (
                 "Answers received so far are in the store (unless --no-store is set or the store is on the full "
                 "disk); free some space and rerun the same command to continue."
             )
+            again = stored if self._has_store(ctx) else "Free some space and rerun the same command."
+            reason = error.strerror or error
+            refuse(f"the output could not be written completely ({reason}), so it was discarded. {again}")
             raise typer.Exit(1) from None
+
+    def _has_store(self, ctx: Any) -> bool:
+        """Whether the command keeps answers, from which a rerun continues."""
+        name = ctx.invoked_subcommand
+        return name in self.commands and any(one.name == "no_store" for one in self.commands[name].params)
 
 
 app = typer.Typer(name="checklist-rewards", cls=_Commands, **_SETTINGS)

@@ -97,6 +97,8 @@ def fit(
     check_outputs([rows, labelled.labels, pairs], output=output)
     if pairs is not None and labelled.named:
         raise SampleError(f"--pairs {pairs} and labels are two kinds of labels; set only one of them.")
+    if pairs is None:
+        o.no_effect("without --pairs", "target_key")
     labels = labelled.as_labels()
     scored = labels.read(rows)
     if pairs is None:
@@ -257,6 +259,10 @@ def improve(
     check_outputs([checklist, data, pairs, store_options.store], output=output, json=json)
     if writer is not None and not judge.asks:
         judge = changed(judge, model=writer)
+    if pairs is not None:
+        o.no_effect("with --pairs, which are used instead of labels", "label_key")
+    if not judge.asks:
+        o.no_effect("on stored answers; set --model to ask a judge", _Judge, o.StoreOptions, "max_reads")
     shared = read_checklist(checklist)
     work = Work.of(o.Preset(), store_options, judge=judge) if judge.asks else None
     label = None if pairs is not None else label_key

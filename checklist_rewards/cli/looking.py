@@ -179,7 +179,14 @@ def inspect(
     check_outputs(
         [rows, *(analyses.repeat or ()), store_options.store], output=output, json=json, scored=sampled.scored
     )
+    if not analyses.paraphrases:
+        o.no_effect("without --paraphrases", "paraphrase_rows")
     if sampled.policy is None:
+        names = ("n", "prompts", "sampling_temperature", "most_tokens")
+        o.no_effect("without --policy, which samples the completions", *names)
+        if not analyses.meta and not analyses.paraphrases:
+            why = "without --policy, --meta and --paraphrases, which need a judge"
+            o.no_effect(why, o.OnlyJudge, o.StoreOptions)
         o.policy(judge, None, sampled.policy_base_url, sampled.policy_engine)
         if sampled.scored is not None:
             raise SampleError(f"--scored {sampled.scored} requires --policy, which samples the completions.")
@@ -565,6 +572,8 @@ def report(
     checklist-rewards report scored.jsonl agreement.json calibration.json summary.json
     ```
     """
+    if not labelled.named:
+        o.no_effect("without --labels or --label-key", "group_key", "checklist", "checklist_key")
     check_outputs([*files, labelled.labels], output=output)
     inputs = [path.resolve() for path in [*files, *filter(None, [labelled.labels])]]
     if len(set(inputs)) < len(inputs):

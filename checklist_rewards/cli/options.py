@@ -34,7 +34,7 @@ import yaml
 
 from checklist_rewards.backends import SERVED, Engine
 from checklist_rewards.backends.models import UNNAMED
-from checklist_rewards.cli.output import options_given
+from checklist_rewards.cli.output import running
 from checklist_rewards.errors import SampleError
 from checklist_rewards.fields import field_docs, settings_of
 from checklist_rewards.files.store import Store, default_store_path, open_store
@@ -72,22 +72,45 @@ def grouped(*shown: str) -> Callable[[Callable[..., None]], Callable[..., None]]
         parameters = [*first, *by_name.values()]
 
         @functools.wraps(command)
-        def call(**values: Any) -> None:
-            instances, given = {}, dict(values)
+        def call(context: typer.Context, **values: Any) -> None:
+            instances = {}
             for name, kind in groups.items():
                 instances[name] = kind(**{field.name: values.pop(field.name) for field in fields(kind)})
-            before = options_given.set(given)
+            before = running.set(context)
             try:
                 command(**values, **instances)
             finally:
-                options_given.reset(before)
+                running.reset(before)
 
+        of_typer = inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
+        parameters.append(of_typer)
         vars(call)["__signature__"] = inspect.Signature(parameters)
         call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
         del vars(call)["__wrapped__"]
         return call
 
     return expand
+
+
+def no_effect(why: str, *options: str | type) -> None:
+    """Refuse options that the user set and that have no effect in this combination.
+
+    Args:
+        why (`str`): The combination, such as "without --policy".
+        *options (`str` or dataclass): Names of parameters of the command, or a group of options.
+
+    Raises:
+        SampleError: Names the first such option. Options that have their default are not refused, unless the user
+            has written them.
+    """
+    context = running.get()
+    names = [name for one in options for name in ([one] if isinstance(one, str) else [f.name for f in fields(one)])]
+    for parameter in context.command.params if context is not None else ():
+        if parameter.name not in names:
+            continue
+        source = context.get_parameter_source(parameter.name)
+        if source is not None and source.name == "COMMANDLINE":
+            raise SampleError(f"{parameter.opts[0]} has no effect {why}; omit it.")
 
 
 def _without_heading(parameter: inspect.Parameter) -> inspect.Parameter:
@@ -675,6 +698,7 @@ class OwnWriter(Writing):
         """The writer's engine: the judge's engine unless --generator-model is set."""
         settings = engine_settings("--generator-engine", self.generator_engine_options)
         if self.generator_model is None:
+            no_effect("without --generator-model", "generator_base_url")
             if settings:
                 raise SampleError("--generator-engine requires --generator-model; use --engine for the judge.")
             return judge.engine

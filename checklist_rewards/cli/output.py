@@ -20,6 +20,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -244,13 +245,14 @@ def check_outputs(
             logger.warning("%s %s: the folder %s does not exist and is created.", option, path, path.parent)
 
 
-options_given: ContextVar[Mapping[str, Any]] = ContextVar("options_given", default={})  # noqa: B039 - never changed
-"""The values of the arguments and options of the running command, by name."""
+running: ContextVar[typer.Context | None] = ContextVar("running", default=None)
+"""The context of the running command, with its arguments and options."""
 
 
 def _paths_besides(outputs: Collection[str]) -> Iterator[Path]:
     """The existing files that the options of the running command name, without its outputs."""
-    for name, value in options_given.get().items():
+    context = running.get()
+    for name, value in ({} if context is None else context.params).items():
         for path in value if isinstance(value, list | tuple) else [value]:
             if name not in outputs and isinstance(path, str | Path) and os.path.isfile(path):
                 yield Path(path)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Iterator
+from dataclasses import fields
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
@@ -171,6 +172,10 @@ def run_on_ray(
     raise typer.Exit(report.finish(files.output, report.judged, files.summary))
 
 
+_OF_WRITERS = tuple(field.name for field in fields(o.WriterKeys) if not hasattr(o.Keys, field.name))
+"""Options for columns that only writers read."""
+
+
 def stores_of(cluster: o.Cluster, store: o.StoreOptions) -> o.StoreOptions:
     """The store that this process opens: none with --ray, where --store is the folder of the stores of the shards.
 
@@ -230,6 +235,7 @@ def generate(
         dry=dry,
     )
     if work.config.corpus_level:
+        o.no_effect(f"with {work.config.name}, which writes one checklist from a source", o.WriterKeys)
         if cluster.ray:
             raise SampleError(f"{work.config.name} writes a single checklist, which needs no cluster; omit --ray.")
         return _shared(work, writer, files, dry)
@@ -427,6 +433,10 @@ def run(
         --model org/judge --dry-run --price org/judge=0.15,0.60
     ```
     """
+    if checklist is not None:
+        o.no_effect("with --checklist, which is used as it is", o.OwnWriter, *_OF_WRITERS)
+    elif source is not None:
+        o.no_effect("with --source, from which one checklist is written", *_OF_WRITERS)
     command = Work.of(
         preset,
         stores_of(cluster, store_options),

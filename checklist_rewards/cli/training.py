@@ -144,6 +144,8 @@ def distill(
         labels, target_key=target_key, question_key=question_key, label_key=label_key, group_key=group_key
     )
     several = folds > 1
+    if not several:
+        o.no_effect("without --folds of 2 or more", "bootstrap", "group_key")
     if several:
         import_extra(*LIBRARIES, extra="encoder")  # now, not after the training
         folds_of(pairs, folds, seed)  # raises for labels that cannot be split, before training starts

@@ -188,6 +188,8 @@ def agree(
             f"{files[0]} is the only file and has no labels to compare with (no column {labels.key!r}); set "
             "--label-key or --labels, or add another scored file."
         )
+    if not against_labels:
+        o.no_effect("without labels", "label_range")
     if len(scored) < len(files):
         raise SampleError(f"each scored file may be given only once, got {', '.join(map(str, files))}.")
     with bars() as bar:
@@ -498,6 +500,10 @@ def calibrate(
     """
     check_outputs([rows, labelled.labels, store_options.store], folders={"--plots": plots}, output=output, json=json)
     check_plots(plots)
+    if fit_threshold != "cost":
+        o.no_effect("without --fit-threshold cost", "costs")
+    if not contextual:
+        o.no_effect("without --contextual, which needs the judge", o.OnlyJudge, o.Keys, o.StoreOptions)
     threshold = None if fit_threshold is None else ThresholdChoice(fit_threshold, *_costs(costs))
     labels = labelled.as_labels()
     scored = labels.read(rows)

@@ -57,7 +57,7 @@ ENGINE = (
     *("cpu_offload_gb", "enforce_eager", "enable_prefix_caching"),
 )
 """Engine arguments that a file may set: numbers, yes or no, or a word."""
-_Table = dict[str, Callable[[Any, str], object]]
+_Table = dict[str, Callable[[Any, str], Any]]
 """A function per setting, which raises [`SampleError`] for a value that a file may not set."""
 _GROUPS = {"panel": ("rule", "weights", "quorum", "threshold"), "cascade": ("margin", "mass")}
 
@@ -90,9 +90,9 @@ class Permitted:
         folder = self.project.path(name).parent
         file, prompt = partial(self._inside, folder), partial(self._prompt, folder)
         common: _Table = {"kind": _any, "model": self._model, "prompt": prompt}
-        common["options"] = partial(
-            self._check, dict.fromkeys(_PLAIN_OPTIONS, _any) | {"prompt": prompt, "allow_code": self._code}
-        )
+        options: _Table = dict.fromkeys(_PLAIN_OPTIONS, _any)
+        options |= {"prompt": prompt, "allow_code": self._code}
+        common["options"] = partial(self._check, options)
         scorer = common | dict.fromkeys((*_PLAIN_JUDGE, *_PLAIN_SCORER), _any)
         scorer |= dict.fromkeys(("examples", "calibration", "weights"), file)
         scorer |= {"judge": partial(self._jury, folder), "allow_code": self._code}
@@ -120,7 +120,8 @@ class Permitted:
                 self._server(settings, where)
                 continue
             kind = next((kind for kind in _GROUPS if kind in settings), "panel")
-            group = partial(self._check, dict.fromkeys(_GROUPS[kind], _any))
+            of_group: _Table = dict.fromkeys(_GROUPS[kind], _any)
+            group = partial(self._check, of_group)
             self._check({"judges": _any, kind: group}, settings, where)
 
     def check_jury(self, name: str) -> None:

@@ -1,0 +1,110 @@
+"""An option that has no effect in a combination is refused, and what Ctrl-C says is true of each command."""
+
+from types import SimpleNamespace
+
+import pytest
+import typer
+
+from checklist_rewards.cli import app
+from checklist_rewards.cli.commands import _ENTRIES
+from tests.cli.conftest import run  # noqa: F401
+
+MISSING = "missing.jsonl"
+SAMPLING = ["--n", "--temperature", "--max-tokens", "--seed"]
+OF_A_WRITER = ["--context-key", "--candidates-key", "--chosen-key", "--rejected-key"]
+JUDGE = ["--model", "--base-url", "--backend", "--mode", "--threshold", "--prompt", "--samples", "--judge", "--scale"]
+STORE = ["--store", "--no-store"]
+KEYS = ["--input-key", "--reference-key", "--history-key"]
+WRITER = [
+    *("--generator-model", "--generator-base-url", "--generator-engine", "--generator-prompt", "--refiner", "--seed"),
+    *("--min-items", "--max-items", "--temperature", "--max-tokens", "--shape", "--constraints", "--candidate-model"),
+    "--num-candidates",
+]
+OUT = ["-o", "out.jsonl"]
+JSON = ["-o", "out.json"]
+CASES = [
+    (["rerank", MISSING, *OUT], SAMPLING, ["--policy", "org/policy"]),
+    (["rerank", MISSING, *OUT, "--policy", "org/policy"], ["--candidates-key"], None),
+    (
+        ["inspect", MISSING],
+        ["--n", "--prompts", "--sampling-temperature", "--most-tokens"],
+        ["--policy", "org/policy"],
+    ),
+    (["inspect", MISSING], [*JUDGE, *STORE], ["--meta"]),
+    (["inspect", MISSING], [*JUDGE[:-2], *STORE], ["--paraphrases", "2"]),
+    (["inspect", MISSING, "--meta"], ["--paraphrase-rows"], ["--paraphrases", "2"]),
+    (["attack", MISSING, *JSON], ["--target-key"], ["--responses", "other.jsonl"]),
+    (["attack", *JSON], ["--checklist-key", *KEYS], None),
+    (["attack", *JSON, "--responses", "other.jsonl"], ["--checklist-key"], None),
+    (["run", MISSING, *OUT, "--checklist", "list.json"], [*WRITER, *OF_A_WRITER], None),
+    (["run", MISSING, *OUT, "--pipeline", "checkeval", "--source", "s.json"], OF_A_WRITER, None),
+    (["run", MISSING, *OUT], ["--generator-base-url"], ["--generator-model", "org/writer"]),
+    (["generate", "source.json", *JSON, "--pipeline", "checkeval"], [*KEYS, *OF_A_WRITER], None),
+    (["calibrate", MISSING, *JSON], ["--costs"], ["--fit-threshold", "cost"]),
+    (["calibrate", MISSING, *JSON, "--fit-threshold", "f1"], ["--costs"], None),
+    (["calibrate", MISSING, *JSON], [*JUDGE, *STORE, *KEYS], ["--contextual"]),
+    (["agree", MISSING, "other.jsonl"], ["--label-range"], ["--label-key", "human"]),
+    (["report", MISSING], ["--group-key", "--checklist", "--checklist-key"], ["--label-key", "human"]),
+    (["fit", MISSING, *JSON], ["--target-key"], ["--pairs", "other.jsonl"]),
+    (
+        ["improve", "list.json", "--data", MISSING, *JSON],
+        ["--threshold", *STORE, "--max-reads"],
+        ["--model", "pocket"],
+    ),
+    (["improve", "list.json", "--data", MISSING, *JSON, "--pairs", "other.jsonl"], ["--label-key"], None),
+]
+"""A command, options that have no effect in it, and what must be added for them to have one, if anything."""
+VALUES = {
+    **{"--threshold": "0.5", "--mode": "item", "--backend": "transformers", "--costs": "5,1", "--label-range": "1,5"},
+    **{"--base-url": "http://127.0.0.1:9/v1", "--generator-base-url": "http://127.0.0.1:9/v1", "--shape": "questions"},
+    **{"--generator-engine": "dtype=float32", "--refiner": "tagger", "--temperature": "0.5"},
+}
+FLAGS = ("--no-store", "--constraints")
+
+
+def written(option: str) -> list[str]:
+    return [option] if option in FLAGS else [option, VALUES.get(option, "2")]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: " ".join(case[0]))
+def test_an_option_without_effect_is_refused_by_its_name(run, case):  # noqa: F811
+    command, options, more = case
+    if command[:2] != ["attack", "-o"]:  # which would attack the pocket judge
+        assert "has no effect" not in run(*command).stderr, "only what the user wrote is refused"
+    for option in options:
+        refused = run(*command, *written(option))
+        assert refused.exit_code == 2, refused.output
+        assert f"{option} has no effect" in refused.stderr and "omit it" in refused.stderr
+    if more is not None:
+        assert f"{options[0]} has no effect" not in run(*command, *written(options[0]), *more).stderr
+
+
+KEEPS = (
+    *("generate", "score", "run", "rerank", "pairs", "refine", "replay", "attack", "calibrate", "improve", "inspect"),
+    *("serve", "ui"),
+)
+
+
+def test_the_commands_that_keep_answers_are_known_by_their_options():
+    group = typer.main.get_command(app)
+    known = [name for name in _ENTRIES if group._has_store(SimpleNamespace(invoked_subcommand=name))]
+    assert sorted(known) == sorted(KEEPS)
+
+
+@pytest.mark.parametrize(
+    ("module", "command", "keeps"),
+    [
+        ("trust", ["agree", MISSING, "other.jsonl"], False),
+        ("improving", ["fit", MISSING, *JSON], False),
+        ("trust", ["calibrate", MISSING, *JSON], True),
+    ],
+)
+def test_ctrl_c_promises_to_continue_only_where_answers_are_kept(run, monkeypatch, module, command, keeps):  # noqa: F811
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(f"checklist_rewards.cli.{module}.check_outputs", interrupted)
+    done = run(*command)
+    assert done.exit_code == 130 and "Interrupted" in done.stderr
+    assert ("are in the store" in done.stderr) == keeps
+    assert ("rerun it to start from the beginning" in done.stderr) == (not keeps)
