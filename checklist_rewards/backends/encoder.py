@@ -69,6 +69,8 @@ from checklist_rewards.validation import unknown
 _SETTINGS = ("dtype", "revision", "trust_remote_code")
 _DTYPES = ("float32", "bfloat16")
 _BATCH_TOKENS = 4096
+_TOLERANCE = {"float32": 1e-3, "bfloat16": 0.25}
+"""Largest difference of log-odds between two ways to compute a read, by precision."""
 
 
 class EncoderBackend:
@@ -113,6 +115,20 @@ class EncoderBackend:
             )
         self.model.to(self.device).eval()
         self.context = context_of(self.model.config)
+        self.pads = self._padding_agrees(_TOLERANCE[dtype])
+
+    def _padding_agrees(self, tolerance: float) -> bool:
+        """Whether rows of different lengths, padded on the right, give the same results together as alone. Layers
+        that mix tokens without a mask treat padding as text."""
+        groups = [ReadGroup(None, "A text. " * count, ("Is it a text?",)) for count in (1, 6)]
+        rows, _ = rows_of(self.texts, self.model, groups)
+        with torch.inference_mode():
+            try:
+                together = logits(self.model, rows)
+                alone = torch.cat([logits(self.model, [row]) for row in rows])
+            except (RuntimeError, ValueError):  # without a padding token
+                return False
+        return bool((together - alone).abs().max() < tolerance)
 
     def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> ReadResult:
         """Compute the log-probabilities of yes and no. The prefix of a group is the target, the tails are the
@@ -128,7 +144,7 @@ class EncoderBackend:
         best: dict[Any, float] = {}
         broken = set()
         try:
-            for batch in batches(rows, _BATCH_TOKENS):
+            for batch in batches(rows, _BATCH_TOKENS, pads=self.pads):
                 with self._lock, torch.inference_mode():
                     values = logits(self.model, batch).float().tolist()
                 places = (place for row in batch for place, _ in row.questions)
@@ -167,12 +183,12 @@ def _softplus(value: float) -> float:
     return max(value, 0.0) + math.log1p(math.exp(-abs(value)))
 
 
-def batches(rows: Sequence[EncoderRow], tokens: int) -> Iterator[list[EncoderRow]]:
-    """Batch rows of similar length, with at most `tokens` tokens per batch including padding. A longer row gets a
-    batch of its own."""
+def batches(rows: Sequence[EncoderRow], tokens: int, *, pads: bool = True) -> Iterator[list[EncoderRow]]:
+    """Batch rows of similar length, with at most `tokens` tokens per batch including padding; of equal length, if the
+    model does not ignore padding. A longer row gets a batch of its own."""
     batch: list[EncoderRow] = []
     for row in sorted(rows, key=lambda row: row.length):
-        if batch and row.length * (len(batch) + 1) > tokens:
+        if batch and (row.length * (len(batch) + 1) > tokens or not (pads or row.length == batch[0].length)):
             yield batch
             batch = []
         batch.append(row)

@@ -163,8 +163,8 @@ def load_backend(
         current = engine_identity(model, name, base_url, settings)
         if identity not in (None, current):
             raise ModelError(
-                f"the files of model {model!r} have changed since they were checked; its answers would be stored as "
-                "those of the earlier files; create a new scorer, or run the command again."
+                f"the files of model {model!r} have changed since they were checked, and its answers would be stored "
+                "as those of the earlier files; create a new scorer, or run the command again."
             )
         if key not in _engines or _engines[key][0] != current:
             _engines.pop(key, None)  # earlier weights are freed first, unless a caller uses them

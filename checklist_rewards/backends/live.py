@@ -44,8 +44,8 @@ from checklist_rewards.errors import ChecklistRewardsError, ModelError
 _locks: WeakKeyDictionary[Any, threading.RLock] = WeakKeyDictionary()
 _SAMPLED = 4096
 """Most values of a weight that are hashed."""
-_VALUES = 64
-"""Number of values of each weight that are compared before a read."""
+_INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+"""An integer type for each size of a value in bytes."""
 _KNOWN = 0.9
 """Least share of a checkpoint's weights that must be found in memory."""
 _WRAPPED = ("base_model.model.", "_orig_mod.", "_fsdp_wrapped_module.", "module.")
@@ -172,21 +172,21 @@ class LiveBackend(TransformersBackend):
     def _check_weights(self) -> None:
         """Raise [`ModelError`] if the weights are no longer those of `identity`."""
         check_frozen(self.model, self.adapter)
-        if not equal_weights(self._first, self._watched()):
+        if self._watched() != self._first:
             of_adapter = "" if self.adapter is None else f" with the adapter {self.adapter!r}"
             raise ModelError(
                 f"the weights of {self.model_name!r}{of_adapter} have changed since this engine was created, so it is "
                 "no longer the same judge; train another adapter, or pass a copy."
             )
 
-    def _watched(self) -> dict[str, torch.Tensor]:
-        """A few values of each weight that may be trained: those of the adapter to read with, and of the model if it
-        has no adapters. The base weights under adapters are frozen, and those of another rank are not here."""
-        configs = getattr(self.model, "peft_config", None) or {}
+    def _watched(self) -> dict[str, int]:
+        """A checksum of each weight that may be trained: those of the adapter to read with, and of the model if it has
+        no adapters. The base weights under adapters are frozen. Nothing if each rank has a part of the weights."""
         if self.sharded:
             return {}
+        configs = getattr(self.model, "peft_config", None) or {}
         return {
-            name: weight.detach().flatten()[:: -(-weight.numel() // _VALUES) or 1].to("cpu", copy=True)
+            name: _checksum(weight)
             for name, weight in self.model.named_parameters()
             if not configs or (self.adapter is not None and _of_adapter(name, [self.adapter]))
         }
@@ -261,11 +261,6 @@ class LiveBackend(TransformersBackend):
 
 class OtherRankError(ModelError):
     """Another rank has failed."""
-
-
-def equal_weights(first: dict[str, torch.Tensor], second: dict[str, torch.Tensor]) -> bool:
-    """Whether two mappings of names to tensors are equal."""
-    return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
 
 
 def is_sharded(model: Any) -> bool:
@@ -360,7 +355,7 @@ def weights_hash(model: Any, adapter: str | None = None) -> str:
 
 
 def _same_weights(model: Any, folder: Path) -> bool:
-    """Whether the weights in memory are those of a model's files, by the first row of each."""
+    """Whether the weights in memory are those of a model's files."""
     from safetensors import SafetensorError, safe_open
 
     configs = getattr(model, "peft_config", None) or {}
@@ -377,9 +372,7 @@ def _same_weights(model: Any, folder: Path) -> bool:
                     stored = tensors.get_slice(name)
                     if list(stored.get_shape()) != list(weight.shape):
                         return False
-                    first = stored[:1] if weight.dim() else stored[...]
-                    ours = _whole(weight).detach()
-                    if not torch.equal(first.to(weight.dtype), (ours[:1] if ours.dim() else ours).to("cpu")):
+                    if not torch.equal(stored[...].to(weight.dtype), _whole(weight).detach().to("cpu")):
                         return False
                     found += 1
     except (OSError, SafetensorError):
@@ -396,6 +389,14 @@ def _unseen(model: Any) -> bool:
 
 def _whole(weight: Any) -> torch.Tensor:
     return weight.full_tensor() if hasattr(weight, "full_tensor") else weight
+
+
+def _checksum(weight: Any) -> int:
+    """The sum of the bits of all values, which does not depend on the order of summation. 0 for a weight that is not
+    in memory (offloading)."""
+    if weight.is_meta:
+        return 0
+    return int(weight.detach().contiguous().view(_INTEGERS[weight.element_size()]).sum(dtype=torch.int64))
 
 
 def _plain(name: str) -> str:

@@ -31,7 +31,7 @@ import sys
 import textwrap
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, suppress
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -147,6 +147,8 @@ class VLLMBackend:
         try:
             with _ended_unless_loaded() as children:
                 self.llm = _load(path, engine)
+                if self._adapter is not None:  # now, not at the first call, when the files may have changed
+                    self.llm.llm_engine.add_lora(self._lora())
                 loaded = self.llm.model_config  # use the same tokenizer as the engine
                 self.tokens = load_chat_tokenizer(
                     loaded.tokenizer, revision=loaded.tokenizer_revision, trust_remote_code=loaded.trust_remote_code
@@ -453,16 +455,23 @@ def _ended_unless_loaded() -> Iterator[list[BaseProcess]]:
         signal.signal(signal.SIGTERM, _raise_terminated)
     try:
         yield children
-        children += set(multiprocessing.active_children()) - before
+        children += _started_since(before)
     except BaseException as error:
-        _kill(_tree(list(set(multiprocessing.active_children()) - before)))
+        _kill(_tree(_started_since(before)))
         if isinstance(error, _Terminated):
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             signal.raise_signal(signal.SIGTERM)
         raise
     finally:
-        if catches:
+        if signal.getsignal(signal.SIGTERM) is _raise_terminated:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _started_since(before: Set[BaseProcess]) -> list[BaseProcess]:
+    """The child processes that vLLM has started since then. It names its processes; those of a data loader, which may
+    start in another thread, have no name of their own."""
+    children = [child for child in multiprocessing.active_children() if child not in before]
+    return [child for child in children if not child.name.startswith(f"{type(child).__name__}-")]
 
 
 class _Terminated(BaseException):
@@ -491,7 +500,6 @@ def _kill(processes: Sequence[Any]) -> None:
     for process in processes:
         with suppress(psutil.NoSuchProcess):  # has ended, or another process has its number
             process.kill()
-    psutil.wait_procs(processes)
 
 
 def _shut_down(owner: int, llm: Any, processes: Sequence[Any], guard: subprocess.Popen[bytes] | None) -> None:
@@ -512,7 +520,9 @@ def _kill_after_us(children: Sequence[BaseProcess]) -> subprocess.Popen[bytes] |
         return None
     fds = [os.pidfd_open(os.getpid())]
     try:
-        fds += [os.pidfd_open(process.pid) for process in _tree(children)]
+        for process in _tree(children):
+            with suppress(ProcessLookupError):
+                fds.append(os.pidfd_open(process.pid))
         return subprocess.Popen(
             [sys.executable, "-ISc", _GUARD, *map(str, fds)],
             stdin=subprocess.DEVNULL,

@@ -16,7 +16,8 @@ import importlib.util
 import re
 import threading
 from collections.abc import Hashable, Sequence
-from functools import cache
+from functools import lru_cache
+from pathlib import Path
 from typing import Any, Protocol
 
 from checklist_rewards.checklists import ChecklistItem
@@ -69,12 +70,18 @@ class SentenceEmbedder:
         """Unit vectors of `texts`."""
         self.check()
         with _lock:  # loaded once per process; the encoder is not thread-safe
-            encoder = _encoder(self.model)
+            encoder = _encoder(self.model, _saved(self.model))
             return encoder.encode(list(texts), normalize_embeddings=True, show_progress_bar=False)
 
 
-@cache
-def _encoder(model: str | None) -> Any:
+def _saved(model: str | None) -> tuple[Any, ...]:
+    """Sizes and times of the files of a local model: a model that is saved into its folder again is another model."""
+    files = sorted(Path(model).glob("**/*")) if model is not None else []
+    return tuple((file, status.st_size, status.st_mtime_ns) for file in files for status in [file.stat()])
+
+
+@lru_cache(maxsize=4)
+def _encoder(model: str | None, saved: tuple[Any, ...]) -> Any:
     from sentence_transformers import SentenceTransformer
 
     if model is None:

