@@ -104,8 +104,10 @@ def no_effect(why: str, *options: str | type) -> None:
             has written them.
     """
     context = running.get()
+    if context is None:  # the function of a command, called without a command line
+        return
     names = [name for one in options for name in ([one] if isinstance(one, str) else [f.name for f in fields(one)])]
-    for parameter in context.command.params if context is not None else ():
+    for parameter in context.command.params:
         if parameter.name not in names:
             continue
         source = context.get_parameter_source(parameter.name)
