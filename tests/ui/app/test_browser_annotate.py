@@ -220,39 +220,6 @@ def test_answers_that_cannot_be_saved_are_kept_and_sent_again(page, project, fau
     browser.errors(page.driver)  # the browser notes each request that failed
 
 
-@pytest.mark.parametrize("view", ["judge", "build"])
-def test_saving_a_checklist_asks_before_it_replaces_another_one(page, project, view):
-    (project / "checklists").mkdir(exist_ok=True)
-    mine = project / "checklists" / f"{view}.json"
-    mine.write_text('{"items": ["Is it theirs?"]}')
-    page.driver.get(f"{page.base}/{view}")
-    page.wait("document.querySelector('[name=checklist-name]') !== null")
-    question = "document.querySelector('.items textarea, .items input')"
-    page.wait(f"{question} !== null")
-    page.js(
-        f"{question}.value = 'Is it mine?'; {question}.dispatchEvent(new Event('input', {{bubbles: true}}));"
-        f"{question}.dispatchEvent(new Event('change', {{bubbles: true}}))"
-    )
-    fill(page, "[name=checklist-name]", view)
-    save = page.driver.find_element("css selector", "[name=save]")
-    save.click()
-    page.wait("document.querySelector('[name=save]').textContent.startsWith('Replace checklists/')")
-    assert f"checklists/{view}.json exists" in page.js(
-        "return document.querySelector('main [role=alert]').textContent"
-    )
-    assert "theirs" in mine.read_text()
-    save.click()
-    page.wait("document.querySelector('[name=save]').textContent === 'Save checklist'")
-    assert "mine" in mine.read_text()
-    save.click()  # its own version is replaced without a question
-    page.wait("document.querySelector('main [role=alert]') === null")
-    mine.write_text('{"items": ["Is it edited elsewhere?"]}')
-    save.click()
-    page.wait("document.querySelector('[name=save]').textContent.startsWith('Replace checklists/')")
-    assert "elsewhere" in mine.read_text()
-    browser.errors(page.driver)  # the browser notes each request that was refused
-
-
 @pytest.mark.parametrize(
     ("query", "ready"), [("", "form.setup"), ("?file=scored.jsonl&annotator=ann", ".item")], ids=["form", "answers"]
 )

@@ -146,3 +146,19 @@ def test_an_import_that_fails_writes_nothing(client, folder):
         (None, None),
     ):
         assert imported(client, file, output).status_code in (400, 403)
+
+
+def test_a_conflict_names_the_version_that_is_there(client, folder):
+    """The page shows the sentence first, and replaces the file only if it sends this version back."""
+    name, body = "checklists/a.json", {"checklist": ["Is it mine?"]}
+    (folder / "checklists").mkdir()
+    (folder / name).write_text(CHECKLIST)
+    for seen in (None, "0" * 16):
+        found = client.post("/api/library/file", json={"name": name, "stamp": seen, **body})
+        assert found.status_code == 400 and (folder / name).read_text() == CHECKLIST
+        assert found.json()["stamp"] == client.get("/api/library/file", params={"name": name}).json()["stamp"]
+    saved = client.post("/api/library/file", json={"name": name, "stamp": found.json()["stamp"], **body})
+    assert saved.status_code == 200 and "mine" in (folder / name).read_text()
+    (folder / name).unlink()
+    gone = client.post("/api/library/file", json={"name": name, "stamp": saved.json()["stamp"], **body})
+    assert gone.status_code == 400 and gone.json()["stamp"] is None
