@@ -152,12 +152,13 @@ function parsed(text) {
  *  replaced only if it is the one that was opened or saved last; of another one, the server's sentence is shown first. */
 export function shelf(choices, { checklist, open, act, tell }) {
   const SAVE = "Save checklist";
-  let seen = { file: null, stamp: null };
+  let seen = { file: null, stamp: null }; // what was opened or saved here
+  let offered = null; // what another one saved, which the next click replaces
   const files = choice([["", "open a saved checklist"], ...choices.checklists], { name: "saved", "aria-label": "saved checklists" });
   files.addEventListener("change", () => act(async () => {
     if (!files.value) return;
     const found = await getJson("library/file", { name: files.value });
-    seen = { file: found.name, stamp: found.stamp };
+    [seen, offered] = [{ file: found.name, stamp: found.stamp }, null];
     name.value = found.name.replace(/^checklists\/|\.json$/g, "");
     save.textContent = SAVE;
     open(itemsOf(found.text));
@@ -165,11 +166,13 @@ export function shelf(choices, { checklist, open, act, tell }) {
   const name = el("input", { name: "checklist-name", placeholder: "name", "aria-label": "name of the checklist" });
   const save = el("button", { type: "button", name: "save", onclick: () => act(async () => {
     const file = `checklists/${name.value.replace(/\.json$/, "")}.json`;
+    const stamp = [offered, seen].find((one) => one?.file === file)?.stamp ?? null;
     try {
-      seen = { file, stamp: (await post("library/file", { name: file, checklist: checklist(), stamp: seen.file === file ? seen.stamp : null })).stamp };
+      seen = { file, stamp: (await post("library/file", { name: file, checklist: checklist(), stamp })).stamp };
+      offered = null;
     } catch (error) {
       if (error.stamp !== undefined) {
-        seen = { file, stamp: error.stamp };
+        offered = { file, stamp: error.stamp };
         save.textContent = `Replace ${file}`;
       }
       throw error;
@@ -181,6 +184,9 @@ export function shelf(choices, { checklist, open, act, tell }) {
     }
     tell(`${file} is saved`);
   }) }, SAVE);
-  name.addEventListener("input", () => (save.textContent = SAVE));
+  name.addEventListener("input", () => {
+    offered = null;
+    save.textContent = SAVE;
+  });
   return el("div", { class: "controls" }, files, name, save);
 }

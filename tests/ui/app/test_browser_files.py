@@ -102,6 +102,29 @@ def test_a_checklist_is_written_checked_and_saved(page, project):
     assert json.loads((project / "checklists" / "mine.json").read_text())["items"][0]["weight"] == 2
 
 
+def test_another_checklist_is_replaced_only_after_a_question(page, project):
+    path = project / "checklists" / "kind.json"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text('{"items": [{"question": "Is it kind?"}]}')
+    (path.parent / "mine.json").write_text('{"items": [{"question": "Is it mine?"}]}')
+    before = path.read_text()
+    page.driver.get(f"{page.base}/judge?checklist=checklists/mine.json")
+    page.wait("document.querySelector('[name=checklist-name]') !== null")
+    label = "document.querySelector('[name=save]').textContent"
+    for typed in ("kind", "kinder", "kind"):  # a question about one name does not count after another was typed
+        fill(page, "[name=checklist-name]", typed)
+        assert page.js(f"return {label}") == "Save checklist"
+        if typed == "kind":
+            click(page, "[name=save]")
+            page.wait(f"{label} === 'Replace checklists/kind.json'")
+            assert path.read_text() == before
+    click(page, "[name=save]")
+    page.wait(f"{label} === 'Save checklist'")
+    page.wait("document.querySelector('#view').textContent.includes('checklists/kind.json is saved')")
+    assert [item["question"] for item in json.loads(path.read_text())] == ["Is it mine?"]
+    assert all("400" in message for message in browser.errors(page.driver))
+
+
 def test_each_change_of_improve_is_accepted_or_refused(page, project):
     improved(project)
     steps = json.loads((project / "improved" / "steps.json").read_text())
