@@ -23,6 +23,7 @@ from typing import Any, Self
 from pydantic import TypeAdapter
 
 from checklist_rewards.backends import Engine
+from checklist_rewards.backends.models import UNNAMED
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.datasets.columns import PROMPT, checklist_columns
 from checklist_rewards.datasets.rows import Columns
@@ -388,7 +389,8 @@ class Opened:
 
 
 def _engine(engine: Engine) -> dict[str, Any]:
-    return {"model": engine.model, "identity": engine.identity}
+    """The model of an engine. The user names none if a file of judges or code checks answer all items."""
+    return {"model": engine.model, "identity": engine.identity if engine.model != UNNAMED else UNNAMED}
 
 
 def _id(checklist: Any) -> Any:
