@@ -144,7 +144,7 @@ class Judging:
         """The engine of a config of [`config_of`]: that of the command line, unless the page has chosen a file of
         judges, which replaces it."""
         chosen = config.scorer.judge
-        return self.judge if chosen in (None, self.config.scorer.judge) else Engine("pocket")
+        return self.judge if chosen in (None, self.config.scorer.judge) else Engine()
 
     def health(self) -> dict[str, Any]:
         """The judge, whether it can be loaded, and whether the writer can write.

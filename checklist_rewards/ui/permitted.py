@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from checklist_rewards.backends import SERVED, Engine, choose_backend
-from checklist_rewards.backends.models import REFERENCE
+from checklist_rewards.backends.models import POCKET, REFERENCE, UNNAMED
 from checklist_rewards.backends.packaged import PACKAGED
 from checklist_rewards.backends.servers import Settings, joined, server_addresses
 from checklist_rewards.errors import ModelError, SampleError
@@ -142,7 +142,7 @@ class Permitted:
 
     def _server(self, settings: Mapping[str, Any], where: str) -> None:
         """Check model, backend and address of a judge, which belong together."""
-        model, backend = settings.get("model", "pocket"), settings.get("backend") or "auto"
+        model, backend = settings.get("model", UNNAMED), settings.get("backend") or "auto"
         if not isinstance(backend, str):
             raise SampleError(f"{where}: backend must be a text, got {type(backend).__name__}.")
         try:
@@ -154,14 +154,14 @@ class Permitted:
                 f"{where}: the server {address} ({protocol}) was not named when the app was started, so no request is "
                 "sent to it; name it with --base-url or --judge."
             )
-        if not addresses:
+        if not addresses and model != UNNAMED:  # the parser refuses a judge without a model
             self._model(model, f"{where}: model")
 
     def _model(self, model: Any, where: str) -> None:
         """Refuse a model in a folder outside the project."""
         if not isinstance(model, str):
             raise SampleError(f"{where} must be a text, got {type(model).__name__}.")
-        if model in PACKAGED or model in ("pocket", REFERENCE):
+        if model in PACKAGED or model in (POCKET, REFERENCE):
             return
         path = Path(model).expanduser()
         is_local = path.exists() or path.is_symlink()

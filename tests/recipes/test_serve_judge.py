@@ -57,7 +57,7 @@ def test_no_judge_is_served_without_a_token(monkeypatch, token):
 def test_two_replicas_score_as_the_judge_does_and_one_may_die(address, fault_server, monkeypatch):
     import ray
 
-    remote = ChecklistScorer(backend="remote", base_url=address)
+    remote = ChecklistScorer(backend="remote", base_url=address, store=False)  # every call reaches the server
     judge = ChecklistScorer("valid", backend="openai", base_url=fault_server, store=False)
     expected = [score.primary_score for score in judge.score_batch(SAMPLES)]
     assert [score.primary_score for score in remote.score_batch(SAMPLES)] == pytest.approx(expected, abs=1e-6)
