@@ -108,7 +108,7 @@ _ENTRIES = {
     ),
     "cascade": _Entry(
         "Trust",
-        "trust:cascade",
+        "replaying:cascade",
         "Simulate a judge cascade from two scored files: cost against agreement at each margin.",
     ),
     "diff": _Entry(
