@@ -51,6 +51,7 @@ COMMANDS = {
     "probe": [*ON_VLLM],
     "attack": ["checklists.jsonl", "-o", "attack.json", *ON_VLLM],
     "inspect": ["checklists.jsonl", "--policy", "pocket", "--n", "2", *ON_VLLM],
+    "calibrate": ["reads.jsonl", "-o", "map.json", "--contextual", *ON_VLLM],
     "improve": [
         "checklist.json",
         "--data",
@@ -114,9 +115,18 @@ def runs(tmp_path):
     text = rows[0] | {"target": "Rain falls."}
     write_jsonl(tmp_path / "texts.jsonl", text)
     write_jsonl(tmp_path / "candidates.jsonl", text | {"candidates": ["Rain falls.", "No."]})
-    score = ChecklistScorer(judge=LogprobJudge(Engine("fake", FakeBackend())), store=False)
+    score = ChecklistScorer(judge=LogprobJudge(Engine("pocket", FakeBackend())), store=False)
     scored = score.score(ITEMS, "Rain falls.", "Write about rain 0.").model_dump(mode="json")
     write_jsonl(tmp_path / "scored.jsonl", text | {"checklist_score": scored})
+    reads = []
+    for n in range(12):
+        sure = [
+            item | {"probabilities": {"yes": p, "no": 1 - p}}
+            for item, p in zip(scored["items"], (0.3, 0.6), strict=True)
+        ]
+        items = sure if n % 2 else [item | {"probabilities": {"yes": 0.5, "no": 0.5}} for item in scored["items"]]
+        reads.append(text | {"id": n, "checklist_score": scored | {"items": items}, "labels": [0, n % 2]})
+    write_jsonl(tmp_path / "reads.jsonl", *reads)
     (tmp_path / "checklist.json").write_text(json.dumps({"items": [{"question": item} for item in ITEMS]}))
     labelled = ({"input": f"Write {n // 2}.", "target": f"Text {n}.", "label": n % 2} for n in range(64))
     write_jsonl(tmp_path / "labelled.jsonl", *labelled)
