@@ -19,6 +19,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from checklist_rewards.backends.models import NO_MODEL, UNNAMED
 from checklist_rewards.checklists import YES
 from checklist_rewards.cli import options as o
 from checklist_rewards.cli.options import Json, JsonOutput, Plots, Resamples, Seed, grouped
@@ -555,6 +556,8 @@ def _empty_targets(
     """The judge's verdict on every item for an empty target."""
     scorer = Work.of(o.Preset(), store_options, judge=judge).pipeline.scorer
     assert isinstance(scorer, ChecklistScorer)
+    if scorer.judge.name == UNNAMED:
+        raise SampleError(NO_MODEL)
     if scorer.judge.name != name:
         raise SampleError(
             f"the file was scored by {name!r} but --model is {scorer.judge.name!r}; --contextual requires the same "

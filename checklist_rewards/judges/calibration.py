@@ -37,6 +37,7 @@ from typing import Any, Literal, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from checklist_rewards.backends.models import UNNAMED
 from checklist_rewards.checklists import NO, YES, ChecklistItem
 from checklist_rewards.errors import ChecklistError, ModelError, SampleError
 from checklist_rewards.files.atomic import write_text
@@ -279,7 +280,7 @@ class CalibratedJudge:
 
     def check(self) -> None:
         """Raise [`ModelError`] if the calibration belongs to another judge, or the inner judge cannot be used."""
-        if self.name != self.calibration.judge:
+        if self.name not in (UNNAMED, self.calibration.judge):
             raise ModelError(
                 f"the calibration was fitted on reads of {self.calibration.judge!r}, but the judge is {self.name!r}; "
                 "fit a calibration on reads of this judge."

@@ -38,7 +38,14 @@ def responds(address: str) -> bool:
 def server():
     """A server of two workers with the pocket judge on a free port of this machine; (process, address)."""
     command = ["-m", "checklist_rewards.cli", "serve", "--port", "0", "--no-store", "--workers", "2"]
-    command += ["--backend", "transformers", "--max-wait-ms", "3000"]  # time for all rows to come together
+    command += [
+        "--model",
+        "pocket",
+        "--backend",
+        "transformers",
+        "--max-wait-ms",
+        "3000",
+    ]  # time for all rows to come together
     environment = {**os.environ, "CHECKLIST_REWARDS_TOKEN": ""}
     del environment["CHECKLIST_REWARDS_TOKEN"]
     with Program(command, cwd=REPO, env=environment, output=subprocess.PIPE) as process:

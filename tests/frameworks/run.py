@@ -115,7 +115,7 @@ def reward_server() -> Iterator[str]:
     """The address of `checklist-rewards serve` with the pocket judge."""
     command = [sys.executable, "-m", "checklist_rewards.cli", "serve", "--port", "0", "--no-store"]
     with subprocess.Popen(
-        [*command, "--backend", "transformers"], cwd=REPO, stderr=subprocess.PIPE, text=True
+        [*command, "--model", "pocket", "--backend", "transformers"], cwd=REPO, stderr=subprocess.PIPE, text=True
     ) as process:
         assert process.stderr is not None
         line = next((line for line in process.stderr if "http://" in line), None)
