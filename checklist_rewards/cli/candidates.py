@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -17,7 +18,7 @@ from typing import Annotated, Any
 import typer
 
 from checklist_rewards.backends import Sampling
-from checklist_rewards.checklists import Checklist
+from checklist_rewards.checklists import Checklist, key_of
 from checklist_rewards.cli import options as o
 from checklist_rewards.cli.forecast import forecast_refine
 from checklist_rewards.cli.options import FROM_STORED, grouped
@@ -65,7 +66,9 @@ from checklist_rewards.self_refine import (
 )
 
 _STORED = "checklist_scores"
-RANKING_COLUMNS = ("checklist_best", "checklist_ranks", _STORED)
+_HASHES = "checklist_hashes"
+"""Column of hashes of what each score is of: a candidate, with its prompt and reference."""
+RANKING_COLUMNS = ("checklist_best", "checklist_ranks", _STORED, _HASHES)
 _SCORES = ("score_of_the_best", "score_of_the_first", "score_on_average")
 _GOLD = ("precision", "gold_picked", "gold_first", "gold_mean", "gold_best")
 _OR_SAMPLED = "--candidates-key, or sample with --policy"
@@ -198,7 +201,7 @@ def rerank(
                     for score in ranking.scores:
                         report.add(row.number, score)
                 new = {} if engine is None else {CANDIDATES: candidates}
-                writer.write(row.data | new | _ranking_columns(ranking))
+                writer.write(row.data | new | _ranking_columns(ranking, _hashes(columns, row, candidates)))
             report.rows += len(chunk)
     report.extra |= totals.summary()
     raise typer.Exit(report.finish(files.output, scorer.receipt, files.summary))
@@ -281,10 +284,15 @@ def _rankings(
     return [None if pool is None else next(rankings) for pool in pools]
 
 
-def _ranking_columns(ranking: Ranking | None) -> dict[str, Any]:
+def _hashes(columns: Columns, row: Row, candidates: Sequence[str]) -> list[str]:
+    asked = json.dumps([columns.messages_of(row.data, row.where), columns.reference_of(row.data, row.where)])
+    return [key_of("ranked-1", asked, str(text)).hex()[:16] for text in candidates]
+
+
+def _ranking_columns(ranking: Ranking | None, hashes: list[str]) -> dict[str, Any]:
     if ranking is None:
         return dict.fromkeys(RANKING_COLUMNS)
-    values = list(ranking.best), list(ranking.ranks), [score.model_dump() for score in ranking.scores]
+    values = list(ranking.best), list(ranking.ranks), [score.model_dump() for score in ranking.scores], hashes
     return dict(zip(RANKING_COLUMNS, values, strict=True))
 
 
@@ -455,7 +463,7 @@ class StoredScores:
             SampleError: If the scores are not those of the row's candidates and checklist, or if an option has no
                 effect on them.
         """
-        best, ranks, scored = (self._list(row, name) for name in RANKING_COLUMNS)
+        best, ranks, scored, hashes = (self._list(row, name) for name in RANKING_COLUMNS)
         if scored is None:
             return None
         again = "set --model to score the candidates again"
@@ -468,11 +476,23 @@ class StoredScores:
         first = None if ranks is None else [t for t, place in zip(texts, ranks, strict=False) if place == 1]
         if len(scores) != len(texts) or (best is not None and first != best):
             raise SampleError(f"{row.where}: {_STORED} has the scores of other candidates than the row; {again}.")
+        if hashes is not None and hashes != _hashes(self.columns, row, texts):  # None in files of earlier versions
+            raise SampleError(
+                f"{row.where}: a candidate, the prompt or the reference has changed since {_STORED} was written; "
+                f"{again}."
+            )
         asked = stored_checklist(scores[0], checklist, row.where)
         assert asked is not None
         lines = {line.id: line for line in scores[0].items}
         if any(item.id not in {line.id for line in score.items} for score in scores for item in asked.items):
             raise SampleError(f"{row.where}: {_STORED} has no answer to some items of the checklist; {again}.")
+        questions = {item.id: item.question for item in asked.items}
+        for line in (line for score in scores for line in score.items):
+            if (question := questions.get(line.id, line.question)) != line.question:
+                raise SampleError(
+                    f"{row.where}: {_STORED} answers {line.question!r:.60}, but the checklist asks {question!r:.60} "
+                    f"under the same id; {again}."
+                )
         if self.columns.shared is None:  # with the weights of the judge's run
             items = [item.model_copy(update=_weight(lines[item.id])) for item in asked.items]
             asked = asked.model_copy(update={"items": tuple(items)})

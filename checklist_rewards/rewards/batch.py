@@ -24,6 +24,7 @@ import hashlib
 import inspect
 import json
 import logging
+import multiprocessing
 import os
 import pickle
 import re
@@ -129,6 +130,8 @@ COMPLETION_IDS = "completion_ids"
 """Name under which the token ids of the completions stand among the columns of a call."""
 ENVIRONMENTS = "environments"
 """Name under which a trainer passes the environments of the completions."""
+ROLLOUT_WORKER = "grpo-rollout-worker-child"
+"""Name of the process in which `AsyncGRPOTrainer` computes rewards."""
 Samples = Sequence[Sample | None]
 """One per completion; None for a row without a checklist."""
 Scores = Sequence[Score | None]
@@ -256,7 +259,8 @@ def groups_of(trainer: Any, batch: Batch, call: int) -> list[str]:
     """
     count = len(batch.prompts)
     if trainer is None:
-        return [f"{call}.0"] * count if _is_rollout_worker() else []
+        in_worker = multiprocessing.current_process().name == ROLLOUT_WORKER
+        return [f"{call}.0"] * count if in_worker else []
     if hasattr(trainer, "_calculate_rewards_from_functions"):  # OnlineDPOTrainer: [A, B, A, B] on each rank
         return [f"{call}.{rank()}.{place % (count // 2)}" for place in range(count)] if count % 2 == 0 else []
     trains = getattr(getattr(trainer, "model", None), "training", True) is not False
@@ -270,17 +274,6 @@ def groups_of(trainer: Any, batch: Batch, call: int) -> list[str]:
         if len(prompts) > len(set(groups)):  # a trainer of another framework, with an order of its own
             return []
     return [f"{call}.{group}" for group in groups]
-
-
-def _is_rollout_worker() -> bool:
-    """Whether this process is the rollout worker of `AsyncGRPOTrainer`, whose event loop is in the main thread."""
-    frame: Any = sys._current_frames().get(threading.main_thread().ident or 0)
-    while frame is not None:
-        owner = frame.f_locals.get("self")
-        if hasattr(owner, "_score_group") and hasattr(owner, "num_generations"):
-            return True
-        frame = frame.f_back
-    return False
 
 
 def adds_up(hook: Any) -> bool:

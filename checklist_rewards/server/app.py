@@ -6,9 +6,9 @@ names the judge. `GET /health` (the process works), `GET /ready` (it should get 
 answers, no shutdown was requested) and `GET /metrics` (Prometheus text) are for monitoring. All requests share one
 queue (`scoring`), so even requests with a single row reach the engine in batches.
 
-Every response with scores or rewards, and `/health`, name the judge (`judge`) and the hash of its models, prompts and
-settings (`identity`), so that a client notices a server that was restarted with another judge. The answers to
-decisions have them as `model` and `system_fingerprint`.
+Every response with scores, rewards or decisions, and `/health`, have the hash of the judge's models, prompts and
+settings (`identity`), so that a client notices a server that was restarted with another judge, and its name (`judge`;
+`model` in decisions, where `system_fingerprint` is the hash too).
 
 Errors have the body `{"error": sentence, "errors": [{"row", "field", "message"}, ...]}`:
 
@@ -356,8 +356,9 @@ def app_of(scorer: ChecklistScorer, queue: ScoringQueue, drain: Drain, *, max_bo
         [outcome] = await _scored(request, queue, [decision.sample], "questions")
         if not isinstance(outcome, Score):
             raise Refused(400, outcome.message, "questions")
-        fingerprint = {"system_fingerprint": judged_by["identity"]}
-        return AsciiJson(answers(decision, outcome, scorer.judge.name) | fingerprint)
+        identity = judged_by["identity"]
+        named = {"identity": identity, "system_fingerprint": identity}
+        return AsciiJson(answers(decision, outcome, scorer.judge.name) | named)
 
     @app.post("/score")
     async def score(request: Request) -> Response:

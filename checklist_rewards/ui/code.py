@@ -123,18 +123,9 @@ def environment() -> dict[str, str]:
 
 _SECRET = re.compile(r"key|token|secret|password|credential|authorization|headers", re.I)
 """In the name of an environment variable."""
-_WORD = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z0-9]+")
-_SECRETS = (
-    "key",
-    "apikey",
-    "token",
-    "secret",
-    "password",
-    "credential",
-    "credentials",
-    "authorization",
-    "header",
-    "headers",
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+_SECRETS = re.compile(
+    "(api)?key|apikeys|secrets?|pass(word|phrase|wd)s?|credentials?|auth(orization)?|bearer|cookies?|headers?"
 )
 _SPECIAL_TOKENS = (
     *("bos", "eos", "pad", "unk", "sep", "cls", "mask", "image", "video", "audio", "start", "end", "stop"),
@@ -296,11 +287,11 @@ def _python_of_file(config: PipelineConfig, judge: Engine, job: Job, store_path:
 
 
 def is_secret(name: str) -> bool:
-    """Whether the value of a setting is a key. Its last word decides: `api_key`, `hf_token` and `headers` are, but
+    """Whether the value of a setting is a key, by the words of its name: `api_key`, `hf_token` and `headers` are, but
     `tokenizer_mode`, `max_tokens` and `eos_token` are not."""
-    words = [word.lower() for word in _WORD.findall(name)]
-    is_special = words[-1:] == ["token"] and words[-2:-1] != [] and words[-2] in _SPECIAL_TOKENS
-    return words[-1:] != [] and words[-1] in _SECRETS and not is_special
+    words = [word.lower() for word in _WORD.findall(re.sub(r"[_\W]v\d+$", "", name))]
+    is_token = words[-1:] == ["token"] and not set(words[-2:-1]) & set(_SPECIAL_TOKENS)
+    return is_token or words[-1:] == ["keys"] or any(_SECRETS.fullmatch(word) for word in words)
 
 
 def _public(value: Any) -> Any:

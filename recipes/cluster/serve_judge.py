@@ -41,7 +41,7 @@ class Arguments(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    model: str = "pocket"
+    model: str
     backend: str = "auto"
     engine: dict[str, Any] = {}
     replicas: PositiveInt = 1

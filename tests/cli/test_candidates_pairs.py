@@ -191,6 +191,21 @@ def test_weights_of_rerank_stay(run, engine):
         (lambda row: row["candidates"].reverse(), [], "has the scores of other candidates than the row"),
         (lambda row: row["candidates"].append("new"), [], "has the scores of other candidates than the row"),
         (lambda row: row["checklist_scores"].pop(), [], "has the scores of other candidates than the row"),
+        (lambda row: row["candidates"].__setitem__(0, "another"), [], "a candidate, the prompt or the reference has"),
+        (lambda row: row["candidates"].__setitem__(slice(2), ["red", "plain"]), [], "a candidate, the prompt or the"),
+        (lambda row: row.update(prompt="Sing."), [], "a candidate, the prompt or the reference has changed since"),
+        (
+            lambda row: row.update(
+                checklist=[
+                    {"id": line["id"], "question": question}
+                    for line, question in zip(
+                        row["checklist_scores"][0]["items"], ("Is it red?", "Is it small?"), strict=True
+                    )
+                ]
+            ),
+            [],
+            "answers 'Is it big?', but the checklist asks 'Is it small?' under the same id",
+        ),
         (lambda row: row["checklist"].append("Is it new?"), [], "has no answer to some items of the checklist"),
         (lambda row: row.update(checklist_scores="red"), [], "'checklist_scores' must be a list"),
         (lambda row: row.update(checklist_scores={"a": 1}), [], "checklist_scores must be a list, got dict"),
@@ -211,6 +226,16 @@ def test_scores_that_are_not_of_these_candidates_are_refused(run, engine, no_eng
     write_jsonl("changed.jsonl", *rows)
     done = CliRunner().invoke(app, ["pairs", "changed.jsonl", "-o", "out.jsonl", "--no-store", *options])
     assert done.exit_code == 2 and words in done.output and not Path("out.jsonl").exists(), done.output
+
+
+def test_ranked_files_of_earlier_versions_have_no_hashes(run, engine):
+    ranked(run, engine)
+    rows = read_jsonl("ranked.jsonl")
+    assert [len(set(row.pop("checklist_hashes"))) for row in rows] == [3, 3, 3]
+    write_jsonl("earlier.jsonl", *rows)
+    for name in ("ranked", "earlier"):
+        assert run("pairs", f"{name}.jsonl", "-o", f"{name}_pairs.jsonl", "--no-store").exit_code == 0
+    assert read_jsonl("earlier_pairs.jsonl") == read_jsonl("ranked_pairs.jsonl")
 
 
 def test_the_card_names_the_judges_that_answered(run, engine):

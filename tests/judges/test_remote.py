@@ -541,6 +541,21 @@ def test_a_server_that_is_restarted_with_another_judge_is_refused_in_the_next_re
         assert scorer.score_batch(SAMPLES[:2]) == before
 
 
+@pytest.mark.parametrize("protocol", ["decisions", "systemone"])
+@pytest.mark.parametrize("change", [name for name in CHANGES if name not in ("name", "a panel")])
+def test_a_client_of_decisions_refuses_another_judge_under_the_same_name(protocol, change):
+    server = Restarted(build_app(colours()), CHANGES[change]())
+    with serving(server) as address:
+        engine = {"protocol": protocol, "attempts": 2, "pause": 0.01}
+        scorer = ChecklistScorer("pocket", backend="decisions", base_url=f"{address}/v1", engine=engine, store=False)
+        before = scorer.score_batch(SAMPLES[:2])
+        server.is_exchanged = True
+        with pytest.raises(ModelError, match="has changed its judge 'pocket' from identity .* to .*not mixed"):
+            scorer.score_batch(SAMPLES[:2])
+        server.is_exchanged = False
+        assert scorer.score_batch(SAMPLES[:2]) == before
+
+
 @pytest.mark.parametrize("after", [0, 1, 2, 3])
 def test_no_call_contains_verdicts_of_two_judges(after, tmp_path):
     server = Restarted(build_app(colours()), judged_by(Other()), after)
@@ -583,7 +598,8 @@ def test_the_judge_is_named_in_every_response(url):
         request = urllib.request.Request(url + path, json.dumps(body).encode(), {"Content-Type": "application/json"})
         with urllib.request.urlopen(request) as answer:
             found = json.load(answer)
-        named.add((found.get("judge", found.get("model")), found.get("identity", found.get("system_fingerprint"))))
+        named.add((found.get("judge", found.get("model")), found["identity"]))
+        assert found.get("system_fingerprint", found["identity"]) == found["identity"]
     with urllib.request.urlopen(f"{url}/health") as answer:
         health = json.load(answer)
     assert named == {(health["judge"], health["identity"])}

@@ -4,6 +4,7 @@ import os
 import socket
 
 import pytest
+from pydantic import ValidationError
 
 from checklist_rewards import ChecklistScorer, Sample
 from checklist_rewards.errors import ModelError, SampleError
@@ -51,7 +52,15 @@ def test_no_judge_is_served_without_a_token(monkeypatch, token):
     if token is not None:
         monkeypatch.setenv("CHECKLIST_REWARDS_TOKEN", token)
     with pytest.raises(SampleError, match="CHECKLIST_REWARDS_TOKEN is not set or is blank"):
-        serve_judge.app(serve_judge.Arguments())
+        serve_judge.app(serve_judge.Arguments(model="org/judge"))
+
+
+def test_no_judge_is_served_without_its_name():
+    pytest.importorskip("ray.serve")
+    from cluster import serve_judge
+
+    with pytest.raises(ValidationError, match="model"):
+        serve_judge.Arguments()
 
 
 def test_two_replicas_score_as_the_judge_does_and_one_may_die(address, fault_server, monkeypatch):

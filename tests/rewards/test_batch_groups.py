@@ -3,8 +3,10 @@
 The trainers are TRL's own where they compute advantages; where only their order counts, its sampler makes the calls.
 """
 
+import inspect
 import itertools
 import json
+import multiprocessing
 from types import SimpleNamespace
 
 import pytest
@@ -19,6 +21,7 @@ from checklist_rewards.rewards import batch as batches
 from checklist_rewards.rewards.batch import Batch, groups_of
 from checklist_rewards.rewards.sdpo import ChecklistSDPOTrainer
 from checklist_rewards.rewards.trl import ChecklistReward
+from tests.conftest import HANG
 from tests.fakes import FakeBackend
 from tests.rewards.test_reward_environments import Game, call, played, say
 from tests.rewards.test_reward_failures import online_dpo
@@ -230,19 +233,25 @@ def test_a_trainer_with_an_order_of_its_own_is_grouped_by_prompt():
     assert values == pytest.approx([0.4, 0.0, -0.4, 0.0])
 
 
-def test_the_rollout_worker_of_async_grpo_passes_one_group_per_call():
-    class Loop:
-        num_generations = 2
-
-        async def _score_group(self, group):
-            return await reward.as_async()(**group)
-
-        def run(self):
-            import asyncio
-
-            return asyncio.run(self._score_group(case))
-
+def in_child(answers) -> None:
+    """The rewards of one group, as AsyncGRPOTrainer passes it: without its state, without hooks."""
     reward = reward_by(lambda prefix, tail: 0.9 if "red" in prefix else 0.1, shaping=["centred"])
-    case = dict(prompts=["A 1", "A 2"], completions=["red", "blue"], checklist=[["Is it red?"]] * 2)
-    assert Loop().run() == pytest.approx([0.4, -0.4])
-    assert reward(**case) == [0.0, 0.0], "without a trainer, completions are grouped by their prompts"
+    answers.put(reward(prompts=["A 1", "A 2"], completions=["red", "blue"], checklist=[["Is it red?"]] * 2))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "expected"), [(batches.ROLLOUT_WORKER, [0.4, -0.4]), ("a worker of another loop", [0.0, 0.0])]
+)
+def test_the_rollout_worker_of_async_grpo_passes_one_group_per_call(name, expected):
+    context = multiprocessing.get_context("spawn")
+    answers = context.Queue()
+    child = context.Process(target=in_child, args=(answers,), name=name)
+    child.start()
+    assert answers.get(timeout=HANG) == pytest.approx(expected)
+    child.join()
+
+
+def test_trl_names_the_process_of_its_rollout_worker():
+    worker = pytest.importorskip("trl.experimental.async_grpo.async_rollout_worker")
+    assert f'name="{batches.ROLLOUT_WORKER}"' in inspect.getsource(worker.AsyncRolloutWorker.start)

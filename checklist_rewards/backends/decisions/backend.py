@@ -7,6 +7,9 @@ questions with its own template. `POST /systemone` is tried first, because it re
 If the server rejects a request, the request is halved, until the one question that it rejects is alone. Questions
 without a usable answer are sent once more. A server that rejects all questions about each of the first eight inputs
 raises [`ModelError`]: some servers reject a model that answers no decisions with status 400.
+
+A reward server (`checklist-rewards serve`) has the hash of its judge in every response. A response of another judge
+than the first one, for example after a restart of the server, raises [`ModelError`].
 """
 
 from __future__ import annotations
@@ -116,6 +119,7 @@ class DecisionsBackend:
         self._cache = PrefixCache(self.connection) if "max_model_len" in card else None
         self._accepted = False
         self._rejected_inputs = 0
+        self._judge: str | None = None
 
     def read(self, groups: Sequence[ReadGroup], labels: Sequence[str] = ()) -> ReadResult:
         """Answer questions about texts.
@@ -130,8 +134,8 @@ class DecisionsBackend:
             [`ReadResult`]: One [`LabelRead`] per question, with log-probabilities in the order of its labels.
 
         Raises:
-            ModelError: If the server has no Decisions API, does not accept the API key, or rejects all questions about
-                each of the first eight inputs.
+            ModelError: If the server has no Decisions API, does not accept the API key, rejects all questions about
+                each of the first eight inputs, or is a reward server whose judge has changed.
         """
         return run(self._read(groups))
 
@@ -233,6 +237,7 @@ class DecisionsBackend:
                 return response
             self._protocols = (protocol,)
             self._accepted = True
+            self._compare(response.get("identity"))
             usages.append(protocol.usage(response))
             return protocol.answers(response, questions)
         paths = " and ".join(protocol.path for protocol in self._protocols)
@@ -241,6 +246,18 @@ class DecisionsBackend:
             f"the server at {self.base_url} does not answer decisions for {self.model!r} at {paths} "
             f"({_message(why)}); use backend='openai', which reads the probabilities of a reply's first token."
         )
+
+    def _compare(self, judge: Any) -> None:
+        """Raise [`ModelError`] if a reward server names another judge than before."""
+        if not isinstance(judge, str):
+            return
+        self._judge = self._judge or judge
+        if judge != self._judge:
+            raise ModelError(
+                f"the reward server at {self.base_url} has changed its judge {self.model!r} from identity "
+                f"{self._judge[:12]} to {judge[:12]}; answers of two judges are not mixed. Start the server with the "
+                "first judge again, or restart this program."
+            )
 
 
 async def _all(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:

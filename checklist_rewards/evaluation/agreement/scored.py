@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -225,6 +225,11 @@ class Labels:
         if self.path is not None:
             labelled, unmatched = self._matched(self.path, rows)
             values = [None if label is None else label.data.get(key) for label in labelled]
+            # An error about a label names the row of the label.
+            rows = [
+                row if label is None else replace(row, where=label.where)
+                for row, label in zip(rows, labelled, strict=True)
+            ]
         elif not any(key in row.data for row in rows):
             columns = ", ".join(map(repr, rows[0].data)) or "no other columns"
             raise SampleError(
@@ -346,8 +351,9 @@ def other_texts(rows: Sequence[JudgedRow], others: Sequence[JudgedRow]) -> tuple
     """The first two rows of the same id whose texts differ, such as those of two policies; None without any."""
     partners = {row.id: row for row in others}
     for row in rows:
-        if (other := partners.get(row.id)) is not None and None not in (texts := (_text(row.data), _text(other.data))):
-            if texts[0] != texts[1]:
+        if (other := partners.get(row.id)) is not None:
+            first, second = _text(row.data), _text(other.data)
+            if first is not None and second is not None and not equal_answers(first, second):
                 return row, other
     return None
 

@@ -119,3 +119,23 @@ def test_two_scorings_are_of_the_same_texts(run, command, other):  # noqa: F811
 
 def test_a_column_target_that_is_no_text_is_not_compared():
     assert same_text({"target": 1}, {"target": "a"}) is None
+
+
+def test_an_error_about_a_label_names_its_own_file(run):  # noqa: F811
+    scored()
+    gold(("labels", lambda n: [1, "perhaps" if n == 3 else 0]), target=lambda n: f"text {n}")
+    rows = [json.loads(line) for line in open("gold.jsonl")]
+    write_jsonl("gold.jsonl", *reversed(rows))
+    done = run("agree", "scored.jsonl", "--labels", "gold.jsonl", "--bootstrap", "0")
+    assert done.exit_code == 2 and "gold.jsonl, line 21, item 2" in done.stderr and "'perhaps'" in done.stderr
+
+
+@pytest.mark.parametrize("change", ["{}\r\n", " {}", "<think>Red?</think>{}"])
+def test_two_judges_of_one_answer_are_compared(run, change):  # noqa: F811
+    scored()
+    first = [json.loads(line) for line in open("scored.jsonl")]
+    write_jsonl("other.jsonl", *(row | {"target": change.format(row["target"])} for row in first))
+    assert run("agree", "scored.jsonl", "other.jsonl", "--bootstrap", "0").exit_code == 0
+    write_jsonl("other.jsonl", *(row | {"target": "another"} for row in first))
+    done = run("agree", "scored.jsonl", "other.jsonl", "--bootstrap", "0")
+    assert done.exit_code == 2 and "their texts differ" in done.stderr

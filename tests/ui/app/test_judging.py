@@ -186,6 +186,7 @@ NOT_SECRET = [
     ),
     *("eos_token", "pad_token", "keys_per_row", "keyed", "monkey", "headersize", "tokens", "secretary", "concurrency"),
     *("max_batch_tokens", "dtype", "long_prefill_token_threshold", "kv_cache_dtype", "Authorizations"),
+    *("author", "keyboard", "stop_token_ids", "tokens_per_minute", "spec_tokens", "tokens_only"),
 ]
 SECRET = [
     *(
@@ -210,6 +211,8 @@ SECRET = [
         "x-api-key",
     ),
     *("aws_secret_access_key", "credentials", "session_token"),
+    *("api_keys", "client_secrets", "headers_json", "api_key_2", "access_token_v2", "password1", "private_key_pem"),
+    *("auth", "bearer", "cookie", "passwd", "HFToken"),
 ]
 
 
