@@ -167,6 +167,10 @@ class Columns:
 
     def sample_of(self, row: Mapping[str, Any], where: str, checklist: Any) -> Sample:
         """The row as a [`Sample`] with this checklist. Raises [`SampleError`] for invalid columns."""
+        cells = [row.get(key) for key in (*self.inputs, self.target)]
+        if self.blank_is_null and self.inputs and all(isinstance(c, str) and not c.strip() for c in cells):
+            names = ", ".join(map(repr, (*self.inputs, self.target)))
+            raise SampleError(f"{where}: {names} are blank; remove the row, or fill it.")
         input, history = self.input_of(row, where)
         target = self.target_of(row, where)
         return Sample(

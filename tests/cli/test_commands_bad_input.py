@@ -174,6 +174,11 @@ def refused(result, words: list[str]) -> None:
     assert not list(Path().glob("*out.*")) and not list(Path().glob(".*out.*"))
 
 
+def test_a_row_of_a_sheet_with_nothing_but_its_number_is_no_answer(run, no_engine):
+    Path("rows.csv").write_text('id,prompt,target,checklist\n1,Say hi.,hi,"[""a?""]"\n2, ,,"[""a?""]"\n')
+    refused(run("score", "rows.csv", "-o", "out.jsonl"), ["rows.csv, line 3", "'prompt', 'target' are blank"])
+
+
 def test_columns_that_the_user_names_are_all_that_the_judge_sees(run, engine):
     fake = engine()
     row = {"prompt": "What is it?", "images": ["a.png"], "input": "other", "target": "hi", "checklist": ["a?"]}
