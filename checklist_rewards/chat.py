@@ -309,6 +309,10 @@ def _calls(message: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     return message.get("tool_calls") or ([one] if one else [])
 
 
+def _is_call(call: Any) -> bool:
+    return isinstance(call, Mapping) and isinstance(call.get("function") or {}, Mapping)
+
+
 def _call(call: Mapping[str, Any]) -> str:
     function = call.get("function") or call
     arguments = function.get("arguments")
@@ -339,13 +343,13 @@ def _is_thought(block: Mapping[str, Any]) -> bool:
     return LIKE_THOUGHTS.search(str(block.get("type"))) is not None or block.get("thought") is True
 
 
-def _thought_of(value: Any) -> str:
+def _thought_of(value: Any, depth: int = 5) -> str:
     """The text of a parsed thought: a string, or blocks whose text may be in blocks again (Mistral, OpenAI)."""
     if isinstance(value, Mapping):
         value = next((value[key] for key in ("text", *_THOUGHT_KEYS, "summary", "content") if _says(value, key)), "")
-        return _thought_of(value)
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return "".join(map(_thought_of, value))
+    if isinstance(value, Sequence | Mapping) and not isinstance(value, str):
+        blocks = [value] if isinstance(value, Mapping) else value
+        return "".join(_thought_of(block, depth - 1) for block in blocks) if depth else ""
     return "" if value is None else str(value)
 
 
@@ -357,8 +361,13 @@ def _content(message: Mapping[str, Any]) -> str:
     content = message.get("content")
     if isinstance(content, str) and content:
         return content
-    if not content:  # OpenAI's API has a refusal beside the content
-        return message.get("refusal") or ""
+    if content is None or (
+        isinstance(content, Sequence) and not content
+    ):  # OpenAI's API has a refusal beside the content
+        refusal = message.get("refusal") or ""
+        if not isinstance(refusal, str):
+            raise SampleError(f"the refusal of a message must be a string, got {refusal!r:.60}.")
+        return refusal
     blocks = _messages(content, "the content of a message")
     texts = [block.get("text") or block.get("refusal") or "" for block in blocks if not _is_thought(block)]
     for text in texts:
@@ -387,6 +396,9 @@ def _conversation(value: Any, what: str, images: Images = "refuse") -> list[Mapp
         others = [name for name in message if name not in ("role", "name", "id") and _is_given(message[name])]
         if others and not message.keys() & set(SAYING):
             raise SampleError(f"{where} has no content; it has the keys {', '.join(map(repr, message))}.")
+        calls = _calls(message)
+        if isinstance(calls, str) or not all(_is_call(call) for call in calls):
+            raise SampleError(f"{where} must have its tool calls as a list of mappings, got {calls!r:.60}.")
         content = message.get("content")
         parts = _messages(content, "the content of a message") if not isinstance(content, str | None) else ()
         for part in (message, *parts):

@@ -245,6 +245,23 @@ def test_a_function_call_of_older_apis_is_a_tool_call():
     assert history == ("?", 'assistant calls look({"at": 1})\n\nfunction: 42')
 
 
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"content": None, "refusal": 5}, "the refusal of a message must be a string, got 5"),
+        ({"content": [{"type": "refusal", "refusal": 5}]}, "the text of a content block must be a string, got int 5"),
+        ({"content": "", "function_call": "look"}, "its tool calls as a list of mappings, got .'look'"),
+        ({"content": "", "tool_calls": "look"}, "its tool calls as a list of mappings, got 'look'"),
+        ({"content": "", "tool_calls": [{"function": "look"}]}, "its tool calls as a list of mappings"),
+    ],
+)
+def test_fields_of_another_type_are_refused(fields, words):
+    with pytest.raises(SampleError, match=words):
+        completion_text([{"role": "assistant", **fields}])
+    with pytest.raises(SampleError, match=words):
+        prompt_text([{"role": "assistant", **fields}, {"role": "user", "content": "?"}])
+
+
 @pytest.mark.parametrize("message", [{"type": "text", "text": "It is 12."}, {"content": "It is 12."}, {"role": None}])
 def test_messages_without_a_role_are_refused_and_no_empty_answer(message):
     with pytest.raises(SampleError, match="every message of a completion must have a role; got ."):
