@@ -80,7 +80,6 @@ SPEAKERS: Mapping[str, str] = {
 _THINK, _END_THINK = "<think>", "</think>"
 _THOUGHT_KEYS = SAYING[3:]
 """Fields of a message in which tokenizers and servers put a thought that they have parsed."""
-_THOUGHT_BLOCKS = ("reasoning", "thinking", "redacted_thinking")
 _TEXT_BLOCKS = ("text", "input_text", "output_text")
 _MEDIA = re.compile(r"(?:input_)?(?:image|audio|video|file)s?(?:_url|_file|_id|_data)?")
 _PASS_TAGS = "Pass thinking_tags=(OPENING, CLOSING), or thinking_tags=() if the policy writes no thoughts."
@@ -286,7 +285,7 @@ def _paragraphs(
         text = (read or {}).get(place, text)
         name = f" {message['name']}" if role == "tool" and message.get("name") else ""
         paragraphs += [f"{role}{name}: {text}"] if text.strip() else []
-        paragraphs += [f"{role} calls {_call(call)}" for call in message.get("tool_calls") or ()]
+        paragraphs += [f"{role} calls {_call(call)}" for call in _calls(message)]
     return paragraphs
 
 
@@ -302,6 +301,16 @@ def _own_text(
         content = grammar.parse(content).answer
     content = without_end_tokens(content, token)
     return content if thought is None or not keep_thinking else _thinking_block(thought) + content
+
+
+def _calls(message: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    """The tool calls of a message; older APIs have a single one, as `function_call`."""
+    one = message.get("function_call")
+    return message.get("tool_calls") or ([one] if one else [])
+
+
+def _is_call(call: Any) -> bool:
+    return isinstance(call, Mapping) and isinstance(call.get("function") or {}, Mapping)
 
 
 def _call(call: Mapping[str, Any]) -> str:
@@ -325,23 +334,42 @@ def _parsed_thought(message: Mapping[str, Any]) -> str | None:
     parsed = next((message[key] for key in _THOUGHT_KEYS if message.get(key)), None)
     if parsed is None and isinstance(message.get("content"), Sequence) and not isinstance(message["content"], str):
         blocks = [b for b in _messages(message["content"], "the content of a message") if _is_thought(b)]
-        texts = [next((str(b[key]) for key in ("text", *_THOUGHT_KEYS) if b.get(key)), "") for b in blocks]
-        return "\n".join(texts) if blocks else None
-    return None if parsed is None else str(parsed)
+        return "\n".join(map(_thought_of, blocks)) if blocks else None
+    return None if parsed is None else _thought_of(parsed)
 
 
 def _is_thought(block: Mapping[str, Any]) -> bool:
-    return block.get("type") in _THOUGHT_BLOCKS
+    """Whether a content block is a thought: by its type ("thinking", "reasoning_text"), or as Gemini marks it."""
+    return LIKE_THOUGHTS.search(str(block.get("type"))) is not None or block.get("thought") is True
+
+
+def _thought_of(value: Any, depth: int = 5) -> str:
+    """The text of a parsed thought: a string, or blocks whose text may be in blocks again (Mistral, OpenAI)."""
+    if isinstance(value, Mapping):
+        value = next((value[key] for key in ("text", *_THOUGHT_KEYS, "summary", "content") if _says(value, key)), "")
+    if isinstance(value, Sequence | Mapping) and not isinstance(value, str):
+        blocks = [value] if isinstance(value, Mapping) else value
+        return "".join(_thought_of(block, depth - 1) for block in blocks) if depth else ""
+    return "" if value is None else str(value)
+
+
+def _says(block: Mapping[str, Any], key: str) -> bool:
+    return bool(block.get(key)) and block[key] is not True
 
 
 def _content(message: Mapping[str, Any]) -> str:
     content = message.get("content")
-    if isinstance(content, str):
+    if isinstance(content, str) and content:
         return content
-    if content is None:
-        return ""
+    if content is None or (
+        isinstance(content, Sequence) and not content
+    ):  # OpenAI's API has a refusal beside the content
+        refusal = message.get("refusal") or ""
+        if not isinstance(refusal, str):
+            raise SampleError(f"the refusal of a message must be a string, got {refusal!r:.60}.")
+        return refusal
     blocks = _messages(content, "the content of a message")
-    texts = [block.get("text") or "" for block in blocks if not _is_thought(block)]
+    texts = [block.get("text") or block.get("refusal") or "" for block in blocks if not _is_thought(block)]
     for text in texts:
         if not isinstance(text, str):
             raise SampleError(f"the text of a content block must be a string, got {type(text).__name__} {text!r:.60}.")
@@ -368,6 +396,9 @@ def _conversation(value: Any, what: str, images: Images = "refuse") -> list[Mapp
         others = [name for name in message if name not in ("role", "name", "id") and _is_given(message[name])]
         if others and not message.keys() & set(SAYING):
             raise SampleError(f"{where} has no content; it has the keys {', '.join(map(repr, message))}.")
+        calls = _calls(message)
+        if isinstance(calls, str) or not all(_is_call(call) for call in calls):
+            raise SampleError(f"{where} must have its tool calls as a list of mappings, got {calls!r:.60}.")
         content = message.get("content")
         parts = _messages(content, "the content of a message") if not isinstance(content, str | None) else ()
         for part in (message, *parts):
@@ -391,10 +422,16 @@ def _check_part(part: Mapping[str, Any], where: str, images: Images, whole: bool
     if media is not None or _MEDIA.fullmatch(kind):
         if images == "refuse":
             raise SampleError(
-                f"{where} has a part {media or kind!r}, but a judge reads text only; remove the part (a reward with "
-                "images='ignore' judges the text alone)."
+                f"{where} has a part {media or kind!r}, but a judge reads text only; remove the part, or replace it "
+                "by text (in Python, rewards and readers with images='ignore' judge the text alone)."
             )
-    elif not whole and part.get("text") is None and kind not in _TEXT_BLOCKS and not _is_thought(part):
+    elif (
+        not whole
+        and part.get("text") is None
+        and part.get("refusal") is None
+        and kind not in _TEXT_BLOCKS
+        and not _is_thought(part)
+    ):
         raise SampleError(f"{where} has a part without text, which a judge cannot read: {dict(part)!r:.80}.")
 
 
@@ -669,7 +706,7 @@ class CompletionReader:
             return self._turn(completion, {}, raw, opened, cut, tools)[0]
         messages = _conversation(completion, "a completion", self.images)
         own = [place for place, message in enumerate(messages) if speaker(message) == "assistant"]
-        called = any(speaker(message) == "tool" or message.get("tool_calls") for message in messages)
+        called = any(speaker(message) == "tool" or _calls(message) for message in messages)
         shown: dict[int, str] = {}
         if messages and speaker(messages[-1]) == "tool":
             target = Target("", "unfinished")
@@ -709,7 +746,7 @@ class CompletionReader:
     ) -> tuple[Target, str]:
         """The turn that answers, from its text, its message and its text with special tokens: its target, and its text
         without regard to its state."""
-        thought, called = _parsed_thought(message), bool(message.get("tool_calls"))
+        thought, called = _parsed_thought(message), bool(_calls(message))
         text = _without_header(text, self.grammar)
         if raw is not None:
             parsed = self.grammar.parse(_without_header(raw, self.grammar), opened, calls=tools)
@@ -882,4 +919,4 @@ def _is_unparsed(completion: Any) -> bool:
     if isinstance(completion, str):
         return True
     messages = _messages(completion, "a completion")
-    return len(messages) == 1 and not messages[0].get("tool_calls") and _parsed_thought(messages[0]) is None
+    return len(messages) == 1 and not _calls(messages[0]) and _parsed_thought(messages[0]) is None

@@ -208,6 +208,60 @@ def test_thoughts_in_blocks_are_no_answer():
         completion_text([assistant([{"type": "text", "text": 5}])])
 
 
+THOUGHT_BLOCKS = {
+    "DeepSeek": {"type": "reasoning", "text": "plan, do"},
+    "Anthropic": {"type": "thinking", "thinking": "plan, do", "signature": "a"},
+    "Mistral": {"type": "thinking", "thinking": [{"type": "text", "text": "plan, "}, {"type": "text", "text": "do"}]},
+    "OpenAI": {"type": "reasoning", "summary": [{"type": "summary_text", "text": "plan, do"}]},
+    "OpenAI's open models": {"type": "reasoning", "content": [{"type": "reasoning_text", "text": "plan, do"}]},
+    "one part": {"type": "reasoning_text", "text": "plan, do"},
+    "Gemini": {"text": "plan, do", "thought": True},
+}
+
+
+@pytest.mark.parametrize("block", THOUGHT_BLOCKS.values(), ids=THOUGHT_BLOCKS)
+def test_a_block_with_a_thought_is_read_as_its_text(block):
+    message = assistant([block, {"type": "text", "text": "It is 12."}])
+    assert CompletionReader().read([message]) == Target("It is 12.", thought="plan, do")
+    assert prompt_text([message, {"role": "user", "content": "Yes?"}]) == ("Yes?", "assistant: It is 12.")
+    parsed = assistant("It is 12.", thinking=block.get("thinking") or [block])
+    assert CompletionReader().read([parsed]).thought == "plan, do"
+
+
+def test_a_refusal_is_the_text_of_its_message():
+    block = {"type": "refusal", "refusal": "No."}
+    for message in (assistant([block]), assistant(None, refusal="No."), assistant("", refusal="No.")):
+        assert CompletionReader().read([message]) == Target("No.")
+        assert prompt_text([message, {"role": "user", "content": "Yes?"}]) == ("Yes?", "assistant: No.")
+    assert completion_text([assistant("It is 12.", refusal=None)]) == "It is 12."
+
+
+def test_a_function_call_of_older_apis_is_a_tool_call():
+    call = assistant(None, function_call={"name": "look", "arguments": '{"at": 1}'})
+    assert CompletionReader().read([call]).state == "unfinished"
+    history = prompt_text(
+        [call, {"role": "function", "name": "look", "content": "42"}, {"role": "user", "content": "?"}]
+    )
+    assert history == ("?", 'assistant calls look({"at": 1})\n\nfunction: 42')
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"content": None, "refusal": 5}, "the refusal of a message must be a string, got 5"),
+        ({"content": [{"type": "refusal", "refusal": 5}]}, "the text of a content block must be a string, got int 5"),
+        ({"content": "", "function_call": "look"}, "its tool calls as a list of mappings, got .'look'"),
+        ({"content": "", "tool_calls": "look"}, "its tool calls as a list of mappings, got 'look'"),
+        ({"content": "", "tool_calls": [{"function": "look"}]}, "its tool calls as a list of mappings"),
+    ],
+)
+def test_fields_of_another_type_are_refused(fields, words):
+    with pytest.raises(SampleError, match=words):
+        completion_text([{"role": "assistant", **fields}])
+    with pytest.raises(SampleError, match=words):
+        prompt_text([{"role": "assistant", **fields}, {"role": "user", "content": "?"}])
+
+
 @pytest.mark.parametrize("message", [{"type": "text", "text": "It is 12."}, {"content": "It is 12."}, {"role": None}])
 def test_messages_without_a_role_are_refused_and_no_empty_answer(message):
     with pytest.raises(SampleError, match="every message of a completion must have a role; got ."):
@@ -496,7 +550,7 @@ MEDIA = [
     {"image": "x.png"},
     {"type": "text", "text": "a caption", "image": "x.png"},
 ]
-SILENT = [{"type": "tool_use", "name": "look", "input": {}}, {"type": "refusal", "refusal": "No."}, {}]
+SILENT = [{"type": "tool_use", "name": "look", "input": {}}, {}]
 PLACES = {
     "prompt": lambda part: prompt_text([{"role": "user", "content": [part, TEXT]}]),
     "history": lambda part: prompt_text([assistant([TEXT, part]), {"role": "user", "content": "Why?"}]),

@@ -59,6 +59,8 @@ def _bound(relation: Any, number: Any) -> dict[str, int]:
     name = " ".join(re.split(r"[\W_]+", relation.strip().lower())) if isinstance(relation, str) else relation
     if not isinstance(name, str) or name not in _RELATIONS:
         raise ValueError(f"unknown relation {relation!r}; allowed: {', '.join(_RELATIONS)}")
+    if isinstance(number, float) and number.is_integer():  # a column with missing values in pandas
+        number = int(number)
     if not isinstance(number, int) or isinstance(number, bool):
         raise TypeError(f"the number must be a whole number, got {number!r:.60}")
     return _RELATIONS[name](number)

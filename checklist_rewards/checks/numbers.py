@@ -26,9 +26,9 @@ _END = 2000
 """Number of characters at the end of a text that are read first, and in which a formula needs no box."""
 _WHOLE = (
     r"(?:\d{1,3}(?:\.\d{3}){1,6},\d{1,9}|\d{1,3}(?:\.\d{3}){2,6}(?!\d)"  # 1.250,50 and 1.250.000
-    r"|(?:\d{1,3}(?:,\d{2,3}){0,6},\d{3}|\d{1,3}(?:[\u00a0\u2009\u202f'’_]\d{3}){1,7}"
-    r"|\d{1,2} \d{3}(?: \d{3})?(?! ?\d))"
-    r"(?!\d)(?:\.\d+)?"  # 1,250 and 1 250
+    r"|(?:\d{1,3}(?:[\u00a0\u2009\u202f'’_]\d{3}){1,7}|\d{1,2} \d{3}(?: \d{3})?(?! ?\d))"
+    r"(?!\d)(?:\.\d+|,\d+(?![\d,)\]}]))?"  # 1 250 and 1 250,50
+    r"|\d{1,3}(?:,\d{2,3}){0,6},\d{3}(?!\d)(?:\.\d+)?"  # 1,250
     r"|(?<![(\[{,])(?:\d+,\d\d?|0,\d+)(?![\d,)\]}])"  # 3,5
     r"|\d+(?:\.\d+)?|\.\d+)"
 )
@@ -191,10 +191,10 @@ def _last_plain(text: str) -> float | None:
 
 def _float(written: str) -> float:
     """The value of digits with their separators."""
-    written = re.sub(r"[\s'’_]", "", written)
+    written, grouped = re.subn(r"[\s'’_]", "", written)
     if written.count(".") > 1 or ("," in written and written.rfind(",") > written.rfind(".") > -1):
         return float(written.replace(".", "").replace(",", "."))
-    if re.fullmatch(r"\d+,\d\d?|0,\d+", written):
+    if grouped or re.fullmatch(r"\d+,\d\d?|0,\d+", written):
         return float(written.replace(",", "."))
     return float(written.replace(",", ""))
 

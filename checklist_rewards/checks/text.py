@@ -35,6 +35,7 @@ _JOINED = (
     rf"(?:(?=[{_LINKS}{_NUMBER_MARKS}.\u00a0\u2009\u202f\"\u05f3\u05f4])(?:"
     rf"[{_LINKS}]START REST*|(?:(?<![a-zа-я])\.|\.(?![A-ZА-Я]))START REST*"
     rf"|(?<=\d)[{_NUMBER_MARKS}](?=\d)REST+|(?<=\d)[\u00a0\u2009\u202f]\d{{3}}(?!\d)"
+    r"|(?<=\.[A-Za-z])\.[-\u2010\u2011'’]START REST*"
     r"|(?:(?<=http)|(?<=https))://[!-~]+HEBREW))*"
 )
 """What goes on inside a word: an apostrophe, a hyphen, a full stop (except in "rains.It"); the marks of a number; the
@@ -111,10 +112,14 @@ _ROMAN = re.compile(r"[IVXLC]+")
 _QUOTES = "\"'”’»」』"
 _LONGEST = 80
 """Number of characters before a full stop that are inspected."""
-_TITLES = frozenset("mr mrs ms dr prof st mt ft gen col lt sgt capt rev hon gov sen rep e.g i.e eg ie vs cf".split())
+_TITLES = frozenset(
+    "mr mrs ms dr prof st mt ft gen col lt sgt capt rev hon gov sen rep mme mlle sra srta ул "
+    "e.g i.e eg ie vs cf".split()
+)
 """Abbreviations that never end a sentence before a capital letter."""
 _LAST = frozenset("etc al inc ltd co corp a.m p.m usw".split())
 """Abbreviations that end a sentence before a capital letter. Others do so before one of [`_STARTERS`]."""
+_KNOWN = ABBREVIATIONS | _TITLES | _LAST
 _STARTERS = frozenset(
     "a an the i i'm i'll i've it it's he she we you they this that these those there here my your his her its our "
     "their what when where why how if in on at for from with after before as but and so then yet however also "
@@ -168,7 +173,7 @@ def _goes_on(text: str, start: int, at: int, mark: str, closing: str, end: int) 
     """Whether the sentence from `start` goes on after the mark at `at`; the text that follows starts at `end`."""
     if mark == "." and not closing and text[end].isspace():
         last = text[max(start, at - _LONGEST) : at].rsplit(None, 1)[-1:]
-        if last and last[0].isalpha() and len(last[0]) > 1 and last[0].casefold() not in ABBREVIATIONS:
+        if last and last[0].isalpha() and len(last[0]) > 1 and last[0].casefold() not in _KNOWN:
             return False
     gap = _GAP.match(text, end)
     space, following = gap.group(1), text[gap.end() : gap.end() + 1]
@@ -211,7 +216,7 @@ def _abbreviates(before: str, text: str, gap: Any, following: str) -> bool:
         previous = words[-2].casefold() if len(words) > 1 else ""
         name = not previous or previous in _BEFORE_A_NAME or not words[-2][0].islower()
         return following.islower() or (name and word not in _STARTERS)
-    if plain not in ABBREVIATIONS and not _DOTTED.fullmatch(last):
+    if plain not in _KNOWN and not _DOTTED.fullmatch(last):
         return False
     if plain in _TITLES or not following.isupper():
         return True

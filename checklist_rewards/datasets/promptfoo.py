@@ -75,7 +75,10 @@ def _filled(template: Any, values: Mapping[str, Any], where: str) -> Any:
                     f"{where}: the variable {match[0]} has no value; the variables are {', '.join(values) or 'none'}."
                 )
             value = value[name]
-        return str(value)
+        if isinstance(value, Mapping | list):
+            raise SampleError(f"{where}: the variable {match[0]} must be one value, got {value!r:.60}.")
+        written = {None: "", True: "true", False: "false"}  # as promptfoo writes them
+        return written[value] if value is None or isinstance(value, bool) else str(value)
 
     if _TEMPLATE.search(_VARIABLE.sub("", template)):
         raise SampleError(f"{where}: only variables such as {{{{name}}}} can be filled, got {template!r:.60}.")

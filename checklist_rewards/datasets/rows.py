@@ -30,6 +30,8 @@ from checklist_rewards.scorer import Sample
 
 HISTORY, REFERENCE = "history", "reference"
 INPUTS, TARGETS = (PROMPT, "input"), ("target", "completion")
+MEDIA = ("image", "images", "audio", "video", "videos")
+"""Columns in which data sets have the media of a prompt."""
 _TEXT = "a string or chat messages"
 _READERS = {images: CompletionReader(images=images) for images in get_args(Images)}
 
@@ -56,6 +58,8 @@ class Columns:
     """Treat an empty cell as null, because CSV has no null."""
     images: Images = "refuse"
     """What to do with images in messages: refuse them, or, in files that are already scored, ignore them."""
+    named: bool = False
+    """Whether the user named the input columns. Otherwise a row is refused if a part of its prompt is elsewhere."""
 
     @classmethod
     def of(
@@ -90,16 +94,12 @@ class Columns:
             frozenset(unnamed - set(filter(None, (reference, history)))),
             blank_is_null,
             images,
+            bool(inputs),
         )
 
     def input_of(self, row: Mapping[str, Any], where: str) -> tuple[str | None, str | None]:
         """The input and the conversation before it; several columns are joined by blank lines, skipping empty ones."""
-        found = [key for key in INPUTS if not self.inputs and row.get(key) not in (None, "", [])]
-        if found:
-            raise SampleError(
-                f"{where}: the row has an input in {found[0]!r}, but the first row has no such column; give every row "
-                "the column, with null in rows without an input (or name it with --input-key)."
-            )
+        self._check_elsewhere(row, where)
         texts = [self._input(row, key, where) for key in self.inputs]
         before = None if self._absent(row, self.history) else self.get(row, self.history, "--history-key", where)
         if before is not None and not isinstance(before, str):
@@ -107,6 +107,38 @@ class Columns:
             raise SampleError(f"{where}: {self.history!r} must be {kind}, got {_shown(before)}.")
         history = joined([before, *(history for _, history in texts)])
         return texts[0][0] if len(texts) == 1 else joined([text for text, _ in texts]), history
+
+    def _check_elsewhere(self, row: Mapping[str, Any], where: str) -> None:
+        """Refuse a row with a part of its prompt in a column that the judge does not see."""
+        if self.named:
+            return
+        found = [key for key in INPUTS if not _is_blank(row.get(key))]
+        if found and not self.inputs:
+            raise SampleError(
+                f"{where}: the row has an input in {found[0]!r}, but the first row has no such column; give every row "
+                "the column, with null in rows without an input (or name it with --input-key)."
+            )
+        if found and all(_is_blank(row.get(key)) for key in self.inputs):
+            raise SampleError(
+                f"{where}: the row has an input in {found[0]!r}, but none in {self.inputs[0]!r}, the input column of "
+                f"this file; put it there, or name the columns: --input-key {self.inputs[0]} --input-key {found[0]}."
+            )
+        if self.images == "ignore":
+            return
+        similar = [key for key in row if not self.inputs and key.strip().lower() in INPUTS and row[key]]
+        if similar:
+            name = similar[0].strip().lower()
+            raise SampleError(
+                f"{where}: the judge would not see the column {similar[0]!r}; rename it to {name!r}, or name it with "
+                "--input-key."
+            )
+        media = [key for key in MEDIA if not _is_blank(row.get(key))]
+        if media:
+            columns = " ".join(f"--input-key {key}" for key in self.inputs)
+            advice = f", or name the columns that it sees: {columns}" if columns else ""
+            raise SampleError(
+                f"{where}: the row has media in {media[0]!r}, but a judge reads text only; remove the column{advice}."
+            )
 
     def request_of(self, row: Mapping[str, Any], where: str) -> Request:
         """The row as a [`Request`] for a checklist. Raises [`SampleError`] if the input is blank."""
@@ -135,6 +167,10 @@ class Columns:
 
     def sample_of(self, row: Mapping[str, Any], where: str, checklist: Any) -> Sample:
         """The row as a [`Sample`] with this checklist. Raises [`SampleError`] for invalid columns."""
+        cells = [row.get(key) for key in (*self.inputs, self.target)]
+        if self.blank_is_null and self.inputs and all(isinstance(c, str) and not c.strip() for c in cells):
+            names = ", ".join(map(repr, (*self.inputs, self.target)))
+            raise SampleError(f"{where}: {names} are blank; remove the row, or fill it.")
         input, history = self.input_of(row, where)
         target = self.target_of(row, where)
         return Sample(
@@ -242,6 +278,10 @@ def _unread(where: str, key: str, value: Any, error: SampleError) -> SampleError
     if isinstance(value, list) and value and all(isinstance(message, Mapping) for message in value):
         return SampleError(f"{where}, {key!r}: {error}")
     return SampleError(f"{where}: {key!r} must be {_TEXT}, got {_shown(value)}.")
+
+
+def _is_blank(value: Any) -> bool:
+    return value is None or (isinstance(value, str | list) and not value)
 
 
 def _shown(value: Any) -> str:

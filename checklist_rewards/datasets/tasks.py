@@ -362,7 +362,7 @@ class RowTask:
     def settings(self) -> dict[str, Any]:
         """Everything that the results depend on besides the rows, as JSON values."""
         columns = asdict(replace(self.columns, optional=frozenset(), shared=None))
-        del columns["images"]  # always refused here, and not in the settings of earlier runs
+        del columns["images"], columns["named"]  # no result depends on them: rows are refused
         return {
             "pipeline": self.config.model_dump(mode="json"),
             "judge": _engine(self.judge) if self.scores else None,

@@ -31,7 +31,7 @@ from checklist_rewards.checklists import Checklist, content_hash
 from checklist_rewards.errors import ChecklistError
 from checklist_rewards.evaluation.differences import recorded_state
 from checklist_rewards.evaluation.items.items import FLAGS, ItemAnalysis, ItemReport
-from checklist_rewards.rewards.shaping import length
+from checklist_rewards.monitor.text import words
 from checklist_rewards.scores import NO_ANSWER_STATES, Score, TargetState, item_keys
 from checklist_rewards.scores.reasons import ADVICE
 from checklist_rewards.scores.tally import PassRate, Tally
@@ -250,7 +250,7 @@ class TrainingFigures:
         if state is not None:
             step.states[state] += 1
         if record.target is not None and state not in NO_ANSWER_STATES:
-            step.words.append(length(record.target))
+            step.words.append(words(record.target))
         if record.score is None:
             return
         step.tally.add(record.score)

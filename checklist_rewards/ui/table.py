@@ -26,7 +26,8 @@ from typing import Any
 from checklist_rewards.checklists import NO, YES
 from checklist_rewards.evaluation.differences import recorded_state
 from checklist_rewards.files.rows import read_rows
-from checklist_rewards.rewards.shaping import centred, length
+from checklist_rewards.monitor.text import words
+from checklist_rewards.rewards.shaping import centred
 from checklist_rewards.scores import ItemScore, Score, item_keys
 from checklist_rewards.ui.records import Record, number_or_none
 
@@ -198,7 +199,7 @@ class Table:
             "prompt": self.texts.place(record.prompt),
             "target": self.texts.place(record.target),
             "counts": 0 if score is None else len(score.items),
-            "words": 0 if record.target is None else length(record.target),
+            "words": 0 if record.target is None else words(record.target),
             "step": -1 if record.step is None else record.step,
             "group": -1 if record.step is None else self._groups.place(record.key),
             "state": self.states.place(recorded_state(score)),

@@ -68,6 +68,13 @@ def test_an_unknown_relation_is_refused(instruction, key, number, unit, relation
         check_of_instruction(instruction, {key: relation, number: 2, "keyword": "x", "letter": "x"})
 
 
+def test_a_number_of_a_column_that_pandas_reads_is_whole():
+    kwargs = {"relation": "at least", "num_words": 2.0}
+    assert check_of_instruction("length_constraints:number_words", kwargs).at_least == 2
+    with pytest.raises(ChecklistError, match="whole number, got 2.5"):
+        check_of_instruction("length_constraints:number_words", kwargs | {"num_words": 2.5})
+
+
 def test_ifevals_checks_keep_ifevals_rules():
     """On texts that the checks of people count differently."""
     own = {

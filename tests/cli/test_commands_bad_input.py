@@ -30,6 +30,18 @@ BAD_ROWS = {
         '{"input": [{"role": "user", "content": [{"type": "image"}]}], "target": "", "checklist": ["a?"]}\n',
         ["line 1, 'input'", "message 1", "a part 'image'", "reads text only"],
     ),
+    "images beside the prompt": (
+        '{"prompt": "What is it?", "images": ["a.png"], "target": "", "checklist": ["a?"]}\n',
+        ["line 1", "media in 'images'", "reads text only", "--input-key prompt"],
+    ),
+    "the input in the other column": (
+        GOOD + '{"input": null, "prompt": "Say hi.", "target": "hi", "checklist": ["a?"]}\n',
+        ["line 2", "an input in 'prompt', but none in 'input'", "--input-key input --input-key prompt"],
+    ),
+    "a column in another spelling": (
+        '{" Prompt": "Say hi.", "target": "hi", "checklist": ["a?"]}\n',
+        ["line 1", "would not see the column ' Prompt'", "rename it to 'prompt'", "--input-key"],
+    ),
     "commas between objects": ('{"target": "a"},\n{"target": "b"}\n', ["line 1, column 16", "without commas"]),
     "target is a number": ('{"target": 7, "checklist": ["a?"]}\n', ["line 1", "'target'", "string", "int 7"]),
     "target is null": ('{"target": null, "checklist": ["a?"]}\n', ["line 1", "'target'", "NoneType"]),
@@ -160,3 +172,18 @@ def refused(result, words: list[str]) -> None:
     if "Usage:" not in result.stderr:  # typer's own usage errors stand in a box
         assert result.stderr.startswith("error: ") and result.stderr.count("\n") == 1
     assert not list(Path().glob("*out.*")) and not list(Path().glob(".*out.*"))
+
+
+def test_a_row_of_a_sheet_with_nothing_but_its_number_is_no_answer(run, no_engine):
+    Path("rows.csv").write_text('id,prompt,target,checklist\n1,Say hi.,hi,"[""a?""]"\n2, ,,"[""a?""]"\n')
+    refused(run("score", "rows.csv", "-o", "out.jsonl"), ["rows.csv, line 3", "'prompt', 'target' are blank"])
+
+
+def test_columns_that_the_user_names_are_all_that_the_judge_sees(run, engine):
+    fake = engine()
+    row = {"prompt": "What is it?", "images": ["a.png"], "input": "other", "target": "hi", "checklist": ["a?"]}
+    write_jsonl("rows.jsonl", row)
+    done = run("score", "rows.jsonl", "-o", "out.jsonl", "--model", "pocket", "--input-key", "prompt", "--no-store")
+    assert done.exit_code == 0 and len(fake.asked) == 1
+    [prefix] = {prefix for prefix, _ in fake.asked}
+    assert "What is it?" in prefix and "other" not in prefix

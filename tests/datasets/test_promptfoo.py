@@ -47,6 +47,11 @@ def test_a_rubric_names_the_value():
     assert row["prompt"] == "Capital of Mali?" and row["assert"][0]["value"] == "Names Bamako."
 
 
+@pytest.mark.parametrize(("value", "text"), [(5, "5"), (0.5, "0.5"), (True, "true"), (False, "false"), (None, "")])
+def test_a_value_that_is_no_text_is_written_as_promptfoo_does(value, text):
+    assert only_row("It is {{a}}.", [], {"a": value})["prompt"] == f"It is {text}."
+
+
 def test_braces_in_a_value_are_text():
     row = only_row("{{a}} {{b}}", [], {"a": "{{b}}", "b": "x"})
     assert row["prompt"] == "{{b}} x"
@@ -65,6 +70,8 @@ def test_a_variable_named_like_a_column_does_not_replace_it():
         ("a", "{{a | upper}}", {"a": 1}, "only variables such as {{name}} can be filled, got '{{a | upper}}'"),
         ("{% if a %}b{% endif %}", "x", {"a": 1}, "only variables such as {{name}} can be filled"),
         ("{{a}}", "x", {"a": ["b", "c"]}, "the variable 'a' must be one value, got ['b', 'c']"),
+        ("{{a}}", "x", {"a": {"b": "c"}}, "test 1: the variable {{a}} must be one value, got {'b': 'c'}"),
+        ("{{a.b}}", "x", {"a": {"b": ["c"]}}, "the variable {{a.b}} must be one value, got ['c']"),
         ("{{a}}", "x", {"a": "file://a.txt"}, "the variable 'a' must be one value, got 'file://a.txt'"),
     ],
 )

@@ -343,6 +343,15 @@ def test_patterns(question, pattern):
     assert pattern_of(question) == pattern
 
 
+@pytest.mark.parametrize("rows", [scored_rows, reward_rows], ids=["scored", "log"])
+def test_a_response_whose_words_cannot_be_counted_is_measured_in_characters(tmp_path, rows):
+    rows = list(rows(4))
+    name = next(name for name in ("target", "completion") if name in rows[0])
+    rows[0][name] = "ฉันไปทะเล"  # Thai
+    [file] = data_of(tmp_path, write(tmp_path / "rows.jsonl", rows))["files"]
+    assert column(file["table"]["rows"]["words"])[0] == 8
+
+
 def test_pairs_and_their_texts(tmp_path):
     data = data_of(tmp_path, write(tmp_path / "pairs.jsonl", pair_rows()))
     [file] = data["files"]
