@@ -21,17 +21,15 @@ uses token ids where a trainer passes them.
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence, Sized
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from os.path import commonprefix
 from typing import Any, Literal, NamedTuple, get_args
 
 from checklist_rewards.errors import SampleError
-from checklist_rewards.files.cells import SAYING
 from checklist_rewards.markers import (
     BEGIN,
     CONTROL,
@@ -54,34 +52,25 @@ from checklist_rewards.markers import (
     declared,
     literal,
 )
+from checklist_rewards.messages import (
+    SPEAKERS,
+    THOUGHT_KEYS,
+    Images,
+    calls_of,
+    content_of,
+    conversation,
+    list_of_messages,
+    parsed_thought,
+    shown_call,
+    speaker,
+)
 from checklist_rewards.scores.reasons import NO_ANSWER_STATES, TargetState
 
 Part = Literal["answer", "transcript"]
 PARTS: tuple[str, ...] = get_args(Part)
 """What of a completion of several messages is judged: the final answer, or all messages."""
 
-Images = Literal["refuse", "ignore"]
-IMAGES: tuple[str, ...] = get_args(Images)
-"""What to do with images, audio and videos in messages: refuse them, or judge the text alone."""
-
-SPEAKERS: Mapping[str, str] = {
-    name: speaker
-    for speaker, names in {
-        "user": "user human prompter",
-        "assistant": "assistant model chatbot bot ai gpt agent",
-        "system": "system developer platform root control context document documents available_tools latest_reminder",
-        "tool": "tool tools function functions function_call function_response tool_call tool_response tool_result "
-        "observation environment ipython",
-    }.items()
-    for name in names.split()
-}
-"""The roles of messages, in lower case, and who speaks in each: user, assistant, system or tool."""
-
 _THINK, _END_THINK = "<think>", "</think>"
-_THOUGHT_KEYS = SAYING[3:]
-"""Fields of a message in which tokenizers and servers put a thought that they have parsed."""
-_TEXT_BLOCKS = ("text", "input_text", "output_text")
-_MEDIA = re.compile(r"(?:input_)?(?:image|audio|video|file)s?(?:_url|_file|_id|_data)?")
 _PASS_TAGS = "Pass thinking_tags=(OPENING, CLOSING), or thinking_tags=() if the policy writes no thoughts."
 _FEW = 4
 """Completions that must start with the same unknown token before it is refused."""
@@ -141,20 +130,6 @@ _HEADERS = re.compile(
 # ----- prompts -----
 
 
-def speaker(message: Mapping[str, Any]) -> str | None:
-    """Who a message is from: "user", "assistant", "system" or "tool"; None for a role that is not in `SPEAKERS`."""
-    return SPEAKERS.get(str(message.get("role")).lower())
-
-
-def chat_messages(value: Any) -> Any:
-    """Messages as trainers and policies take them: those of ShareGPT (`from`, `value`) with a role and content, and
-    the user and the assistant by these names. Other values are unchanged."""
-    if not isinstance(value, Sequence) or isinstance(value, str) or not all(isinstance(m, Mapping) for m in value):
-        return value
-    messages = [_with_role(message) for message in value]
-    return [{**m, "role": who} if (who := speaker(m)) in ("user", "assistant") else dict(m) for m in messages]
-
-
 def prompt_text(
     prompt: Any, grammar: Grammar = GRAMMAR, *, images: Images = "refuse"
 ) -> tuple[str | None, str | None]:
@@ -178,12 +153,12 @@ def prompt_text(
     rendered = rendered_turns(prompt) if isinstance(prompt, str) else None
     if isinstance(prompt, str) and rendered is None:
         return prompt, None
-    messages = _conversation(prompt, "a prompt", images) if rendered is None else rendered
+    messages = conversation(prompt, "a prompt", images) if rendered is None else rendered
     last_user = max((i for i, message in enumerate(messages) if speaker(message) == "user"), default=None)
     history = history_text(messages[:last_user], grammar)
     if last_user is None:
         return None, history
-    input = "\n\n".join([_content(messages[last_user]), *_paragraphs(messages[last_user + 1 :], grammar=grammar)])
+    input = "\n\n".join([content_of(messages[last_user]), *_paragraphs(messages[last_user + 1 :], grammar=grammar)])
     return input, history
 
 
@@ -196,8 +171,8 @@ def opens_thinking(prompt: Any) -> bool:
     """Whether the prompt ends with the marker that opens a thought, so that the completion begins inside it."""
     if isinstance(prompt, str):
         return GRAMMAR.opened_by(prompt) is not None
-    last = _conversation(prompt, "a prompt", "ignore")[-1:]
-    return any(speaker(message) == "assistant" and opens_thinking(_content(message)) for message in last)
+    last = conversation(prompt, "a prompt", "ignore")[-1:]
+    return any(speaker(message) == "assistant" and opens_thinking(content_of(message)) for message in last)
 
 
 def without_end_tokens(text: str, token: re.Pattern[str] = CONTROL_AT_END) -> str:
@@ -281,11 +256,11 @@ def _paragraphs(
     for place, message in enumerate(messages):
         role = message.get("role")
         own = speaker(message) == "assistant"
-        text = _own_text(message, keep_thinking, grammar) if own else _content(message)
+        text = _own_text(message, keep_thinking, grammar) if own else content_of(message)
         text = (read or {}).get(place, text)
         name = f" {message['name']}" if role == "tool" and message.get("name") else ""
         paragraphs += [f"{role}{name}: {text}"] if text.strip() else []
-        paragraphs += [f"{role} calls {_call(call)}" for call in _calls(message)]
+        paragraphs += [f"{role} calls {shown_call(call)}" for call in calls_of(message)]
     return paragraphs
 
 
@@ -296,147 +271,15 @@ def _own_text(
     token: re.Pattern[str] = END_TOKEN,
 ) -> str:
     """The text of an assistant message without its thought, or with it."""
-    content, thought = _without_header(_content(message), grammar), _parsed_thought(message)
+    content, thought = _without_header(content_of(message), grammar), parsed_thought(message)
     if thought is None and not keep_thinking:
         content = grammar.parse(content).answer
     content = without_end_tokens(content, token)
     return content if thought is None or not keep_thinking else _thinking_block(thought) + content
 
 
-def _calls(message: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    """The tool calls of a message; older APIs have a single one, as `function_call`."""
-    one = message.get("function_call")
-    return message.get("tool_calls") or ([one] if one else [])
-
-
-def _is_call(call: Any) -> bool:
-    return isinstance(call, Mapping) and isinstance(call.get("function") or {}, Mapping)
-
-
-def _call(call: Mapping[str, Any]) -> str:
-    function = call.get("function") or call
-    arguments = function.get("arguments")
-    if isinstance(arguments, str):
-        return f"{function.get('name')}({arguments})"
-    shown: Sequence[str] = ()
-    if isinstance(arguments, Mapping):
-        # Arrow adds missing arguments as None.
-        shown = [f"{key}={json.dumps(value, default=str)}" for key, value in arguments.items() if value is not None]
-    return f"{function.get('name')}({', '.join(shown)})"
-
-
 def _thinking_block(thought: str) -> str:
     return f"{_THINK}\n{thought}\n{_END_THINK}\n\n"
-
-
-def _parsed_thought(message: Mapping[str, Any]) -> str | None:
-    """The thought that a tokenizer or a server has parsed out of a message."""
-    parsed = next((message[key] for key in _THOUGHT_KEYS if message.get(key)), None)
-    if parsed is None and isinstance(message.get("content"), Sequence) and not isinstance(message["content"], str):
-        blocks = [b for b in _messages(message["content"], "the content of a message") if _is_thought(b)]
-        return "\n".join(map(_thought_of, blocks)) if blocks else None
-    return None if parsed is None else _thought_of(parsed)
-
-
-def _is_thought(block: Mapping[str, Any]) -> bool:
-    """Whether a content block is a thought: by its type ("thinking", "reasoning_text"), or as Gemini marks it."""
-    return LIKE_THOUGHTS.search(str(block.get("type"))) is not None or block.get("thought") is True
-
-
-def _thought_of(value: Any, depth: int = 5) -> str:
-    """The text of a parsed thought: a string, or blocks whose text may be in blocks again (Mistral, OpenAI)."""
-    if isinstance(value, Mapping):
-        value = next((value[key] for key in ("text", *_THOUGHT_KEYS, "summary", "content") if _says(value, key)), "")
-    if isinstance(value, Sequence | Mapping) and not isinstance(value, str):
-        blocks = [value] if isinstance(value, Mapping) else value
-        return "".join(_thought_of(block, depth - 1) for block in blocks) if depth else ""
-    return "" if value is None else str(value)
-
-
-def _says(block: Mapping[str, Any], key: str) -> bool:
-    return bool(block.get(key)) and block[key] is not True
-
-
-def _content(message: Mapping[str, Any]) -> str:
-    content = message.get("content")
-    if isinstance(content, str) and content:
-        return content
-    if content is None or (
-        isinstance(content, Sequence) and not content
-    ):  # OpenAI's API has a refusal beside the content
-        refusal = message.get("refusal") or ""
-        if not isinstance(refusal, str):
-            raise SampleError(f"the refusal of a message must be a string, got {refusal!r:.60}.")
-        return refusal
-    blocks = _messages(content, "the content of a message")
-    texts = [block.get("text") or block.get("refusal") or "" for block in blocks if not _is_thought(block)]
-    for text in texts:
-        if not isinstance(text, str):
-            raise SampleError(f"the text of a content block must be a string, got {type(text).__name__} {text!r:.60}.")
-    return "".join(texts)
-
-
-def _messages(value: Any, what: str) -> Sequence[Mapping[str, Any]]:
-    if isinstance(value, Sequence) and all(isinstance(message, Mapping) for message in value):
-        return value
-    raise SampleError(f"{what} must be a string or a list of mappings (chat messages); got {value!r:.80}.")
-
-
-def _conversation(value: Any, what: str, images: Images = "refuse") -> list[Mapping[str, Any]]:
-    """The messages of `value`, each with a known role. A message or a part of one without text is refused, because
-    its judge would see a conversation in which somebody says nothing."""
-    messages = [_with_role(message) for message in _messages(value, what)]
-    for number, message in enumerate(messages, start=1):
-        where = f"message {number} of {what}"
-        if not (isinstance(message.get("role"), str) and message["role"]):
-            raise SampleError(f"every message of {what} must have a role; got {dict(message)!r:.80}.")
-        if speaker(message) is None:
-            allowed = ", ".join(SPEAKERS)
-            raise SampleError(f"{where} has the unknown role {message['role']!r:.60}; allowed: {allowed}.")
-        others = [name for name in message if name not in ("role", "name", "id") and _is_given(message[name])]
-        if others and not message.keys() & set(SAYING):
-            raise SampleError(f"{where} has no content; it has the keys {', '.join(map(repr, message))}.")
-        calls = _calls(message)
-        if isinstance(calls, str) or not all(_is_call(call) for call in calls):
-            raise SampleError(f"{where} must have its tool calls as a list of mappings, got {calls!r:.60}.")
-        content = message.get("content")
-        parts = _messages(content, "the content of a message") if not isinstance(content, str | None) else ()
-        for part in (message, *parts):
-            _check_part(part, where, images, whole=part is message)
-    return messages
-
-
-def _with_role(message: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A message with role and content. ShareGPT has them as `from` and `value`."""
-    if "role" in message or not {"from", "value"} <= message.keys():
-        return message
-    role = SPEAKERS.get(str(message["from"]).lower(), message["from"])
-    others = {name: value for name, value in message.items() if name not in ("from", "value")}
-    return {"role": role, "content": message["value"], **others}
-
-
-def _check_part(part: Mapping[str, Any], where: str, images: Images, whole: bool) -> None:
-    """Refuse a part of a message, or a message as a whole, with an image or other media, and a part without text."""
-    kind = "" if whole else str(part.get("type") or "")
-    media = next((name for name in part if _MEDIA.fullmatch(str(name)) and _is_given(part[name])), None)
-    if media is not None or _MEDIA.fullmatch(kind):
-        if images == "refuse":
-            raise SampleError(
-                f"{where} has a part {media or kind!r}, but a judge reads text only; remove the part, or replace it "
-                "by text (in Python, rewards and readers with images='ignore' judge the text alone)."
-            )
-    elif (
-        not whole
-        and part.get("text") is None
-        and part.get("refusal") is None
-        and kind not in _TEXT_BLOCKS
-        and not _is_thought(part)
-    ):
-        raise SampleError(f"{where} has a part without text, which a judge cannot read: {dict(part)!r:.80}.")
-
-
-def _is_given(value: Any) -> bool:
-    return value is not None and not (isinstance(value, Sized) and len(value) == 0)
 
 
 # ----- completions -----
@@ -591,9 +434,9 @@ class CompletionReader:
         """Whether the trainer's prompt opens a thought, and by which section; None if it cannot be rendered here."""
         if isinstance(prompt, str):
             return self.grammar.opened_by(prompt) or (False if self.tokenizer is not None else None)
-        messages = [] if prompt is None else _conversation(prompt, "a prompt", self.images)
+        messages = [] if prompt is None else conversation(prompt, "a prompt", self.images)
         if messages and speaker(messages[-1]) == "assistant":  # some trainers continue this message
-            prefilled = self.grammar.opened_by(_content(messages[-1]))
+            prefilled = self.grammar.opened_by(content_of(messages[-1]))
             if prefilled is not None:
                 return prefilled
         rendered = self._render(messages) if messages else None
@@ -704,9 +547,9 @@ class CompletionReader:
         """
         if isinstance(completion, str):
             return self._turn(completion, {}, raw, opened, cut, tools)[0]
-        messages = _conversation(completion, "a completion", self.images)
+        messages = conversation(completion, "a completion", self.images)
         own = [place for place, message in enumerate(messages) if speaker(message) == "assistant"]
-        called = any(speaker(message) == "tool" or _calls(message) for message in messages)
+        called = any(speaker(message) == "tool" or calls_of(message) for message in messages)
         shown: dict[int, str] = {}
         if messages and speaker(messages[-1]) == "tool":
             target = Target("", "unfinished")
@@ -716,7 +559,7 @@ class CompletionReader:
             last = messages[own[-1]]
             if raw is not None and len(messages) > 1:
                 raw, opened = self._last_turn(raw)
-            target, shown[own[-1]] = self._turn(_content(last), last, raw, opened, cut, tools or called)
+            target, shown[own[-1]] = self._turn(content_of(last), last, raw, opened, cut, tools or called)
         if not (called or len(messages) > 1):
             return target
         told = tuple(self._message(message, shown.get(place)) for place, message in enumerate(messages))
@@ -732,7 +575,9 @@ class CompletionReader:
         text = read
         if text is None:
             own = role == "assistant"
-            text = _own_text(message, self.keep_thinking, self.grammar, self._end_token) if own else _content(message)
+            text = (
+                _own_text(message, self.keep_thinking, self.grammar, self._end_token) if own else content_of(message)
+            )
         return Message(role, text, "\n\n".join(_paragraphs([message], self.keep_thinking, {0: text})))
 
     def _turn(
@@ -746,7 +591,7 @@ class CompletionReader:
     ) -> tuple[Target, str]:
         """The turn that answers, from its text, its message and its text with special tokens: its target, and its text
         without regard to its state."""
-        thought, called = _parsed_thought(message), bool(_calls(message))
+        thought, called = parsed_thought(message), bool(calls_of(message))
         text = _without_header(text, self.grammar)
         if raw is not None:
             parsed = self.grammar.parse(_without_header(raw, self.grammar), opened, calls=tools)
@@ -770,7 +615,7 @@ class CompletionReader:
             state = "cut" if state == "answered" else "cut_in_thought" if thought else "empty"
         shown = parsed.answer
         if self.keep_thinking and thought:
-            inline = _parsed_thought(message) is None and self.grammar.parse(text, opened, calls=tools).thought
+            inline = parsed_thought(message) is None and self.grammar.parse(text, opened, calls=tools).thought
             shown = without_end_tokens(text, self._end_token) if inline else _thinking_block(thought) + shown
             state = {"cut_in_thought": "cut", "empty": "answered"}.get(state, state)  # type: ignore[assignment]
         return Target("" if state in NO_ANSWER_STATES else shown, state, thought), shown
@@ -779,14 +624,14 @@ class CompletionReader:
         """Whether a decoded completion is the one that the trainer passed; a wrapper of the reward may change it."""
         if not _is_unparsed(completion):
             return True
-        text = (completion if isinstance(completion, str) else _content(completion[0])).strip()
+        text = (completion if isinstance(completion, str) else content_of(completion[0])).strip()
         if text in raw or text in self._special_text.sub("", raw):
             return True
         return bool(self.tokenizer.decode(list(ids), skip_special_tokens=True).strip() == text)
 
     def _are_stripped(self, completions: Sequence[Any]) -> bool:
         """Whether some completions are decoded texts, and none of these has a special token left."""
-        texts = [c if isinstance(c, str) else _content(c[0]) for c in completions if _is_unparsed(c)]
+        texts = [c if isinstance(c, str) else content_of(c[0]) for c in completions if _is_unparsed(c)]
         return any(text.strip() for text in texts) and not any(map(self._special_text.search, texts))
 
     def _needs_ids(self, completion: Any, tools: bool) -> bool:
@@ -867,7 +712,7 @@ class CompletionReader:
     def _rendered_sections(self) -> list[Section]:
         """The sections that the chat template shows when it renders an answer with a thought, if they are new."""
         names = {name for name in _ATTRIBUTES.findall(self._source) if LIKE_THOUGHTS.search(name)}
-        fields = dict.fromkeys([*_THOUGHT_KEYS, *sorted(names)], _MARKED_THOUGHT)
+        fields = dict.fromkeys([*THOUGHT_KEYS, *sorted(names)], _MARKED_THOUGHT)
         shown = self._after_user({**fields, "role": "assistant", "content": _MARKED_ANSWER})
         before, thinks, rest = shown.partition(_MARKED_THOUGHT)
         between, answers, after = rest.partition(_MARKED_ANSWER)
@@ -918,5 +763,5 @@ def _is_unparsed(completion: Any) -> bool:
     """Whether a completion is one text whose thought, if any, is still in it."""
     if isinstance(completion, str):
         return True
-    messages = _messages(completion, "a completion")
-    return len(messages) == 1 and not _calls(messages[0]) and _parsed_thought(messages[0]) is None
+    messages = list_of_messages(completion, "a completion")
+    return len(messages) == 1 and not calls_of(messages[0]) and parsed_thought(messages[0]) is None

@@ -7,10 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from checklist_rewards.chat import (
-    SPEAKERS,
     CompletionReader,
     Target,
-    chat_messages,
     completion_text,
     opens_thinking,
     prompt_text,
@@ -18,6 +16,7 @@ from checklist_rewards.chat import (
     without_end_tokens,
 )
 from checklist_rewards.errors import SampleError
+from checklist_rewards.messages import SPEAKERS, chat_messages
 from tests.families import FAMILIES, HIDDEN, KNOWN, ORDINARY, RENDERED, WORDED, tokenizer
 
 

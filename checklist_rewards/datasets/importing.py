@@ -20,7 +20,6 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from checklist_rewards.chat import chat_messages, speaker
 from checklist_rewards.checklists import CANNOT_ASSESS, NO, YES, Checklist, ChecklistItem
 from checklist_rewards.datasets.columns import (
     CHECKLIST_COLUMNS,
@@ -58,6 +57,7 @@ from checklist_rewards.files.cells import at, decoded, messages_in, places, with
 from checklist_rewards.files.documents import FORMATS as DOCUMENTS
 from checklist_rewards.files.documents import read_model
 from checklist_rewards.files.rows import Row, write_rows
+from checklist_rewards.messages import chat_messages, speaker
 from checklist_rewards.scores.scales import with_abstention
 from checklist_rewards.validation import import_extra, unknown
 

@@ -19,12 +19,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_args
 
-from checklist_rewards.chat import CompletionReader, Images, Target, chat_messages, opens_thinking, prompt_text
+from checklist_rewards.chat import CompletionReader, Target, opens_thinking, prompt_text
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.datasets.columns import PROMPT
 from checklist_rewards.errors import ChecklistError, SampleError
 from checklist_rewards.files.cells import messages_in
 from checklist_rewards.generators import Request
+from checklist_rewards.messages import Images, chat_messages
 from checklist_rewards.pipelines.pipeline import CANDIDATES, fields_of, joined
 from checklist_rewards.scorer import Sample
 

@@ -38,9 +38,10 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from checklist_rewards.chat import IMAGES, PARTS, CompletionReader, Images, Part, Target
+from checklist_rewards.chat import PARTS, CompletionReader, Part, Target
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import SampleError
+from checklist_rewards.messages import IMAGES, Images
 from checklist_rewards.rewards.ranks import gathered, rank, ranks
 from checklist_rewards.scorer import Sample
 from checklist_rewards.scores import NO_ANSWER_STATES, Score, TargetState, ratio, score_checklist

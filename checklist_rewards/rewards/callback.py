@@ -26,10 +26,11 @@ from accelerate.utils import gather_object
 from transformers import GenerationConfig, Trainer, TrainerCallback
 from trl.models.utils import unwrap_model_for_generation
 
-from checklist_rewards.chat import CompletionReader, Images, Target, completion_text, prompt_text
+from checklist_rewards.chat import CompletionReader, Target, completion_text, prompt_text
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.rows import write_rows
+from checklist_rewards.messages import Images
 from checklist_rewards.rewards.batch import Readers, described
 from checklist_rewards.rewards.placement import bind_reference, together
 from checklist_rewards.rewards.ranks import wait_for_all_ranks

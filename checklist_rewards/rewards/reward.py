@@ -22,9 +22,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from checklist_rewards.chat import CompletionReader, Images, Part, completion_text
+from checklist_rewards.chat import CompletionReader, Part, completion_text
 from checklist_rewards.checklists import Checklist, once_per_object
 from checklist_rewards.errors import BackendError, SampleError
+from checklist_rewards.messages import Images
 from checklist_rewards.rewards.batch import (
     COMPLETION_IDS,
     ENVIRONMENTS,

@@ -31,9 +31,10 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from checklist_rewards.backends import is_transient
 from checklist_rewards.backends.decisions.protocols import DecisionQuestion
-from checklist_rewards.chat import SPEAKERS, CompletionReader, Target, history_text, speaker
+from checklist_rewards.chat import CompletionReader, Target, history_text
 from checklist_rewards.checklists import YES, Checklist, ChecklistItem, Option
 from checklist_rewards.errors import ChecklistRewardsError
+from checklist_rewards.messages import SPEAKERS, speaker
 from checklist_rewards.prompts import fence
 from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores import ItemScore, Reason, Score

@@ -22,10 +22,11 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from checklist_rewards.chat import Images, Part, Target, prompt_text, rendered_turns, speaker, without_end_tokens
+from checklist_rewards.chat import Part, Target, prompt_text, rendered_turns, without_end_tokens
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import BackendError, SampleError
 from checklist_rewards.markers import GRAMMAR, Grammar
+from checklist_rewards.messages import Images, speaker
 from checklist_rewards.rewards.batch import Readers
 from checklist_rewards.rewards.integrations.queue import DEFAULT_MAX_BATCH, DEFAULT_MAX_WAIT, MicroBatcher
 from checklist_rewards.scorer import ChecklistScorer, Sample, scorer_of

@@ -19,8 +19,8 @@ from typing import Any
 
 from nemo_rl.environments.interfaces import EnvironmentInterface, EnvironmentReturn
 
-from checklist_rewards.chat import speaker
 from checklist_rewards.errors import SampleError
+from checklist_rewards.messages import speaker
 from checklist_rewards.rewards.integrations.labelled import SamplewiseReward
 
 
