@@ -292,3 +292,40 @@ def test_a_file_that_an_option_names_is_not_overwritten(run, rows, no_engine, co
     done = run(*command.split(), *judge, *option.split(), "-o", "out.jsonl", "--summary", name)
     assert done.exit_code == 2 and f"--summary {name} is an input file" in done.output, done.output
     assert everything() == before
+
+
+LONG = f"{'a' * 300}.jsonl"
+NAMED = {  # a command of each kind of input, which is read before a model is needed
+    "score": ["{}", "-o", "out.jsonl"],
+    "generate": ["{}", "-o", "out.jsonl"],
+    "run": ["{}", "-o", "out.jsonl"],
+    "rerank": ["{}", "-o", "out.jsonl"],
+    "pairs": ["{}", "-o", "out.jsonl"],
+    "refine": ["{}", "-o", "out.jsonl"],
+    "replay": ["{}", "-o", "out.jsonl"],
+    "audit": ["{}"],
+    "distill": ["{}", "-o", "judge"],
+    "agree": ["{}", "{}"],
+    "calibrate": ["{}", "-o", "out.json"],
+    "fit": ["{}", "-o", "out.json"],
+    "cascade": ["{}", "{}"],
+    "diff": ["{}", "{}"],
+    "inspect": ["{}"],
+    "report": ["{}", "-o", "out.html"],
+    "lint": ["{}"],
+}
+
+
+@pytest.mark.parametrize("command", NAMED)
+def test_a_name_that_no_file_can_have_is_refused_with_a_sentence(run, command):
+    done = run(command, *(word.format(LONG) for word in NAMED[command]))
+    assert (done.exit_code, "Traceback" in done.output) == (2, False), done.exception
+    assert "error: " in done.stderr and "aaa" in done.stderr
+
+
+@pytest.mark.parametrize("command", [name for name in NAMED if "-o" in NAMED[name]])
+def test_an_output_with_a_name_that_no_file_can_have_is_refused_with_a_sentence(run, files, command):
+    words = [word.format("scored.jsonl") for word in NAMED[command]]
+    words[-1] = "a" * 300 + Path(words[-1]).suffix
+    done = run(command, *words)
+    assert done.exit_code == 2 and "File name too long" in done.stderr, (done.exception, done.output)
