@@ -178,6 +178,8 @@ def agree(
     """
     check_outputs([*files, labelled.labels], folders={"--plots": plots}, json=json)
     check_plots(plots)
+    if len(files) > 1 and not labelled.named:
+        o.no_effect("without labels", "label_range")
     scale = _range(label_range)
     labels = replace(labelled.as_labels(), any_scale=scale != (0, 1))
     scored = {str(path): labels.read(path) for path in files}
@@ -188,8 +190,6 @@ def agree(
             f"{files[0]} is the only file and has no labels to compare with (no column {labels.key!r}); set "
             "--label-key or --labels, or add another scored file."
         )
-    if not against_labels:
-        o.no_effect("without labels", "label_range")
     if len(scored) < len(files):
         raise SampleError(f"each scored file may be given only once, got {', '.join(map(str, files))}.")
     with bars() as bar:
