@@ -367,6 +367,8 @@ def pairs(
     checklist-rewards pairs candidates.jsonl -o pairs.jsonl --select rlcf --top-fraction 0.4 --model org/judge
     ```
     """
+    if not judge.asks:
+        o.no_effect("without a judge; set --model to score the candidates", "engine_options")
     work = Work.of(o.Preset(), store_options, judge=judge)
     scorer = work.pipeline.scorer
     assert isinstance(scorer, ChecklistScorer)  # only presets can name another scorer

@@ -136,9 +136,6 @@ _ENTRIES = {
 }
 
 
-_FROM_THE_START = "this command keeps no answers; rerun it to start from the beginning."
-
-
 class _Lazy(dict[str, Any]):
     """The commands by name; each is built when it is looked up."""
 
@@ -210,13 +207,8 @@ class _Commands(TyperGroup):
             refuse(str(error))
             raise typer.Exit(2) from None
         except KeyboardInterrupt:
-            from checklist_rewards.cli.output import console
-
-            stored = (
-                "no output was written. Answers received so far are in the store (unless --no-store is set); rerun"
-            )
-            again = f"{stored} the same command to continue." if self._has_store(ctx) else _FROM_THE_START
-            console.print(f"Interrupted: {again}", style="yellow")
+            # Nothing is imported here: the interrupted command may have been importing it.
+            typer.secho(f"Interrupted: {self._after_interruption(ctx)}", fg="yellow", err=True)
             raise typer.Exit(130) from None
         except OSError as error:
             from checklist_rewards.cli.output import DISK_FULL, refuse
@@ -231,6 +223,16 @@ class _Commands(TyperGroup):
             reason = error.strerror or error
             refuse(f"the output could not be written completely ({reason}), so it was discarded. {again}")
             raise typer.Exit(1) from None
+
+    def _after_interruption(self, ctx: Any) -> str:
+        if ctx.invoked_subcommand not in self.commands:
+            return "the command had not begun."
+        if not self._has_store(ctx):
+            return "this command keeps no answers; rerun it to start from the beginning."
+        return (
+            "no output was written. Answers received so far are in the store (unless --no-store is set); rerun the "
+            "same command to continue."
+        )
 
     def _has_store(self, ctx: Any) -> bool:
         """Whether the command keeps answers, from which a rerun continues."""

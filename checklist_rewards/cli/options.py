@@ -73,11 +73,13 @@ def grouped(*shown: str) -> Callable[[Callable[..., None]], Callable[..., None]]
 
         @functools.wraps(command)
         def call(context: typer.Context, **values: Any) -> None:
-            instances = {}
+            instances, has_checklist = {}, values.get("checklist") is not None
             for name, kind in groups.items():
                 instances[name] = kind(**{field.name: values.pop(field.name) for field in fields(kind)})
             before = running.set(context)
             try:
+                if has_checklist:
+                    no_effect("with --checklist, which is used for every row", "checklist_key")
                 command(**values, **instances)
             finally:
                 running.reset(before)

@@ -215,7 +215,7 @@ def check_outputs(
     written: list[tuple[str, Path]] = []
     for option, path in (folders or {}).items():
         if path is not None:
-            if path.is_file():
+            if os.path.isfile(path):
                 raise SampleError(f"{option} {path} is a file, expected a folder.")
             _check_writable(option, path, folder=True)
             written.append((option, path))
@@ -223,7 +223,7 @@ def check_outputs(
         if path is None:
             continue
         option = f"--{name}"
-        if path.is_dir():
+        if os.path.isdir(path):
             raise SampleError(f"{option} {path} is a folder, expected a file name.")
         _check_writable(option, path)
         if any(_same(path, other) for other in read):

@@ -194,6 +194,11 @@ def replay(
         raise SampleError(f"--precision {precision:g} is not allowed; it must be above 0.")
     if json is not None and repeat == 1:
         raise SampleError(f"--json {json} holds the variances of repeated answers; set --repeat to 2 or more.")
+    if not judge.asks:
+        of_judges = ("engine_options", "concurrency", "budget", "price")
+        o.no_effect("on stored answers; set --model to ask a judge", *of_judges, o.StoreOptions)
+    if repeat == 1:
+        o.no_effect("without --repeat of 2 or more", "precision", "bootstrap", "seed")
     work = Work.of(o.Preset(), store_options, judge=judge, concurrency=concurrency, dry=dry) if judge.asks else None
     replayed = _replay(work, judge, repeat)
     stored = StoredFile.of(

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import os
 import runpy
 import sys
 from collections.abc import Mapping, Sequence
@@ -201,7 +202,8 @@ def _steps(pairs: Sequence[LabelledPair], folds: int, training: Any, seed: int) 
 
 def _check_output(output: Path) -> None:
     """Refuse to overwrite a file, or a folder without a model."""
-    if output.is_file() or (output.is_dir() and any(output.iterdir()) and not (output / "config.json").is_file()):
+    is_folder = os.path.isdir(output)  # False, too, for a name that no file can have
+    if os.path.isfile(output) or (is_folder and any(output.iterdir()) and not (output / "config.json").is_file()):
         raise SampleError(f"--output {output} exists but is not a model folder; choose a new folder.")
 
 

@@ -62,7 +62,7 @@ def check_place(path: Path, *, folder: bool = False) -> None:
     """Check that a path can become a file, or a folder, without trying to write it.
 
     Raises:
-        SampleError: For a path of the wrong type, a device, or a link that leads to itself.
+        SampleError: For a path of the wrong type, a device, a read-only file, or a link that leads to itself.
     """
     try:
         mode = path.stat().st_mode
@@ -76,6 +76,8 @@ def check_place(path: Path, *, folder: bool = False) -> None:
         raise SampleError(f"{path}: cannot be written, it is a folder.")
     if not folder and not stat.S_ISREG(mode):
         raise SampleError(f"{path}: cannot be written, it is a device or a pipe, expected a file.")
+    if not folder and not os.access(path, os.W_OK):  # the new file would have its permissions
+        raise SampleError(f"{path}: cannot be written, it is read-only.")
 
 
 def check_writable(path: Path, *, folder: bool = False) -> None:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import codecs
 import csv
 import json
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -108,10 +109,10 @@ def input_format(path: str | Path) -> str:
 def saved_dataset(path: str | Path) -> bool:
     """Whether a path is a folder that `datasets.save_to_disk` wrote. Raises [`SampleError`] for several splits."""
     path = Path(path)
-    if (path / "dataset_dict.json").is_file():
+    if os.path.isfile(path / "dataset_dict.json"):
         splits = ", ".join(sorted(str(folder) for folder in path.iterdir() if (folder / "state.json").is_file()))
         raise SampleError(f"{path} has several splits; give the folder of one of them: {splits or 'none found'}.")
-    return (path / "state.json").is_file()
+    return os.path.isfile(path / "state.json")  # False, too, for a name that no file can have
 
 
 def read_rows(path: str | Path) -> Iterator[Row]:

@@ -233,6 +233,10 @@ _unreadable: set[tuple[Path, int]] = set()
 """Lines that have been warned of."""
 
 
+class UnwrittenError(SampleError):
+    """An answer that could not be written, for example because the disk is full. It may be sent again."""
+
+
 @dataclass(frozen=True, slots=True)
 class Annotation:
     """The answer of one person to one item about one response."""
@@ -280,6 +284,7 @@ def record(project: Project, file: str, task: Task, name: str, item: str, value:
 
     Raises:
         SampleError: For an answer that the item does not have, or about another text. Nothing is written.
+        UnwrittenError: If the file cannot be written now.
     """
     path = project.target(f"{FOLDER}/{check_name(name)}.jsonl")
     if item not in task.keys:
@@ -496,7 +501,7 @@ def _append(path: Path, line: str) -> None:
             file.flush()
             os.fsync(file.fileno())
     except OSError as error:
-        raise SampleError(f"{path}: the answer cannot be written ({error.strerror or error}).") from error
+        raise UnwrittenError(f"{path.name}: the answer cannot be written ({error.strerror or error}).") from error
 
 
 def _lines(path: Path) -> list[dict[str, Any]]:

@@ -108,6 +108,7 @@ def _while_typed(answer: Callable[[dict[str, Any]], dict[str, Any]]) -> Callable
 
 
 VIEWS = ("", "report", "annotate", "judge", "compare", "build", "batch", "library", "live", "improve")
+_STATUSES = {OutsideError: 403, TooLarge: 413, answers.UnwrittenError: 507}
 _TYPES = {".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8"}
 _KEPT = 8
 _RESAMPLES = 200  # for intervals that appear within seconds; the commands draw more
@@ -131,7 +132,7 @@ def build_ui(judging: Judging, token: str) -> FastAPI:
 
     @app.exception_handler(ChecklistRewardsError)
     async def _sentence(_: Request, error: ChecklistRewardsError) -> Response:
-        status = 403 if isinstance(error, OutsideError) else 413 if isinstance(error, TooLarge) else 400
+        status = next((status for kind, status in _STATUSES.items() if isinstance(error, kind)), 400)
         more = {"stamp": error.stamp} if isinstance(error, ConflictError) else {}
         return _json({"error": without_secrets(str(error), os.environ), **more}, status)
 

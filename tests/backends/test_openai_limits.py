@@ -1,6 +1,7 @@
 """A limit of a server is not a missing feature: it is asked within the limit, and a fall back to words is reported."""
 
 import itertools
+import json
 import logging
 import math
 
@@ -297,3 +298,79 @@ def test_a_feature_that_was_accepted_is_omitted_from_the_request_that_is_rejecte
         [reads] = judge.read([ReadGroup(None, "Hi. ", ("Is it?", "Was it?", "Will it?"))], LABELS).reads
         [[later]] = judge.read(ONE, LABELS).reads
     assert [read.answer for read in reads] == [None, "yes", None] and p_yes(later) == pytest.approx(P_YES)
+
+
+HTML = b"<html><head><title>400 Bad Request</title></head><body><h1>400 Bad Request</h1></body></html>"
+TOO_MANY = "top_logprobs must be <= 5"
+BODIES = {
+    "web page": HTML,
+    "nothing": b"",
+    "plain text": TOO_MANY.encode(),
+    "another encoding": TOO_MANY.encode("utf-16"),
+    "nested JSON": {"error": {"message": json.dumps({"error": {"message": TOO_MANY}})}},
+    "a list of errors": {"detail": [{"loc": ["body", "top_logprobs"], "msg": "at most 5", "ctx": {"le": 5}}]},
+    "a list of texts": {"errors": [TOO_MANY]},
+    "a router": {
+        "error": {"message": "Provider returned error", "metadata": {"raw": json.dumps({"message": TOO_MANY})}}
+    },
+    "a router without words": {"error": {"message": "Provider returned error", "code": 400}},
+    **{
+        message: {"error": {"message": message}}
+        for message in (
+            "top_logprobs must be in 1..5",
+            "top_logprobs must be at most five",
+            "1 validation error: top_logprobs 20 is too high",
+            "Request 12: top_logprobs must be no more than 5",
+            "top_logprobs darf höchstens 5 sein",
+            "参数 top_logprobs 不能大于5，实际为20",
+            "top_logprobsは5以下である必要があります（指定値: 20）",
+            "top_logprobs 最大值为５",
+        )
+    },
+}
+
+
+@pytest.mark.parametrize("status", [400, 422])
+@pytest.mark.parametrize("body", BODIES)
+def test_an_error_in_any_form_costs_no_log_probabilities(body, status):
+    def respond(path, asked):
+        if asked.get("top_logprobs", 0) > 5:
+            return status, BODIES[body]
+        return chat("yes", as_chat(dict(itertools.islice(TOP.items(), asked["top_logprobs"]))))
+
+    with answering(respond) as server:
+        judge, read = read_of(server)
+        judge.read(ONE, LABELS)
+    assert p_yes(read) == pytest.approx(P_YES)
+    assert "chat_template_kwargs" in server.asked[-1][1] and server.asked[-1][1]["top_logprobs"] == 5
+
+
+MANY = [ReadGroup(None, f"Hello {n}. ", ("Is it short?",)) for n in range(24)]
+LATER = {
+    "likely tokens": (lambda body: body.get("top_logprobs", 0) > 5, TOO_MANY),
+    "tokens": (lambda body: body["max_tokens"] < 16, "max_tokens must be at least 16"),
+    "logprobs": (lambda body: "logprobs" in body, "logprobs is not supported"),
+    "thinking": (lambda body: "chat_template_kwargs" in body, "chat_template_kwargs is not supported"),
+}
+
+
+@pytest.mark.parametrize("sound", [0, 1, 10])
+@pytest.mark.parametrize("change", LATER)
+def test_a_server_that_changes_while_it_is_used_is_warned_of_once_and_asked_once_per_read(sound, change, caplog):
+    rejects, message = LATER[change]
+    answered = itertools.count(1)
+
+    def respond(path, body):
+        if next(answered) > sound and rejects(body):
+            return refusal(message)
+        return chat("yes", as_chat(dict(itertools.islice(TOP.items(), body.get("top_logprobs", 0)))))
+
+    with answering(respond) as server:
+        judge = OpenAIBackend(MODEL, server.base_url, concurrency=8)
+        reads = [read for [read] in judge.read(MANY, LABELS).reads]
+        asked = len(server.asked)
+        judge.read(MANY, LABELS)
+    assert len(server.asked) == asked + len(MANY)
+    assert all(read.answer == "yes" or p_yes(read) == pytest.approx(P_YES) for read in reads)
+    assert change == "logprobs" or all(read.answer is None for read in reads)
+    assert len(caplog.records) == (change in ("likely tokens", "logprobs")), caplog.text

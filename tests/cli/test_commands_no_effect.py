@@ -1,5 +1,6 @@
 """An option that has no effect in a combination is refused, and what Ctrl-C says is true of each command."""
 
+import sys
 from types import SimpleNamespace
 
 import pytest
@@ -46,6 +47,9 @@ CASES = [
     (["agree", MISSING, "other.jsonl"], ["--label-range"], ["--label-key", "human"]),
     (["report", MISSING], ["--group-key", "--checklist", "--checklist-key"], ["--label-key", "human"]),
     (["fit", MISSING, *JSON], ["--target-key"], ["--pairs", "other.jsonl"]),
+    (["replay", MISSING, *OUT], ["--engine", "--concurrency", "--budget", "--price", *STORE], ["--model", "pocket"]),
+    (["replay", MISSING, *OUT, "--model", "pocket"], ["--precision", "--bootstrap", "--seed"], ["--repeat", "2"]),
+    (["pairs", MISSING, *OUT], ["--engine"], ["--model", "pocket"]),
     (
         ["improve", "list.json", "--data", MISSING, *JSON],
         ["--threshold", *STORE, "--max-reads"],
@@ -57,7 +61,13 @@ CASES = [
 VALUES = {
     **{"--threshold": "0.5", "--mode": "item", "--backend": "transformers", "--costs": "5,1", "--label-range": "1,5"},
     **{"--base-url": "http://127.0.0.1:9/v1", "--generator-base-url": "http://127.0.0.1:9/v1", "--shape": "questions"},
-    **{"--generator-engine": "dtype=float32", "--refiner": "tagger", "--temperature": "0.5"},
+    **{
+        "--generator-engine": "dtype=float32",
+        "--engine": "dtype=float32",
+        "--price": "pocket=1,1",
+        "--refiner": "tagger",
+        "--temperature": "0.5",
+    },
 }
 FLAGS = ("--no-store", "--constraints")
 
@@ -77,6 +87,27 @@ def test_an_option_without_effect_is_refused_by_its_name(run, case):  # noqa: F8
         assert f"{option} has no effect" in refused.stderr and "omit it" in refused.stderr
     if more is not None:
         assert f"{options[0]} has no effect" not in run(*command, *written(options[0]), *more).stderr
+
+
+NEEDED = {
+    **dict.fromkeys(("score", "rerank", "pairs", "refine", "replay"), [MISSING, *OUT]),
+    **dict.fromkeys(("calibrate", "fit"), [MISSING, *JSON]),
+    "agree": [MISSING, "other.jsonl"],
+    "cascade": [MISSING, "other.jsonl"],
+    "report": [MISSING, "--label-key", "human"],
+    "attack": [MISSING, *JSON],
+}
+
+
+def test_a_column_of_checklists_beside_a_checklist_is_refused_in_every_command(run):  # noqa: F811
+    group = typer.main.get_command(app)
+    options = {name: {one.opts[0] for one in group.commands[name].params} for name in _ENTRIES}
+    both = {name for name, known in options.items() if {"--checklist", "--checklist-key"} <= known}
+    assert both == set(NEEDED)
+    for name, arguments in NEEDED.items():
+        refused = run(name, *arguments, "--checklist", "list.json", "--checklist-key", "criteria")
+        assert refused.exit_code == 2, refused.output
+        assert "--checklist-key has no effect with --checklist" in refused.stderr
 
 
 KEEPS = (
@@ -108,3 +139,20 @@ def test_ctrl_c_promises_to_continue_only_where_answers_are_kept(run, monkeypatc
     assert done.exit_code == 130 and "Interrupted" in done.stderr
     assert ("are in the store" in done.stderr) == keeps
     assert ("rerun it to start from the beginning" in done.stderr) == (not keeps)
+
+
+@pytest.mark.parametrize("where", ["import of the command", "import in the command"])
+def test_ctrl_c_during_an_import_is_one_sentence(run, monkeypatch, where):  # noqa: F811
+    def interrupted(*_, **__):
+        monkeypatch.setitem(sys.modules, "checklist_rewards.cli.output", None)  # importing it now would fail
+        raise KeyboardInterrupt
+
+    if where == "import of the command":
+        monkeypatch.setattr("checklist_rewards.cli.commands._built", interrupted)
+        monkeypatch.setattr("checklist_rewards.cli.commands._Lazy.__getitem__", interrupted)
+    else:
+        monkeypatch.setattr("checklist_rewards.cli.scoring.Work", SimpleNamespace(of=interrupted))
+    done = run("score", MISSING, *OUT)
+    assert done.exit_code == 130, done.exception
+    begun = "are in the store" in done.stderr
+    assert done.stderr.startswith("Interrupted: ") and begun == (where == "import in the command")

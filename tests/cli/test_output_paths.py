@@ -292,3 +292,52 @@ def test_a_file_that_an_option_names_is_not_overwritten(run, rows, no_engine, co
     done = run(*command.split(), *judge, *option.split(), "-o", "out.jsonl", "--summary", name)
     assert done.exit_code == 2 and f"--summary {name} is an input file" in done.output, done.output
     assert everything() == before
+
+
+LONG = f"{'a' * 300}.jsonl"
+READS = {  # a command of each kind of input, which is read before a model is needed
+    "score": ["{}", "-o", "out.jsonl"],
+    "generate": ["{}", "-o", "out.jsonl"],
+    "run": ["{}", "-o", "out.jsonl"],
+    "rerank": ["{}", "-o", "out.jsonl"],
+    "pairs": ["{}", "-o", "out.jsonl"],
+    "refine": ["{}", "-o", "out.jsonl"],
+    "replay": ["{}", "-o", "out.jsonl"],
+    "audit": ["{}"],
+    "distill": ["{}", "-o", "judge"],
+    "agree": ["{}", "{}"],
+    "calibrate": ["{}", "-o", "out.json"],
+    "fit": ["{}", "-o", "out.json"],
+    "cascade": ["{}", "{}"],
+    "diff": ["{}", "{}"],
+    "inspect": ["{}"],
+    "report": ["{}", "-o", "out.html"],
+    "lint": ["{}"],
+}
+
+
+@pytest.mark.parametrize("command", READS)
+def test_a_name_that_no_file_can_have_is_refused_with_a_sentence(run, command):
+    done = run(command, *(word.format(LONG) for word in READS[command]))
+    assert (done.exit_code, "Traceback" in done.output) == (2, False), done.exception
+    assert "error: " in done.stderr and "aaa" in done.stderr
+
+
+@pytest.mark.parametrize("command", [name for name in READS if "-o" in READS[name]])
+def test_an_output_with_a_name_that_no_file_can_have_is_refused_with_a_sentence(run, files, command):
+    words = [word.format("scored.jsonl") for word in READS[command]]
+    words[-1] = "a" * 300 + Path(words[-1]).suffix
+    done = run(command, *words)
+    assert done.exit_code == 2 and "File name too long" in done.stderr, (done.exception, done.output)
+
+
+@pytest.mark.parametrize("command", [name for name in READS if "-o" in READS[name] and name != "distill"])
+def test_an_output_over_a_read_only_file_is_refused_before_anything_is_read(run, files, monkeypatch, command):
+    words = [word.format("scored.jsonl") for word in READS[command]]
+    output = Path(words[-1])
+    output.write_text("kept")
+    access = os.access  # root may write every file
+    monkeypatch.setattr(os, "access", lambda path, mode: mode != os.W_OK and access(path, mode))
+    done = run(command, *words)
+    assert done.exit_code == 2 and f"{output}: cannot be written, it is read-only" in done.stderr, done.output
+    assert output.read_text() == "kept"

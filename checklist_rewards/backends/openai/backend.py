@@ -266,6 +266,10 @@ class OpenAIBackend:
         self._accepted: frozenset[str] = frozenset()
         self._has_likely: bool | None = None
         self._warned_of_words = False
+        self._most_likely = wire.TOP
+        """Likely tokens in the smallest list so far, of which a warning was logged."""
+        self._changed = 0
+        """Latest requests in a row of which the server rejected something that it had accepted before."""
         self._opened: Section | bool | None = None
         """What the prompt of a reply opens. None if it is not known, or not asked for yet."""
         self._opened_by: Literal["server", "tokenizer", "replies"] | None = None
@@ -580,10 +584,10 @@ class OpenAIBackend:
         self, body: Body, messages: Messages, tokens: int, prefix: str
     ) -> tuple[dict[str, Any] | Failure, list[str]]:
         """Send a chat request, and again as the server demands if it rejects a feature or a number. What it demands is
-        remembered, but for features that it has accepted before.
+        remembered; if it has accepted the feature or the number before, only after several such requests in a row.
 
-        An error that names no parameter may be due to one all the same, so they are omitted one by one. A parameter
-        whose omission did not help is restored.
+        An error that names no parameter may be due to one all the same, so they are omitted one by one, after fewer
+        likely tokens were requested. A parameter whose omission did not help is restored.
 
         Returns:
             `tuple`: The response, and the features of the request that it answers.
@@ -597,6 +601,8 @@ class OpenAIBackend:
             return request, await self.connection.post("/chat/completions", request, tokens=estimate, prefix=prefix)
 
         without, limits, guessed = self._without, self._limits, frozenset[str]()
+        last = frozenset[str]()
+        unguessed = limits
         first: Failure | None = None
         while True:
             request, response = await post(without | guessed, limits)
@@ -608,20 +614,30 @@ class OpenAIBackend:
             named, demanded = wire.adapted(response, request, limits)
             if named or demanded != limits:
                 without, limits, guessed = without | named, demanded, frozenset()
+                unguessed = limits
                 continue
             unnamed = wire.guess(response, request, guessed)
             if unnamed is None:
                 return self._failed(first), []
-            last, guessed = unnamed, guessed | {unnamed}
-        if len(guessed) > 1:
-            smaller, answer = await post(without | {last}, limits)
+            if unnamed == "logprobs" and limits.top > wire.FEWER and not self._has_likely:
+                last, limits = frozenset(), limits._replace(top=wire.FEWER)
+            else:
+                last, limits = frozenset({unnamed}), unguessed
+                guessed |= last
+        if guessed - last:
+            smaller, answer = await post(without | last, limits)
             if not isinstance(answer, Failure):
-                request, response, guessed = smaller, answer, frozenset({last})
+                request, response, guessed = smaller, answer, last
         without |= guessed
+        # After a restart, for example, a server may reject what it has accepted before.
+        self._changed = self._changed + 1 if without - self._without or limits != self._limits else 0
+        if self._changed >= _REFUSALS:
+            self._accepted, self._has_likely = frozenset(), None
         omitted = without - self._without - self._accepted
         if omitted:
             logger.info("the server at %s does not support: %s.", self.base_url, ", ".join(sorted(omitted)))
-        if limits.top < self._limits.top and "logprobs" in request:
+        if limits.top < self._most_likely and "logprobs" in request:
+            self._most_likely = limits.top
             logger.warning(
                 "the server at %s returns at most %d likely tokens; a label that is not among them counts as 0.",
                 self.base_url,

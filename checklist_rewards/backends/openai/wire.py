@@ -164,6 +164,8 @@ def _message(content: bytes) -> str:
         body = json.loads(text)
         error = body.get("error", body)
         text = str(error.get("message") or error.get("detail") or text) if isinstance(error, dict) else str(error)
+        if isinstance(error, dict) and isinstance(error.get("metadata"), dict) and error["metadata"].get("raw"):
+            text = f"{text}: {error['metadata']['raw']}"  # OpenRouter's, with the message of the provider
         details = body.get("errors")  # a reward server returns one error per row
         if details and isinstance(details, list):
             text = str(details[0].get("message") or text)
@@ -243,13 +245,13 @@ _KEYS = {"schema": "response_format", "no_thinking": "chat_template_kwargs"}
 _UNNAMED = ("no_thinking", "schema", "logprobs")
 """The features to omit, in this order, if the error message names none."""
 _BROKEN_OFF = ("abort", "aborted", "cancelled", "error")
-TOP, _FEWER = 20, 5
+TOP, FEWER = 20, 5
 """Likely tokens to request, and how many if the server allows fewer and does not say how many."""
 _LEAST_TOKENS = 16
 """Tokens of a reply if the server requires more than 1 and does not say how many."""
 _MOST_LEAST_TOKENS = 1024
 _NUMBER = re.compile(
-    r"(?:(?P<below>(?:less|smaller|lower|fewer) than|below|under|<)\s*|(?<![\w.-]))"
+    r"(?:(?P<below>(?:less|smaller|lower|fewer) than|below|under|<)\s*|(?<![\w-])(?<!\d\.))"
     r"(?P<number>\d{1,4})(?![\w-]|\.\d)(?P<open>\)|\s*\(?exclusive)?",
     re.I,
 )
@@ -323,21 +325,18 @@ def _fewer(message: str, limits: Limits) -> Limits | None:
         closed = found["open"] is None or (found["open"] == ")" and not _HALF_OPEN.search(message[: found.start()]))
         numbers.append(int(found["number"]) - (found["below"] is not None or not closed))
     allowed = [number for number in numbers if number < limits.top]
-    if any(allowed):
-        most = max(allowed)
-    elif not (allowed or limits.counted) and (
+    if not (allowed or limits.counted) and (
         re.search(r"\bint(?:eger)?\b", message) or ("top_logprobs" in message and _UNKNOWN.search(message))
     ):
         return limits._replace(counted=True)
-    else:
-        most = 0 if allowed else _FEWER
-    return limits._replace(top=most) if 1 < most < limits.top else None
+    most = max((number for number in allowed if number > 1), default=FEWER)
+    return limits._replace(top=most) if most < limits.top else None
 
 
 def next_limits(limits: Limits) -> Limits | None:
     """Another way to request likely tokens, if a server accepts `limits` but returns none. None after the last one."""
-    if limits.top > _FEWER:
-        return limits._replace(top=_FEWER)
+    if limits.top > FEWER:
+        return limits._replace(top=FEWER)
     return None if limits.counted else limits._replace(counted=True)
 
 

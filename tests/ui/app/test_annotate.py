@@ -14,6 +14,7 @@ from checklist_rewards.judges import LogprobJudge, PanelJudge
 from checklist_rewards.judges.questions import FewShot
 from checklist_rewards.ui.annotations import annotators, label_sample, ordered, read_tasks
 from checklist_rewards.ui.project import Project
+from tests.cli.test_output_full_disk import no_file_over
 from tests.fakes import FakeBackend
 from tests.ui.app.conftest import QUESTIONS, TEXTS, colours, scored_rows, write_jsonl
 
@@ -82,6 +83,15 @@ def test_a_line_that_a_crash_cut_off_is_skipped_and_the_next_is_whole(client, fo
     assert [record.message for record in caplog.records if "line 2" in record.message] == [
         f"{path}, line 2: not valid JSON, so this answer is not used."
     ]
+
+
+def test_an_answer_that_the_disk_does_not_take_is_not_refused_but_may_be_sent_again(client, folder):
+    answer(client, 0, 0, "yes")
+    with no_file_over((folder / "annotations" / "ann.jsonl").stat().st_size + 20):
+        failed = answer(client, 0, 1, "yes")
+    assert failed.status_code == 507 and "ann.jsonl: the answer cannot be written" in failed.json()["error"]
+    sent = answer(client, 0, 1, "yes").json()["annotators"]
+    assert [person["answered"] for person in sent] == [2]
 
 
 def test_a_damaged_line_leaves_the_earlier_answer(client, folder):
