@@ -114,7 +114,7 @@ def build_checklists(
         if isinstance(generator, Pipeline):
             generator.check_request(request, f"row {number}")
     write = _writing(generator)
-    generator.check()
+    _check(generator)
 
     failures: dict[int, GenerationError] = {}
     with _counter(progress, len(dataset)) as count, ArrowFile(_new_columns(keys)) as file:
@@ -146,7 +146,7 @@ def _stream(
     names = list(dataset.column_names or next(iter(dataset), {}))
     context = _context_columns(generator, names, keys, reference_key)
     _check_columns(names, keys, [*keys, *context.values()])
-    generator.check()
+    _check(generator)
     others = [name for name in names if name not in keys]
 
     def written(rows: list[dict[str, Any]], start: int) -> list[dict[str, Any]]:
@@ -171,6 +171,14 @@ def _stream(
         prompt = features[keys[0]] if len(keys) == 1 else new[PROMPT]
         features = Features({PROMPT: prompt, **{name: features[name] for name in others}, **_new_columns(keys[:1])})
     return map_stream(dataset, written, features, [PROMPT, *others, *CHECKLIST_COLUMNS], CHUNK_ROWS)
+
+
+def _check(generator: Generator) -> None:
+    """Check the models that write. A pipeline's scorer writes nothing, so it need not name a judge."""
+    if isinstance(generator, Pipeline):
+        generator.check_writers()
+    else:
+        generator.check()
 
 
 def _writing(generator: Generator) -> Any:

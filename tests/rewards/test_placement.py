@@ -93,7 +93,7 @@ def test_an_engine_behind_a_budget_is_found(monkeypatch):
 def test_the_deadline_starts_after_an_engine_behind_a_budget_is_loaded(monkeypatch):
     loaded = []
 
-    def slow_load(model, *_):
+    def slow_load(model, *_, **identity):
         loaded.append((model, time_left()))
         return FakeBackend()
 
@@ -106,10 +106,10 @@ def test_the_deadline_starts_after_an_engine_behind_a_budget_is_loaded(monkeypat
 
 def test_sleep_mode_works_behind_a_budget(monkeypatch):
     sleeper = Napping(None)
-    monkeypatch.setattr(engine, "load_backend", lambda *_: sleeper)
-    budget = {"dollars": 1, "prices": {"judge": [1, 1]}}
+    monkeypatch.setattr(engine, "load_backend", lambda *_, **identity: sleeper)
+    budget = {"dollars": 1, "prices": {"pocket": [1, 1]}}
     asleep = {"backend": "vllm", "engine": {"enable_sleep_mode": True}}
-    judge = ChecklistScorer("judge", store=False, budget=budget, **asleep).judge
+    judge = ChecklistScorer("pocket", store=False, budget=budget, **asleep).judge
     with placement.keep_awake(judge):
         assert sleeper.up
     assert sleeper.events == ["wakes", "sleeps"]

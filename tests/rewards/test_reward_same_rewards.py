@@ -170,7 +170,7 @@ def through_a_remote_scorer(adapter):
 
 
 def through_the_command_line(adapter):
-    return scored_by_command("--backend", "transformers")
+    return scored_by_command("--model", "pocket", "--backend", "transformers")
 
 
 def through_the_command_line_and_a_remote_scorer(adapter):

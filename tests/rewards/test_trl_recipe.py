@@ -86,7 +86,7 @@ def test_a_config_may_split_the_reward_and_watch_it(tmp_path):
     ids=["no column", "an empty checklist", "too few prompts", "an unknown metric", "no judge"],
 )
 def test_bad_data_and_settings_are_refused_before_the_policy_is_loaded(tmp_path, rows, reward, error, words):
-    data = write(tmp_path / "data.jsonl", rows)
+    data, reward = write(tmp_path / "data.jsonl", rows), {"model": "pocket"} | reward
     with pytest.raises(error, match=words):
         run(data, tmp_path / "out", "--model_name_or_path", "./no-policy", "--reward", json.dumps(reward))
     assert not (tmp_path / "out").exists()
