@@ -246,6 +246,7 @@ def keep(connection: socket.socket, output: int, errors: int) -> None:
     pid = os.fork()
     if pid == 0:
         connection.close()
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
         if request["session"]:
             os.setsid()
         status = 1

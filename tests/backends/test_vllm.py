@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -214,7 +215,9 @@ if __name__ == "__main__":
 @pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP])
 def test_the_engine_and_its_workers_do_not_outlive_a_parent_that_is_killed(tmp_path, sent):
     (tmp_path / "script.py").write_text(ORPHAN)
-    with subprocess.Popen([sys.executable, tmp_path / "script.py"], stdout=subprocess.PIPE, text=True) as parent:
+    command = [sys.executable, tmp_path / "script.py"]
+    reset = partial(signal.signal, signal.SIGHUP, signal.SIG_DFL)  # `nohup` ignores SIGHUP, and so would its children
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, preexec_fn=reset) as parent:
         processes = [int(pid) for pid in parent.stdout.readline().split()]
         for pid in processes:
             os.kill(pid, 0)
