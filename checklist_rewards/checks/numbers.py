@@ -8,6 +8,7 @@ small exponents and nothing else; an answer beyond that is no number.
 
 from __future__ import annotations
 
+import math
 import re
 import unicodedata
 from functools import lru_cache
@@ -207,13 +208,17 @@ def _computed(latex: str) -> float | None:
         return None
     parser: Any = _library()
     parser.TIMEOUT_WARNING_SHOWN = True  # its timeouts need the main thread; `_SAFE` bounds the work instead
+    settings = [parser.LatexExtractionConfig()]
     try:
-        expression = parser.parse(f"${latex}$", [parser.LatexExtractionConfig()], "no_fallback", parsing_timeout=None)[
-            0
-        ]
-        return float(expression.evalf())
-    except Exception:  # what math-verify and sympy raise is not documented; such an answer is no number
+        found = parser.parse(f"${latex}$", settings, "no_fallback", parsing_timeout=None)
+        value = found[0].evalf() if found else None
+    except Exception as error:  # a fault of the library says nothing about the answer
+        raise CheckError(f"math-verify failed on {latex!r:.60} ({type(error).__name__}: {error})") from None
+    try:
+        number = math.nan if value is None else float(value)
+    except (OverflowError, TypeError, ValueError):  # a formula with letters, or no real number
         return None
+    return number if math.isfinite(number) else None
 
 
 def _library() -> Any:

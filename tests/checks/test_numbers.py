@@ -149,6 +149,22 @@ def test_without_math_verify_the_extra_is_named(monkeypatch):
     assert holds(r"\boxed{\frac12}", type="number", value=0.5)
 
 
+def test_a_fault_of_math_verify_says_nothing_about_the_answer(monkeypatch):
+    from math_verify import parser
+
+    def fails(*_, **__):
+        raise RecursionError("too deep")
+
+    monkeypatch.setattr(parser, "parse", fails)
+    with pytest.raises(CheckError, match="math-verify failed on .*RecursionError: too deep"):
+        last_number(r"\boxed{\sqrt{36}}")
+
+
+@pytest.mark.parametrize("latex", [r"\frac{0}{0}", r"\frac{1}{0}", r"\sqrt{-4}", r"\sqrt{x}"])
+def test_what_has_no_real_value_is_no_number(latex):
+    assert last_number(rf"\boxed{{{latex}}}") is None
+
+
 def test_it_works_in_a_thread():
     pytest.importorskip("math_verify")
     found = []
