@@ -200,7 +200,7 @@ class TransformersBackend:
         self._boundary = rope_boundary(config)
         self._even = EVEN * model.get_input_embeddings().embedding_dim
         self._pass = PASS.get(self.device.type, PASS_GPU)
-        self._compiled = any("_orig_mod" in vars(part) or part._compiled_call_impl for part in model.modules())
+        self._compiled = any("_orig_mod" in part._modules or part._compiled_call_impl for part in model.modules())
         own = attention_of(model)
         with self.in_turn(), Precision.of(model) as precision:
             self.attention = next((name for name in attention_choices(model) if self._attends_alike(name, own)), own)
