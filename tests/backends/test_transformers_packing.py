@@ -7,7 +7,7 @@ import torch
 from transformers import AutoModelForCausalLM, Llama4TextConfig, MistralConfig
 
 from checklist_rewards.backends import inputs as packing
-from checklist_rewards.backends.inputs import Layers, keeps_exactly, packs_exactly, rope_boundary
+from checklist_rewards.backends.inputs import Layers, cache_argument, keeps_exactly, packs_exactly, rope_boundary
 
 SMALL = {"vocab_size": 64, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2}
 HEADS = {"num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 16}
@@ -35,7 +35,7 @@ def test_a_mask_that_ignores_windows_is_found_out_by_prompts_that_are_shorter_th
                 parameter.mul_(5.0)  # what the model attends to changes its logits
 
     def logits(inputs):
-        given = {"past_key_values": inputs.past, "position_ids": inputs.positions, "attention_mask": inputs.mask}
+        given = {cache_argument(model): inputs.past, "position_ids": inputs.positions, "attention_mask": inputs.mask}
         with torch.inference_mode():
             out = model(input_ids=inputs.ids, use_cache=inputs.past is not None, **given).logits
         return out[inputs.answers[:, 0], inputs.answers[:, 1]]
