@@ -55,6 +55,14 @@ def test_outcomes_are_a_table(runner, monkeypatch, capsys, fails, status):
     assert "sys.modules['vllm'] = None" in hidden
 
 
+def test_only_a_package_that_cannot_be_imported_without_its_dependencies_gets_them(runner, monkeypatch):
+    steps = {}
+    monkeypatch.setattr(runner, "installed", lambda home, *commands: steps.setdefault(home.name, commands[0]) and "no")
+    runner.main(["torch", "transformers=5.0.0"])
+    alone = {name: "--no-deps" in step for name, step in steps.items()}
+    assert alone == {"transformers-5.0.0": True, "torch-2.15.0": False}
+
+
 def test_an_unknown_name_is_refused(runner, capsys):
     assert runner.main(["trl=0.1"]) == 2
     assert capsys.readouterr().out.startswith("unknown: trl=0.1; allowed: trl=1.6.0, ")

@@ -16,6 +16,7 @@ eager ([`attending`]) if these give its results.
 
 from __future__ import annotations
 
+import inspect
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -86,6 +87,13 @@ class _Shown(DynamicLayer):
             torch.cat([self.keys.expand(rows, -1, -1, -1), key_states], dim=-2),
             torch.cat([self.values.expand(rows, -1, -1, -1), value_states], dim=-2),
         )
+
+
+def cache_argument(model: Any) -> str:
+    """The name of a model's argument for a cache: `cache` in newer versions of transformers, which deprecate
+    `past_key_values`."""
+    inner = model.get_base_model() if hasattr(model, "get_base_model") else model
+    return "cache" if "cache" in inspect.signature(inner.forward).parameters else "past_key_values"
 
 
 class Inputs(NamedTuple):

@@ -63,6 +63,7 @@ from checklist_rewards.backends.inputs import (
     attention_choices,
     attention_configs,
     attention_of,
+    cache_argument,
     keeps_exactly,
     packs_exactly,
     padding_is_exact,
@@ -195,7 +196,7 @@ class TransformersBackend:
         """Read with this model from now on; `forward` is called in its place if another module wraps it."""
         config = model.config.get_text_config()
         self.model, self.tokens, self.max_batch_tokens = model, tokens, max_batch_tokens
-        self._forward = model if forward is None else forward
+        self._forward, self._cache = model if forward is None else forward, cache_argument(model)
         self.device = torch.device(model.get_input_embeddings().weight.device)
         self.max_length: int = getattr(config, "max_position_embeddings", None) or 2**31
         self._boundary = rope_boundary(config)
@@ -456,7 +457,7 @@ class TransformersBackend:
             return (args[0][at[:, 0], at[:, 1]].unsqueeze(0), *args[1:])
 
         given: dict[str, Any] = {} if inputs.positions is None else {"position_ids": inputs.positions}
-        given |= {"use_cache": False} if inputs.past is None else {"use_cache": True, "past_key_values": inputs.past}
+        given |= {"use_cache": False} if inputs.past is None else {"use_cache": True, self._cache: inputs.past}
         hook = self.model.get_output_embeddings().register_forward_pre_hook(gather)
         try:
             with self._computing():

@@ -235,15 +235,29 @@ class VLLMBackend:
 
     def _sample(self, prompts: list[list[int]], sampling: Sampling, done: Callable[[int, Any], None]) -> None:
         """Sample replies. A schema that vLLM does not support is not enforced."""
-        if sampling.schema is None or sampling.schema in self._refused_schemas:
+        schema = None if sampling.schema in self._refused_schemas else sampling.schema
+        if schema is None:
             self._stream(prompts, self._params(prompts, sampling, None), done)
             return
+        failed: list[int] = []  # an engine may refuse a schema that vLLM has accepted, if it holds others already
+
+        def sampled(place: int, output: Any) -> None:
+            if any(sample.finish_reason == "error" for sample in output.outputs):
+                failed.append(place)
+            else:
+                done(place, output)
+
+        why: object = "every reply ended with 'error'"
         try:
-            self._stream(prompts, self._params(prompts, sampling, sampling.schema), done)
+            self._stream(prompts, self._params(prompts, sampling, schema), sampled)
         except BackendError as error:
-            self._stream(prompts, self._params(prompts, sampling, None), done)  # fails too if it was not the schema
-            logger.warning("vLLM cannot enforce the JSON schema of the replies: %s", error)
-            self._refused_schemas.add(sampling.schema)
+            failed, why = list(range(len(prompts))), error
+        again = [prompts[place] for place in failed]
+        # Fails too if it was not the schema.
+        self._stream(again, self._params(again, sampling, None), lambda place, output: done(failed[place], output))
+        if len(failed) == len(prompts):
+            logger.warning("vLLM cannot enforce the JSON schema of the replies: %s", why)
+            self._refused_schemas.add(schema)
 
     def _params(self, prompts: list[list[int]], sampling: Sampling, schema: str | None) -> list[Any]:
         from vllm import SamplingParams

@@ -21,7 +21,7 @@ import torch
 from torch.nn.utils.rnn import pad_sequence
 from trl import GRPOTrainer
 
-from checklist_rewards.backends.inputs import Inputs, Layers, packs_exactly, tree_inputs
+from checklist_rewards.backends.inputs import Inputs, Layers, cache_argument, packs_exactly, tree_inputs
 from checklist_rewards.backends.trees import TreeRow, tree_rows
 
 
@@ -45,7 +45,8 @@ def sample(
     places = (mask.cumsum(-1) - 1).clamp(min=0)
     ends = torch.tensor(eos, device=model.device)
     out = model(input_ids=ids, attention_mask=mask, position_ids=places, use_cache=True, logits_to_keep=1)
-    cache = out.past_key_values
+    named = cache_argument(model)
+    cache = out[named]
     cache.batch_repeat_interleave(n)
     logits, mask, place = (one.repeat_interleave(n, dim=0) for one in (out.logits[:, -1], mask, places[:, -1:]))
     answers: list[list[int]] = [[] for _ in range(n * len(prompts))]
@@ -66,8 +67,8 @@ def sample(
             input_ids=tokens[going_on],
             attention_mask=mask,
             position_ids=place,
-            past_key_values=cache,
             use_cache=True,
+            **{named: cache},
         )
         logits = out.logits[:, -1]
     return [answers[start : start + n] for start in range(0, len(answers), n)]

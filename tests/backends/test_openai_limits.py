@@ -140,6 +140,16 @@ def test_what_is_no_log_probability_leaves_the_read_unanswered_and_names_the_set
     assert read.unanswered.startswith("backend_error") and "--logprobs-mode raw_logprobs" in read.unanswered
 
 
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("written", ["yes", "No", "Sure"])
+def test_a_chat_whose_likely_tokens_vllm_has_overwritten_is_unanswered(shape, written):
+    """So from vLLM 0.32 with the V1 model runner, in a step with reads by token id: the written token, and token 0."""
+    choice = chat(written, SHAPES[shape]({written: -0.33, "<|pad|>": -9999.0}))[1]["choices"][0]
+    read = label_of(choice, LABELS)
+    assert (read.logprobs, read.answer) == (None, None)
+    assert read.unanswered.startswith("backend_error") and "one kind of reads" in read.unanswered
+
+
 @pytest.mark.parametrize("values", [(5.0, 3.0), (-0.1, -0.2), (math.nan, -1.0), (-1.0, 0.011)])
 def test_a_list_read_of_logits_is_unanswered(values):
     def respond(path, body):

@@ -245,6 +245,14 @@ def test_a_prompt_too_large_for_the_memory_costs_its_own_replies(own_pocket):
     assert first.text is not None and third.text is not None
 
 
+@pytest.mark.filterwarnings("error::FutureWarning", "error::DeprecationWarning")
+def test_nothing_that_an_engine_calls_is_deprecated(world_reads):
+    own = TransformersBackend("pocket")
+    own._pass = -1e9  # below kept prefixes, which is a pass with a cache
+    assert own.read(world_reads[:4], LABELS).cached
+    own.generate([[{"role": "user", "content": "Write something."}]], Sampling(max_tokens=4, n=2, temperature=1.0))
+
+
 def test_a_model_that_breaks_is_a_backend_error(own_pocket, world_reads):
     def broken(module, args, kwargs):
         raise RuntimeError("CUDA error: an illegal memory access was encountered")

@@ -33,6 +33,7 @@ GROUPS = [
 PROMPTS = [[{"role": "user", "content": "Write it down . " * count}] for count in (1, 6, 14)]
 # Recurrent layers carry a state through the row; ALiBi counts places instead of positions; Doge looks to its right.
 SEPARATE = {"Bloom (ALiBi)", "Doge", "Qwen3-Next", "Qwen3.5", "Mamba 2", "Falcon-H1", "RecurrentGemma"}
+_BLOCKS = {"recurrent": "linear_attention", "attention": "sliding_attention"}  # those of RecurrentGemma before 5.24
 DOCUMENT = REPO / "docs" / "compatibility.md"
 
 _folder = tempfile.TemporaryDirectory(prefix="checklist-rewards-architectures-")
@@ -129,8 +130,10 @@ def test_the_table_in_the_documentation_is_this_suites():
     lines = ["| architecture | attention | reads |", "|---|---|---|"]
     for name in ARCHITECTURES:
         engine = engine_of(name)
-        kinds = getattr(engine.model.config.get_text_config(), "layer_types", None)
-        found = engine.layers.kinds if engine.layers is not None else tuple(sorted(set(kinds or ()))) or ("recurrent",)
+        config = engine.model.config.get_text_config()
+        blocks = [_BLOCKS[block] for block in getattr(config, "layers_block_type", ()) if block in _BLOCKS]
+        kinds = getattr(config, "layer_types", None) or blocks
+        found = engine.layers.kinds if engine.layers is not None else sorted(set(kinds))
         shown = ", ".join(kind.removesuffix("_attention") for kind in found)
         lines.append(f"| {name} | {shown} | {'packed' if engine.packs else 'separate prompts'} |")
     table = "\n".join(lines) + "\n"

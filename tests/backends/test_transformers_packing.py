@@ -18,7 +18,15 @@ from transformers.masking_utils import flash_attention_mask
 
 from checklist_rewards.backends import ReadGroup
 from checklist_rewards.backends import inputs as packing
-from checklist_rewards.backends.inputs import Layers, Precision, agree, keeps_exactly, packs_exactly, rope_boundary
+from checklist_rewards.backends.inputs import (
+    Layers,
+    Precision,
+    agree,
+    cache_argument,
+    keeps_exactly,
+    packs_exactly,
+    rope_boundary,
+)
 from checklist_rewards.backends.live import LiveBackend
 from checklist_rewards.backends.models import pocket_dir
 from checklist_rewards.backends.transformers import TransformersBackend
@@ -49,7 +57,7 @@ def test_a_mask_that_ignores_windows_is_found_out_by_prompts_that_are_shorter_th
                 parameter.mul_(5.0)  # what the model attends to changes its logits
 
     def logits(inputs):
-        given = {"past_key_values": inputs.past, "position_ids": inputs.positions, "attention_mask": inputs.mask}
+        given = {cache_argument(model): inputs.past, "position_ids": inputs.positions, "attention_mask": inputs.mask}
         with torch.inference_mode():
             out = model(input_ids=inputs.ids, use_cache=inputs.past is not None, **given).logits
         return out[inputs.answers[:, 0], inputs.answers[:, 1]]

@@ -1,5 +1,6 @@
 """Prefixes that are kept for the rows below them: what is planned, what it costs, and that answers stay the same."""
 
+import inspect
 import math
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 from transformers.cache_utils import DynamicCache
 
 from checklist_rewards.backends import ReadGroup
-from checklist_rewards.backends.inputs import Past
+from checklist_rewards.backends.inputs import Past, cache_argument
 from checklist_rewards.backends.transformers import TransformersBackend
 from checklist_rewards.backends.trees import Costs, keep_prefixes
 from checklist_rewards.judges.base import Receipt
@@ -147,7 +148,7 @@ def test_a_prefix_that_does_not_fit_into_memory_is_not_kept(engine):
     whole = engine.read(groups, LABELS)
 
     def short_of_memory(module, args, kwargs):
-        if type(kwargs.get("past_key_values")) is DynamicCache:  # that of a first prefix
+        if type(kwargs.get(cache_argument(module))) is DynamicCache:  # that of a first prefix
             failed.append(kwargs["input_ids"].shape)
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
 
@@ -158,6 +159,25 @@ def test_a_prefix_that_does_not_fit_into_memory_is_not_kept(engine):
         hook.remove()
     assert failed and whole.cached == 24 and result.cached == 0
     assert (flat(whole) - flat(result)).abs().max() < 1e-4
+
+
+@pytest.mark.parametrize("name", ["past_key_values", "cache"])
+def test_the_cache_is_given_under_the_name_that_the_model_has_for_it(name):
+    engine, groups, names = TransformersBackend("pocket"), groups_of(2, 3), []
+    expected, model, own = read_with(engine, groups, DEAR), engine.model, cache_argument(engine.model)
+    forward = model.forward
+
+    def renamed(input_ids, **given):
+        names.extend({"past_key_values", "cache"} & given.keys())
+        return forward(input_ids, **{own if argument == name else argument: of for argument, of in given.items()})
+
+    parameters = [inspect.Parameter(part, inspect.Parameter.KEYWORD_ONLY) for part in ("input_ids", name)]
+    renamed.__signature__ = inspect.Signature(parameters)
+    model.forward = renamed
+    engine._use(model, engine.tokens, engine.max_batch_tokens)
+    result = read_with(engine, groups, FREE)
+    assert result.cached == 24 and set(names) == {name}
+    assert (flat(result) - flat(expected)).abs().max() < 1e-4
 
 
 def test_a_cache_that_drops_tokens_is_refused(engine):

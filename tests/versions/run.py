@@ -1,4 +1,4 @@
-"""`make test-versions`: the short trainings with other versions of TRL, transformers and `datasets`.
+"""`make test-versions`: parts of the suite with other versions of TRL, transformers, torch, `datasets` and openai.
 
 `versions.toml` holds what is tried. Every version is installed once under `.venv-versions`: an overlay before the
 packages of the environment that runs this file, or, for this package without extras, an environment of its own with
@@ -58,7 +58,8 @@ def main(names: Sequence[str]) -> int:
     outcomes = []
     for package, version in wanted:
         print(f"== {package} {version}", flush=True)
-        outcomes.append(outcome_of(package, version, settings[package], tests[settings[package]["tests"]]))
+        files = [file for group in settings[package]["tests"] for file in tests[group]]
+        outcomes.append(outcome_of(package, version, settings[package], files))
     print("\n".join(["make test-versions:", *map(str, outcomes)]))
     return int(any(outcome.result == "FAILED" for outcome in outcomes))
 
@@ -75,7 +76,8 @@ def outcome_of(package: str, version: str, settings: dict[str, Any], tests: Sequ
         reason = installed(home, [found, "-m", "venv", home], [python, *PIP, *lowest_bounds(), *TOOLS])
     else:
         pins = [f"{package}=={version}", *settings.get("together", {}).get(version, ())]
-        reason = installed(home, [python, *PIP, "--no-deps", "--target", home, *pins])
+        alone = [] if settings.get("dependencies") else ["--no-deps"]
+        reason = installed(home, [python, *PIP, *alone, "--target", home, *pins])
         if reason is None:
             hidden = settings.get("without", {}).get(version, ())
             lines = [f"sys.modules[{module!r}] = None  # not installed, for this overlay" for module in hidden]

@@ -390,6 +390,13 @@ def features(body: Mapping[str, Any]) -> list[str]:
     return [feature for feature in FEATURES if _KEYS.get(feature, feature) in body]
 
 
+_MASKED = -9999.0
+"""What vLLM reports for the logarithm of 0."""
+_MIXED = Unanswered(
+    Reason.BACKEND_ERROR,
+    "the server gave the log-probability of one token only, as vLLM does without its V2 model runner if it computes a "
+    "chat together with reads by token id; send it one kind of reads at a time",
+)
 _THOUGHT_KEYS = ("reasoning_content", "reasoning")
 _THOUGHT_PARTS = ("thinking", "reasoning", "redacted_thinking")
 _TEXT_PARTS = ("text", "output_text")
@@ -535,6 +542,8 @@ def likely_of(choice: Any) -> list[tuple[str, float]] | Unanswered:
     values = [logprob for _, logprob in tokens]
     if (reason := not_logprobs(values)) is not None:
         return reason
+    if len(values) == 2 and min(values) == _MASKED:
+        return _MIXED
     return list(tokens) if len(tokens) > 1 and max(values) > -math.inf else []
 
 
