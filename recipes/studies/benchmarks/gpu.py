@@ -16,9 +16,9 @@ file and the page are written after each case, so that nothing is lost if the pr
 - *peak*: operations per second of a large `torch.matmul` in bf16, by CUDA events.
 - *reads*: 8 completions of a prompt x 8 items, inputs of 150, 400 and 2,000 tokens, in each way: as the planner
   chooses, rows with masks as the planner would choose without kept prefixes (`rows`), rows as long as possible
-  (`wide`), prefixes kept as if a pass cost nothing (`kept`), separate prompts (`separate`), and `prefill`: plain rows of 512 tokens,
-  together as many as the tree of the prompts has. Seconds are medians of wall time with the device synchronized
-  before and after, on new tokens each time, after a warm-up.
+  (`wide`), prefixes kept as if a pass cost nothing (`kept`), separate prompts (`separate`), and `prefill`: plain rows
+  of 512 tokens, together as many as the tree of the prompts has. Seconds are medians of wall time with the device
+  synchronized before and after, on new tokens each time, after a warm-up.
 - *passes*: forward passes of known shapes. The figures of `backends/costs.py` are fitted to their times, and the reads
   are repeated with a planner that uses them (`fitted`).
 - *flex*: the same rows as long as possible, with block masks and flex_attention. The package has no such way.
@@ -226,7 +226,7 @@ def median_seconds(call: Callable[[], object], device: torch.device, repeats: in
 
 
 def gemm_peak(device: torch.device, size: int) -> Figures:
-    """Operations per second of a product of two square bf16 matrices of random values: the median of five times ten."""
+    """Operations per second of a product of two square bf16 matrices of random values: the median of five times."""
     torch.manual_seed(0)
     one, other = (torch.randn(size, size, device=device, dtype=torch.bfloat16) for _ in range(2))
 

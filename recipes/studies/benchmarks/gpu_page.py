@@ -65,8 +65,8 @@ def page(results: Figures) -> str:
         _ways(cases),
         "",
         "*Rows* is what the planner chooses without kept prefixes, *wide* has rows as long as possible, *kept* keeps "
-        "prefixes as if a pass cost nothing, and *flex* has the rows of *wide* with block masks, which the package does not use. *Fitted* "
-        "is the planner with the figures of the next table.",
+        "prefixes as if a pass cost nothing, and *flex* has the rows of *wide* with block masks, which the package "
+        "does not use. *Fitted* is the planner with the figures of the next table.",
         "",
         _chosen(cases),
         "",
