@@ -33,6 +33,7 @@ from weakref import WeakKeyDictionary
 import torch
 
 from checklist_rewards.backends.base import Arrived, LabelRead, Messages, ReadGroup, ReadResult, Reply, Sampling
+from checklist_rewards.backends.costs import MAX_BATCH_TOKENS
 from checklist_rewards.backends.inputs import Past
 from checklist_rewards.backends.models import POCKET, model_folder, model_identity, pocket_dir
 from checklist_rewards.backends.packaged import ENGLISH_ENCODER, PACKAGED, packaged_folder
@@ -120,7 +121,7 @@ class LiveBackend(TransformersBackend):
         tokenizer: Any = None,
         *,
         adapter: str | None = None,
-        max_batch_tokens: int = 8192,
+        max_batch_tokens: int = MAX_BATCH_TOKENS,
         forward: Any = None,
         gathered: Callable[[Any], list[Any]] | None = None,
         rank: int = 0,

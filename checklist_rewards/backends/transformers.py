@@ -52,6 +52,7 @@ from checklist_rewards.backends.base import (
     is_over,
     reply_seed,
 )
+from checklist_rewards.backends.costs import MAX_BATCH_TOKENS, Costs, device_costs
 from checklist_rewards.backends.inputs import (
     Inputs,
     Layers,
@@ -75,11 +76,7 @@ from checklist_rewards.backends.inputs import (
 from checklist_rewards.backends.models import adapter_dir, load_whole, model_identity, pinned, resolve_model
 from checklist_rewards.backends.tokens import ChatTokenizer, TokenGroup, load_chat_tokenizer
 from checklist_rewards.backends.trees import (
-    EVEN,
-    PASS,
-    PASS_GPU,
     Branch,
-    Costs,
     Kept,
     TreeRow,
     floor_tokens,
@@ -134,8 +131,6 @@ _SETTINGS = (
 _TOKENIZER_SETTINGS = ("cache_dir", "gguf_file", "local_files_only", "revision", "subfolder", "token") + (
     "trust_remote_code",
 )
-_CPU_READ_TOKENS = 2048  # per forward pass; larger batches do not fit into a CPU's caches and are slower
-
 _CPU_OUT_OF_MEMORY = re.compile(r"not enough memory|can't allocate memory|out of memory", re.I)
 
 R = TypeVar("R")
@@ -167,7 +162,9 @@ class TransformersBackend:
     sharded = False
     """Whether a forward pass is collective, so that rows are self-contained: nothing is kept."""
 
-    def __init__(self, model: str, *, max_batch_tokens: int = 8192, adapter: str | None = None, **settings: Any):
+    def __init__(
+        self, model: str, *, max_batch_tokens: int = MAX_BATCH_TOKENS, adapter: str | None = None, **settings: Any
+    ):
         for name in settings:
             if name not in _SETTINGS:
                 allowed = ("max_batch_tokens", "adapter", *_SETTINGS)
@@ -200,8 +197,7 @@ class TransformersBackend:
         self.device = torch.device(model.get_input_embeddings().weight.device)
         self.max_length: int = getattr(config, "max_position_embeddings", None) or 2**31
         self._boundary = rope_boundary(config)
-        self._even = EVEN * model.get_input_embeddings().embedding_dim
-        self._pass = PASS.get(self.device.type, PASS_GPU)
+        self.device_costs = device_costs(self.device.type)
         self._compiled = any("_orig_mod" in part._modules or part._compiled_call_impl for part in model.modules())
         self._configs, own = attention_configs(model), attention_of(model)
         with self.in_turn(), Precision.of(model) as precision:
@@ -332,8 +328,7 @@ class TransformersBackend:
 
     @property
     def _costs(self) -> Costs:
-        room = self.max_batch_tokens
-        return Costs(self._even, self._pass, room, min(room, _CPU_READ_TOKENS) if self.device.type == "cpu" else room)
+        return self.device_costs.of(self.model.get_input_embeddings().embedding_dim, self.max_batch_tokens)
 
     def generate(
         self, prompts: Sequence[Messages], sampling: Sampling, arrived: Arrived | None = None

@@ -16,7 +16,7 @@ A row of several prompts computes attention over all pairs of its tokens, also w
 targets of 225 tokens below rules and an input of 600 tokens, that is 2,400 x 2,400 pairs. If the 600 tokens are
 computed first and kept as a cache of keys and values, each target is a row of its own whose tokens attend to 600 + 225
 tokens, and the prefix attends causally to itself: a third of the pairs, with the same tokens computed.
-[`keep_prefixes`] decides by estimated cost ([`Costs`]) which beginnings of prompts are kept. Several may follow each
+[`keep_prefixes`] decides by estimated cost (`costs.py`) which beginnings of prompts are kept. Several may follow each
 other: the rules of a judge, and below them each input. It returns a tree of [`Kept`] with the rows below each of them.
 """
 
@@ -27,6 +27,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, NamedTuple, TypeVar
 
+from checklist_rewards.backends.costs import Costs
 from checklist_rewards.backends.tokens import TokenGroup
 from checklist_rewards.validation import np
 
@@ -247,68 +248,6 @@ class PrefixTree(Generic[T]):
             child.parent = rest
         self._nodes.append(rest)
         node.length, node.children = length, {self.ids[rest.start]: rest}
-
-
-_WIDEST = 4096
-"""Most tokens in a row of several targets: the mask of a row grows with the square of its width."""
-EVEN = 4.5
-"""Attention over a row of this many tokens, times the hidden size, takes as long as all matrices. A layer has about
-12 x size^2 weights, so 24 x size^2 operations per token, and 4 x size per pair of tokens: 6 by this count, and 4.4 as
-measured with SmolLM2 on a CPU, where attention makes fewer operations per second."""
-_SKIPPED = 256
-"""A causal pass of n tokens without a mask computes about n x (n / 2 + 256) pairs: all at 512 tokens, 0.6 of them at
-2,650, as measured on a CPU."""
-_COPY = 8
-"""Copying a token of a kept prefix for a row takes as long as attention of this many tokens to it: 6 for 570 tokens, 8
-for 2,170, as measured with the sizes of SmolLM2 on a CPU."""
-PASS = {"cpu": 32}
-"""A forward pass of its own costs as much as this many tokens, for the launch of its operations and reading the
-weights. 40 for the pocket model on a CPU and 21 for SmolLM2, as measured with one thread."""
-PASS_GPU = 2048
-"""The same on other devices. Not measured: chosen high, so that only long prefixes are kept there."""
-
-
-class Costs(NamedTuple):
-    """Estimated cost of forward passes, in tokens whose matrices take as long."""
-
-    even: float
-    """Width of a row in which attention takes as long as all matrices."""
-    one: float
-    """Cost of a pass, whatever its size."""
-    room: int
-    """`max_batch_tokens`: most tokens of a row, and most tokens, with those of the prefix, of the rows of a pass."""
-    batch: int
-    """Most tokens of a pass of label reads in practice, with padding."""
-
-    def row(self, width: int, past: int = 0) -> float:
-        """A row of several prompts below `past` kept tokens. Rows share their passes."""
-        shared = self.one * min(1.0, (past + width) / self.batch) if past else 0.0
-        return width + (width * (past + width) + _COPY * past) / self.even + shared
-
-    def prefix(self, width: int, past: int) -> float:
-        """A pass of tokens that are kept."""
-        pairs = width * (width + past) if past else width * (width / 2 + _SKIPPED)
-        return self.one + width + pairs / self.even
-
-    def rows(self, shared: int, own: int, count: int, past: int) -> float:
-        """`count` branches with `own` tokens together, in rows that start with `shared` tokens more."""
-        cheapest, most = float("inf"), 1
-        while True:
-            rows = -(-count // most)
-            cheapest = min(cheapest, rows * self.row(shared + -(-own // rows), past))
-            if most >= count:
-                return cheapest
-            most *= 2
-
-    def saves(self, width: int, new: int, alone: int, past: int = 0) -> bool:
-        """Whether `new` tokens more in a row of `width` cost less than `alone` tokens in a row of their own."""
-        longer = width + new
-        return longer <= _WIDEST and self.row(longer, past) - self.row(width, past) <= self.row(alone, past)
-
-    def keeps(self, shared: int, own: int, count: int, past: int) -> bool:
-        """Whether `shared` tokens with which `count` branches start should be computed once and kept."""
-        kept = self.prefix(shared, past) + self.rows(0, own, count, past + shared)
-        return kept < self.rows(shared, own, count, past)
 
 
 @dataclass(slots=True)

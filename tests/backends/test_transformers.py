@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from checklist_rewards.backends import ReadGroup, Sampling, load_backend
-from checklist_rewards.backends import trees as packing
 from checklist_rewards.backends.transformers import TransformersBackend
 from checklist_rewards.backends.trees import floor_tokens
 from checklist_rewards.errors import BackendError, ModelError
@@ -75,15 +74,15 @@ def test_a_row_is_widened_by_other_targets_up_to_its_mask_and_the_questions_of_a
 ):
     whole = own_pocket.read(world_reads, LABELS)
     each = [floor_tokens([group], own_pocket.max_length)[1] for group in own_pocket.tokens.groups(world_reads)]
-    monkeypatch.setattr(packing, "_WIDEST", max(each) - 1)
-    monkeypatch.setattr(own_pocket, "_even", math.inf)
+    costs = own_pocket.device_costs._replace(even=math.inf, widest=max(each) - 1)
+    monkeypatch.setattr(own_pocket, "device_costs", costs)
     widths = []
     hook = own_pocket.model.register_forward_pre_hook(
         lambda module, args, kwargs: widths.append(kwargs["input_ids"].shape[1]), with_kwargs=True
     )
     try:
         narrow = own_pocket.read(world_reads, LABELS)
-        monkeypatch.setattr(packing, "_WIDEST", 0)
+        monkeypatch.setattr(own_pocket, "device_costs", costs._replace(widest=0))
         alone = own_pocket.read(world_reads, LABELS)
     finally:
         hook.remove()
@@ -93,11 +92,11 @@ def test_a_row_is_widened_by_other_targets_up_to_its_mask_and_the_questions_of_a
 
 def flat_of_trees(engine, groups, even):
     """A read in rows as long as possible (even = inf), or with one target in each (even = 0)."""
-    engine._even, before = even, engine._even
+    engine.device_costs, before = engine.device_costs._replace(even=even), engine.device_costs
     try:
         return engine.read(groups, LABELS)
     finally:
-        engine._even = before
+        engine.device_costs = before
 
 
 def test_no_forward_pass_is_larger_than_the_token_budget(own_pocket, world_reads):

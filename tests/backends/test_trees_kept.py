@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from transformers.cache_utils import DynamicCache
 
 from checklist_rewards.backends import ReadGroup
+from checklist_rewards.backends.costs import Costs
 from checklist_rewards.backends.inputs import Past, cache_argument
 from checklist_rewards.backends.transformers import TransformersBackend
-from checklist_rewards.backends.trees import Costs, keep_prefixes
+from checklist_rewards.backends.trees import keep_prefixes
 from checklist_rewards.judges.base import Receipt
 
 LABELS = ("yes", "no")
@@ -48,11 +49,11 @@ def flat(result) -> torch.Tensor:
 
 
 def read_with(engine, groups, cost):
-    engine._pass, before = cost, engine._pass
+    engine.device_costs, before = engine.device_costs._replace(one=cost), engine.device_costs
     try:
         return engine.read(groups, LABELS)
     finally:
-        engine._pass = before
+        engine.device_costs = before
 
 
 def below(kept):

@@ -33,6 +33,7 @@ import sys
 import tempfile
 import time
 import tracemalloc
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -239,18 +240,36 @@ def matmul_peak(backend: TransformersBackend, clock: Callable[[], float]) -> flo
     return 2 * tokens.numel() * config.intermediate_size / best
 
 
+def layer_weights(model: Any) -> float:
+    """Weights of the layers that a token meets: without the embeddings and the output head, and of experts, those that
+    are chosen for it."""
+    config = model.config.get_text_config()
+    ends = [layer.weight for layer in (model.get_input_embeddings(), model.get_output_embeddings())]
+    experts = getattr(config, "num_experts", None) or 1
+    share = getattr(config, "num_experts_per_tok", 1) / experts
+    return sum(
+        weight.numel() * (share if ".experts." in name else 1)
+        for name, weight in model.named_parameters()
+        if not any(weight is end for end in ends)
+    )
+
+
 def floor_flop(backend: TransformersBackend, groups: Sequence[ReadGroup]) -> float:
     """Floating-point operations of all layers for the tokens of the tree, each of which attends to the tokens before
-    it in its prompt. The output head is left out: it runs at the answers only."""
+    it in its prompt, or in its window. The output head is left out: it runs at the answers only."""
     model, tree = backend.model, PrefixTree[None]()
     config = model.config.get_text_config()
     for group in backend.tokens.groups(groups):
         for tail in group.tails:
             tree.add([*group.prefix, *tail])
-    pairs = sum(node.length * node.depth + node.length * (node.length + 1) / 2 for node in tree.segments())
-    ends = [layer.weight for layer in (model.get_input_embeddings(), model.get_output_embeddings())]
-    parameters = sum(weight.numel() for weight in model.parameters() if not any(weight is end for end in ends))
-    return 2 * parameters * len(tree.ids) + 4 * config.hidden_size * config.num_hidden_layers * pairs
+    seen = [depth + 1 for node in tree.segments() for depth in range(node.depth, node.depth + node.length)]
+    kinds = getattr(config, "layer_types", None) or ["full_attention"] * config.num_hidden_layers
+    windows = [config.sliding_window if kind == "sliding_attention" else math.inf for kind in kinds]
+    pairs = sum(count * sum(min(tokens, window) for tokens in seen) for window, count in Counter(windows).items())
+    width = config.num_attention_heads * (
+        getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    )
+    return 2 * layer_weights(model) * len(tree.ids) + 4 * width * pairs
 
 
 def summary(reads: int, outcomes: Sequence[Timed]) -> dict[str, float]:
