@@ -247,7 +247,7 @@ def test_a_prompt_too_large_for_the_memory_costs_its_own_replies(own_pocket):
 @pytest.mark.filterwarnings("error::FutureWarning", "error::DeprecationWarning")
 def test_nothing_that_an_engine_calls_is_deprecated(world_reads):
     own = TransformersBackend("pocket")
-    own._pass = -1e9  # below kept prefixes, which is a pass with a cache
+    own.device_costs = own.device_costs._replace(one=-1e9)  # below kept prefixes, which is a pass with a cache
     assert own.read(world_reads[:4], LABELS).cached
     own.generate([[{"role": "user", "content": "Write something."}]], Sampling(max_tokens=4, n=2, temperature=1.0))
 

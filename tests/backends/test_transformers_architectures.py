@@ -73,7 +73,7 @@ def distance(name: str, result: ReadResult) -> float:
 @pytest.mark.parametrize("name", ARCHITECTURES)
 def test_reads_are_those_of_a_plain_forward_pass(name):
     engine = engine_of(name)
-    engine._even = math.inf  # rows of several targets, at any price
+    engine.device_costs = engine.device_costs._replace(even=math.inf)  # rows of several targets, at any price
     result = engine.read(GROUPS, LABELS)
     assert distance(name, result) < 1e-4 and result.cached == 0
     read = [answer for group in result.reads for answer in group]
