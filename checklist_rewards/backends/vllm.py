@@ -49,7 +49,14 @@ from checklist_rewards.backends.base import (
     is_over,
     reply_seed,
 )
-from checklist_rewards.backends.models import adapter_dir, model_identity, pinned, resolve_model, warn_about_copies
+from checklist_rewards.backends.models import (
+    adapter_dir,
+    from_hub,
+    model_identity,
+    pinned,
+    resolve_model,
+    warn_about_copies,
+)
 from checklist_rewards.backends.reads import Answer, read_prompts
 from checklist_rewards.backends.tokens import load_chat_tokenizer
 from checklist_rewards.errors import BackendError, ModelError, UnguardedScriptError
@@ -411,7 +418,7 @@ def _load(path: str, engine: Mapping[str, Any]) -> Any:
             defaults["kv_cache_memory_bytes"] = _CPU_KV_CACHE_BYTES
     else:
         defaults |= _GPU
-    with _environment(environment):
+    with from_hub(path), _environment(environment):
         if os.environ.get("VLLM_ENABLE_V1_MULTIPROCESSING") != "0" and (current_platform.is_cpu() or _spawns()):
             _refuse_unguarded_script()
         return LLM(path, **defaults | dict(engine))

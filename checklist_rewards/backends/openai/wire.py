@@ -19,6 +19,12 @@ the sum over all forms of the label among them ("Yes", " yes", "YES"). A label t
 probability is at most that of the last one. The label mass, which the judge compares with its minimum, is therefore
 never overestimated. If a server returns no log-probabilities, the label is the word that the model wrote.
 
+A server may sample with more than the parameters of a request: vLLM and SGLang take what a request omits from the
+model's `generation_config.json` (top_k, min_p and penalties; a repetition penalty changes SGLang's log-probabilities
+too), and llama.cpp has defaults of its own. So each request sets them to the values without effect (`plain`): as on the
+engines in this process, temperature and top_p decide alone. Hosted servers are not sent parameters that OpenAI does
+not have.
+
 Features that a server does not support are omitted from its requests; `without` contains their names ([`FEATURES`]).
 A limit is not a missing feature: if the server allows fewer likely tokens, or requires more tokens per reply, requests
 stay within its [`Limits`]. Values that cannot be log-probabilities (logits, NaN) make a read unanswered.
@@ -238,11 +244,14 @@ FEATURES = {
     "temperature": re.compile(r"temperature", re.I),
     "top_p": re.compile(r"top_p", re.I),
     "seed": re.compile(r"\bseed\b", re.I),
+    "plain": re.compile(r"(?:repetition|presence|frequency)_penalty|\bmin_p\b|\btop_k\b", re.I),
 }
 """Features that a server may not support, and how its error message names them."""
 _NO_THINKING = {"enable_thinking": False}
-_KEYS = {"schema": "response_format", "no_thinking": "chat_template_kwargs"}
-_UNNAMED = ("no_thinking", "schema", "logprobs")
+_NO_PENALTIES = {"repetition_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0}
+_NO_CUTS = {"top_k": -1, "min_p": 0.0}
+_KEYS = {"schema": "response_format", "no_thinking": "chat_template_kwargs", "plain": "repetition_penalty"}
+_UNNAMED = ("no_thinking", "plain", "schema", "logprobs")
 """The features to omit, in this order, if the error message names none."""
 _BROKEN_OFF = ("abort", "aborted", "cancelled", "error")
 TOP, FEWER = 20, 5
@@ -512,7 +521,10 @@ def _sampled(sampling: Sampling, without: frozenset[str]) -> dict[str, Any]:
     parameters: dict[str, Any] = {"temperature": sampling.temperature}
     if sampling.temperature:
         parameters |= {"top_p": sampling.top_p, "seed": sampling.seed}
-    return {name: value for name, value in parameters.items() if name not in without}
+    sampled = {name: value for name, value in parameters.items() if name not in without}
+    if "plain" not in without:
+        sampled |= _NO_PENALTIES | (_NO_CUTS if sampling.temperature else {})
+    return sampled
 
 
 def likely_of(choice: Any) -> list[tuple[str, float]] | Unanswered:
@@ -589,6 +601,7 @@ def list_body(model: str, prompts: Sequence[Sequence[int]], ids: Sequence[int]) 
         "prompt": [list(prompt) for prompt in prompts],
         "max_tokens": 1,
         "temperature": 0,
+        "repetition_penalty": 1.0,  # that of the model's generation_config.json would change processed logprobs
         "logprobs": 1,
         "logprob_token_ids": list(ids),
         "return_tokens_as_token_ids": True,
