@@ -174,5 +174,5 @@ def test_with_the_defaults_a_fresh_home_without_a_network_scores_with_a_model_of
     [row] = map(json.loads, (tmp_path / "scored.jsonl").read_text().splitlines())
     assert row["checklist_score"]["answered"] == 1
     assert done.stderr.startswith(f"{address} does not respond") and done.stderr.count(address) == 1
-    assert "Loading weights" not in done.stderr and "took" in done.stderr.splitlines()[-1]
+    assert "Loading weights" not in done.stderr
     assert (tmp_path / ".cache" / "checklist-rewards" / "store.sqlite").is_file()

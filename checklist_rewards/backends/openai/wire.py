@@ -21,7 +21,7 @@ never overestimated. If a server returns no log-probabilities, the label is the 
 
 A server may sample with more than the parameters of a request: vLLM and SGLang take what a request omits from the
 model's `generation_config.json` (top_k, min_p and penalties; a repetition penalty changes SGLang's log-probabilities
-too), and llama.cpp has defaults of its own. So each request sets them to the values without effect (`plain`): as on the
+too), and llama.cpp has defaults of its own. So each request sets them to the values without effect: as on the
 engines in this process, temperature and top_p decide alone. Hosted servers are not sent parameters that OpenAI does
 not have.
 
@@ -244,14 +244,22 @@ FEATURES = {
     "temperature": re.compile(r"temperature", re.I),
     "top_p": re.compile(r"top_p", re.I),
     "seed": re.compile(r"\bseed\b", re.I),
-    "plain": re.compile(r"(?:repetition|presence|frequency)_penalty|\bmin_p\b|\btop_k\b", re.I),
+    "no_penalties": re.compile(r"(?:repetition|presence|frequency)_penalty", re.I),
+    "no_cuts": re.compile(r"\btop_k\b|\bmin_p\b", re.I),
 }
 """Features that a server may not support, and how its error message names them."""
 _NO_THINKING = {"enable_thinking": False}
 _NO_PENALTIES = {"repetition_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0}
 _NO_CUTS = {"top_k": -1, "min_p": 0.0}
-_KEYS = {"schema": "response_format", "no_thinking": "chat_template_kwargs", "plain": "repetition_penalty"}
-_UNNAMED = ("no_thinking", "plain", "schema", "logprobs")
+_KEYS = {
+    "schema": "response_format",
+    "no_thinking": "chat_template_kwargs",
+    "no_penalties": "repetition_penalty",
+    "no_cuts": "top_k",
+}
+BEYOND_OPENAI = frozenset({"no_thinking", "no_penalties", "no_cuts"})
+"""Features whose parameters OpenAI does not have."""
+_UNNAMED = ("no_thinking", "no_cuts", "no_penalties", "schema", "logprobs")
 """The features to omit, in this order, if the error message names none."""
 _BROKEN_OFF = ("abort", "aborted", "cancelled", "error")
 TOP, FEWER = 20, 5
@@ -281,7 +289,7 @@ _SPACE = "▁Ġ \t\n"
 def refused_by(model: str) -> frozenset[str]:
     """The features that are known to be unsupported for `model`. OpenAI's reasoning models ignore sampling parameters,
     return no log-probabilities, and count thinking as completion tokens."""
-    return frozenset({"logprobs", "max_tokens", "temperature", "top_p"} if thinks(model) else ())
+    return BEYOND_OPENAI | {"logprobs", "max_tokens", "temperature", "top_p"} if thinks(model) else frozenset()
 
 
 class Limits(NamedTuple):
@@ -522,8 +530,10 @@ def _sampled(sampling: Sampling, without: frozenset[str]) -> dict[str, Any]:
     if sampling.temperature:
         parameters |= {"top_p": sampling.top_p, "seed": sampling.seed}
     sampled = {name: value for name, value in parameters.items() if name not in without}
-    if "plain" not in without:
-        sampled |= _NO_PENALTIES | (_NO_CUTS if sampling.temperature else {})
+    if "no_penalties" not in without:
+        sampled |= _NO_PENALTIES
+    if sampling.temperature and "no_cuts" not in without:
+        sampled |= _NO_CUTS
     return sampled
 
 
