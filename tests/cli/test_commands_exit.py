@@ -23,7 +23,7 @@ from tests.cli.conftest import write_jsonl
 from tests.conftest import HANG, REPO
 from tests.fakes import FakeBackend
 from tests.waiting import until
-from tests.zygote import Program
+from tests.zygote import Program, run
 
 FIRST = """
 import atexit, multiprocessing.util, sys, weakref
@@ -135,6 +135,44 @@ def runs(tmp_path):
     yield runs
     for pid in runs.left():
         os.kill(int(pid), signal.SIGKILL)
+
+
+WRITES = """
+from checklist_rewards import build_checklists
+
+if __name__ == "__main__":
+    build_checklists(["Write about rain."], model="pocket").to_json("out.jsonl")
+"""
+WITH_DEFAULTS = {
+    "score": ["-m", "checklist_rewards.cli", "score", "texts.jsonl", "-o", "out.jsonl", "--model", "pocket"],
+    "rerank": ["-m", "checklist_rewards.cli", "rerank", "candidates.jsonl", "-o", "out.jsonl", "--model", "pocket"],
+    "rerank, sampled": [
+        *("-m", "checklist_rewards.cli", "rerank", "checklists.jsonl", "-o", "out.jsonl"),
+        *("--model", "pocket", "--policy", "pocket"),
+    ],
+    "build_checklists": ["writes.py"],
+}
+"""Nothing else is set. The pocket model is named because there is no default model; it runs in transformers."""
+
+
+@pytest.mark.parametrize("name", WITH_DEFAULTS)
+def test_with_the_defaults_it_ends_writes_one_file_and_asks_nothing_twice(runs, name):
+    """In an environment without the variables of `conftest.py`: the store, threads and caches are as users have them.
+
+    A second run finds all answers in the store, and replaces the file with an equal one.
+    """
+    (runs.folder / "writes.py").write_text(WRITES)
+    home = runs.folder / "home"
+    environment = {"PATH": os.environ["PATH"], "HOME": str(home), "PYTHONPATH": str(REPO)}
+    before, written = {path.name for path in runs.folder.iterdir()}, []
+    for _ in range(2):
+        code, shown = run(WITH_DEFAULTS[name], cwd=runs.folder, env=environment, timeout=HANG)
+        assert code == 0, shown
+        assert "Loading weights" not in shown and "Traceback" not in shown
+        written.append((runs.folder / "out.jsonl").read_text())
+    assert written[0] == written[1] != "" and {path.name for path in runs.folder.iterdir()} == before | {"out.jsonl"}
+    left = {str(path.relative_to(home)) for path in home.rglob("*") if path.is_file()}
+    assert left == {".cache/checklist-rewards/store.sqlite"}
 
 
 @pytest.mark.parametrize("command", COMMANDS)
