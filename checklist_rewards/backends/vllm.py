@@ -163,7 +163,7 @@ class VLLMBackend:
         except ModelError:
             raise
         except Exception as error:  # vLLM raises many types of errors while loading
-            raise ModelError(f"model {model!r} cannot be loaded with vLLM: {_short(error)}") from error
+            raise ModelError(f"model {model!r} cannot be loaded with vLLM: {_short(error)}{_advice(error)}") from error
         guard = _kill_after_us(children)
         self._close = weakref.finalize(self, _shut_down, os.getpid(), self.llm, _tree(children), guard)
         _open.add(self)
@@ -552,6 +552,18 @@ def _wake_if_killed(children: Sequence[BaseProcess], llm: Any) -> None:
         outputs.put_nowait(RuntimeError("the engine's process has ended"))
 
     threading.Thread(target=wait, name="vllm-engine-watch", daemon=True).start()
+
+
+def _advice(error: Exception) -> str:
+    """What to do if the engine's process has ended. The reason is only in what it has written; most often, another
+    process uses the GPU. vLLM reports that too only there."""
+    if "root cause above" not in str(error):
+        return ""
+    return (
+        ". If the messages above name memory: by default vLLM takes 92 % of a GPU, so together with a trainer or "
+        "another process set gpu_memory_utilization below the share that is free, such as 0.3 (--engine "
+        "gpu_memory_utilization=0.3)"
+    )
 
 
 def _short(error: Exception) -> str:
