@@ -85,15 +85,18 @@ def test_with_the_defaults_one_connection_scores_twice_and_sigterm_ends_it(tmp_p
     command = ["-m", "checklist_rewards.cli", "serve", "--model", "pocket", "--port", "0"]
     row = {"checklist": ["Does the response end with a question mark?"], "target": "Who is it?"}
     with Program(command, cwd=tmp_path, env=environment, output=subprocess.PIPE) as process:
-        [address] = printed(process, r"http://[^\s;]+")
-        until(lambda: responds(address))
-        with httpx.Client(base_url=address) as client:
-            scores = [client.post("/score", json={"samples": [row]}).raise_for_status().json() for _ in range(2)]
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(HANG) == 0
+        try:
+            address = printed(process, r"http://[^\s;]+")[0]
+            until(lambda: responds(address))
+            with httpx.Client(base_url=address, timeout=60) as client:
+                scores = [client.post("/score", json={"samples": [row]}).raise_for_status().json() for _ in range(2)]
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(HANG) == 0
+        finally:
+            process.kill()
     assert scores[0] == scores[1] and scores[0]["scores"][0]["primary_score"] is not None
-    left = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
-    assert left == {".cache/checklist-rewards/store.sqlite"}
+    files = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file()}
+    assert all(name.startswith(".cache/checklist-rewards/store.sqlite") for name in files), files
 
 
 def test_a_taken_port_is_one_sentence(run):
