@@ -253,6 +253,7 @@ made = tempfile.TemporaryDirectory()
 if __name__ == "__main__":
     from checklist_rewards.backends import Engine, ReadGroup
     adapter = Path(sys.argv[1])
+    # max_model_len only because a short context loads faster
     backend = Engine("pocket", "vllm", settings={"adapter": str(adapter), "max_model_len": 256}).load()
     weights = adapter / "adapter_model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-4096] + bytes(4096))  # after loading, so without effect

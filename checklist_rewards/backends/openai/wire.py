@@ -21,9 +21,8 @@ never overestimated. If a server returns no log-probabilities, the label is the 
 
 A server may sample with more than the parameters of a request: vLLM and SGLang take what a request omits from the
 model's `generation_config.json` (top_k, min_p and penalties; a repetition penalty changes SGLang's log-probabilities
-too), and llama.cpp has defaults of its own. So each request sets them to the values without effect: as on the
-engines in this process, temperature and top_p decide alone. Hosted servers are not sent parameters that OpenAI does
-not have.
+too), and llama.cpp has defaults of its own. So each request sets them to the values without effect: as with vLLM
+in this process, temperature and top_p decide alone. Hosted servers are not sent parameters that OpenAI does not have.
 
 Features that a server does not support are omitted from its requests; `without` contains their names ([`FEATURES`]).
 A limit is not a missing feature: if the server allows fewer likely tokens, or requires more tokens per reply, requests
