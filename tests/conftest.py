@@ -11,7 +11,9 @@ from pathlib import Path
 
 # Before torch is imported anywhere: oversubscribed cores make tiny models twenty times slower. Processes share them.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# tokenizers warns in every fork otherwise. Nothing of the package depends on it.
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+# No test may depend on the Hub. What users meet without these two is in backends/test_models.py.
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["TRANSFORMERS_OFFLINE"] = "1"
 # Otherwise each of the hundreds of processes that tests start compiles the package again: half a second of a core.

@@ -61,7 +61,7 @@ from checklist_rewards.backends.encoder_rows import (
     layout_of,
     rows_of,
 )
-from checklist_rewards.backends.models import load_whole, model_identity, pinned, resolve_model
+from checklist_rewards.backends.models import from_hub, load_whole, model_identity, pinned, resolve_model
 from checklist_rewards.errors import BackendError, ModelError
 from checklist_rewards.scores.reasons import Reason, Unanswered
 from checklist_rewards.validation import unknown
@@ -103,7 +103,8 @@ class EncoderBackend:
         self._lock = threading.Lock()  # trainers may score from several threads
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         try:
-            self.texts = EncoderTexts(AutoTokenizer.from_pretrained(path, **settings))
+            with from_hub(path):
+                self.texts = EncoderTexts(AutoTokenizer.from_pretrained(path, **settings))
             self.model: Any = load_whole(AutoModelForSequenceClassification, path, dtype=dtype, **settings)
         except Exception as error:  # transformers raises many types of errors while loading
             reason = (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -7,6 +7,8 @@ In a training process, a judge is loaded complete on every rank ([`load_whole`])
 to shard models. With DeepSpeed ZeRO-3, it splits every model among the ranks. With FSDP and
 `FSDP_CPU_RAM_EFFICIENT_LOADING`, it fills all ranks but the first with zeros and relies on FSDP to send the weights
 later. The trainer never wraps the judge, so the judge would keep the empty or zero weights.
+
+Without a network, models are loaded from the local cache at once ([`from_hub`]).
 """
 
 from __future__ import annotations
@@ -16,6 +18,8 @@ import hashlib
 import json
 import logging
 import os
+import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -41,6 +45,7 @@ NO_TRAINER = (
     "Engine.of_model(model, tokenizer)."
 )
 _FSDP_LOADING = "FSDP_CPU_RAM_EFFICIENT_LOADING"
+_OFFLINE = "HF_HUB_OFFLINE"
 _WHOLE = 64 * 2**20
 _FILES = ("*.safetensors", "*.bin", "*.gguf", "*.json", "*.jinja", "*.model", "*.txt")
 _CODE = ("**/*.py",)
@@ -249,14 +254,80 @@ def _hub_config(model: str, revision: str | None = None) -> Path:
     from huggingface_hub import hf_hub_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
+    with from_hub(model) as silence:
+        try:
+            return Path(hf_hub_download(model, "config.json", revision=revision))
+        except (OSError, HfHubHTTPError, HFValidationError, LocalEntryNotFoundError) as error:
+            at = "" if revision is None else f" at revision {revision!r}"
+            raise ModelError(
+                f"model {model!r}{at} was found neither as a folder nor on the Hub nor in its local cache "
+                f"({silence or _absence(error)})."
+            ) from error
+
+
+def _absence(error: Exception) -> str:
+    """Why the Hub gives no file of a model."""
+    from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError
+
+    if isinstance(error, GatedRepoError):  # also a RepositoryNotFoundError
+        return "it is gated: accept its terms on its page and log in with `hf auth login`"
+    if isinstance(error, RepositoryNotFoundError):
+        return "no such model; a private one requires `hf auth login`"
+    return type(error).__name__
+
+
+_SILENCE = 60
+"""Seconds for which a Hub counts as responding or not, before it is contacted again."""
+
+
+@contextmanager
+def from_hub(model: str) -> Iterator[str]:
+    """Context manager for loading a model that may be a Hub id. It gives the reason why nothing can be downloaded; ""
+    if the Hub responds, or if `model` is a folder.
+
+    If the Hub does not respond, files come from the local cache only, as with `HF_HUB_OFFLINE=1`, also in processes
+    that are started inside. Otherwise huggingface_hub would repeat every request for half a minute, even those for the
+    optional files that a model in the cache does not have.
+    """
+    from huggingface_hub import constants
+
+    if Path(model).is_dir() or constants.HF_HUB_OFFLINE:
+        yield "" if Path(model).is_dir() else "HF_HUB_OFFLINE is set"
+        return
+    reason = _silence(constants.ENDPOINT, int(time.monotonic() // _SILENCE))
+    if not reason:
+        yield ""
+        return
+    variable = os.environ.get(_OFFLINE)
+    constants.HF_HUB_OFFLINE, os.environ[_OFFLINE] = True, "1"
     try:
-        return Path(hf_hub_download(model, "config.json", revision=revision))
-    except (OSError, HfHubHTTPError, HFValidationError, LocalEntryNotFoundError) as error:
-        at = "" if revision is None else f" at revision {revision!r}"
-        raise ModelError(
-            f"model {model!r}{at} was found neither as a folder nor on the Hub nor in its local cache "
-            f"({type(error).__name__})."
-        ) from error
+        yield reason
+    finally:
+        constants.HF_HUB_OFFLINE = False
+        if variable is None:
+            os.environ.pop(_OFFLINE, None)
+        else:
+            os.environ[_OFFLINE] = variable
+
+
+@functools.lru_cache(maxsize=1)
+def _silence(endpoint: str, _period: int) -> str:
+    """Why the Hub does not respond; "" if it does."""
+    import httpx
+    from huggingface_hub import constants, get_session
+
+    try:
+        get_session().head(endpoint, timeout=constants.HF_HUB_ETAG_TIMEOUT)
+    except httpx.TransportError as error:
+        reason = f"{endpoint} does not respond: {str(error) or type(error).__name__}"
+        _warn_once(reason)
+        return reason
+    return ""
+
+
+@functools.cache
+def _warn_once(reason: str) -> None:
+    logger.warning("%s. Models are loaded from the local cache.", reason)
 
 
 def pinned(path: str, settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -275,7 +346,7 @@ def load_whole(kind: Any, path: str, **options: Any) -> Any:
         **options: Arguments of `from_pretrained`.
     """
     warn_about_copies()
-    with _unsharded():
+    with _unsharded(), from_hub(path), _progress_on_terminals():
         return kind.from_pretrained(path, **options)
 
 
@@ -305,3 +376,20 @@ def _unsharded() -> Iterator[None]:
             deepspeed.set_hf_deepspeed_config(config)
         if efficient is not None:
             os.environ[_FSDP_LOADING] = efficient
+
+
+@contextmanager
+def _progress_on_terminals() -> Iterator[None]:
+    """Hide the progress bars of transformers if stderr is a file: there each of their states would be a line."""
+    from huggingface_hub.utils import enable_progress_bars
+    from transformers.utils import logging as bars
+
+    if sys.stderr.isatty() or not bars.is_progress_bar_enabled():
+        yield
+        return
+    bars.disable_progress_bar()
+    enable_progress_bars()  # of downloads, which take minutes
+    try:
+        yield
+    finally:
+        bars.enable_progress_bar()

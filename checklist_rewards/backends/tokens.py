@@ -50,7 +50,7 @@ from typing import Any, NamedTuple
 from typing_extensions import override
 
 from checklist_rewards.backends.base import Messages, ReadGroup, Sampling
-from checklist_rewards.backends.models import POCKET, pocket_dir
+from checklist_rewards.backends.models import POCKET, from_hub, pocket_dir
 from checklist_rewards.backends.packaged import PACKAGED, packaged_folder
 from checklist_rewards.backends.templates import NO_FORMAT, QUOTED_END, ChatTemplate, Frame
 from checklist_rewards.errors import ModelError
@@ -452,7 +452,8 @@ def load_chat_tokenizer(path: str, **settings: Any) -> ChatTokenizer:
     import jinja2  # noqa: F401
     from transformers import AutoTokenizer
 
-    return _chat_tokenizer(AutoTokenizer.from_pretrained(path, **settings))
+    with from_hub(path):
+        return _chat_tokenizer(AutoTokenizer.from_pretrained(path, **settings))
 
 
 def chat_tokenizer(tokenizer: Any) -> ChatTokenizer:

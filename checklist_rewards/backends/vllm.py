@@ -49,7 +49,14 @@ from checklist_rewards.backends.base import (
     is_over,
     reply_seed,
 )
-from checklist_rewards.backends.models import adapter_dir, model_identity, pinned, resolve_model, warn_about_copies
+from checklist_rewards.backends.models import (
+    adapter_dir,
+    from_hub,
+    model_identity,
+    pinned,
+    resolve_model,
+    warn_about_copies,
+)
 from checklist_rewards.backends.reads import Answer, read_prompts
 from checklist_rewards.backends.tokens import load_chat_tokenizer
 from checklist_rewards.errors import BackendError, ModelError, UnguardedScriptError
@@ -156,7 +163,7 @@ class VLLMBackend:
         except ModelError:
             raise
         except Exception as error:  # vLLM raises many types of errors while loading
-            raise ModelError(f"model {model!r} cannot be loaded with vLLM: {_short(error)}") from error
+            raise ModelError(f"model {model!r} cannot be loaded with vLLM: {_short(error)}{_advice(error)}") from error
         guard = _kill_after_us(children)
         self._close = weakref.finalize(self, _shut_down, os.getpid(), self.llm, _tree(children), guard)
         _open.add(self)
@@ -425,7 +432,7 @@ def _load(path: str, engine: Mapping[str, Any]) -> Any:
             defaults["kv_cache_memory_bytes"] = _CPU_KV_CACHE_BYTES
     else:
         defaults |= _GPU
-    with _environment(environment):
+    with from_hub(path), _environment(environment):
         if os.environ.get("VLLM_ENABLE_V1_MULTIPROCESSING") != "0" and (current_platform.is_cpu() or _spawns()):
             _refuse_unguarded_script()
         return LLM(path, **defaults | dict(engine))
@@ -559,6 +566,18 @@ def _wake_if_killed(children: Sequence[BaseProcess], llm: Any) -> None:
         outputs.put_nowait(RuntimeError("the engine's process has ended"))
 
     threading.Thread(target=wait, name="vllm-engine-watch", daemon=True).start()
+
+
+def _advice(error: Exception) -> str:
+    """What to do if the engine's process has ended. The reason is only in what it has written; most often, another
+    process uses the GPU. vLLM reports that too only there."""
+    if "root cause above" not in str(error):
+        return ""
+    return (
+        ". If the messages above name memory: by default vLLM takes 92 % of a GPU, so together with a trainer or "
+        "another process set gpu_memory_utilization below the share that is free, such as 0.3 (--engine "
+        "gpu_memory_utilization=0.3)"
+    )
 
 
 def _short(error: Exception) -> str:

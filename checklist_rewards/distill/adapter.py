@@ -30,7 +30,7 @@ import torch
 
 from checklist_rewards.backends import Messages, ReadGroup
 from checklist_rewards.backends.inputs import Layers, attention_masks
-from checklist_rewards.backends.models import model_identity, resolve_model
+from checklist_rewards.backends.models import from_hub, model_identity, resolve_model
 from checklist_rewards.backends.tokens import ChatTokenizer, load_chat_tokenizer
 from checklist_rewards.backends.trees import Branch, TreeRow, tree_rows
 from checklist_rewards.distill.labels import Context, LabelledPair, by_target
@@ -240,7 +240,8 @@ def _train(
     before, started = float(seconds_path.read_text()) if seconds_path.is_file() else 0.0, time.monotonic()
 
     torch.manual_seed(training.seed)  # initializes the adapter
-    model: Any = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32)
+    with from_hub(path):
+        model: Any = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32)
     layers = _layers(model, base)
     if start is not None:
         try:

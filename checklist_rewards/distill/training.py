@@ -41,6 +41,7 @@ from checklist_rewards.backends.encoder_rows import (
     context_texts,
     rows_of,
 )
+from checklist_rewards.backends.models import from_hub
 from checklist_rewards.distill.labels import LabelledPair, by_target, read_group
 from checklist_rewards.errors import ModelError, SampleError
 from checklist_rewards.validation import finite, one_of
@@ -171,12 +172,13 @@ def train_encoder(
     training = training or Training()
     torch.manual_seed(training.seed)  # initializes the new head
     try:
-        encoder = CrossEncoder(
-            base or packaged_encoder(),
-            num_labels=1,
-            activation_fn=torch.nn.Sigmoid(),
-            config_kwargs={"attention_probs_dropout_prob": 0.0},
-        )
+        with from_hub(str(base or packaged_encoder())):
+            encoder = CrossEncoder(
+                base or packaged_encoder(),
+                num_labels=1,
+                activation_fn=torch.nn.Sigmoid(),
+                config_kwargs={"attention_probs_dropout_prob": 0.0},
+            )
     except (OSError, ValueError) as error:
         raise ModelError(f"cannot load the encoder {base!r} ({str(error).splitlines()[0]}).") from error
     model: Any = encoder.model

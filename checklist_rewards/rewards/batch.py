@@ -421,10 +421,11 @@ class Readers:
 
 def _loaded(name: str) -> Any:
     [transformers] = import_extra("transformers", extra="trl")
-    from checklist_rewards.backends.models import resolve_model
+    from checklist_rewards.backends.models import from_hub, resolve_model
 
     try:
-        return transformers.AutoTokenizer.from_pretrained(resolve_model(name))
+        with from_hub(path := resolve_model(name)):
+            return transformers.AutoTokenizer.from_pretrained(path)
     except (OSError, ValueError) as error:
         raise SampleError(f"tokenizer={name!r} not found ({str(error).splitlines()[0]:.120}).") from None
 

@@ -26,7 +26,7 @@ from typing import Any, ClassVar, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 from typing_extensions import override
 
-from checklist_rewards.backends.models import resolve_model
+from checklist_rewards.backends.models import from_hub, resolve_model
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import SampleError
 from checklist_rewards.rewards import group_shaping, shaping
@@ -334,6 +334,7 @@ def _tokenize(name: str) -> Callable[[str], list[str]]:
     from transformers import AutoTokenizer
 
     try:
-        return AutoTokenizer.from_pretrained(resolve_model(name)).tokenize
+        with from_hub(path := resolve_model(name)):
+            return AutoTokenizer.from_pretrained(path).tokenize
     except (OSError, ValueError) as error:
         raise ValueError(f"tokenizer of {name!r} not found ({str(error).splitlines()[0]:.120})") from None

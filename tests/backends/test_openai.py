@@ -193,8 +193,9 @@ def test_requests_that_the_server_refuses_from_the_first_are_an_error(broken_ser
     broken_server.statuses, broken_server.card = [400], {}
     with pytest.raises(ModelError, match="rejected a request: status 400"):
         connect(broken_server).read([ReadGroup(None, "Hello.", ("Is it?",) * 100)], LABELS)
-    # as it is, without the setting of the template, with fewer likely tokens, without log-probabilities
-    assert len(broken_server.asked) == 4 * 8
+    # as it is, without the setting of the template, without the neutral sampling parameters, with fewer likely tokens,
+    # without log-probabilities
+    assert len(broken_server.asked) == 5 * 8
 
 
 def test_a_first_request_that_takes_long_keeps_no_other_waiting(broken_server, monkeypatch):

@@ -148,7 +148,41 @@ def test_servers_known_by_name_are_never_sent_the_templates_setting(broken_serve
     monkeypatch.setenv("OPENROUTER_API_KEY", "key")
     OpenAIBackend(SERVED_NAME, "openrouter").read(ONE, LABELS)
     [asked] = broken_server.asked
-    assert "chat_template_kwargs" not in asked and asked["transforms"] == []
+    assert "chat_template_kwargs" not in asked and not PLAIN.keys() & asked.keys() and asked["transforms"] == []
+
+
+PLAIN = {"repetition_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0, "top_k": -1, "min_p": 0.0}
+"""What vLLM and SGLang take from the model's generation_config.json if a request omits it, without an effect."""
+
+
+@pytest.mark.parametrize("warmth", [0.0, 0.7])
+def test_a_server_takes_nothing_from_the_models_generation_config(broken_server, warmth):
+    """Its defaults are those of `vllm serve`: the parameters of the request replace those of the model's folder."""
+    of_the_folder = {name: 0.123 for name in (*PLAIN, "temperature", "top_p")}
+    broken_server.card = {}
+    judge = connect(broken_server)
+    judge.read(ONE, LABELS)
+    judge.generate([user("?")], Sampling(temperature=warmth, top_p=0.9))
+    read, reply = (of_the_folder | asked for asked in broken_server.asked)
+    penalties = {name: value for name, value in PLAIN.items() if name.endswith("penalty")}
+    assert {name: read[name] for name in penalties} == {name: reply[name] for name in penalties} == penalties
+    assert (read["temperature"], reply["temperature"]) == (0.0, warmth)  # greedy: no other parameter counts
+    if warmth:
+        assert {name: reply[name] for name in (*PLAIN, "top_p")} == PLAIN | {"top_p": 0.9}
+
+
+@pytest.mark.parametrize("complaint", ["{} is not supported", "Extra inputs are not permitted"])
+@pytest.mark.parametrize("name", PLAIN)
+def test_a_server_without_one_of_these_parameters_is_asked_without_them(broken_server, name, complaint):
+    broken_server.card = {}
+    broken_server.refuses = lambda asked: name in asked and complaint.format(name)
+    judge = connect(broken_server)
+    for _ in range(2):
+        assert judge.read(ONE, LABELS).reads == [(LabelRead((-0.5, -1.5), exact=False),)]
+        assert judge.generate([user("?")], WARM) == [[Reply("yes", "stop")]]
+    read, reply = broken_server.asked[-2:]
+    assert name not in read and name not in reply and (reply["temperature"], reply["top_p"]) == (1.0, 1.0)
+    assert "logprobs" in read and "chat_template_kwargs" in read
 
 
 @pytest.mark.parametrize("finish", ["abort", "error"])

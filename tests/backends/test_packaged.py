@@ -143,6 +143,7 @@ def test_trainers_see_where_a_message_of_smollm2_ends(smollm2):
 def adapted(smollm2, vllm_installed):
     """SmolLM2 with the adapter of `english` in vLLM, loaded once for the tests of settings; and its processes."""
     others = set(multiprocessing.active_children())
+    # a short context and a small cache, because it is a second engine next to that of the session
     settings = {"adapter": str(adapter_of(ENGLISH)), "max_model_len": 512, "kv_cache_memory_bytes": 2**27}
     engine = Engine("smollm2", "vllm", settings=settings)
     engine.load()

@@ -419,6 +419,20 @@ def test_sleep_mode_on_a_platform_without_it_is_refused_in_vllms_words(vllm_inst
         VLLMBackend("pocket", enable_sleep_mode=True)
 
 
+@pytest.mark.vllm
+def test_an_engine_that_ends_while_loading_is_one_sentence_with_what_to_try(monkeypatch):
+    """vLLM gives the reason in its log only, such as too little free memory of a GPU that a trainer uses too."""
+    pytest.importorskip("vllm")
+    from checklist_rewards.backends import vllm
+
+    def ends(*_):
+        raise RuntimeError("Engine core initialization failed. See root cause above. Failed core proc(s): {}")
+
+    monkeypatch.setattr(vllm, "_load", ends)
+    with pytest.raises(ModelError, match=r"'pocket' cannot be loaded with vLLM.*gpu_memory_utilization=0\.3"):
+        vllm.VLLMBackend("pocket")
+
+
 @pytest.mark.parametrize("mode", ["raw_logits", "processed_logits"])
 def test_logits_are_refused_before_the_engine_starts(mode):
     with pytest.raises(ModelError, match=f"logprobs_mode='{mode}' returns logits"):

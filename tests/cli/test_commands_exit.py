@@ -23,7 +23,7 @@ from tests.cli.conftest import write_jsonl
 from tests.conftest import HANG, REPO
 from tests.fakes import FakeBackend
 from tests.waiting import until
-from tests.zygote import Program
+from tests.zygote import Program, run
 
 FIRST = """
 import atexit, multiprocessing.util, sys, weakref
@@ -137,6 +137,44 @@ def runs(tmp_path):
         os.kill(int(pid), signal.SIGKILL)
 
 
+WRITES = """
+from checklist_rewards import build_checklists
+
+if __name__ == "__main__":
+    build_checklists(["Write about rain."], model="pocket").to_json("out.jsonl")
+"""
+WITH_DEFAULTS = {
+    "score": ["-m", "checklist_rewards.cli", "score", "texts.jsonl", "-o", "out.jsonl", "--model", "pocket"],
+    "rerank": ["-m", "checklist_rewards.cli", "rerank", "candidates.jsonl", "-o", "out.jsonl", "--model", "pocket"],
+    "rerank, sampled": [
+        *("-m", "checklist_rewards.cli", "rerank", "checklists.jsonl", "-o", "out.jsonl"),
+        *("--model", "pocket", "--policy", "pocket"),
+    ],
+    "build_checklists": ["writes.py"],
+}
+"""Nothing else is set. The pocket model is named because there is no default model; it runs in transformers."""
+
+
+@pytest.mark.parametrize("name", WITH_DEFAULTS)
+def test_with_the_defaults_it_ends_writes_one_file_and_asks_nothing_twice(runs, name):
+    """In an environment without the variables of `conftest.py`: the store, threads and caches are as users have them.
+
+    A second run finds all answers in the store, and replaces the file with an equal one.
+    """
+    (runs.folder / "writes.py").write_text(WRITES)
+    home = runs.folder / "home"
+    environment = {"PATH": os.environ["PATH"], "HOME": str(home), "PYTHONPATH": str(REPO)}
+    before, written = {path.name for path in runs.folder.iterdir()}, []
+    for _ in range(2):
+        code, shown = run(WITH_DEFAULTS[name], cwd=runs.folder, env=environment, timeout=HANG)
+        assert code == 0, shown
+        assert "Loading weights" not in shown and "Traceback" not in shown
+        written.append((runs.folder / "out.jsonl").read_text())
+    assert written[0] == written[1] != "" and {path.name for path in runs.folder.iterdir()} == before | {"out.jsonl"}
+    files = {path.relative_to(home).as_posix() for path in home.rglob("*") if path.is_file()}
+    assert all(name.startswith(".cache/checklist-rewards/store.sqlite") for name in files), files
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_command_ends_with_its_engine(runs, command):
     code = runs.start(command, *COMMANDS[command]).wait(HANG)
@@ -215,6 +253,7 @@ made = tempfile.TemporaryDirectory()
 if __name__ == "__main__":
     from checklist_rewards.backends import Engine, ReadGroup
     adapter = Path(sys.argv[1])
+    # max_model_len only because a short context loads faster
     backend = Engine("pocket", "vllm", settings={"adapter": str(adapter), "max_model_len": 256}).load()
     weights = adapter / "adapter_model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-4096] + bytes(4096))  # after loading, so without effect

@@ -261,7 +261,7 @@ class OpenAIBackend:
         self._controls = [] if self.tokens is None else _special(self.tokens)
         self._cache = PrefixCache(self.connection) if "max_model_len" in card else None
         self._lists = None if self.tokens is None else PromptLists(self.connection, model, self._cache)
-        self._without = wire.refused_by(model) | ({"no_thinking"} if is_hosted(addresses[0]) else set())
+        self._without = wire.refused_by(model) | (wire.BEYOND_OPENAI if is_hosted(addresses[0]) else frozenset())
         self._limits = wire.Limits()
         self._accepted: frozenset[str] = frozenset()
         self._has_likely: bool | None = None

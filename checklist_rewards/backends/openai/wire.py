@@ -19,6 +19,11 @@ the sum over all forms of the label among them ("Yes", " yes", "YES"). A label t
 probability is at most that of the last one. The label mass, which the judge compares with its minimum, is therefore
 never overestimated. If a server returns no log-probabilities, the label is the word that the model wrote.
 
+A server may sample with more than the parameters of a request: vLLM and SGLang take what a request omits from the
+model's `generation_config.json` (top_k, min_p and penalties; a repetition penalty changes SGLang's log-probabilities
+too), and llama.cpp has defaults of its own. So each request sets them to the values without effect: as with vLLM
+in this process, temperature and top_p decide alone. Hosted servers are not sent parameters that OpenAI does not have.
+
 Features that a server does not support are omitted from its requests; `without` contains their names ([`FEATURES`]).
 A limit is not a missing feature: if the server allows fewer likely tokens, or requires more tokens per reply, requests
 stay within its [`Limits`]. Values that cannot be log-probabilities (logits, NaN) make a read unanswered.
@@ -238,11 +243,22 @@ FEATURES = {
     "temperature": re.compile(r"temperature", re.I),
     "top_p": re.compile(r"top_p", re.I),
     "seed": re.compile(r"\bseed\b", re.I),
+    "no_penalties": re.compile(r"(?:repetition|presence|frequency)_penalty", re.I),
+    "no_cuts": re.compile(r"\btop_k\b|\bmin_p\b", re.I),
 }
 """Features that a server may not support, and how its error message names them."""
 _NO_THINKING = {"enable_thinking": False}
-_KEYS = {"schema": "response_format", "no_thinking": "chat_template_kwargs"}
-_UNNAMED = ("no_thinking", "schema", "logprobs")
+_NO_PENALTIES = {"repetition_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0}
+_NO_CUTS = {"top_k": -1, "min_p": 0.0}
+_KEYS = {
+    "schema": "response_format",
+    "no_thinking": "chat_template_kwargs",
+    "no_penalties": "repetition_penalty",
+    "no_cuts": "top_k",
+}
+BEYOND_OPENAI = frozenset({"no_thinking", "no_penalties", "no_cuts"})
+"""Features whose parameters OpenAI does not have."""
+_UNNAMED = ("no_thinking", "no_cuts", "no_penalties", "schema", "logprobs")
 """The features to omit, in this order, if the error message names none."""
 _BROKEN_OFF = ("abort", "aborted", "cancelled", "error")
 TOP, FEWER = 20, 5
@@ -272,7 +288,7 @@ _SPACE = "▁Ġ \t\n"
 def refused_by(model: str) -> frozenset[str]:
     """The features that are known to be unsupported for `model`. OpenAI's reasoning models ignore sampling parameters,
     return no log-probabilities, and count thinking as completion tokens."""
-    return frozenset({"logprobs", "max_tokens", "temperature", "top_p"} if thinks(model) else ())
+    return BEYOND_OPENAI | {"logprobs", "max_tokens", "temperature", "top_p"} if thinks(model) else frozenset()
 
 
 class Limits(NamedTuple):
@@ -519,7 +535,12 @@ def _sampled(sampling: Sampling, without: frozenset[str]) -> dict[str, Any]:
     parameters: dict[str, Any] = {"temperature": sampling.temperature}
     if sampling.temperature:
         parameters |= {"top_p": sampling.top_p, "seed": sampling.seed}
-    return {name: value for name, value in parameters.items() if name not in without}
+    sampled = {name: value for name, value in parameters.items() if name not in without}
+    if "no_penalties" not in without:
+        sampled |= _NO_PENALTIES
+    if sampling.temperature and "no_cuts" not in without:
+        sampled |= _NO_CUTS
+    return sampled
 
 
 def likely_of(choice: Any) -> list[tuple[str, float]] | Unanswered:
@@ -598,6 +619,7 @@ def list_body(model: str, prompts: Sequence[Sequence[int]], ids: Sequence[int]) 
         "prompt": [list(prompt) for prompt in prompts],
         "max_tokens": 1,
         "temperature": 0,
+        "repetition_penalty": 1.0,  # that of the model's generation_config.json would change processed logprobs
         "logprobs": 1,
         "logprob_token_ids": list(ids),
         "return_tokens_as_token_ids": True,

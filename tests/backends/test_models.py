@@ -1,0 +1,178 @@
+"""Models of the Hub: found, missing, or in the local cache of a machine without a network."""
+
+import json
+import logging
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import huggingface_hub
+import pytest
+from transformers import AutoModelForCausalLM
+
+from checklist_rewards.backends import Engine, models, pocket_dir
+from checklist_rewards.backends.models import from_hub, hub_commit, load_whole
+from checklist_rewards.backends.tokens import load_chat_tokenizer
+from checklist_rewards.errors import ModelError, SampleError
+from checklist_rewards.refiners.embedding import choose_embedder
+from checklist_rewards.rewards.batch import _loaded
+from checklist_rewards.rewards.steps import _tokenize
+from tests.conftest import HANG
+
+COMMIT = "a" * 40
+
+
+def cached(cache, name):
+    """A model in a cache of the Hub, as `hf download` leaves it."""
+    repository = cache / f"models--{name.replace('/', '--')}"
+    shutil.copytree(pocket_dir(), repository / "snapshots" / COMMIT)
+    (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text(COMMIT)
+
+
+@contextmanager
+def hub(status, code=None):
+    """A Hub that answers every request like this; with status None it closes each connection."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_HEAD(self):
+            self.server.asked.append(self.path)
+            if status is None:
+                self.close_connection = True
+                return
+            self.send_response(200 if self.path == "/" else status)
+            if code is not None:
+                self.send_header("X-Error-Code", code)
+            self.end_headers()
+
+        def log_message(self, *args):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.asked = []
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+    try:
+        yield server
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+@pytest.fixture
+def online(tmp_path, monkeypatch):
+    """As in a fresh HOME without HF_HUB_OFFLINE: an empty cache, and requests to the Hub that the test chooses."""
+
+    def at(server):
+        constants = huggingface_hub.constants
+        address = f"http://127.0.0.1:{server.server_port}"
+        monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+        monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+        monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+        monkeypatch.setattr(constants, "ENDPOINT", address)
+        monkeypatch.setattr(
+            constants, "HUGGINGFACE_CO_URL_TEMPLATE", address + "/{repo_id}/resolve/{revision}/{filename}"
+        )
+        hub_commit.cache_clear()
+        models._silence.cache_clear()
+        models._warn_once.cache_clear()
+        return address
+
+    yield at
+    hub_commit.cache_clear()
+    models._silence.cache_clear()
+    models._warn_once.cache_clear()
+
+
+LOADERS = {
+    "commit": hub_commit,
+    "tokenizer": load_chat_tokenizer,
+    "weights": lambda name: load_whole(AutoModelForCausalLM, name),
+    "engine": lambda name: Engine(name, "transformers").load(),
+    "tokenizer of a reward": _loaded,
+    "tokenizer of a step": _tokenize,
+}
+
+
+@pytest.mark.parametrize("loader", LOADERS)
+def test_a_model_in_the_cache_is_loaded_without_a_network_and_nothing_is_asked_twice(loader, online, tmp_path, caplog):
+    cached(tmp_path, "org/judge")
+    with hub(None) as server, caplog.at_level(logging.WARNING):
+        address = online(server)
+        LOADERS[loader]("org/judge")
+        assert server.asked == ["/"]
+    assert f"{address} does not respond" in caplog.text and "local cache" in caplog.text
+    assert not huggingface_hub.constants.HF_HUB_OFFLINE and "HF_HUB_OFFLINE" not in os.environ
+
+
+@pytest.mark.parametrize("loader", [*LOADERS, "embedder"])
+def test_a_model_that_is_nowhere_is_an_error_at_the_first_request(loader, online):
+    load = LOADERS.get(loader, lambda name: choose_embedder(name)(["A text."]))
+    with hub(None) as server:
+        online(server)
+        with pytest.raises((ModelError, SampleError, ValueError, OSError)):
+            load("org/nowhere")
+        assert server.asked == ["/"]
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "reason"),
+    [
+        (None, None, "does not respond: Server disconnected"),
+        (404, "RepoNotFound", "no such model; a private one requires `hf auth login`"),
+        (403, "GatedRepo", "it is gated: accept its terms on its page and log in with `hf auth login`"),
+        (404, "EntryNotFound", "RemoteEntryNotFoundError"),
+    ],
+)
+def test_a_model_that_the_hub_does_not_give_is_one_sentence_with_the_reason(status, code, reason, online):
+    with hub(status, code) as server:
+        online(server)
+        with pytest.raises(ModelError) as raised:
+            hub_commit("org/nowhere")
+    [line] = str(raised.value).splitlines()
+    assert line.startswith("model 'org/nowhere' was found neither as a folder nor on the Hub nor in its local cache (")
+    assert reason in line
+
+
+def test_processes_that_start_while_the_hub_is_silent_do_not_ask_it(online):
+    with hub(None) as server:
+        online(server)
+        with from_hub("org/judge") as reason:
+            assert "does not respond" in reason and os.environ["HF_HUB_OFFLINE"] == "1"
+    assert "HF_HUB_OFFLINE" not in os.environ
+
+
+def test_with_the_defaults_a_fresh_home_without_a_network_scores_with_a_model_of_its_cache(tmp_path):
+    """A process without the settings of `conftest.py`: no HF_HUB_OFFLINE, no thread limit, a store in its HOME."""
+    cached(tmp_path / ".cache" / "huggingface" / "hub", "org/judge")
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text(json.dumps({"prompt": "A", "target": "Is it?", "checklist": ["Is it short?"]}))
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))  # not listening: connections are refused
+        environment = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(tmp_path),
+            "PYTHONPATH": os.environ.get("PYTHONPATH", ""),
+        }
+        environment["HF_ENDPOINT"] = address = f"http://127.0.0.1:{nobody.getsockname()[1]}"
+        command = [sys.executable, "-m", "checklist_rewards.cli", "score", rows, "-o", tmp_path / "scored.jsonl"]
+        command += ["--model", "org/judge", "--backend", "transformers"]  # by default vLLM where it is installed
+        done = subprocess.run(
+            command,
+            env=environment,
+            cwd=tmp_path,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=HANG,
+        )
+    assert done.returncode == 0, done.stderr
+    [row] = map(json.loads, (tmp_path / "scored.jsonl").read_text().splitlines())
+    assert row["checklist_score"]["answered"] == 1
+    assert done.stderr.startswith(f"{address} does not respond") and done.stderr.count(address) == 1
+    assert "Loading weights" not in done.stderr
+    assert (tmp_path / ".cache" / "checklist-rewards" / "store.sqlite").is_file()
