@@ -88,7 +88,9 @@ def test_reads_are_those_of_a_plain_forward_pass(name):
 @pytest.mark.parametrize("name", ARCHITECTURES)
 def test_reads_below_kept_prefixes_are_those_of_a_plain_forward_pass(name, monkeypatch):
     engine = engine_of(name)
-    monkeypatch.setattr(engine, "_pass", -1e9)  # keep every beginning of prompts, at any price
+    monkeypatch.setattr(
+        engine, "device_costs", engine.device_costs._replace(even=4.5, one=-1e9)
+    )  # keep every beginning of prompts, at any price
     result = engine.read(GROUPS, LABELS)
     assert distance(name, result) < 1e-4
     assert engine.keeps == engine.packs
