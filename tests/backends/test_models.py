@@ -92,7 +92,7 @@ LOADERS = {
     "commit": hub_commit,
     "tokenizer": load_chat_tokenizer,
     "weights": lambda name: load_whole(AutoModelForCausalLM, name),
-    "engine": lambda name: Engine(name, "transformers").load(),
+    "engine": lambda name: Engine(name, "transformers").load(),  # kept until the end of this process
     "tokenizer of a reward": _loaded,
     "tokenizer of a step": _tokenize,
 }
@@ -100,10 +100,10 @@ LOADERS = {
 
 @pytest.mark.parametrize("loader", LOADERS)
 def test_a_model_in_the_cache_is_loaded_without_a_network_and_nothing_is_asked_twice(loader, online, tmp_path, caplog):
-    cached(tmp_path, "org/judge")
+    cached(tmp_path, "org/cached")
     with hub(None) as server, caplog.at_level(logging.WARNING):
         address = online(server)
-        LOADERS[loader]("org/judge")
+        LOADERS[loader]("org/cached")
         assert server.asked == ["/"]
     assert f"{address} does not respond" in caplog.text and "local cache" in caplog.text
     assert not huggingface_hub.constants.HF_HUB_OFFLINE and "HF_HUB_OFFLINE" not in os.environ

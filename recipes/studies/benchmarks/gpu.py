@@ -304,12 +304,13 @@ def reading(backend: Shape, way: str, fitted: DeviceCosts | None = None) -> Iter
     """Context manager in which an engine reads in one of the ways."""
     before = {name: getattr(backend, name) for name in ("device_costs", "keeps", "packs")}
     costs = backend.device_costs
+    packed = {"packs": True, "keeps": False}  # whatever the self-check of the engine has found
     changes: dict[str, Figures] = {
         "planner": {},
         "fitted": {"device_costs": fitted or costs},
-        "rows": {"keeps": False},
-        "wide": {"keeps": False, "device_costs": costs._replace(even=math.inf, widest=backend.max_batch_tokens)},
-        "kept": {"device_costs": costs._replace(one=0)},
+        "rows": packed,
+        "wide": packed | {"device_costs": costs._replace(even=math.inf, widest=backend.max_batch_tokens)},
+        "kept": packed | {"keeps": True, "device_costs": costs._replace(one=0)},
         "separate": {"keeps": False, "packs": False},
     }
     for name, value in changes[way].items():
@@ -934,7 +935,7 @@ def parser() -> argparse.ArgumentParser:
         default="real" if torch.cuda.is_available() else "tiny",
         help="sizes of the models and inputs (default: real on a GPU, tiny without one)",
     )
-    found.add_argument("--minutes", type=float, default=8, help="start no case after this time (default: 8)")
+    found.add_argument("--minutes", type=float, default=7.5, help="start no case that may end later (default: 7.5)")
     found.add_argument(
         "--only", nargs="+", choices=(*SHAPES, "grpo"), help="measure only these shapes, and the GRPO step if named"
     )

@@ -93,7 +93,7 @@ def page(results: Figures) -> str:
         _missing(cases),
         "## How to repeat it",
         "",
-        f"`{RUN}` on a machine with one GPU; at most {settings['minutes']:g} minutes. It needs torch, transformers, "
+        f"`{RUN}` on a machine with one GPU; at most 8 minutes. It needs torch, transformers, "
         "pydantic and rich, and no network. The JSON file and this page are written after each case. If pydantic is "
         "missing, bring it as wheels: `pip download -d wheels pydantic` where there is a network, and `pip install "
         "--no-index --find-links wheels --target site pydantic` and `PYTHONPATH=site` where there is none. With "
