@@ -92,7 +92,7 @@ class _Shown(DynamicLayer):
 def cache_argument(model: Any) -> str:
     """The name of a model's argument for a cache: `cache` in newer versions of transformers, which deprecate
     `past_key_values`."""
-    inner = model.get_base_model() if hasattr(model, "get_base_model") else model
+    inner = base_of(model)
     return "cache" if "cache" in inspect.signature(inner.forward).parameters else "past_key_values"
 
 
@@ -151,14 +151,19 @@ def attention_of(model: Any) -> str:
     return model.config.get_text_config()._attn_implementation
 
 
+def base_of(model: Any) -> Any:
+    """The model under its adapters."""
+    return model.get_base_model() if hasattr(model, "get_base_model") else model
+
+
 def attention_choices(model: Any) -> tuple[str, ...]:
     """The attention implementations with which a model might read rows with masks, the best first."""
-    own, base = attention_of(model), model.get_base_model() if hasattr(model, "get_base_model") else model
+    own = attention_of(model)
     if getattr(model.config.get_text_config(), "attn_logit_softcapping", None):
         return ("eager",)  # sdpa leaves it out
     if own in _MASKED:
         return (own,)
-    return _MASKED if getattr(base, "_supports_sdpa", True) else ("eager",)
+    return _MASKED if getattr(base_of(model), "_supports_sdpa", True) else ("eager",)
 
 
 def attention_configs(model: Any) -> list[Any]:

@@ -34,7 +34,7 @@ import torch
 
 from checklist_rewards.backends.base import Arrived, LabelRead, Messages, ReadGroup, ReadResult, Reply, Sampling
 from checklist_rewards.backends.costs import MAX_BATCH_TOKENS
-from checklist_rewards.backends.inputs import Past
+from checklist_rewards.backends.inputs import Past, base_of
 from checklist_rewards.backends.models import POCKET, model_folder, model_identity, pocket_dir
 from checklist_rewards.backends.packaged import ENGLISH_ENCODER, PACKAGED, packaged_folder
 from checklist_rewards.backends.tokens import ChatTokenizer, chat_tokenizer, load_chat_tokenizer
@@ -108,6 +108,7 @@ class LiveBackend(TransformersBackend):
         gathered (callable, *optional*): Gives the values of all ranks, in their order, for the value of this one.
             Required if the forward pass is collective.
         rank (`int`, *optional*, defaults to `0`): The number of this process among the ranks.
+        spare (`PreTrainedTokenizerBase`, *optional*): The tokenizer if none is given and the files have none.
 
     Raises:
         ModelError: If the model cannot answer with frozen weights, or has no tokenizer.
@@ -125,6 +126,7 @@ class LiveBackend(TransformersBackend):
         forward: Any = None,
         gathered: Callable[[Any], list[Any]] | None = None,
         rank: int = 0,
+        spare: Any = None,
     ):
         self.adapter, self.model = adapter, model
         self.sharded = is_sharded(model) or (forward is not None and forward is not model)
@@ -138,7 +140,7 @@ class LiveBackend(TransformersBackend):
         self._depth = 0
         check_frozen(model, adapter)
         self.model_name = model_name(model)
-        tokens, self.identity = _identified(model, tokenizer, adapter)
+        tokens, self.identity = _identified(model, tokenizer, adapter, spare)
         self._use(model, tokens, max_batch_tokens, forward)
         self._first = self._watched()
 
@@ -295,7 +297,7 @@ def model_name(model: Any) -> str:
     """The name under which a model in memory was loaded: "pocket", a packaged name, a folder or a Hub id."""
     name = str(getattr(model.config, "_name_or_path", "") or "")
     if not name:
-        return type(model.get_base_model() if hasattr(model, "get_base_model") else model).__name__
+        return type(base_of(model)).__name__
     known = {str(pocket_dir()): POCKET}
     known |= {str(_folder(packaged)): packaged for packaged in PACKAGED if packaged != ENGLISH_ENCODER}
     return known.get(str(Path(name).resolve()), name)
@@ -308,17 +310,17 @@ def _folder(packaged: str) -> Path | None:
         return None
 
 
-def _identified(model: Any, tokenizer: Any, adapter: str | None) -> tuple[ChatTokenizer, str]:
+def _identified(model: Any, tokenizer: Any, adapter: str | None, spare: Any = None) -> tuple[ChatTokenizer, str]:
     """The tokenizer of a model in memory, and the identity of both."""
     name, revision = model_name(model), getattr(model.config, "_commit_hash", None)
-    given = None if tokenizer is None else getattr(tokenizer, "tokenizer", tokenizer)  # a processor has one
+    given, spare = (getattr(each, "tokenizer", each) for each in (tokenizer, spare))  # a processor has one
     try:
         folder = model_folder(name, revision)
         filed = load_chat_tokenizer(str(folder))
     except (ChecklistRewardsError, OSError, ValueError):  # not loaded from files, or they have no tokenizer
-        if given is None:
+        if given is None and spare is None:
             raise ModelError(f"{name!r} has no tokenizer in its files; pass the tokenizer.") from None
-        tokens = chat_tokenizer(given)
+        tokens = chat_tokenizer(spare if given is None else given)
         return tokens, _hashed(weights_hash(model, adapter), _rules(tokens))
     tokens = filed if given is None or _rules(chat_tokenizer(given)) == _rules(filed) else chat_tokenizer(given)
     if tokens is filed and adapter is None and not _unseen(model) and _same_weights(model, folder):

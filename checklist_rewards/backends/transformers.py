@@ -38,7 +38,7 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 import torch
-from transformers import AutoModelForCausalLM, LogitsProcessor, LogitsProcessorList
+from transformers import AutoModelForCausalLM, GenerationConfig, LogitsProcessor, LogitsProcessorList
 
 from checklist_rewards.backends.base import (
     MISSED,
@@ -64,6 +64,7 @@ from checklist_rewards.backends.inputs import (
     attention_choices,
     attention_configs,
     attention_of,
+    base_of,
     cache_argument,
     keeps_exactly,
     packs_exactly,
@@ -212,11 +213,10 @@ class TransformersBackend:
                 and keeps_exactly(model, self.layers, self._logits, self.device)
             )
         if not self.packs:
-            base = model.get_base_model() if hasattr(model, "get_base_model") else model
             logger.warning(
                 "%s (attn_implementation=%r) cannot read several questions about a target in one row exactly, so "
                 "every prompt is read separately and the prefix is computed once per question.",
-                type(base).__name__,
+                type(base_of(model)).__name__,
                 own,
             )
 
@@ -474,16 +474,24 @@ class TransformersBackend:
         for row, prompt in enumerate(prompts):
             ids[row, width - len(prompt) :] = torch.tensor(prompt)
             mask[row, width - len(prompt) :] = 1
-        with self._computing():
-            return self.model.generate(
-                input_ids=ids.to(self.device),
-                attention_mask=mask.to(self.device),
-                pad_token_id=pad,
-                do_sample=False,
-                return_dict_in_generate=True,
-                synced_gpus=False,  # with ZeRO-3, the default waits for others, which may have nothing to generate
-                **settings,
-            )
+        base = base_of(self.model)
+        own = base.generation_config
+        # `generate` takes all that is not passed from the model's generation_config.json: penalties, beams, lengths ...
+        # Of that only the tokens that end a reply may count, as in vLLM.
+        base.generation_config = GenerationConfig(eos_token_id=own.eos_token_id, bos_token_id=own.bos_token_id)
+        try:
+            with self._computing():
+                return self.model.generate(
+                    input_ids=ids.to(self.device),
+                    attention_mask=mask.to(self.device),
+                    pad_token_id=pad,
+                    do_sample=False,
+                    return_dict_in_generate=True,
+                    synced_gpus=False,  # with ZeRO-3, the default waits for others, which may have nothing to generate
+                    **settings,
+                )
+        finally:
+            base.generation_config = own
 
     def _sample(self, prompts: Sequence[list[int]], sampling: Sampling) -> list[list[Reply]]:
         """Sample replies to prompts that leave room for `sampling.max_tokens` tokens each."""

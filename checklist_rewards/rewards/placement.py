@@ -148,7 +148,8 @@ def bind_reference(judge: Any, trainer: Any) -> None:
         from checklist_rewards.backends.live import LiveBackend
         from checklist_rewards.judges.thinking import ThinkingJudge
 
-        settings = {"adapter": adapter, "forward": forward, **backend.settings}
+        spare = getattr(trainer, "processing_class", None)
+        settings = {"adapter": adapter, "forward": forward, "spare": spare, **backend.settings}
         live = LiveBackend(model, gathered=gathered, rank=rank(), **settings)
         if live.sharded and isinstance(each, ThinkingJudge):
             raise ModelError(

@@ -296,3 +296,13 @@ def test_where_a_forward_pass_is_collective_nothing_is_kept_and_answers_are_the_
     for mine, theirs in zip(alone.reads, shared.reads, strict=True):
         for first, second in zip(mine, theirs, strict=True):
             assert first.logprobs == pytest.approx(second.logprobs, abs=1e-4)
+
+
+def test_a_tokenizer_to_spare_is_used_if_the_files_have_none():
+    made = AutoModelForCausalLM.from_config(pocket().config)
+    made.config._name_or_path = ""
+    tokenizer = AutoTokenizer.from_pretrained(pocket_dir())
+    with pytest.raises(ModelError, match="has no tokenizer in its files; pass the tokenizer"):
+        LiveBackend(made)
+    assert LiveBackend(made, spare=tokenizer).tokens.tokenizer.get_vocab() == tokenizer.get_vocab()
+    assert LiveBackend(pocket(), spare=AutoTokenizer.from_pretrained(pocket_dir())).identity == FILED.identity

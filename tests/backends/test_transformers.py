@@ -5,8 +5,12 @@ from dataclasses import replace
 
 import pytest
 import torch
+from peft import LoraConfig, get_peft_model
+from transformers import AutoModelForCausalLM
 
 from checklist_rewards.backends import ReadGroup, Sampling, load_backend
+from checklist_rewards.backends.live import LiveBackend
+from checklist_rewards.backends.models import pocket_dir
 from checklist_rewards.backends.transformers import TransformersBackend
 from checklist_rewards.backends.trees import floor_tokens
 from checklist_rewards.errors import BackendError, ModelError
@@ -250,6 +254,21 @@ def test_nothing_that_an_engine_calls_is_deprecated(world_reads):
     own.device_costs = own.device_costs._replace(one=-1e9)  # below kept prefixes, which is a pass with a cache
     assert own.read(world_reads[:4], LABELS).cached
     own.generate([[{"role": "user", "content": "Write something."}]], Sampling(max_tokens=4, n=2, temperature=1.0))
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_replies_take_nothing_but_the_end_from_the_models_generation_config(wrapped):
+    prompts, sampling = [[{"role": "user", "content": "Write something."}]], Sampling(max_tokens=12)
+    drawn = Sampling(max_tokens=12, temperature=1.0, n=2)
+    plain = TransformersBackend("pocket")
+    expected = plain.generate(prompts, sampling), plain.generate(prompts, drawn)
+    model = AutoModelForCausalLM.from_pretrained(pocket_dir(), dtype=torch.float32)
+    own = model.generation_config
+    hostile = {"repetition_penalty": 5.0, "no_repeat_ngram_size": 1, "min_new_tokens": 12, "num_beams": 2, "top_k": 1}
+    own.update(**hostile, temperature=0.1, max_length=3, num_return_sequences=2)
+    engine = LiveBackend(get_peft_model(model, LoraConfig(target_modules="all-linear")) if wrapped else model)
+    assert (engine.generate(prompts, sampling), engine.generate(prompts, drawn)) == expected
+    assert model.generation_config is own and own.num_beams == 2
 
 
 def test_a_model_that_breaks_is_a_backend_error(own_pocket, world_reads):
