@@ -32,7 +32,7 @@ import logging
 import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, TypeVar
@@ -56,7 +56,12 @@ from checklist_rewards.backends.inputs import (
     Inputs,
     Layers,
     Past,
+    Precision,
     agree,
+    attending,
+    attends_alike,
+    attention_choices,
+    attention_of,
     keeps_exactly,
     packs_exactly,
     padding_is_exact,
@@ -183,9 +188,6 @@ class TransformersBackend:
             loaded.eval()
         except Exception as error:  # transformers raises many types of errors while loading
             raise ModelError(f"model {model!r} cannot be loaded with transformers: {first_line(error)}") from error
-        if getattr(loaded.config.get_text_config(), "attn_logit_softcapping", None):
-            if loaded.config._attn_implementation == "sdpa":
-                loaded.set_attn_implementation("eager")  # sdpa does not apply soft-capping
         self._use(loaded, tokens, max_batch_tokens)
 
     def _use(self, model: Any, tokens: ChatTokenizer, max_batch_tokens: int, forward: Any = None) -> None:
@@ -198,9 +200,12 @@ class TransformersBackend:
         self._boundary = rope_boundary(config)
         self._even = EVEN * model.get_input_embeddings().embedding_dim
         self._pass = PASS.get(self.device.type, PASS_GPU)
-        self.layers = Layers.of(model)
-        with self.in_turn():
+        self._compiled = any("_orig_mod" in vars(part) or part._compiled_call_impl for part in model.modules())
+        own = attention_of(model)
+        with self.in_turn(), Precision.of(model) as precision:
+            self.attention = next((name for name in attention_choices(model) if self._attends_alike(name, own)), own)
             self.pads = padding_is_exact(model, self._logits, self.device)
+            self.layers = Layers.of(model, self.attention, precision.dtype)
             self.packs = self.layers is not None and packs_exactly(model, self.layers, self._logits, self.device)
             self.keeps = (
                 self.packs
@@ -209,11 +214,34 @@ class TransformersBackend:
                 and keeps_exactly(model, self.layers, self._logits, self.device)
             )
         if not self.packs:
+            base = model.get_base_model() if hasattr(model, "get_base_model") else model
             logger.warning(
-                "%s cannot read several questions about a target in one row exactly, so every prompt is read "
-                "separately and the prefix is computed once per question.",
-                type(model).__name__,
+                "%s (attn_implementation=%r) cannot read several questions about a target in one row exactly, so "
+                "every prompt is read separately and the prefix is computed once per question.",
+                type(base).__name__,
+                own,
             )
+
+    def _attends_alike(self, attention: str, own: str) -> bool:
+        """Whether the model may read with an attention implementation that is not its own."""
+        if attention == own or own == "sdpa":  # with soft-capping, the model's sdpa is wrong
+            return True
+
+        def logits(inputs: Inputs, name: str) -> torch.Tensor:
+            self.attention = name
+            return self._logits(inputs)
+
+        return attends_alike(self.model, logits, attention, self.device)
+
+    @contextmanager
+    def _computing(self) -> Iterator[None]:
+        """Context manager for a pass: with the engine's attention, and without the graphs of `torch.compile`, which
+        hooks and other masks would make it compile again."""
+        with ExitStack() as stack:
+            stack.enter_context(attending(self.model, self.attention))
+            if self._compiled:
+                stack.enter_context(torch.compiler.set_stance("force_eager"))
+            yield
 
     @property
     def limit(self) -> int:
@@ -375,11 +403,12 @@ class TransformersBackend:
     def _padding_agrees(self) -> bool:
         size = self.model.get_input_embeddings().num_embeddings
         prompts = [[(17 * k + 11) % size for k in range(length)] for length in (9, 24)]
-        together = self._generated(prompts, max_new_tokens=1, output_logits=True).logits[0]
-        separate = torch.cat(
-            [self._generated([prompt], max_new_tokens=1, output_logits=True).logits[0] for prompt in prompts]
-        )
-        return agree(together, separate, self.model.dtype)
+        with Precision.of(self.model) as precision:
+            together = self._generated(prompts, max_new_tokens=1, output_logits=True).logits[0]
+            separate = torch.cat(
+                [self._generated([prompt], max_new_tokens=1, output_logits=True).logits[0] for prompt in prompts]
+            )
+        return agree(together, separate, precision.rounding(self.device))
 
     @staticmethod
     def _batches(
@@ -429,7 +458,8 @@ class TransformersBackend:
         given |= {"use_cache": False} if inputs.past is None else {"use_cache": True, "past_key_values": inputs.past}
         hook = self.model.get_output_embeddings().register_forward_pre_hook(gather)
         try:
-            out = self._forward(input_ids=inputs.ids, attention_mask=inputs.mask, **given)
+            with self._computing():
+                out = self._forward(input_ids=inputs.ids, attention_mask=inputs.mask, **given)
         finally:
             hook.remove()
         if gathered:
@@ -447,15 +477,16 @@ class TransformersBackend:
         for row, prompt in enumerate(prompts):
             ids[row, width - len(prompt) :] = torch.tensor(prompt)
             mask[row, width - len(prompt) :] = 1
-        return self.model.generate(
-            input_ids=ids.to(self.device),
-            attention_mask=mask.to(self.device),
-            pad_token_id=pad,
-            do_sample=False,
-            return_dict_in_generate=True,
-            synced_gpus=False,  # with ZeRO-3, the default waits for other ranks, which may have nothing to generate
-            **settings,
-        )
+        with self._computing():
+            return self.model.generate(
+                input_ids=ids.to(self.device),
+                attention_mask=mask.to(self.device),
+                pad_token_id=pad,
+                do_sample=False,
+                return_dict_in_generate=True,
+                synced_gpus=False,  # with ZeRO-3, the default waits for others, which may have nothing to generate
+                **settings,
+            )
 
     def _sample(self, prompts: Sequence[list[int]], sampling: Sampling) -> list[list[Reply]]:
         """Sample replies to prompts that leave room for `sampling.max_tokens` tokens each."""

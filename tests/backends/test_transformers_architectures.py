@@ -13,10 +13,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from accelerate import Accelerator
 from transformers import AutoModelForCausalLM
 
 from checklist_rewards.backends import ReadGroup, Sampling
 from checklist_rewards.backends.base import ReadResult
+from checklist_rewards.backends.live import LiveBackend
 from checklist_rewards.backends.transformers import TransformersBackend
 from tests.backends.architectures import ARCHITECTURES, build
 from tests.conftest import REPO
@@ -100,6 +102,22 @@ def test_reads_below_kept_prefixes_are_those_of_a_plain_forward_pass(name, monke
 def test_replies_to_a_batch_are_those_to_single_prompts(name):
     engine, sampling = engine_of(name), Sampling(max_tokens=12)
     assert engine.generate(PROMPTS, sampling) == [engine.generate([prompt], sampling)[0] for prompt in PROMPTS]
+
+
+@pytest.mark.parametrize("precision", ["float16", "bfloat16", "autocast"])
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_what_is_packed_does_not_depend_on_the_precision(name, precision):
+    if precision == "autocast":  # TRL's default: weights in single precision, whose forward pass is in bf16
+        model = AutoModelForCausalLM.from_pretrained(folder_of(name), dtype=torch.float32)
+        model = Accelerator(cpu=True, mixed_precision="bf16").prepare(model)
+        engine, dtype = LiveBackend(model), torch.bfloat16
+    else:
+        engine, dtype = TransformersBackend(folder_of(name), dtype=precision), getattr(torch, precision)
+    assert engine.packs == (name not in SEPARATE)
+    if engine.packs:
+        assert engine.layers.dtype == dtype and engine.pads
+        # Rounding may choose other experts for a token. Then the check cannot tell, and rows are read without a prefix.
+        assert engine.keeps or getattr(engine.model.config, "num_local_experts", None)
 
 
 def test_prompts_reach_beyond_every_window_and_beyond_the_boundary_of_longrope():
