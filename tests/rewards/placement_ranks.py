@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
-from tests.rewards.placement_settings import LORA, Measured, Setting, by_code, losses, prompts_of, rows, trained
+from tests.rewards.placement_settings import LORA, Measured, Setting, by_code, prompts_of, rows, trained
 
 folder, kind, rank = Path(sys.argv[1]), sys.argv[2], int(os.environ["RANK"])
 

@@ -2,9 +2,9 @@
 
 import os
 import time
-from collections.abc import Callable
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
@@ -31,6 +31,10 @@ CHANGED = dict(
     max_completion_length=8,
 )
 """What differs from TRL's defaults in every setting."""
+PAGE = Path(__file__).parents[2] / "docs" / "placement.md"
+BEGIN, END = "<!-- settings -->\n", "<!-- end of settings -->\n"
+TIMED = bool(os.environ.get("CHECKLIST_REWARDS_WRITE_DOCS"))
+"""Whether to measure times and to write the table. Times are those of the processor: run with OMP_NUM_THREADS=1."""
 SEPARATE = 4
 """Most reads of a setting that are compared with separate prompts."""
 
@@ -65,12 +69,11 @@ class Figures(NamedTuple):
     """Largest difference of P(yes) from a separate forward pass of the same model in the same precision."""
     float32: float
     """The same from the same weights in single precision."""
-    prefill: float
-    """Seconds of the reads divided by those of plain forward passes over as many tokens as the floor has."""
-    own: float
-    """Share of a step that the reward takes outside of the model's forward passes."""
     losses: list[tuple[float, float]]
     """Losses and norms of gradients."""
+    times: tuple[float, float] | None
+    """Seconds of the reads divided by those of plain forward passes over the tokens of the floor, and the share
+    of a step that the reward takes outside of the model's forward passes."""
 
 
 def rows(count: int) -> list[dict]:
@@ -96,10 +99,10 @@ class Steps(TrainerCallback):
         self.seconds: list[float] = []
 
     def on_step_begin(self, *_, **__):
-        self.started = time.perf_counter()
+        self.started = time.process_time()
 
     def on_step_end(self, *_, **__):
-        self.seconds.append(time.perf_counter() - self.started)
+        self.seconds.append(time.process_time() - self.started)
 
 
 class Call(NamedTuple):
@@ -130,23 +133,23 @@ class Measured(ChecklistReward):
 
         def kept(backend, groups, labels):
             hooks = [
-                backend.model.register_forward_pre_hook(lambda *_: passes.append(-time.perf_counter())),
-                backend.model.register_forward_hook(lambda *_: passes.append(time.perf_counter())),
+                backend.model.register_forward_pre_hook(lambda *_: passes.append(-time.process_time())),
+                backend.model.register_forward_hook(lambda *_: passes.append(time.process_time())),
             ]
-            started = time.perf_counter()
+            started = time.process_time()
             try:
                 result = read(backend, groups, labels)
             finally:
                 for hook in hooks:
                     hook.remove()
-            seconds.append(time.perf_counter() - started)
+            seconds.append(time.process_time() - started)
             reads.append((groups, labels, result))
             return result
 
-        started = time.perf_counter()
+        started = time.process_time()
         with patch.object(LiveBackend, "read", kept):
             rewards = super().__call__(*arguments, **columns)
-        self.calls.append(Call(time.perf_counter() - started, sum(seconds), sum(passes), reads))
+        self.calls.append(Call(time.process_time() - started, sum(seconds), sum(passes), reads))
         return rewards
 
 
@@ -173,21 +176,28 @@ def losses(trainer) -> list[tuple[float, float]]:
     return [(entry["loss"], entry["grad_norm"]) for entry in trainer.state.log_history if "loss" in entry]
 
 
-def measured(setting: Setting, folder, steps: int = 1, model: str | None = None) -> Figures:
-    """Train in a setting, and measure the reads of its reference."""
+def measured(setting: Setting, folder, model: str | None = None) -> Figures:
+    """Train in a setting, and measure the reads of its reference. Times are those of the third call of the reward and
+    its step, if they are wanted ([`TIMED`]); else one step is trained."""
     reward = Measured(model="reference", store=False, name="reads")
-    trainer, seconds = trained([by_code, reward], setting, folder, steps, model)
+    every = setting.options.get("num_iterations", 1) * setting.options.get("steps_per_generation", 1)
+    trainer, seconds = trained([by_code, reward], setting, folder, 2 * every + 1 if TIMED else 1, model)
     bound, receipt = reward.bound, reward.scorer.receipt
     prompts, given = prompts_of(bound, reward.calls[-1].reads)
     same = probabilities(bound.model, bound.adapter, prompts)
     exact = probabilities(*in_single_precision(setting, bound, model), prompts)
     return Figures(
         receipt.computed_tokens / receipt.floor_tokens,
-        max(abs(ours - theirs) for ours, theirs in zip(given, same, strict=True)),
-        max(abs(ours - theirs) for ours, theirs in zip(given, exact, strict=True)),
-        *times(bound, reward.calls, seconds),
+        difference(given, same),
+        difference(given, exact),
         losses(trainer),
+        times(bound, reward.calls[-1], seconds[-1]) if TIMED else None,
     )
+
+
+def difference(ours: Sequence[float], theirs: Sequence[float]) -> float:
+    """The largest difference of two series of probabilities."""
+    return max(abs(one - other) for one, other in zip(ours, theirs, strict=True))
 
 
 def prompts_of(bound: LiveBackend, reads: list) -> tuple[list[tuple[list[int], list]], list[float]]:
@@ -229,15 +239,11 @@ def in_single_precision(setting: Setting, bound: LiveBackend, model: str | None)
     return loaded.eval(), None
 
 
-def times(bound: LiveBackend, calls: list[Call], steps: list[float]) -> tuple[float, float]:
-    """The seconds of the last call's reads per second of a plain prefill of their floor, and the reward's own part of
-    the last step."""
-    last = calls[-1]
-    floor = sum(result.floor_tokens for _, _, result in last.reads)
-    own = (last.seconds - last.passing) / steps[-1]
-    if not bound.sharded:
-        return last.reading / prefill(bound, last.reads, floor), own
-    return float("nan"), own
+def times(bound: LiveBackend, call: Call, step: float) -> tuple[float, float]:
+    """The seconds of a call's reads per second of a plain prefill of their floor, and the reward's own part of a
+    step."""
+    floor = sum(result.floor_tokens for _, _, result in call.reads)
+    return call.reading / prefill(bound, call.reads, floor), (call.seconds - call.passing) / step
 
 
 def prefill(bound: LiveBackend, reads: list, floor: int) -> float:
@@ -255,13 +261,31 @@ def prefill(bound: LiveBackend, reads: list, floor: int) -> float:
     found = []
     with frozen(bound.model, bound.adapter):
         for _ in range(2):
-            started = time.perf_counter()
+            started = time.process_time()
             for some in batches:
                 bound.model(input_ids=some, use_cache=False, logits_to_keep=1)
-            found.append(time.perf_counter() - started)
+            found.append(time.process_time() - started)
     return min(found)
 
 
-def writing() -> bool:
-    """Whether the tables of the documentation are to be written."""
-    return bool(os.environ.get("CHECKLIST_REWARDS_WRITE_DOCS"))
+def line(name: str, receipt: float, separate: float, float32: float, times: tuple[float, float] | None) -> str:
+    """A line of the table."""
+    shown = ["< 0.0001" if value < 1e-4 else f"{value:.4f}" for value in (separate, float32)]
+    shown += ["-", "-"] if times is None else [f"{times[0]:.2f}", f"{100 * times[1]:.1f} %"]
+    return f"| {name} | {receipt:.2f} | {' | '.join(shown)} |"
+
+
+def documented(name: str, new: str) -> str | None:
+    """The line of the page about a setting; None if there is none. With [`TIMED`], `new` replaces it first."""
+    text = PAGE.read_text(encoding="utf-8")
+    before, _, rest = text.partition(BEGIN)
+    lines, after = rest.partition(END)[0].splitlines(), rest.partition(END)[2]
+    place = next((number for number, each in enumerate(lines) if each.startswith(f"| {name} |")), None)
+    if TIMED:
+        if place is None:
+            lines.append(new)
+        else:
+            lines[place] = new
+        PAGE.write_text(before + BEGIN + "\n".join(lines) + "\n" + END + after, encoding="utf-8")
+        return new
+    return None if place is None else lines[place]
