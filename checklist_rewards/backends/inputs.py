@@ -153,17 +153,22 @@ def attention_choices(model: Any) -> tuple[str, ...]:
     return _MASKED if getattr(base, "_supports_sdpa", True) else ("eager",)
 
 
-@contextmanager
-def attending(model: Any, attention: str) -> Iterator[None]:
-    """Context manager in which all layers of a model compute attention with this implementation."""
+def attention_configs(model: Any) -> list[Any]:
+    """The configurations in which the layers of a model look for their attention implementation."""
     configs = {id(part.config): part.config for part in model.modules() if hasattr(part, "config")}
-    own = [(config, config._attn_implementation) for config in configs.values() if hasattr(config, _ATTENTION)]
+    return [config for config in configs.values() if hasattr(config, _ATTENTION)]
+
+
+@contextmanager
+def attending(configs: Sequence[Any], attention: str) -> Iterator[None]:
+    """Context manager in which all layers with these configurations compute attention with this implementation."""
+    own = [getattr(config, _ATTENTION) for config in configs]
     try:
-        for config, _ in own:
+        for config in configs:
             setattr(config, _ATTENTION, attention)
         yield
     finally:
-        for config, before in own:
+        for config, before in zip(configs, own, strict=True):
             setattr(config, _ATTENTION, before)
 
 

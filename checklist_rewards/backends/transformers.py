@@ -61,6 +61,7 @@ from checklist_rewards.backends.inputs import (
     attending,
     attends_alike,
     attention_choices,
+    attention_configs,
     attention_of,
     keeps_exactly,
     packs_exactly,
@@ -200,8 +201,8 @@ class TransformersBackend:
         self._boundary = rope_boundary(config)
         self._even = EVEN * model.get_input_embeddings().embedding_dim
         self._pass = PASS.get(self.device.type, PASS_GPU)
-        self._compiled = any("_orig_mod" in vars(part) or part._compiled_call_impl for part in model.modules())
-        own = attention_of(model)
+        self._compiled = any("_orig_mod" in part._modules or part._compiled_call_impl for part in model.modules())
+        self._configs, own = attention_configs(model), attention_of(model)
         with self.in_turn(), Precision.of(model) as precision:
             self.attention = next((name for name in attention_choices(model) if self._attends_alike(name, own)), own)
             self.pads = padding_is_exact(model, self._logits, self.device)
@@ -238,7 +239,7 @@ class TransformersBackend:
         """Context manager for a pass: with the engine's attention, and without the graphs of `torch.compile`, which
         hooks and other masks would make it compile again."""
         with ExitStack() as stack:
-            stack.enter_context(attending(self.model, self.attention))
+            stack.enter_context(attending(self._configs, self.attention))
             if self._compiled:
                 stack.enter_context(torch.compiler.set_stance("force_eager"))
             yield

@@ -116,7 +116,7 @@ def test_what_is_packed_does_not_depend_on_the_precision(name, precision):
     assert engine.packs == (name not in SEPARATE)
     if engine.packs:
         assert engine.layers.dtype == dtype and engine.pads
-        # Rounding may choose other experts for a token. Then the check cannot tell, and rows are read without a prefix.
+        # Rounding may choose other experts for a token; then the check cannot tell, and no prefix is kept.
         assert engine.keeps or getattr(engine.model.config, "num_local_experts", None)
 
 

@@ -130,7 +130,7 @@ class Products(TorchFunctionMode):
         self.bits = bits
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
-        if function is torch.Tensor.__matmul__:
+        if function in (torch.matmul, torch.Tensor.matmul, torch.Tensor.__matmul__):
             args = [torch.round(matrix * 2**self.bits) / 2**self.bits for matrix in args]
         return function(*args, **(kwargs or {}))
 
