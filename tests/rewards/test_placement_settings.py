@@ -1,6 +1,7 @@
 """`model="reference"` with the settings that users have: what it reads, how exactly, and the table in the docs."""
 
 import json
+import os
 
 import pytest
 import torch
@@ -106,8 +107,8 @@ def test_a_reference_reads_the_floor_and_changes_no_loss(setting, tmp_path, flas
 
 @pytest.mark.parametrize("name", RANKS)
 def test_two_ranks_read_the_floor(name, tmp_path):
-    run(["-m", "tests.zygote", "2", str(REPO / "tests/rewards/placement_ranks.py"), str(tmp_path), RANKS[name]],
-        ACCELERATE_USE_CPU="true")  # fmt: skip
+    script, paths = REPO / "tests/rewards/placement_ranks.py", os.pathsep.join([str(REPO), str(REPO / "recipes")])
+    run(["-m", "tests.zygote", "2", str(script), str(tmp_path), RANKS[name]], ACCELERATE_USE_CPU="1", PYTHONPATH=paths)
     exact = AutoModelForCausalLM.from_pretrained(pocket_dir(), dtype=torch.float32)
     coarse = AutoModelForCausalLM.from_pretrained(pocket_dir(), dtype=torch.bfloat16)
     for rank in (0, 1):
