@@ -114,7 +114,7 @@ def test_two_ranks_read_the_floor(name, tmp_path):
     for rank in (0, 1):
         log = json.loads((tmp_path / f"{rank}.json").read_text())
         assert log["sharded"] == (name != "DDP")
-        assert log["receipt"] <= 1.05
+        assert log["receipt"] <= (1.15 if log["sharded"] else 1.05)  # with parts of the weights, nothing is kept
         separate = difference(log["given"], probabilities(coarse, None, log["prompts"]))
         float32 = difference(log["given"], probabilities(exact, None, log["prompts"]))
         assert separate <= SAME["bf16"] and float32 <= FLOAT32["bf16"]
