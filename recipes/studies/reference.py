@@ -4,13 +4,15 @@
     python recipes/studies/reference.py plot --output runs/reference
     python recipes/studies/reference.py rewards --steps 20
     python recipes/studies/reference.py preference --prompts 400
+    python recipes/studies/reference.py precision --reads 1000
 
 `costs` trains three arms, each in a process of its own: rewards by code only, by `model="reference"`, and by a copy of
 the same model. It prints the seconds per step and the peak memory of each process, and writes them to `costs.json`;
 `plot` draws that file. `rewards` trains one policy of the
 pocket world whose completions both judges score in every step, and compares the scores. `preference` asks whether the
 base judges texts that it has written itself more kindly than texts of another writer that are as good: the difference
-of its P(yes) between both, among questions with the same true answer.
+of its P(yes) between both, among questions with the same true answer. `precision` reads in rows of several prompts in
+bf16 and fp16, and compares P(yes) with a separate forward pass of each prompt, in the same precision and in float32.
 """
 
 from __future__ import annotations
@@ -242,18 +244,93 @@ def _interval(ours: list[float], theirs: list[float], draws: int = 2000) -> tupl
     return float(low), float(high)
 
 
+def precision(args: argparse.Namespace) -> None:
+    """Print the largest differences of P(yes) from separate forward passes, in 16 bits and in single precision."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    loaded = AutoModelForCausalLM.from_pretrained(resolve_model(args.model), dtype=torch.float32).to(device)
+    single = Engine.of_model(loaded).load()
+    asked = _asked(single, args.reads)
+    exact = _separately(single, asked)
+    print("| computes in | reads | from separate prompts | from float32 | separate prompts from float32 |")
+    print("|---|---|---|---|---|")
+    for name, weights, cast in (
+        ("bf16 by autocast", torch.float32, torch.bfloat16),
+        ("bf16 weights", torch.bfloat16, None),
+        ("fp16 weights", torch.float16, None),
+    ):
+        model = AutoModelForCausalLM.from_pretrained(resolve_model(args.model), dtype=weights).to(device)
+        if cast is not None:  # as accelerate does
+            model.forward = torch.autocast(device, dtype=cast)(model.forward)
+        backend = Engine.of_model(model).load()
+        found = [backend.read(groups, labels) for groups, labels in asked]
+        ours = [_yes(read.logprobs) for result in found for group in result.reads for read in group]
+        same = _separately(backend, asked)
+        figures = [max(map(abs, np.subtract(*pair))) for pair in ((ours, same), (ours, exact), (same, exact))]
+        shown = " | ".join(f"{figure:.1e}" for figure in figures)
+        receipt = sum(result.computed_tokens for result in found) / sum(result.floor_tokens for result in found)
+        print(f"| {name} | {len(ours)} ({receipt:.2f} of the floor) | {shown} |", flush=True)
+
+
+def _asked(backend: Any, reads: int) -> list[Any]:
+    """The groups and labels of questions of the pocket world about texts of its program, as the judge asks them."""
+    asked: list[Any] = []
+    read = backend.read
+
+    def kept(groups: Any, labels: Any) -> Any:
+        asked.append((groups, labels))
+        return read(groups, labels)
+
+    rng, world = random.Random(0), tasks(reads, seed=3, split="train")
+    samples = [Sample([c.question() for c in t.constraints], write_response(rng, t, violate=0.4)) for t in world]
+    sizes = np.cumsum([len(sample.checklist) for sample in samples])
+    backend.read = kept
+    try:
+        ChecklistScorer(Engine("precision", backend), store=False).score_batch(
+            samples[: int(np.searchsorted(sizes, reads)) + 1]
+        )
+    finally:
+        backend.read = read
+    return asked
+
+
+def _separately(backend: Any, asked: list[Any]) -> list[float]:
+    """P(yes) of every prompt, by a forward pass of its own."""
+    import torch
+
+    found = []
+    with torch.no_grad():
+        for groups, labels in asked:
+            forms = backend.tokens.label_groups(labels)
+            for group in backend.tokens.groups(groups):
+                for _, tail in group.fitting(backend.limit):
+                    ids = torch.tensor([[*group.prefix, *tail]], device=backend.device)
+                    logprobs = backend.model(input_ids=ids).logits[0, -1].float().log_softmax(-1)
+                    found.append(_yes([logprobs[list(form)].logsumexp(-1).item() for form in forms]))
+    return found
+
+
+def _yes(logprobs: Any) -> float:
+    yes, no = np.exp(logprobs)
+    return float(yes / (yes + no))
+
+
 def main() -> None:
     """Run one part of the study."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("part", choices=("costs", "plot", "rewards", "preference"))
+    parser.add_argument("part", choices=("costs", "plot", "rewards", "preference", "precision"))
     parser.add_argument("--model", default="pocket", help="policy and judge (default: %(default)s)")
     parser.add_argument("--steps", type=int, default=4, help="steps of training (default: %(default)s)")
     parser.add_argument("--tokens", type=int, default=48, help="most tokens of a completion (default: %(default)s)")
     parser.add_argument("--prompts", type=int, default=400, help="prompts of `preference` (default: %(default)s)")
+    parser.add_argument("--reads", type=int, default=1000, help="reads of `precision` (default: %(default)s)")
     parser.add_argument("--output", type=Path, default=Path("runs/reference"), help="folder of `costs` and `plot`")
     parser.add_argument("--arm", choices=ARMS, help="train one arm in this process")
     args = parser.parse_args()
-    {"costs": costs, "plot": plot, "rewards": rewards, "preference": preference}[args.part](args)
+    parts = {"costs": costs, "plot": plot, "rewards": rewards, "preference": preference, "precision": precision}
+    parts[args.part](args)
 
 
 if __name__ == "__main__":
