@@ -72,7 +72,7 @@ def test_with_the_defaults_of_trl(scorer, tmp_path):
     trainer = GRPOTrainer(
         model=str(pocket_dir()),
         reward_funcs=monitor,
-        # without a GPU, TRL refuses its own default, bf16; the default length of a run are three epochs
+        # without a GPU, TRL refuses its own default, bf16; the default is three epochs
         args=GRPOConfig(output_dir=str(tmp_path), use_cpu=True, max_steps=1),
         train_dataset=Dataset.from_list(prompts),
     )

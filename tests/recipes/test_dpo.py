@@ -38,7 +38,7 @@ def test_with_the_defaults_of_trl(tmp_path):
     data = tmp_path / "pairs.jsonl"
     data.write_text("".join(json.dumps(ROW) + "\n" for _ in range(8)))
     files = ["--model_name_or_path", "pocket", "--dataset_name", str(data), "--output_dir", str(tmp_path / "out")]
-    # Without a GPU, TRL refuses its own default, bf16; the default length of a run are three epochs.
+    # Without a GPU, TRL refuses its own default, bf16; the default is three epochs.
     trainer = main(*parse([*files, "--use_cpu", "True", "--max_steps", "1"]))
     assert trainer.args.bf16 and trainer.args.gradient_checkpointing
     assert trainer.state.log_history[-1]["train_loss"] == pytest.approx(0.693, abs=0.01), "nothing is preferred yet"

@@ -81,7 +81,7 @@ def test_with_the_defaults_of_trl(scorer, tmp_path, caplog):
         args=trl.GRPOConfig(
             output_dir=str(tmp_path),
             use_cpu=True,  # without a GPU, TRL refuses its own default, bf16
-            max_steps=1,  # the default are three epochs
+            max_steps=1,  # the default is three epochs
         ),
         train_dataset=Dataset.from_list(rows(conversational=True)),
     )

@@ -168,8 +168,8 @@ def test_async_grpo_samples_further_groups_while_the_judge_works_on_one(form):
             failed_event=threading.Event(),
             exception_info_queue=queue.Queue(),
             metrics_queue=queue.Queue(),
-            num_generations=2,
-            max_inflight_tasks=2,
+            num_generations=2,  # the least; the default is 8, and the judge waits for 3 groups
+            max_inflight_tasks=2,  # one group at a time; the default is 32, all groups at once
             vllm_server_url=address,
         )
 

@@ -93,7 +93,7 @@ def test_with_the_defaults_of_trl(scorer, tmp_path, caplog):
             output_dir=str(tmp_path),
             include_environment_feedback=True,  # required
             use_cpu=True,  # without a GPU, TRL refuses its own default, bf16
-            max_steps=1,  # the default are three epochs
+            max_steps=1,  # the default is three epochs
         ),
         train_dataset=Dataset.from_list(rows(conversational=True, n=8)),
     )

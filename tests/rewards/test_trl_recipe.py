@@ -64,7 +64,7 @@ def test_with_the_defaults_of_trl(tmp_path):
     data = write(tmp_path / "data.jsonl", ROWS)
     files = ["--model_name_or_path", "pocket", "--dataset_name", str(data), "--output_dir", str(tmp_path / "out")]
     reward = '{"model": "pocket", "store": false}'
-    # Without a GPU, TRL refuses its own default, bf16; the default length of a run are three epochs.
+    # Without a GPU, TRL refuses its own default, bf16; the default is three epochs.
     trainer = main(*parse([*files, "--reward", reward, "--use_cpu", "True", "--max_steps", "1"]))
     assert trainer.args.bf16 and trainer.args.gradient_checkpointing
     last = trainer.state.log_history[-1]

@@ -128,7 +128,7 @@ def test_with_the_defaults_of_trl(scorer, tmp_path, caplog, algorithm):
     args = config(
         output_dir=str(tmp_path),
         use_cpu=True,  # without a GPU, TRL refuses its own default, bf16
-        max_steps=1,  # the default are three epochs
+        max_steps=1,  # the default is three epochs
         **({"per_device_train_batch_size": 2} if algorithm == "OnlineDPO" else {}),  # 8 pairs take half a minute
     )
     assert args.bf16 and args.gradient_checkpointing and args.save_strategy == "steps"
@@ -240,7 +240,7 @@ def test_trl_grpo_with_the_defaults_of_trl_takes_the_reward_from_the_module(tmp_
         output_dir: {tmp_path / "out"}
         log_completions: true  # the table shows what the reward gave
         logging_steps: 1  # the table is written with the log, which 2 steps would not reach
-        max_steps: 2  # the default are three epochs
+        max_steps: 2  # the default is three epochs
         use_cpu: true  # without a GPU, TRL refuses its own default, bf16
         """
     )
