@@ -46,7 +46,11 @@ PARSED = {"distill", "refine", "rerank", "demo", "serve", "ui", "--pipeline", "-
 PARSED |= {"remote", "--concurrency", "my_judge", "--ray"}
 """Commands with one of these are parsed and not run: they take long, or the pocket model cannot do it."""
 SMALL = dict(
-    max_steps=1, per_device_train_batch_size=8, use_cpu=True, bf16=False, report_to="none", save_strategy="no"
+    max_steps=1,  # pages train for epochs
+    per_device_train_batch_size=8,  # pages set that of a GPU
+    use_cpu=True,  # without a GPU, TRL refuses its own default, bf16
+    bf16=False,  # slow on a CPU
+    save_strategy="no",  # pages read no checkpoint
 )
 
 

@@ -113,11 +113,10 @@ def test_grpo_trains_it_on_code_checks(smollm2, tmp_path):
         peft_config=peft.LoraConfig(r=4, target_modules=["q_proj", "v_proj"]),
         args=trl.GRPOConfig(
             output_dir=str(tmp_path),
-            use_cpu=True,
-            bf16=False,
-            report_to="none",
-            save_strategy="no",
-            logging_steps=1,
+            use_cpu=True,  # without a GPU, TRL refuses its own default, bf16
+            bf16=False,  # slow on a CPU: this model has 135 M parameters
+            save_strategy="no",  # no checkpoint is read
+            logging_steps=1,  # the only step is looked at
             per_device_train_batch_size=4,
             num_generations=4,
             max_completion_length=16,

@@ -181,9 +181,10 @@ def reference_of(trainer: Any) -> tuple[Any, str | None, Any]:
     model, forward = _unwrapped(trainer, trainer.model, getattr(trainer, "model_wrapped", trainer.model))
     adapters = getattr(model, "peft_config", None)
     if not adapters:
+        keep = ", or keep the reference model (beta above 0)" if hasattr(trainer, "ref_model") else ""
         raise ModelError(
             f"model='reference' needs frozen weights, and this {type(trainer).__name__} has none: train an adapter "
-            "(peft_config=LoraConfig(...)), or keep the reference model (beta above 0), or name a judge."
+            f"(peft_config=LoraConfig(...)){keep}, or name a judge."
         )
     return model, _TRL_ADAPTER if _TRL_ADAPTER in adapters else None, forward
 

@@ -207,9 +207,9 @@ def trained(
         ),
         args=GRPOConfig(
             output_dir=str(folder / "trainer"),
-            use_cpu=not torch.cuda.is_available(),
+            use_cpu=not torch.cuda.is_available(),  # without a GPU, TRL refuses its default, bf16
             bf16=bf16_is_fast(),
-            gradient_checkpointing=False,
+            gradient_checkpointing=False,  # memory is no concern, and it costs a second forward pass
             per_device_train_batch_size=N * args.groups,
             num_generations=N,
             num_iterations=args.iterations,
@@ -223,7 +223,6 @@ def trained(
             save_steps=10,
             save_total_limit=1,
             logging_steps=1,
-            report_to="none",
             seed=args.seed,
             disable_tqdm=True,
             dataloader_pin_memory=False,

@@ -188,13 +188,19 @@ def _rollout(prompts: list[Any], trainer: SharedPromptTrainer) -> dict[str, Any]
     n = trainer.num_generations if trainer.model.training else trainer.num_generations_eval
     if any(one != ids[place - place % n] for place, one in enumerate(ids)):
         raise ValueError(f"The {n} completions of a prompt are not next to each other in this step.")
-    with trainer.accelerator.autocast():
-        groups = sample(
-            trainer.accelerator.unwrap_model(trainer.model),
-            ids[::n],
-            n,
-            max_tokens=trainer.max_completion_length,
-            temperature=trainer.temperature,
-            eos=trainer.eos_token_ids,
-        )
+    model = trainer.accelerator.unwrap_model(trainer.model)
+    training = model.training
+    model.eval()  # gradient checkpointing, a default of TRL, leaves no cache of a model in training
+    try:
+        with trainer.accelerator.autocast():
+            groups = sample(
+                model,
+                ids[::n],
+                n,
+                max_tokens=trainer.max_completion_length,
+                temperature=trainer.temperature,
+                eos=trainer.eos_token_ids,
+            )
+    finally:
+        model.train(training)
     return {"prompt_ids": ids, "completion_ids": [answer for group in groups for answer in group], "logprobs": None}

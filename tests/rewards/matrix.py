@@ -475,11 +475,9 @@ def _online_dpo(
 def _settings(folder: Path) -> dict[str, Any]:
     return dict(
         output_dir=str(folder),
-        use_cpu=True,
-        bf16=False,
-        report_to="none",
-        save_strategy="no",
-        gradient_checkpointing=False,
+        use_cpu=True,  # without a GPU, TRL refuses its own default, bf16
+        bf16=False,  # generations are scripted, so the precision does not matter
+        save_strategy="no",  # no checkpoint is read
         per_device_train_batch_size=2,
         max_steps=1,
     )

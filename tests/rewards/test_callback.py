@@ -7,7 +7,7 @@ import torch
 from datasets import Dataset
 from tensorboard.backend.event_processing import event_accumulator
 
-from checklist_rewards import ChecklistScorer, Score
+from checklist_rewards import ChecklistScorer, Sample, Score
 from checklist_rewards.backends import pocket_dir
 from checklist_rewards.errors import ChecklistError, SampleError
 from checklist_rewards.rewards.callback import ChecklistEvalCallback, as_markdown, show_table, win_rate
@@ -67,6 +67,41 @@ def test_a_training_run_logs_held_out_scores_beside_its_own(tmp_path):
     assert evaluations[-1]["held_out/score"] == pytest.approx(sum(scores) / 3)
     assert [Score.model_validate_json(row["detail"]).primary_score for row in table] == scores
     assert trainer.model.training
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("trainers")
+def test_with_the_defaults_of_trl(scorer, tmp_path, caplog):
+    """bf16, gradient checkpointing, and a policy that is saved and goes on training after it has answered."""
+    import trl
+
+    trainer = trl.GRPOTrainer(
+        model=str(pocket_dir()),
+        reward_funcs=ChecklistReward(ChecklistScorer(backend=FakeBackend(by_hash), store=False)),
+        args=trl.GRPOConfig(
+            output_dir=str(tmp_path),
+            use_cpu=True,  # without a GPU, TRL refuses its own default, bf16
+            max_steps=1,  # the default is three epochs
+        ),
+        train_dataset=Dataset.from_list(rows(conversational=True)),
+    )
+    assert trainer.args.bf16 and trainer.args.gradient_checkpointing
+    trainer.add_callback(ChecklistEvalCallback(trainer, scorer, HELD_OUT, every=1))
+    trainer.train()
+    evaluations = [entry for entry in trainer.state.log_history if "checklist_eval/score" in entry]
+    assert [entry["step"] for entry in evaluations] == [0, 1]
+    for entry in evaluations:
+        table = [json.loads(line) for line in (tmp_path / "checklist_eval" / f"step_{entry['step']:05d}.jsonl").open()]
+        again = scorer.score_batch(
+            [
+                Sample(row["checklist"], line["completion"], row["prompt"][-1]["content"])
+                for row, line in zip(HELD_OUT, table, strict=True)
+            ]
+        )
+        mean = sum(score.primary_score for score in again) / len(again)
+        assert entry["checklist_eval/score"] == pytest.approx(mean, abs=1e-6)
+    assert (tmp_path / "checkpoint-1" / "trainer_state.json").is_file()
+    assert not [record for record in caplog.records if record.name.startswith("checklist_rewards")]
 
 
 @pytest.mark.slow

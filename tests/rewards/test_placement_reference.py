@@ -25,7 +25,14 @@ from tests.ranks import on_two_ranks
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("trainers")]
 
 LORA = LoraConfig(r=4, target_modules="all-linear", lora_dropout=0.1)
-SETTINGS = dict(use_cpu=True, bf16=False, report_to="none", save_strategy="no", logging_steps=1, seed=0, max_steps=2)
+SETTINGS = dict(
+    use_cpu=True,  # without a GPU, TRL refuses its own default, bf16
+    bf16=False,  # compared with a copy of the model that reads in float32
+    save_strategy="no",  # no test here reads a checkpoint
+    logging_steps=1,  # every step is compared
+    seed=0,
+    max_steps=2,
+)
 SMALL = dict(per_device_train_batch_size=8, num_generations=4, max_completion_length=16, learning_rate=0.01)
 
 
@@ -77,7 +84,7 @@ def test_the_base_of_a_lora_policy_rewards_like_a_separate_copy_and_shares_its_s
 
 def test_training_is_the_same_bit_for_bit_with_and_without_reads(tmp_path):
     def trained(*rewards):
-        options = {"reward_weights": [1.0, 0.0][: len(rewards)], "gradient_checkpointing": True, "beta": 0.1}
+        options = {"reward_weights": [1.0, 0.0][: len(rewards)], "beta": 0.1}
         trainer = train(list(rewards), tmp_path, max_steps=3, num_iterations=2, **options)
         history = [(entry["loss"], entry["grad_norm"]) for entry in trainer.state.log_history if "loss" in entry]
         return history, {name: weight.detach().clone() for name, weight in trainer.model.named_parameters()}

@@ -6,7 +6,7 @@ import threading
 from types import SimpleNamespace
 
 import pytest
-from fastapi import FastAPI
+from fastapi import FastAPI, Request
 
 from checklist_rewards import ChecklistScorer
 from checklist_rewards.backends import base, pocket_dir
@@ -130,14 +130,7 @@ def test_a_deadline_is_a_number_of_seconds(seconds):
 def test_async_grpo_samples_further_groups_while_the_judge_works_on_one(form):
     """TRL's own worker loops, with a server that gives every prompt the same tokens. The judge of the first group
     answers when two more groups have been sampled."""
-    from accelerate import PartialState
-    from datasets import Dataset
-    from transformers import AutoTokenizer
-    from trl.experimental.async_grpo import async_rollout_worker as trl
-
-    PartialState(cpu=True)  # TRL's loggers need it
-    tokenizer = AutoTokenizer.from_pretrained(pocket_dir())
-    tokenizer.response_template = {"defaults": {"role": "assistant"}, "fields": {"content": {"content": "text"}}}
+    tokenizer = pocket_tokenizer()
     tokens = tokenizer("is it red?", add_special_tokens=False)["input_ids"] + [tokenizer.eos_token_id]
     sampled, two_more = [], threading.Event()
     vllm = FastAPI()
@@ -153,35 +146,93 @@ def test_async_grpo_samples_further_groups_while_the_judge_works_on_one(form):
         assert two_more.wait(HANG), "sampling waits for the judge"
         return 0.5
 
-    rows = [{"prompt": [{"role": "user", "content": f"Ask {n}."}], "checklist": ["Is it red?"]} for n in range(4)]
-    scored = queue.Queue()
     with serving(vllm) as address:
-        worker = trl._AsyncRolloutLoop(
-            model_name="pocket",
-            dataset=Dataset.from_list(rows),
-            reward_funcs=[form(ChecklistReward(ChecklistScorer(backend=FakeBackend(judge), store=False)))],
-            processing_class=tokenizer,
-            eos_token_ids=[tokenizer.eos_token_id],
-            rollout_buffer=scored,
-            model_version_value=SimpleNamespace(value=0),
-            heartbeat_value=SimpleNamespace(value=0.0),
-            failed_event=threading.Event(),
-            exception_info_queue=queue.Queue(),
-            metrics_queue=queue.Queue(),
-            num_generations=2,
-            max_inflight_tasks=2,
-            vllm_server_url=address,
-        )
-
-        async def until_scored():
-            loops = asyncio.create_task(worker._run_loops(worker._stop_event))
-            async with asyncio.timeout(HANG):
-                while scored.qsize() < 2 and not loops.done():
-                    await asyncio.sleep(0.01)
-            worker._stop_event.set()
-            await loops
-
-        worker._loop.run_until_complete(until_scored())
-        worker._loop.close()
+        reward = form(ChecklistReward(ChecklistScorer(backend=FakeBackend(judge), store=False)))
+        # The least number of completions, one group at a time: the defaults, 8 and 32, sample all groups at once.
+        scored = rolled_out(reward, tokenizer, address, groups=1, num_generations=2, max_inflight_tasks=2)
     assert len(sampled) >= 6
     assert scored.get_nowait().metrics["rewards/checklist_reward"] == 0.5
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("trainers")
+def test_with_the_defaults_of_trl():
+    """AsyncGRPO's groups with its own defaults. Its trainer cannot be tried here: it needs a kernel for GPUs."""
+    from trl.experimental.async_grpo import AsyncGRPOConfig
+
+    config = AsyncGRPOConfig(use_cpu=True)  # without a GPU, TRL refuses its own default, bf16
+    tokenizer = pocket_tokenizer()
+    texts = ["is it red?", "the bakto is old.", "a deko is small.", "3 lamo are red?"]
+    texts = [tokenizer(text, add_special_tokens=False)["input_ids"] + [tokenizer.eos_token_id] for text in texts]
+    sampled, vllm = [], FastAPI()
+
+    @vllm.post("/v1/completions")
+    async def completions(request: Request):
+        sampled.append(await request.json())
+        ids = texts[len(sampled) % len(texts)]
+        return {"choices": [{"token_ids": ids, "logprobs": {"token_logprobs": [-1.0] * len(ids)}}]}
+
+    backend = FakeBackend(lambda prefix, tail: 0.9 if "?" in prefix.rsplit("red", 1)[-1] else 0.2)
+    with serving(vllm) as address:
+        reward = ChecklistReward(ChecklistScorer(backend=backend, store=False))
+        scored = rolled_out(
+            reward,
+            tokenizer,
+            address,
+            groups=1,
+            num_generations=config.num_generations,
+            max_inflight_tasks=config.max_staleness * config.per_device_train_batch_size,  # as the trainer infers it
+            max_tokens=config.max_completion_length,
+            temperature=config.temperature,
+        )
+    samples = [scored.get_nowait() for _ in range(config.num_generations)]
+    assert len({sample.metrics["rewards/checklist_reward"] for sample in samples}) == 2
+    assert sum(sample.advantage for sample in samples) == pytest.approx(0, abs=1e-4)
+    assert sampled[0]["max_tokens"] == 2048
+
+
+def pocket_tokenizer():
+    """The pocket model's, with the template for replies that TRL cannot find for its chat template."""
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(pocket_dir())
+    tokenizer.response_template = {"defaults": {"role": "assistant"}, "fields": {"content": {"content": "text"}}}
+    return tokenizer
+
+
+def rolled_out(reward, tokenizer, address, *, groups, **options):
+    """The queue of samples after TRL's own worker loops have scored as many groups."""
+    from accelerate import PartialState
+    from datasets import Dataset
+    from trl.experimental.async_grpo import async_rollout_worker as trl
+
+    PartialState(cpu=True)  # TRL's loggers need it
+    rows = [{"prompt": [{"role": "user", "content": f"Ask {n}."}], "checklist": ["Is it red?"]} for n in range(4)]
+    scored = queue.Queue()
+    worker = trl._AsyncRolloutLoop(
+        model_name="pocket",
+        dataset=Dataset.from_list(rows),
+        reward_funcs=[reward],
+        processing_class=tokenizer,
+        eos_token_ids=[tokenizer.eos_token_id],
+        rollout_buffer=scored,
+        model_version_value=SimpleNamespace(value=0),
+        heartbeat_value=SimpleNamespace(value=0.0),
+        failed_event=threading.Event(),
+        exception_info_queue=queue.Queue(),
+        metrics_queue=queue.Queue(),
+        vllm_server_url=address,
+        **options,
+    )
+
+    async def until_scored():
+        loops = asyncio.create_task(worker._run_loops(worker._stop_event))
+        async with asyncio.timeout(HANG):
+            while scored.qsize() < groups * options["num_generations"] and not loops.done():
+                await asyncio.sleep(0.01)
+        worker._stop_event.set()
+        await loops
+
+    worker._loop.run_until_complete(until_scored())
+    worker._loop.close()
+    return scored

@@ -7,10 +7,11 @@ from trl.experimental.sdpo import SDPOConfig
 
 from checklist_rewards import ChecklistScorer
 from checklist_rewards.backends import pocket_dir
-from checklist_rewards.errors import SampleError
+from checklist_rewards.errors import ModelError, SampleError
 from checklist_rewards.rewards.sdpo import ChecklistFeedback, ChecklistSDPOTrainer
 from checklist_rewards.rewards.trl import ChecklistReward
 from tests.fakes import FakeBackend
+from tests.rewards.test_trl_trainers import rows
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("trainers")]
 
@@ -52,7 +53,13 @@ def test_feedback_names_what_is_sure_and_nothing_that_was_not_answered():
 
 
 def trainer(folder, rewards, **options):
-    settings = dict(use_cpu=True, bf16=False, report_to="none", save_strategy="no", logging_steps=1, max_steps=2)
+    settings = dict(
+        use_cpu=True,  # without a GPU, TRL refuses its own default, bf16
+        bf16=False,  # slow on a CPU; `test_with_the_defaults_of_trl` keeps it
+        save_strategy="no",  # no test here reads a checkpoint
+        logging_steps=1,  # every step is looked at
+        max_steps=2,
+    )
     settings |= {"include_environment_feedback": True, "num_generations": 2, "max_completion_length": 12}
     return ChecklistSDPOTrainer(
         model=str(pocket_dir()),
@@ -76,6 +83,34 @@ def test_the_teacher_reads_the_feedback_of_each_completion(tmp_path):
     used = [e["self_distillation/feedback_used_fraction"] for e in made.state.log_history if "loss" in e]
     assert used == [1.0, 1.0]
     assert made.reward_funcs[0].on_failure == "group"
+
+
+def test_with_the_defaults_of_trl(scorer, tmp_path, caplog):
+    made = ChecklistSDPOTrainer(
+        model=str(pocket_dir()),
+        reward_funcs=ChecklistReward(scorer),
+        args=SDPOConfig(
+            output_dir=str(tmp_path),
+            include_environment_feedback=True,  # required
+            use_cpu=True,  # without a GPU, TRL refuses its own default, bf16
+            max_steps=1,  # the default is three epochs
+        ),
+        train_dataset=Dataset.from_list(rows(conversational=True, n=8)),
+    )
+    assert made.args.bf16 and made.args.gradient_checkpointing
+    made.train()
+    last = made.reward_funcs[0].last
+    again = scorer.score_batch(last.samples)
+    assert [score.primary_score for score in last.scores] == [
+        pytest.approx(score.primary_score, abs=1e-6) for score in again
+    ]
+    assert len(again) == 8 and (tmp_path / "checkpoint-1" / "trainer_state.json").is_file()
+    assert not [record for record in caplog.records if record.name.startswith("checklist_rewards")]
+
+
+def test_the_reference_of_sdpo_is_the_base_of_an_adapter_for_it_keeps_no_other(tmp_path):
+    with pytest.raises(ModelError, match=r"train an adapter \(peft_config=LoraConfig\(...\)\), or name a judge\.$"):
+        trainer(tmp_path, ChecklistReward(model="reference", store=False), beta=0.1).train()
 
 
 def test_it_needs_one_checklist_reward_and_feedback_that_is_used(tmp_path):

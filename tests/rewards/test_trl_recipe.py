@@ -58,6 +58,21 @@ def test_the_pocket_config_trains_on_every_kind_of_dataset(tmp_path, kind):
     assert (tmp_path / "out" / "model.safetensors").is_file()
 
 
+def test_with_the_defaults_of_trl(tmp_path):
+    from grpo import main, parse
+
+    data = write(tmp_path / "data.jsonl", ROWS)
+    files = ["--model_name_or_path", "pocket", "--dataset_name", str(data), "--output_dir", str(tmp_path / "out")]
+    reward = '{"model": "pocket", "store": false}'
+    # Without a GPU, TRL refuses its own default, bf16; the default is three epochs.
+    trainer = main(*parse([*files, "--reward", reward, "--use_cpu", "True", "--max_steps", "1"]))
+    assert trainer.args.bf16 and trainer.args.gradient_checkpointing
+    last = trainer.state.log_history[-1]
+    assert 0 <= last["reward"] <= 1 and last["checklist_reward/unscored"] == 0
+    for folder in ("out", "out/checkpoint-1"):
+        assert (tmp_path / folder / "model.safetensors").is_file()
+
+
 def test_a_config_may_split_the_reward_and_watch_it(tmp_path):
     checklist = [{"question": "Is it short?", "category": "form", "weight": 3}, "Does it end with a question mark?"]
     data = write(tmp_path / "data.jsonl", [{**row, "checklist": checklist} for row in ROWS])

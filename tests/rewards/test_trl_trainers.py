@@ -24,8 +24,17 @@ from tests.ranks import on_two_ranks, run
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("trainers")]
 
-ON_CPU = dict(use_cpu=True, bf16=False, report_to="none", beta=0.0, save_strategy="no", logging_steps=1, seed=0)
-SMALL = dict(per_device_train_batch_size=8, num_generations=4, max_completion_length=24, max_steps=2)
+ON_CPU = dict(
+    use_cpu=True,  # without a GPU, TRL refuses its own default, bf16
+    bf16=False,  # slow on a CPU; `test_with_the_defaults_of_trl` keeps it
+    beta=0.0,  # RLOO's default loads a second model
+    save_strategy="no",  # no test here reads a checkpoint
+    logging_steps=1,  # every step is compared
+    seed=0,
+)
+SMALL = dict(  # the least that has two groups and two steps
+    per_device_train_batch_size=8, num_generations=4, max_completion_length=24, max_steps=2
+)
 
 
 def rows(*, conversational: bool, n: int = 4) -> list[dict]:
@@ -104,6 +113,50 @@ def test_trainers_train_on_what_the_scorer_gives_for_the_texts_they_sampled(
     assert names <= set(reward.metric_names)
 
 
+@pytest.mark.parametrize("algorithm", ["GRPO", "RLOO", "OnlineDPO"])
+def test_with_the_defaults_of_trl(scorer, tmp_path, caplog, algorithm):
+    """bf16, gradient checkpointing, a checkpoint at the end: the judge answers in its own precision."""
+    import trl
+    from transformers import AutoTokenizer
+    from trl.experimental.online_dpo import OnlineDPOConfig
+
+    from checklist_rewards.rewards.online_dpo import ChecklistOnlineDPOTrainer
+
+    kinds = {name: (getattr(trl, f"{name}Trainer"), getattr(trl, f"{name}Config")) for name in ("GRPO", "RLOO")}
+    kinds["OnlineDPO"] = ChecklistOnlineDPOTrainer, OnlineDPOConfig
+    kind, config = kinds[algorithm]
+    args = config(
+        output_dir=str(tmp_path),
+        use_cpu=True,  # without a GPU, TRL refuses its own default, bf16
+        max_steps=1,  # the default is three epochs
+        **({"per_device_train_batch_size": 2} if algorithm == "OnlineDPO" else {}),  # 8 pairs take half a minute
+    )
+    assert args.bf16 and args.gradient_checkpointing and args.save_strategy == "steps"
+    reward = Recorded(scorer)
+    trainer = kind(
+        model=str(pocket_dir()),
+        processing_class=AutoTokenizer.from_pretrained(pocket_dir()),  # OnlineDPO does not load it
+        reward_funcs=reward,
+        train_dataset=Dataset.from_list(rows(conversational=True, n=8)),
+        args=args,
+    )
+    trainer.train()
+    [(prompts, texts, checklists, rewards)] = reward.calls
+    again = scorer.score_batch(
+        [
+            Sample(checklist, text_of(text), text_of(prompt))
+            for prompt, text, checklist in zip(prompts, texts, checklists, strict=True)
+        ]
+    )
+    assert rewards == [pytest.approx(score.primary_score, abs=1e-6) for score in again]
+    assert len(set(rewards)) > 2
+    if algorithm != "OnlineDPO":  # it passes no hooks for metrics
+        mean = pytest.approx(sum(rewards) / len(rewards), abs=1e-6)
+        assert trainer.state.log_history[-1]["checklist_reward/score"] == mean
+    assert (tmp_path / "checkpoint-1" / "trainer_state.json").is_file()
+    assert not [record for record in caplog.records if record.name.startswith("checklist_rewards")]
+
+
 def test_async_rewards_keep_their_names_and_values(tmp_path):
     scorer = ChecklistScorer(backend=FakeBackend(by_hash), store=False)
     rewards = [ChecklistReward(scorer, name="a").as_async(), ChecklistReward(scorer, name="b").as_async()]
@@ -174,26 +227,25 @@ def test_two_ranks_share_a_group_and_one_of_them_may_have_nothing_to_log(tmp_pat
         assert all(line.count("Is it short?") == 1 for line in lines)
 
 
-def test_trl_grpo_takes_the_reward_from_the_module(tmp_path):
+def test_trl_grpo_with_the_defaults_of_trl_takes_the_reward_from_the_module(tmp_path):
     data = tmp_path / "data"
     data.mkdir()
     (data / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows(conversational=True)))
-    config = tmp_path / "reward.yaml"
-    config.write_text("model: pocket\nbackend: transformers\nstore: false\nname: words\n")
-    arguments = {
-        "model_name_or_path": pocket_dir(),
-        "dataset_name": data,
-        "reward_funcs": "checklist_rewards.rewards.trl.reward",
-        "output_dir": tmp_path / "out",
-        "dtype": "float32",
-        "log_completions": True,
-        **ON_CPU,
-        **SMALL,
-    }
-    command = ["-m", "trl.scripts.grpo"]  # what `trl grpo` launches
-    for name, value in arguments.items():
-        command += [f"--{name}", str(value)]
-    run(command, **{CONFIG_VARIABLE: str(config)})
+    (tmp_path / "reward.yaml").write_text("model: pocket\nbackend: transformers\nstore: false\nname: words\n")
+    (tmp_path / "grpo.yaml").write_text(
+        f"""
+        model_name_or_path: {pocket_dir()}
+        dataset_name: {data}
+        reward_funcs: [checklist_rewards.rewards.trl.reward]
+        output_dir: {tmp_path / "out"}
+        log_completions: true  # the table shows what the reward gave
+        logging_steps: 1  # the table is written with the log, which 2 steps would not reach
+        max_steps: 2  # the default is three epochs
+        use_cpu: true  # without a GPU, TRL refuses its own default, bf16
+        """
+    )
+    command = ["-m", "trl.scripts.grpo", "--config", str(tmp_path / "grpo.yaml")]  # what `trl grpo` launches
+    run(command, **{CONFIG_VARIABLE: str(tmp_path / "reward.yaml")})
     table = completions(tmp_path / "out")
     assert set(table["step"]) == {1, 2} and table["words"].between(0, 1).all()
     assert (tmp_path / "out" / "model.safetensors").is_file()

@@ -20,12 +20,10 @@ trainer = GRPOTrainer(
     reward_funcs=ChecklistReward(ChecklistScorer(backend=backend, store=False, no_answer="judge")),
     args=GRPOConfig(
         output_dir=str(folder),
-        use_cpu=True,
-        bf16=False,
-        report_to="none",
-        beta=0.0,
-        save_strategy="no",
-        logging_steps=1,
+        use_cpu=True,  # without a GPU, TRL refuses its own default, bf16
+        bf16=False,  # slow on a CPU
+        save_strategy="no",  # no checkpoint is read
+        logging_steps=1,  # every step is compared
         per_device_train_batch_size=2,
         num_generations=4,
         max_completion_length=8,
