@@ -58,7 +58,8 @@ def main(names: Sequence[str]) -> int:
     outcomes = []
     for package, version in wanted:
         print(f"== {package} {version}", flush=True)
-        files = [file for group in settings[package]["tests"] for file in tests[group]]
+        groups = [*settings[package]["tests"], *settings[package].get("also", {}).get(version, ())]
+        files = [file for group in groups for file in tests[group]]
         outcomes.append(outcome_of(package, version, settings[package], files))
     print("\n".join(["make test-versions:", *map(str, outcomes)]))
     return int(any(outcome.result == "FAILED" for outcome in outcomes))
