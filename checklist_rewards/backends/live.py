@@ -8,10 +8,10 @@ random generators are those before the read, also after an error. Layers are in 
 is no dropout and no gradient checkpointing. Adapters are switched off, unless one is named: the base weights answer.
 The precision is that of the model, and autocast is that of its own forward pass, if a trainer has given it one.
 
-The identity of the model, under which its reads are stored, is that of the folder or Hub model that it was loaded from
-if the weights and the tokenizer in memory are those of the files. So a later run with the same base, in any engine of
-the package, needs no second read. Otherwise (merged adapters, trained weights, quantization) it is a hash of the
-weights in memory ([`weights_hash`]).
+The identity of the model, under which its reads are stored, is that of the folder or Hub model that it was loaded
+from, in the precision in which it computes, if the weights and the tokenizer in memory are those of the files. So a
+later run with the same base and precision, in any engine of the package, needs no second read. Otherwise (merged
+adapters, trained weights, quantization) it is a hash of the weights in memory ([`weights_hash`]).
 
 Where a forward pass is collective, because each rank holds a part of the weights (FSDP, ZeRO-3), all ranks must make
 the same number of passes. There, no prefix is kept: rows are self-contained, the ranks put those of their reads
@@ -25,12 +25,14 @@ import hashlib
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
+from transformers import AutoConfig
 
 from checklist_rewards.backends.base import Arrived, LabelRead, Messages, ReadGroup, ReadResult, Reply, Sampling
 from checklist_rewards.backends.costs import MAX_BATCH_TOKENS
@@ -140,9 +142,21 @@ class LiveBackend(TransformersBackend):
         self._depth = 0
         check_frozen(model, adapter)
         self.model_name = model_name(model)
-        tokens, self.identity = _identified(model, tokenizer, adapter, spare)
+        tokens, self._weights = _identified(model, tokenizer, adapter, spare)
         self._use(model, tokens, max_batch_tokens, forward)
         self._first = self._watched()
+
+    @property
+    def identity(self) -> str:  # type: ignore[override]
+        """The identity of the weights and of the precision in which they answer, which autocast may change."""
+        if self._computes != vars(self.model).get("forward"):  # a trainer has wrapped it in autocast
+            self._use(self.model, self.tokens, self.max_batch_tokens, self._given)
+        return self._identity
+
+    def _use(self, model: Any, tokens: ChatTokenizer, max_batch_tokens: int, forward: Any = None) -> None:
+        super()._use(model, tokens, max_batch_tokens, forward)
+        self._computes, self._given = vars(model).get("forward"), forward
+        self._identity = self._weights(self.precision)
 
     @contextmanager
     def in_turn(self) -> Iterator[None]:
@@ -310,8 +324,10 @@ def _folder(packaged: str) -> Path | None:
         return None
 
 
-def _identified(model: Any, tokenizer: Any, adapter: str | None, spare: Any = None) -> tuple[ChatTokenizer, str]:
-    """The tokenizer of a model in memory, and the identity of both."""
+def _identified(
+    model: Any, tokenizer: Any, adapter: str | None, spare: Any = None
+) -> tuple[ChatTokenizer, Callable[[torch.dtype], str]]:
+    """The tokenizer of a model in memory, and the identity of both for a precision in which it computes."""
     name, revision = model_name(model), getattr(model.config, "_commit_hash", None)
     given, spare = (getattr(each, "tokenizer", each) for each in (tokenizer, spare))  # a processor has one
     try:
@@ -321,11 +337,24 @@ def _identified(model: Any, tokenizer: Any, adapter: str | None, spare: Any = No
         if given is None and spare is None:
             raise ModelError(f"{name!r} has no tokenizer in its files; pass the tokenizer.") from None
         tokens = chat_tokenizer(spare if given is None else given)
-        return tokens, _hashed(weights_hash(model, adapter), _rules(tokens))
+        return tokens, partial(_memory_identity, model, tokens, weights_hash(model, adapter))
     tokens = filed if given is None or _rules(chat_tokenizer(given)) == _rules(filed) else chat_tokenizer(given)
     if tokens is filed and adapter is None and not _unseen(model) and _same_weights(model, folder):
-        return tokens, model_identity(name, None if revision is None else {"revision": revision})
-    return tokens, _hashed(weights_hash(model, adapter), _rules(tokens))
+        return tokens, partial(_file_identity, model, name, folder)
+    return tokens, partial(_memory_identity, model, tokens, weights_hash(model, adapter))
+
+
+def _file_identity(model: Any, name: str, folder: Path, precision: torch.dtype) -> str:
+    """That of the transformers engine for a model's files, in this precision and on this device."""
+    cpu = model.get_input_embeddings().weight.device.type == "cpu"
+    usual = torch.float32 if cpu else AutoConfig.from_pretrained(folder).get_text_config().dtype or torch.float32
+    settings = {"revision": getattr(model.config, "_commit_hash", None)}
+    settings["dtype"] = None if precision == usual else str(precision).removeprefix("torch.")
+    return model_identity(name, {key: value for key, value in settings.items() if value is not None})
+
+
+def _memory_identity(model: Any, tokens: ChatTokenizer, weights: str, precision: torch.dtype) -> str:
+    return _hashed(weights, _rules(tokens), *([] if precision == model.dtype else [str(precision)]))
 
 
 def weights_hash(model: Any, adapter: str | None = None) -> str:

@@ -204,7 +204,8 @@ class TransformersBackend:
         with self.in_turn(), Precision.of(model) as precision:
             self.attention = next((name for name in attention_choices(model) if self._attends_alike(name, own)), own)
             self.pads = padding_is_exact(model, self._logits, self.device)
-            self.layers = Layers.of(model, self.attention, precision.dtype)
+            self.precision = precision.dtype
+            self.layers = Layers.of(model, self.attention, self.precision)
             self.packs = self.layers is not None and packs_exactly(model, self.layers, self._logits, self.device)
             self.keeps = (
                 self.packs
@@ -476,7 +477,7 @@ class TransformersBackend:
             mask[row, width - len(prompt) :] = 1
         base = base_of(self.model)
         own = base.generation_config
-        # `generate` takes all that is not passed from the model's generation_config.json: penalties, beams, lengths ...
+        # `generate` takes all that is not passed from the model's generation_config.json: penalties, beams, lengths.
         # Of that only the tokens that end a reply may count, as in vLLM.
         base.generation_config = GenerationConfig(eos_token_id=own.eos_token_id, bos_token_id=own.bos_token_id)
         try:

@@ -4,6 +4,7 @@ import copy
 
 import pytest
 import torch
+from accelerate import Accelerator
 from peft import LoraConfig, PeftModel, get_peft_model
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -306,3 +307,26 @@ def test_a_tokenizer_to_spare_is_used_if_the_files_have_none():
         LiveBackend(made)
     assert LiveBackend(made, spare=tokenizer).tokens.tokenizer.get_vocab() == tokenizer.get_vocab()
     assert LiveBackend(pocket(), spare=AutoTokenizer.from_pretrained(pocket_dir())).identity == FILED.identity
+
+
+def test_the_identity_has_the_precision_in_which_it_computes_also_once_a_trainer_has_wrapped_the_model():
+    model = policy()
+    engine = LiveBackend(model)
+    assert engine.identity == FILED.identity
+    Accelerator(cpu=True, mixed_precision="bf16").prepare(model)  # as TRL's default bf16=True
+    of_files = Engine("pocket", backend="transformers", settings={"dtype": "bfloat16"})
+    assert engine.identity == of_files.identity != FILED.identity
+    assert engine.layers.dtype == torch.bfloat16
+    assert (
+        LiveBackend(AutoModelForCausalLM.from_pretrained(pocket_dir(), dtype="bfloat16")).identity == of_files.identity
+    )
+
+
+def test_a_hash_of_the_weights_has_the_precision_too():
+    model = pocket()
+    with torch.no_grad():
+        model.get_input_embeddings().weight.mul_(1.5)
+    engine = LiveBackend(model)
+    before = engine.identity
+    Accelerator(cpu=True, mixed_precision="bf16").prepare(model)
+    assert engine.identity != before != FILED.identity

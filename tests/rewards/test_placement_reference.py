@@ -82,6 +82,17 @@ def test_the_base_of_a_lora_policy_rewards_like_a_separate_copy_and_shares_its_s
     assert not torch.equal(*(trainer.model.get_input_embeddings().weight[:2]))
 
 
+def test_reads_in_bf16_are_stored_apart_from_those_in_single_precision(tmp_path):
+    own = Recorded(model="reference", store=tmp_path / "store", name="own")
+    copy = Recorded(model="pocket", backend="transformers", store=tmp_path / "store", name="copy")
+    train([own, copy], tmp_path, max_steps=1, bf16=True)
+    assert own.given != copy.given == [[pytest.approx(value, abs=0.05) for value in call] for call in own.given]
+    assert copy.scorer.receipt.asked == own.scorer.receipt.asked > 0
+    again = Recorded(model="reference", store=tmp_path / "store", name="again")
+    train([again], tmp_path, max_steps=1, bf16=True)
+    assert again.scorer.receipt.asked == 0 and again.given == own.given
+
+
 def test_training_is_the_same_bit_for_bit_with_and_without_reads(tmp_path):
     def trained(*rewards):
         options = {"reward_weights": [1.0, 0.0][: len(rewards)], "beta": 0.1}
