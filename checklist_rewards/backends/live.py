@@ -68,7 +68,8 @@ def frozen(model: Any, adapter: str | None = None) -> Iterator[None]:
         model (`PreTrainedModel` or `PeftModel`): The model.
         adapter (`str`, *optional*): Name of the adapter to read with. By default, all adapters are off.
     """
-    training = [module for module in model.modules() if module.training]
+    modules = list(model.modules())
+    training = [module for module in modules if module.training]
     trained = [(weight, weight.requires_grad) for weight in model.parameters()]
     with ExitStack() as stack:
         stack.enter_context(torch.no_grad())  # inference tensors in a model's caches would stop a later backward pass
@@ -80,13 +81,29 @@ def frozen(model: Any, adapter: str | None = None) -> Iterator[None]:
             stack.callback(model.set_adapter, active)
             model.set_adapter(adapter)
         elif hasattr(model, "disable_adapter"):
-            stack.enter_context(model.disable_adapter())
+            layers = [module for module in modules if getattr(module, "disable_adapters", None) is False]
+            if layers:  # PEFT's own context manager walks over all modules five times, to look at their state
+                stack.enter_context(_off(layers))
+            else:  # adapters that are not layers, such as prompts
+                stack.enter_context(model.disable_adapter())
         elif getattr(model, "_hf_peft_config_loaded", False):
             stack.callback(model.enable_adapters)
             model.disable_adapters()
         yield
         if torch.is_autocast_enabled(next(model.parameters()).device.type):
             torch.clear_autocast_cache()  # copies of weights that were made without gradients
+
+
+@contextmanager
+def _off(layers: Sequence[Any]) -> Iterator[None]:
+    """Context manager in which these adapter layers of PEFT give what their base layers give."""
+    try:
+        for layer in layers:
+            layer.enable_adapters(False)
+        yield
+    finally:
+        for layer in layers:
+            layer.enable_adapters(True)
 
 
 def _restore(training: Sequence[Any], trained: Sequence[tuple[Any, bool]]) -> None:
@@ -199,13 +216,13 @@ class LiveBackend(TransformersBackend):
     def _watched(self) -> dict[str, int]:
         """A checksum of each weight that may be trained: those of the adapter to read with, and of the model if it has
         no adapters. The base weights under adapters are frozen. Nothing if each rank has a part of the weights."""
-        if self.sharded:
-            return {}
         configs = getattr(self.model, "peft_config", None) or {}
+        if self.sharded or (configs and self.adapter is None):
+            return {}
         return {
             name: _checksum(weight)
             for name, weight in self.model.named_parameters()
-            if not configs or (self.adapter is not None and _of_adapter(name, [self.adapter]))
+            if not configs or _of_adapter(name, [self.adapter])
         }
 
     @contextmanager
