@@ -11,6 +11,8 @@ from typing import Any
 
 import torch
 import transformers
+from accelerate import Accelerator
+from accelerate.state import AcceleratorState
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from checklist_rewards.backends.models import pocket_dir
@@ -141,3 +143,12 @@ def build(name: str, folder: Path) -> str:
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return str(folder)
+
+
+def in_autocast(model: Any) -> Any:
+    """A model whose forward pass a trainer with TRL's default bf16=True has wrapped."""
+    AcceleratorState._reset_state()  # of other trainers in this process, as each new one does
+    try:
+        return Accelerator(cpu=True, mixed_precision="bf16").prepare(model)
+    finally:
+        AcceleratorState._reset_state()

@@ -4,7 +4,6 @@ import copy
 
 import pytest
 import torch
-from accelerate import Accelerator
 from peft import LoraConfig, PeftModel, get_peft_model
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -14,6 +13,7 @@ from checklist_rewards.backends.live import LiveBackend, check_frozen, frozen, w
 from checklist_rewards.errors import ModelError
 from checklist_rewards.judges.base import Read
 from checklist_rewards.judges.logprob import LogprobJudge
+from tests.backends.architectures import in_autocast
 
 READS = [
     Read(ChecklistItem(question=question), target, "Write a short text. Use at least one digit.")
@@ -313,7 +313,7 @@ def test_the_identity_has_the_precision_in_which_it_computes_also_once_a_trainer
     model = policy()
     engine = LiveBackend(model)
     assert engine.identity == FILED.identity
-    Accelerator(cpu=True, mixed_precision="bf16").prepare(model)  # as TRL's default bf16=True
+    in_autocast(model)  # as TRL's default bf16=True
     of_files = Engine("pocket", backend="transformers", settings={"dtype": "bfloat16"})
     assert engine.identity == of_files.identity != FILED.identity
     assert engine.layers.dtype == torch.bfloat16
@@ -328,5 +328,5 @@ def test_a_hash_of_the_weights_has_the_precision_too():
         model.get_input_embeddings().weight.mul_(1.5)
     engine = LiveBackend(model)
     before = engine.identity
-    Accelerator(cpu=True, mixed_precision="bf16").prepare(model)
+    in_autocast(model)
     assert engine.identity != before != FILED.identity

@@ -13,14 +13,13 @@ from pathlib import Path
 
 import pytest
 import torch
-from accelerate import Accelerator
 from transformers import AutoModelForCausalLM
 
 from checklist_rewards.backends import ReadGroup, Sampling
 from checklist_rewards.backends.base import ReadResult
 from checklist_rewards.backends.live import LiveBackend
 from checklist_rewards.backends.transformers import TransformersBackend
-from tests.backends.architectures import ARCHITECTURES, build
+from tests.backends.architectures import ARCHITECTURES, build, in_autocast
 from tests.conftest import REPO
 
 LABELS = ("yes", "no")
@@ -112,8 +111,7 @@ def test_replies_to_a_batch_are_those_to_single_prompts(name):
 def test_what_is_packed_does_not_depend_on_the_precision(name, precision):
     if precision == "autocast":  # TRL's default: weights in single precision, whose forward pass is in bf16
         model = AutoModelForCausalLM.from_pretrained(folder_of(name), dtype=torch.float32)
-        model = Accelerator(cpu=True, mixed_precision="bf16").prepare(model)
-        engine, dtype = LiveBackend(model), torch.bfloat16
+        engine, dtype = LiveBackend(in_autocast(model)), torch.bfloat16
     else:
         engine, dtype = TransformersBackend(folder_of(name), dtype=precision), getattr(torch, precision)
     assert engine.packs == (name not in SEPARATE)
