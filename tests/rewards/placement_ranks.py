@@ -2,8 +2,8 @@
 
     torchrun --nproc-per-node 2 tests/rewards/placement_ranks.py FOLDER ddp | fsdp1 | fsdp2 | zero3
 
-With DDP, TRL's trainer runs as it is. Elsewhere a bare loop takes its place: accelerate uses FSDP only with several GPUs,
-and TRL's sampling fails under ZeRO-3 on CPUs, where the embedding is not gathered.
+With DDP, TRL's trainer runs as it is. Elsewhere a bare loop takes its place: accelerate uses FSDP only with several
+GPUs, and TRL's sampling fails under ZeRO-3 on CPUs, where the embedding is not gathered.
 """
 
 import json
