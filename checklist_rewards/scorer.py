@@ -32,7 +32,7 @@ from checklist_rewards.judges.base import Judge, Progress, Read, Receipt
 from checklist_rewards.judges.budget import Budget
 from checklist_rewards.judges.calibration import CalibratedJudge
 from checklist_rewards.judges.checked import CODE, AllowCode, CheckedJudge, Checks, CheckSettings, run_check
-from checklist_rewards.judges.settings import JudgeKwargs, JudgeSettings, Mode, load_jury, refuse_any
+from checklist_rewards.judges.settings import JudgeKwargs, JudgeConfig, Mode, load_jury, refuse_any
 from checklist_rewards.scores import (
     DEFAULT_THRESHOLD,
     NO_ANSWER_STATES,
@@ -103,7 +103,7 @@ class ChecklistScorer:
     """Answers checklists about targets and aggregates the answers.
 
     Args:
-        model (`str`, [`Engine`] or [`JudgeSettings`], *optional*):
+        model (`str`, [`Engine`] or [`JudgeConfig`], *optional*):
             The judge: a folder, a Hub id, or with `base_url` the name that the server uses for it; "pocket" for demos
             and tests. Or all settings of the judge as one value. Items that no code check answers need a judge.
         metric (`str`, *optional*):
@@ -130,7 +130,7 @@ class ChecklistScorer:
             A judge object, or a YAML file of a panel or a cascade of judges (`judges/settings.py`), instead of
             judge settings.
         **settings:
-            All other fields of [`JudgeSettings`]: `backend`, `base_url`, `engine`, `mode`, `prompt`, `calibration` ...
+            All other fields of [`JudgeConfig`]: `backend`, `base_url`, `engine`, `mode`, `prompt`, `calibration` ...
 
     Raises:
         ChecklistRewardsError: One sentence, for any argument that cannot be used. No model is looked for or loaded
@@ -139,7 +139,7 @@ class ChecklistScorer:
 
     def __init__(
         self,
-        model: str | Engine | JudgeSettings = UNNAMED,
+        model: str | Engine | JudgeConfig = UNNAMED,
         *,
         metric: PrimaryMetric | None = None,
         threshold: float | None = None,
@@ -148,8 +148,8 @@ class ChecklistScorer:
         no_answer: NoAnswer = Aggregation.no_answer,
         scale: int | None = None,
         weights: Weights | Mapping[str, float] | str | Path | None = None,
-        checks: Checks = CheckSettings.checks,
-        allow_code: AllowCode = CheckSettings.allow_code,
+        checks: Checks = "only",
+        allow_code: AllowCode = False,
         budget: Budget | Mapping[str, Any] | None = None,
         store: bool | str | Path | Store = True,
         judge: Judge | str | Path | None = None,
@@ -159,11 +159,11 @@ class ChecklistScorer:
         if RENAMED in given:
             warnings.warn("primary_metric is metric now; the old name ends with 0.2.", FutureWarning, stacklevel=2)
             metric = given.pop(RENAMED) if metric is None else metric
-        if isinstance(model, JudgeSettings):
-            refuse_any(given, "together with JudgeSettings; set it there")
+        if isinstance(model, JudgeConfig):
+            refuse_any(given, "together with JudgeConfig; set it there")
         known("ChecklistScorer", given, ARGUMENTS)
-        self.settings = model if isinstance(model, JudgeSettings) else JudgeSettings(model, **given)
-        checking = CheckSettings(checks, allow_code)
+        self.settings = model if isinstance(model, JudgeConfig) else JudgeConfig(model=model, **given)
+        checking = CheckSettings(checks=checks, allow_code=allow_code)
         self.checks, self.allow_code = checking.checks, checking.allow_code
         self.scale = None if scale is None else ordinal_scale(scale)
         self.weights = None if weights is None else Weights.load(weights)
@@ -205,7 +205,7 @@ class ChecklistScorer:
 
     @property
     def mode(self) -> Mode:
-        """How questions are put; see [`JudgeSettings`]."""
+        """How questions are put; see [`JudgeConfig`]."""
         return self.settings.mode
 
     @property
@@ -394,9 +394,9 @@ class ChecklistScorer:
 
 
 def _signature() -> inspect.Signature:
-    """With the fields of [`JudgeSettings`] in place of `**settings`, for `help` and for those who read signatures."""
+    """With the fields of [`JudgeConfig`] in place of `**settings`, for `help` and for those who read signatures."""
     own = inspect.signature(ChecklistScorer.__init__).parameters
-    there = inspect.signature(JudgeSettings).parameters
+    there = inspect.signature(JudgeConfig).parameters
     parameters = [own["model"]]
     parameters += [there[name].replace(kind=inspect.Parameter.KEYWORD_ONLY) for name in there if name != "model"]
     parameters += [own[name] for name in own if name not in ("self", "model", "settings")]

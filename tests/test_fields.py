@@ -10,7 +10,7 @@ from annotated_types import Ge, Le
 from checklist_rewards.errors import SampleError
 from checklist_rewards.fields import check_fields, field_docs, settings_of
 from checklist_rewards.judges.checked import CheckSettings
-from checklist_rewards.judges.settings import JudgeSettings
+from checklist_rewards.judges.settings import JudgeConfig
 from checklist_rewards.pipelines import GeneratorConfig, ScorerConfig
 from checklist_rewards.scores import Aggregation
 
@@ -73,13 +73,13 @@ def test_what_an_annotation_allows_is_accepted():
     Oven(recipe="cake")
 
 
-@pytest.mark.parametrize("owner", [JudgeSettings, Aggregation, CheckSettings])
+@pytest.mark.parametrize("owner", [JudgeConfig, Aggregation, CheckSettings])
 def test_every_setting_is_documented(owner):
     assert list(field_docs(owner)) == [field.name for field in fields(owner)]
 
 
 def test_a_config_has_every_setting_but_those_of_the_engine():
-    settings = {**settings_of(JudgeSettings), **settings_of(Aggregation), **settings_of(CheckSettings)}
+    settings = {**settings_of(JudgeConfig), **settings_of(Aggregation), **settings_of(CheckSettings)}
     ours = {"kind", "options", "judge", "scale", "weights", "metric"}
     assert set(ScorerConfig.model_fields) - ours == set(settings) - {
         "backend",

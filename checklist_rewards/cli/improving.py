@@ -37,7 +37,7 @@ from checklist_rewards.evolving.improve import improve as improved
 from checklist_rewards.evolving.rewriting import Rewriter
 from checklist_rewards.files.rows import input_format, read_rows
 from checklist_rewards.judges.labels import LabelCell, read_column
-from checklist_rewards.judges.settings import JudgeSettings
+from checklist_rewards.judges.settings import JudgeConfig
 from checklist_rewards.replies import NoReply
 from checklist_rewards.scorer import ChecklistScorer
 from checklist_rewards.scores.table import SCORE_COLUMN, score_from
@@ -166,7 +166,7 @@ class _Judge(o.OtherJudge):
 
     model: Annotated[
         str | None,
-        option_of(JudgeSettings, "model", "--scorer-model", default="the stored answers; with --model, that model"),
+        option_of(JudgeConfig, "model", "--scorer-model", default="the stored answers; with --model, that model"),
     ] = None
 
 

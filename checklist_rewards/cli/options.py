@@ -40,7 +40,7 @@ from checklist_rewards.fields import field_docs, settings_of
 from checklist_rewards.files.store import Store, default_store_path, open_store
 from checklist_rewards.judges.checked import CheckSettings
 from checklist_rewards.judges.remote import REMOTE, JudgeBackend
-from checklist_rewards.judges.settings import ENGINE_SETTINGS, JudgeSettings
+from checklist_rewards.judges.settings import ENGINE_SETTINGS, JudgeConfig
 from checklist_rewards.pipelines import GeneratorConfig, PipelineConfig, ScorerConfig, load_config
 from checklist_rewards.scores import Aggregation
 
@@ -278,7 +278,7 @@ def option_of(
             Arguments of `typer.Option`.
     """
     own = settings_of(owner) if is_dataclass(owner) else {}
-    optional = {*settings_of(JudgeSettings), *settings_of(Aggregation), *own}
+    optional = {*settings_of(JudgeConfig), *settings_of(Aggregation), *own}
 
     def as_option(named: re.Match[str]) -> str:
         """The option of a setting that a docstring names; other names stay code."""
@@ -481,19 +481,19 @@ Concurrency = Annotated[
 ]
 
 ENGINE = (
-    setting(JudgeSettings, "backend", always=True),
-    setting(JudgeSettings, "base_url"),
+    setting(JudgeConfig, "backend", always=True),
+    setting(JudgeConfig, "base_url"),
     (
         "engine_options",
         Annotated[
             list[str] | None,
-            option_of(JudgeSettings, "engine", "--engine", form="NAME=VALUE or a JSON object, repeatable."),
+            option_of(JudgeConfig, "engine", "--engine", form="NAME=VALUE or a JSON object, repeatable."),
         ],
         None,
     ),
 )
-_MODEL: Any = group_of(setting(JudgeSettings, "model", always=True), *ENGINE, setting(JudgeSettings, "prompt"))
-_PROBED: Any = group_of(setting(Aggregation, "threshold"), setting(JudgeSettings, "mass_floor"))
+_MODEL: Any = group_of(setting(JudgeConfig, "model", always=True), *ENGINE, setting(JudgeConfig, "prompt"))
+_PROBED: Any = group_of(setting(Aggregation, "threshold"), setting(JudgeConfig, "mass_floor"))
 _APART: dict[str, dict[str, Any]] = {
     "mode": {"default": "the pipeline's, else {}"},
     "primary_metric": {"attribute": "metric", "default": "the pipeline's, else {}"},
@@ -502,7 +502,7 @@ _APART: dict[str, dict[str, Any]] = {
 _JUDGE: Any = group_of(
     *(
         setting(owner, name, **_APART.get(name, {}))
-        for owner in (JudgeSettings, Aggregation)
+        for owner in (JudgeConfig, Aggregation)
         for name in settings_of(owner)
         if name not in (*ENGINE_SETTINGS, "prompt", *NOT_AN_OPTION)
     ),
@@ -520,7 +520,7 @@ class JudgeModel(_MODEL):
     @property
     def engine(self) -> Engine:
         """The judge's engine."""
-        name = settings_of(JudgeSettings)["model"].default if self.model is None else self.model
+        name = settings_of(JudgeConfig)["model"].default if self.model is None else self.model
         return Engine(name, self.backend, self.base_url, engine_settings("--engine", self.engine_options))
 
 
@@ -538,7 +538,7 @@ class ProbeOptions(_PROBED, JudgeModel):
 class JudgeOptions(_JUDGE, JudgeModel):
     """Options of the judge and of the aggregation of its answers."""
 
-    model: Annotated[str | None, option_of(JudgeSettings, "model", *SPELLED["model"], default="the pipeline's")] = None
+    model: Annotated[str | None, option_of(JudgeConfig, "model", *SPELLED["model"], default="the pipeline's")] = None
     allow_code: Annotated[
         bool | None,
         option(
@@ -571,7 +571,7 @@ class JudgeOptions(_JUDGE, JudgeModel):
     def asks(self) -> bool:
         """Whether the user named a judge."""
         named = self.model is not None or self.judge is not None or self.base_url is not None
-        return named or self.backend != settings_of(JudgeSettings)["backend"].default
+        return named or self.backend != settings_of(JudgeConfig)["backend"].default
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -587,9 +587,9 @@ class OnlyJudge(JudgeOptions):
     """Judge options for commands that need no writer model."""
 
     scorer_temperature: Annotated[
-        float | None, option_of(JudgeSettings, "temperature", "--temperature", "--scorer-temperature", min=0)
+        float | None, option_of(JudgeConfig, "temperature", "--temperature", "--scorer-temperature", min=0)
     ] = None
-    max_tokens: Annotated[int | None, option_of(JudgeSettings, "max_tokens", min=1)] = None
+    max_tokens: Annotated[int | None, option_of(JudgeConfig, "max_tokens", min=1)] = None
 
 
 FROM_STORED = {"metric": "primary_metric"} | {
@@ -603,7 +603,7 @@ class OtherJudge(OnlyJudge):
     """Judge options for a command that can also use stored answers."""
 
     model: Annotated[
-        str | None, option_of(JudgeSettings, "model", *SPELLED["model"], default="the stored answers")
+        str | None, option_of(JudgeConfig, "model", *SPELLED["model"], default="the stored answers")
     ] = None
 
 

@@ -29,7 +29,6 @@ from checklist_rewards.backends import Progress
 from checklist_rewards.backends.base import MISSED, is_over, time_left
 from checklist_rewards.checklists import NO, YES, ChecklistItem
 from checklist_rewards.errors import CheckError, ChecklistError
-from checklist_rewards.fields import check_fields
 from checklist_rewards.judges.base import Judge, Read, Receipt
 from checklist_rewards.scores import Verdict
 from checklist_rewards.scores.reasons import Reason, Unanswered
@@ -46,8 +45,7 @@ CODE = "code"
 _MISSED = Verdict(unanswered=MISSED, judge=CODE, method="check")
 
 
-@dataclass(frozen=True)
-class CheckSettings:
+class CheckSettings(Config):
     """How items with a code check are answered.
 
     Raises:
@@ -60,9 +58,6 @@ class CheckSettings:
     allow_code: AllowCode = False
     """Whether checks may run code, which a model may have written. True: in an isolated interpreter (pip install
     'checklist-rewards[code]'). "unsafe": in an ordinary process with access to your files and the network."""
-
-    def __post_init__(self) -> None:
-        check_fields(self)
 
 
 class CheckedJudge:

@@ -1,6 +1,6 @@
 """What a user writes, as a judge: settings as keyword arguments or options, and a YAML file of one or several judges.
 
-[`JudgeSettings`] is the only place where these settings are documented and checked. [`ChecklistScorer`], YAML files of
+[`JudgeConfig`] is the only place where these settings are documented and checked. [`ChecklistScorer`], YAML files of
 judges and `CHECKLIST_REWARDS_CONFIG` are all read into it. Everything that cannot be used is refused with one sentence
 before a model is loaded: judges build their engine at the first read that is not in the store.
 
@@ -25,7 +25,7 @@ or
     {model: org/judge, base_url: "http://localhost:8001/v1", calibration: map.json}
 
 The keys of `panel` are those of [`PanelJudge`], of `cascade` those of [`CascadeJudge`], and of a judge those of
-[`JudgeSettings`]. Paths in the file (calibration, examples, prompts) start from its
+[`JudgeConfig`]. Paths in the file (calibration, examples, prompts) start from its
 folder. Unknown keys are refused with the file and the judge.
 """
 
@@ -33,19 +33,19 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypedDict
+from typing import Annotated, Any, Literal, Self, TypedDict
 
 from annotated_types import Ge, Le
+from pydantic import InstanceOf, SkipValidation, ValidationInfo, field_validator, model_validator
 
 from checklist_rewards.backends import DECISIONS, ENCODER, Backend, Engine, is_encoder
 from checklist_rewards.backends.models import REFERENCE, UNNAMED
 from checklist_rewards.backends.servers import joined
+from checklist_rewards.config import Config
 from checklist_rewards.errors import ChecklistRewardsError, ConfigError, ModelError, SampleError
-from checklist_rewards.fields import check_fields, settings_of
-from checklist_rewards.files.documents import read_text, read_value
+from checklist_rewards.files.documents import in_folder, load, read_text, read_value
 from checklist_rewards.files.store import Store, open_store
 from checklist_rewards.judges.base import Judge, ThinkingPer
 from checklist_rewards.judges.budget import Budget
@@ -57,10 +57,12 @@ from checklist_rewards.prompts import PromptTemplate
 from checklist_rewards.validation import one_of, unknown
 
 Mode = Literal["item", "batch", "quality"]
+ENGINE_SETTINGS = ("model", "backend", "base_url", "engine")
+FILE_SETTINGS = ("prompt", "examples", "calibration")
+_WHO = (*ENGINE_SETTINGS, "calibration")
 
 
-@dataclass(frozen=True)
-class JudgeSettings:
+class JudgeConfig(Config):
     """Which model judges, and how it is asked.
 
     Raises:
@@ -68,21 +70,21 @@ class JudgeSettings:
             raises it as well.
     """
 
-    model: str | Engine = UNNAMED
+    model: str | InstanceOf[Engine] = UNNAMED
     """Judge model: "english-encoder", "english", a local folder, a Hub id, or with `base_url` the name of the model on
     the server; "pocket" for demos and tests. Code checks alone need none. "reference": the reference model of the
     trainer that calls the reward, which are the base weights under a LoRA policy."""
-    backend: JudgeBackend | str | Backend | RewardServer = "auto"
+    backend: SkipValidation[JudgeBackend | str | Backend | RewardServer] = "auto"
     """Inference engine. `auto`: the server at `base_url` if given, else `encoder` for a folder written by
     `checklist-rewards distill`, else vLLM if installed (except for the pocket model), else transformers. `encoder`: a
     cross-encoder, which answers yes/no items without a prompt, from the target, the question, and the input and the
     reference if it was trained with them. `decisions`: a server with a Decisions API (`/v1/systemone` or
     `/v1/decisions`) at `base_url`. `remote`: a `checklist-rewards serve` at `base_url`, whose own judge settings
     apply; `model`, if given, must match."""
-    base_url: str | Sequence[str] | None = None
+    base_url: SkipValidation[str | Sequence[str] | None] = None
     """URL of an OpenAI-compatible server, such as http://localhost:8000/v1, or of a reward server; or the name
     `openai` or `openrouter`. Replicas of a server: a list of URLs, or one string with commas between them."""
-    engine: Mapping[str, Any] | None = None
+    engine: SkipValidation[Mapping[str, Any] | None] = None
     """Engine arguments under the engine's own names: of vLLM (tensor_parallel_size=2, quantization=fp8), of
     transformers (dtype=bfloat16, device_map=auto), of a server (concurrency=256); revision and trust_remote_code as in
     `from_pretrained`; adapter, the folder of a LoRA adapter. Arguments that change answers are part of the store
@@ -109,25 +111,31 @@ class JudgeSettings:
     """Most tokens of one reply of the judge. Defaults to what the mode needs without thinking."""
     mass_floor: Annotated[float, Ge(0), Le(1)] = DEFAULT_MASS_FLOOR
     """Lowest P(yes) + P(no), from 0 to 1, for a read to count as answered."""
-    prompt: str | Path | PromptTemplate | None = None
+    prompt: str | Path | InstanceOf[PromptTemplate] | None = None
     """Judge prompt: the name of a packaged prompt, or a Markdown file with `{question}` in mode `item` and
     `{checklist}` in the other modes. Defaults to the mode's."""
-    examples: str | Path | FewShot | None = None
+    examples: str | Path | InstanceOf[FewShot] | None = None
     """File of labelled answers (rows with target, question and label), a few of which are shown with each question as
     few-shot examples (mode `item`)."""
     shots: Annotated[int, Ge(1)] | None = None
     """Most examples shown with a question. Defaults to 4."""
     example_reasons: bool = False
     """Include the reasons of the examples in the prompt."""
-    calibration: str | Path | Calibration | None = None
+    calibration: str | Path | InstanceOf[Calibration] | None = None
     """Calibration file of this judge, written by `checklist-rewards calibrate`. It maps the judge's probabilities to
     calibrated ones."""
 
-    def __post_init__(self) -> None:
-        check_fields(self)
+    @field_validator(*FILE_SETTINGS)
+    @classmethod
+    def _in_its_folder(cls, value: Any, info: ValidationInfo) -> Any:
+        return in_folder(value, info)
+
+    @model_validator(mode="after")
+    def _has_a_backend(self) -> Self:
         backend = self.asked.backend
         if isinstance(backend, str) or backend is None:
             one_of("backend", backend, JUDGE_BACKENDS)
+        return self
 
     @cached_property
     def loaded_calibration(self) -> Calibration | None:
@@ -150,11 +158,6 @@ class JudgeSettings:
     def is_remote(self) -> bool:
         """Whether a reward server answers."""
         return isinstance(self.asked.backend, RewardServer) or self.asked.backend == REMOTE
-
-    def changed(self, *apart: str) -> dict[str, Any]:
-        """The settings that differ from their defaults, without those named."""
-        values = {name: getattr(self, name) for name in settings_of(JudgeSettings) if name not in apart}
-        return {name: value for name, value in values.items() if value != settings_of(JudgeSettings)[name].default}
 
     def build(
         self,
@@ -271,7 +274,7 @@ class JudgeSettings:
 
 
 class JudgeKwargs(TypedDict, total=False):
-    """The keyword arguments that [`ChecklistScorer`] passes on to [`JudgeSettings`], for type checkers and editors."""
+    """The keyword arguments that [`ChecklistScorer`] passes on to [`JudgeConfig`], for type checkers and editors."""
 
     backend: JudgeBackend | str | Backend | RewardServer
     base_url: str | Sequence[str] | None
@@ -292,10 +295,6 @@ class JudgeKwargs(TypedDict, total=False):
     calibration: str | Path | Calibration | None
 
 
-ENGINE_SETTINGS = ("model", "backend", "base_url", "engine")
-FILE_SETTINGS = ("prompt", "examples", "calibration")
-_WHO = (*ENGINE_SETTINGS, "calibration")
-
 
 def refuse_any(settings: Mapping[str, Any], why: str) -> None:
     """Refuse settings that would have no effect. Raises [`SampleError`] that names the first."""
@@ -303,7 +302,7 @@ def refuse_any(settings: Mapping[str, Any], why: str) -> None:
         raise SampleError(f"{name}={value!r} has no effect {why}.")
 
 
-def _agree(settings: JudgeSettings, use_logprobs: bool) -> None:
+def _agree(settings: JudgeConfig, use_logprobs: bool) -> None:
     """Refuse settings that contradict each other."""
     mode, samples, temperature, max_tokens = settings.mode, settings.samples, settings.temperature, settings.max_tokens
     capture_reasoning, thinking = settings.capture_reasoning, settings.thinking
@@ -424,11 +423,9 @@ def parse_jury(
 def _one(entry: Any, where: str, folder: Path, store: Store | None, limited: Limited | None) -> Judge:
     if isinstance(entry, Mapping) and "judges" in entry:
         return parse_jury(entry, where, folder, store, limited)
-    entry = {"model": entry} if isinstance(entry, str) else entry
-    _known(entry, JudgeSettings, (), where)
-    settings = _made(JudgeSettings, where, **placed(entry, folder))
+    settings = load({"model": entry} if isinstance(entry, str) else entry, JudgeConfig, where, folder)
     if limited is not None:
-        settings = replace(settings, model=_made(limited, where, settings.asked))
+        settings = settings.replaced(model=_made(limited, where, settings.asked))
     return _made(settings.build, where, False if store is None else store)
 
 

@@ -68,7 +68,7 @@ def monitor_of(
     """
     if not isinstance(settings, Mapping):
         raise SampleError(f"expected a mapping of settings, got {type(settings).__name__} {settings!r:.60}.")
-    allowed = ["log", "shadow", "attacks", *MonitorSettings.__dataclass_fields__]
+    allowed = ["log", "shadow", "attacks", *MonitorSettings.model_fields]
     for key in settings:
         if key not in allowed:
             raise SampleError(unknown("key", key, allowed))

@@ -207,7 +207,7 @@ class RewardMonitor(TrainerReward):
             raise SampleError(f"reward={reward!r:.60} is not allowed; it must be a ChecklistReward.")
         if settings is not None and options:
             raise SampleError(f"{', '.join(options)} cannot be combined with settings=...; set it there.")
-        known("RewardMonitor", options, MonitorSettings.__dataclass_fields__)
+        known("RewardMonitor", options, MonitorSettings.model_fields)
         self.reward = reward
         self._source = source
         self.__name__ = reward.__name__

@@ -38,9 +38,9 @@ from pydantic import (
 from checklist_rewards.checklists import ChecklistItem
 from checklist_rewards.errors import ChecklistRewardsError, ConfigError
 from checklist_rewards.fields import settings_of
-from checklist_rewards.files.documents import read_model, write_value
+from checklist_rewards.files.documents import load, write_value
 from checklist_rewards.generators.shapes import CategorizedQuestions, CheckedQuestions, Questions, WeightedQuestions
-from checklist_rewards.judges.settings import ENGINE_SETTINGS, JudgeSettings
+from checklist_rewards.judges.settings import ENGINE_SETTINGS, JudgeConfig
 from checklist_rewards.pipelines.registry import GENERATORS, REFINERS, SCORERS, SURROUNDINGS, Entry
 from checklist_rewards.prompts import prompts_dir
 from checklist_rewards.scores import Aggregation
@@ -77,7 +77,7 @@ def source_from(config: PipelineConfig, value: Any) -> BaseModel:
     if isinstance(value, shape):
         return value
     if isinstance(value, str | Path):
-        return read_model(shape, value)
+        return load(value, shape)
     try:
         return shape.model_validate(value)
     except ValidationError as error:
@@ -85,7 +85,7 @@ def source_from(config: PipelineConfig, value: Any) -> BaseModel:
 
 
 DEFAULT_MODE = "item"
-_OF_A_MODE = [name for name in settings_of(JudgeSettings) if name not in (*ENGINE_SETTINGS, "mode", "mass_floor")]
+_OF_A_MODE = [name for name in settings_of(JudgeConfig) if name not in (*ENGINE_SETTINGS, "mode", "mass_floor")]
 
 
 class _Part(BaseModel):
@@ -181,7 +181,7 @@ class RefinerConfig(_Part):
 
 _SCORER_SETTINGS: dict[str, Any] = {
     name: (setting.kind | None, Field(default=None, allow_inf_nan=False if setting.kind is float else None))
-    for name, setting in (settings_of(JudgeSettings) | settings_of(Aggregation)).items()
+    for name, setting in (settings_of(JudgeConfig) | settings_of(Aggregation)).items()
     if name not in (*ENGINE_SETTINGS, "primary_metric")
 }
 _ScorerSettings: Any = create_model("_ScorerSettings", __base__=_Part, **_SCORER_SETTINGS)
@@ -190,7 +190,7 @@ _ScorerSettings: Any = create_model("_ScorerSettings", __base__=_Part, **_SCORER
 class ScorerConfig(_ScorerSettings):
     """Settings of the scorer: how items are answered and aggregated.
 
-    The fields are those of [`JudgeSettings`], without the engine, and of [`Aggregation`]; None stands for the default.
+    The fields are those of [`JudgeConfig`], without the engine, and of [`Aggregation`]; None stands for the default.
     In addition:
     """
 
@@ -294,7 +294,7 @@ class PipelineConfig(BaseModel):
     @classmethod
     def load(cls, path: str | Path) -> PipelineConfig:
         """Load a JSON or YAML file. Raises [`ConfigError`] that names the file and the line."""
-        return read_model(cls, path)
+        return load(path, cls)
 
     def save(self, path: str | Path) -> None:
         """Save to a JSON or YAML file, by its extension. Default values are omitted. Files such as prompts are named

@@ -20,7 +20,7 @@ import yaml
 
 from checklist_rewards.errors import ChecklistRewardsError, SampleError
 from checklist_rewards.fields import settings_of
-from checklist_rewards.judges.settings import JudgeSettings, placed
+from checklist_rewards.judges.settings import JudgeConfig, placed
 from checklist_rewards.rewards.integrations.labelled import SamplewiseReward
 from checklist_rewards.rewards.placement import references_of
 from checklist_rewards.rewards.reward import ChecklistReward
@@ -74,7 +74,7 @@ def reward_of(config: Mapping[str, Any], path: Path) -> ChecklistReward:
             raise SampleError(f"{CONFIG_VARIABLE}: {path}: {unknown('key', key, allowed)}")
     try:
         reward = ChecklistReward(**placed(config, path.parent))
-        judges = config.keys() & {*settings_of(JudgeSettings), "judge"}  # code checks alone need no judge
+        judges = config.keys() & {*settings_of(JudgeConfig), "judge"}  # code checks alone need no judge
         if judges and not references_of(reward.scorer.judge):  # a reference is known at the first call
             reward.scorer.check()
     except ChecklistRewardsError as error:

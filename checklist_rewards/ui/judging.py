@@ -33,7 +33,7 @@ from checklist_rewards.files.store import Store
 from checklist_rewards.generators import Request
 from checklist_rewards.judges.probe import probe
 from checklist_rewards.judges.remote import REMOTE
-from checklist_rewards.judges.settings import FILE_SETTINGS, JudgeSettings, load_jury
+from checklist_rewards.judges.settings import FILE_SETTINGS, JudgeConfig, load_jury
 from checklist_rewards.pipelines import Pipeline, PipelineConfig, assemble, list_pipelines, load_config
 from checklist_rewards.pipelines.pipeline import fields_of
 from checklist_rewards.pipelines.registry import SURROUNDINGS
@@ -267,7 +267,7 @@ class Judging:
 
     def _settings_form(self, files: Sequence[str]) -> dict[str, Any]:
         """The JSON schema of the settings. What is left empty stays as the app was started."""
-        known = settings_form(Aggregation)["properties"] | settings_form(JudgeSettings)["properties"]
+        known = settings_form(Aggregation)["properties"] | settings_form(JudgeConfig)["properties"]
         known |= {"metric": known["primary_metric"], "scale": {"type": "integer", "default": "yes/no"}}
         known["capture_reasoning"] = {"type": "json", "enum": [False, True], "default": False}
         fields = {name: {key: one for key, one in known[name].items() if key != "default"} for name in SETTINGS}

@@ -355,16 +355,16 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("folder", type=Path, help="folder of the runs")
     parser.add_argument("what", choices=[*TABLES, "plots"])
-    parser.add_argument("--certainty", type=float, default=MonitorSettings.certainty)
-    parser.add_argument("--start", type=int, default=MonitorSettings.start, help="first steps to compare with")
-    parser.add_argument("--window", type=int, default=MonitorSettings.window, help="last steps to compare")
+    parser.add_argument("--certainty", type=float, default=MonitorSettings.model_fields["certainty"].default)
+    parser.add_argument("--start", type=int, default=MonitorSettings.model_fields["start"].default, help="first steps to compare with")
+    parser.add_argument("--window", type=int, default=MonitorSettings.model_fields["window"].default, help="last steps to compare")
     parser.add_argument("--share", type=float, help="share that the shadow judge reads; defaults to that of the runs")
     parser.add_argument(
         "--first", type=int, default=0, help="number of first steps of which it reads four times as many"
     )
     parser.add_argument("-o", "--output", type=Path, default=Path("docs/images/figures"), help="folder of the plots")
     args = parser.parse_args(argv)
-    settings = replace(MonitorSettings(), certainty=args.certainty, start=args.start, window=args.window)
+    settings = MonitorSettings(certainty=args.certainty, start=args.start, window=args.window)
     study = Study(args.folder, settings, args.share, args.first)
     if args.what == "plots":
         draw(study.all, study.gold, {run.folder: study.alarms(run) for run in study.runs}, args.output)

@@ -9,7 +9,7 @@ import yaml
 
 from checklist_rewards.backends import Engine
 from checklist_rewards.errors import SampleError
-from checklist_rewards.judges.settings import JudgeSettings
+from checklist_rewards.judges.settings import JudgeConfig
 from checklist_rewards.pipelines import GENERATORS, REFINERS, PipelineConfig
 from checklist_rewards.pipelines.config import GeneratorConfig, RefinerConfig, ScorerConfig
 from checklist_rewards.ui.judging import Judging
@@ -138,7 +138,7 @@ def refused(judging, check, name, content) -> str:
 
 @pytest.mark.parametrize("nesting", NESTED)
 def test_every_setting_of_a_judge_is_listed(judging, nesting):
-    assert set(HARMLESS) == {field.name for field in fields(JudgeSettings)}
+    assert set(HARMLESS) == {field.name for field in fields(JudgeConfig)}
     for name, value in HARMLESS.items():
         judge = {"model": "judge" if name == "base_url" else "org/one", name: value}
         judging.permitted.check_judges("judges/a.yaml", NESTED[nesting](judge))
