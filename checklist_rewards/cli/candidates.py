@@ -373,7 +373,6 @@ def pairs(
     scorer = work.pipeline.scorer
     assert isinstance(scorer, ChecklistScorer)  # only presets can name another scorer
     rule = rule_options.rule()
-    scorer.check_reads_everything("a pair")
     file = RowFile(files.rows, files.output, files.summary, (checklist, store_options.store))
     card = _card_path(card, files, file.others)
     columns = file.columns(
