@@ -20,10 +20,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, NamedTuple, Self, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, NamedTuple, Self, TypeVar, Union, get_args, get_origin
 
 from annotated_types import Ge, Le
 from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic_core import CoreSchema
+from pydantic_core.core_schema import any_schema, is_instance_schema
 
 from checklist_rewards.errors import ChecklistRewardsError, SampleError, shown
 from checklist_rewards.validation import (
@@ -38,7 +40,30 @@ from checklist_rewards.validation import (
 )
 
 _PLAIN = (str, bool, int, float)
-_WORDS = {str: "a string", Path: "a path", Mapping: "a mapping", dict: "a mapping", Sequence: "a list", list: "a list"}
+_WORDS: dict[Any, str] = {
+    **{str: "a string", bool: "True or False", Path: "a path"},
+    **{Mapping: "a mapping", dict: "a mapping", Sequence: "a list", list: "a list", tuple: "a list"},
+}
+
+_SAID = ("value_error", "missing", "extra_forbidden")
+"""Errors whose sentences are those of `one_sentence`."""
+
+
+class _Unchecked:
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> CoreSchema:
+        return any_schema()
+
+
+class _IsInstance:
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> CoreSchema:
+        return is_instance_schema(source)
+
+
+_Kind = TypeVar("_Kind")
+Unchecked = Annotated[_Kind, _Unchecked()]
+"""The type of a setting that its user checks, such as a protocol."""
+Object = Annotated[_Kind, _IsInstance()]
+"""An object of a class that has no plain form."""
 
 
 class Config(BaseModel):
@@ -72,12 +97,6 @@ class Config(BaseModel):
 
     __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]  # validation of files does not call it
 
-    def changed(self, *apart: str) -> dict[str, Any]:
-        """The settings that differ from their defaults, without those named."""
-        fields = type(self).model_fields
-        values = {name: getattr(self, name) for name in fields if name not in apart}
-        return {name: value for name, value in values.items() if value != fields[name].default}
-
     def replaced(self, **settings: Any) -> Self:
         """A copy with other settings."""
         return type(self)(**{name: getattr(self, name) for name in self.model_fields_set} | settings)
@@ -110,7 +129,7 @@ class Allowed(NamedTuple):
                 finite(name, value, at_least=self.at_least)
         except SampleError as error:
             return str(error)
-        words = [_WORDS.get(kind, getattr(kind, "__name__", str(kind))) for kind in (self.kind, *self.others) if kind]
+        words = [_word(kind) for kind in (self.kind, *self.others) if kind]
         return f"{name}={shown(value)} is not allowed; it must be {' or '.join(dict.fromkeys(words))}."
 
 
@@ -159,14 +178,20 @@ def sentence(error: ValidationError, model: type[BaseModel]) -> str:
         field = owner.model_fields.get(str(step))
         if field is None:
             break
-        inner = next((one for one, _ in _members(field.annotation) if _is_model(one)), None)
-        if inner is not None and len(path) > depth:
+        members = [one for one, _ in _members(field.annotation)]
+        inner = next(filter(_is_model, members), None)
+        in_collection = len(path) > depth and any(get_origin(one) in (dict, list, tuple) for one in members)
+        if inner is not None and len(path) > depth and path[depth] in inner.model_fields:
             owner = inner
-        elif not issubclass(owner, Config) or detail["type"] in ("value_error", "missing", "extra_forbidden"):
+        elif in_collection or not issubclass(owner, Config) or detail["type"] in _SAID:
             break
-        elif not isinstance(path[depth] if len(path) > depth else "", int):
+        else:
             return allowed(owner, str(step)).fault(".".join(map(str, path[:depth])), detail["input"])
     return one_sentence(error, model)
+
+
+def _word(kind: Any) -> str:
+    return _WORDS.get(kind) or ("a mapping of settings" if issubclass(kind, Config) else str(kind.__name__))
 
 
 def _is_model(kind: Any) -> bool:

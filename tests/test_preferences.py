@@ -251,7 +251,8 @@ def test_trl_sees_preference_and_unpaired_rows(prompt):
 
 def test_the_card_states_rule_and_counts():
     mined = mine_pairs([pool((1, 1), (0, 0)), pool((1, 1), (1, 1)), pool((1, 1))], Rule(select="rlcf", min_margin=0.1))
-    card = preference_card("my pairs", Rule(select="rlcf", min_margin=0.1), "dpo", len(mined.pairs), mined.dropped, ["judge"])
+    rule = Rule(select="rlcf", min_margin=0.1)
+    card = preference_card("my pairs", rule, "dpo", len(mined.pairs), mined.dropped, ["judge"])
     assert "1 pairs from 3 prompts, for TRL's `DPOTrainer`" in card
     assert "at least 0.1 apart; of these the 40% with the largest difference in a single item" in card
     assert "| tie | 1 | the candidates have the same score |" in card and "| too_few | 1 |" in card

@@ -25,10 +25,8 @@ from checklist_rewards.cli.options import FROM_STORED, grouped
 from checklist_rewards.cli.output import RowFile, RunReport, bars, check_outputs, warn_of_models
 from checklist_rewards.cli.work import ANSWERS, Work, prices_from
 from checklist_rewards.datasets.columns import PROMPT, checklist_columns
-from checklist_rewards.datasets.rows import Columns, read_checklist
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.replay import stored_checklist
-from checklist_rewards.fields import settings_of
 from checklist_rewards.files.atomic import write_text
 from checklist_rewards.files.rows import CHUNK_ROWS, Row, file_format, write_rows
 from checklist_rewards.judges import Progress
@@ -53,6 +51,7 @@ from checklist_rewards.rerank import (
     sample_candidates,
     selection,
 )
+from checklist_rewards.rows import Columns, read_checklist
 from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores import Aggregation, ItemScore, Score, rescore
 from checklist_rewards.scores.reasons import Reason, Unanswered
@@ -301,7 +300,7 @@ _ROWS_AT_ONCE = CHUNK_ROWS // 8
 
 
 _RULE_OPTIONS: Any = o.group_of(
-    *(o.setting(Rule, name, panel=_RULE, always=name != "top_fraction") for name in settings_of(Rule))
+    *(o.setting(Rule, name, panel=_RULE, always=name != "top_fraction") for name in Rule.model_fields)
 )
 
 
@@ -310,7 +309,7 @@ class RuleOptions(_RULE_OPTIONS):
 
     def rule(self) -> Rule:
         """Raises [`SampleError`] for a value that is not allowed."""
-        return Rule(**{name: getattr(self, name) for name in settings_of(Rule)})
+        return Rule(**{name: getattr(self, name) for name in Rule.model_fields})
 
 
 @grouped(

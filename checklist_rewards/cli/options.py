@@ -31,17 +31,17 @@ from typing import Annotated, Any, Literal, get_args, get_type_hints
 
 import typer
 import yaml
+from pydantic import BaseModel
 
 from checklist_rewards.backends import SERVED, Engine
 from checklist_rewards.backends.models import UNNAMED
 from checklist_rewards.cli.output import running
+from checklist_rewards.config import Config, allowed
 from checklist_rewards.errors import SampleError
-from checklist_rewards.fields import field_docs, settings_of
 from checklist_rewards.files.store import Store, default_store_path, open_store
-from checklist_rewards.judges.checked import CheckSettings
 from checklist_rewards.judges.remote import REMOTE, JudgeBackend
-from checklist_rewards.judges.settings import ENGINE_SETTINGS, JudgeConfig
-from checklist_rewards.pipelines import GeneratorConfig, PipelineConfig, ScorerConfig, load_config
+from checklist_rewards.judges.settings import ENGINE_SETTINGS, JudgeConfig, ScorerConfig
+from checklist_rewards.pipelines import GeneratorConfig, PipelineConfig, load_config
 from checklist_rewards.scores import Aggregation
 
 
@@ -188,7 +188,6 @@ def given(group: Any, renamed: Mapping[str, str]) -> dict[str, Any]:
 SPELLED: dict[str, tuple[str, ...]] = {
     "model": ("--model", "-m", "--scorer-model"),
     "engine": ("--engine",),
-    "primary_metric": ("--metric",),
     "prompt": ("--prompt", "--scorer-prompt"),
     "use_logprobs": ("--use-logprobs/--no-use-logprobs", "--logprobs/--no-logprobs"),
     "capture_reasoning": ("--capture-reasoning/--no-capture-reasoning", "--reasoning/--no-reasoning"),
@@ -211,7 +210,7 @@ def group_of(*options: OptionField) -> Any:
 
 
 def setting(
-    owner: type,
+    owner: type[Config],
     name: str,
     *,
     attribute: str | None = None,
@@ -222,8 +221,8 @@ def setting(
     """A field of an option group for a judge setting, None unless the user gives the option.
 
     Args:
-        owner (`type`):
-            The dataclass of the setting.
+        owner ([`Config`] class):
+            The class of the setting.
         name (`str`):
             Its field.
         attribute (`str`, *optional*):
@@ -235,7 +234,7 @@ def setting(
         **more:
             Arguments of [`option_of`].
     """
-    field = settings_of(owner)[name]
+    field, default_value = allowed(owner, name), owner.model_fields[name].default
     kind: Any = field.kind
     if field.kind is str and field.choices:
         kind = Literal.__getitem__(field.choices)
@@ -243,14 +242,14 @@ def setting(
         more["min"] = field.at_least
     if always:
         info = option_of(owner, name, *SPELLED.get(name, ()), default=True, **more)
-        return attribute or name, Annotated[kind, info], field.default
-    if field.default not in (None, False) or default != "{}":
-        more["default"] = default.format(field.default)
+        return attribute or name, Annotated[kind, info], default_value
+    if default_value not in (None, False) or default != "{}":
+        more["default"] = default.format(default_value)
     return attribute or name, Annotated[kind | None, option_of(owner, name, *SPELLED.get(name, ()), **more)], None
 
 
 def option_of(
-    owner: type,
+    owner: type[BaseModel],
     name: str,
     *names: str,
     panel: str | None = JUDGE,
@@ -277,8 +276,7 @@ def option_of(
         **more:
             Arguments of `typer.Option`.
     """
-    own = settings_of(owner) if is_dataclass(owner) else {}
-    optional = {*settings_of(JudgeConfig), *settings_of(Aggregation), *own}
+    optional = {*ScorerConfig.model_fields, *(owner.model_fields if issubclass(owner, Config) else ())}
 
     def as_option(named: re.Match[str]) -> str:
         """The option of a setting that a docstring names; other names stay code."""
@@ -287,7 +285,7 @@ def option_of(
             return f"`{field}`"
         return SPELLED.get(field, (f"--{field.replace('_', '-')}",))[0].partition("/")[0]
 
-    doc = re.sub(r"\[?`(\w+)`\]?", as_option, " ".join(field_docs(owner).get(name, "").split()))
+    doc = re.sub(r"\[?`(\w+)`\]?", as_option, " ".join((owner.model_fields[name].description or "").split()))
     text, _, documented = doc.partition(" Defaults to ")
     shown = documented.rstrip(".").replace("`", "")
     return option(panel, f"{form} {text}".strip(), *names, default=default or shown or False, **more)
@@ -493,23 +491,18 @@ ENGINE = (
     ),
 )
 _MODEL: Any = group_of(setting(JudgeConfig, "model", always=True), *ENGINE, setting(JudgeConfig, "prompt"))
-_PROBED: Any = group_of(setting(Aggregation, "threshold"), setting(JudgeConfig, "mass_floor"))
+_PROBED: Any = group_of(setting(ScorerConfig, "threshold"), setting(JudgeConfig, "mass_floor"))
 _APART: dict[str, dict[str, Any]] = {
     "mode": {"default": "the pipeline's, else {}"},
-    "primary_metric": {"attribute": "metric", "default": "the pipeline's, else {}"},
+    "metric": {"default": "the pipeline's, else expected"},
     "temperature": {"attribute": "scorer_temperature"},
 }
 _JUDGE: Any = group_of(
     *(
-        setting(owner, name, **_APART.get(name, {}))
-        for owner in (JudgeConfig, Aggregation)
-        for name in settings_of(owner)
-        if name not in (*ENGINE_SETTINGS, "prompt", *NOT_AN_OPTION)
+        setting(ScorerConfig, name, **_APART.get(name, {}))
+        for name in ScorerConfig.model_fields
+        if name not in (*ENGINE_SETTINGS, "prompt", "allow_code", "budget", "store", *NOT_AN_OPTION)
     ),
-    ("judge", Annotated[str | None, option_of(ScorerConfig, "judge")], None),
-    ("scale", Annotated[int | None, option_of(ScorerConfig, "scale", min=2, default="the pipeline's")], None),
-    ("weights", Annotated[str | None, option_of(ScorerConfig, "weights")], None),
-    setting(CheckSettings, "checks"),
 )
 
 
@@ -520,7 +513,7 @@ class JudgeModel(_MODEL):
     @property
     def engine(self) -> Engine:
         """The judge's engine."""
-        name = settings_of(JudgeConfig)["model"].default if self.model is None else self.model
+        name = JudgeConfig.model_fields["model"].default if self.model is None else self.model
         return Engine(name, self.backend, self.base_url, engine_settings("--engine", self.engine_options))
 
 
@@ -571,7 +564,7 @@ class JudgeOptions(_JUDGE, JudgeModel):
     def asks(self) -> bool:
         """Whether the user named a judge."""
         named = self.model is not None or self.judge is not None or self.base_url is not None
-        return named or self.backend != settings_of(JudgeConfig)["backend"].default
+        return named or self.backend != JudgeConfig.model_fields["backend"].default
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -602,9 +595,9 @@ FROM_STORED = {"metric": "primary_metric"} | {
 class OtherJudge(OnlyJudge):
     """Judge options for a command that can also use stored answers."""
 
-    model: Annotated[
-        str | None, option_of(JudgeConfig, "model", *SPELLED["model"], default="the stored answers")
-    ] = None
+    model: Annotated[str | None, option_of(JudgeConfig, "model", *SPELLED["model"], default="the stored answers")] = (
+        None
+    )
 
 
 _PIPELINE = "the pipeline's"

@@ -38,7 +38,6 @@ from checklist_rewards.cli.output import (
     write_json,
 )
 from checklist_rewards.cli.work import Work, prices_from
-from checklist_rewards.datasets.rows import Columns, read_checklist
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement import (
     Bootstrap,
@@ -58,9 +57,11 @@ from checklist_rewards.evaluation.variance import Components, Variance, Variance
 from checklist_rewards.files.atomic import atomic_path
 from checklist_rewards.files.rows import CHUNK_ROWS, Row, file_format, read_rows, read_rows_for, write_rows
 from checklist_rewards.judges.calibration import Calibration
+from checklist_rewards.judges.settings import ScorerConfig
 from checklist_rewards.judges.variants import MOST_REPEATS, how_repeated
 from checklist_rewards.progress import Bar
 from checklist_rewards.rewards.batch import content_key
+from checklist_rewards.rows import Columns, read_checklist
 from checklist_rewards.scorer import ChecklistScorer
 from checklist_rewards.scores import Aggregation, Score, TargetState
 from checklist_rewards.scores.reasons import Reason, Unanswered
@@ -361,7 +362,7 @@ def _replay(work: Work | None, judge: o.OtherJudge, repeats: int) -> Replay:
     assert isinstance(scorer, ChecklistScorer)  # only presets can name another scorer
     if scorer.mode == "quality":
         aggregation.setdefault("primary_metric", scorer.aggregation.primary_metric)
-    return Replay(scorer, aggregation, scorer.settings.loaded_calibration, repeats)
+    return Replay(scorer, aggregation, scorer.config.loaded_calibration, repeats)
 
 
 def _check(stored: StoredFile, replayed: Replay) -> tuple[int, bool]:
@@ -618,7 +619,7 @@ def cascade(
     tolerance: Annotated[
         float, typer.Option(min=0, max=1, help="Largest loss of agreement to accept for a lower cost.")
     ] = DEFAULT_TOLERANCE,
-    threshold: Annotated[float, o.option_of(Aggregation, "threshold", panel=None, default=True, min=0, max=1)] = (
+    threshold: Annotated[float, o.option_of(ScorerConfig, "threshold", panel=None, default=True, min=0, max=1)] = (
         Aggregation.threshold
     ),
     plot: Annotated[

@@ -45,7 +45,6 @@ from checklist_rewards.backends.trees import floor_tokens
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.cli import options as o
 from checklist_rewards.cli.output import RunReport, warn_of_models
-from checklist_rewards.datasets.rows import Columns
 from checklist_rewards.datasets.tasks import RowTask
 from checklist_rewards.errors import ConfigError, SampleError
 from checklist_rewards.files.documents import read_text, read_value
@@ -55,6 +54,7 @@ from checklist_rewards.judges.budget import Budget, Meter, Wrapper
 from checklist_rewards.judges.remote import REMOTE
 from checklist_rewards.judges.settings import load_jury
 from checklist_rewards.pipelines import Pipeline, PipelineConfig, assemble
+from checklist_rewards.rows import Columns
 from checklist_rewards.scorer import ChecklistScorer
 from checklist_rewards.scores.reasons import Reason, Unanswered
 
@@ -334,8 +334,9 @@ def _named_by(
     assert judging is not None
     if judge is not None and not judge.names_no_model:
         return judging, writer
-    if judge is not None and config.scorer.model is not None:
-        given, judging = judging, judging.named(config.scorer.model)
+    asked = config.scorer.asked
+    if judge is not None and asked != Engine():
+        given, judging = judging, asked if judging == Engine() else judging.named(asked.model)
         writer = judging if writer == given and writing is None else writer
     if isinstance(writing, o.Writer | o.OwnWriter) and writing.names_no_model and config.generator.model is not None:
         writer = None if writer is None else writer.named(config.generator.model)

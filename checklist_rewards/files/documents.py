@@ -87,9 +87,7 @@ FORMATS = (".json", ".yaml", ".yml")
 Model = TypeVar("Model", bound=BaseModel)
 
 
-def load(
-    source: Any, model: type[Model], where: str | None = None, folder: str | Path | None = None
-) -> Model:
+def load(source: Any, model: type[Model], where: str | None = None, folder: str | Path | None = None) -> Model:
     """Read a configuration or another pydantic model.
 
     Args:
@@ -126,7 +124,7 @@ def in_folder(value: Any, info: ValidationInfo) -> Any:
     folder = (info.context or {}).get("folder")
     if folder is None or not isinstance(value, str | Path):
         return value
-    path = Path(folder, value).expanduser()
+    path = Path(folder, Path(value).expanduser())
     return str(path.resolve()) if path.is_file() else value
 
 

@@ -22,7 +22,7 @@ import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 from checklist_rewards.backends import Progress
@@ -45,21 +45,6 @@ CODE = "code"
 _MISSED = Verdict(unanswered=MISSED, judge=CODE, method="check")
 
 
-class CheckSettings(Config):
-    """How items with a code check are answered.
-
-    Raises:
-        SampleError: For a value that is not allowed.
-    """
-
-    checks: Checks = "only"
-    """Items with a code check are answered by: `only`, the check, and no model is asked; `mean`, both, and P(yes) is
-    their mean; `judge`, the judge."""
-    allow_code: AllowCode = False
-    """Whether checks may run code, which a model may have written. True: in an isolated interpreter (pip install
-    'checklist-rewards[code]'). "unsafe": in an ordinary process with access to your files and the network."""
-
-
 class CheckedJudge:
     """Answers items with a code check, and passes all other items to a judge.
 
@@ -67,7 +52,7 @@ class CheckedJudge:
         inner ([`Judge`]):
             Judge that answers the questions.
         checks, allow_code (*optional*):
-            See [`CheckSettings`].
+            See [`ScorerConfig`].
     """
 
     def __init__(self, inner: Judge, checks: Checks = "only", allow_code: AllowCode = False):

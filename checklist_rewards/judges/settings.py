@@ -38,22 +38,26 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypedDict
 
 from annotated_types import Ge, Le
-from pydantic import InstanceOf, SkipValidation, ValidationInfo, field_validator, model_validator
+from pydantic import ValidationInfo, field_validator, model_validator
 
 from checklist_rewards.backends import DECISIONS, ENCODER, Backend, Engine, is_encoder
 from checklist_rewards.backends.models import REFERENCE, UNNAMED
 from checklist_rewards.backends.servers import joined
-from checklist_rewards.config import Config
+from checklist_rewards.config import Config, Object, Unchecked
 from checklist_rewards.errors import ChecklistRewardsError, ConfigError, ModelError, SampleError
 from checklist_rewards.files.documents import in_folder, load, read_text, read_value
 from checklist_rewards.files.store import Store, open_store
 from checklist_rewards.judges.base import Judge, ThinkingPer
 from checklist_rewards.judges.budget import Budget
 from checklist_rewards.judges.calibration import CalibratedJudge, Calibration, read_alike
+from checklist_rewards.judges.checked import AllowCode, Checks
 from checklist_rewards.judges.logprob import DEFAULT_MASS_FLOOR, DEFAULT_PROMPT, EncoderJudge, LogprobJudge
 from checklist_rewards.judges.questions import DEFAULT_SHOTS, FewShot
 from checklist_rewards.judges.remote import JUDGE_BACKENDS, REMOTE, JudgeBackend, RemoteJudge, RewardServer
 from checklist_rewards.prompts import PromptTemplate
+from checklist_rewards.scores import Abstention, Aggregation, NoAnswer, PrimaryMetric
+from checklist_rewards.scores.scales import ordinal_scale
+from checklist_rewards.scores.weights import Weights
 from checklist_rewards.validation import one_of, unknown
 
 Mode = Literal["item", "batch", "quality"]
@@ -70,21 +74,21 @@ class JudgeConfig(Config):
             raises it as well.
     """
 
-    model: str | InstanceOf[Engine] = UNNAMED
+    model: str | Object[Engine] = UNNAMED
     """Judge model: "english-encoder", "english", a local folder, a Hub id, or with `base_url` the name of the model on
     the server; "pocket" for demos and tests. Code checks alone need none. "reference": the reference model of the
     trainer that calls the reward, which are the base weights under a LoRA policy."""
-    backend: SkipValidation[JudgeBackend | str | Backend | RewardServer] = "auto"
+    backend: Unchecked[JudgeBackend | str | Backend | RewardServer] = "auto"
     """Inference engine. `auto`: the server at `base_url` if given, else `encoder` for a folder written by
     `checklist-rewards distill`, else vLLM if installed (except for the pocket model), else transformers. `encoder`: a
     cross-encoder, which answers yes/no items without a prompt, from the target, the question, and the input and the
     reference if it was trained with them. `decisions`: a server with a Decisions API (`/v1/systemone` or
     `/v1/decisions`) at `base_url`. `remote`: a `checklist-rewards serve` at `base_url`, whose own judge settings
     apply; `model`, if given, must match."""
-    base_url: SkipValidation[str | Sequence[str] | None] = None
+    base_url: Unchecked[str | Sequence[str] | None] = None
     """URL of an OpenAI-compatible server, such as http://localhost:8000/v1, or of a reward server; or the name
     `openai` or `openrouter`. Replicas of a server: a list of URLs, or one string with commas between them."""
-    engine: SkipValidation[Mapping[str, Any] | None] = None
+    engine: Unchecked[Mapping[str, Any] | None] = None
     """Engine arguments under the engine's own names: of vLLM (tensor_parallel_size=2, quantization=fp8), of
     transformers (dtype=bfloat16, device_map=auto), of a server (concurrency=256); revision and trust_remote_code as in
     `from_pretrained`; adapter, the folder of a LoRA adapter. Arguments that change answers are part of the store
@@ -111,17 +115,17 @@ class JudgeConfig(Config):
     """Most tokens of one reply of the judge. Defaults to what the mode needs without thinking."""
     mass_floor: Annotated[float, Ge(0), Le(1)] = DEFAULT_MASS_FLOOR
     """Lowest P(yes) + P(no), from 0 to 1, for a read to count as answered."""
-    prompt: str | Path | InstanceOf[PromptTemplate] | None = None
+    prompt: str | Path | Object[PromptTemplate] | None = None
     """Judge prompt: the name of a packaged prompt, or a Markdown file with `{question}` in mode `item` and
     `{checklist}` in the other modes. Defaults to the mode's."""
-    examples: str | Path | InstanceOf[FewShot] | None = None
+    examples: str | Path | Object[FewShot] | None = None
     """File of labelled answers (rows with target, question and label), a few of which are shown with each question as
     few-shot examples (mode `item`)."""
     shots: Annotated[int, Ge(1)] | None = None
     """Most examples shown with a question. Defaults to 4."""
     example_reasons: bool = False
     """Include the reasons of the examples in the prompt."""
-    calibration: str | Path | InstanceOf[Calibration] | None = None
+    calibration: str | Path | Object[Calibration] | None = None
     """Calibration file of this judge, written by `checklist-rewards calibrate`. It maps the judge's probabilities to
     calibrated ones."""
 
@@ -139,13 +143,9 @@ class JudgeConfig(Config):
 
     @cached_property
     def loaded_calibration(self) -> Calibration | None:
-        """The calibration itself, read from its file if it is a path. Raises [`SampleError`] for anything else."""
+        """The calibration itself, read from its file if it is a path."""
         calibration = self.calibration
-        if isinstance(calibration, str | Path):
-            return Calibration.load(calibration)
-        if calibration is not None and not isinstance(calibration, Calibration):
-            raise SampleError(f"calibration={calibration!r:.60} is not allowed; it is a Calibration or a file's path.")
-        return calibration
+        return Calibration.load(calibration) if isinstance(calibration, str | Path) else calibration
 
     @property
     def asked(self) -> Engine:
@@ -158,6 +158,12 @@ class JudgeConfig(Config):
     def is_remote(self) -> bool:
         """Whether a reward server answers."""
         return isinstance(self.asked.backend, RewardServer) or self.asked.backend == REMOTE
+
+    def changed(self, *apart: str) -> dict[str, Any]:
+        """The settings of the judge that differ from their defaults, without those named."""
+        fields = JudgeConfig.model_fields
+        values = {name: getattr(self, name) for name in fields if name not in apart}
+        return {name: value for name, value in values.items() if value != fields[name].default}
 
     def build(
         self,
@@ -273,8 +279,89 @@ class JudgeConfig(Config):
         return RewardServer(asked.base_url, **asked.settings)
 
 
-class JudgeKwargs(TypedDict, total=False):
-    """The keyword arguments that [`ChecklistScorer`] passes on to [`JudgeConfig`], for type checkers and editors."""
+class ScorerConfig(JudgeConfig):
+    """A scorer: which model judges, or which judges of a file, and what is made of the answers."""
+
+    judge: Unchecked[Judge | str | Path | None] = None
+    """YAML file that defines a panel, a cascade or one judge, instead of the options of a model."""
+    metric: PrimaryMetric | None = None
+    """Metric to use as the primary score: `pass`, `weighted`, `expected`, `normalized`, `net` (as `weighted`, but not
+    clipped: below 0 where penalties outweigh what is earned), or `quality` (the grade of mode `quality`, as
+    (grade - 1) / 4). Defaults to expected; in mode quality, to quality."""
+    threshold: Annotated[float, Ge(0), Le(1)] | None = None
+    """Lowest P(yes), from 0 to 1, that counts as yes. Defaults to that of the calibration, else 0.6."""
+    min_answered: Annotated[float, Ge(0), Le(1)] = Aggregation.min_answered
+    """Fraction of the item weight that must be answered, from 0 to 1; below it the score is None."""
+    abstention: Abstention = Aggregation.abstention
+    """How to score an item answered cannot_assess. `skip`: the item does not count. `zero`: value 0. `partial`: value
+    0.5, for a penalty 0. `fail`: the lowest value of its options, for a penalty the highest."""
+    no_answer: NoAnswer = Aggregation.no_answer
+    """How to score a target without an answer: an empty text, a thought that was cut, a tool call as the last turn.
+    `lowest`: the lowest score that the checklist allows. `unscored`: no score. Neither asks the judge or runs a check.
+    `judge`: it is judged like any other text."""
+    scale: int | None = None
+    """Grade items on a scale with this many steps, from worst to best, instead of yes/no."""
+    weights: Unchecked[Weights | Mapping[str, float] | str | Path | None] = None
+    """JSON or YAML file with new weights by item id, question or category, such as `fit` writes."""
+    checks: Checks = "only"
+    """Items with a code check are answered by: `only`, the check, and no model is asked; `mean`, both, and P(yes) is
+    their mean; `judge`, the judge."""
+    allow_code: AllowCode = False
+    """Whether checks may run code, which a model may have written. True: in an isolated interpreter (pip install
+    'checklist-rewards[code]'). "unsafe": in an ordinary process with access to your files and the network."""
+    budget: Unchecked[Budget | Mapping[str, Any] | None] = None
+    """What this judge and everything else that shares the budget may spend; or its
+    `{"dollars": ..., "prices": {model: (in, out)}}`. Each process has its own."""
+    store: Unchecked[bool | str | Path | Store] = True
+    """Where reads are kept; False for nowhere."""
+
+    @field_validator("judge", "weights")
+    @classmethod
+    def _also_in_its_folder(cls, value: Any, info: ValidationInfo) -> Any:
+        return in_folder(value, info)
+
+    @field_validator("scale")
+    @classmethod
+    def _has_steps(cls, scale: int | None) -> int | None:
+        if scale is not None:
+            ordinal_scale(scale)
+        return scale
+
+    @property
+    def aggregation(self) -> Aggregation:
+        """How verdicts are aggregated. Raises a [`ChecklistRewardsError`] for a calibration that cannot be read."""
+        calibration, threshold = self.loaded_calibration, self.threshold
+        if threshold is None and calibration is not None:
+            threshold = calibration.threshold
+        graded = self.mode == "quality" or self.is_remote or not isinstance(self.judge, None | str | Path)
+        if self.metric == "quality" and not graded:
+            raise SampleError(f"metric='quality' requires mode='quality', which grades; mode is {self.mode!r}.")
+        return Aggregation(
+            primary_metric=self.metric or ("quality" if self.mode == "quality" else Aggregation.primary_metric),
+            threshold=Aggregation.threshold if threshold is None else threshold,
+            min_answered=self.min_answered,
+            abstention=self.abstention,
+            no_answer=self.no_answer,
+        )
+
+    def judges(self) -> Judge:
+        """The judge of this scorer; no model is loaded."""
+        judge, budget = self.judge, self.budget
+        if judge is None:
+            return self.build(self.store, budget)
+        if isinstance(judge, str | Path):
+            refuse_any(self.changed("calibration"), f"with judge={str(judge)!r}; set it in that file")
+            judge = load_jury(judge, self.store, None if budget is None else Budget.of(budget).limited)
+        elif budget is not None:
+            raise SampleError("budget=... cannot limit a judge object; give its engine a Budgeted backend.")
+        if not hasattr(judge, "judge"):
+            raise SampleError(f"judge={judge!r:.60} is not allowed; it is a Judge or the path of a file of judges.")
+        calibration = self.loaded_calibration
+        return judge if calibration is None else CalibratedJudge(judge, calibration)
+
+
+class ScorerKwargs(TypedDict, total=False):
+    """The fields of [`ScorerConfig`] but `model`, for type checkers and editors."""
 
     backend: JudgeBackend | str | Backend | RewardServer
     base_url: str | Sequence[str] | None
@@ -293,7 +380,18 @@ class JudgeKwargs(TypedDict, total=False):
     shots: int | None
     example_reasons: bool
     calibration: str | Path | Calibration | None
-
+    judge: Judge | str | Path | None
+    metric: PrimaryMetric | None
+    threshold: float | None
+    min_answered: float
+    abstention: Abstention
+    no_answer: NoAnswer
+    scale: int | None
+    weights: Weights | Mapping[str, float] | str | Path | None
+    checks: Checks
+    allow_code: AllowCode
+    budget: Budget | Mapping[str, Any] | None
+    store: bool | str | Path | Store
 
 
 def refuse_any(settings: Mapping[str, Any], why: str) -> None:

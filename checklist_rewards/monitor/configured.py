@@ -17,12 +17,11 @@ from typing import Any
 from checklist_rewards.errors import ChecklistRewardsError, SampleError
 from checklist_rewards.evolving.configured import perhaps_evolving
 from checklist_rewards.evolving.evolve import EvolvingChecklistReward
-from checklist_rewards.judges.settings import placed
+from checklist_rewards.judges.settings import ScorerConfig, placed
 from checklist_rewards.monitor.monitor import RewardMonitor
 from checklist_rewards.monitor.settings import MonitorSettings
 from checklist_rewards.rewards.configured import CONFIG_VARIABLE, read_config
 from checklist_rewards.rewards.reward import ChecklistReward
-from checklist_rewards.scorer import ARGUMENTS
 from checklist_rewards.validation import known, unknown
 
 MONITOR = "monitor"
@@ -79,7 +78,7 @@ def monitor_of(
     if shadow is not None:
         if not isinstance(shadow, Mapping):
             raise SampleError(f"shadow must be a mapping of judge settings, got {shadow!r:.60}.")
-        known("shadow", shadow, ARGUMENTS)
+        known("shadow", shadow, ScorerConfig.model_fields)
         try:
             arguments["shadow"] = placed(shadow, folder)
             monitor = RewardMonitor(reward, **arguments)

@@ -278,7 +278,7 @@ class TestScorer:
         limited = Budget(1.0, {"valid": (1, 1)}).limited(engine)
         for one in (engine, limited):
             assert one.backend_name == "decisions" and isinstance(
-                JudgeConfig(one).build(store=False), DecisionsJudge
+                JudgeConfig(model=one).build(store=False), DecisionsJudge
             )
         assert engine.identity == limited.identity != Engine("valid", "openai", "http://localhost:1/v1").identity
 

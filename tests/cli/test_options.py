@@ -22,7 +22,7 @@ def test_every_option_of_every_command_has_help():
 def test_help_and_default_are_those_of_the_setting():
     options = options_of("score")
     assert options["--mass-floor"].help == "Lowest P(yes) + P(no), from 0 to 1, for a read to count as answered."
-    assert options["--mass-floor"].show_default == str(JudgeConfig.mass_floor)
+    assert options["--mass-floor"].show_default == str(JudgeConfig.model_fields["mass_floor"].default)
     assert options["--min-answered"].show_default == str(Aggregation.min_answered)
     assert options["--no-answer"].show_default == Aggregation.no_answer == "lowest"
     assert options["--metric"].show_default == "the pipeline's, else expected"

@@ -28,7 +28,7 @@ def test_the_module_attribute_is_a_monitor_of_the_configured_reward(config):
     reward = monitor.reward
     assert reward.__name__ == "tone" and reward is monitor.reward
     assert (reward.settings.held_out, reward.settings.action, reward.settings.max_flips) == (0.3, "stop", None)
-    assert reward.shadow.settings.capture_reasoning and str(reward.log.path) == "seen.jsonl"
+    assert reward.shadow.config.capture_reasoning and str(reward.log.path) == "seen.jsonl"
     done = CliRunner().invoke(app, ["lint", str(config)])
     assert done.exit_code == 0 and "a monitored reward" in done.output, done.output
     with pytest.raises(SampleError, match="unknown key 'monitor'"):

@@ -2,7 +2,7 @@
 
 import json
 import random
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import partial
 
 import pytest
