@@ -32,7 +32,7 @@ from pydantic import model_validator
 from checklist_rewards.checklists import Checklist, content_hash
 from checklist_rewards.config import Config
 from checklist_rewards.errors import SampleError
-from checklist_rewards.replies import Candidate
+from checklist_rewards.rows import Candidate
 from checklist_rewards.scores import (
     EQUAL,
     Aggregation,

@@ -363,7 +363,7 @@ def settings_form(factory: Callable[..., Any]) -> dict[str, Any]:
     """
     made: Any = factory
     if isinstance(factory, type) and not issubclass(factory, Config):
-        made = factory.__init__  # type: ignore[misc]
+        made = factory.__init__
     hints = get_type_hints(made)
     fields: dict[str, Any] = {}
     for name, parameter in inspect.signature(factory).parameters.items():
