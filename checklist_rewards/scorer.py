@@ -16,7 +16,7 @@ import math
 import time
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, Unpack, runtime_checkable
@@ -24,7 +24,6 @@ from typing import Any, Protocol, Unpack, runtime_checkable
 from checklist_rewards.backends import Engine, is_transient
 from checklist_rewards.backends.base import is_over
 from checklist_rewards.backends.models import UNNAMED
-from checklist_rewards.chat import Message
 from checklist_rewards.checklists import Checklist, ChecklistItem, Option, once_per_object
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.store import Store
@@ -33,6 +32,7 @@ from checklist_rewards.judges.budget import Budget
 from checklist_rewards.judges.calibration import CalibratedJudge
 from checklist_rewards.judges.checked import CODE, AllowCode, CheckedJudge, Checks, CheckSettings, run_check
 from checklist_rewards.judges.settings import JudgeKwargs, JudgeSettings, Mode, load_jury, refuse_any
+from checklist_rewards.rows import Sample
 from checklist_rewards.scores import (
     DEFAULT_THRESHOLD,
     NO_ANSWER_STATES,
@@ -43,7 +43,6 @@ from checklist_rewards.scores import (
     PrimaryMetric,
     Reason,
     Score,
-    TargetState,
     Unanswered,
     Verdict,
     score_checklist,
@@ -51,40 +50,6 @@ from checklist_rewards.scores import (
 from checklist_rewards.scores.scales import on_scale, ordinal_scale
 from checklist_rewards.scores.weights import Weights
 from checklist_rewards.validation import known, one_of
-
-
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """One target to be scored.
-
-    Args:
-        checklist: a [`Checklist`], or anything that [`Checklist.parse`] takes.
-        target (`str`): the text being scored; may be empty.
-        input (`str`, *optional*): what was asked.
-        reference (`str`, *optional*): a known good answer, shown to the judge if its prompt has `{reference}`, and to
-            an encoder that was trained with references.
-        history (`str`, *optional*): earlier turns, shown to the judge if its prompt has `{history}`.
-        state (`str`, *optional*, defaults to `"answered"`): what the policy made of its turn; see [`Target`]. A blank
-            target is `empty` in any case.
-        messages (sequence of [`Message`]): the messages of a target that has several, for items with a scope
-            (`scoped.py`). Without them, the target counts as one message of the assistant.
-        checked (mapping, *optional*): the verdicts of code checks that have run already, by [`ChecklistItem.check`];
-            see [`ChecklistScorer.checked`].
-    """
-
-    checklist: Any
-    target: str
-    input: str | None = None
-    reference: str | None = None
-    history: str | None = None
-    state: TargetState = field(default="answered", kw_only=True)
-    messages: Sequence[Message] = field(default=(), kw_only=True, repr=False)
-    checked: Mapping[str, Verdict] | None = field(default=None, kw_only=True, repr=False)
-
-    @property
-    def target_state(self) -> TargetState:
-        """The state, which is `empty` if there is no text to judge."""
-        return "empty" if self.state in ("answered", "cut") and not self.target.strip() else self.state
 
 
 class Scorer(Protocol):

@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel, ConfigDict
 
 from checklist_rewards.checklists import NO, YES
-from checklist_rewards.datasets.rows import Columns
+from checklist_rewards.rows import Columns
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement.measures import Bootstrap, Figure, Totals, kappa_of, over, tau
 from checklist_rewards.evaluation.labels import equal_answers

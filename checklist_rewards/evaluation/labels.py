@@ -18,7 +18,7 @@ from typing import Any
 
 from checklist_rewards.chat import completion_text
 from checklist_rewards.checklists import Checklist
-from checklist_rewards.datasets.rows import INPUTS, Columns
+from checklist_rewards.rows import INPUTS, Columns
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.scored import Answer, ScoredText, own_id, read_scored, shown_prompt
 from checklist_rewards.files.cells import messages_in

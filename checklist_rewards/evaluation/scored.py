@@ -25,8 +25,8 @@ from pydantic import ValidationError
 
 from checklist_rewards.chat import completion_text, prompt_text, transcript_text
 from checklist_rewards.checklists import NO, YES, Checklist, ChecklistItem
-from checklist_rewards.datasets.columns import PROMPT
-from checklist_rewards.datasets.rows import Columns
+from checklist_rewards.rows import PROMPT
+from checklist_rewards.rows import Columns
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.cells import messages_in
 from checklist_rewards.files.ranks import other_ranks
