@@ -28,7 +28,6 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel, ConfigDict
 
 from checklist_rewards.checklists import NO, YES
-from checklist_rewards.rows import Columns
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement.measures import Bootstrap, Figure, Totals, kappa_of, over, tau
 from checklist_rewards.evaluation.labels import equal_answers
@@ -61,11 +60,10 @@ def unpacked(body: str) -> ScoredText:
     """The text that [`packed`] wrote."""
     name, step, prompt, text, dumped = json.loads(body)
     score = None if dumped is None else Score.model_validate(dumped)
-    return ScoredText(name, name, score, step=step, data={"prompt": prompt, "target": text}, columns=_PACKED)
+    return ScoredText(name, name, score, step=step, data={"prompt": prompt, "completion": text}, kind="rewards")
 
 
 _NOT_COMPARED = {"votes", "reasoning", "uncalibrated"}
-_PACKED = Columns.of({"prompt": ""})
 
 
 def stored_reads(score: Score | None) -> dict[str, StoredRead]:

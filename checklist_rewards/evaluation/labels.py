@@ -18,12 +18,12 @@ from typing import Any
 
 from checklist_rewards.chat import completion_text
 from checklist_rewards.checklists import Checklist
-from checklist_rewards.rows import INPUTS, Columns
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.scored import Answer, ScoredText, own_id, read_scored, shown_prompt
 from checklist_rewards.files.cells import messages_in
 from checklist_rewards.files.rows import Row, read_rows
 from checklist_rewards.judges.labels import LabelCell, read_column
+from checklist_rewards.rows import INPUTS, Columns
 
 logger = logging.getLogger(__name__)
 PROBABILITY = "label_probability"

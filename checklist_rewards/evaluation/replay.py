@@ -24,7 +24,7 @@ from checklist_rewards.evaluation.scored import ScoredText
 from checklist_rewards.judges import Progress, Receipt
 from checklist_rewards.judges.calibration import Calibration, kind_of, read_alike
 from checklist_rewards.judges.variants import how_repeated, repeated
-from checklist_rewards.scorer import ChecklistScorer, Sample
+from checklist_rewards.scorer import ChecklistScorer
 from checklist_rewards.scores import (
     NO_ANSWER_STATES,
     Aggregation,
@@ -94,7 +94,7 @@ class Replay:
             return [(self._from_store(row),) for row in rows]
         asked = [self._asked(row) for row in rows]
         samples = [
-            replace(_sample(row), checklist=_readable(items.values()))
+            replace(row.to_judge, checklist=_readable(items.values()))
             for row, items in zip(rows, asked, strict=True)
             if items
         ]
@@ -180,7 +180,7 @@ class Replay:
             raise SampleError(f"{row.where}: {error}.") from None
 
     def _aggregated(self, row: ScoredText, answers: Mapping[str, Verdict], quality: float | None) -> Score:
-        sample, rules = _sample(row), self._rules(row)
+        sample, rules = row.to_judge, self._rules(row)
         ungraded = quality is None and (self.scorer is not None or has_answer(row))
         if ungraded and rules.primary_metric == "quality" and "primary_metric" not in self.aggregation:
             rules = replace(rules, primary_metric=Aggregation.primary_metric)  # this judge does not grade
@@ -193,12 +193,7 @@ class Replay:
 
 def has_answer(text: ScoredText) -> bool:
     """Whether there is a text to judge."""
-    return _sample(text).target_state not in NO_ANSWER_STATES
-
-
-def _sample(text: ScoredText) -> Sample:
-    assert text.sample is not None  # of a text that is scored again
-    return text.sample
+    return text.to_judge.target_state not in NO_ANSWER_STATES
 
 
 def _kept(text: ScoredText) -> dict[str, Verdict]:
@@ -209,12 +204,12 @@ def _kept(text: ScoredText) -> dict[str, Verdict]:
 
 def _missing(row: ScoredText) -> dict[str, Verdict]:
     """The verdicts of a text without an answer."""
-    missing = Verdict(unanswered=Unanswered(Reason.NO_ANSWER, _sample(row).target_state))
-    return dict.fromkeys(item_keys(_sample(row).checklist.items), missing)
+    missing = Verdict(unanswered=Unanswered(Reason.NO_ANSWER, row.to_judge.target_state))
+    return dict.fromkeys(item_keys(row.to_judge.checklist.items), missing)
 
 
 def _keyed(text: ScoredText) -> list[tuple[str, ChecklistItem]]:
-    items = _sample(text).checklist.items
+    items = text.to_judge.checklist.items
     return list(zip(item_keys(items), items, strict=True))
 
 

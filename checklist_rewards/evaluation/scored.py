@@ -25,12 +25,11 @@ from pydantic import ValidationError
 
 from checklist_rewards.chat import completion_text, prompt_text, transcript_text
 from checklist_rewards.checklists import NO, YES, Checklist, ChecklistItem
-from checklist_rewards.rows import PROMPT
-from checklist_rewards.rows import Columns
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.cells import messages_in
 from checklist_rewards.files.ranks import other_ranks
 from checklist_rewards.files.rows import Row, input_format, read_rows, read_rows_for
+from checklist_rewards.rows import PROMPT, Columns
 from checklist_rewards.scorer import Sample
 from checklist_rewards.scores import ItemScore, Score, TargetState, item_keys
 from checklist_rewards.scores.scales import on_scale, ordinal_scale
@@ -94,6 +93,8 @@ class ScoredText:
     kind: Kind = "scored"
     columns: Columns = field(default=Columns.of({}), repr=False)
     """How the row is read."""
+    number: int = 0
+    """The line of the row, or its number in a Parquet file."""
     has_id: bool = False
     """Whether `id` is a value of the row, not its number."""
 
@@ -120,6 +121,13 @@ class ScoredText:
             raise SampleError(f"{self.where}: the row has no score.")
         return self.score
 
+    @property
+    def to_judge(self) -> Sample:
+        """The sample. Raises [`SampleError`] for a text that is not asked about."""
+        if self.sample is None:
+            raise SampleError(f"{self.where}: the row has no sample.")
+        return self.sample
+
     @cached_property
     def prompt(self) -> str | None:
         """What was asked, as people read it: chat messages as "role: text" paragraphs."""
@@ -144,7 +152,9 @@ class ScoredText:
 
     @cached_property
     def checklist(self) -> Checklist | None:
-        """The checklist of the row. Raises [`ChecklistError`] if the cell has none."""
+        """The checklist of the sample or the row. Raises [`ChecklistError`] if the cell has none."""
+        if self.sample is not None and isinstance(self.sample.checklist, Checklist):
+            return self.sample.checklist
         return None if self.cell is None else Checklist.parse(self.cell, f"{self.where}, checklist")
 
     @property
@@ -210,9 +220,9 @@ class ScoredText:
         """The same text with its `sample`. Raises [`SampleError`] for columns that a judge cannot be asked about."""
         sample = self.columns.sample_of(self.data, self.where, checklist)
         if self.kind == "rewards":  # the text that was judged, with or without thinking, and what is known of it
-            state = self.data.get("state")
-            known: TargetState = state if state in get_args(TargetState) else "answered"
-            sample = replace(sample, target=self.data["completion"], state=known)
+            known = self.data.get("state") in get_args(TargetState)
+            state: TargetState = self.data["state"] if known else "answered"
+            sample = replace(sample, target=self.data["completion"], state=state)
         return replace(self, sample=sample)
 
 
@@ -256,6 +266,7 @@ def scored_text(
         data=data,
         kind=kind,
         columns=columns,
+        number=row.number,
         has_id=name is not None,
     )
     if group_key is not None:

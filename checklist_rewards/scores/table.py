@@ -335,7 +335,7 @@ def _without_null_labels(item: Any) -> Any:
     if not isinstance(item, Mapping):
         return item
     given = ((name, item.get(name)) for name in ("probabilities", "uncalibrated"))
-    labels = {name: dict(entries) for name, entries in given if isinstance(entries, Mapping) or _is_map(entries)}
+    labels = {name: dict(value or ()) for name, value in given if isinstance(value, Mapping) or _is_map(value)}
     own = {name: {k: p for k, p in entries.items() if p is not None} or None for name, entries in labels.items()}
     votes = item.get("votes")
     cleaned = {"votes": [_without_null_labels(vote) for vote in votes]} if isinstance(votes, list) else {}
