@@ -176,7 +176,7 @@ def test_the_figures_are_those_of_the_scores(kind):
     found = improve(checklist, rows, bootstrap=Bootstrap(0))
     last = [n for n, row in enumerate(rows) if row.group in last_groups(rows)]
     numbers = [scored[n].primary_score for n in last]
-    expected = np.corrcoef(numbers, [rows[n].label for n in last])[0, 1]
+    expected = np.corrcoef(numbers, [rows[n].labels for n in last])[0, 1]
     assert found.figures["before"].value == pytest.approx(expected)
 
 

@@ -64,7 +64,7 @@ def test_the_report_reads_the_stages_and_groups_by_them(tmp_path):
     _, lines = lines_of(tmp_path, shaping=SHAPING)
     records = list(ScoredFile(tmp_path / "rewards.jsonl"))
     assert [list(map(list, record.shaping)) for record in records] == [line.get("shaping", []) for line in lines]
-    assert records[0].key == records[1].key != records[2].key
+    assert records[0].group == records[1].group != records[2].group
 
 
 def test_a_calibrated_score_begins_with_the_score_before_calibration():
