@@ -206,7 +206,10 @@ def test_judges_of_different_texts_are_refused(run):
         rows = [{"id": f"r{n}", "target": "same" if n < 3 else f"{name} {n}", "checklist": ITEMS} for n in range(5)]
         scored_file(f"{name}.jsonl", *({**row, "said": [0.9, 0.2]} for row in rows))
     write_jsonl("gold.jsonl", *({"id": f"r{n}", "labels": [True, False]} for n in range(5)))
-    sentence = "one.jsonl, line 4 and other.jsonl, line 4 have the same id 'r3', but their texts differ: 'one 3' and 'other 3'."
+    sentence = (
+        "one.jsonl, line 4 and other.jsonl, line 4 have the same id 'r3', but their texts differ: 'one 3' and "
+        "'other 3'."
+    )
     for labels in ((), ("--labels", "gold.jsonl")):
         done = run("agree", "one.jsonl", "other.jsonl", *labels)
         assert done.exit_code == 2 and sentence in " ".join(done.stderr.split())
