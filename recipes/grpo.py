@@ -47,9 +47,7 @@ class ScriptArguments(DataArguments):
 
     monitor: dict[str, Any] | str | None = field(
         default=None,
-        metadata={
-            "help": "Settings of the monitor, as a mapping or as JSON; {} for the defaults. Off if not given."
-        },
+        metadata={"help": "Settings of the monitor, as a mapping or as JSON; {} for the defaults. Off if not given."},
     )
 
     split: dict[str, Any] | str | None = field(

@@ -509,7 +509,6 @@ _JUDGE: Any = group_of(
     ("judge", Annotated[str | None, option_of(ScorerConfig, "judge")], None),
     ("scale", Annotated[int | None, option_of(ScorerConfig, "scale", min=2, default="the pipeline's")], None),
     ("weights", Annotated[str | None, option_of(ScorerConfig, "weights")], None),
-    ("decide_early", Annotated[bool | None, option_of(ScorerConfig, "decide_early", "--decide-early")], None),
     setting(CheckSettings, "checks"),
 )
 

@@ -1,6 +1,6 @@
 """Checklists that evolve with the policy, or improve by labels.
 
-`ChecklistReward(evolving=...)` has an [`Evolution`] among its stages, which adds items to the checklists during training
+`ChecklistReward(evolving=...)` has an [`Evolution`] among its stages. It adds items to the checklists during training
 (`evolve.py`), in a buffer per prompt (`buffer.py`). A [`GroupProposer`] or any other callable proposes the items
 (`proposer.py`).
 

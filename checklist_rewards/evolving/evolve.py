@@ -128,7 +128,8 @@ class Evolution:
             proposer = FromGenerator(proposer)
         if not callable(proposer):
             raise SampleError(f"proposer={proposer!r:.60} is not allowed; it must be a generator or a callable.")
-        scorer.check_reads_everything("a reward with evolving checklists")
+        if isinstance(refiners, str | Mapping) or any(isinstance(one, str | Mapping) for one in refiners or ()):
+            raise SampleError(f"refiners={refiners!r:.60} is not allowed; it must be a list of refiners.")
         self.name, self.scorer, self.log = name, scorer, log
         self.column, self.scale, self.prepared, self.retries = column, scale, prepared, retries
         self.proposer: Proposer = proposer

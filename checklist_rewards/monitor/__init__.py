@@ -1,7 +1,7 @@
 """Watching a training run for reward hacking.
 
-`ChecklistReward(monitor=...)` has a [`Monitor`] among its stages; [`audit`] computes the same signals from a reward log.
-`signals.py` has what is watched, `detectors.py` when it alarms, `watch.py` both together.
+`ChecklistReward(monitor=...)` has a [`Monitor`] among its stages. [`audit`] computes the same signals from a reward
+log. `signals.py` has what is watched, `detectors.py` when it alarms, `watch.py` both together.
 """
 
 from __future__ import annotations

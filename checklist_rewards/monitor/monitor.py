@@ -195,7 +195,6 @@ class Monitor:
         log: str | Path | None = None,
         attacks: AttackReport | str | Path | None = None,
     ):
-        scorer.check_reads_everything("the monitor")
         self.name, self.scorer, self.metric, self.stats = name, scorer, metric, stats
         self.settings = settings
         self.shadow = _scorer_of(shadow)

@@ -606,8 +606,8 @@ class RewardLog:
 
 
 def log_records(call: Call) -> Iterator[dict[str, Any]]:
-    """The records of the completions for [`RewardLog.write`], with further fields last. `completion` is the text that was judged; `written`,
-    what the trainer passed, is added where that has no answer."""
+    """The records of the completions for [`RewardLog.write`], with further fields last. `completion` is the text that
+    was judged; `written`, what the trainer passed, is added where that has no answer."""
     rows = zip(call.prompts, call.completions, call.samples, call.rewards, call.scores, strict=True)
     for place, (prompt, completion, sample, reward, score) in enumerate(rows):
         state = None if sample is None else sample.target_state

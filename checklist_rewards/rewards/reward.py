@@ -141,8 +141,8 @@ class ChecklistReward:
         categories (sequence of `str`, *optional*):
             Item categories whose pass rate is logged.
         monitor ([`MonitorSettings`] or mapping, *optional*):
-            Watch the run for reward hacking: the fields of [`MonitorSettings`], and `shadow`, `log` and `attacks` as in
-            [`Monitor`]. `{}` for the defaults. Not watched by default.
+            Watch the run for reward hacking: the fields of [`MonitorSettings`], and `shadow`, `log` and `attacks` as
+            in [`Monitor`]. `{}` for the defaults. Not watched by default.
         evolving (mapping, *optional*):
             Let the checklists evolve: the arguments of [`Evolution`]. `proposer` may be the arguments of a
             [`GroupProposer`]; by default the judge's model proposes, if it is named here. `{}` for the defaults. The
@@ -209,10 +209,6 @@ class ChecklistReward:
         self.reference = reference
         self.readers = Readers(target, keep_thinking, thinking_opened, tokenizer, thinking_tags, images)
         self.shaping = Shaping(shaping or ())
-        if metric not in (None, scorer.aggregation.primary_metric):
-            scorer.check_reads_everything(f"metric={metric!r} of a reward")
-        if self.shaping.steps:
-            scorer.check_reads_everything("shaping")
         self.retries = retries
         self.deadline = deadline
         self.on_failure: OnFailure = on_failure
@@ -309,9 +305,7 @@ class ChecklistReward:
             ChecklistError: If a checklist cannot be used; names the row and item. Nothing has been sent to the judge.
             BackendError: If a completion has no score and `on_failure="raise"`.
         """
-        call = Call.of(
-            prompts, completions, checklist, completion_ids, log_extra, log_metric, trainer_state, **kwargs
-        )
+        call = Call.of(prompts, completions, checklist, completion_ids, log_extra, log_metric, trainer_state, **kwargs)
         return self.run(call).rewards
 
     def run(self, call: Call) -> Call:
@@ -421,7 +415,7 @@ class ChecklistReward:
         return {stage.key: stage.state for stage in (self.monitor, self.evolving) if stage is not None}
 
     def restore(self, states: Mapping[str, Any]) -> None:
-        """Continue from a state, such as the `stateful_callbacks` of a `trainer_state.json`. Other names are ignored."""
+        """Continue from states, such as the `stateful_callbacks` of `trainer_state.json`. Other names are ignored."""
         for stage in (self.monitor, self.evolving):
             if stage is not None and stage.key in states:
                 stage.restore(states[stage.key])

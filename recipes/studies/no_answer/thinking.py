@@ -23,6 +23,7 @@ import re
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from statistics import fmean
