@@ -32,7 +32,6 @@ from checklist_rewards.validation import (
     finite,
     first_error,
     fraction,
-    known,
     one_of,
     one_sentence,
     unknown,
@@ -92,7 +91,7 @@ class Config(BaseModel):
             if isinstance(cause, ChecklistRewardsError):
                 raise cause from None
             if detail["type"] == "extra_forbidden" and len(detail["loc"]) == 1:
-                known(type(self).__name__, settings, type(self).model_fields)
+                raise SampleError(unknown("argument", str(detail["loc"][0]), type(self).model_fields)) from None
             raise SampleError(sentence(error, type(self))) from None
 
     __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]  # validation of files does not call it
