@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from checklist_rewards.judges.base import Judge, Member, Prices, Progress, Read, Receipt
 from checklist_rewards.judges.budget import Budget
+from checklist_rewards.judges.labels import Labelled
 from checklist_rewards.judges.logprob import EncoderJudge, LogprobJudge
-from checklist_rewards.judges.questions import Example, FewShot
+from checklist_rewards.judges.questions import FewShot
 from checklist_rewards.judges.remote import RemoteJudge
 
 if TYPE_CHECKING:
@@ -25,8 +26,8 @@ __all__ = [
     "Budget",
     "CascadeJudge",
     "EncoderJudge",
-    "Example",
     "FewShot",
+    "Labelled",
     "Judge",
     "LogprobJudge",
     "Member",

@@ -32,19 +32,19 @@ from studies.common import DATA, Difference, judge_of, markdown, probabilities_o
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from checklist_rewards import ChecklistScorer
-from checklist_rewards.attacks.attack import attack, default_rows
+from checklist_rewards.attacks.attack import attack, default_rows, prompt_key
 from checklist_rewards.attacks.bank import BANK
 from checklist_rewards.attacks.report import AttackReport, compare
-from checklist_rewards.attacks.search import AttackRow
 from checklist_rewards.backends.packaged import ENGLISH, ENGLISH_ENCODER, SMOLLM2, adapter_of, packaged_dir
 from checklist_rewards.checklists import NO, YES, ChecklistItem
 from checklist_rewards.distill.adapter import AdapterTraining, train_adapter
-from checklist_rewards.distill.labels import LabelledPair
 from checklist_rewards.distill.training import Training, TrainingStep, train_encoder
 from checklist_rewards.evaluation.agreement import Bootstrap, Figure, Numbers
 from checklist_rewards.files.store import Store
 from checklist_rewards.judges import Read
+from checklist_rewards.judges.labels import Labelled
 from checklist_rewards.progress import progress_on
+from checklist_rewards.rerank import Pool
 
 LEARNING_RATES = {ENGLISH_ENCODER: 5e-5, ENGLISH: 2e-4}
 LEFT_OUT = ("empty", "filler")
@@ -62,28 +62,28 @@ def kinds_in_halves() -> tuple[list[str], list[str]]:
     return halves
 
 
-def pairs_of_labels(report: AttackReport) -> list[LabelledPair]:
+def pairs_of_labels(report: AttackReport) -> list[Labelled]:
     """The labels of successful attacks."""
     return [
-        LabelledPair(row["target"], item["question"], float(label == YES), row["group"], row["input"])
+        Labelled(row["target"], item["question"], float(label == YES), row["group"], row["input"])
         for row in report.labels
         for item, label in zip(row["checklist"], row["labels"], strict=True)
         if label in (YES, NO)
     ]
 
 
-def pairs_of_responses(rows: Sequence[AttackRow]) -> list[LabelledPair]:
+def pairs_of_responses(rows: Sequence[Pool]) -> list[Labelled]:
     """Honest responses (yes), and the response to the next prompt (no)."""
     pairs = []
     for row, other in zip(rows, [*rows[1:], rows[0]], strict=True):
         for item in row.checklist.items:
-            for text, label in ((row.responses[0], 1.0), (other.responses[0], 0.0)):
+            for text, label in ((row.candidates[0], 1.0), (other.candidates[0], 0.0)):
                 if item.check is None:  # a response to another prompt may meet what code checks
-                    pairs.append(LabelledPair(text, item.question, label, row.prompt, row.prompt))
+                    pairs.append(Labelled(text, item.question, label, row.input, row.input))
     return pairs
 
 
-def train(model: str, pairs: Sequence[LabelledPair], output: Path, learning_rate: float) -> None:
+def train(model: str, pairs: Sequence[Labelled], output: Path, learning_rate: float) -> None:
     """Train a packaged judge further for one epoch; `output` gets a model of the same format, an adapter merged."""
     with progress_on(Console()) as bar:
         steps = bar(f"training {model} on {len(pairs)} labels", None)
@@ -152,7 +152,7 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
     training = attacked(args.model, first, store)
     labels = pairs_of_labels(training)
     reported = {prompt for figures in training.attacks for prompt in figures.rises}
-    others = [row for row in default_rows() if row.key not in reported]
+    others = [row for row in default_rows() if prompt_key(row) not in reported]
     pairs = [*labels, *pairs_of_responses(others), *training_pairs(TASKS, args.human, 0, args.data)]
     if not (hardened / "config.json").is_file():
         train(args.model, pairs, hardened, args.learning_rate or LEARNING_RATES[args.model])
