@@ -47,9 +47,9 @@ from checklist_rewards.config import Config, Object, Unchecked
 from checklist_rewards.errors import ChecklistRewardsError, ConfigError, ModelError, SampleError
 from checklist_rewards.files.documents import in_folder, load, read_text, read_value
 from checklist_rewards.files.store import Store, open_store
-from checklist_rewards.judges.base import Judge, ThinkingPer
+from checklist_rewards.judges.base import Judge, Member, ThinkingPer
 from checklist_rewards.judges.budget import Budget
-from checklist_rewards.judges.calibration import CalibratedJudge, Calibration, read_alike
+from checklist_rewards.judges.calibration import Calibration, read_alike
 from checklist_rewards.judges.checked import AllowCode, Checks
 from checklist_rewards.judges.logprob import DEFAULT_MASS_FLOOR, DEFAULT_PROMPT, EncoderJudge, LogprobJudge
 from checklist_rewards.judges.questions import DEFAULT_SHOTS, FewShot
@@ -170,7 +170,7 @@ class JudgeConfig(Config):
         store: bool | str | Path | Store = True,
         budget: Budget | Mapping[str, Any] | None = None,
     ) -> Judge:
-        """The judge of these settings; no model is loaded.
+        """The judge of these settings, without the calibration; no model is loaded.
 
         Args:
             store (`bool`, path or [`Store`], *optional*, defaults to `True`):
@@ -178,11 +178,10 @@ class JudgeConfig(Config):
             budget ([`Budget`] or mapping, *optional*):
                 What may be spent; see [`ChecklistScorer`].
         """
-        calibration = self.loaded_calibration
-        judge = self._uncalibrated(open_store(store), budget)
-        return judge if calibration is None else CalibratedJudge(judge, calibration)
+        _ = self.loaded_calibration  # refuses a file that is none
+        return self._built(open_store(store), budget)
 
-    def _uncalibrated(self, store: Store | None, budget: Budget | Mapping[str, Any] | None) -> Judge:
+    def _built(self, store: Store | None, budget: Budget | Mapping[str, Any] | None) -> Judge:
         asked = self.asked
         limited = {} if budget is None else {"budget": budget}
         if self.is_remote:
@@ -282,7 +281,7 @@ class JudgeConfig(Config):
 class ScorerConfig(JudgeConfig):
     """A scorer: which model judges, or which judges of a file, and what is made of the answers."""
 
-    judge: Unchecked[Judge | str | Path | None] = None
+    judge: Unchecked[Judge | Member | str | Path | None] = None
     """YAML file that defines a panel, a cascade or one judge, instead of the options of a model."""
     metric: PrimaryMetric | None = None
     """Metric to use as the primary score: `pass`, `weighted`, `expected`, `normalized`, `net` (as `weighted`, but not
@@ -344,20 +343,26 @@ class ScorerConfig(JudgeConfig):
             no_answer=self.no_answer,
         )
 
-    def judges(self) -> Judge:
-        """The judge of this scorer; no model is loaded."""
-        judge, budget = self.judge, self.budget
+    def member(self) -> Member:
+        """The judge of this scorer with its calibration; no model is loaded."""
+        judge, budget, calibration = self.judge, self.budget, self.loaded_calibration
         if judge is None:
-            return self.build(self.store, budget)
+            return Member(self.build(self.store, budget), calibration)
         if isinstance(judge, str | Path):
             refuse_any(self.changed("calibration"), f"with judge={str(judge)!r}; set it in that file")
             judge = load_jury(judge, self.store, None if budget is None else Budget.of(budget).limited)
         elif budget is not None:
             raise SampleError("budget=... cannot limit a judge object; give its engine a Budgeted backend.")
-        if not hasattr(judge, "judge"):
+        if not isinstance(judge, Judge | Member):
             raise SampleError(f"judge={judge!r:.60} is not allowed; it is a Judge or the path of a file of judges.")
-        calibration = self.loaded_calibration
-        return judge if calibration is None else CalibratedJudge(judge, calibration)
+        member = Member.of(judge)
+        if calibration is None:
+            return member
+        if member.calibration is not None:
+            raise SampleError(
+                "calibration=... cannot be combined with a judge that has a calibration; give one of them."
+            )
+        return Member(member.judge, calibration)
 
 
 class ScorerKwargs(TypedDict, total=False):
@@ -380,7 +385,7 @@ class ScorerKwargs(TypedDict, total=False):
     shots: int | None
     example_reasons: bool
     calibration: str | Path | Calibration | None
-    judge: Judge | str | Path | None
+    judge: Judge | Member | str | Path | None
     metric: PrimaryMetric | None
     threshold: float | None
     min_answered: float
@@ -461,8 +466,10 @@ Limited = Callable[[Engine], Engine]
 _FILES = ("judge", "weights", *FILE_SETTINGS)
 
 
-def load_jury(path: str | Path, store: bool | str | Path | Store = True, limited: Limited | None = None) -> Judge:
-    """The judge that a file describes. No model is loaded.
+def load_jury(
+    path: str | Path, store: bool | str | Path | Store = True, limited: Limited | None = None
+) -> Judge | Member:
+    """The judge that a file describes, with its calibration if it has one. No model is loaded.
 
     Args:
         path (`str` or `Path`):
@@ -484,7 +491,7 @@ def load_jury(path: str | Path, store: bool | str | Path | Store = True, limited
 
 def parse_jury(
     content: Any, where: str, folder: Path, store: Store | None = None, limited: Limited | None = None
-) -> Judge:
+) -> Judge | Member:
     """The judge that the content of a file describes; see [`load_jury`].
 
     Args:
@@ -518,13 +525,15 @@ def parse_jury(
     return _made(shapes[kind], f"{where}, {kind}", judges, **settings)
 
 
-def _one(entry: Any, where: str, folder: Path, store: Store | None, limited: Limited | None) -> Judge:
+def _one(entry: Any, where: str, folder: Path, store: Store | None, limited: Limited | None) -> Judge | Member:
     if isinstance(entry, Mapping) and "judges" in entry:
         return parse_jury(entry, where, folder, store, limited)
     settings = load({"model": entry} if isinstance(entry, str) else entry, JudgeConfig, where, folder)
     if limited is not None:
         settings = settings.replaced(model=_made(limited, where, settings.asked))
-    return _made(settings.build, where, False if store is None else store)
+    judge = _made(settings.build, where, False if store is None else store)
+    calibration = settings.loaded_calibration
+    return judge if calibration is None else Member(judge, calibration)
 
 
 def placed(settings: Mapping[str, Any], folder: Path) -> dict[str, Any]:
