@@ -56,7 +56,7 @@ def attack(
         typer.Option("--output", "-o", show_default=False, rich_help_panel=o.OUTPUT, help="JSON file to write to."),
     ],
     keys: o.Keys,
-    judge: o.OnlyJudge,
+    judge: o.JudgeOptions,
     rows: Annotated[
         Path | None,
         typer.Argument(

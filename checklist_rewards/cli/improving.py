@@ -161,7 +161,7 @@ def _show(fitted: Fit) -> None:
 
 
 @dataclass(frozen=True)
-class _Judge(o.OtherJudge):
+class _Judge(o.JudgeOptions):
     """Judge options of a command in which --model is the writer."""
 
     model: Annotated[
@@ -312,7 +312,7 @@ def improve(
     raise typer.Exit(1 if unanswered or any(isinstance(error, NoReply) for error in failures) else 0)
 
 
-def _place(judge: o.OtherJudge) -> tuple[str, str | None]:
+def _place(judge: o.JudgeOptions) -> tuple[str, str | None]:
     """Backend and URL of the writer: those of the judge if it is on a server, else any."""
     return ("auto" if judge.base_url is None else judge.backend, judge.base_url)
 

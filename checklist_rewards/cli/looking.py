@@ -142,7 +142,7 @@ def inspect(
     analyses: Analyses,
     sampled: Sampled,
     keys: o.Keys,
-    judge: o.OnlyJudge,
+    judge: o.JudgeOptions,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -186,7 +186,7 @@ def inspect(
         o.no_effect("without --policy, which samples the completions", *names)
         if not analyses.meta and not analyses.paraphrases:
             why = "without --policy, --meta and --paraphrases, which need a judge"
-            o.no_effect(why, o.OnlyJudge, o.StoreOptions)
+            o.no_effect(why, o.JudgeOptions, o.StoreOptions)
         o.policy(judge, None, sampled.policy_base_url, sampled.policy_engine)
         if sampled.scored is not None:
             raise SampleError(f"--scored {sampled.scored} requires --policy, which samples the completions.")
@@ -211,7 +211,7 @@ def _inspect(
     rows: Path,
     analyses: Analyses,
     keys: o.Keys,
-    judge: o.OnlyJudge,
+    judge: o.JudgeOptions,
     output: Path | None,
     json: Path | None,
     checklist_key: str | None,
@@ -360,7 +360,7 @@ def _paraphrase(
     columns: Columns,
     path: Path,
     analyses: Analyses,
-    judge: o.OnlyJudge,
+    judge: o.JudgeOptions,
     scorer: ChecklistScorer,
     store_options: o.StoreOptions,
 ) -> None:
@@ -471,7 +471,7 @@ def _sample(
     forecast: GradientForecast,
     sampled: Sampled,
     keys: o.Keys,
-    judge: o.OnlyJudge,
+    judge: o.JudgeOptions,
     checklist_key: str | None,
     store_options: o.StoreOptions,
 ) -> None:

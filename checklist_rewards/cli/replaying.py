@@ -140,7 +140,7 @@ REPEATS = "Repeats"
 @grouped("output", "model", "base_url", "threshold", "metric", "weights", "calibration", "checklist", "repeat", "json")
 def replay(
     files: o.Files,
-    judge: o.OtherJudge,
+    judge: o.JudgeOptions,
     keys: o.Keys,
     checklist: o.ChecklistFile = None,
     target_key: o.TargetKey = None,
@@ -345,7 +345,7 @@ class StoredFile:
         return row.data | new | {SCORE_COLUMN: dumped}
 
 
-def _replay(work: Work | None, judge: o.OtherJudge, repeats: int) -> Replay:
+def _replay(work: Work | None, judge: o.JudgeOptions, repeats: int) -> Replay:
     """What answers and how its answers are aggregated. Raises [`SampleError`] for options without effect."""
     settings = judge.settings
     aggregation = {field: settings[name] for name, field in FROM_STORED.items() if name in settings}

@@ -317,7 +317,7 @@ def score(
     files: o.Files,
     preset: o.Preset,
     keys: o.Keys,
-    judge: o.OnlyJudge,
+    judge: o.JudgeOptions,
     checklist: o.ChecklistFile = None,
     target_key: o.TargetKey = None,
     checklist_key: o.ChecklistKey = None,

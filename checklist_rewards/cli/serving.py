@@ -38,7 +38,7 @@ DEFAULT_MAX_TOKENS = 8_000_000
 @grouped("model", "base_url", "host", "port", "token", "workers", "max_batch", "judge", "calibration", "concurrency")
 def serve(
     preset: o.Preset,
-    judge: o.OnlyJudge,
+    judge: o.JudgeOptions,
     host: Annotated[
         str,
         typer.Option(

@@ -445,7 +445,7 @@ def calibrate(
         ),
     ],
     keys: o.Keys,
-    judge: o.OnlyJudge,
+    judge: o.JudgeOptions,
     method: Annotated[
         CalibrationMethod | None,
         typer.Option(
@@ -499,7 +499,7 @@ def calibrate(
     if fit_threshold != "cost":
         o.no_effect("without --fit-threshold cost", "costs")
     if not contextual:
-        o.no_effect("without --contextual, which needs the judge", o.OnlyJudge, o.Keys, o.StoreOptions)
+        o.no_effect("without --contextual, which needs the judge", o.JudgeOptions, o.Keys, o.StoreOptions)
     threshold = None if fit_threshold is None else ThresholdChoice(fit_threshold, *_costs(costs))
     labels = labelled.as_labels()
     scored = labels.read(rows)
