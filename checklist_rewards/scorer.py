@@ -16,7 +16,7 @@ import math
 import time
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, Unpack, runtime_checkable
@@ -24,18 +24,17 @@ from typing import Any, Protocol, Unpack, runtime_checkable
 from checklist_rewards.backends import Engine, is_transient
 from checklist_rewards.backends.base import is_over
 from checklist_rewards.backends.models import UNNAMED
-from checklist_rewards.chat import Message
 from checklist_rewards.checklists import Checklist, ChecklistItem, Option, once_per_object
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.store import Store
-from checklist_rewards.judges.base import Judge, Progress, Read, Receipt, judges_of
+from checklist_rewards.judges.base import Judge, Progress, Read, Receipt
 from checklist_rewards.judges.budget import Budget
 from checklist_rewards.judges.calibration import CalibratedJudge
 from checklist_rewards.judges.checked import CODE, AllowCode, CheckedJudge, Checks, CheckSettings, run_check
 from checklist_rewards.judges.settings import JudgeKwargs, JudgeSettings, Mode, load_jury, refuse_any
+from checklist_rewards.rows import Sample
 from checklist_rewards.scores import (
     DEFAULT_THRESHOLD,
-    EQUAL,
     NO_ANSWER_STATES,
     PRIMARY_METRICS,
     Abstention,
@@ -44,7 +43,6 @@ from checklist_rewards.scores import (
     PrimaryMetric,
     Reason,
     Score,
-    TargetState,
     Unanswered,
     Verdict,
     score_checklist,
@@ -52,40 +50,6 @@ from checklist_rewards.scores import (
 from checklist_rewards.scores.scales import on_scale, ordinal_scale
 from checklist_rewards.scores.weights import Weights
 from checklist_rewards.validation import known, one_of
-
-
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """One target to be scored.
-
-    Args:
-        checklist: a [`Checklist`], or anything that [`Checklist.parse`] takes.
-        target (`str`): the text being scored; may be empty.
-        input (`str`, *optional*): what was asked.
-        reference (`str`, *optional*): a known good answer, shown to the judge if its prompt has `{reference}`, and to
-            an encoder that was trained with references.
-        history (`str`, *optional*): earlier turns, shown to the judge if its prompt has `{history}`.
-        state (`str`, *optional*, defaults to `"answered"`): what the policy made of its turn; see [`Target`]. A blank
-            target is `empty` in any case.
-        messages (sequence of [`Message`]): the messages of a target that has several, for items with a scope
-            (`scoped.py`). Without them, the target counts as one message of the assistant.
-        checked (mapping, *optional*): the verdicts of code checks that have run already, by [`ChecklistItem.check`];
-            see [`ChecklistScorer.checked`].
-    """
-
-    checklist: Any
-    target: str
-    input: str | None = None
-    reference: str | None = None
-    history: str | None = None
-    state: TargetState = field(default="answered", kw_only=True)
-    messages: Sequence[Message] = field(default=(), kw_only=True, repr=False)
-    checked: Mapping[str, Verdict] | None = field(default=None, kw_only=True, repr=False)
-
-    @property
-    def target_state(self) -> TargetState:
-        """The state, which is `empty` if there is no text to judge."""
-        return "empty" if self.state in ("answered", "cut") and not self.target.strip() else self.state
 
 
 class Scorer(Protocol):
@@ -120,10 +84,6 @@ class ChecklistScorer:
         weights ([`Weights`], mapping or path, *optional*):
             New weights by item id, question or category, or the file that has them, such as `checklist-rewards fit`
             writes. They apply to every checklist.
-        decide_early (`bool`, *optional*, defaults to `False`):
-            Read required items first, and the others only of targets that failed none of them: the score of the others
-            is fixed at 0. Items that are not read are unanswered with the reason `not_needed`, which does not count as
-            a failure.
         checks, allow_code (*optional*):
             The fields of [`CheckSettings`]: what answers items with a code check, and whether checks may run code.
         budget ([`Budget`] or mapping, *optional*):
@@ -153,7 +113,6 @@ class ChecklistScorer:
         no_answer: NoAnswer = Aggregation.no_answer,
         scale: int | None = None,
         weights: Weights | Mapping[str, float] | str | Path | None = None,
-        decide_early: bool = False,
         checks: Checks = CheckSettings.checks,
         allow_code: AllowCode = CheckSettings.allow_code,
         budget: Budget | Mapping[str, Any] | None = None,
@@ -190,9 +149,6 @@ class ChecklistScorer:
         if metric == "quality" and not graded:
             raise SampleError(f"metric='quality' requires mode='quality', which grades; mode is {mode!r}.")
         self.judge = self._judge(judge, store, budget)
-        self.decide_early = decide_early
-        if decide_early and not one_by_one(self.judge):
-            raise SampleError("decide_early requires a judge that answers one item at a time, and no reward server.")
 
     def _judge(
         self,
@@ -227,11 +183,6 @@ class ChecklistScorer:
     def receipt(self) -> Receipt:
         """What all calls so far have cost."""
         return self.judge.receipt
-
-    def check_reads_everything(self, what: str) -> None:
-        """Raise [`SampleError`] if `decide_early` leaves out items, of which `what` needs all answers."""
-        if self.decide_early:
-            raise SampleError(f"{what} needs the answers to all items; omit decide_early.")
 
     def check(self) -> None:
         """Refuse a judge that cannot work, before the first read and without loading it."""
@@ -282,51 +233,24 @@ class ChecklistScorer:
             ModelError: If the judge cannot be used.
         """
         checklists = self._parsed(samples)
-        every = [range(len(checklist.items)) for checklist in checklists]
-        if not self.decide_early:
-            verdicts = self._verdicts(samples, checklists, every, progress, retries)
-            return list(map(self._scored, samples, checklists, verdicts))
-        judge = self.checked_judge
-        first = [
-            [place for place, item in enumerate(checklist.items) if item.required or not judge.asks(item)]
-            for checklist in checklists
+        verdicts = self._verdicts(samples, checklists, progress, retries)
+        return [
+            score_checklist(checklist, answers, self.aggregation, state=sample.target_state)
+            for sample, checklist, answers in zip(samples, checklists, verdicts, strict=True)
         ]
-        merged = [
-            [self._unread(sample, Reason.NOT_NEEDED)] * len(c) for sample, c in zip(samples, checklists, strict=True)
-        ]
-        for places in (first, [sorted(set(a) - set(b)) for a, b in zip(every, first, strict=True)]):
-            scores = map(self._scored, samples, checklists, merged)
-            wanted = [of_sample if is_open(score) else [] for of_sample, score in zip(places, scores, strict=True)]
-            found = self._verdicts(samples, checklists, wanted, progress, retries)
-            for answers, of_sample, new in zip(merged, wanted, found, strict=True):
-                for place, verdict in zip(of_sample, new, strict=True):
-                    answers[place] = verdict
-            if progress is not None:
-                progress(sum(map(len, places)) - sum(map(len, wanted)))
-        return list(map(self._scored, samples, checklists, merged))
-
-    def _scored(self, sample: Sample, checklist: Checklist, verdicts: Sequence[Verdict]) -> Score:
-        return score_checklist(checklist, verdicts, self.aggregation, state=sample.target_state)
-
-    def _unread(self, sample: Sample, reason: Reason) -> Verdict:
-        """The verdict on an item that was not read, of a target that has an answer; or of one that has none."""
-        if self._is_judged(sample):
-            return Verdict(unanswered=Unanswered(reason))
-        return Verdict(unanswered=Unanswered(Reason.NO_ANSWER, sample.target_state))
 
     def _verdicts(
         self,
         samples: Sequence[Sample],
         checklists: Sequence[Checklist],
-        items: Sequence[Sequence[int]],
         progress: Progress | None,
         retries: int,
     ) -> list[list[Verdict]]:
-        """The verdicts on some items of each sample, named by their places in its checklist, in one plan."""
+        """The verdicts on the items of each sample, in one plan."""
         judged = [self._is_judged(sample) for sample in samples]
         reads = [
             Read(
-                item := checklist.items[place],
+                item,
                 sample.target,
                 sample.input,
                 sample.reference,
@@ -334,11 +258,11 @@ class ChecklistScorer:
                 number,
                 None if sample.checked is None or item.check is None else sample.checked.get(item.check),
             )
-            for number, (sample, checklist, places) in enumerate(zip(samples, checklists, items, strict=True))
+            for number, (sample, checklist) in enumerate(zip(samples, checklists, strict=True))
             if judged[number]
-            for place in places
+            for item in checklist.items
         ]
-        skipped = sum(len(places) for places, asked in zip(items, judged, strict=True) if not asked)
+        skipped = sum(len(checklist.items) for checklist, asked in zip(checklists, judged, strict=True) if not asked)
         if progress is not None and skipped:
             progress(skipped)
 
@@ -370,9 +294,10 @@ class ChecklistScorer:
             answers = iter(scoped.answered(ask))
         else:
             answers = iter(ask(reads) if reads else [])
+        none = [Verdict(unanswered=Unanswered(Reason.NO_ANSWER, sample.target_state)) for sample in samples]
         return [
-            [next(answers) if asked else self._unread(sample, Reason.NO_ANSWER) for _ in places]
-            for sample, places, asked in zip(samples, items, judged, strict=True)
+            [next(answers) if asked else silent for _ in checklist.items]
+            for silent, checklist, asked in zip(none, checklists, judged, strict=True)
         ]
 
     def checked(self, sample: Sample, seconds: float = math.inf) -> Sample:
@@ -431,19 +356,6 @@ class ChecklistScorer:
                 if not isinstance(text, str) and (text is not None or name == "target"):
                     raise SampleError(f"{where}: {name} must be a string, got {type(text).__name__} {text!r:.60}.")
         return checklists
-
-
-def one_by_one(judge: Judge) -> bool:
-    """Whether a judge answers each item without the others, so that leaving some out changes no answer. Of a reward
-    server this is unknown."""
-    from checklist_rewards.judges import BatchJudge, RemoteJudge
-
-    return not any(isinstance(one, BatchJudge | RemoteJudge) for one in judges_of(judge))
-
-
-def is_open(score: Score) -> bool:
-    """Whether the bounds of a score differ, so that items that are not read yet can change it."""
-    return score.lower is None or score.upper is None or score.upper - score.lower > EQUAL
 
 
 def _signature() -> inspect.Signature:

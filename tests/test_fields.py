@@ -80,7 +80,7 @@ def test_every_setting_is_documented(owner):
 
 def test_a_config_has_every_setting_but_those_of_the_engine():
     settings = {**settings_of(JudgeSettings), **settings_of(Aggregation), **settings_of(CheckSettings)}
-    ours = {"kind", "options", "judge", "scale", "weights", "decide_early", "metric"}
+    ours = {"kind", "options", "judge", "scale", "weights", "metric"}
     assert set(ScorerConfig.model_fields) - ours == set(settings) - {
         "backend",
         "base_url",

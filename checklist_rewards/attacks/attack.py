@@ -373,7 +373,6 @@ def attack(
     """
     whole_number("prompts", prompts, at_least=FEWEST_PROMPTS)
     whole_number("budget_reads", budget_reads)
-    scorer.check_reads_everything("an attack")
     names = [name for name in BANK if name != "empty"] if attacks is None else list(attacks)
     for name in names:
         one_of("attacks", name, BANK)

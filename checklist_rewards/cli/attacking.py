@@ -23,11 +23,11 @@ from checklist_rewards.cli.forecast import quiet, show
 from checklist_rewards.cli.options import Resamples, Seed, grouped
 from checklist_rewards.cli.output import bars, check_outputs, console, write_json
 from checklist_rewards.cli.work import Work, prices_from
-from checklist_rewards.datasets.rows import Columns, read_checklist
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement import Bootstrap
 from checklist_rewards.evaluation.agreement.measures import DEFAULT_RESAMPLES
 from checklist_rewards.files.rows import file_format, input_format, read_rows, write_rows
+from checklist_rewards.rows import Columns, read_checklist
 from checklist_rewards.scorer import ChecklistScorer
 from checklist_rewards.scores.reasons import ADVICE
 

@@ -25,7 +25,6 @@ from checklist_rewards.cli.options import FROM_STORED, grouped
 from checklist_rewards.cli.output import RowFile, RunReport, bars, check_outputs, warn_of_models
 from checklist_rewards.cli.work import ANSWERS, Work, prices_from
 from checklist_rewards.datasets.columns import PROMPT, checklist_columns
-from checklist_rewards.datasets.rows import Columns, read_checklist
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.replay import stored_checklist
 from checklist_rewards.fields import settings_of
@@ -53,6 +52,7 @@ from checklist_rewards.rerank import (
     sample_candidates,
     selection,
 )
+from checklist_rewards.rows import Columns, read_checklist
 from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores import Aggregation, ItemScore, Score, rescore
 from checklist_rewards.scores.reasons import Reason, Unanswered
@@ -373,7 +373,6 @@ def pairs(
     scorer = work.pipeline.scorer
     assert isinstance(scorer, ChecklistScorer)  # only presets can name another scorer
     rule = rule_options.rule()
-    scorer.check_reads_everything("a pair")
     file = RowFile(files.rows, files.output, files.summary, (checklist, store_options.store))
     card = _card_path(card, files, file.others)
     columns = file.columns(

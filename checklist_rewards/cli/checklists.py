@@ -24,7 +24,6 @@ from checklist_rewards.cli.output import bars, check_outputs, console, refuse
 from checklist_rewards.datasets.columns import PROMPT
 from checklist_rewards.datasets.exporting import export_file
 from checklist_rewards.datasets.importing import Found, imported_rows, listed_fields, write_imported
-from checklist_rewards.datasets.rows import read_checklist
 from checklist_rewards.datasets.rubrics import known_formats
 from checklist_rewards.datasets.sources import source_files
 from checklist_rewards.errors import (
@@ -48,6 +47,7 @@ from checklist_rewards.pipelines.registry import Registry
 from checklist_rewards.prompts import Kind, lint_prompt, prompts_dir
 from checklist_rewards.rewards.configured import config_keys
 from checklist_rewards.rewards.reward import ChecklistReward
+from checklist_rewards.rows import read_checklist
 from checklist_rewards.validation import unknown
 
 Trainer = Literal["verl", "openrlhf", "swift", "open-instruct", "nemo-gym", "verifiers"]

@@ -25,7 +25,6 @@ from checklist_rewards.cli.options import Json, Resamples, Seed, grouped, option
 from checklist_rewards.cli.output import bars, check_outputs, console, warn_of_models, write_json
 from checklist_rewards.cli.trust import LABELS, Labelled
 from checklist_rewards.cli.work import CHECKLISTS, Work
-from checklist_rewards.datasets.rows import Columns, read_checklist
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement import Bootstrap
 from checklist_rewards.evaluation.agreement.measures import DEFAULT_RESAMPLES
@@ -39,6 +38,7 @@ from checklist_rewards.files.rows import input_format, read_rows
 from checklist_rewards.judges.labels import LabelCell, read_column
 from checklist_rewards.judges.settings import JudgeSettings
 from checklist_rewards.replies import NoReply
+from checklist_rewards.rows import Columns, read_checklist
 from checklist_rewards.scorer import ChecklistScorer
 from checklist_rewards.scores.table import SCORE_COLUMN, score_from
 from checklist_rewards.version import __version__

@@ -25,7 +25,6 @@ from checklist_rewards.cli.options import InputKey, Resamples, Seed, grouped
 from checklist_rewards.cli.output import bars, check_outputs, console, warn_of_models, write_json
 from checklist_rewards.cli.trust import Labelled
 from checklist_rewards.cli.work import Work
-from checklist_rewards.datasets.rows import Columns
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement import Bootstrap
 from checklist_rewards.evaluation.agreement.measures import DEFAULT_RESAMPLES
@@ -37,6 +36,7 @@ from checklist_rewards.files.rows import Row, read_rows, write_rows
 from checklist_rewards.monitor.extra_reads import degenerate_replies
 from checklist_rewards.refiners.embedding import SentenceEmbedder
 from checklist_rewards.rerank import sample_candidates
+from checklist_rewards.rows import Columns
 from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores import Score
 from checklist_rewards.scores.table import SCORE_COLUMN, score_from

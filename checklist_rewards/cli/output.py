@@ -26,7 +26,6 @@ from rich.markup import escape
 from rich.table import Table
 
 from checklist_rewards.backends.models import POCKET
-from checklist_rewards.datasets.rows import Columns
 from checklist_rewards.datasets.tasks import BY_RULES, Totals
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.atomic import check_writable, write_text
@@ -34,6 +33,7 @@ from checklist_rewards.files.ranks import rank_of
 from checklist_rewards.files.rows import CHUNK_ROWS, Row, file_format, input_format, read_rows_for
 from checklist_rewards.judges import Receipt
 from checklist_rewards.progress import AddBar, progress_on
+from checklist_rewards.rows import Columns
 from checklist_rewards.scores.reasons import ADVICE, Reason
 from checklist_rewards.ui.records import RecordFile
 

@@ -38,7 +38,6 @@ from checklist_rewards.cli.output import (
     write_json,
 )
 from checklist_rewards.cli.work import Work, prices_from
-from checklist_rewards.datasets.rows import Columns, read_checklist
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement import (
     Bootstrap,
@@ -61,6 +60,7 @@ from checklist_rewards.judges.calibration import Calibration
 from checklist_rewards.judges.variants import MOST_REPEATS, how_repeated
 from checklist_rewards.progress import Bar
 from checklist_rewards.rewards.batch import content_key
+from checklist_rewards.rows import Columns, read_checklist
 from checklist_rewards.scorer import ChecklistScorer
 from checklist_rewards.scores import Aggregation, Score, TargetState
 from checklist_rewards.scores.reasons import Reason, Unanswered

@@ -32,7 +32,6 @@ from checklist_rewards.cli.output import (
     write_json,
 )
 from checklist_rewards.cli.work import Work, prices_from
-from checklist_rewards.datasets.rows import Columns, read_checklist
 from checklist_rewards.datasets.shards import find_shards, first_row
 from checklist_rewards.datasets.tasks import RowWork, Source
 from checklist_rewards.errors import GenerationError, SampleError
@@ -41,6 +40,7 @@ from checklist_rewards.pipelines import Pipeline, PipelineConfig, load_config, s
 from checklist_rewards.pipelines.pipeline import TRIED, a_few
 from checklist_rewards.pipelines.registry import GENERATORS
 from checklist_rewards.prompts import load_prompt
+from checklist_rewards.rows import Columns, read_checklist
 from checklist_rewards.scorer import Sample
 from checklist_rewards.scores.reasons import Reason, Unanswered
 from checklist_rewards.validation import import_extra

@@ -25,7 +25,6 @@ from checklist_rewards.cli import options as o
 from checklist_rewards.cli.options import Json, JsonOutput, Plots, Resamples, Seed, grouped
 from checklist_rewards.cli.output import bars, check_outputs, console, refuse, write_json
 from checklist_rewards.cli.work import Work
-from checklist_rewards.datasets.rows import Columns, read_checklist
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement import (
     Bootstrap,
@@ -58,6 +57,7 @@ from checklist_rewards.judges import Read
 from checklist_rewards.judges.calibration import EMPTY, YES_NO, Calibration, CalibrationMap, CalibrationMethod
 from checklist_rewards.judges.probe import DEFAULT_MARGIN, ProbeLine, ProbeReport
 from checklist_rewards.judges.probe import probe as ask
+from checklist_rewards.rows import Columns, read_checklist
 from checklist_rewards.scorer import ChecklistScorer
 from checklist_rewards.scores import Verdict
 

@@ -45,7 +45,6 @@ from checklist_rewards.backends.trees import floor_tokens
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.cli import options as o
 from checklist_rewards.cli.output import RunReport, warn_of_models
-from checklist_rewards.datasets.rows import Columns
 from checklist_rewards.datasets.tasks import RowTask
 from checklist_rewards.errors import ConfigError, SampleError
 from checklist_rewards.files.documents import read_text, read_value
@@ -55,6 +54,7 @@ from checklist_rewards.judges.budget import Budget, Meter, Wrapper
 from checklist_rewards.judges.remote import REMOTE
 from checklist_rewards.judges.settings import load_jury
 from checklist_rewards.pipelines import Pipeline, PipelineConfig, assemble
+from checklist_rewards.rows import Columns
 from checklist_rewards.scorer import ChecklistScorer
 from checklist_rewards.scores.reasons import Reason, Unanswered
 

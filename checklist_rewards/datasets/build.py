@@ -39,7 +39,7 @@ from checklist_rewards.generators import Generator, Request
 from checklist_rewards.judges import Progress
 from checklist_rewards.pipelines import GeneratorConfig, Pipeline, PipelineConfig
 from checklist_rewards.pipelines import pipeline as make_pipeline
-from checklist_rewards.pipelines.pipeline import fields_of, joined
+from checklist_rewards.rows import fields_of, joined
 from checklist_rewards.validation import known, nearest, one_of
 
 logger = logging.getLogger(__name__)

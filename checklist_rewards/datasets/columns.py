@@ -17,14 +17,13 @@ from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import GenerationError, SampleError
 from checklist_rewards.files.cells import messages_in
 from checklist_rewards.files.spool import ArrowSpool
-from checklist_rewards.generators import Request
+from checklist_rewards.rows import PROMPT, Request
 from checklist_rewards.validation import one_of, string
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from datasets import Dataset, Features
 
-PROMPT = "prompt"
 CHECKLIST_COLUMNS = ("checklist", "checklist_id", "checklist_source", "checklist_model")
 
 

@@ -25,11 +25,11 @@ from typing import Any
 from checklist_rewards.chat import prompt_text
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.datasets.columns import CHECKLIST_COLUMNS, PROMPT
-from checklist_rewards.datasets.rows import REFERENCE
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.cells import messages_in
 from checklist_rewards.files.rows import read_rows_for, write_rows
 from checklist_rewards.messages import chat_messages
+from checklist_rewards.rows import REFERENCE
 from checklist_rewards.validation import one_of
 
 Row = dict[str, Any]

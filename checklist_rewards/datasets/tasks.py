@@ -26,7 +26,6 @@ from checklist_rewards.backends import Engine
 from checklist_rewards.backends.models import UNNAMED
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.datasets.columns import PROMPT, checklist_columns
-from checklist_rewards.datasets.rows import Columns
 from checklist_rewards.errors import ConfigError, GenerationError, SampleError
 from checklist_rewards.files.rows import Row
 from checklist_rewards.files.store import Store
@@ -36,6 +35,7 @@ from checklist_rewards.judges.budget import Meter
 from checklist_rewards.pipelines import Pipeline, PipelineConfig, assemble
 from checklist_rewards.progress import Bar
 from checklist_rewards.replies import NoReply
+from checklist_rewards.rows import Columns
 from checklist_rewards.scorer import Sample
 from checklist_rewards.scores import NO_ANSWER_STATES, Score
 from checklist_rewards.scores.reasons import Reason, Unanswered

@@ -20,11 +20,11 @@ from checklist_rewards.backends.base import ReadGroup
 from checklist_rewards.backends.encoder_rows import context_texts
 from checklist_rewards.chat import completion_text, prompt_text
 from checklist_rewards.checklists import NO, YES, Checklist
-from checklist_rewards.datasets.rows import Columns
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.cells import messages_in
 from checklist_rewards.files.rows import Row, read_rows
 from checklist_rewards.judges.labels import LabelCell, read_column
+from checklist_rewards.rows import Columns
 from checklist_rewards.scores.table import SCORE_COLUMN
 from checklist_rewards.validation import string
 

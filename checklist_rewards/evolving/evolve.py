@@ -113,7 +113,6 @@ class EvolvingChecklistReward(TrainerReward):
             proposer = FromGenerator(proposer)
         if not callable(proposer):
             raise SampleError(f"proposer={proposer!r:.60} is not allowed; it must be a generator or a callable.")
-        reward.scorer.check_reads_everything("a reward with evolving checklists")
         self.reward = reward
         self.__name__ = reward.__name__
         self.proposer: Proposer = proposer

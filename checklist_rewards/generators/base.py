@@ -17,30 +17,8 @@ from typing import Any, Protocol
 from checklist_rewards.backends import Progress
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import GenerationError, SampleError
+from checklist_rewards.rows import Request
 from checklist_rewards.validation import finite, string, whole_number
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """The input of a generator. Its prompt uses the fields for which it has placeholders.
-
-    Args:
-        input (`str`): the instruction that responses follow; must not be blank.
-        reference (`str`, *optional*): a known good answer.
-        history (`str`, *optional*): earlier turns of the conversation.
-        context (`str`, *optional*): further material of the task, such as a source document.
-        candidates (sequence of `str`, *optional*): responses to compare; ranked best first if the prompt needs a
-            ranking.
-        chosen, rejected (`str`, *optional*): a better and a worse response; give both or neither.
-    """
-
-    input: str
-    reference: str | None = None
-    history: str | None = None
-    context: str | None = None
-    candidates: Sequence[str] = ()
-    chosen: str | None = None
-    rejected: str | None = None
 
 
 class Generator(Protocol):

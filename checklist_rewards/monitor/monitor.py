@@ -208,7 +208,6 @@ class RewardMonitor(TrainerReward):
         if settings is not None and options:
             raise SampleError(f"{', '.join(options)} cannot be combined with settings=...; set it there.")
         known("RewardMonitor", options, MonitorSettings.__dataclass_fields__)
-        reward.scorer.check_reads_everything("the monitor")
         self.reward = reward
         self._source = source
         self.__name__ = reward.__name__

@@ -209,8 +209,6 @@ class ScorerConfig(_ScorerSettings):
     """Grade items on a scale with this many steps, from worst to best, instead of yes/no."""
     weights: str | None = None
     """JSON or YAML file with new weights by item id, question or category, such as `fit` writes."""
-    decide_early: bool | None = None
-    """Read required items first, and the others only of texts that failed none of them: their score is fixed."""
 
     @field_validator("prompt")
     @classmethod

@@ -29,7 +29,7 @@ from typing import Any
 from checklist_rewards.backends import Backend, Engine, Progress
 from checklist_rewards.backends.models import UNNAMED
 from checklist_rewards.backends.servers import joined as joined_addresses
-from checklist_rewards.chat import CompletionReader, completion_text
+from checklist_rewards.chat import CompletionReader
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import ChecklistError, ConfigError, GenerationError, SampleError
 from checklist_rewards.files.store import Store, open_store
@@ -48,14 +48,14 @@ from checklist_rewards.pipelines.config import (
 )
 from checklist_rewards.refiners import CheckAdmission, UnitTester
 from checklist_rewards.refiners.base import refine_all
-from checklist_rewards.scorer import Sample, Scorer
+from checklist_rewards.rows import CANDIDATES, Sample, fields_of
+from checklist_rewards.scorer import Scorer
 from checklist_rewards.scores import NO_ANSWER_STATES, Score
 from checklist_rewards.scores.scales import on_scale, ordinal_scale
 from checklist_rewards.validation import string
 
 TEXTS = ("reference", "history", "context", "chosen", "rejected")
 """The text fields of a row that a generator may use in addition to `input`."""
-CANDIDATES = "candidates"
 TRIED = 20
 _READER = CompletionReader()
 
@@ -68,53 +68,12 @@ def request_from(row: Mapping[str, Any], where: str) -> Request:
     return Request(input, **fields_of({name: row.get(name) for name in (*TEXTS, CANDIDATES)}, where))
 
 
-def fields_of(values: Mapping[str, Any], where: str, keys: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """Fields of a [`Request`] from values of a row.
-
-    Args:
-        values (mapping): field to value: a string, which is not changed, or chat messages, of which the answer is
-            used; for `candidates` a list of strings. None and empty strings count as missing.
-        where (`str`): the row, for error messages.
-        keys (mapping, *optional*): field to column name, for error messages.
-
-    Raises:
-        SampleError: If a value has another type.
-    """
-    fields: dict[str, Any] = {}
-    for name, value in values.items():
-        key = (keys or {}).get(name, name)
-        if name == CANDIDATES:
-            fields[name] = candidates_of(value, where, key)
-            continue
-        try:
-            fields[name] = (value if value is None or isinstance(value, str) else completion_text(value)) or None
-        except SampleError as error:
-            got = f"{type(value).__name__} {value!r:.60}"
-            must = f"{where}: {key!r} must be a string or chat messages with roles, got {got}"
-            raise SampleError(f"{must} ({str(error).rstrip('.')}).") from None
-    return fields
-
-
 def text_of(row: Mapping[str, Any], name: str, where: str) -> str | None:
     """A string of the row, or None if missing. Raises [`SampleError`] for other types."""
     value = row.get(name)
     if value is not None:
         string(f"{where}: {name!r}", value)
     return value
-
-
-def candidates_of(value: Any, where: str, key: str = CANDIDATES) -> tuple[str, ...]:
-    """Candidates as a tuple; empty for None. Raises [`SampleError`] unless `value` is a list of strings."""
-    if value is None:
-        return ()
-    if isinstance(value, str) or not isinstance(value, Sequence) or not all(isinstance(text, str) for text in value):
-        raise SampleError(f"{where}: {key!r} must be a list of strings, got {type(value).__name__} {value!r:.60}.")
-    return tuple(value)
-
-
-def joined(texts: Sequence[str | None]) -> str | None:
-    """The nonblank texts joined by blank lines; None if there are none."""
-    return "\n\n".join(text for text in texts if text and text.strip()) or None
 
 
 def sample_from(row: Mapping[str, Any], where: str, checklist: Any) -> Sample | None:

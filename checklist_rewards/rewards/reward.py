@@ -186,10 +186,6 @@ class ChecklistReward(TrainerReward):
         self.reference = reference
         self.readers = Readers(target, keep_thinking, thinking_opened, tokenizer, thinking_tags, images)
         self.shaping = Shaping(shaping or ())
-        if metric not in (None, scorer.aggregation.primary_metric):
-            scorer.check_reads_everything(f"metric={metric!r} of a reward")
-        if self.shaping.steps:
-            scorer.check_reads_everything("shaping")
         self.retries = retries
         self.deadline = deadline
         self.on_failure: OnFailure = on_failure
@@ -224,7 +220,6 @@ class ChecklistReward(TrainerReward):
         dataset: Iterable[Mapping[str, Any]] | None = None,
     ) -> list[RewardPart]:
         """As [`split`], with `source`, a wrapper of this reward, in place of this reward."""
-        self.scorer.check_reads_everything("a split reward")
         metric = self.metric or self.scorer.aggregation.primary_metric
         columns = (self.column, self.reference)
         return split(source, by, metric, columns, names=names, categories=self.categories, dataset=dataset)

@@ -68,7 +68,7 @@ class Reason(StrEnum):
     NOT_READ = "not_read"
     """A stored score does not contain the item; see [`rescore`]."""
     NOT_NEEDED = "not_needed"
-    """The score was fixed before the item was read (see the scorer's `decide_early`). No failure."""
+    """The score was fixed before the item was read (the former `decide_early`). No failure."""
     NOT_SHARED = "not_shared"
     """Only one of two compared candidates has an answer to the item; see `preferences.py`."""
     NO_ANSWER = "no_answer"
@@ -110,7 +110,7 @@ ADVICE: Mapping[str, str] = {
     Reason.CHECK_ERROR: "the code check failed on this text",
     Reason.UNCALIBRATED: "the calibration requires a read of an empty target, which was not answered",
     Reason.NOT_READ: "the stored score does not contain this item; score the text again",
-    Reason.NOT_NEEDED: "the score was fixed before this item was read (--decide-early)",
+    Reason.NOT_NEEDED: "the score was fixed before this item was read (the former --decide-early)",
     Reason.NOT_SHARED: "only one of the two candidates has an answer to this item",
     Reason.NO_ANSWER: "the text has no answer (empty, cut in its thought, or ends with a tool call); see --no-answer",
     Reason.NO_CHECKLIST: "the row's checklist is null",

@@ -287,7 +287,7 @@ class ItemScore(Outcome):
 
     @property
     def not_needed(self) -> bool:
-        """Whether the item was not read because the score was fixed; see the scorer's `decide_early`."""
+        """Whether the item was not read because the score was fixed (only in stored scores)."""
         return self.unanswered is not None and self.unanswered.reason == Reason.NOT_NEEDED
 
     def credit(self, soft: bool = True) -> float | None:
@@ -491,7 +491,7 @@ class Score(BaseModel):
 
     @property
     def not_needed(self) -> int:
-        """Number of items that were not read because the score was fixed; see the scorer's `decide_early`."""
+        """Number of items that were not read because the score was fixed (only in stored scores)."""
         return sum(item.not_needed for item in self.items)
 
     @property

@@ -265,7 +265,7 @@ def _python_of_file(config: PipelineConfig, judge: Engine, job: Job, store_path:
         named.append("blank_is_null=True")
     imports = ["from pathlib import Path", ""] if job.checklist is not None else []
     imports += ["from checklist_rewards import BatchScore, ChecklistScorer"]
-    imports += [f"from checklist_rewards.datasets.rows import Columns{', read_checklist' if job.checklist else ''}"]
+    imports += [f"from checklist_rewards.rows import Columns{', read_checklist' if job.checklist else ''}"]
     imports += ["from checklist_rewards.files.rows import read_rows"]
     if scale is not None:
         imports.append(_SCALES)

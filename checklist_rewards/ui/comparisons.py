@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 from checklist_rewards.checklists import YES
-from checklist_rewards.datasets.rows import TARGETS
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement import (
     Bootstrap,
@@ -36,6 +35,7 @@ from checklist_rewards.evaluation.rates import corrected_rates
 from checklist_rewards.files.rows import read_rows
 from checklist_rewards.judges.calibration import YES_NO, kind_of, reliability
 from checklist_rewards.judges.labels import on_unit_scale
+from checklist_rewards.rows import TARGETS
 from checklist_rewards.scores import DEFAULT_THRESHOLD
 from checklist_rewards.ui.project import Project
 from checklist_rewards.ui.records import RecordFile

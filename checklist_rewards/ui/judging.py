@@ -35,8 +35,8 @@ from checklist_rewards.judges.probe import probe
 from checklist_rewards.judges.remote import REMOTE
 from checklist_rewards.judges.settings import FILE_SETTINGS, JudgeSettings, load_jury
 from checklist_rewards.pipelines import Pipeline, PipelineConfig, assemble, list_pipelines, load_config
-from checklist_rewards.pipelines.pipeline import fields_of
 from checklist_rewards.pipelines.registry import SURROUNDINGS
+from checklist_rewards.rows import fields_of
 from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores import Aggregation, Score, score_checklist
 from checklist_rewards.scores.reasons import ADVICE

@@ -38,9 +38,7 @@ _PLAIN_JUDGE = (
     *("mode", "use_logprobs", "capture_reasoning", "samples", "temperature", "thinking", "thinking_per"),
     *("max_tokens", "mass_floor", "shots", "example_reasons"),
 )
-_PLAIN_SCORER = (
-    *("metric", "threshold", "min_answered", "abstention", "no_answer", "checks", "scale", "decide_early"),
-)
+_PLAIN_SCORER = (*("metric", "threshold", "min_answered", "abstention", "no_answer", "checks", "scale"),)
 _PLAIN_WRITER = (
     *("shape", "min_items", "max_items", "temperature", "max_tokens", "max_attempts", "seed", "constraints"),
     *("drop_faults", "num_candidates", "candidate_temperature"),

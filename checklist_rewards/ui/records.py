@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from checklist_rewards.chat import completion_text, prompt_text, transcript_text
-from checklist_rewards.datasets.rows import INPUTS, TARGETS
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.ranks import other_ranks
 from checklist_rewards.files.rows import Row, input_format, read_rows
+from checklist_rewards.rows import INPUTS, TARGETS
 from checklist_rewards.scores import Score
 from checklist_rewards.scores.table import SCORE_COLUMN, score_from
 from checklist_rewards.validation import finite_or_none

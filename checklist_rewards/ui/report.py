@@ -32,7 +32,6 @@ from itertools import combinations
 from pathlib import Path
 from typing import IO, Any
 
-from checklist_rewards.datasets.rows import INPUTS, TARGETS
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement import Bootstrap, JudgedRow, Labels, read_scored
 from checklist_rewards.evaluation.agreement.measures import LIBRARIES
@@ -40,6 +39,7 @@ from checklist_rewards.files.atomic import atomic_path
 from checklist_rewards.files.documents import read_text, read_value
 from checklist_rewards.files.rows import FORMATS, Row, read_rows
 from checklist_rewards.progress import AddBar
+from checklist_rewards.rows import INPUTS, TARGETS
 from checklist_rewards.scores.table import SCORE_COLUMN
 from checklist_rewards.ui.comparisons import against_labels, between, between_logs, read_log
 from checklist_rewards.ui.figures import FileFigures, TrainingFigures

@@ -10,7 +10,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from checklist_rewards.datasets.importing import imported_rows
-from checklist_rewards.datasets.rows import Columns, read_checklist
 from checklist_rewards.distill.labels import read_labels
 from checklist_rewards.errors import ChecklistRewardsError
 from checklist_rewards.evaluation.agreement import labels_of, read_scored
@@ -18,6 +17,7 @@ from checklist_rewards.judges.calibration import Calibration
 from checklist_rewards.judges.questions import FewShot
 from checklist_rewards.judges.settings import load_jury
 from checklist_rewards.pipelines import PipelineConfig, get_pipeline, source_from
+from checklist_rewards.rows import Columns, read_checklist
 from tests.scores.test_table import ONE
 
 DATA = Path(__file__).parents[1] / "data"

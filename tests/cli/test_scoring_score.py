@@ -349,26 +349,3 @@ def test_infobench_goes_through(every, run, pocket, data_dir):
     assert [row["id"] for row in out] == [row["id"] for row in rows]
     assert summary["unanswered"]["too_long"] > 0
     assert sum(row["checklist_score"]["total"] for row in out) == questions
-
-
-def test_items_that_were_not_needed_are_no_failures_of_a_run(run, engine):
-    engine(lambda prefix, tail: 0.1 if "polite" in tail else 0.9)
-    checklist = ["Is it short?", {"question": "Is it polite?", "required": True}, "Is it about tea?"]
-    write_jsonl("rows.jsonl", {"target": "Tea.", "checklist": checklist})
-    done = run("score", "rows.jsonl", "-o", "out.jsonl", "--decide-early", "--no-store", "--summary", "sum.json")
-
-    assert done.exit_code == 0, done.output
-    assert "2 items, because the score was fixed" in " ".join(done.output.split())
-    summary = json.loads(Path("sum.json").read_text())
-    assert (summary["mean_score"], summary["reads"], summary["unanswered"]) == (0, 1, {})
-    inspected = run("inspect", "out.jsonl", "--json", "items.json")
-    assert inspected.exit_code == 0, inspected.output
-    assert [item["unanswered"] for item in json.loads(Path("items.json").read_text())["items"]] == [0, 0, 0]
-
-
-def test_a_pair_refuses_to_leave_items_out(run, engine):
-    engine()
-    write_jsonl("rows.jsonl", {"prompt": "Write.", "candidates": ["a", "b"], "checklist": ["Is it short?"]})
-    done = run("pairs", "rows.jsonl", "-o", "out.jsonl", "--decide-early", "--no-store")
-    assert done.exit_code == 2
-    assert "a pair needs the answers to all items; omit decide_early." in " ".join(done.output.split())

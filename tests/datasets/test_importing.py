@@ -14,9 +14,9 @@ from checklist_rewards.datasets import (
     save_dataset,
 )
 from checklist_rewards.datasets.importing import imported_rows
-from checklist_rewards.datasets.rows import Columns
 from checklist_rewards.errors import ChecklistError, SampleError
 from checklist_rewards.rewards.reward import ChecklistReward
+from checklist_rewards.rows import Columns
 from tests.datasets.building import build, jsonl
 from tests.fakes import FakeBackend
 

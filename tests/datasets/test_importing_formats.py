@@ -19,10 +19,10 @@ from checklist_rewards.datasets import import_checklists
 from checklist_rewards.datasets.criteria import question_of
 from checklist_rewards.datasets.importing import imported_rows
 from checklist_rewards.datasets.pitfalls import polarity
-from checklist_rewards.datasets.rows import Columns
 from checklist_rewards.datasets.rubrics import FOLDER, known_formats
 from checklist_rewards.errors import ChecklistError, ChecklistRewardsError, SampleError
 from checklist_rewards.files.rows import read_rows, write_rows
+from checklist_rewards.rows import Columns
 from checklist_rewards.scores import Aggregation, Verdict, score_checklist
 from checklist_rewards.scores.tally import tally
 from tests.cli.conftest import read_jsonl, run, write_jsonl  # noqa: F401 - a fixture

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from checklist_rewards.backends import Engine, LabelRead, ReadResult
-from checklist_rewards.datasets.rows import Columns
 from checklist_rewards.datasets.shards import HIDDEN
 from checklist_rewards.datasets.tasks import Opened, RowTask
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.rows import read_rows, write_rows
 from checklist_rewards.pipelines import PipelineConfig
+from checklist_rewards.rows import Columns
 from tests.cli.conftest import run  # noqa: F401 - a fixture
 from tests.conftest import REPO
 from tests.waiting import until

@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 
 from checklist_rewards.backends import Engine
-from checklist_rewards.datasets.rows import Columns
 from checklist_rewards.datasets.shards import HIDDEN, Shard, ShardError, ShardFolder, process_shard, settings_of
 from checklist_rewards.datasets.tasks import RowTask, Totals
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.rows import read_rows
 from checklist_rewards.judges.calibration import Calibration, CalibrationMap
 from checklist_rewards.pipelines import PipelineConfig
+from checklist_rewards.rows import Columns
 from tests.datasets.building import jsonl
 
 CHECK = {"question": "At most five words?", "check": {"type": "words", "at_most": 5}}

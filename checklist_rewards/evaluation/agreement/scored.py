@@ -22,11 +22,11 @@ from pydantic import ValidationError
 
 from checklist_rewards.chat import completion_text, prompt_text
 from checklist_rewards.checklists import NO, YES, Checklist, ChecklistItem
-from checklist_rewards.datasets.rows import INPUTS, Columns
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.cells import messages_in
 from checklist_rewards.files.rows import Row, input_format, read_rows
 from checklist_rewards.judges.labels import LabelCell, read_column
+from checklist_rewards.rows import INPUTS, Columns
 from checklist_rewards.scores import ItemScore, Score, item_keys
 from checklist_rewards.scores.scales import ordinal_scale
 from checklist_rewards.scores.table import BatchScore

@@ -33,12 +33,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from checklist_rewards.backends import Engine, LabelRead, ReadResult
-from checklist_rewards.datasets.rows import Columns
 from checklist_rewards.datasets.shards import HIDDEN
 from checklist_rewards.datasets.tasks import RowTask
 from checklist_rewards.files.rows import read_rows, write_rows
 from checklist_rewards.files.store import Store
 from checklist_rewards.pipelines import PipelineConfig
+from checklist_rewards.rows import Columns
 
 CHECKLIST = [
     {"question": "Are there at most eight words?", "check": '{"type": "words", "at_most": 8}'},

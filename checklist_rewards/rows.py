@@ -1,4 +1,7 @@
-"""The columns of a file of rows, and the validation of a row before any model is loaded.
+"""The values in a row: what a writer, a judge and a policy get from it.
+
+A [`Sample`] is a text to judge, a [`Request`] is a prompt to write a checklist for. [`Columns`] makes both from a row,
+before any model is loaded. All commands, datasets and the app read their rows with it.
 
 A column named by the user must exist in every row. Otherwise the first row decides between the two usual names
 (`prompt` or `input`, `target` or `completion`), and all rows must have the same column: if the first row has no input,
@@ -19,22 +22,76 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_args
 
-from checklist_rewards.chat import CompletionReader, Target, opens_thinking, prompt_text
+from checklist_rewards.chat import CompletionReader, Message, Target, completion_text, opens_thinking, prompt_text
 from checklist_rewards.checklists import Checklist
-from checklist_rewards.datasets.columns import PROMPT
 from checklist_rewards.errors import ChecklistError, SampleError
 from checklist_rewards.files.cells import messages_in
-from checklist_rewards.generators import Request
 from checklist_rewards.messages import Images, chat_messages
-from checklist_rewards.pipelines.pipeline import CANDIDATES, fields_of, joined
-from checklist_rewards.scorer import Sample
+from checklist_rewards.scores import TargetState, Verdict
 
-HISTORY, REFERENCE = "history", "reference"
+PROMPT, HISTORY, REFERENCE, CANDIDATES = "prompt", "history", "reference", "candidates"
 INPUTS, TARGETS = (PROMPT, "input"), ("target", "completion")
 MEDIA = ("image", "images", "audio", "video", "videos")
 """Columns in which data sets have the media of a prompt."""
 _TEXT = "a string or chat messages"
 _READERS = {images: CompletionReader(images=images) for images in get_args(Images)}
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One target to be scored.
+
+    Args:
+        checklist: a [`Checklist`], or anything that [`Checklist.parse`] takes.
+        target (`str`): the text being scored; may be empty.
+        input (`str`, *optional*): what was asked.
+        reference (`str`, *optional*): a known good answer, shown to the judge if its prompt has `{reference}`, and to
+            an encoder that was trained with references.
+        history (`str`, *optional*): earlier turns, shown to the judge if its prompt has `{history}`.
+        state (`str`, *optional*, defaults to `"answered"`): what the policy made of its turn; see [`Target`]. A blank
+            target is `empty` in any case.
+        messages (sequence of [`Message`]): the messages of a target that has several, for items with a scope
+            (`scoped.py`). Without them, the target counts as one message of the assistant.
+        checked (mapping, *optional*): the verdicts of code checks that have run already, by [`ChecklistItem.check`];
+            see [`ChecklistScorer.checked`].
+    """
+
+    checklist: Any
+    target: str
+    input: str | None = None
+    reference: str | None = None
+    history: str | None = None
+    state: TargetState = field(default="answered", kw_only=True)
+    messages: Sequence[Message] = field(default=(), kw_only=True, repr=False)
+    checked: Mapping[str, Verdict] | None = field(default=None, kw_only=True, repr=False)
+
+    @property
+    def target_state(self) -> TargetState:
+        """The state, which is `empty` if there is no text to judge."""
+        return "empty" if self.state in ("answered", "cut") and not self.target.strip() else self.state
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """The input of a generator. Its prompt uses the fields for which it has placeholders.
+
+    Args:
+        input (`str`): the instruction that responses follow; must not be blank.
+        reference (`str`, *optional*): a known good answer.
+        history (`str`, *optional*): earlier turns of the conversation.
+        context (`str`, *optional*): further material of the task, such as a source document.
+        candidates (sequence of `str`, *optional*): responses to compare; ranked best first if the prompt needs a
+            ranking.
+        chosen, rejected (`str`, *optional*): a better and a worse response; give both or neither.
+    """
+
+    input: str
+    reference: str | None = None
+    history: str | None = None
+    context: str | None = None
+    candidates: Sequence[str] = ()
+    chosen: str | None = None
+    rejected: str | None = None
 
 
 @dataclass(frozen=True)
@@ -287,3 +344,44 @@ def _is_blank(value: Any) -> bool:
 
 def _shown(value: Any) -> str:
     return f"{type(value).__name__} {value!r:.60}"
+
+
+def fields_of(values: Mapping[str, Any], where: str, keys: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """Fields of a [`Request`] from values of a row.
+
+    Args:
+        values (mapping): field to value: a string, which is not changed, or chat messages, of which the answer is
+            used; for `candidates` a list of strings. None and empty strings count as missing.
+        where (`str`): the row, for error messages.
+        keys (mapping, *optional*): field to column name, for error messages.
+
+    Raises:
+        SampleError: If a value has another type.
+    """
+    fields: dict[str, Any] = {}
+    for name, value in values.items():
+        key = (keys or {}).get(name, name)
+        if name == CANDIDATES:
+            fields[name] = candidates_of(value, where, key)
+            continue
+        try:
+            fields[name] = (value if value is None or isinstance(value, str) else completion_text(value)) or None
+        except SampleError as error:
+            got = f"{type(value).__name__} {value!r:.60}"
+            must = f"{where}: {key!r} must be a string or chat messages with roles, got {got}"
+            raise SampleError(f"{must} ({str(error).rstrip('.')}).") from None
+    return fields
+
+
+def candidates_of(value: Any, where: str, key: str = CANDIDATES) -> tuple[str, ...]:
+    """Candidates as a tuple; empty for None. Raises [`SampleError`] unless `value` is a list of strings."""
+    if value is None:
+        return ()
+    if isinstance(value, str) or not isinstance(value, Sequence) or not all(isinstance(text, str) for text in value):
+        raise SampleError(f"{where}: {key!r} must be a list of strings, got {type(value).__name__} {value!r:.60}.")
+    return tuple(value)
+
+
+def joined(texts: Sequence[str | None]) -> str | None:
+    """The nonblank texts joined by blank lines; None if there are none."""
+    return "\n\n".join(text for text in texts if text and text.strip()) or None
