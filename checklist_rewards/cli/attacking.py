@@ -45,9 +45,12 @@ _NOTE = (
     "budget_reads",
     "max_rise",
     "max_beats",
-    "model",
-    "base_url",
+    "judge.model",
+    "judge.base_url",
+    "judge.backend",
     "judge",
+    "checklist",
+    "store",
     "dry_run",
 )
 def attack(
@@ -71,7 +74,7 @@ def attack(
             show_default=False,
             rich_help_panel=o.OUTPUT,
             help="Write the successful attacks on the searched prompts to this file (.jsonl, .csv or .parquet), "
-            "labelled no, for `distill`, `calibrate` and `--examples`.",
+            "labelled no, for `distill`, `calibrate` and `--judge.examples`.",
         ),
     ] = None,
     responses: Annotated[

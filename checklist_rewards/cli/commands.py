@@ -13,17 +13,9 @@ from typing import Annotated, Any, NamedTuple
 import typer
 from typer.core import TyperGroup
 
-from checklist_rewards.cli.help import Command, write_description, write_options
+from checklist_rewards.cli.help import SETTINGS, Command, write_description, write_options
 from checklist_rewards.errors import ChecklistRewardsError
 from checklist_rewards.version import __version__
-
-_SETTINGS: dict[str, Any] = {
-    "no_args_is_help": True,
-    "add_completion": False,
-    "rich_markup_mode": None,
-    "pretty_exceptions_show_locals": False,
-    "context_settings": {"help_option_names": ["-h", "--help"], "max_content_width": 100},
-}
 
 
 class _Entry(NamedTuple):
@@ -162,12 +154,14 @@ def _built(name: str) -> Any:
     entry = _ENTRIES[name]
     module, _, attribute = entry.place.partition(":")
     found = getattr(import_module(f"checklist_rewards.cli.{module}"), attribute)
-    one = typer.Typer(**_SETTINGS)
+    one = typer.Typer(**SETTINGS)
     one.callback()(lambda: None)
     if isinstance(found, typer.Typer):
         one.add_typer(found, name=name, rich_help_panel=entry.heading)
     else:
-        one.command(name, cls=Command, rich_help_panel=entry.heading, context_settings=dict(entry.settings) or None)(found)
+        one.command(name, cls=Command, rich_help_panel=entry.heading, context_settings=dict(entry.settings) or None)(
+            found
+        )
     return typer.main.get_group(one).commands[name]
 
 
@@ -233,7 +227,7 @@ class _Commands(TyperGroup):
         return name in self.commands and any(one.name == "no_store" for one in self.commands[name].params)
 
 
-app = typer.Typer(name="checklist-rewards", cls=_Commands, **_SETTINGS)
+app = typer.Typer(name="checklist-rewards", cls=_Commands, **SETTINGS)
 
 
 def _version(wanted: bool) -> None:

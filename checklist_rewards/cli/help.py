@@ -12,9 +12,17 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+SETTINGS: dict[str, Any] = {
+    "no_args_is_help": True,
+    "add_completion": False,
+    "rich_markup_mode": None,
+    "pretty_exceptions_show_locals": False,
+    "context_settings": {"help_option_names": ["-h", "--help"], "max_content_width": 100},
+}
+"""Of every app of commands."""
 _IN_FULL = "checklist_rewards.help_all"
-_NAMES_WIDTH = 30
-"""Columns of the names of options."""
+_NAMES_WIDTH = 24
+"""Columns of the names of options; longer ones have a line of their own."""
 
 
 def _show_all(context: typer.Context, wanted: bool) -> None:
@@ -26,9 +34,7 @@ def _show_all(context: typer.Context, wanted: bool) -> None:
 
 HelpAll = Annotated[
     bool,
-    typer.Option(
-        "--help-all", help="Show all options in full.", is_eager=True, expose_value=False, callback=_show_all
-    ),
+    typer.Option("--help-all", help="Show all options in full.", is_eager=True, callback=_show_all),
 ]
 
 
@@ -71,19 +77,20 @@ def write_options(command: Any, ctx: Any, formatter: Any) -> None:
         heading = None if is_argument else one.rich_help_panel
         if in_full or heading is None:
             name = "Arguments" if is_argument else heading or "Options"
-            sections.setdefault(name, []).append((_names(one, ctx), _help(one, in_full)))
+            sections.setdefault(name, []).append((_names(one, in_full), _help(one, in_full)))
     for heading, rows in sections.items():
         if rows:
             with formatter.section(heading):
                 formatter.write_dl(rows, col_max=_NAMES_WIDTH)
 
 
-def _names(parameter: Any, ctx: Any) -> str:
+def _names(parameter: Any, in_full: bool) -> str:
+    """The names of an option and the form of its value; in short without names that have a dot, if it has others."""
     if parameter.param_type_name == "argument":
-        return str(parameter.make_metavar(ctx))
-    names = ", ".join([*sorted(parameter.opts, key=len), *parameter.secondary_opts])
-    value = "" if parameter.is_flag else parameter.make_metavar(ctx).replace(" range", "")
-    return f"{names} {value}".rstrip()
+        return str(parameter.metavar or parameter.name.upper())
+    opts = [name for name in parameter.opts if "." not in name]
+    names = ", ".join([*(parameter.opts if in_full or not opts else opts), *parameter.secondary_opts])
+    return names if parameter.is_flag else f"{names} {parameter.metavar or 'TEXT'}"
 
 
 def _help(parameter: Any, in_full: bool) -> str:

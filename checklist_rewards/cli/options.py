@@ -10,10 +10,10 @@ A command takes groups of options as parameters, next to options of its own:
     @grouped("output", "store")
     def score(files: Files, store_options: StoreOptions, port: Annotated[int, typer.Option()] = 0) -> None: ...
 
-Name, type, lower limit, help and default of an option are those of the field. The sentence "Defaults to ..." at the end
-of a docstring becomes the default shown. A group may also have the fields of settings classes ([`Part`]) as options,
-such as those of the judge as `--judge.NAME`. Such an option is None unless the user gives it, so that only given values
-override a pipeline; the settings class checks the values, as everywhere.
+Name, type, lower limit, help and default of an option are those of the field. The sentence "Defaults to ..." at the
+end of a docstring becomes the default shown. A group may also have the fields of settings classes ([`Part`]) as
+options, such as those of the judge as `--judge.NAME`. Such an option is None unless the user gives it, so that only
+given values override a pipeline; the settings class checks the values, as everywhere.
 
 `--help` shows the options that most users need, each with the first sentence of its docstring; `--help-all` shows all
 of them in full.
@@ -57,6 +57,7 @@ OF_JUDGE, OF_WRITER, OF_POLICY = "judge.", "writer.", "policy."
 """What the names of the options of a model begin with."""
 SHORT = ("model", "base_url", "backend", "engine", "mode", "calibration")
 """Settings that have a short name as well, for the model that a command is about."""
+SAMPLING = ("policy.temperature", "policy.max_tokens", "policy.seed")
 FROM_STORED = {"metric": "primary_metric"} | {
     name: name for name in ("threshold", "min_answered", "abstention", "no_answer")
 }
@@ -95,11 +96,12 @@ class Part(NamedTuple):
 def fields_of(owner: type) -> dict[str, FieldInfo]:
     """The fields of a settings class, with their docstrings."""
     if issubclass(owner, BaseModel):
-        return dict(owner.model_fields)
-    fields = {}
-    for name, kind in get_type_hints(owner, include_extras=True).items():
-        fields[name] = FieldInfo.from_annotated_attribute(kind, getattr(owner, name))
-        fields[name].description = field_docs(owner).get(name)
+        fields = dict(owner.model_fields)
+    else:
+        kinds = get_type_hints(owner, include_extras=True)
+        fields = {name: FieldInfo.from_annotated_attribute(kind, getattr(owner, name)) for name, kind in kinds.items()}
+    for name, field in fields.items():
+        field.description = field.description or field_docs(owner).get(name)
     return fields
 
 
@@ -139,7 +141,7 @@ class Options(BaseModel):
         names = [name for name in self.given if name.rpartition(".")[0] == prefix.rstrip(".")]
         return {name.removeprefix(prefix): self.given[name] for name in names}
 
-    def engine_of(self, prefix: str, backend: str | None = None) -> Engine:
+    def engine_of(self, prefix: str, backend: Any = None) -> Engine:
         """The engine of the options that begin with `prefix`; `backend` replaces theirs."""
         given = self.settings_of(prefix)
         option = next(part for part in self.parts if part.prefix == prefix).spelled(f"{prefix}engine")[0]
@@ -166,6 +168,8 @@ def _parameter(name: str, field: FieldInfo, part: Part, named: Mapping[str, str]
     kind, at_least = _kind(field.annotation, field.metadata)
     found = [one for one in field.metadata if isinstance(one, ArgumentInfo | OptionInfo)]
     info = copy.copy(found[0]) if found else typer.Option()
+    choices = get_args(kind) if get_origin(kind) is Literal else ()
+    named = {field: option for field, option in named.items() if field not in choices}
     documented = " ".join((field.description or "").split())
     text = re.sub(r"\[?`(\w+)`\]?", lambda code: named.get(code[1], f"`{code[1]}`"), documented)
     info.help, _, default = text.partition(" Defaults to ")
@@ -175,11 +179,11 @@ def _parameter(name: str, field: FieldInfo, part: Part, named: Mapping[str, str]
     if isinstance(info, OptionInfo):
         names = info.param_decls or part.spelled(name)
         if kind is bool and not (always and field.default is False):
-            negative = re.sub(r"([\w-]+)$", r"no-\1", names[-1])
+            positive = f"--{part.prefix}"
+            negative = f"{positive}no-{names[-1].removeprefix(positive)}"
             names = (*names[:-1], f"{names[-1]}/{negative}")
         info.param_decls = names
         info.min = at_least
-        info.metavar = info.metavar or ("N" if kind in (int, float) else None)
     absent = field.default if always else None
     return inspect.Parameter(
         _identifier(name),
@@ -207,6 +211,9 @@ def _kind(annotation: Any, metadata: Sequence[Any]) -> tuple[Any, Any]:
     return annotation, next((limit.ge for limit in metadata if isinstance(limit, Ge) and not bounded), None)
 
 
+_METAVARS: dict[Any, str] = {str: "TEXT", Path: "PATH", int: "N", float: "N"}
+
+
 def grouped(*shown: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Expand every parameter of a command that is a group of options into the options of the group.
 
@@ -231,6 +238,7 @@ def grouped(*shown: str) -> Callable[[Callable[..., None]], Callable[..., None]]
 
         @functools.wraps(command)
         def call(context: typer.Context, **values: Any) -> None:
+            values.pop("help_all", None)
             has_checklist = values.get("checklist") is not None
             instances = {name: kind.of(values) for name, kind in groups.items()}
             before = running.set(context)
@@ -243,13 +251,25 @@ def grouped(*shown: str) -> Callable[[Callable[..., None]], Callable[..., None]]
 
         of_typer = inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
         help_all = inspect.Parameter("help_all", of_typer.kind, default=False, annotation=HelpAll)
-        parameters = [*first, *options.values(), *([help_all] if shown else []), of_typer]
+        parameters = [*map(_with_metavar, [*first, *options.values()]), *([help_all] if shown else []), of_typer]
         vars(call)["__signature__"] = inspect.Signature(parameters)
         call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
         del vars(call)["__wrapped__"]
         return call
 
     return expand
+
+
+def _with_metavar(parameter: inspect.Parameter) -> inspect.Parameter:
+    """The parameter with the form of its value for the help: the choices, or the type."""
+    kind, info = get_args(parameter.annotation)
+    info = copy.copy(info)
+    of_value = [member for member in (get_args(kind) or [kind]) if member is not NoneType][-1]
+    of_value = get_args(of_value)[0] if get_origin(of_value) is list else of_value
+    if isinstance(info, OptionInfo) and info.metavar is None:
+        choices = get_args(of_value) if get_origin(of_value) is Literal else get_args(kind)
+        info.metavar = _METAVARS.get(of_value) or "|".join(map(str, choices))
+    return parameter.replace(annotation=Annotated[kind, info])
 
 
 def _without_heading(parameter: inspect.Parameter) -> inspect.Parameter:
@@ -316,6 +336,15 @@ def _object(text: str) -> Any:
         return yaml.safe_load(text)
 
 
+InputKey = Annotated[
+    list[str] | None,
+    option(
+        ROWS,
+        "Column of the input: text or chat messages. Repeatable; several columns are joined by a blank line.",
+        "--input-key",
+        default="prompt, else input",
+    ),
+]
 ChecklistKey = Annotated[
     str | None,
     option(
@@ -384,8 +413,8 @@ class StoreOptions(Options):
     heading = OUTPUT
 
     store: Path | None = None
-    """SQLite file that stores every model answer, so that no question is sent twice; with --ray a folder, with one file
-    per shard. Defaults to in the user's cache folder."""
+    """SQLite file that stores every model answer, so that no question is sent twice. With --ray, a folder with one
+    file per shard. Defaults to a file in the user's cache folder."""
     no_store: bool = False
     """Do not store answers."""
 
@@ -467,7 +496,9 @@ class WriterKeys(Keys):
 class JudgeModel(Options):
     """The judge's engine and prompt."""
 
-    parts = (Part(JudgeSettings, OF_JUDGE, JUDGE, short=True, only=(*ENGINE_SETTINGS, "prompt")),)
+    parts: ClassVar[tuple[Part, ...]] = (
+        Part(JudgeSettings, OF_JUDGE, JUDGE, short=True, only=(*ENGINE_SETTINGS, "prompt")),
+    )
 
     @property
     def engine(self) -> Engine:
@@ -478,7 +509,7 @@ class JudgeModel(Options):
 class ProbeOptions(JudgeModel):
     """Options of a judge to test."""
 
-    parts = (
+    parts: ClassVar[tuple[Part, ...]] = (
         *JudgeModel.parts,
         Part(JudgeSettings, OF_JUDGE, JUDGE, only=("mass_floor",)),
         Part(Aggregation, "", JUDGE, only=("threshold",)),
@@ -495,7 +526,7 @@ class JudgeOptions(JudgeModel):
     """Options of the judge, and of the score of its answers."""
 
     heading = SCORE
-    parts = (
+    parts: ClassVar[tuple[Part, ...]] = (
         Part(JudgeSettings, OF_JUDGE, JUDGE, short=True),
         Part(ScorerConfig, "", JUDGE, only=("judge",)),
         Part(Aggregation, "", SCORE),
@@ -535,7 +566,11 @@ class JudgeOptions(JudgeModel):
     def asks(self) -> bool:
         """Whether the user named a judge."""
         given = self.settings_of(OF_JUDGE)
-        return self.judge is not None or bool(given.keys() & {"model", "base_url"}) or given.get("backend", "auto") != "auto"
+        return (
+            self.judge is not None
+            or bool(given.keys() & {"model", "base_url"})
+            or given.get("backend", "auto") != "auto"
+        )
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -543,6 +578,12 @@ class JudgeOptions(JudgeModel):
         given = self.settings_of(OF_JUDGE) | self.settings_of("")
         code = {"allow_code": "unsafe"} if self.allow_unsafe_code else {"allow_code": True} if self.allow_code else {}
         return {name: value for name, value in given.items() if name not in ENGINE_SETTINGS} | code
+
+    @classmethod
+    def option(cls, setting: str) -> str:
+        """The name of the option of a setting of the scorer."""
+        parts = ((part, f"{part.prefix}{setting}") for part in cls.parts)
+        return next((part.spelled(name)[0] for part, name in parts if name in part.fields()), f"--{setting}")
 
     def named(self, model: str) -> Self:
         """The same options with this model."""
@@ -553,7 +594,7 @@ class Writing(Options):
     """Options of a checklist generator."""
 
     heading = WRITER
-    parts = (
+    parts: ClassVar[tuple[Part, ...]] = (
         Part(GeneratorConfig, OF_WRITER, WRITER, apart=("kind", "options", "model", "prompts")),
     )
 
@@ -570,7 +611,7 @@ class Writing(Options):
 class Writer(Writing):
     """Writer options for commands that need no judge."""
 
-    parts = (
+    parts: ClassVar[tuple[Part, ...]] = (
         Part(GeneratorConfig, OF_WRITER, WRITER, short=True, only=("model",)),
         Part(JudgeSettings, OF_WRITER, WRITER, short=True, only=("backend", "base_url", "engine")),
         *Writing.parts,
@@ -590,7 +631,7 @@ class Writer(Writing):
 class OwnWriter(Writing):
     """Writer options for commands that also have a judge."""
 
-    parts = (
+    parts: ClassVar[tuple[Part, ...]] = (
         Part(GeneratorConfig, OF_WRITER, WRITER, only=("model",)),
         Part(JudgeSettings, OF_WRITER, WRITER, only=("base_url", "engine")),
         *Writing.parts,
@@ -616,7 +657,7 @@ class Policy(Options):
 
     heading = POLICY
     prefix = OF_POLICY
-    parts = (Part(JudgeSettings, OF_POLICY, POLICY, only=("model", "base_url", "engine")),)
+    parts: ClassVar[tuple[Part, ...]] = (Part(JudgeSettings, OF_POLICY, POLICY, only=("model", "base_url", "engine")),)
 
     temperature: Annotated[float, Ge(0)] = 1.0
     """Sampling temperature; 0 is greedy."""
@@ -636,15 +677,13 @@ class Policy(Options):
         if self.model is not None:
             return self.engine_of(OF_POLICY, _backend_beside(judge.engine.backend, base_url))
         if base_url is not None:
-            raise SampleError(
-                f"--policy.base-url {base_url} requires --policy.model, the model name on that server."
-            )
+            raise SampleError(f"--policy.base-url {base_url} requires --policy.model, the model name on that server.")
         if settings:
             raise SampleError(f"--policy.engine {settings[0]} requires --policy.model; use --engine for the judge.")
         return None
 
 
-def _backend_beside(judge: Any, base_url: str | None) -> str:
+def _backend_beside(judge: Any, base_url: str | None) -> Any:
     """The backend of a second model: the judge's backend unless one of the two models is on a server."""
     return "auto" if judge in (*SERVED, REMOTE) or base_url is not None else judge
 
