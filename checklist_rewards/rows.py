@@ -279,7 +279,7 @@ class Columns:
 
     def reference_of(self, row: Mapping[str, Any], where: str) -> str | None:
         """The row's reference answer, or None."""
-        if self.reference is None:
+        if self.reference is None or self._absent(row, self.reference):
             return None
         value = self.get(row, self.reference, "--reference-key", where)
         return fields_of({REFERENCE: value}, where, {REFERENCE: self.reference})[REFERENCE]
@@ -305,7 +305,7 @@ class Columns:
         return key in self.optional and key not in row
 
     def _input(self, row: Mapping[str, Any], key: str, where: str) -> tuple[str | None, str | None]:
-        value = messages_in(self.get(row, key, "--input-key", where))
+        value = None if self._absent(row, key) else messages_in(self.get(row, key, "--input-key", where))
         if value is None:
             return None, None
         try:

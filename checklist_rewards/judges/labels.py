@@ -7,21 +7,29 @@ The column decides what its cells mean, not the single cell. A column that label
 true, false, yes and no label the item where all rows have one. Numbers for whole texts have one scale: a column with
 yes, no or fractions between 0 and 1 is on the scale from 0 to 1, and a 4 in it is refused with its row. No label is
 ever left out because of its value.
+
+[`read_labelled`] reads files of labelled texts for training and for few-shot examples: one [`Labelled`] per label.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from checklist_rewards.checklists import NO, YES, ChecklistItem
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.cells import decoded
+from checklist_rewards.files.rows import Row, input_format, read_rows
+from checklist_rewards.rows import Columns
 from checklist_rewards.scores import item_keys
+from checklist_rewards.scores.table import SCORE_COLUMN, score_from
+from checklist_rewards.validation import string
 
+LABELS, GROUP = "labels", "group"
 AROUND = " \t\r\n*_\"'`“”‘’.,:;!()[]"
 _SYNONYMS = {"true": YES, "false": NO}
 _WORDS = {YES: 1.0, NO: 0.0, "true": 1.0, "false": 0.0}
@@ -94,10 +102,155 @@ def on_unit_scale(labels: Sequence[Any]) -> bool:
     return all(0 <= label <= 1 for label in labels if isinstance(label, float))
 
 
-def labels_of_items(cell: LabelCell, key: str) -> list[Label]:
-    """The labels of a cell that labels items one by one; None for an empty cell. Raises [`SampleError`]."""
-    value = _parsed(cell, key)
-    return [None] * len(cell.items) if value is None else _of_items(cell, value, key, False, "")
+@dataclass(frozen=True, slots=True)
+class Labelled:
+    """A text with the label of one question about it: training data of a judge, or a few-shot example."""
+
+    target: str
+    question: str
+    """Empty if `item` names the question."""
+    label: Any
+    """An answer of the item, or what [`label_of`] takes for one; in training, P(yes) from 0 to 1."""
+    group: str | None = None
+    """Group of dependent texts, such as the responses to one prompt. They are held out together, and a judge of one of
+    them sees none of the others as an example."""
+    input: str | None = None
+    """What the target answers."""
+    reference: str | None = None
+    """A reference answer."""
+    item: str | None = None
+    """Id of the item, instead of its question."""
+    reason: str | None = None
+    where: str = field(default="an example", compare=False)
+    """Origin of the label, for errors."""
+
+
+def read_labelled(
+    path: str | Path,
+    *,
+    target_key: str | None = None,
+    question_key: str = "question",
+    label_key: str = "label",
+    group_key: str | None = None,
+    soft: bool = False,
+) -> list[Labelled]:
+    """Read labelled texts from a JSONL, CSV or Parquet file.
+
+    A row is one label, with the columns `target` (or `completion`), `question` (or `item`, an id), `label` and
+    optionally `reason`; or a text with several labels, with the columns `target`, `checklist`, `labels` (one per item,
+    null for none, or a mapping by item id) and optionally `reasons` in the same form. Both may have `prompt` (or
+    `input`), `reference` and `group`.
+
+    Args:
+        path (`str` or `Path`): the file.
+        target_key, question_key, label_key, group_key (`str`, *optional*): the columns. `target_key` defaults to
+            `target` or `completion`, `group_key` to `group`, which rows may lack.
+        soft (`bool`, *optional*, defaults to `False`): the labels are P(yes), numbers from 0 to 1; items with options
+            have none, and the yes/no answers of a scored row without a `label` are its labels. The text is read with
+            its `input` and `reference`, not with its `prompt`.
+
+    Raises:
+        SampleError, ChecklistError: For an invalid row, with the file and row number.
+    """
+    rows = list(read_rows(path))
+    if not rows:
+        return []
+    columns = Columns.of(
+        rows[0].data,
+        target=target_key,
+        reference="reference" if soft else None,
+        blank_is_null=input_format(path) == ".csv",
+    )
+    columns = replace(columns, optional=columns.optional | {*columns.inputs, "input", "reference"})
+    context = replace(columns, inputs=("input",), named=True) if soft else columns
+    found: dict[int, list[Labelled]] = {}
+    single: dict[int, LabelCell] = {}
+    listed: dict[int, LabelCell] = {}
+    for place, row in enumerate(rows):
+        scored = soft and label_key not in row.data and SCORE_COLUMN in row.data
+        if scored and (row.data[SCORE_COLUMN] not in (None, "") or LABELS not in row.data):
+            found[place] = _of_judge(row)
+        elif LABELS in row.data and not (label_key in row.data and {question_key, "item"} & row.data.keys()):
+            checklist = columns.checklist_of(row.data, row.where)
+            listed[place] = LabelCell(row.where, row.data[LABELS], () if checklist is None else checklist.items)
+        else:
+            single[place] = LabelCell(row.where, columns.get(row.data, label_key, "--label-key", row.where))
+    cells = list(single.values())
+    values = read_column(cells, label_key) if soft else [_parsed(cell, label_key) for cell in cells]
+    for place, value in zip(single, values, strict=True):
+        found[place] = [_of_row(rows[place], value, label_key, question_key, soft)]
+    for place, labels in zip(listed, read_column(list(listed.values()), LABELS, soft=soft), strict=True):
+        found[place] = list(_of_list(rows[place], listed[place], labels, soft))
+    labelled = []
+    for place, row in enumerate(rows):
+        about: dict[str, Any] = {
+            "input": context.input_of(row.data, row.where)[0] or None,
+            "target": columns.target_of(row.data, row.where).text,
+            "reference": columns.reference_of(row.data, row.where),
+            "group": _group(row, group_key),
+            "where": row.where,
+        }
+        labelled += [replace(one, **about) for one in found[place]]
+    return labelled
+
+
+def _group(row: Row, key: str | None) -> str | None:
+    """The group of a row, which is empty for an empty cell; None without the column."""
+    if key is None and GROUP not in row.data:
+        return None
+    value = row.data.get(key or GROUP)
+    return "" if value is None else str(value)
+
+
+def _of_judge(row: Row) -> list[Labelled]:
+    """P(yes) of the yes/no questions that the judge of a scored row has answered."""
+    score = score_from(row.data[SCORE_COLUMN], row.where)
+    return [
+        Labelled("", line.question, line.probabilities[YES])
+        for line in (() if score is None else score.items)
+        if line.unanswered is None and line.probabilities is not None and line.probabilities.keys() == {YES, NO}
+    ]
+
+
+def _of_list(row: Row, cell: LabelCell, labels: Any, soft: bool) -> Iterator[Labelled]:
+    """The labels of the items of a row."""
+    if isinstance(labels, float):
+        raise SampleError(
+            f"{cell.where}: {LABELS!r} must be a list of {len(cell.items)} labels, one per item, or a mapping of item "
+            f"ids to labels, got {cell.value!r:.60}."
+        )
+    reasons = _parsed(LabelCell(cell.where, row.data.get("reasons")), "reasons")
+    reasons = [None] * len(cell.items) if reasons is None else _one_each(cell, reasons, "reasons")
+    labels = [None] * len(cell.items) if labels is None else labels
+    for number, (item, label, reason) in enumerate(zip(cell.items, labels, reasons, strict=True), start=1):
+        if label is None or (soft and item.options is not None):
+            continue
+        label = float(label == YES) if soft and isinstance(label, str) else label
+        yield Labelled("", item.question, label, reason=_text(reason, f"reason {number}", cell.where))
+
+
+def _of_row(row: Row, label: Any, key: str, question_key: str, soft: bool) -> Labelled:
+    """The label of a row that has one."""
+    if soft and (not isinstance(label, float) or not 0 <= label <= 1):
+        raise SampleError(
+            f"{row.where}: {key!r} is {row.data[key]!r:.60}; a label must be yes, no, or a number from 0 (no) "
+            "to 1 (yes)."
+        )
+    if label is None:
+        raise SampleError(f"{row.where}: column {key!r} not found; the row has {', '.join(row.data)}.")
+    if soft:
+        question = Columns.get(row.data, question_key, "--question-key", row.where)
+        string(f"{row.where}: {question_key!r}", question)
+        return Labelled("", question, label)
+    question, item, reason = (_text(row.data.get(name), name, row.where) for name in (question_key, "item", "reason"))
+    return Labelled("", question or "", label, item=item, reason=reason)
+
+
+def _text(value: Any, what: str, where: str) -> str | None:
+    if value is None or value == "":
+        return None
+    string(f"{where}: {what!r}", value)
+    return value
 
 
 def label_of(item: ChecklistItem, label: Any, *, soft: bool = False) -> Label:
@@ -161,7 +314,6 @@ def _parsed(cell: LabelCell, key: str) -> Any:
 
 
 def _of_items(cell: LabelCell, value: Any, key: str, soft: bool, lists: str) -> list[Label]:
-    keys = item_keys(cell.items)
     if not isinstance(value, Mapping | list | tuple):
         if len(cell.items) == 1:
             value = [value]
@@ -174,17 +326,8 @@ def _of_items(cell: LabelCell, value: Any, key: str, soft: bool, lists: str) -> 
             raise _unusable(cell, key)
     if not cell.items:
         raise _unusable(cell, key)
-    if isinstance(value, Mapping):
-        unknown = [name for name in value if name not in keys]
-        if unknown:
-            raise SampleError(
-                f"{cell.where}: {key!r} labels an item {unknown[0]!r} that is not in the score or checklist."
-            )
-        value = [value.get(name) for name in keys]
-    if len(value) != len(cell.items):
-        raise SampleError(f"{cell.where}: {key!r} has {len(value)} labels for {len(cell.items)} items.")
     found = []
-    for number, (item, label) in enumerate(zip(cell.items, value, strict=True), start=1):
+    for number, (item, label) in enumerate(zip(cell.items, _one_each(cell, value, key), strict=True), start=1):
         found.append(None if label is None else label_of(item, label, soft=soft))
         if label is not None and found[-1] is None:
             allowed = ", ".join(item.values) + (", true, false, 1, 0" if item.options is None else "")
@@ -193,6 +336,22 @@ def _of_items(cell: LabelCell, value: Any, key: str, soft: bool, lists: str) -> 
                 f"this item; allowed: {allowed}, {'a number from 0 to 1, ' if soft else ''}null."
             )
     return found
+
+
+def _one_each(cell: LabelCell, value: Any, key: str) -> Sequence[Any]:
+    """One value per item, from a list in their order or a mapping of item ids."""
+    keys = item_keys(cell.items)
+    if isinstance(value, Mapping):
+        unknown = [name for name in value if name not in keys]
+        if unknown:
+            raise SampleError(
+                f"{cell.where}: {key!r} labels an item {unknown[0]!r} that is not in the score or checklist."
+            )
+        return [value.get(name) for name in keys]
+    if not isinstance(value, list | tuple) or len(value) != len(keys):
+        count = f"{len(value)} labels" if isinstance(value, list | tuple) else f"{value!r:.60}"
+        raise SampleError(f"{cell.where}: {key!r} has {count} for {len(keys)} items.")
+    return value
 
 
 def _number(cell: LabelCell, value: Any, key: str) -> float:

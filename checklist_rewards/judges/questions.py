@@ -11,8 +11,8 @@ their order: single-character labels, and numbers in text replies.
 Replies are matched strictly. Case, quotes, full stops and underscores are ignored, "true" means yes, and "N/A" means
 the abstaining option if the item has exactly one. Any other reply is no answer.
 
-Few-shot examples are labelled answers to a question, shown to a judge before it answers the same question. An
-[`Example`] is a response with a human label. [`FewShot`] holds many examples and selects a few per item:
+Few-shot examples are labelled answers to a question, shown to a judge before it answers the same question. A
+[`Labelled`] is a response with a human label. [`FewShot`] holds many examples and selects a few per item:
 
 - Only examples of the same question (equal text or item id) are used.
 - Labels are balanced, so that no answer looks more likely than the others.
@@ -30,26 +30,23 @@ without this section.
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from itertools import islice, zip_longest
 from pathlib import Path
 from string import ascii_uppercase
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from checklist_rewards.chat import completion_text, prompt_text, strip_thinking
-from checklist_rewards.checklists import NO, YES, Checklist, ChecklistItem, content_hash
+from checklist_rewards.chat import strip_thinking
+from checklist_rewards.checklists import NO, YES, ChecklistItem, content_hash
 from checklist_rewards.errors import ChecklistError, SampleError
-from checklist_rewards.files.cells import messages_in
-from checklist_rewards.judges.labels import LabelCell, label_of, labels_of_items, named
+from checklist_rewards.judges.labels import Labelled, label_of, named, read_labelled
 from checklist_rewards.prompts import fence
 from checklist_rewards.scores.scales import ONE_TOKEN_STEPS
-from checklist_rewards.validation import string, whole_number
+from checklist_rewards.validation import whole_number
 
 if TYPE_CHECKING:
-    from checklist_rewards.files.rows import Row
+    pass
 
 _YES_NO = {YES: YES, NO: NO}
 _ANNOUNCED = re.compile(r"\A[\s*_]*(?:the |my |final )*answer(?: is)?[\s*_]*[:,]?[\s*_]*(?=\S)", re.IGNORECASE)
@@ -156,27 +153,7 @@ _INTRODUCED = "How the question further down was answered about other responses 
 _ASKED = "Now the question about the response above, which is none of the examples:"
 
 
-@dataclass(frozen=True, slots=True)
-class Example:
-    """One response with its correct answer."""
-
-    target: str
-    label: Any
-    """A label of the item, or an equivalent value such as "Yes" or true."""
-    question: str | None = None
-    item: str | None = None
-    """Id of the item, instead of its question."""
-    input: str | None = None
-    """Prompt of the response; shown to the judge if given."""
-    reason: str | None = None
-    group: str | None = None
-    """Group of dependent examples, such as the responses to one prompt. A judge of one of them sees none of the group.
-    """
-    where: str = "an example"
-    """Origin of the example, for errors."""
-
-
-_LabelPool = list[tuple[str, Example]]
+_LabelPool = list[tuple[str, Labelled]]
 """Examples of one label, each with the label."""
 
 
@@ -184,7 +161,7 @@ class FewShot:
     """Selects few-shot examples for checklist items.
 
     Args:
-        examples (sequence of [`Example`]):
+        examples (sequence of [`Labelled`]):
             All examples.
         shots (`int`, *optional*, defaults to `4`):
             Maximum number of examples per item.
@@ -195,15 +172,15 @@ class FewShot:
         SampleError: If there are no examples, or one has neither a question nor an item id.
     """
 
-    def __init__(self, examples: Sequence[Example], shots: int = DEFAULT_SHOTS, reasons: bool = False):
+    def __init__(self, examples: Sequence[Labelled], shots: int = DEFAULT_SHOTS, reasons: bool = False):
         whole_number("shots", shots)
         if not examples:
             raise SampleError("no examples given; at least one is required.")
         self.examples, self.shots, self.reasons = tuple(examples), shots, reasons
-        self._of_question: dict[str, list[Example]] = {}
-        self._of_id: dict[str, list[Example]] = {}
+        self._of_question: dict[str, list[Labelled]] = {}
+        self._of_id: dict[str, list[Labelled]] = {}
         for example in self.examples:
-            if example.question is not None:
+            if example.question:
                 self._of_question.setdefault(_compared(example.question), []).append(example)
             elif example.item is not None:
                 self._of_id.setdefault(example.item, []).append(example)
@@ -213,35 +190,28 @@ class FewShot:
         """Text of an example to the groups it belongs to."""
         for example in self.examples:
             groups = self._groups.setdefault(_compared(example.target), set())
-            groups.update(() if example.group is None else (example.group,))
+            groups.update((example.group,) if example.group else ())
         self._drawn: dict[tuple[str, ...], list[_LabelPool]] = {}
 
     @classmethod
     def load(cls, path: str | Path, shots: int = DEFAULT_SHOTS, reasons: bool = False) -> FewShot:
-        """Load examples from a JSONL, CSV or Parquet file.
-
-        A row is either one example, with the columns `target` (or `completion`), `question` (or `item`, an id),
-        `label` and optionally `reason`, `prompt` (or `input`) and `group`; or a response with several answers, with
-        the columns `target`, `checklist`, `labels` (one per item, null for none, or a mapping by item id) and
-        optionally `reasons` in the same form.
+        """Load examples from a JSONL, CSV or Parquet file; see [`read_labelled`].
 
         Raises:
             SampleError, ChecklistError: For an invalid row, with the file and row number.
         """
-        from checklist_rewards.files.rows import read_rows
-
-        return cls([example for row in read_rows(path) for example in _examples(row)], shots, reasons)
+        return cls(read_labelled(path), shots, reasons)
 
     def check(self, item: ChecklistItem) -> None:
         """Raise [`ChecklistError`] if an example's label is not an answer to `item`, or two examples contradict."""
         self._pools(item)
 
-    def chosen(self, item: ChecklistItem, target: str) -> list[tuple[str, Example]]:
+    def chosen(self, item: ChecklistItem, target: str) -> list[tuple[str, Labelled]]:
         """The examples to show with `item` when judging `target`, each with its label; see the module docstring."""
         text = _compared(target)
         groups = self._groups.get(text)  # None if the target is not an example itself
 
-        def allowed(entry: tuple[str, Example]) -> bool:
+        def allowed(entry: tuple[str, Labelled]) -> bool:
             return groups is None or (entry[1].group not in groups and _compared(entry[1].target) != text)
 
         pools = [filter(allowed, pool) for pool in self._pools(item)]
@@ -274,7 +244,7 @@ class FewShot:
         ]
         return "\n\n".join([_INTRODUCED, *rendered, _ASKED, question])
 
-    def _shown(self, number: int, label: str, example: Example, reason_first: bool) -> str:
+    def _shown(self, number: int, label: str, example: Labelled, reason_first: bool) -> str:
         lines = [f"Example {number}:"]
         if example.input is not None:
             lines.append(fence("instruction", example.input))
@@ -314,69 +284,8 @@ class FewShot:
         return self._drawn[key]
 
 
-def _drawn(what: str, item: ChecklistItem, entry: tuple[str, Example]) -> str:
+def _drawn(what: str, item: ChecklistItem, entry: tuple[str, Labelled]) -> str:
     return content_hash(what, item.question, entry[1].target, entry[1].input)
-
-
-def _examples(row: Row) -> Iterable[Example]:
-    data = row.data
-    target = next((data[key] for key in ("target", "completion") if data.get(key) is not None), None)
-    if target is None:
-        raise SampleError(f"{row.where}: column 'target' not found; the row has {', '.join(data)}.")
-    try:
-        target = completion_text(target)
-        prompt = messages_in(next((data[key] for key in ("prompt", "input") if data.get(key) is not None), None))
-        about: dict[str, Any] = {"target": target, "input": None if prompt is None else prompt_text(prompt)[0]}
-    except SampleError as error:
-        raise SampleError(f"{row.where}: {error}") from None
-    group = data.get("group")
-    about |= {"group": None if group is None or group == "" else str(group), "where": row.where}
-    if "labels" in data:
-        yield from _of_checklist(row, about)
-        return
-    if data.get("label") is None:
-        raise SampleError(f"{row.where}: column 'label' not found; the row has {', '.join(data)}.")
-    question, item, reason = (_text(data.get(key), key, row.where) for key in ("question", "item", "reason"))
-    yield Example(label=data["label"], question=question, item=item, reason=reason, **about)
-
-
-def _of_checklist(row: Row, about: Mapping[str, Any]) -> Iterable[Example]:
-    checklist = Checklist.parse(row.data.get("checklist"), f"{row.where}, 'checklist'")
-    labels = labels_of_items(LabelCell(row.where, row.data.get("labels"), checklist.items), "labels")
-    reasons = _one_each(row, "reasons", checklist)
-    for number, (item, label, reason) in enumerate(zip(checklist.items, labels, reasons, strict=True), start=1):
-        if label is not None:
-            text = _text(reason, f"reason {number}", row.where)
-            yield Example(label=label, question=item.question, reason=text, **about)
-
-
-def _one_each(row: Row, key: str, checklist: Checklist) -> list[Any]:
-    value = row.data.get(key)
-    if isinstance(value, str):  # a CSV cell
-        try:
-            value = json.loads(value) if value else None
-        except (ValueError, RecursionError):
-            pass
-    if value is None:
-        return [None] * len(checklist)
-    if isinstance(value, Mapping):
-        unknown = sorted(map(str, set(value) - {item.id for item in checklist.items}))
-        if unknown:
-            raise SampleError(f"{row.where}: {key!r} has {unknown[0]!r:.60}, which is not the id of an item.")
-        return [value.get(item.id) for item in checklist.items]
-    if not isinstance(value, list) or len(value) != len(checklist):
-        raise SampleError(
-            f"{row.where}: {key!r} must be a list of {len(checklist)} values, one per item, or a mapping by item id, "
-            f"got {value!r:.60}."
-        )
-    return value
-
-
-def _text(value: Any, what: str, where: str) -> str | None:
-    if value is None or value == "":
-        return None
-    string(f"{where}: {what!r}", value)
-    return value
 
 
 def _compared(text: str) -> str:

@@ -17,7 +17,7 @@ import random
 import re
 from collections.abc import Callable, Iterable, Sequence
 
-from checklist_rewards.distill.labels import LabelledPair
+from checklist_rewards.judges.labels import Labelled
 
 NEGATED = {
     "realsumm": (
@@ -59,13 +59,13 @@ _WORD = re.compile(r"[A-Za-z]+(?:'[A-Za-z]+)?")
 Question = tuple[str, bool]
 
 
-def negated(task: str, pair: LabelledPair, statement: str, rng: random.Random) -> LabelledPair:
+def negated(task: str, pair: Labelled, statement: str, rng: random.Random) -> Labelled:
     """The opposite question about the same text."""
     question = rng.choice(NEGATED[task]).replace("{}", statement)
-    return LabelledPair(pair.target, question, 1 - pair.label, pair.group, pair.input, pair.reference)
+    return Labelled(pair.target, question, 1 - pair.label, pair.group, pair.input, pair.reference)
 
 
-def form_pairs(targets: Iterable[str], count: int, seed: int = 0) -> list[LabelledPair]:
+def form_pairs(targets: Iterable[str], count: int, seed: int = 0) -> list[Labelled]:
     """Questions about the form of these texts, changed and unchanged; about as many answers yes as no.
 
     Args:
@@ -76,7 +76,7 @@ def form_pairs(targets: Iterable[str], count: int, seed: int = 0) -> list[Labell
     rng = random.Random(seed)
     texts = [text for text in dict.fromkeys(targets) if len(_WORD.findall(text)) > 3]
     rng.shuffle(texts)
-    pairs: list[LabelledPair] = []
+    pairs: list[Labelled] = []
     for number, text in enumerate(texts):
         if len(pairs) >= count:
             break
@@ -86,7 +86,7 @@ def form_pairs(targets: Iterable[str], count: int, seed: int = 0) -> list[Labell
         kinds = [kind for kind in rng.sample(KINDS, QUESTIONS) if kind is not about][: QUESTIONS - 1]
         for kind in [*kinds, about]:
             question, yes = _balanced(kind, changed, other, rng)
-            pairs.append(LabelledPair(changed, question, float(yes), text))
+            pairs.append(Labelled(changed, question, float(yes), text))
     return pairs
 
 

@@ -24,7 +24,8 @@ from typing import Any
 from english.opposites import form_pairs, negated
 from studies.common import DATA, data_file, json_lines
 
-from checklist_rewards.distill.labels import LabelledPair, by_target
+from checklist_rewards.distill.labels import by_target
+from checklist_rewards.judges.labels import Labelled
 
 TASKS = ("realsumm", "semeval", "argkp", "evouna")
 TRAIN, DEV = "train", "dev"
@@ -77,13 +78,13 @@ class Example:
     references: tuple[str, ...] = ()
     """All accepted answers, of tasks that have them."""
 
-    def pair(self, wording: int = 0) -> LabelledPair:
+    def pair(self, wording: int = 0) -> Labelled:
         """The example with one of the wordings of its task."""
         text = WORDINGS[self.task][wording]
         quotes = "{}" in text
         question = text.replace("{}", self.statement)
         reference = None if quotes else self.statement
-        return LabelledPair(self.target, question, self.label, self.group, self.input, reference)
+        return Labelled(self.target, question, self.label, self.group, self.input, reference)
 
 
 def load(task: str, split: str, data: str | Path = DATA) -> list[Example]:
@@ -136,7 +137,7 @@ def training_pairs(
     seed: int = 0,
     data: str | Path = DATA,
     opposites: float = 0.0,
-) -> list[LabelledPair]:
+) -> list[Labelled]:
     """The labels of the training splits, each in a random wording.
 
     Args:
@@ -149,7 +150,7 @@ def training_pairs(
             (`opposites.py`).
     """
     rng = random.Random(seed)
-    pairs: list[LabelledPair] = []
+    pairs: list[Labelled] = []
     for task in tasks:
         examples = load(task, TRAIN, data)
         if reads is not None:

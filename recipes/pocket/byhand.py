@@ -15,7 +15,7 @@ from pocket.data import Encoder, Row, free_text, sample_families
 from pocket.world import ADJECTIVES, EVERYDAY_WORDS, SYLLABLES, TRAIN_WORDS, WORD_FAMILIES, Constraint, words_in
 
 from checklist_rewards.checklists import ChecklistItem
-from checklist_rewards.judges.questions import Example, FewShot
+from checklist_rewards.judges import FewShot, Labelled
 from checklist_rewards.prompts import prompts_dir
 
 SHAPES = (
@@ -118,7 +118,7 @@ def shown_row(encoder: Encoder, rng: random.Random, questions: int) -> Row:
         wording, c = _question(rng, target, family)
         item = ChecklistItem(question=wording)
         texts = {text(rng) for _ in range(rng.randint(1, 4))}
-        pool = [Example(t, "yes" if c.holds(t) else "no", wording) for t in sorted(texts)]
+        pool = [Labelled(t, wording, "yes" if c.holds(t) else "no") for t in sorted(texts)]
         rendered = FewShot(pool).question(item, target, wording, words=None, reason_first=False)
         tails.append((encoder.ids(encoder.judge.tail(rendered)), c.holds(target)))
     return encoder.tree(prefix, tails)

@@ -89,7 +89,7 @@ def test_a_judge_that_learned_nothing_is_written_with_a_warning_and_exit_code_1(
     [
         (["missing.jsonl", "-o", "judge"], "missing.jsonl: cannot be read"),
         (["labels.jsonl", "-o", "labels.jsonl"], "--output labels.jsonl exists but is not a model folder"),
-        (["labels.jsonl", "-o", "judge", "--label-key", "votes"], "line 1: key 'votes' not found"),
+        (["labels.jsonl", "-o", "judge", "--label-key", "votes"], "line 1: column 'votes' not found"),
         (["labels.jsonl", "-o", "judge", "--folds", "13"], "12 groups for 13 folds"),
         (["labels.jsonl", "-o", "judge", "--epochs", "0"], "epochs=0.0 is not allowed"),
         (["labels.jsonl", "-o", "judge", "--json", "labels.jsonl"], "--json labels.jsonl is an input file"),

@@ -20,9 +20,9 @@ from checklist_rewards.distill.adapter import (
     train_adapter,
     train_writer,
 )
-from checklist_rewards.distill.labels import LabelledPair
 from checklist_rewards.errors import ModelError, SampleError
 from checklist_rewards.generators import DirectGenerator
+from checklist_rewards.judges.labels import Labelled
 from checklist_rewards.judges.logprob import LABELS
 from checklist_rewards.prompts import load_prompt
 
@@ -34,10 +34,10 @@ def question(color: str) -> str:
     return f'Does the response mention the word "{color}"?'
 
 
-def labelled(count: int) -> list[LabelledPair]:
+def labelled(count: int) -> list[Labelled]:
     """The opposite of the right answers."""
     return [
-        LabelledPair(f"I have a {color} cat {n}.", question(other), float(color != other), str(n), "Go")
+        Labelled(f"I have a {color} cat {n}.", question(other), float(color != other), str(n), "Go")
         for n in range(count)
         for color in COLORS[n % 4 : n % 4 + 1]
         for other in (color, COLORS[(n + 1) % 4])

@@ -10,11 +10,11 @@ from checklist_rewards.distill.folds import (
     no_better_than_chance,
     read_pairs,
 )
-from checklist_rewards.distill.labels import LabelledPair
 from checklist_rewards.evaluation.agreement import Bootstrap, Figure
+from checklist_rewards.judges.labels import Labelled
 from tests.fakes import FakeBackend
 
-PAIRS = [LabelledPair(f"t{n}", "q", label, f"g{n}") for n, label in enumerate((1.0, 0.75, 0.5, 0.0))]
+PAIRS = [Labelled(f"t{n}", "q", label, f"g{n}") for n, label in enumerate((1.0, 0.75, 0.5, 0.0))]
 
 
 def test_figures_by_hand():
@@ -30,7 +30,7 @@ def test_what_could_not_be_read_is_compared_with_nothing():
 
 
 def test_every_pair_is_read_by_an_encoder_that_has_not_seen_its_group():
-    pairs = [LabelledPair(f"t{n}", f"q{n}", 1.0, f"g{n // 2}") for n in range(8)]
+    pairs = [Labelled(f"t{n}", f"q{n}", 1.0, f"g{n // 2}") for n in range(8)]
     seen = {}
 
     def train(some, path):
@@ -49,14 +49,14 @@ def test_every_pair_is_read_by_an_encoder_that_has_not_seen_its_group():
 
 def test_pairs_of_one_text_are_read_together_and_put_back_in_order():
     engine = FakeBackend(lambda prefix, tail: None if tail == "long" else 0.9 if tail in prefix else 0.2)
-    pairs = [LabelledPair(*pair, 1.0, "g") for pair in (("red", "red"), ("blue", "red"), ("red", "long"))]
+    pairs = [Labelled(*pair, 1.0, "g") for pair in (("red", "red"), ("blue", "red"), ("red", "long"))]
     assert read_pairs(engine, pairs) == [pytest.approx(0.9), pytest.approx(0.2), None]
     assert engine.calls == [[ReadGroup(None, "red", ("red", "long")), ReadGroup(None, "blue", ("red",))]]
 
 
 def test_pairs_with_another_reference_are_read_apart():
     engine = FakeBackend(lambda prefix, tail: 0.5)
-    read_pairs(engine, [LabelledPair("red", "q", 1.0, "g", "paint", word) for word in ("blue", "", "blue")])
+    read_pairs(engine, [Labelled("red", "q", 1.0, "g", "paint", word) for word in ("blue", "", "blue")])
     assert engine.calls == [
         [
             ReadGroup(None, "red", ("q", "q"), (("input", "paint"), ("reference", "blue"))),
@@ -67,7 +67,7 @@ def test_pairs_with_another_reference_are_read_apart():
 
 def test_texts_are_read_in_chunks_of_the_engine_and_each_is_reported():
     engine = FakeBackend(lambda prefix, tail: 0.5, chunk_reads=2)
-    pairs = [LabelledPair(f"t{n // 2}", f"q{n}", 1.0, "g") for n in range(6)]  # three texts, two questions each
+    pairs = [Labelled(f"t{n // 2}", f"q{n}", 1.0, "g") for n in range(6)]  # three texts, two questions each
     read = []
     assert read_pairs(engine, pairs, read.append) == [pytest.approx(0.5)] * 6
     assert (read, [len(call) for call in engine.calls]) == ([2, 2, 2], [2, 1])

@@ -5,9 +5,10 @@ import json
 import pytest
 
 from checklist_rewards import ChecklistScorer
-from checklist_rewards.distill.labels import LabelledPair, by_target, folds_of, read_labels
+from checklist_rewards.distill.labels import by_target, folds_of, read_labels
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.rows import write_rows
+from checklist_rewards.judges.labels import Labelled
 from tests.cli.conftest import write_jsonl
 from tests.fakes import FakeBackend
 
@@ -20,8 +21,8 @@ def test_rows_with_a_label_each(tmp_path, name):
         rows.write(ROW)
         rows.write(ROW | {"question": "Is it blue?", "label": 0.0})
     assert read_labels(tmp_path / name) == [
-        LabelledPair("a red cat", "Is it red?", 0.75, "animals"),
-        LabelledPair("a red cat", "Is it blue?", 0.0, "animals"),
+        Labelled("a red cat", "Is it red?", 0.75, "animals"),
+        Labelled("a red cat", "Is it blue?", 0.0, "animals"),
     ]
 
 
@@ -55,7 +56,7 @@ def test_keys_may_have_other_names_and_without_a_group_the_text_is_one(tmp_path)
     first = {"completion": "a", "ask": "Is it?", "votes": 1}
     write_jsonl(tmp_path / "l.jsonl", first, first | {"completion": "b", "votes": True})
     pairs = read_labels(tmp_path / "l.jsonl", question_key="ask", label_key="votes")
-    assert pairs == [LabelledPair("a", "Is it?", 1.0, "a"), LabelledPair("b", "Is it?", 1.0, "b")]
+    assert pairs == [Labelled("a", "Is it?", 1.0, "a"), Labelled("b", "Is it?", 1.0, "b")]
 
 
 def test_a_scored_file_labels_by_the_probabilities_of_its_judge(tmp_path):
@@ -65,7 +66,7 @@ def test_a_scored_file_labels_by_the_probabilities_of_its_judge(tmp_path):
     scorer = ChecklistScorer(backend=FakeBackend(rule), store=False)
     score = scorer.score(["Is it red?", "Is it lost?", "Is it blue?"], target="a cat").model_dump()
     first = {"completion": "a cat", "page": 3, "checklist_score": score}
-    rows = [first, {"completion": "b", "page": 4, "checklist_score": {"items": []}}]
+    rows = [first, {"completion": "b", "page": 4, "checklist_score": None}]
     write_jsonl(tmp_path / "scored.jsonl", *rows)
     pairs = read_labels(tmp_path / "scored.jsonl", group_key="page")
     assert [(pair.question, round(pair.label, 6), pair.group) for pair in pairs] == [
@@ -83,15 +84,15 @@ def test_a_scored_file_labels_by_the_probabilities_of_its_judge(tmp_path):
         (ROW | {"label": 1.5}, "line 1: 'label' is 1.5; a label must be yes, no, or a number from 0"),
         (ROW | {"label": "maybe"}, "line 1: 'label' is 'maybe'"),
         (ROW | {"label": None}, "line 1: 'label' is None"),
-        (ROW | {"target": None}, "line 1: 'target' must be a string, got NoneType"),
-        (ROW | {"input": ["a"]}, "line 1: 'input': a prompt must be a string or a list of mappings"),
-        (ROW | {"reference": 7}, "line 1: 'reference' must be a string, got int"),
+        (ROW | {"target": None}, "line 1: 'target' must be a string or chat messages, got NoneType"),
+        (ROW | {"input": ["a"]}, "line 1: 'input' must be a string or chat messages, got list"),
+        (ROW | {"reference": 7}, "line 1: 'reference' must be a string or chat messages with roles, got int"),
         (
             {"target": "a", "label": 1},
-            "line 1: key 'question' not found; the row has 'target', 'label' \\(--question-key",
+            "line 1: column 'question' not found; the row has 'target', 'label' \\(set it with --question-key",
         ),
-        ({"question": "a", "label": 1}, "line 1: key 'completion' not found"),
-        ({"target": "a", "question": "b"}, "line 1: key 'label' not found"),
+        ({"question": "a", "label": 1}, "line 1: column 'target' not found"),
+        ({"target": "a", "question": "b"}, "line 1: column 'label' not found"),
         (ROW | {"group": ""}, "line 1: the group 'group' is missing or empty"),
         ({"target": "a", "checklist": ["Is it red?"], "labels": "[yes"}, "line 1: 'labels' is not JSON"),
     ],
@@ -109,7 +110,7 @@ def test_a_file_without_labels_is_refused(tmp_path):
 
 
 def test_a_group_is_in_one_fold_and_the_folds_are_about_equally_large():
-    pairs = [LabelledPair(f"t{n}", "q", 1.0, f"g{n // size}") for size in (3,) for n in range(30)]
+    pairs = [Labelled(f"t{n}", "q", 1.0, f"g{n // size}") for size in (3,) for n in range(30)]
     fold_of = folds_of(pairs, 5)
     assert sorted(fold_of.count(fold) for fold in range(5)) == [6] * 5
     assert len({(pair.group, fold) for pair, fold in zip(pairs, fold_of, strict=True)}) == 10
@@ -119,5 +120,5 @@ def test_a_group_is_in_one_fold_and_the_folds_are_about_equally_large():
 
 
 def test_pairs_of_the_same_text_stand_together():
-    pairs = [LabelledPair(target, "q", 1.0, "g") for target in "abac"]
+    pairs = [Labelled(target, "q", 1.0, "g") for target in "abac"]
     assert by_target(pairs) == {("a", None, None): [0, 2], ("b", None, None): [1], ("c", None, None): [3]}

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from checklist_rewards.distill import training as training_module
-from checklist_rewards.distill.labels import LabelledPair
 from checklist_rewards.distill.training import Batches, PackedLoss, Training, train_encoder
 from checklist_rewards.errors import ModelError, SampleError
+from checklist_rewards.judges.labels import Labelled
 from tests.encoders import compared, mentions, tiny_bert
 
 SHORT = Training(epochs=1, targets=8, bf16=True)
@@ -27,7 +27,7 @@ def test_a_batch_has_whole_targets_and_an_epoch_every_pair_once_in_an_order_of_i
 
 
 def test_matched_pairs_are_batched_by_the_pair_so_that_many_questions_take_no_more_memory():
-    pairs = [LabelledPair("a text", f"q{n}", 1.0, "g") for n in range(100)]
+    pairs = [Labelled("a text", f"q{n}", 1.0, "g") for n in range(100)]
     training = Training(targets=4, layout="matched")
     batches = list(Batches(pairs, training))
     assert sorted(map(len, batches)) == [4, 32, 32, 32]
@@ -36,7 +36,7 @@ def test_matched_pairs_are_batched_by_the_pair_so_that_many_questions_take_no_mo
 
 
 def test_a_long_batch_is_of_texts_of_about_the_same_length():
-    pairs = [LabelledPair("a" * length, "q", 1.0, "g") for length in range(1, 65)]
+    pairs = [Labelled("a" * length, "q", 1.0, "g") for length in range(1, 65)]
     spans = [max(batch) - min(batch) for batch in Batches(pairs, Training(targets=4))]
     assert max(spans) == 3
 
@@ -66,7 +66,7 @@ def test_a_batch_of_many_tokens_is_computed_in_chunks_with_the_same_loss_and_gra
     assert sizes == [6] + 12 * [1]
     torch.testing.assert_close(found[0], found[1])
 
-    too_long = PackedLoss(encoder, [LabelledPair("a text", "word " * 400, 1.0, "g")])([[0]], torch.tensor([1.0]))
+    too_long = PackedLoss(encoder, [Labelled("a text", "word " * 400, 1.0, "g")])([[0]], torch.tensor([1.0]))
     too_long.backward()  # no error, and nothing to learn
     assert too_long.item() == 0
 

@@ -13,6 +13,7 @@ from checklist_rewards.cli.options import Keys
 from checklist_rewards.distill.labels import read_labels
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement import Bootstrap, Labels
+from checklist_rewards.files.rows import read_rows, write_rows
 from checklist_rewards.judges.labels import LabelCell, label_of, read_column
 from checklist_rewards.judges.questions import FewShot
 from checklist_rewards.ui.report import report_data
@@ -52,6 +53,38 @@ def test_every_form_of_yes_and_no_says_the_same_everywhere(tmp_path, value, name
     labels = Labels()
     [[answer, none]] = labels.of(labels.read(path))[0]
     assert (answer.label, none) == (name, None)
+
+
+def written(path, *rows):
+    with write_rows(path) as out:
+        for row in rows:
+            out.write(row)
+    return path
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "csv", "parquet"])
+@pytest.mark.parametrize(("value", "name"), FORMS, ids=repr)
+def test_a_column_says_the_same_to_all_of_its_readers_in_every_format(tmp_path, value, name, ending):
+    number = float(name == "yes")
+    row = {"id": "1", "prompt": "Go.", "target": "a", "question": "Is it red?", "label": value}
+    flat = written(tmp_path / f"q.{ending}", row)
+    assert [pair.label for pair in read_labels(flat)] == [number]
+    assert FewShot.load(flat).chosen(PLAIN, "another")[0][0] == name
+    rows, _ = _labelled_rows(flat, "label", None, False, Keys(), None, Checklist.parse(["Is it red?"]))
+    assert [one.label for one in rows] == [number]
+
+    for cell in ([value, None], {PLAIN.id: value}):
+        row = {"target": "a", "checklist": ["Is it red?", "Is it big?"], "labels": cell}
+        listed = written(tmp_path / f"l.{ending}", row)
+        assert [(pair.question, pair.label) for pair in read_labels(listed)] == [("Is it red?", number)]
+        assert FewShot.load(listed).chosen(PLAIN, "another")[0][0] == name
+        path = scored_file(tmp_path / "s.jsonl", row | {"said": [0.9, 0.1]})
+        with write_rows(tmp_path / f"s.{ending}") as out:
+            for each in read_rows(path):
+                out.write(each.data)
+        labels = Labels()
+        [[answer, none]] = labels.of(labels.read(tmp_path / f"s.{ending}"))[0]
+        assert (answer.label, none) == (name, None)
 
 
 SCALES = {

@@ -10,7 +10,7 @@ from checklist_rewards import ChecklistItem, ChecklistScorer, Option
 from checklist_rewards.backends import LabelRead, ReadResult, Reply
 from checklist_rewards.errors import BackendError, ModelError, SampleError
 from checklist_rewards.files.store import Store
-from checklist_rewards.judges import Example, FewShot, LogprobJudge, Read, ThinkingJudge
+from checklist_rewards.judges import FewShot, Labelled, LogprobJudge, Read, ThinkingJudge
 from checklist_rewards.judges.budget import Budget
 from checklist_rewards.judges.calibration import Calibration
 from checklist_rewards.judges.settings import JudgeSettings, load_jury
@@ -263,7 +263,7 @@ def test_options_and_examples_are_put_as_in_a_read_without_thoughts():
         pytest.approx(0.75),
     ]
     assert engine.labels == ("A", "B")
-    shots = FewShot([Example("Hello!", "yes", question=SHORT.question, reason="One word.")], reasons=True)
+    shots = FewShot([Labelled("Hello!", SHORT.question, "yes", reason="One word.")], reasons=True)
     for per, count in (("item", 1), ("target", 1)):
         engine = Thinks(lambda messages: "0.75")
         ThinkingJudge(backend=engine, examples=shots, per=per).judge(TWO[:1])

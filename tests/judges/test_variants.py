@@ -7,7 +7,7 @@ from checklist_rewards.backends import Engine
 from checklist_rewards.checklists import Option
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.store import open_store
-from checklist_rewards.judges import Example, FewShot, LogprobJudge, PanelJudge, Read, ReasonedJudge
+from checklist_rewards.judges import FewShot, Labelled, LogprobJudge, PanelJudge, Read, ReasonedJudge
 from checklist_rewards.judges.calibration import CalibratedJudge, Calibration, CalibrationMap
 from checklist_rewards.judges.variants import MOST_REPEATS, VariantJudge, how_repeated, repeated, variant_of
 from tests.fakes import FakeBackend
@@ -107,7 +107,7 @@ def test_calibration_applies_to_every_repeat():
 def test_a_judge_with_examples_is_not_reworded():
     rows = [{"target": "Thanks.", "question": "Is it polite?", "label": "yes"}]
     shown = FewShot(
-        [Example(target=r["target"], label=r["label"], question=r["question"], where="here") for r in rows]
+        [Labelled(target=r["target"], label=r["label"], question=r["question"], where="here") for r in rows]
     )
     judge = LogprobJudge(Engine("fake", FakeBackend()), examples=shown)
     assert repeated(judge, 0) is judge

@@ -39,11 +39,11 @@ from checklist_rewards.attacks.search import AttackRow
 from checklist_rewards.backends.packaged import ENGLISH, ENGLISH_ENCODER, SMOLLM2, adapter_of, packaged_dir
 from checklist_rewards.checklists import NO, YES, ChecklistItem
 from checklist_rewards.distill.adapter import AdapterTraining, train_adapter
-from checklist_rewards.distill.labels import LabelledPair
 from checklist_rewards.distill.training import Training, TrainingStep, train_encoder
 from checklist_rewards.evaluation.agreement import Bootstrap, Figure, Numbers
 from checklist_rewards.files.store import Store
 from checklist_rewards.judges import Read
+from checklist_rewards.judges.labels import Labelled
 from checklist_rewards.progress import progress_on
 
 LEARNING_RATES = {ENGLISH_ENCODER: 5e-5, ENGLISH: 2e-4}
@@ -62,28 +62,28 @@ def kinds_in_halves() -> tuple[list[str], list[str]]:
     return halves
 
 
-def pairs_of_labels(report: AttackReport) -> list[LabelledPair]:
+def pairs_of_labels(report: AttackReport) -> list[Labelled]:
     """The labels of successful attacks."""
     return [
-        LabelledPair(row["target"], item["question"], float(label == YES), row["group"], row["input"])
+        Labelled(row["target"], item["question"], float(label == YES), row["group"], row["input"])
         for row in report.labels
         for item, label in zip(row["checklist"], row["labels"], strict=True)
         if label in (YES, NO)
     ]
 
 
-def pairs_of_responses(rows: Sequence[AttackRow]) -> list[LabelledPair]:
+def pairs_of_responses(rows: Sequence[AttackRow]) -> list[Labelled]:
     """Honest responses (yes), and the response to the next prompt (no)."""
     pairs = []
     for row, other in zip(rows, [*rows[1:], rows[0]], strict=True):
         for item in row.checklist.items:
             for text, label in ((row.responses[0], 1.0), (other.responses[0], 0.0)):
                 if item.check is None:  # a response to another prompt may meet what code checks
-                    pairs.append(LabelledPair(text, item.question, label, row.prompt, row.prompt))
+                    pairs.append(Labelled(text, item.question, label, row.prompt, row.prompt))
     return pairs
 
 
-def train(model: str, pairs: Sequence[LabelledPair], output: Path, learning_rate: float) -> None:
+def train(model: str, pairs: Sequence[Labelled], output: Path, learning_rate: float) -> None:
     """Train a packaged judge further for one epoch; `output` gets a model of the same format, an adapter merged."""
     with progress_on(Console()) as bar:
         steps = bar(f"training {model} on {len(pairs)} labels", None)

@@ -13,8 +13,7 @@ from rich.console import Console
 from checklist_rewards.checklists import ChecklistItem
 from checklist_rewards.errors import GenerationError
 from checklist_rewards.generators import DirectGenerator, Request
-from checklist_rewards.judges import Example as Shot
-from checklist_rewards.judges import FewShot, Read
+from checklist_rewards.judges import FewShot, Labelled, Read
 from checklist_rewards.judges.logprob import DEFAULT_PROMPT
 from checklist_rewards.progress import progress_on
 
@@ -126,14 +125,14 @@ def shots(examples: Sequence[Example], which: str) -> FewShot:
         labels.setdefault(answer_key(example), set()).add(example.label)
     clear = [example for example in examples if len(labels[answer_key(example)]) == 1]
     if which == SAME:
-        return FewShot([Shot(e.target, e.label > 0.5, item=e.group) for e in clear], SHOTS)
+        return FewShot([Labelled(e.target, "", e.label > 0.5, item=e.group) for e in clear], SHOTS)
     chosen: list[Example] = []
     for example in clear:
         short = len(_context(example)) <= _MOST_CHARACTERS
         alike = sum(other.label == example.label for other in chosen)
         if short and alike < SHOTS // 2 and all(other.group != example.group for other in chosen):
             chosen.append(example)
-    return FewShot([Shot(e.target, e.label > 0.5, item=SUBJECT, input=_context(e)) for e in chosen], SHOTS)
+    return FewShot([Labelled(e.target, "", e.label > 0.5, item=SUBJECT, input=_context(e)) for e in chosen], SHOTS)
 
 
 def _context(example: Example) -> str:

@@ -43,13 +43,13 @@ from trl import TrlParser
 from checklist_rewards.backends.packaged import SMOLLM2
 from checklist_rewards.checklists import NO, YES, ChecklistItem
 from checklist_rewards.distill.adapter import AdapterTraining, train_adapter
-from checklist_rewards.distill.labels import LabelledPair
 from checklist_rewards.distill.training import Training, TrainingStep, train_encoder
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement import Bootstrap, Categories, Figure, Mean, Numbers
 from checklist_rewards.files.rows import write_rows
 from checklist_rewards.files.store import Store
 from checklist_rewards.judges import Read
+from checklist_rewards.judges.labels import Labelled
 from checklist_rewards.progress import progress_on
 
 OVERLAP, LEXICAL, TOGETHER, ALL = "word overlap", "lexical regression", "judges together", "judges + lexical"
@@ -150,7 +150,7 @@ def predictions(
         return json.loads(kept.read_text())
     model = folder / f"judge{fold}"
     if not told.is_file():
-        pairs = [LabelledPair(u.summary, u.criterion, u.share, u.document) for u in units if u.fold != fold]
+        pairs = [Labelled(u.summary, u.criterion, u.share, u.document) for u in units if u.fold != fold]
         with progress_on(console) as bar:
             total = training.steps(pairs) if isinstance(training, Training) else None
             steps = bar(f"{folder.name}, fold {fold}, steps", total)

@@ -19,9 +19,9 @@ from pocket.policy import checklist_dataset, sample_policy
 from pocket.world import parse_question, satisfaction, tasks
 
 from checklist_rewards.backends import pocket_dir
-from checklist_rewards.distill.labels import LabelledPair
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.rows import read_rows, write_rows
+from checklist_rewards.judges.labels import Labelled
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ def _prompt(row: dict) -> Prompt:
     return Prompt(row["instruction"], *(tuple(row[name]) for name in ("questions", "texts", "gold")))
 
 
-def item_labels(pool: Sequence[Prompt], count: int, seed: int) -> list[LabelledPair]:
+def item_labels(pool: Sequence[Prompt], count: int, seed: int) -> list[Labelled]:
     """`count` yes/no answers to one item each. Completions are drawn at random, and all their items are labelled.
 
     The labels of a smaller budget are the first of a larger one. Items that code cannot read are not labelled.
@@ -64,7 +64,7 @@ def item_labels(pool: Sequence[Prompt], count: int, seed: int) -> list[LabelledP
     drawn = [(prompt, text) for prompt in pool for text in prompt.texts]
     random.Random(f"items-{seed}").shuffle(drawn)
     labels = [
-        LabelledPair(text, question, float(constraint.holds(text)), group=prompt.instruction, input=prompt.instruction)
+        Labelled(text, question, float(constraint.holds(text)), group=prompt.instruction, input=prompt.instruction)
         for prompt, text in drawn
         for question in prompt.questions
         if (constraint := parse_question(question)) is not None

@@ -24,10 +24,10 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 from checklist_rewards import ChecklistScorer, Sample
 from checklist_rewards.checklists import NO, YES, ChecklistItem
 from checklist_rewards.distill.adapter import AdapterTraining, train_adapter
-from checklist_rewards.distill.labels import LabelledPair
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.calibration import LabelledRead, fit_map
 from checklist_rewards.judges.calibration import YES_NO, Calibration
+from checklist_rewards.judges.labels import Labelled
 
 ARMS = ("judge", "calibrated", "scalar")
 RANK = 64
@@ -104,7 +104,7 @@ class JudgeReward:
         return _by_prompt(prompts, (score.primary_score for score in found))
 
 
-def _calibrate(scorer: ChecklistScorer, labels: Sequence[LabelledPair], path: Path) -> dict[str, Any] | None:
+def _calibrate(scorer: ChecklistScorer, labels: Sequence[Labelled], path: Path) -> dict[str, Any] | None:
     """Fit a Platt map. None if none can be fitted: all labels are alike, or the judge is worse than guessing."""
     scores = scorer.score_batch([Sample([pair.question], pair.target, pair.input) for pair in labels])
     reads = [
