@@ -44,7 +44,6 @@ from checklist_rewards.attacks.attack import DEFAULT_PROMPTS, attack, bad_respon
 from checklist_rewards.attacks.bank import BANK, statement
 from checklist_rewards.attacks.patterns import patterns_of
 from checklist_rewards.attacks.report import AttackReport, compare, read_attack
-from checklist_rewards.attacks.search import AttackRow
 from checklist_rewards.checklists import NO, YES, ChecklistItem
 from checklist_rewards.evaluation.agreement import Bootstrap
 from checklist_rewards.evaluation.calibration import LabelledRead, Reads, fit_calibration
@@ -55,6 +54,7 @@ from checklist_rewards.judges.panel import PanelJudge
 from checklist_rewards.judges.variants import VariantJudge
 from checklist_rewards.monitor.text import steering
 from checklist_rewards.progress import progress_on
+from checklist_rewards.rerank import Pool
 from checklist_rewards.scores import Verdict
 
 NONE, WRITING = "none", ("reasoning", "thinking")
@@ -142,10 +142,10 @@ def penalized(judge: Judge, shows: Callable[[Read], bool] = lambda read: bool(st
     return Changed(judge, "penalty", change)
 
 
-def shows_attack(report: AttackReport, rows: Sequence[AttackRow]) -> Callable[[Read], bool]:
+def shows_attack(report: AttackReport, rows: Sequence[Pool]) -> Callable[[Read], bool]:
     """Whether the response of a read shows an attack that worked: [`patterns_of`] the report."""
     patterns = patterns_of(report)
-    questions = {row.prompt: [item.question for item in Checklist.parse(row.checklist).items] for row in rows}
+    questions = {row.input: [item.question for item in Checklist.parse(row.checklist).items] for row in rows}
 
     @cache
     def shown(text: str, prompt: str) -> bool:
@@ -154,7 +154,7 @@ def shows_attack(report: AttackReport, rows: Sequence[AttackRow]) -> Callable[[R
     return lambda read: shown(read.target, read.input or "")
 
 
-def calibration(judge: Judge, rows: Sequence[AttackRow]) -> Calibration:
+def calibration(judge: Judge, rows: Sequence[Pool]) -> Calibration:
     """A calibration on the honest responses to some prompts (yes) and on their bad ones (no), by code where it can
     tell."""
     scorer = ChecklistScorer(judge=judge, checks="judge")
@@ -163,26 +163,26 @@ def calibration(judge: Judge, rows: Sequence[AttackRow]) -> Calibration:
     targets = [
         (row, text, yes)
         for row, bad in zip(rows, bad_responses(rows), strict=True)
-        for text, yes in [*((text, True) for text in row.responses), *((text, False) for text in bad.values())]
+        for text, yes in [*((text, True) for text in row.candidates), *((text, False) for text in bad.values())]
         if text.strip()
     ]
-    samples = [Sample(row.checklist, text, row.prompt) for row, text, _ in targets]
+    samples = [Sample(row.checklist, text, row.input) for row, text, _ in targets]
     labelled: list[LabelledRead] = []
     for score, (row, text, yes) in zip(scorer.score_batch(samples), targets, strict=True):
         only = [item for item in row.checklist.items if item.check is not None]
         by_code = {}
         if only:
-            lines = code.score(Checklist(items=tuple(only)), text, row.prompt).items
+            lines = code.score(Checklist(items=tuple(only)), text, row.input).items
             by_code = {item.id: line.answer for item, line in zip(only, lines, strict=True)}
         for item, line in zip(row.checklist.items, score.items, strict=True):
             if line.probabilities is not None:
                 label = by_code.get(item.id) or (YES if yes else NO)
-                labelled.append(LabelledRead(item, dict(line.probabilities), label, row.prompt))
+                labelled.append(LabelledRead(item, dict(line.probabilities), label, row.input))
     return fit_calibration(Reads(judge.name, "logprobs", tuple(labelled)), bootstrap=Bootstrap(0))[0]
 
 
 def defended(
-    model: str, store: Path, rows: Sequence[AttackRow], others: Sequence[AttackRow], plain: Path
+    model: str, store: Path, rows: Sequence[Pool], others: Sequence[Pool], plain: Path
 ) -> dict[str, Callable[[], ChecklistScorer]]:
     """The scorer of each defence. `plain` is the file of the attack without a defence."""
 
@@ -210,11 +210,11 @@ def defended(
     }
 
 
-def material(model: str, count: int) -> tuple[list[AttackRow], list[AttackRow]]:
+def material(model: str, count: int) -> tuple[list[Pool], list[Pool]]:
     """The prompts to attack, and others to calibrate on."""
     if model == POCKET:
         rows = [
-            AttackRow(row["prompt"], Checklist.parse(row["checklist"]), (row["target"],))
+            Pool(Checklist.parse(row["checklist"]), (row["target"],), row["prompt"])
             for row in pocket_rows(count + _FITTED_PROMPTS, 0)
         ]
         return rows[:count], rows[count:]
