@@ -5,7 +5,7 @@ import json
 import pytest
 
 from checklist_rewards import Checklist, ChecklistScorer, Sample
-from checklist_rewards.rewards.batch import Batch
+from checklist_rewards.rewards.batch import Call
 from checklist_rewards.rewards.trl import ChecklistReward
 from checklist_rewards.scores import Verdict, score_checklist
 from checklist_rewards.ui.records import RecordFile
@@ -71,5 +71,5 @@ def test_a_calibrated_score_begins_with_the_score_before_calibration():
     checklist = Checklist.parse(["Is it red?"])
     verdict = Verdict({"yes": 0.7, "no": 0.3}, uncalibrated={"yes": 0.9, "no": 0.1}, method="logprobs")
     score = score_checklist(checklist, [verdict])
-    batch = Batch(["A"], ["red"], samples=[Sample(checklist, "red")], scores=[score])
+    batch = Call(["A"], ["red"], samples=[Sample(checklist, "red")], scores=[score])
     assert batch.log_columns(0) == {"shaping": [["before calibration", 0.9], ["expected", 0.7]]}

@@ -12,7 +12,7 @@ neither the bias nor the function. All judges share the reads of the pocket judg
 attacks are in `<output>/judges` and are not run again.
 
 The second table shows whether a monitor could see the weakness by the patterns of the attack
-(`RewardMonitor(attacks=)`): how many replies of the pocket policy with a weakness of at least 0.5, and how many
+(`monitor={"attacks": ...}`): how many replies of the pocket policy with a weakness of at least 0.5, and how many
 without it, show one of them. The replies are seeded with self-praise and copied prompts
 (`recipes/studies/hacking/start.py`).
 

@@ -23,6 +23,7 @@ import re
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from statistics import fmean
@@ -43,7 +44,7 @@ from checklist_rewards import Checklist, ChecklistItem, ChecklistScorer
 from checklist_rewards.backends import Progress, resolve_model
 from checklist_rewards.backends.models import model_identity
 from checklist_rewards.judges import Judge, Read, Receipt
-from checklist_rewards.rewards.batch import Batch
+from checklist_rewards.rewards.batch import Call
 from checklist_rewards.scores import Verdict
 
 PROMPT = "Write one or two sentences about {topic}. Use at most 25 words and the word {word}."
@@ -133,9 +134,10 @@ class RecordedReward(LoggedReward):
         super().__init__(ChecklistScorer(judge=recorder), **settings)
         self.recorder = recorder
 
-    def record(self, batch: Batch, more: Any = None) -> None:
+    def record(self, call: Call) -> None:
         texts = self.recorder.pop()
-        super().record(batch, [{"read": texts.get(place, [])} for place in range(len(batch.rewards))])
+        reads = [{"read": texts.get(place, [])} for place in range(len(call.rewards))]
+        super().record(replace(call, log_fields=reads))
 
 
 def draw(rng: random.Random) -> tuple[str, str]:
