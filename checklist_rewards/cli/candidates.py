@@ -27,7 +27,7 @@ from checklist_rewards.cli.output import RowFile, RunReport, bars, check_outputs
 from checklist_rewards.cli.work import ANSWERS, Work, prices_from
 from checklist_rewards.datasets.columns import PROMPT, checklist_columns
 from checklist_rewards.errors import SampleError
-from checklist_rewards.evaluation.replay import stored_checklist
+from checklist_rewards.evaluation.scored import stored_checklist
 from checklist_rewards.fields import settings_of
 from checklist_rewards.files.atomic import write_text
 from checklist_rewards.files.rows import CHUNK_ROWS, Row, file_format, write_rows

@@ -7,12 +7,12 @@ import pytest
 
 from checklist_rewards import ChecklistScorer
 from checklist_rewards.errors import ChecklistError, GenerationError, SampleError
+from checklist_rewards.evaluation.scored import ScoredFile
 from checklist_rewards.evolving import FromGenerator
 from checklist_rewards.generators import ContrastiveGenerator
 from checklist_rewards.refiners import Deduplicator, UnitTester
 from checklist_rewards.rewards.trl import ChecklistReward
 from checklist_rewards.ui.figures import TrainingFigures
-from checklist_rewards.ui.records import RecordFile
 from tests.evolving.fakes import BASE, Script, active, call, evolving, finds, state
 from tests.fakes import FakeBackend
 from tests.generators.fakes import Replies
@@ -174,7 +174,7 @@ def test_the_log_carries_the_hash_and_the_report_marks_the_change(tmp_path):
     assert hashes[2] == reward.evolving.state["prompts"][0]["checklist_hash"]
     assert lines(tmp_path / "r.checklists.jsonl")[1:] == reward.evolving.state["prompts"]
     figures = TrainingFigures()
-    for record in RecordFile(tmp_path / "r.jsonl"):
+    for record in ScoredFile(tmp_path / "r.jsonl"):
         figures.add(record)
     assert figures.as_json()["changed"] == [0, 0, 1]
 
