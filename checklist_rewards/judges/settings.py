@@ -536,16 +536,6 @@ def _one(entry: Any, where: str, folder: Path, store: Store | None, limited: Lim
     return judge if calibration is None else Member(judge, calibration)
 
 
-def placed(settings: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """The settings of a file in `folder`; names of files that exist in it become paths."""
-    return {
-        name: str(folder / value)
-        if name in _FILES and isinstance(value, str) and (folder / value).is_file()
-        else value
-        for name, value in settings.items()
-    }
-
-
 def _known(settings: Any, of: Any, ours: tuple[str, ...], where: str) -> None:
     allowed = [name for name in inspect.signature(of).parameters if name not in ours]
     if not isinstance(settings, Mapping):
