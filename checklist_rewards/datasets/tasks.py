@@ -29,13 +29,12 @@ from checklist_rewards.datasets.columns import PROMPT, checklist_columns
 from checklist_rewards.errors import ConfigError, GenerationError, SampleError
 from checklist_rewards.files.rows import Row
 from checklist_rewards.files.store import Store
-from checklist_rewards.generators import Request, find_requirements
 from checklist_rewards.judges import Progress, Receipt
 from checklist_rewards.judges.budget import Meter
 from checklist_rewards.pipelines import Pipeline, PipelineConfig, assemble
 from checklist_rewards.progress import Bar
 from checklist_rewards.replies import NoReply
-from checklist_rewards.rows import Columns
+from checklist_rewards.rows import Columns, Request
 from checklist_rewards.scorer import Sample
 from checklist_rewards.scores import NO_ANSWER_STATES, Score
 from checklist_rewards.scores.reasons import Reason, Unanswered
@@ -130,6 +129,8 @@ class Totals:
         of the items."""
         self.checklists = (self.checklists or 0) + isinstance(result, Checklist)
         if ruled is not None:
+            from checklist_rewards.generators import find_requirements  # a third of the time to start a command
+
             for item in result.items if isinstance(result, Checklist) else ():
                 self.items[BY_MODEL if item.evidence is None else BY_RULES] += 1
             for found in find_requirements(ruled):
