@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import TypeAdapter
 
@@ -31,7 +31,7 @@ from checklist_rewards.files.rows import Row
 from checklist_rewards.files.store import Store
 from checklist_rewards.judges import Progress, Receipt
 from checklist_rewards.judges.budget import Meter
-from checklist_rewards.pipelines import Pipeline, PipelineConfig, assemble
+from checklist_rewards.pipelines import PipelineConfig
 from checklist_rewards.progress import Bar
 from checklist_rewards.replies import NoReply
 from checklist_rewards.rows import Columns, Request
@@ -40,6 +40,9 @@ from checklist_rewards.scores import NO_ANSWER_STATES, Score
 from checklist_rewards.scores.reasons import Reason, Unanswered
 from checklist_rewards.scores.table import SCORE_COLUMN
 from checklist_rewards.scores.tally import Tally
+
+if TYPE_CHECKING:
+    from checklist_rewards.pipelines import Pipeline
 
 _SHOWN_ROWS = 5
 BY_RULES, BY_MODEL = "by rules", "by the model"
@@ -334,6 +337,8 @@ class RowTask:
 
     def open(self, store: Store | None, shard: str = "") -> Opened:
         """Build the pipeline, with `store` for its answers."""
+        from checklist_rewards.pipelines import assemble
+
         meters: list[Meter] = []
 
         def metered(engine: Engine) -> Engine:
