@@ -263,5 +263,5 @@ def test_python_yaml_and_shell_have_the_same_settings_of_a_scorer():
     assert set(ScorerPart.model_fields) - fields == {"kind", "options"}
     assert fields < set(config_keys()), "of a reward"
     command = typer.main.get_command(app).commands["score"]
-    options = {name.lstrip("-").replace("-", "_") for option in command.params for name in option.opts}
-    assert fields <= options
+    options = {name.lstrip("-").removeprefix("judge.") for option in command.params for name in option.opts}
+    assert {name.replace("_", "-") for name in fields} <= options

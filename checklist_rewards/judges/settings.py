@@ -286,7 +286,7 @@ class ScorerConfig(JudgeConfig):
     metric: PrimaryMetric | None = None
     """Metric to use as the primary score: `pass`, `weighted`, `expected`, `normalized`, `net` (as `weighted`, but not
     clipped: below 0 where penalties outweigh what is earned), or `quality` (the grade of mode `quality`, as
-    (grade - 1) / 4). Defaults to expected; in mode quality, to quality."""
+    (grade - 1) / 4). Defaults to expected, or quality in mode quality."""
     threshold: Annotated[float, Ge(0), Le(1)] | None = None
     """Lowest P(yes), from 0 to 1, that counts as yes. Defaults to that of the calibration, else 0.6."""
     min_answered: Annotated[float, Ge(0), Le(1)] = Aggregation.min_answered

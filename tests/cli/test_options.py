@@ -29,7 +29,7 @@ def test_help_and_default_are_those_of_the_setting():
     assert floor.show_default == str(JudgeConfig.model_fields["mass_floor"].default)
     assert options["--min-answered"].show_default == str(Aggregation.min_answered)
     assert options["--no-answer"].show_default == Aggregation.no_answer == "lowest"
-    assert options["--metric"].show_default == "expected"
+    assert options["--metric"].show_default == "expected, or quality in mode quality"
     assert options["--model"].opts == ["--model", "-m", "--judge.model"]
     assert options["--judge.samples"].min == 1 and options["--threshold"].max is None
     assert options["--mode"].type_descriptor.annotation == Mode
