@@ -178,15 +178,113 @@ def build_a_dataset() -> Any:
     return dataset.to_list()
 
 
-def serve_rewards() -> Any:
+def serve_scores_rewards_and_decisions() -> Any:
     from fastapi.testclient import TestClient
 
     from checklist_rewards import ChecklistScorer
     from checklist_rewards.server import build_app
 
-    row = {"input": PROMPTS[0], "target": COMPLETIONS[0], "checklist": CHECKLIST}
+    sample = {"input": PROMPTS[0], "target": COMPLETIONS[0], "checklist": CHECKLIST}
+    label = json.dumps({"checklist": CHECKLIST, "input": PROMPTS[0]})
+    asked = [{"type": "predicate", "name": "one", "instructions": CHECKLIST[0]["question"]}]
+    bodies = {
+        "/score": {"samples": [sample]},
+        "/reward": {"query": [PROMPTS[0] + COMPLETIONS[0]], "prompts": [PROMPTS[0]], "labels": [label]},
+        "/v1/decisions": {"model": "pocket", "input": COMPLETIONS[0], "questions": asked},
+    }
     with TestClient(build_app(ChecklistScorer(model="pocket"))) as client:
-        return client.post("/score", json={"rows": [row]}).json()
+        return {path: client.post(path, json=body).json() for path, body in bodies.items()}
+
+
+def app_with_annotations() -> Any:
+    from fastapi.testclient import TestClient
+
+    from checklist_rewards.backends import Engine
+    from checklist_rewards.pipelines import PipelineConfig
+    from checklist_rewards.ui.app import build_ui
+    from checklist_rewards.ui.guard import HEADER
+    from checklist_rewards.ui.judging import Judging
+    from checklist_rewards.ui.project import Project
+
+    engine = Engine("pocket", "transformers")
+    app = build_ui(Judging(Project.at(Path.cwd()), PipelineConfig(), {}, engine, engine), "token")
+    file = {"file": "scored.csv"}
+    with TestClient(app, base_url="http://127.0.0.1:8091", headers={HEADER: "token"}) as client:
+        return {
+            "queue": client.get("/api/annotate/queue", params={**file, "annotator": "ann"}).json(),
+            "task": client.get("/api/annotate/task", params={**file, "annotator": "ann", "place": 1}).json(),
+            "export": client.post("/api/annotate/export", json=file).json(),
+            "report": client.get("/api/report", params=file).json(),
+            "live": client.get("/api/live", params={"file": "rewards.jsonl"}).json(),
+        }
+
+
+def replay_stored_answers() -> Any:
+    from checklist_rewards import Checklist
+    from checklist_rewards.evaluation.replay import Replay, StoredRow
+    from checklist_rewards.scorer import Sample
+    from checklist_rewards.scores.table import score_from
+
+    stored = []
+    for number, row in enumerate(rows("scored.jsonl")[:5], start=1):
+        score = score_from(row["checklist_score"], f"row {number}")
+        checklist = [{"question": item.question, "weight": item.weight} for item in score.items]
+        stored.append(StoredRow(Sample(Checklist.parse(checklist), row["target"], row["prompt"]), score, f"row {number}"))
+    replay = Replay(aggregation={"primary_metric": "weighted", "threshold": 0.9})
+    return [[score.primary_score for score in scores] for scores in replay.scores(stored)]
+
+
+def agreement_and_calibration_of_a_scored_file() -> Any:
+    from checklist_rewards.evaluation.agreement import (
+        Bootstrap,
+        compare,
+        labels_of,
+        read_scored,
+        units_against_labels,
+    )
+    from checklist_rewards.evaluation.calibration import fit_calibration, labelled_reads
+
+    scored = read_scored("scored.jsonl", group_key="document")
+    labels = [labels_of(row, row.data["labels"], "labels") for row in scored]
+    calibration, _ = fit_calibration(labelled_reads(scored, labels), method="platt", bootstrap=Bootstrap(20))
+    units, targets = units_against_labels(scored, labels)
+    compared = compare(("judge", "labels"), units, targets, Bootstrap(20), against_labels=True)
+    figures = {name: figure.value for section in compared.items.values() for name, figure in section.figures.items()}
+    return {"agreement": figures, "calibration": calibration.model_dump(mode="json")}
+
+
+def labels_to_distill() -> Any:
+    from checklist_rewards.distill.labels import read_labels
+
+    files = ("examples.jsonl", "strong.parquet")
+    return {file: [[one.target, one.question, one.label, one.group] for one in read_labels(file)] for file in files}
+
+
+def pairs_of_scored_pools() -> Any:
+    from checklist_rewards import Checklist, ChecklistScorer, Sample
+    from checklist_rewards.preferences import Rule, ScoredPool, mine_pairs
+
+    scorer, pools = ChecklistScorer(model="pocket"), []
+    for row in rows("candidates.jsonl"):
+        scores = scorer.score_batch([Sample(row["checklist"], text, row["prompt"]) for text in row["candidates"]])
+        pools.append(ScoredPool(row["prompt"], Checklist.parse(row["checklist"]), row["candidates"], scores))
+    mined = mine_pairs(pools, Rule(select="rlcf", top_fraction=0.7))
+    return [[pair.chosen, pair.rejected, pair.margin] for pair in mined.pairs]
+
+
+def old_calibration_and_weights() -> Any:
+    from checklist_rewards import ChecklistScorer
+
+    scorer = ChecklistScorer(model="pocket", calibration="map.json", weights="fitted.json")
+    items = [item for item in CHECKLIST if "lower case" not in item["question"]]
+    return scorer.score(items, COMPLETIONS[0], PROMPTS[0]).model_dump()
+
+
+def store_merged_with_another() -> Any:
+    from checklist_rewards.files.store import Store
+
+    other = Store("other.sqlite")
+    return [other.merge(Store().path) == len(Store()), other.merge(Store().path)]
 
 
 ENTRIES = [
@@ -202,6 +300,13 @@ ENTRIES = [
     refine_tasks,
     pipeline_of_writer_and_judge,
     build_a_dataset,
-    serve_rewards,
+    serve_scores_rewards_and_decisions,
+    app_with_annotations,
+    replay_stored_answers,
+    agreement_and_calibration_of_a_scored_file,
+    labels_to_distill,
+    pairs_of_scored_pools,
+    old_calibration_and_weights,
+    store_merged_with_another,
 ]
 QUICK = {"score_one_text", "score_a_batch_and_its_receipt", "reward_with_a_log", "reward_split_by_category"}

@@ -16,7 +16,9 @@ were renamed are changed in `commands.toml` and `entries.py`; that needs no new 
 
 from __future__ import annotations
 
+import base64
 import csv
+import gzip
 import json
 import math
 import os
@@ -135,7 +137,8 @@ def content(path: Path) -> Any:
     if path.suffix == ".csv":
         return list(csv.DictReader(text.splitlines(keepends=True)))
     if path.suffix == ".html":
-        return [json.loads(data) for data in re.findall(r'<script[^>]*json"?[^>]*>(.*?)</script>', text, re.DOTALL)]
+        data = re.findall(r'<script[^>]*type="application/gzip">(.*?)</script>', text, re.DOTALL)
+        return [json.loads(gzip.decompress(base64.b64decode(one))) for one in data]
     return json.loads(text) if path.suffix == ".json" else text
 
 
