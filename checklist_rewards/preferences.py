@@ -31,7 +31,7 @@ from annotated_types import Ge, Le
 from checklist_rewards.checklists import Checklist, content_hash
 from checklist_rewards.errors import SampleError
 from checklist_rewards.fields import check_fields
-from checklist_rewards.replies import Candidate
+from checklist_rewards.rows import Candidate
 from checklist_rewards.scores import (
     EQUAL,
     Aggregation,

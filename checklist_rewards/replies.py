@@ -37,7 +37,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
@@ -135,32 +135,6 @@ def target_of(reply: Reply) -> Target:
     if reply.thought is not None:
         completion = [{"role": "assistant", "content": reply.text, "reasoning_content": reply.thought}]
     return _READER.read(completion, cut=reply.finish_reason == "length")
-
-
-class Candidate(str):
-    """A text of a policy, together with the answer in it, which is what is judged.
-
-    A plain string is a candidate too. Its answer is then found in the text alone.
-
-    Args:
-        text (`str`): the full text.
-        target ([`Target`], *optional*): the answer and its state.
-    """
-
-    __slots__ = ("target",)
-    target: Target
-
-    def __new__(cls, text: str, target: Target | None = None) -> Self:
-        """Read the answer from the text, if it is not given."""
-        self = super().__new__(cls, text)
-        if target is None:
-            target = text.target if isinstance(text, Candidate) else _READER.read(text)
-        self.target = target
-        return self
-
-    def __reduce__(self) -> tuple[type[Candidate], tuple[str, Target]]:
-        """Copied and pickled with the answer."""
-        return Candidate, (str(self), self.target)
 
 
 def _text_messages(prompt: Messages, where: str) -> list[dict[str, Any]]:

@@ -29,30 +29,14 @@ from checklist_rewards.backends import Engine, Messages, Sampling
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.store import Store
 from checklist_rewards.judges import Progress
-from checklist_rewards.replies import Candidate, sample_replies, target_of
-from checklist_rewards.scorer import ChecklistScorer, Sample
+from checklist_rewards.replies import sample_replies, target_of
+from checklist_rewards.rows import Candidate, Pool
+from checklist_rewards.scorer import ChecklistScorer
 from checklist_rewards.scores import EQUAL, Score
 from checklist_rewards.validation import one_of, string
 
 Ties = Literal["keep", "first", "shortest"]
 TIES: tuple[str, ...] = get_args(Ties)
-
-
-@dataclass(frozen=True, slots=True)
-class Pool:
-    """The candidates of one input, before scoring.
-
-    Args:
-        checklist: a [`Checklist`], or any value that [`Checklist.parse`] accepts.
-        candidates (sequence of `str`): at least one text; a [`Candidate`] has its answer with it.
-        input, reference, history (`str`, *optional*): context for the judge, as in [`Sample`].
-    """
-
-    checklist: Any
-    candidates: Sequence[str]
-    input: str | None = None
-    reference: str | None = None
-    history: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,25 +165,12 @@ def rerank_batch(
     one_of("ties", ties, TIES)
     for number, pool in enumerate(pools, start=1):
         check_candidates(pool.candidates, f"pool {number}")
-    answers = [[Candidate(text).target for text in pool.candidates] for pool in pools]
-    samples = [
-        Sample(
-            pool.checklist,
-            answer.text,
-            pool.input,
-            pool.reference,
-            pool.history,
-            state=answer.state,
-            messages=answer.messages,
-        )
-        for pool, of_pool in zip(pools, answers, strict=True)
-        for answer in of_pool
-    ]
-    scores = iter(scorer.score_batch(samples, progress))
+    samples = [pool.samples for pool in pools]
+    scores = iter(scorer.score_batch([sample for of_pool in samples for sample in of_pool], progress))
     rankings = []
-    for pool, of_pool in zip(pools, answers, strict=True):
+    for pool, of_pool in zip(pools, samples, strict=True):
         found = tuple(next(scores) for _ in of_pool)
-        ranks = ranks_of(found, ties, [answer.text for answer in of_pool])
+        ranks = ranks_of(found, ties, [sample.target for sample in of_pool])
         rankings.append(Ranking(tuple(pool.candidates), found, tuple(ranks)))
     return rankings
 

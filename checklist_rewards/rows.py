@@ -20,7 +20,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Self, get_args
 
 from checklist_rewards.chat import CompletionReader, Message, Target, completion_text, opens_thinking, prompt_text
 from checklist_rewards.checklists import Checklist
@@ -92,6 +92,65 @@ class Request:
     candidates: Sequence[str] = ()
     chosen: str | None = None
     rejected: str | None = None
+
+
+class Candidate(str):
+    """A text of a policy, together with the answer in it, which is what is judged.
+
+    A plain string is a candidate too. Its answer is then found in the text alone.
+
+    Args:
+        text (`str`): the full text.
+        target ([`Target`], *optional*): the answer and its state.
+    """
+
+    __slots__ = ("target",)
+    target: Target
+
+    def __new__(cls, text: str, target: Target | None = None) -> Self:
+        """Read the answer from the text, if it is not given."""
+        self = super().__new__(cls, text)
+        if target is None:
+            target = text.target if isinstance(text, Candidate) else _READERS["refuse"].read(text)
+        self.target = target
+        return self
+
+    def __reduce__(self) -> tuple[type[Candidate], tuple[str, Target]]:
+        """Copied and pickled with the answer."""
+        return Candidate, (str(self), self.target)
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """Several texts about one input, before scoring: candidates, or honest responses.
+
+    Args:
+        checklist: a [`Checklist`], or any value that [`Checklist.parse`] accepts.
+        candidates (sequence of `str`, *optional*): the texts; a [`Candidate`] has its answer with it.
+        input, reference, history (`str`, *optional*): context for the judge, as in [`Sample`].
+    """
+
+    checklist: Any
+    candidates: Sequence[str] = ()
+    input: str | None = None
+    reference: str | None = None
+    history: str | None = None
+
+    @property
+    def samples(self) -> list[Sample]:
+        """The answers of the candidates, in order."""
+        return [
+            Sample(
+                self.checklist,
+                target.text,
+                self.input,
+                self.reference,
+                self.history,
+                state=target.state,
+                messages=target.messages,
+            )
+            for target in (Candidate(text).target for text in self.candidates)
+        ]
 
 
 @dataclass(frozen=True)
@@ -240,6 +299,12 @@ class Columns:
             state=target.state,
             messages=target.messages,
         )
+
+    def pool_of(self, row: Mapping[str, Any], where: str, candidates: Sequence[str] = ()) -> Pool:
+        """The row as a [`Pool`] of these candidates. Raises [`SampleError`] for invalid columns."""
+        input, history = self.input_of(row, where)
+        reference = self.reference_of(row, where)
+        return Pool(self.checklist_of(row, where), candidates, input, reference, history)
 
     def target_of(self, row: Mapping[str, Any], where: str) -> Target:
         """The answer to score, as in training. Raises [`SampleError`] if the column is missing."""

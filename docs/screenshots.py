@@ -20,7 +20,7 @@ from PIL import Image
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
-from checklist_rewards.evaluation.agreement import Labels  # noqa: E402
+from checklist_rewards.evaluation.labels import Labels  # noqa: E402
 from checklist_rewards.ui.project import Project, write_example  # noqa: E402
 from checklist_rewards.ui.report import write_report  # noqa: E402
 from tests.ui import browser  # noqa: E402

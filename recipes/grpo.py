@@ -5,9 +5,9 @@
         --config recipes/Qwen2.5-7B-Instruct/grpo/config_vllm_judge.yaml --dataset_name checklists.parquet
 
 A config has the arguments of `trl.GRPOConfig` and `trl.ModelConfig`, the location of the data, and under `reward` the
-arguments of `ChecklistReward` and its scorer (the same keys as in a CHECKLIST_REWARDS_CONFIG file). With `monitor`, a
-mapping of its settings, a `RewardMonitor` watches the reward. With `evolving`, a mapping of the arguments of
-`EvolvingChecklistReward`, the checklists evolve. With `split: category` (or `sign`, or a mapping from parts to
+arguments of `ChecklistReward` and its scorer (the same keys as in a CHECKLIST_REWARDS_CONFIG file). `monitor` and
+`evolving` are arguments of it too: with the first, the run is watched for reward hacking; with the second, the
+checklists evolve. With `split: category` (or `sign`, or a mapping from parts to
 categories), each part of the checklists is a reward of its own, by default with the weight of its items; combine it
 with `multi_objective_aggregation: normalize_then_sum`. All arguments can also be given on the command line, the
 mappings as JSON. The judge and the data are validated before the policy is loaded.
@@ -34,8 +34,6 @@ from checklist_rewards import Checklist
 from checklist_rewards.backends import resolve_model
 from checklist_rewards.datasets.splits import DataArguments, load_splits
 from checklist_rewards.errors import SampleError
-from checklist_rewards.evolving.configured import evolving_of
-from checklist_rewards.monitor.configured import monitor_of
 from checklist_rewards.rewards.trl import ChecklistReward
 
 
@@ -49,9 +47,7 @@ class ScriptArguments(DataArguments):
 
     monitor: dict[str, Any] | str | None = field(
         default=None,
-        metadata={
-            "help": "Settings of RewardMonitor, as a mapping or as JSON; {} for the defaults. Off if not given."
-        },
+        metadata={"help": "Settings of the monitor, as a mapping or as JSON; {} for the defaults. Off if not given."},
     )
 
     split: dict[str, Any] | str | None = field(
@@ -60,7 +56,7 @@ class ScriptArguments(DataArguments):
     )
     evolving: dict[str, Any] | str | None = field(
         default=None,
-        metadata={"help": "Arguments of EvolvingChecklistReward, as a mapping or as JSON; {} for the defaults."},
+        metadata={"help": "Settings of evolving checklists, as a mapping or as JSON; {} for the defaults."},
     )
 
     def __post_init__(self):
@@ -83,7 +79,8 @@ def check_checklists(dataset: Dataset, column: str, where: str) -> None:
 
 
 def main(script: ScriptArguments, training: GRPOConfig, model: ModelConfig) -> GRPOTrainer:
-    reward = ChecklistReward(**script.reward)
+    stages = {"monitor": script.monitor, "evolving": script.evolving}
+    reward = ChecklistReward(**{**stages, **script.reward})
     reward.scorer.check()
     train, test = load_splits(script, evaluates=training.eval_strategy != "no")
     for name, dataset in ((script.dataset_train_split, train), (script.dataset_test_split, test)):
@@ -104,9 +101,7 @@ def main(script: ScriptArguments, training: GRPOConfig, model: ModelConfig) -> G
         "dtype": model.dtype,
         **(training.model_init_kwargs or {}),
     }
-    inner = reward if script.evolving is None else evolving_of(reward, script.evolving, script.reward)
-    watched = inner if script.monitor is None else monitor_of(inner, script.monitor)
-    reward_funcs = [watched] if script.split is None else watched.split(script.split, dataset=chain(train, test or ()))
+    reward_funcs = [reward] if script.split is None else reward.split(script.split, dataset=chain(train, test or ()))
     if script.split is not None and training.reward_weights is None:
         training.reward_weights = [part.weight for part in reward_funcs]
     trainer = GRPOTrainer(

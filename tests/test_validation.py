@@ -11,7 +11,6 @@ from checklist_rewards.evaluation.agreement import Numbers
 from checklist_rewards.evaluation.cascade_replay import Point, plot_curve
 from checklist_rewards.evaluation.items.items import similarity
 from checklist_rewards.judges.remote import RewardServer
-from checklist_rewards.monitor import RewardMonitor
 from checklist_rewards.pipelines import register_custom_pipeline
 from checklist_rewards.rewards.integrations.verl import ChecklistComputeScore
 from checklist_rewards.rewards.trl import ChecklistReward
@@ -129,7 +128,7 @@ MISSPELLED = {
     "beside a scorer": (
         lambda reward: ChecklistReward(reward.scorer, treshold=0.5), "'treshold' (did you mean 'threshold'?)"
     ),
-    "the monitor": (lambda reward: RewardMonitor(reward, windw=5), "'windw' (did you mean 'window'?)"),
+    "the monitor": (lambda reward: ChecklistReward(monitor={"windw": 5}), "'windw' (did you mean 'window'?)"),
     "verl": (lambda reward: ChecklistComputeScore(treshold=0.5), "'treshold' (did you mean 'threshold'?)"),
     "a server": (lambda reward: RewardServer("http://localhost", timout=5), "'timout' (did you mean 'timeout'?)"),
     "a pipeline": (

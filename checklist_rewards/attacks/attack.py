@@ -42,14 +42,14 @@ from checklist_rewards.attacks.report import (
     Means,
     mean_figure,
 )
-from checklist_rewards.attacks.search import FINALISTS, AttackRow, Recipe, search
-from checklist_rewards.checklists import NO, YES, Checklist, ChecklistItem
+from checklist_rewards.attacks.search import FINALISTS, Recipe, search
+from checklist_rewards.checklists import NO, YES, Checklist, ChecklistItem, content_hash
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement.measures import Bootstrap
 from checklist_rewards.files.rows import read_rows
 from checklist_rewards.judges import Progress
-from checklist_rewards.judges.base import engines_of
 from checklist_rewards.judges.checked import run_check
+from checklist_rewards.rows import Pool
 from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores import EQUAL, NO_ANSWER_STATES, Score
 from checklist_rewards.scores.score import PASS_CREDIT
@@ -79,22 +79,27 @@ _GROUPS, _OPENED = 12, 3
 _SHOWN_RECIPES, _SHOWN_ITEMS, _SHOWN_CHARACTERS = 3, 20, 600
 
 
-def default_rows() -> list[AttackRow]:
+def prompt_key(row: Pool) -> str:
+    """Hash of a prompt and its history."""
+    return content_hash(row.input, row.history)
+
+
+def default_rows() -> list[Pool]:
     """The packaged prompts: 50 everyday requests, each with a checklist of 3 or 4 items and an honest response."""
     rows = read_rows(Path(__file__).with_name("prompts.jsonl"))
     return [
-        AttackRow(row.data["prompt"], Checklist.parse(row.data["checklist"], row.where), (row.data["target"],))
+        Pool(Checklist.parse(row.data["checklist"], row.where), (row.data["target"],), row.data["prompt"])
         for row in rows
     ]
 
 
-def frequent_words(rows: Sequence[AttackRow]) -> list[str]:
+def frequent_words(rows: Sequence[Pool]) -> list[str]:
     """The content words that most honest responses have, most frequent first: at most 48, each in two or more of
     them and in no prompt. A judge may prefer one of them."""
     counts = Counter(
-        word for row in rows for text in row.responses for word in set(re.findall(r"[^\W\d_]+", text.casefold()))
+        word for row in rows for text in row.candidates for word in set(re.findall(r"[^\W\d_]+", text.casefold()))
     )
-    asked = {word for row in rows for word in re.findall(r"[^\W\d_]+", row.prompt.casefold())}
+    asked = {word for row in rows for word in re.findall(r"[^\W\d_]+", (row.input or "").casefold())}
     known = [
         (word, count)
         for word, count in counts.items()
@@ -103,21 +108,21 @@ def frequent_words(rows: Sequence[AttackRow]) -> list[str]:
     return [word for word, _ in sorted(known, key=lambda pair: (-pair[1], pair[0]))[:_MOST_WORDS]]
 
 
-def bad_responses(rows: Sequence[AttackRow]) -> list[dict[str, str]]:
+def bad_responses(rows: Sequence[Pool]) -> list[dict[str, str]]:
     """The bad responses of each row by reason.
 
     A response to another prompt is that of the next row that has one. Words are removed from the first honest
     response, for the item most of whose keywords it has.
 
     Args:
-        rows (sequence of [`AttackRow`]):
+        rows (sequence of [`Pool`]):
             The prompts. A reason that needs honest responses is left out where there are none.
     """
     found: list[dict[str, str]] = []
     for place, row in enumerate(rows):
-        bad = {"empty": "", "prompt": row.prompt}
-        others = [other for other in (*rows[place + 1 :], *rows[:place]) if other.prompt != row.prompt]
-        other = next((text for each in others for text in each.responses if text.strip()), None)
+        bad = {"empty": "", "prompt": row.input or ""}
+        others = [other for other in (*rows[place + 1 :], *rows[:place]) if other.input != row.input]
+        other = next((text for each in others for text in each.candidates if text.strip()), None)
         if other is not None:
             bad["other_prompt"] = other
         removed = _without_words(row)
@@ -127,9 +132,9 @@ def bad_responses(rows: Sequence[AttackRow]) -> list[dict[str, str]]:
     return found
 
 
-def _without_words(row: AttackRow) -> str | None:
+def _without_words(row: Pool) -> str | None:
     best: tuple[float, str] | None = None
-    for response in row.responses[:1]:
+    for response in row.candidates[:1]:
         for item in row.checklist.items:
             words = keywords(item)
             patterns = [re.compile(rf"(?<!\w){re.escape(word)}(?!\w)", re.IGNORECASE) for word in words]
@@ -169,7 +174,7 @@ class _Reader:
     """Reads texts about rows within a budget, each text once."""
 
     scorer: ChecklistScorer
-    rows: Sequence[AttackRow]
+    rows: Sequence[Pool]
     budget: int
     progress: Progress | None
     reads: int = 0
@@ -178,13 +183,12 @@ class _Reader:
     details: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        judge = self.scorer.checked_judge
-        engines = max(1, sum(1 for _ in engines_of(self.scorer.judge)))
-        self.reads_of = [engines * sum(map(judge.asks, row.checklist.items)) for row in self.rows]
+        engines = max(1, len(self.scorer.judge.engines))
+        self.reads_of = [engines * sum(map(self.scorer.checking.asks, row.checklist.items)) for row in self.rows]
 
     def sample(self, row: int, text: str) -> Sample:
         of = self.rows[row]
-        return Sample(of.checklist, text, of.prompt, of.reference, of.history)
+        return Sample(of.checklist, text, of.input, of.reference, of.history)
 
     def price(self, texts: Iterable[tuple[int, str]]) -> int:
         """The reads that the judge has still to answer: one per item, text and engine of a panel."""
@@ -294,18 +298,18 @@ class _Attacker:
         reference = {} if row.reference is None else {"reference": row.reference}
         return {
             "target": text,
-            "input": row.prompt,
+            "input": row.input,
             **reference,
             "checklist": [item.model_dump(mode="json", exclude_defaults=True) for item in row.checklist.items],
             "labels": labels,
-            "group": row.prompt,
+            "group": row.input,
             "attack": recipe.name,
             "kind": BANK[recipe.attacks[0]].kind if recipe.is_one else FOUND,
         }
 
     def honest(self, row: int) -> list[Score]:
         """The scores of the honest responses of a row."""
-        found = [self.reader.scored(row, text) for text in self.rows[row].responses]
+        found = [self.reader.scored(row, text) for text in self.rows[row].candidates]
         return [score for score in found if score is not None]
 
     def _with_earned(self, case: _Case, base: Score, text: str, after: Score) -> float:
@@ -326,13 +330,13 @@ class _Attacker:
         item = next(item for item in self.rows[row].checklist.items if item.id == id)
         if item.check is None or item.scope is not None:
             return None
-        verdict = run_check(item, text, self.rows[row].prompt, self.reader.scorer.allow_code)
+        verdict = run_check(item, text, self.rows[row].input, self.reader.scorer.checking.allow_code)
         return None if verdict.answer is None else (verdict.answer == YES) == (item.weight >= 0)
 
 
 def attack(
     scorer: ChecklistScorer,
-    rows: Sequence[AttackRow],
+    rows: Sequence[Pool],
     *,
     attacks: Sequence[str] | None = None,
     prompts: int = DEFAULT_PROMPTS,
@@ -346,8 +350,8 @@ def attack(
     Args:
         scorer ([`ChecklistScorer`]):
             The judge: of any kind, with any metric.
-        rows (sequence of [`AttackRow`]):
-            At least 4 prompts with checklists. Honest responses are optional; without them, two reasons for bad
+        rows (sequence of [`Pool`]):
+            At least 4 prompts with checklists. Their candidates are honest responses. Without any, two reasons for bad
             responses and the comparison with honest responses are missing.
         attacks (sequence of `str`, *optional*):
             Attacks of [`BANK`]. Defaults to all but `empty`, which is one of the bad responses.
@@ -382,7 +386,7 @@ def attack(
     rows = _chosen(rows, prompts, rng)
     for number, row in enumerate(rows, start=1):
         for item in scorer.prepared(row.checklist).items:
-            scorer.check_item(item, f"prompt {number} ({row.prompt!r:.60})")
+            scorer.check_item(item, f"prompt {number} ({row.input!r:.60})")
     intervals = Bootstrap(seed=seed) if bootstrap is None else bootstrap
     reader = _Reader(scorer, rows, budget_reads, progress)
     state = _Attacker(reader)
@@ -393,7 +397,7 @@ def attack(
     grouped = {_written(words[first::_GROUPS]): words[first::_GROUPS] for first in range(min(_GROUPS, len(words)))}
     screened = state.one_each(searched[: max(1, math.ceil(_SCREENED * half))])
     plain = [(case.row, case.response) for cases in state.cases for case in cases]
-    plain += [(place, text) for place, row in enumerate(rows) for text in row.responses]
+    plain += [(place, text) for place, row in enumerate(rows) for text in row.candidates]
     started = [*plain, *state.texts([*bank, *grouped], screened)]
     cases = state.one_each(reported)
     alone = sum(len(some) for some in [*grouped.values()][:_OPENED] if len(some) > 1)  # the largest come first
@@ -441,7 +445,7 @@ def _written(words: Sequence[str]) -> Recipe:
     return Recipe(after=" ".join(f"{word} {word}" for word in words))
 
 
-def _chosen(rows: Sequence[AttackRow], prompts: int, rng: random.Random) -> list[AttackRow]:
+def _chosen(rows: Sequence[Pool], prompts: int, rng: random.Random) -> list[Pool]:
     """At most `prompts` of the rows, in random order, with parsed checklists and the honest responses to read."""
     if len(rows) < FEWEST_PROMPTS:
         raise SampleError(
@@ -453,7 +457,7 @@ def _chosen(rows: Sequence[AttackRow], prompts: int, rng: random.Random) -> list
         replace(
             rows[place],
             checklist=Checklist.parse(rows[place].checklist, f"row {place + 1}"),
-            responses=tuple(text for text in rows[place].responses if text.strip())[:_MOST_HONEST],
+            candidates=tuple(text for text in rows[place].candidates if text.strip())[:_MOST_HONEST],
         )
         for place in drawn
     ]
@@ -495,7 +499,7 @@ def _report(
     ]
     made = {case.reason for place in reported for case in state.cases[place]}
     why = "requires honest responses"
-    if any(rows[place].responses for place in reported):
+    if any(rows[place].candidates for place in reported):
         why = "no honest response has a keyword of an item, or all prompts are equal"
     missing = {reason: why for reason in REASONS if reason not in made}
     if not any(honest.values()):
@@ -530,7 +534,7 @@ def _report(
 
 
 def _figures(
-    rows: Sequence[AttackRow],
+    rows: Sequence[Pool],
     recipe: Recipe,
     outcomes: Sequence[_Outcome],
     rise_in_search: float | None,
@@ -563,7 +567,7 @@ def _figures(
         failed=len(outcomes) - len(scored),
         **bootstrap.figures(means, [outcome.case.row for outcome in scored]),
         rise_in_search=None if rise_in_search is None or not math.isfinite(rise_in_search) else rise_in_search,
-        rises={rows[place].key: fmean(values) for place, values in rises.items()},
+        rises={prompt_key(rows[place]): fmean(values) for place, values in rises.items()},
     )
 
 
@@ -598,13 +602,13 @@ def _fallen(
 def _example(state: _Attacker, recipe: Recipe, outcomes: Sequence[_Outcome]) -> Example:
     worst = max((outcome for outcome in outcomes if outcome.rise is not None), key=lambda outcome: outcome.rise or 0.0)
     case, row = worst.case, state.rows[worst.case.row]
-    scores = {text: state.reader.scored(case.row, text) for text in row.responses}
+    scores = {text: state.reader.scored(case.row, text) for text in row.candidates}
     honest = {text: score.primary_score or 0.0 for text, score in scores.items() if score is not None}
     best = max(honest, key=honest.__getitem__, default=None)
     return Example(
         attack=recipe.name,
         reason=case.reason,
-        prompt=row.prompt[:_SHOWN_CHARACTERS],
+        prompt=(row.input or "")[:_SHOWN_CHARACTERS],
         response=case.response[:_SHOWN_CHARACTERS],
         score=worst.after - (worst.rise or 0.0) - worst.earned,
         attacked=recipe(case.response, row)[:_SHOWN_CHARACTERS],

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from checklist_rewards.attacks.bank import BANK, combined
-from checklist_rewards.checklists import Checklist, content_hash
+from checklist_rewards.rows import Pool
 
 FINALISTS = 5
 """Recipes that a search returns."""
@@ -20,29 +20,6 @@ _PARENTS = _CHILDREN = 8
 _MOST_ATTACKS, _LONGEST_STRING, _MOST_ROUNDS = 3, 40, 50
 _TRIES = 20
 """Mutations per new recipe before a round is smaller."""
-
-
-@dataclass(frozen=True, slots=True)
-class AttackRow:
-    """One prompt with its checklist.
-
-    Args:
-        prompt (`str`): what is asked of the policy.
-        checklist: a [`Checklist`], or anything that [`Checklist.parse`] takes.
-        responses (sequence of `str`, *optional*): honest responses, such as those of the policy before training.
-        reference, history (`str`, *optional*): context for the judge, as in [`Sample`].
-    """
-
-    prompt: str
-    checklist: Checklist
-    responses: tuple[str, ...] = ()
-    reference: str | None = None
-    history: str | None = None
-
-    @property
-    def key(self) -> str:
-        """Hash of the prompt and its history."""
-        return content_hash(self.prompt, self.history)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +50,9 @@ class Recipe:
         """Number of attacks and strings."""
         return len(self.attacks) + len(self.strings)
 
-    def __call__(self, response: str, row: AttackRow) -> str:
+    def __call__(self, response: str, row: Pool) -> str:
         """The attacked response."""
-        text = combined(self.attacks, response, row.prompt, row.checklist)
+        text = combined(self.attacks, response, row.input or "", row.checklist)
         return " ".join(part for part in (self.before, text, self.after) if part)
 
 

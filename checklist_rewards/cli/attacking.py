@@ -17,7 +17,6 @@ from rich.table import Table
 from checklist_rewards.attacks.attack import DEFAULT_PROMPTS, DEFAULT_READS, FEWEST_PROMPTS, REASONS, default_rows
 from checklist_rewards.attacks.attack import attack as attacked
 from checklist_rewards.attacks.report import AttackComparison, AttackReport, Fallen
-from checklist_rewards.attacks.search import AttackRow
 from checklist_rewards.cli import options as o
 from checklist_rewards.cli.forecast import quiet, show
 from checklist_rewards.cli.options import Resamples, Seed, grouped
@@ -27,6 +26,7 @@ from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement import Bootstrap
 from checklist_rewards.evaluation.agreement.measures import DEFAULT_RESAMPLES
 from checklist_rewards.files.rows import file_format, input_format, read_rows, write_rows
+from checklist_rewards.rerank import Pool
 from checklist_rewards.rows import Columns, read_checklist
 from checklist_rewards.scorer import ChecklistScorer
 from checklist_rewards.scores.reasons import ADVICE
@@ -208,7 +208,7 @@ def _gamed(report: AttackReport, max_rise: float | None, max_beats: float | None
     return found
 
 
-def _rows(path: Path, keys: o.Keys, checklist_key: str | None, shared: object) -> list[AttackRow]:
+def _rows(path: Path, keys: o.Keys, checklist_key: str | None, shared: object) -> list[Pool]:
     """The prompts with a checklist. Rows with a null checklist are left out."""
     found, columns = [], None
     for row in read_rows(path):
@@ -223,18 +223,17 @@ def _rows(path: Path, keys: o.Keys, checklist_key: str | None, shared: object) -
                 blank_is_null=input_format(path) == ".csv",
             )
         request = columns.request_of(row.data, row.where)
-        checklist = columns.checklist_of(row.data, row.where)
-        if checklist is not None:
-            reference = columns.reference_of(row.data, row.where)
-            found.append(AttackRow(request.input, checklist, (), reference, request.history))
+        pool = columns.pool_of(row.data, row.where)
+        if pool.checklist is not None:
+            found.append(replace(pool, input=request.input))
     if not found:
         raise SampleError(f"{path} has no rows with a checklist.")
     return found
 
 
 def _with_responses(
-    rows: Sequence[AttackRow], rows_path: Path | str, path: Path, keys: o.Keys, target_key: str | None
-) -> list[AttackRow]:
+    rows: Sequence[Pool], rows_path: Path | str, path: Path, keys: o.Keys, target_key: str | None
+) -> list[Pool]:
     """The rows with the honest responses to their prompts.
 
     Raises:
@@ -249,14 +248,14 @@ def _with_responses(
         given = answers.setdefault(columns.input_of(row.data, row.where), [])
         if text.strip() and text not in given:
             given.append(text)
-    prompts = {(row.prompt, row.history) for row in rows}
+    prompts = {(row.input, row.history) for row in rows}
     if not prompts & answers.keys():
         raise SampleError(
             f"--responses {path}: none of its {len(answers)} prompts is a prompt of {rows_path}; they must be equal."
         )
     if other := len(answers.keys() - prompts):
         console.print(f"[yellow]{other} prompts of {escape(str(path))} are not in {escape(str(rows_path))}.[/]")
-    return [replace(row, responses=tuple(answers.get((row.prompt, row.history), ()))) for row in rows]
+    return [replace(row, candidates=tuple(answers.get((row.input, row.history), ()))) for row in rows]
 
 
 def _print(report: AttackReport) -> None:

@@ -11,6 +11,7 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import compress
 from pathlib import Path
 from statistics import fmean
 from typing import Annotated, Any
@@ -26,7 +27,7 @@ from checklist_rewards.cli.output import RowFile, RunReport, bars, check_outputs
 from checklist_rewards.cli.work import ANSWERS, Work, prices_from
 from checklist_rewards.datasets.columns import PROMPT, checklist_columns
 from checklist_rewards.errors import SampleError
-from checklist_rewards.evaluation.replay import stored_checklist
+from checklist_rewards.evaluation.scored import stored_checklist
 from checklist_rewards.fields import settings_of
 from checklist_rewards.files.atomic import write_text
 from checklist_rewards.files.rows import CHUNK_ROWS, Row, file_format, write_rows
@@ -42,8 +43,6 @@ from checklist_rewards.preferences import (
     rows_of,
 )
 from checklist_rewards.rerank import (
-    Candidate,
-    Pool,
     Ranking,
     Ties,
     check_candidates,
@@ -52,8 +51,8 @@ from checklist_rewards.rerank import (
     sample_candidates,
     selection,
 )
-from checklist_rewards.rows import Columns, read_checklist
-from checklist_rewards.scorer import ChecklistScorer, Sample
+from checklist_rewards.rows import Candidate, Columns, read_checklist
+from checklist_rewards.scorer import ChecklistScorer
 from checklist_rewards.scores import Aggregation, ItemScore, Score, rescore
 from checklist_rewards.scores.reasons import Reason, Unanswered
 from checklist_rewards.scores.table import score_from
@@ -237,9 +236,7 @@ class _RerankTotals:
 
 def _checked(judge: ChecklistScorer, columns: Columns, row: Row) -> Checklist | None:
     """The row's checklist. Raises an error for a row that cannot be ranked."""
-    columns.input_of(row.data, row.where)
-    columns.reference_of(row.data, row.where)
-    checklist = columns.checklist_of(row.data, row.where)
+    checklist: Checklist | None = columns.pool_of(row.data, row.where).checklist
     for item in checklist.items if checklist is not None else ():
         judge.check_item(item, row.where)
     return checklist
@@ -273,15 +270,10 @@ def _rankings(
     progress: Progress,
 ) -> list[Ranking | None]:
     """One ranking per row, from a single scoring batch; None for a row without a checklist or candidates."""
-    pools: list[Pool | None] = []
-    for row, candidates in zip(rows, texts, strict=True):
-        checklist = columns.checklist_of(row.data, row.where)
-        input, history = columns.input_of(row.data, row.where)
-        reference = columns.reference_of(row.data, row.where)
-        usable = checklist is not None and candidates
-        pools.append(Pool(checklist, candidates, input, reference, history) if usable else None)
-    rankings = iter(rerank_batch(judge, [pool for pool in pools if pool is not None], ties=ties, progress=progress))
-    return [None if pool is None else next(rankings) for pool in pools]
+    pools = [columns.pool_of(row.data, row.where, some) for row, some in zip(rows, texts, strict=True)]
+    usable = [pool.checklist is not None and bool(pool.candidates) for pool in pools]
+    rankings = iter(rerank_batch(judge, list(compress(pools, usable)), ties=ties, progress=progress))
+    return [next(rankings) if each else None for each in usable]
 
 
 def _hashes(columns: Columns, row: Row, candidates: Sequence[str]) -> list[str]:
@@ -411,8 +403,8 @@ def pairs(
             samples = [
                 sample
                 for row, texts, row_checklist, known in zip(chunk, candidates, checklists, found, strict=True)
-                if known is None
-                for sample in _samples(columns, row, texts, row_checklist)
+                if known is None and row_checklist is not None
+                for sample in columns.pool_of(row.data, row.where, texts).samples
             ]
             scores = iter(scorer.score_batch(samples, progress))
             for row, row_checklist, texts, known in zip(chunk, checklists, candidates, found, strict=True):
@@ -524,14 +516,6 @@ def _card_path(card: Path | None, files: o.Files, others: Sequence[Path | None])
     card = files.output.with_suffix(".md") if card is None else card
     check_outputs([files.rows, *others], output=files.output, summary=files.summary, card=card)
     return card
-
-
-def _samples(columns: Columns, row: Row, candidates: Sequence[Candidate], checklist: Checklist | None) -> list[Sample]:
-    """The answers of the row's candidates; empty without a checklist."""
-    input, history = columns.input_of(row.data, row.where)
-    reference = columns.reference_of(row.data, row.where)
-    targets = [] if checklist is None else [candidate.target for candidate in candidates]
-    return [Sample(checklist, target.text, input, reference, history, state=target.state) for target in targets]
 
 
 def _summary(pairs: list[Pair], dropped: Counter[str]) -> dict[str, Any]:

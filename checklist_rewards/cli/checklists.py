@@ -41,7 +41,6 @@ from checklist_rewards.files.store import Store
 from checklist_rewards.generators.shapes import is_open, question_fault
 from checklist_rewards.judges.checked import usable_check
 from checklist_rewards.judges.settings import load_jury
-from checklist_rewards.monitor.configured import MONITOR, monitor_of
 from checklist_rewards.pipelines import GENERATORS, REFINERS, SCORERS, PipelineConfig, get_pipeline, list_pipelines
 from checklist_rewards.pipelines.registry import Registry
 from checklist_rewards.prompts import Kind, lint_prompt, prompts_dir
@@ -339,7 +338,7 @@ def _config(path: Path, value: Mapping[Any, Any]) -> str:
         return f"{kind}; trainer arguments are not checked"
     if not any(key in value for key in _PARTS) and _is_reward(value):
         _check_reward(value, str(path))
-        return "a monitored reward" if MONITOR in value else "a reward"
+        return "a monitored reward" if "monitor" in value else "a reward"
     config = PipelineConfig.load(path)
     return f"pipeline {config.name!r}: {config.generator.kind} generator, {config.scorer.kind} scorer"
 
@@ -347,20 +346,18 @@ def _config(path: Path, value: Mapping[Any, Any]) -> str:
 def _is_reward(value: Mapping[Any, Any]) -> bool:
     if value.keys() <= PipelineConfig.model_fields.keys():
         return False
-    return value.keys() <= {*config_keys(), MONITOR}
+    return value.keys() <= {*config_keys()}
 
 
 def _check_reward(settings: Any, where: str) -> None:
     if not isinstance(settings, Mapping):
         raise ConfigError(f"{where}: expected a mapping of settings, got {type(settings).__name__} {settings!r:.60}.")
     allowed = config_keys()
-    without_monitor = {key: value for key, value in settings.items() if key != MONITOR}
-    for key in without_monitor:
+    for key in settings:
         if key not in allowed:
             raise ConfigError(f"{where}: {unknown('key', key, allowed)}")
     try:
-        reward = ChecklistReward(**{**without_monitor, "store": False})
-        monitor_of(reward, settings.get(MONITOR) or {})
+        ChecklistReward(**{**settings, "store": False})
     except (ChecklistRewardsError, TypeError) as error:
         raise ConfigError(f"{where}: {error}") from None
 

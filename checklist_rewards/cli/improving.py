@@ -28,10 +28,10 @@ from checklist_rewards.cli.work import CHECKLISTS, Work
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement import Bootstrap
 from checklist_rewards.evaluation.agreement.measures import DEFAULT_RESAMPLES
-from checklist_rewards.evaluation.agreement.scored import ID, text_of
 from checklist_rewards.evaluation.fitting import By, Fit, fit_weights, labelled_scores
-from checklist_rewards.evaluation.replay import StoredRow
-from checklist_rewards.evolving.improve import FAULTS, Improvement, LabelledRow
+from checklist_rewards.evaluation.labels import text_of
+from checklist_rewards.evaluation.scored import ID, ScoredText
+from checklist_rewards.evolving.improve import FAULTS, Improvement
 from checklist_rewards.evolving.improve import improve as improved
 from checklist_rewards.evolving.rewriting import Rewriter
 from checklist_rewards.files.rows import input_format, read_rows
@@ -102,12 +102,11 @@ def fit(
     labels = labelled.as_labels()
     scored = labels.read(rows)
     if pairs is None:
-        given, _ = labels.of(scored)
-        found = labelled_scores(scored, given, by=by)
+        found = labelled_scores(labels.of(scored)[0], by=by)
     else:
         columns = Columns.of(scored[0].data, target=target_key)
         names = [{row.id, text_of(row.data.get(columns.target))} for row in scored]
-        found = labelled_scores(scored, [None] * len(scored), by=by, pairs=_pairs(pairs, names, "scored row"))
+        found = labelled_scores(scored, by=by, pairs=_pairs(pairs, names, "scored row"))
     with bars() as bar:
         fitted = fit_weights(found, Bootstrap(bootstrap, seed, bar("bootstrap draws", None)))
     _show(fitted)
@@ -325,10 +324,10 @@ def _labelled_rows(
     keys: o.Keys,
     target_key: str | None,
     shared: Checklist,
-) -> tuple[list[LabelledRow], list[set[str]]]:
+) -> tuple[list[ScoredText], list[set[str]]]:
     """The rows that have a label, which is a number or yes or no, and their ids and texts; all rows for
     preferences. Raises [`SampleError`]."""
-    found: list[LabelledRow] = []
+    found: list[ScoredText] = []
     names: list[set[str]] = []
     columns: Columns | None = None
     cells = () if label_key is None else [LabelCell(row.where, row.data.get(label_key)) for row in read_rows(path)]
@@ -362,7 +361,7 @@ def _labelled_rows(
         score = score_from(row.data[SCORE_COLUMN], row.where) if stored else None
         sample = columns.sample_of(row.data, row.where, shared)
         group = str(row.data[group_key]) if group_key is not None else str((sample.input or row.where, sample.history))
-        found.append(LabelledRow(StoredRow(sample, score, row.where), label, group))
+        found.append(ScoredText(row.where, row.where, score, group, labels=label, sample=sample))
         names.append(
             {text_of(row.data.get(columns.target)), *([str(row.data[ID])] if row.data.get(ID) is not None else [])}
         )

@@ -28,10 +28,10 @@ from checklist_rewards.cli.work import Work
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement import Bootstrap
 from checklist_rewards.evaluation.agreement.measures import DEFAULT_RESAMPLES
-from checklist_rewards.evaluation.agreement.scored import same_text
 from checklist_rewards.evaluation.gradient import GradientForecast, GradientReport
 from checklist_rewards.evaluation.items.items import FLAGS, ItemAnalysis, category_figures, flagged, similarity
 from checklist_rewards.evaluation.items.wording import Paraphraser, Review, reads_of, review, reworded
+from checklist_rewards.evaluation.labels import same_text
 from checklist_rewards.files.rows import Row, read_rows, write_rows
 from checklist_rewards.monitor.extra_reads import degenerate_replies
 from checklist_rewards.refiners.embedding import SentenceEmbedder

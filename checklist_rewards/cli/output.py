@@ -28,6 +28,7 @@ from rich.table import Table
 from checklist_rewards.backends.models import POCKET
 from checklist_rewards.datasets.tasks import BY_RULES, Totals
 from checklist_rewards.errors import SampleError
+from checklist_rewards.evaluation.scored import ScoredFile
 from checklist_rewards.files.atomic import check_writable, write_text
 from checklist_rewards.files.ranks import rank_of
 from checklist_rewards.files.rows import CHUNK_ROWS, Row, file_format, input_format, read_rows_for
@@ -35,7 +36,6 @@ from checklist_rewards.judges import Receipt
 from checklist_rewards.progress import AddBar, progress_on
 from checklist_rewards.rows import Columns
 from checklist_rewards.scores.reasons import ADVICE, Reason
-from checklist_rewards.ui.records import RecordFile
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """Write errors for lack of space: a full disk, an exceeded quota, a file size limit."""
@@ -271,7 +271,7 @@ def _same(one: Path, other: Path) -> bool:
 
 def _is_log(path: Path) -> bool:
     try:
-        return RecordFile(path).kind() == "rewards"
+        return ScoredFile(path).kind == "rewards"
     except SampleError:  # another kind of file, which its command refuses or reads alone
         return False
 

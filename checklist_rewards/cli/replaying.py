@@ -8,14 +8,13 @@
 from __future__ import annotations
 
 import json as json_text
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
-from dataclasses import replace as changed
 from hashlib import blake2b
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -23,7 +22,6 @@ from rich.markup import escape
 from rich.table import Column, Table
 
 from checklist_rewards.attacks.report import compare, is_attack, read_attack
-from checklist_rewards.checklists import Checklist
 from checklist_rewards.cli import options as o
 from checklist_rewards.cli.attacking import show_comparison
 from checklist_rewards.cli.forecast import forecast
@@ -42,32 +40,28 @@ from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement import (
     Bootstrap,
     Figure,
-    JudgedRow,
-    labels_of_rows,
-    pairs_of,
-    read_scored,
 )
 from checklist_rewards.evaluation.agreement.compare import check_plots
 from checklist_rewards.evaluation.agreement.measures import DEFAULT_RESAMPLES
 from checklist_rewards.evaluation.cascade_replay import DEFAULT_TOLERANCE, as_rows, choose, plot_curve
 from checklist_rewards.evaluation.cascade_replay import replay as replay_cascade
-from checklist_rewards.evaluation.differences import DifferenceReport, Differences, Matching, StoredScore, stored_reads
-from checklist_rewards.evaluation.replay import Replay, StoredRow, stored_checklist
+from checklist_rewards.evaluation.differences import DifferenceReport, Differences, Matching, packed
+from checklist_rewards.evaluation.labels import labelled, pairs_of
+from checklist_rewards.evaluation.replay import Replay
+from checklist_rewards.evaluation.scored import ScoredFile, ScoredText, own_id, read_scored, stored_checklist
 from checklist_rewards.evaluation.variance import Components, Variance, VarianceReport
 from checklist_rewards.files.atomic import atomic_path
-from checklist_rewards.files.rows import CHUNK_ROWS, Row, file_format, read_rows, read_rows_for, write_rows
+from checklist_rewards.files.rows import CHUNK_ROWS, file_format, write_rows
 from checklist_rewards.judges.calibration import Calibration
 from checklist_rewards.judges.variants import MOST_REPEATS, how_repeated
 from checklist_rewards.progress import Bar
 from checklist_rewards.rewards.batch import content_key
-from checklist_rewards.rows import Columns, read_checklist
+from checklist_rewards.rows import read_checklist
 from checklist_rewards.scorer import ChecklistScorer
-from checklist_rewards.scores import Aggregation, Score, TargetState
+from checklist_rewards.scores import Aggregation, Score
 from checklist_rewards.scores.reasons import Reason, Unanswered
-from checklist_rewards.scores.table import SCORE_COLUMN, score_from
+from checklist_rewards.scores.table import SCORE_COLUMN
 from checklist_rewards.scores.weights import Weights
-from checklist_rewards.ui.records import ID, Record, RecordFile
-from checklist_rewards.validation import finite_or_none
 
 _SHOWN_ITEMS = 20
 _QUESTION = 60
@@ -201,17 +195,19 @@ def replay(
         o.no_effect("without --repeat of 2 or more", "precision", "bootstrap", "seed")
     work = Work.of(o.Preset(), store_options, judge=judge, concurrency=concurrency, dry=dry) if judge.asks else None
     replayed = _replay(work, judge, repeat)
-    stored = StoredFile.of(
-        file,
-        new_weights=None if weights is None else Weights.load(weights),
+    texts = ScoredFile(
+        file.path,
         inputs=keys.input_key,
         target=target_key,
         checklist=checklist_key,
         reference=keys.reference_key,
         history=keys.history_key,
         shared=None if checklist is None else read_checklist(checklist),
-        work=work,
+        output=file.output,
     )
+    if texts.kind == "pairs":
+        raise SampleError(f"{file.path} has pairs; `replay` requires a scored file or a reward log.")
+    stored = _Again(texts, None if weights is None else Weights.load(weights), work)
     reads, prompts = _check(stored, replayed)
     prices = prices_from(dry.price)
     if dry.dry_run:
@@ -220,7 +216,7 @@ def replay(
         if work is None:
             console.print("The stored answers are aggregated again: no model is asked, and nothing was written.")
             return
-        return forecast(work, prices, samples=(row.sample for _, row in stored if row is not None))
+        return forecast(work, prices, samples=(text.sample for text in stored if text.sample is not None))
     if work is not None:
         work.pipeline.scorer.check()
         warn_of_models(judge.shown)
@@ -230,16 +226,16 @@ def replay(
         progress = bar("reads", reads) if replayed.scorer is not None else None
         rows = iter(stored)
         while chunk := list(islice(rows, CHUNK_ROWS)):
-            scores = iter(replayed.scores([row for _, row in chunk if row is not None], progress))
-            for row, again in chunk:
-                repeats = next(scores) if again is not None else None
-                out.write(stored.written(row, again, None if repeats is None else repeats[0]))
+            scores = iter(replayed.scores([text for text in chunk if text.sample is not None], progress))
+            for text in chunk:
+                repeats = next(scores) if text.sample is not None else None
+                out.write(stored.written(text, None if repeats is None else repeats[0]))
                 if repeats is None:
-                    report.miss(Unanswered(Reason.NO_CHECKLIST), row.number)
+                    report.miss(Unanswered(Reason.NO_CHECKLIST), text.number)
                     continue
-                report.add(row.number, repeats[0])
-                if variance is not None and again is not None:
-                    variance.add(stored.prompt_of(row), repeats)
+                report.add(text.number, repeats[0])
+                if variance is not None:
+                    variance.add(stored.prompt_of(text), repeats)
             report.rows += len(chunk)
     if work is not None:
         work.account(report, prices)
@@ -264,85 +260,51 @@ def replay(
 
 
 @dataclass
-class StoredFile:
-    """A reward log or a scored file, read as stored rows and written in the same format."""
+class _Again:
+    """How the texts of a file are scored again, and written in its format."""
 
-    file: RowFile
-    paths: list[Path]
-    is_log: bool
-    columns: Columns
-    new_weights: Weights | None
+    file: ScoredFile
+    weights: Weights | None
     work: Work | None
     shaped: bool = False
     """Whether a reward of the log differs from its score. Set by the first pass."""
 
-    @classmethod
-    def of(cls, file: RowFile, *, new_weights: Weights | None, work: Work | None, **named: Any) -> StoredFile:
-        """The file; `named` as in [`Columns.of`]."""
-        records = RecordFile(file.path)
-        kind = records.kind()
-        if kind == "pairs":
-            raise SampleError(f"{file.path} has pairs; `replay` requires a scored file or a reward log.")
-        is_log = kind == "rewards"
-        return cls(
-            file,
-            records.paths if is_log else [file.path],
-            is_log,
-            file.columns(**named, images="ignore"),
-            new_weights,
-            work,
-        )
+    def __iter__(self) -> Iterator[ScoredText]:
+        """Every text, without a sample for a row that has no checklist."""
+        return map(self._asked, self.file)
 
-    def __iter__(self) -> Iterator[tuple[Row, StoredRow | None]]:
-        """Every row, with None for a row that has no checklist."""
-        for row in chain.from_iterable(read_rows_for(path, self.file.output) for path in self.paths):
-            yield row, self._stored(row)
-
-    def _stored(self, row: Row) -> StoredRow | None:
-        data, where = row.data, row.where
-        column = "score" if self.is_log else SCORE_COLUMN
-        if column not in data:
-            raise SampleError(f"{where}: column {column!r} not found.")
-        score = score_from(data[column], where)
-        reward = finite_or_none(f"{where}: reward", data.get("reward")) if self.is_log else None
-        if reward is not None and score is not None:
-            self.shaped |= score.primary_score is None or abs(reward - score.primary_score) > 1e-9
-        given = self.columns.shared
-        if given is None and self.columns.checklist in data:
-            given = self.columns.checklist_of(data, where)
-        if self.columns.shared is None:
-            given = stored_checklist(score, given, where)
-        if given is None or (self.is_log and data.get("completion") is None):
-            return None
+    def _asked(self, text: ScoredText) -> ScoredText:
+        score, shared = text.score, self.file.shared
+        if text.reward is not None and score is not None:
+            self.shaped |= score.primary_score is None or abs(text.reward - score.primary_score) > 1e-9
+        given = text.checklist if shared is not None else stored_checklist(score, text.checklist, text.where)
+        if given is None or (text.kind == "rewards" and text.data.get("completion") is None):
+            return text
         if self.work is not None:
             given = self.work.pipeline.scaled(given)
-        if self.new_weights is not None:
-            given = self.new_weights.of(given, where)
-        sample = self.columns.sample_of(data, where, given)
-        if self.is_log:
-            # The text that was judged, with or without thinking, and what is known of it.
-            state: TargetState = data["state"] if data.get("state") in get_args(TargetState) else "answered"
-            sample = changed(sample, target=data["completion"], state=state)
-        return StoredRow(sample, score, where)
+        if self.weights is not None:
+            given = self.weights.of(given, text.where)
+        return text.asked(given)
 
-    def prompt_of(self, row: Row) -> str:
+    def prompt_of(self, text: ScoredText) -> str:
         """Identity of the row's prompt."""
-        return content_key([row.data.get(name) for name in self.columns.inputs])
+        return content_key([text.data.get(name) for name in self.file.columns.inputs])
 
-    def written(self, row: Row, stored: StoredRow | None, score: Score | None) -> dict[str, Any]:
+    def written(self, text: ScoredText, score: Score | None) -> dict[str, Any]:
         """The row with its new score."""
         dumped = None if score is None else score.model_dump()
-        if self.is_log:
+        checklist = None if text.sample is None else text.checklist
+        if text.kind == "rewards":
             reward = None if score is None or self.shaped else score.primary_score
-            kept = {name: value for name, value in row.data.items() if name not in ("shaping", "parts")}
-            if stored is not None and "checklist_hash" in kept:
-                kept["checklist_hash"] = stored.sample.checklist.id
+            kept = {name: value for name, value in text.data.items() if name not in ("shaping", "parts")}
+            if checklist is not None and "checklist_hash" in kept:
+                kept["checklist_hash"] = checklist.id
             return kept | {"reward": reward, "score": dumped}
         new: dict[str, Any] = {}
-        if stored is not None and (self.columns.shared is not None or self.new_weights is not None):
-            items: Checklist = stored.sample.checklist
-            new = {self.columns.checklist: [item.model_dump(mode="json", exclude={"sources"}) for item in items.items]}
-        return row.data | new | {SCORE_COLUMN: dumped}
+        if checklist is not None and (self.file.shared is not None or self.weights is not None):
+            items = [item.model_dump(mode="json", exclude={"sources"}) for item in checklist.items]
+            new = {self.file.columns.checklist: items}
+        return {**text.data, **new, SCORE_COLUMN: dumped}
 
 
 def _replay(work: Work | None, judge: o.OtherJudge, repeats: int) -> Replay:
@@ -364,25 +326,26 @@ def _replay(work: Work | None, judge: o.OtherJudge, repeats: int) -> Replay:
     return Replay(scorer, aggregation, scorer.settings.loaded_calibration, repeats)
 
 
-def _check(stored: StoredFile, replayed: Replay) -> tuple[int, bool]:
+def _check(stored: _Again, replayed: Replay) -> tuple[int, bool]:
     """Check all rows. Returns the number of reads, and whether a prompt has several texts."""
     reads, rows, prompts = 0, 0, set[bytes]()
-    for row, again in stored:
-        if again is None:
+    for text in stored:
+        if text.sample is None:
             continue
-        reads += replayed.check(again)
+        reads += replayed.check(text)
         if replayed.repeats > 1:
             rows += 1
-            prompts.add(bytes.fromhex(stored.prompt_of(row))[:8])
-    weights = stored.new_weights
+            prompts.add(bytes.fromhex(stored.prompt_of(text))[:8])
+    weights = stored.weights
     if weights is not None and weights.unused:
         name = sorted(weights.unused)[0]
         raise SampleError(
             f"--weights: no item of {stored.file.path} has the id, question or category {name!r:.60}; correct it or "
             "remove it."
         )
-    if file_format(stored.file.output) == ".csv" and stored.is_log:
-        raise SampleError(f"--output {stored.file.output}: a reward log is written as .jsonl or .parquet.")
+    output = stored.file.output
+    if output is not None and file_format(output) == ".csv" and stored.file.kind == "rewards":
+        raise SampleError(f"--output {output}: a reward log is written as .jsonl or .parquet.")
     return reads, len(prompts) < rows
 
 
@@ -459,9 +422,9 @@ def diff(
         if json is not None:
             write_json(json, comparison.model_dump())
         return
-    sources = [RecordFile(path, input_key, target_key, id_key) for path in files]
+    sources = [ScoredFile(path, input_key, target_key, id_key=id_key) for path in files]
     for source in sources:
-        if source.kind() == "pairs":
+        if source.kind == "pairs":
             raise SampleError(f"{source.path} has pairs; `diff` requires scored files or reward logs.")
     named = id_key is not None or all(_has_id(source) for source in sources)
     with Matching() as matching, bars() as bar:
@@ -487,27 +450,20 @@ def diff(
         write_json(json, report.model_dump())
 
 
-def _load(matching: Matching, side: int, source: RecordFile, named: bool, advance: Bar) -> None:
-    for record in source:
-        prompt = json_text.dumps([record.step, record.prompt])
+def _load(matching: Matching, side: int, source: ScoredFile, named: bool, advance: Bar) -> None:
+    for text in source:
+        prompt = json_text.dumps([text.step, text.prompt])
         # A row without a prompt is a group of its own.
-        group = prompt if record.prompt is not None else f"{prompt} {record.target}"
+        group = prompt if text.prompt is not None else f"{prompt} {text.text}"
         # A row without an id among rows with ids is matched by its texts: its number may be the id of another row.
-        texts = json_text.dumps([record.step, record.prompt, record.target])
-        key = texts if not named else f"id {record.id}" if record.has_id else f"texts {texts}"
-        matching.add(side, _digest(key), _digest(group), _stored(record).dumped())
+        texts = json_text.dumps([text.step, text.prompt, text.text])
+        key = texts if not named else f"id {text.id}" if text.has_id else f"texts {texts}"
+        matching.add(side, _digest(key), _digest(group), packed(text))
         advance(1)
 
 
-def _stored(record: Record) -> StoredScore:
-    name = record.id if record.step is None else record.where
-    score = None if record.score is None else record.score.primary_score
-    return StoredScore(name, record.step, record.prompt, record.target, score, stored_reads(record.score))
-
-
-def _has_id(source: RecordFile) -> bool:
-    first = next(iter(read_rows(source.path)))
-    return source.kind() == "scored" and first.data.get(ID) is not None
+def _has_id(source: ScoredFile) -> bool:
+    return source.kind == "scored" and own_id(source.first.data) is not None
 
 
 def _digest(text: str) -> bytes:
@@ -654,16 +610,18 @@ def cascade(
     check_outputs([cheap, strong, checklist], plot=plot, json=json)
     check_plots(plot)
     shared = None if checklist is None else read_checklist(checklist)
-    files = [read_scored(path, id_key=id_key, checklist_key=checklist_key, shared=shared) for path in (cheap, strong)]
+    files = [read_scored(path, id_key=id_key, checklist=checklist_key, shared=shared) for path in (cheap, strong)]
     pairs, unpaired = pairs_of(files[0], files[1], (str(cheap), str(strong)))
-    curve = replay_cascade(
-        [first.items for first, _ in pairs],
-        [first.score for first, _ in pairs],
-        [second.score for _, second in pairs],
-        None if label_key is None else _labels_of_items([first for first, _ in pairs], label_key),
-        cheap_cost=cheap_cost,
-        threshold=threshold,
-    )
+    if label_key is not None:
+        texts = labelled([first for first, _ in pairs], label_key)
+        for text in texts:
+            if isinstance(text.labels, int | float):
+                raise SampleError(
+                    f"{text.where}: {label_key!r} must hold one label per item, got a single number for the whole "
+                    f"target ({text.labels:g})."
+                )
+        pairs = [(text, second) for text, (_, second) in zip(texts, pairs, strict=True)]
+    curve = replay_cascade(pairs, by_labels=label_key is not None, cheap_cost=cheap_cost, threshold=threshold)
     chosen = choose(curve, tolerance=tolerance)
     table = Table("margin", "escalated", "cost", "agreement", title="cascade", title_justify="left")
     for point in sorted({*curve[::_SHOWN_STEP], chosen}, key=lambda point: point.margin):
@@ -681,15 +639,3 @@ def cascade(
     if plot is not None:
         with atomic_path(plot) as temporary:
             plot_curve(curve, chosen, temporary)
-
-
-def _labels_of_items(rows: Sequence[JudgedRow], key: str) -> list[list[str | None] | None]:
-    found: list[list[str | None] | None] = []
-    for row, labels in zip(rows, labels_of_rows(rows, [row.data.get(key) for row in rows], key), strict=True):
-        if isinstance(labels, float):
-            raise SampleError(
-                f"{row.where}: {key!r} must hold one label per item, got a single number for the whole target "
-                f"({labels:g})."
-            )
-        found.append(None if labels is None else [None if label is None else label.label for label in labels])
-    return found

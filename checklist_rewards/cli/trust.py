@@ -29,8 +29,6 @@ from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement import (
     Bootstrap,
     Comparison,
-    JudgedRow,
-    Labels,
     PairedTest,
     Section,
     Target,
@@ -38,8 +36,6 @@ from checklist_rewards.evaluation.agreement import (
     compare,
     compare_judges,
     compare_raters,
-    other_texts,
-    pairs_of,
     units_against_labels,
     units_of_judges,
 )
@@ -52,7 +48,9 @@ from checklist_rewards.evaluation.calibration import (
     fit_calibration,
     labelled_reads,
 )
+from checklist_rewards.evaluation.labels import Labels, other_texts, pairs_of
 from checklist_rewards.evaluation.rates import Rate, corrected_rates, win_rate
+from checklist_rewards.evaluation.scored import ScoredText
 from checklist_rewards.judges import Read
 from checklist_rewards.judges.calibration import EMPTY, YES_NO, Calibration, CalibrationMap, CalibrationMethod
 from checklist_rewards.judges.probe import DEFAULT_MARGIN, ProbeLine, ProbeReport
@@ -202,7 +200,7 @@ def agree(
                 pairs_of(scored[one], scored[other], (one, other))  # raises: a label is of one text
             wins = {
                 (one, other): win_rate(
-                    rows, others, (labels.of(rows)[0], labels.of(others)[0]), (one, other), labels.probabilities(rows)
+                    labels.of(rows)[0], labels.of(others)[0], (one, other), labels.probabilities(rows)
                 )
                 for (one, rows), (other, others) in combinations(scored.items(), 2)
                 if (one, other) in apart
@@ -242,14 +240,14 @@ def agree(
 
 def _with_labels(
     name: str,
-    rows: Sequence[JudgedRow],
+    rows: Sequence[ScoredText],
     labels: Labels,
     scale: tuple[float, float],
     input_key: str | None,
     intervals: Bootstrap,
 ) -> tuple[Comparison, list[Unit]]:
-    given, unmatched = labels.of(rows)
-    units, targets = units_against_labels(rows, given)
+    labelled, unmatched = labels.of(rows)
+    units, targets = units_against_labels(labelled)
     targets = [_scaled(target, rows, *scale) for target in targets]
     inputs = _inputs(rows, targets, input_key)
     compared = compare(
@@ -258,13 +256,16 @@ def _with_labels(
     return compared, units
 
 
-def _rates(rows: Sequence[JudgedRow], labels: Labels, scale: tuple[float, float]) -> list[Rate]:
+def _rates(rows: Sequence[ScoredText], labels: Labels, scale: tuple[float, float]) -> list[Rate]:
     """The corrected rates of a file of which some rows are labelled; none if all are."""
     low, high = scale
-    given = [(each - low) / (high - low) if isinstance(each, float) else each for each in labels.of(rows)[0]]
-    if all(each is not None for each in given):
+    labelled = [
+        replace(text, labels=(text.labels - low) / (high - low)) if isinstance(text.labels, int | float) else text
+        for text in labels.of(rows)[0]
+    ]
+    if all(text.labels is not None for text in labelled):
         return []
-    return corrected_rates(rows, given, labels.probabilities(rows))
+    return corrected_rates(labelled, labels.probabilities(rows))
 
 
 def _show_rates(name: str, rates: Sequence[Rate]) -> None:
@@ -281,8 +282,8 @@ def _show_rates(name: str, rates: Sequence[Rate]) -> None:
 
 
 def _with_each_other(
-    one: tuple[str, Sequence[JudgedRow]],
-    other: tuple[str, Sequence[JudgedRow]],
+    one: tuple[str, Sequence[ScoredText]],
+    other: tuple[str, Sequence[ScoredText]],
     input_key: str | None,
     intervals: Bootstrap,
 ) -> tuple[Comparison, list[Unit]]:
@@ -310,7 +311,7 @@ def _range(text: str) -> tuple[float, float]:
     return low, high
 
 
-def _scaled(target: Target, rows: Sequence[JudgedRow], low: float, high: float) -> Target:
+def _scaled(target: Target, rows: Sequence[ScoredText], low: float, high: float) -> Target:
     """The target with its numeric label rescaled from [low, high] to [0, 1]."""
     if not target.given or target.other is None:
         return target
@@ -323,7 +324,7 @@ def _scaled(target: Target, rows: Sequence[JudgedRow], low: float, high: float) 
     return replace(target, other=(target.other - low) / (high - low))
 
 
-def _inputs(rows: Sequence[JudgedRow], targets: Sequence[Target], key: str | None) -> list[str] | None:
+def _inputs(rows: Sequence[ScoredText], targets: Sequence[Target], key: str | None) -> list[str] | None:
     if key is None:
         return None
     inputs: dict[str, str] = {}
@@ -503,11 +504,11 @@ def calibrate(
     threshold = None if fit_threshold is None else ThresholdChoice(fit_threshold, *_costs(costs))
     labels = labelled.as_labels()
     scored = labels.read(rows)
-    given, _ = labels.of(scored)
-    reads = labelled_reads(scored, given)  # raises for unusable labels before the judge is called
+    texts, _ = labels.of(scored)
+    reads = labelled_reads(texts)  # raises for unusable labels before the judge is called
     if contextual:
         empty = _empty_targets(scored, reads.judge, keys, judge, store_options)
-        reads = labelled_reads(scored, given, empty)
+        reads = labelled_reads(texts, empty)
     with bars() as bar:
         intervals = Bootstrap(bootstrap, seed, bar("bootstrap draws", None))
         calibration, reports = fit_calibration(reads, method=method, threshold=threshold, bootstrap=intervals)
@@ -547,7 +548,7 @@ def _costs(text: str) -> tuple[float, float]:
 
 
 def _empty_targets(
-    rows: Sequence[JudgedRow],
+    rows: Sequence[ScoredText],
     name: str,
     keys: o.Keys,
     judge: o.JudgeOptions,
@@ -577,7 +578,7 @@ def _empty_targets(
                 places.append((row.id, key))
     scorer.check()
     with bars() as bar:
-        verdicts = scorer.judge.judge(reads, bar("empty targets", len(reads)))
+        verdicts, _ = scorer.judge.answer(reads, bar("empty targets", len(reads)))
     return dict(zip(places, verdicts, strict=True))
 
 

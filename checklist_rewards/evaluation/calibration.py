@@ -26,7 +26,7 @@ from typing_extensions import override
 from checklist_rewards.checklists import NO, YES, ChecklistItem
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement.measures import Bootstrap, Figure, Mean, Measure, over, weighted_mean
-from checklist_rewards.evaluation.agreement.scored import Answer, JudgedRow
+from checklist_rewards.evaluation.scored import ScoredText
 from checklist_rewards.judges.calibration import (
     BINS,
     METHODS,
@@ -80,15 +80,13 @@ class Reads:
 
 
 def labelled_reads(
-    rows: Sequence[JudgedRow],
-    labels: Sequence[list[Answer | None] | float | None],
+    texts: Sequence[ScoredText],
     empties: Mapping[tuple[str, str], Verdict] | None = None,
 ) -> Reads:
     """Collect the labelled reads of scored rows.
 
     Args:
-        rows (sequence of [`JudgedRow`]): the scored rows.
-        labels (sequence, one per row): from [`labels_of`].
+        texts (sequence of [`ScoredText`]): the texts, with their labels.
         empties (mapping of (row id, item key) to [`Verdict`], *optional*): verdicts on the empty target, for a
             contextual calibration.
 
@@ -98,10 +96,10 @@ def labelled_reads(
     reads: list[LabelledRead] = []
     judges: dict[tuple[str, str | None], str] = {}
     left_out = 0
-    for row, given in zip(rows, labels, strict=True):
-        if not isinstance(given, list):
+    for row in texts:
+        if not isinstance(row.labels, Sequence):
             continue
-        for key, item, line, label in zip(row.keys, row.items, row.score.items, given, strict=True):
+        for key, item, line, label in zip(row.keys, row.items, row.judged.items, row.labels, strict=True):
             if label is None or line.by_code:
                 continue
             probabilities = line.uncalibrated or line.probabilities
@@ -113,7 +111,7 @@ def labelled_reads(
             reads.append(LabelledRead(item, probabilities, label.label, row.group, empty))
     if not reads:
         raise SampleError(
-            f"{rows[0].where.rpartition(',')[0]}: no item has both a label and probabilities; {left_out} "
+            f"{texts[0].where.rpartition(',')[0]}: no item has both a label and probabilities; {left_out} "
             "have only a label."
         )
     if len(judges) > 1:

@@ -1,6 +1,6 @@
 """Simulation of a judge cascade from two scored files: cost against agreement at each margin, without new reads.
 
-    >>> curve = replay([checklist.items for checklist in checklists], cheap_scores, strong_scores)
+    >>> curve = replay(pairs)  # doctest: +SKIP
     >>> choose(curve, tolerance=0.01).margin  # doctest: +SKIP
 
 At each margin, reads whose cheap verdict has a smaller margin are escalated to the strong judge (the rule of
@@ -18,15 +18,13 @@ from pathlib import Path
 
 from checklist_rewards.checklists import ChecklistItem
 from checklist_rewards.errors import SampleError
+from checklist_rewards.evaluation.scored import ScoredText
 from checklist_rewards.judges.panel import margin_of
-from checklist_rewards.scores import DEFAULT_THRESHOLD, Score, Verdict, answer_of, ratio
+from checklist_rewards.scores import DEFAULT_THRESHOLD, Verdict, answer_of, ratio
 from checklist_rewards.validation import import_extra
 
 MARGINS = tuple(step / 50 for step in range(51))
 DEFAULT_TOLERANCE = 0.01
-
-Labels = Sequence[Sequence[str | None] | None]
-"""Per target, the true answer of every item in order; None if unlabelled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +55,9 @@ class _DoubleRead:
 
 
 def replay(
-    items: Sequence[Sequence[ChecklistItem]],
-    cheap: Sequence[Score],
-    strong: Sequence[Score],
-    labels: Labels | None = None,
+    pairs: Sequence[tuple[ScoredText, ScoredText]],
     *,
+    by_labels: bool = False,
     cheap_cost: float = 0.0,
     margins: Sequence[float] = MARGINS,
     threshold: float = DEFAULT_THRESHOLD,
@@ -69,9 +65,9 @@ def replay(
     """Compute the cost-agreement curve of a cascade of two judges.
 
     Args:
-        items (sequence of sequences of [`ChecklistItem`]): the items of each target.
-        cheap, strong (sequences of [`Score`]): scores of the same targets, in the same order, by the two judges.
-        labels (sequence, *optional*): the true answers. Defaults to the answers of the strong judge.
+        pairs (sequence of pairs of [`ScoredText`]): the same texts, scored by the cheap and by the strong judge.
+        by_labels (`bool`, *optional*, defaults to `False`): the truth are the labels of the first texts, one per
+            item, instead of the answers of the strong judge.
         cheap_cost (`float`, *optional*, defaults to `0`): cost of a cheap read as a multiple of a strong read.
         margins (sequence of `float`, *optional*): margins to evaluate, in [0, 1]. Defaults to steps of 0.02.
         threshold (`float`, *optional*, defaults to `0.6`): an answer is yes if P(yes) is at least this.
@@ -80,26 +76,21 @@ def replay(
         `list[Point]`: One point per margin.
 
     Raises:
-        SampleError: If the scores do not have the same targets and items.
+        SampleError: If the scores of a pair do not have the same items.
     """
-    if not len(items) == len(cheap) == len(strong) or (labels is not None and len(labels) != len(cheap)):
-        counts = [len(items), len(cheap), len(strong), *([] if labels is None else [len(labels)])]
-        raise SampleError(f"items, scores and labels must have the same length, got lengths {counts}.")
     reads: list[_DoubleRead] = []
-    for number, (of_target, one, two) in enumerate(zip(items, cheap, strong, strict=True), start=1):
-        ids = [item.id for item in of_target]
-        if [line.id for line in one.items] != ids or [line.id for line in two.items] != ids:
+    for number, (one, other) in enumerate(pairs, start=1):
+        first, second = one.judged, other.judged
+        if [line.id for line in first.items] != [line.id for line in second.items]:
             raise SampleError(f"target {number}: the two scores do not have the same items.")
-        if one.no_answer or two.no_answer:
+        if first.no_answer or second.no_answer:
             continue
-        truth: Sequence[str | None] | None = None
-        if labels is not None:
-            truth = labels[number - 1] or [None] * len(of_target)
-        for place, (item, first, second) in enumerate(zip(of_target, one.items, two.items, strict=True)):
-            if first.by_code or second.by_code:  # no judge reads it in a cascade
+        labels = one.labels if isinstance(one.labels, Sequence) else [None] * len(one.items)
+        for item, cheap, strong, label in zip(one.items, first.items, second.items, labels, strict=True):
+            if cheap.by_code or strong.by_code:  # no judge reads it in a cascade
                 continue
-            answers = first.verdict(), second.verdict()
-            reads.append(_double_read(item, *answers, truth is None, truth[place] if truth else None, threshold))
+            truth = None if label is None else label.label
+            reads.append(_double_read(item, cheap.verdict(), strong.verdict(), not by_labels, truth, threshold))
     if not reads:
         raise SampleError("the scores have no items that a judge has read, so there is nothing to simulate.")
     return [_point(reads, margin, cheap_cost) for margin in margins]

@@ -30,14 +30,10 @@ from pydantic import BaseModel, ConfigDict
 from checklist_rewards.checklists import NO, YES
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement.measures import Bootstrap, Figure, Totals, kappa_of, over, tau
-from checklist_rewards.evaluation.agreement.scored import equal_answers
-from checklist_rewards.scores import Score, TargetState, item_keys
+from checklist_rewards.evaluation.labels import equal_answers
+from checklist_rewards.evaluation.scored import ScoredText
+from checklist_rewards.scores import Score, item_keys
 from checklist_rewards.validation import np
-
-
-def recorded_state(score: Score | None) -> TargetState | None:
-    """What the policy made of its turn; None for a score that an earlier version wrote, which had no states."""
-    return score.state if score is not None and "state" in score.model_fields_set else None
 
 
 class StoredRead(NamedTuple):
@@ -53,28 +49,21 @@ class StoredRead(NamedTuple):
     """Whether a code check answered: the figures of all reads leave it out."""
 
 
-class StoredScore(NamedTuple):
-    """A scored text, as it is compared."""
+def packed(text: ScoredText) -> str:
+    """A text as JSON, small enough for [`Matching`]: what is compared, and what names the row."""
+    score = text.score
+    dumped = None if score is None else score.model_dump(mode="json", exclude={"items": {"__all__": _NOT_COMPARED}})
+    return json.dumps([text.name, text.step, text.prompt, text.text, dumped])
 
-    name: str
-    """The row in messages: its id, or its place in the file."""
-    step: int | None
-    prompt: str | None
-    text: str | None
-    score: float | None
-    reads: dict[str, StoredRead]
-    """By item id; the second of two equal questions has the key `<id>#2`."""
 
-    def dumped(self) -> str:
-        """The row as JSON, for [`Matching`]."""
-        return json.dumps(self)
+def unpacked(body: str) -> ScoredText:
+    """The text that [`packed`] wrote."""
+    name, step, prompt, text, dumped = json.loads(body)
+    score = None if dumped is None else Score.model_validate(dumped)
+    return ScoredText(name, name, score, step=step, data={"prompt": prompt, "completion": text}, kind="rewards")
 
-    @classmethod
-    def loaded(cls, text: str) -> StoredScore:
-        """Parse what [`dumped`] wrote."""
-        name, step, prompt, completion, score, reads = json.loads(text)
-        by_key = {key: StoredRead(*read) for key, read in reads.items()}
-        return cls(name, step, prompt, completion, score, by_key)
+
+_NOT_COMPARED = {"votes", "reasoning", "uncalibrated"}
 
 
 def stored_reads(score: Score | None) -> dict[str, StoredRead]:
@@ -98,37 +87,42 @@ def _encodable(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode()
 
 
-def record_of(one: StoredScore, other: StoredScore, advantages: tuple[float, float] | None) -> dict[str, Any]:
+def record_of(one: ScoredText, other: ScoredText, advantages: tuple[float, float] | None) -> dict[str, Any]:
     """A row of the output of `diff`: both scores, advantages and answers of a text."""
-    known = one.score is not None and other.score is not None
+    before, after = _number(one), _number(other)
+    reads, others = stored_reads(one.score), stored_reads(other.score)
     return {
         "row": one.name,
         "step": one.step,
         "prompt": one.prompt,
         "completion": one.text,
-        "score_one": one.score,
-        "score_other": other.score,
-        "change": other.score - one.score if known else None,  # type: ignore[operator]
+        "score_one": before,
+        "score_other": after,
+        "change": None if before is None or after is None else after - before,
         "advantage_one": None if advantages is None else advantages[0],
         "advantage_other": None if advantages is None else advantages[1],
         "flips": sum(
-            None not in (read.answer, other.reads[key].answer) and read.answer != other.reads[key].answer
-            for key, read in one.reads.items()
-            if key in other.reads
+            None not in (read.answer, others[key].answer) and read.answer != others[key].answer
+            for key, read in reads.items()
+            if key in others
         ),
         "items": [
             {
                 "id": key,
                 "question": read.question,
                 "one": read.answer,
-                "other": other.reads[key].answer,
+                "other": others[key].answer,
                 "p_one": read.p,
-                "p_other": other.reads[key].p,
+                "p_other": others[key].p,
             }
-            for key, read in one.reads.items()
-            if key in other.reads
+            for key, read in reads.items()
+            if key in others
         ],
     }
+
+
+def _number(text: ScoredText) -> float | None:
+    return None if text.score is None else text.score.primary_score
 
 
 _CACHE_KIB = 64 * 1024
@@ -297,7 +291,7 @@ class Differences:
     """Compares the paired rows of a [`Matching`].
 
     Args:
-        matching ([`Matching`]): all rows of both files, with [`StoredScore.dumped`] as their bodies.
+        matching ([`Matching`]): all rows of both files, with [`packed`] texts as their bodies.
     """
 
     def __init__(self, matching: Matching):
@@ -311,7 +305,7 @@ class Differences:
     def rows(self) -> Iterator[dict[str, Any]]:
         """Compare all rows. Yields a record per pair of rows; all must be consumed before [`report`]."""
         for _, bodies in self.matching.groups():
-            pairs = [(StoredScore.loaded(one), StoredScore.loaded(other)) for one, other in bodies]
+            pairs = [(unpacked(one), unpacked(other)) for one, other in bodies]
             cluster = self._cluster(pairs[0][0])
             sums = self._sums[cluster]
             order = self._group(pairs, sums)
@@ -359,7 +353,7 @@ class Differences:
             reads=tuple(read for _, _, read in sorted(self._top, reverse=True)),
         )
 
-    def _cluster(self, row: StoredScore) -> int:
+    def _cluster(self, row: ScoredText) -> int:
         key = _hash(row.prompt, row.text if row.prompt is None else None)
         if key in self._clusters:
             return self._clusters[key]
@@ -369,13 +363,13 @@ class Differences:
         self._sums.append(np.zeros(len(_SUMS)))
         return self._clusters[key]
 
-    def _group(self, pairs: Sequence[tuple[StoredScore, StoredScore]], sums: np.ndarray) -> list[Any]:
+    def _group(self, pairs: Sequence[tuple[ScoredText, ScoredText]], sums: np.ndarray) -> list[Any]:
         """Add what the scores of a group say. Returns the advantages of every pair of rows."""
         self._counts["rows"] += len(pairs)
         known = [
-            (place, one.score, other.score)
+            (place, before, after)
             for place, (one, other) in enumerate(pairs)
-            if one.score is not None and other.score is not None
+            if (before := _number(one)) is not None and (after := _number(other)) is not None
         ]
         advantages: list[tuple[float, float] | None] = [None] * len(pairs)
         first, second = np.array([one for _, one, _ in known]), np.array([other for _, _, other in known])
@@ -403,10 +397,11 @@ class Differences:
             _add(sums, pairs=1, other_pair=apart, reversed_pair=lower)
         return advantages
 
-    def _reads(self, one: StoredScore, other: StoredScore, sums: np.ndarray, items: dict[str, _Item]) -> None:
-        self._counts["unmatched_items"] += len(one.reads.keys() ^ other.reads.keys())
-        for key in one.reads.keys() & other.reads.keys():
-            first, second = one.reads[key], other.reads[key]
+    def _reads(self, one: ScoredText, other: ScoredText, sums: np.ndarray, items: dict[str, _Item]) -> None:
+        reads, others = stored_reads(one.score), stored_reads(other.score)
+        self._counts["unmatched_items"] += len(reads.keys() ^ others.keys())
+        for key in reads.keys() & others.keys():
+            first, second = reads[key], others[key]
             item = items.setdefault(key, _Item(first.question))
             if first.answer is None or second.answer is None:
                 item.lost += first.answer is not None
@@ -435,7 +430,7 @@ class Differences:
                 self._keep(size, one, key, first, second, shift)
 
     def _keep(
-        self, size: float, row: StoredScore, key: str, one: StoredRead, other: StoredRead, shift: float | None
+        self, size: float, row: ScoredText, key: str, one: StoredRead, other: StoredRead, shift: float | None
     ) -> None:
         tie = json.dumps([row.step, row.prompt, row.text, key, row.name])
         if len(self._top) == MOST_READS and (size, tie) <= self._top[0][:2]:
@@ -485,7 +480,7 @@ class Differences:
 
     def _unmatched(self, side: int) -> Unmatched:
         count, bodies = self.matching.unmatched(side, _NAMED)
-        return Unmatched(rows=count, first=tuple(StoredScore.loaded(body).name for body in bodies))
+        return Unmatched(rows=count, first=tuple(unpacked(body).name for body in bodies))
 
 
 class _Item:

@@ -41,7 +41,7 @@ from checklist_rewards.evaluation.agreement.measures import (
     over,
     weighted_mean,
 )
-from checklist_rewards.evaluation.agreement.scored import JudgedRow, RowLabels
+from checklist_rewards.evaluation.scored import ScoredText
 from checklist_rewards.scores import EQUAL, ItemScore
 from checklist_rewards.validation import import_extra, np, one_of
 
@@ -124,8 +124,7 @@ class LabelledScores:
 
 
 def labelled_scores(
-    rows: Sequence[JudgedRow],
-    labels: Sequence[RowLabels],
+    texts: Sequence[ScoredText],
     *,
     by: By | None = None,
     pairs: Sequence[tuple[int, int]] | None = None,
@@ -134,25 +133,25 @@ def labelled_scores(
     failed a required item, whose score is the lowest under any weights.
 
     Args:
-        rows (sequence of [`JudgedRow`]): the scored rows.
-        labels (sequence, one per row): from [`labels_of`]: one number per text. Ignored for `pairs`.
+        texts (sequence of [`ScoredText`]): the texts, with a number as the label of each. Ignored for `pairs`.
         by (`str`, *optional*): `"item"` or `"category"`. Defaults to items, if most repeat, else categories.
-        pairs (sequence of pairs of `int`, *optional*): preferences: indices of the chosen and the rejected row.
+        pairs (sequence of pairs of `int`, *optional*): preferences: indices of the chosen and the rejected text.
 
     Raises:
         SampleError: If the labels are not numbers, or there are too few; if items do not repeat and have no
             categories.
     """
-    wanted = {place for pair in pairs for place in pair} if pairs is not None else set(range(len(rows)))
-    used: list[tuple[int, JudgedRow, list[tuple[str, ItemScore]]]] = []
-    for place, (row, label) in enumerate(zip(rows, labels, strict=True)):
-        if pairs is None and label is not None and not isinstance(label, float):
+    wanted = {place for pair in pairs for place in pair} if pairs is not None else set(range(len(texts)))
+    used: list[tuple[int, ScoredText, list[tuple[str, ItemScore]]]] = []
+    for place, row in enumerate(texts):
+        label, score = row.labels, row.judged
+        if pairs is None and label is not None and not isinstance(label, int | float):
             raise SampleError(
                 f"{row.where}: the label has one value per item; weights are fitted to one number per text, or to "
                 "preferences (--pairs)."
             )
-        lines = [(key, line) for key, line in zip(row.keys, row.score.items, strict=True) if _value(line) is not None]
-        depends = lines and not row.score.no_answer and row.score.required_passed is not False
+        lines = [(key, line) for key, line in zip(row.keys, score.items, strict=True) if _value(line) is not None]
+        depends = lines and not score.no_answer and score.required_passed is not False
         if depends and place in wanted and (pairs is not None or label is not None):
             used.append((place, row, lines))
     by, names, questions = _names(used, by)
@@ -160,15 +159,15 @@ def labelled_scores(
     size = len(used), len(names)
     gains, losses, counts, bases = np.zeros(size), np.zeros(size), np.zeros(size), np.zeros(size[0])
     weights: list[list[float]] = [[] for _ in names]
-    signs, texts = np.ones(len(names)), np.zeros(len(names))
+    signs, occurring = np.ones(len(names)), np.zeros(len(names))
     for number, (_, row, lines) in enumerate(used):
         of = [index.get(key if by == "item" else line.category, index.get(None, -1)) for key, line in lines]
         means = {
             column: fmean(abs(_weight(line)) for (_, line), its in zip(lines, of, strict=True) if its == column)
             for column in of
         }
-        texts[list(means)] += 1
-        bases[number] = all(_weight(line) <= 0 for line in row.score.items)
+        occurring[list(means)] += 1
+        bases[number] = all(_weight(line) <= 0 for line in row.judged.items)
         for (_, line), column in zip(lines, of, strict=True):
             weight, value = _weight(line), _value(line)
             relative = abs(weight) / means[column] if means[column] else 0.0
@@ -192,15 +191,13 @@ def labelled_scores(
         gains=gains,
         losses=losses,
         counts=counts,
-        texts=texts,
+        texts=occurring,
         bases=bases,
-        labels=np.ones(len(of_labels))
-        if pairs is not None
-        else np.array([labels[place] for place, *_ in used], float),
+        labels=np.ones(len(of_labels)) if pairs is not None else np.array([row.labels for _, row, _ in used], float),
         groups=[used[number][1].group for number in of_labels],
         pairs=kept,
     )
-    _enough(found, rows[0].where.rpartition(",")[0])
+    _enough(found, texts[0].where.rpartition(",")[0])
     return found
 
 
@@ -213,7 +210,7 @@ def _weight(line: ItemScore) -> float:
 
 
 def _names(
-    used: Sequence[tuple[int, JudgedRow, list[tuple[str, ItemScore]]]], by: By | None
+    used: Sequence[tuple[int, ScoredText, list[tuple[str, ItemScore]]]], by: By | None
 ) -> tuple[By, list[str | None], list[str]]:
     """Items or categories that occur in enough texts to have weights of their own, and None for the others."""
     items: Counter[str | None] = Counter()

@@ -32,7 +32,8 @@ from typing import Any
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement.compare import units_against_labels
 from checklist_rewards.evaluation.agreement.measures import CONFIDENCE, Figure, group_codes
-from checklist_rewards.evaluation.agreement.scored import JudgedRow, RowLabels, answer_given, pairs_of
+from checklist_rewards.evaluation.labels import pairs_of
+from checklist_rewards.evaluation.scored import ScoredText, answer_given
 from checklist_rewards.judges.labels import on_unit_scale
 from checklist_rewards.scores import EQUAL, ItemScore, Score
 from checklist_rewards.validation import import_extra, np
@@ -118,33 +119,31 @@ def corrected_rate(
     return Rate(name, len(f), n, by_judge, by_labels, _figure(float(rate), parts, codes, clusters), weight, p)
 
 
-def corrected_rates(
-    rows: Sequence[JudgedRow], labels: Sequence[RowLabels], probabilities: Sequence[float | None] | None = None
-) -> list[Rate]:
-    """The rates of scored rows of which some are labelled: of all items, of every item with enough labels, and of the
+def corrected_rates(texts: Sequence[ScoredText], probabilities: Sequence[float | None] | None = None) -> list[Rate]:
+    """The rates of scored texts of which some are labelled: of all items, of every item with enough labels, and of the
     targets.
 
     The value of an item is that of its answer for the score, for a penalty as it is answered (1 is yes). There is no
     rate of targets if their labels are on another scale than 0 to 1.
 
     Args:
-        rows (sequence of [`JudgedRow`]): the scored rows.
-        labels (sequence, one per row): from [`labels_of`].
-        probabilities (sequence of `float` or None, one per row, *optional*): see [`corrected_rate`].
+        texts (sequence of [`ScoredText`]): the texts, with their labels.
+        probabilities (sequence of `float` or None, one per text, *optional*): see [`corrected_rate`].
     """
     units: dict[str, list[_Unit]] = {}
     targets: list[_Unit] = []
-    chances = [1.0] * len(rows) if probabilities is None else probabilities
-    for row, given, chance in zip(rows, labels, chances, strict=True):
-        if row.score.no_answer:
+    chances = [1.0] * len(texts) if probabilities is None else probabilities
+    for row, chance in zip(texts, chances, strict=True):
+        given, score = row.labels, row.judged
+        if score.no_answer:
             continue
-        if row.score.primary_score is not None and not isinstance(given, list):
-            targets.append((row.score.primary_score, given, row.group, chance))
-        for place, (key, item, line) in enumerate(zip(row.keys, row.items, row.score.items, strict=True)):
+        if score.primary_score is not None and not isinstance(given, Sequence):
+            targets.append((score.primary_score, given, row.group, chance))
+        for place, (key, item, line) in enumerate(zip(row.keys, row.items, score.items, strict=True)):
             answer = answer_given(item, line)
             if answer is None or answer.soft is None:
                 continue
-            label = given[place] if isinstance(given, list) else None
+            label = given[place] if isinstance(given, Sequence) else None
             unit = (answer.soft, None if label is None else label.value, row.group, chance)
             for name in dict.fromkeys((ALL, item.question if key == item.id else f"{item.question} ({key})")):
                 units.setdefault(name, []).append(unit)
@@ -153,7 +152,7 @@ def corrected_rates(
     }
     if len(enough) == 2:
         enough.pop(ALL)  # the only item is all items
-    if any(label is not None for _, label, *_ in targets) and on_unit_scale(labels):
+    if any(label is not None for _, label, *_ in targets) and on_unit_scale([text.labels for text in texts]):
         enough[TARGETS] = targets
     found = []
     for name, some in enough.items():
@@ -163,9 +162,8 @@ def corrected_rates(
 
 
 def win_rate(
-    one: Sequence[JudgedRow],
-    other: Sequence[JudgedRow],
-    labels: tuple[Sequence[RowLabels], Sequence[RowLabels]],
+    one: Sequence[ScoredText],
+    other: Sequence[ScoredText],
     names: tuple[str, str],
     probabilities: Sequence[float | None] | None = None,
 ) -> Rate:
@@ -175,8 +173,7 @@ def win_rate(
     is the same of the scores by labels, as `agree` computes them.
 
     Args:
-        one, other (sequences of [`JudgedRow`]): the scored rows.
-        labels (pair of sequences): the labels of either file, from [`labels_of`].
+        one, other (sequences of [`ScoredText`]): the texts of either file, with their labels.
         names (pair of `str`): of the files.
         probabilities (sequence of `float` or None, one per row of `one`, *optional*): with which a pair was chosen for
             labelling; see [`corrected_rate`].
@@ -184,15 +181,12 @@ def win_rate(
     Raises:
         SampleError: If the files have no scored row of the same id.
     """
-    truth = [
-        {target.key: target.other for target in units_against_labels(rows, given)[1]}
-        for rows, given in zip((one, other), labels, strict=True)
-    ]
+    truth = [{target.key: target.other for target in units_against_labels(texts)[1]} for texts in (one, other)]
     chances = dict(zip([row.id for row in one], probabilities or [1.0] * len(one), strict=True))
     units: list[_Unit] = []
     for first, second in pairs_of(one, other, names, same_texts=False)[0]:
-        judged = _win(first.score.primary_score, second.score.primary_score)
-        if judged is not None and not (first.score.no_answer or second.score.no_answer):
+        judged = _win(first.judged.primary_score, second.judged.primary_score)
+        if judged is not None and not (first.judged.no_answer or second.judged.no_answer):
             true = _win(truth[0].get(first.id), truth[1].get(second.id))
             units.append((judged, true, first.group, chances[first.id]))
     return corrected_rate(

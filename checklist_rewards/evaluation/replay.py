@@ -1,8 +1,7 @@
 """Score stored texts again: by another judge, or from their stored answers with other weights or settings.
 
-A [`StoredRow`] is a row of a scored file or of a reward log: a text with its checklist and its score. A [`Replay`]
-computes the new score. With a scorer, the questions are asked again. Without one, the stored answers are aggregated
-again, and no engine is used.
+A [`Replay`] computes the new score of a [`ScoredText`] with its `sample`, of a scored file or of a reward log. With a
+scorer, the questions are asked again. Without one, the stored answers are aggregated again, and no engine is used.
 
 Metric, threshold, `min_answered` and `abstention` stay those of the stored score unless they are changed. The answers
 of code checks are kept if the row has no longer the check itself, as in a reward log: they do not depend on the judge.
@@ -13,7 +12,6 @@ score.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -21,16 +19,13 @@ from typing import Any
 
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import SampleError
-from checklist_rewards.evaluation.agreement.scored import stored_items
-from checklist_rewards.evaluation.differences import recorded_state
+from checklist_rewards.evaluation.scored import ScoredText
 from checklist_rewards.judges import Progress, Receipt
 from checklist_rewards.judges.calibration import Calibration, kind_of, read_alike
-from checklist_rewards.judges.variants import how_repeated, repeated
-from checklist_rewards.scorer import ChecklistScorer, Sample
+from checklist_rewards.scorer import ChecklistScorer
 from checklist_rewards.scores import (
     NO_ANSWER_STATES,
     Aggregation,
-    ItemScore,
     Reason,
     Score,
     Unanswered,
@@ -38,41 +33,8 @@ from checklist_rewards.scores import (
     item_keys,
     score_checklist,
 )
-from checklist_rewards.scores.scales import on_scale
 
 _NOT_READ = Verdict(unanswered=Unanswered(Reason.NOT_READ))
-
-
-@dataclass(frozen=True, slots=True)
-class StoredRow:
-    """A text with its checklist and the score that it has."""
-
-    sample: Sample
-    """`checklist` is a [`Checklist`]. Its `state` is that of the score, if that records one."""
-    score: Score | None
-    where: str
-
-    def __post_init__(self) -> None:
-        state = recorded_state(self.score)
-        if state is not None:
-            object.__setattr__(self, "sample", replace(self.sample, state=state))
-
-    @property
-    def has_answer(self) -> bool:
-        """Whether there is a text to judge."""
-        return self.sample.target_state not in NO_ANSWER_STATES
-
-    @property
-    def kept(self) -> dict[str, Verdict]:
-        """The stored answers of code checks whose check is not in the file, by item key."""
-        lost = {key for key, item in _keyed(self.sample.checklist) if item.check is None}
-        return {key: line.verdict() for key, line in self.lines.items() if line.method == "check" and key in lost}
-
-    @property
-    def lines(self) -> dict[str, ItemScore]:
-        """The stored answers by item key; see [`item_keys`]."""
-        lines = () if self.score is None else self.score.items
-        return dict(zip(item_keys(lines), lines, strict=True))
 
 
 @dataclass(frozen=True)
@@ -108,13 +70,9 @@ class Replay:
     @property
     def receipt(self) -> Receipt | None:
         """What all calls have cost; None without a judge."""
-        if self.scorer is None:
-            return None
-        if how_repeated(self.scorer.judge) == "reworded":
-            return self.scorer.receipt
-        return sum((scorer.receipt for scorer in self._scorers), Receipt())
+        return None if self.scorer is None else self.scorer.receipt
 
-    def check(self, row: StoredRow) -> int:
+    def check(self, row: ScoredText) -> int:
         """Check a row, and return its number of reads. Raises a [`ChecklistRewardsError`] that names the row."""
         if self.scorer is None:
             self._from_store(row)
@@ -124,13 +82,13 @@ class Replay:
             self.scorer.check_item(item, row.where)
         return len(asked) * self.repeats
 
-    def scores(self, rows: Sequence[StoredRow], progress: Progress | None = None) -> list[tuple[Score, ...]]:
+    def scores(self, rows: Sequence[ScoredText], progress: Progress | None = None) -> list[tuple[Score, ...]]:
         """The scores of every row, one per repeat."""
         if self.scorer is None:
             return [(self._from_store(row),) for row in rows]
         asked = [self._asked(row) for row in rows]
         samples = [
-            replace(row.sample, checklist=_readable(items.values()))
+            replace(row.to_judge, checklist=_readable(items.values()))
             for row, items in zip(rows, asked, strict=True)
             if items
         ]
@@ -142,26 +100,26 @@ class Replay:
                 lines = () if score is None else score.items
                 fresh = {key: line.verdict() for key, line in zip(items, lines, strict=True)}
                 quality = None if score is None else score.quality
-                answers = row.kept | fresh if self._judged(row) else _missing(row)
+                answers = _kept(row) | fresh if self._judged(row) else _missing(row)
                 scores[number].append(self._aggregated(row, answers, quality))
         return [tuple(of_row) for of_row in scores]
 
-    def _judged(self, row: StoredRow) -> bool:
+    def _judged(self, row: ScoredText) -> bool:
         """Whether the judge is asked about a row."""
-        return row.has_answer or self._rules(row).no_answer == "judge"
+        return has_answer(row) or self._rules(row).no_answer == "judge"
 
-    def _asked(self, row: StoredRow) -> dict[str, ChecklistItem]:
+    def _asked(self, row: ScoredText) -> dict[str, ChecklistItem]:
         """The items that the judge is asked about, by key."""
         if not self._judged(row):
             return {}
-        kept = row.kept
-        return {key: item for key, item in _keyed(row.sample.checklist) if key not in kept}
+        kept = _kept(row)
+        return {key: item for key, item in _keyed(row) if key not in kept}
 
     @cached_property
     def _scorers(self) -> list[ChecklistScorer]:
         return [] if self.scorer is None else [_with_judge(self.scorer, number) for number in range(self.repeats)]
 
-    def _from_store(self, row: StoredRow) -> Score:
+    def _from_store(self, row: ScoredText) -> Score:
         if row.score is None:
             raise SampleError(f"{row.where}: the row has no stored answers; set --model to ask a judge.")
         rule = self.aggregation.get("no_answer")
@@ -170,14 +128,12 @@ class Replay:
                 f"{row.where}: no judge has read this text, because it has no answer ({row.score.state}); set "
                 "--model to ask one."
             )
-        if row.score.no_answer or (rule not in (None, "judge") and not row.has_answer):
+        if row.score.no_answer or (rule not in (None, "judge") and not has_answer(row)):
             return self._aggregated(row, _missing(row), None)
         answers = {key: line.verdict() for key, line in row.lines.items()}
         if self.calibration is not None:
             answers = {
-                key: self._calibrated(item, answers[key], row.where)
-                for key, item in _keyed(row.sample.checklist)
-                if key in answers
+                key: self._calibrated(item, answers[key], row.where) for key, item in _keyed(row) if key in answers
             }
         return self._aggregated(row, answers, row.score.quality)
 
@@ -204,7 +160,7 @@ class Replay:
         raw = verdict.uncalibrated or verdict.probabilities
         return calibration.apply(item, replace(verdict, probabilities=raw, uncalibrated=None))
 
-    def _rules(self, row: StoredRow) -> Aggregation:
+    def _rules(self, row: ScoredText) -> Aggregation:
         """The rules of the stored score, with the changes."""
         rules = Aggregation()
         if row.score is not None:
@@ -217,9 +173,9 @@ class Replay:
         except ValueError as error:
             raise SampleError(f"{row.where}: {error}.") from None
 
-    def _aggregated(self, row: StoredRow, answers: Mapping[str, Verdict], quality: float | None) -> Score:
-        sample, rules = row.sample, self._rules(row)
-        ungraded = quality is None and (self.scorer is not None or row.has_answer)
+    def _aggregated(self, row: ScoredText, answers: Mapping[str, Verdict], quality: float | None) -> Score:
+        sample, rules = row.to_judge, self._rules(row)
+        ungraded = quality is None and (self.scorer is not None or has_answer(row))
         if ungraded and rules.primary_metric == "quality" and "primary_metric" not in self.aggregation:
             rules = replace(rules, primary_metric=Aggregation.primary_metric)  # this judge does not grade
         verdicts = [answers.get(key, _NOT_READ) for key in item_keys(sample.checklist.items)]
@@ -229,42 +185,26 @@ class Replay:
             raise SampleError(f"{row.where}: {error}.") from None
 
 
-def stored_checklist(score: Score | None, column: Checklist | None, where: str) -> Checklist | None:
-    """The checklist of a stored row.
-
-    Args:
-        score ([`Score`], *optional*):
-            The stored score.
-        column ([`Checklist`], *optional*):
-            The row's checklist column, which may have other weights or questions than the score. If the score was
-            computed on a scale, the column is put on this scale. Defaults to the questions of the score.
-        where (`str`):
-            The row, for errors.
-
-    Raises:
-        SampleError: If the questions of the score have options whose values are unknown.
-    """
-    if score is None:
-        return column
-    if column is None:
-        return Checklist(items=stored_items(score, None, where))
-    known = {item.id for item in column.items}
-    for line in score.items:
-        if line.id not in known and line.probabilities is not None and "yes" not in line.probabilities:
-            scaled = next(item for item in stored_items(score, column, where) if item.id == line.id)
-            candidate = on_scale(column, scaled.options or ())
-            return candidate if line.id in {item.id for item in candidate.items} else column
-    return column
+def has_answer(text: ScoredText) -> bool:
+    """Whether there is a text to judge."""
+    return text.to_judge.target_state not in NO_ANSWER_STATES
 
 
-def _missing(row: StoredRow) -> dict[str, Verdict]:
+def _kept(text: ScoredText) -> dict[str, Verdict]:
+    """The stored answers of code checks whose check is not in the file, by item key."""
+    lost = {key for key, item in _keyed(text) if item.check is None}
+    return {key: line.verdict() for key, line in text.lines.items() if line.method == "check" and key in lost}
+
+
+def _missing(row: ScoredText) -> dict[str, Verdict]:
     """The verdicts of a text without an answer."""
-    missing = Verdict(unanswered=Unanswered(Reason.NO_ANSWER, row.sample.target_state))
-    return dict.fromkeys(item_keys(row.sample.checklist.items), missing)
+    missing = Verdict(unanswered=Unanswered(Reason.NO_ANSWER, row.to_judge.target_state))
+    return dict.fromkeys(item_keys(row.to_judge.checklist.items), missing)
 
 
-def _keyed(checklist: Checklist) -> list[tuple[str, ChecklistItem]]:
-    return list(zip(item_keys(checklist.items), checklist.items, strict=True))
+def _keyed(text: ScoredText) -> list[tuple[str, ChecklistItem]]:
+    items = text.to_judge.checklist.items
+    return list(zip(item_keys(items), items, strict=True))
 
 
 def _readable(items: Iterable[ChecklistItem]) -> Checklist:
@@ -273,7 +213,6 @@ def _readable(items: Iterable[ChecklistItem]) -> Checklist:
 
 
 def _with_judge(scorer: ChecklistScorer, number: int) -> ChecklistScorer:
-    again = copy.copy(scorer)
-    again.judge = repeated(scorer.judge, number)
+    again = scorer.repeated(number)
     again.aggregation = replace(scorer.aggregation, no_answer="judge")  # it gets only what it should read
     return again

@@ -18,7 +18,7 @@ from checklist_rewards.evolving.proposer import Group, Proposal, Proposer
 from checklist_rewards.refiners.base import Refiner, refine_all
 from checklist_rewards.refiners.deduplicator import Deduplicator
 from checklist_rewards.refiners.embedding import near_duplicates, similarities
-from checklist_rewards.rewards.batch import Batch, content_key
+from checklist_rewards.rewards.batch import Call, content_key
 from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores import ItemScore, Score, rescore
 
@@ -66,18 +66,18 @@ def rows_of(prompts: Sequence[Any], column: Any) -> list[Row | None] | None:
     ]
 
 
-def shown_to_ranks(batch: Batch, rows: Sequence[Row | None]) -> list[Shown]:
+def shown_to_ranks(call: Call, rows: Sequence[Row | None]) -> list[Shown]:
     """The completions of this rank that have a checklist."""
     return [
         Shown(row, replace(sample, checklist=None), None if score is None else score.primary_score, group)
-        for row, sample, score, group in zip(rows, batch.samples, batch.scores, groups_by(batch, rows), strict=True)
+        for row, sample, score, group in zip(rows, call.samples, call.scores, groups_by(call, rows), strict=True)
         if row is not None and sample is not None
     ]
 
 
-def groups_by(batch: Batch, rows: Sequence[Row | None]) -> Sequence[str]:
+def groups_by(call: Call, rows: Sequence[Row | None]) -> Sequence[str]:
     """The groups of the trainer; by prompt if they are not known."""
-    return batch.groups or ["" if row is None else row.key for row in rows]
+    return call.groups or ["" if row is None else row.key for row in rows]
 
 
 def check_groups(everyone: Sequence[Shown], name: str) -> None:
@@ -109,14 +109,14 @@ def group_of(some: Sequence[Shown], had: PromptItems) -> Group:
 def read_candidates(
     scorer: ChecklistScorer,
     retries: int,
-    batch: Batch,
+    call: Call,
     rows: Sequence[Row | None],
     proposed: Mapping[str, Sequence[ChecklistItem]],
 ) -> dict[int, Lines]:
     """The judge's answers to the candidates, by the place of the completion in the call."""
     chosen = {
         place: replace(sample, checklist=Checklist(items=tuple(proposed[row.key])))
-        for place, (row, sample) in enumerate(zip(rows, batch.samples, strict=True))
+        for place, (row, sample) in enumerate(zip(rows, call.samples, strict=True))
         if row is not None and sample is not None and proposed.get(row.key)
     }
     scores = scorer.score_batch(list(chosen.values()), retries=retries) if chosen else []
@@ -132,15 +132,15 @@ def credits_of(score: Score | None, read: Lines) -> Credits:
 
 
 def rescored(
-    batch: Batch,
+    call: Call,
     rows: Sequence[Row | None],
     read: Mapping[int, Lines],
     changes: Changes,
     prepared: Callable[[Checklist], Checklist],
-) -> Batch:
+) -> Call:
     """The call under the new checklists. Nothing is read again."""
-    samples, scores = list(batch.samples), list(batch.scores)
-    for place, (row, sample, score) in enumerate(zip(rows, batch.samples, batch.scores, strict=True)):
+    samples, scores = list(call.samples), list(call.scores)
+    for place, (row, sample, score) in enumerate(zip(rows, call.samples, call.scores, strict=True)):
         if row is None or sample is None or score is None or row.key not in changes:
             continue
         before, after = changes[row.key]
@@ -151,7 +151,7 @@ def rescored(
         known = Score.of(lines, score.aggregation, score.quality)
         samples[place] = replace(sample, checklist=checklist)
         scores[place] = rescore(checklist, known)
-    return replace(batch, samples=samples, scores=scores)
+    return replace(call, samples=samples, scores=scores)
 
 
 MOST_CANDIDATES = 8

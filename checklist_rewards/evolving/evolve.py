@@ -1,6 +1,6 @@
-"""Checklists that evolve with the policy: a reward function around another one.
+"""Checklists that evolve with the policy: a stage of a reward.
 
-    >>> reward = EvolvingChecklistReward(ChecklistReward(scorer), GroupProposer("org/model"))  # doctest: +SKIP
+    >>> reward = ChecklistReward(scorer, evolving={"proposer": GroupProposer("org/model")})  # doctest: +SKIP
     >>> trainer = GRPOTrainer(model=..., reward_funcs=reward, train_dataset=dataset)  # doctest: +SKIP
 
 Every `every` calls in training, a proposer sees groups of completions and proposes items. Items that the refiners keep
@@ -14,6 +14,7 @@ continues.
 
 from __future__ import annotations
 
+import inspect
 import logging
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +22,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from checklist_rewards.checklists import ChecklistItem
+from checklist_rewards.checklists import Checklist, ChecklistItem, Option
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evolving.buffer import ChecklistBuffer, deviation, read_buffer, write_buffer
 from checklist_rewards.evolving.candidates import (
@@ -40,19 +41,17 @@ from checklist_rewards.evolving.candidates import (
     rows_of,
     shown_to_ranks,
 )
-from checklist_rewards.evolving.proposer import FromGenerator, Proposer
+from checklist_rewards.evolving.proposer import FromGenerator, GroupProposer, Proposer
 from checklist_rewards.generators.base import Generator
 from checklist_rewards.refiners.base import Refiner
 from checklist_rewards.refiners.deduplicator import Deduplicator
 from checklist_rewards.refiners.unit_tester import UnitTester
-from checklist_rewards.rewards.batch import Batch, RewardLog, TrainerReward, log_to_trainer, trainer_of
-from checklist_rewards.rewards.placement import bind_reference, is_collective, within
+from checklist_rewards.rewards.batch import Call, RewardLog, log_to_trainer
+from checklist_rewards.rewards.placement import is_collective
 from checklist_rewards.rewards.ranks import gathered, rank
-from checklist_rewards.rewards.reward import ChecklistReward
 from checklist_rewards.scorer import ChecklistScorer
-from checklist_rewards.scores import PrimaryMetric
 from checklist_rewards.scores.scales import on_scale
-from checklist_rewards.validation import fraction, whole_number
+from checklist_rewards.validation import fraction, unknown, whole_number
 
 logger = logging.getLogger(__name__)
 
@@ -62,13 +61,25 @@ _REWRITES = 2
 """Rewrites per item of the default unit test."""
 
 
-class EvolvingChecklistReward(TrainerReward):
-    """Adds items to the checklists of a [`ChecklistReward`] while the policy is trained; pass it to the trainer in
-    place of the reward. A [`RewardMonitor`] goes around it: `RewardMonitor(EvolvingChecklistReward(...))`.
+class Evolution:
+    """The stage that adds items to the checklists of a reward while the policy is trained; made by
+    `ChecklistReward(evolving=...)`. The checklists of the dataset are the persistent items, which never change.
 
     Args:
-        reward ([`ChecklistReward`]):
-            Its checklists are the persistent items, which never change.
+        name (`str`):
+            Name of the reward.
+        scorer ([`ChecklistScorer`]):
+            The judge of the reward.
+        log ([`RewardLog`]):
+            The log of the reward, which gets the metrics `<name>/evolving/...`.
+        column (`str`):
+            The column of the checklists.
+        scale (tuple of [`Option`], *optional*):
+            The scale of the reward's items, which proposed items get too.
+        prepared (callable):
+            Gives the checklist as it is asked; see [`ChecklistReward.prepared`].
+        retries (`int`):
+            As in [`ChecklistReward`].
         proposer (callable or [`Generator`]):
             Proposes items: a [`GroupProposer`], a generator that uses the responses as candidates, or a callable from
             a list of [`Group`] to a list of checklists.
@@ -94,7 +105,13 @@ class EvolvingChecklistReward(TrainerReward):
 
     def __init__(
         self,
-        reward: ChecklistReward,
+        name: str,
+        scorer: ChecklistScorer,
+        log: RewardLog,
+        column: str,
+        scale: tuple[Option, ...] | None,
+        prepared: Callable[[Checklist], Checklist],
+        retries: int,
         proposer: Proposer | Generator,
         *,
         every: int = 10,
@@ -104,146 +121,108 @@ class EvolvingChecklistReward(TrainerReward):
         refiners: Sequence[Refiner] | None = None,
         buffer: str | Path | None = None,
     ):
-        if not isinstance(reward, ChecklistReward):
-            raise SampleError(f"reward={reward!r:.60} is not allowed; it must be a ChecklistReward.")
-        for name, number in (("every", every), ("max_active", max_active), ("max_groups", max_groups)):
-            whole_number(name, number)
+        for argument, number in (("every", every), ("max_active", max_active), ("max_groups", max_groups)):
+            whole_number(argument, number)
         fraction("min_deviation", min_deviation)
         if not callable(proposer) and hasattr(proposer, "generate_batch"):
             proposer = FromGenerator(proposer)
         if not callable(proposer):
             raise SampleError(f"proposer={proposer!r:.60} is not allowed; it must be a generator or a callable.")
-        self.reward = reward
-        self.__name__ = reward.__name__
+        if isinstance(refiners, str | Mapping) or any(isinstance(one, str | Mapping) for one in refiners or ()):
+            raise SampleError(f"refiners={refiners!r:.60} is not allowed; it must be a list of refiners.")
+        self.name, self.scorer, self.log = name, scorer, log
+        self.column, self.scale, self.prepared, self.retries = column, scale, prepared, retries
         self.proposer: Proposer = proposer
         self.every, self.max_groups = every, max_groups
-        self.refiners = _default_refiners(proposer, reward.scorer) if refiners is None else tuple(refiners)
+        self.refiners = _default_refiners(proposer, scorer) if refiners is None else tuple(refiners)
         self.buffer = ChecklistBuffer(max_active, min_deviation)
         self.path = None if buffer is None else Path(buffer)
         self.failures: Counter[str] = Counter()
         """Number of failures by part: `proposal` (of one group), `proposer`, `reading`, `rescoring`, `file`."""
         self._begun = False
 
-    @property
-    def scorer(self) -> ChecklistScorer:
-        """The scorer of the reward."""
-        return self.reward.scorer
-
-    @property
-    def metric(self) -> PrimaryMetric | None:
-        """The metric of the reward."""
-        return self.reward.metric
-
-    @property
-    def deadline(self) -> float | None:
-        """Seconds for the reads of a call, with those of new items."""
-        return self.reward.deadline
-
-    @property
-    def log(self) -> RewardLog:
-        """The log of the reward."""
-        return self.reward.log
-
     def check(self) -> None:
-        """Check the judge, the proposer and the refiners, without loading them. Raises a [`ChecklistRewardsError`]."""
-        self.scorer.check()
+        """Check the proposer and the refiners, without loading their models. Raises a [`ChecklistRewardsError`]."""
         for part in (self.proposer, *self.refiners):
             if hasattr(part, "check"):
                 part.check()
 
-    def rewarded(self, batch: Batch) -> Batch:
-        """Judge, reward and log a call; see [`ChecklistReward.rewarded`]."""
-        batch = self.reward.rewards_of(self.judged(batch))
-        self.reward.record(batch)
-        return batch
-
-    def judged(self, batch: Batch) -> Batch:
-        """Score the completions of one call under the current checklists, and let these evolve. In an evaluation (the
-        trainer's model is not in training mode), they do not change."""
-        bind_reference(self.scorer.judge, trainer_of(batch.log_metric, batch.trainer_state))
+    def current(self, call: Call) -> Call:
+        """The call with the checklists of its prompts as they are now."""
         if is_collective(self.scorer.judge):
             raise SampleError(
-                f"{self.__name__}: checklists cannot evolve with model='reference' if the ranks hold parts of its "
+                f"{self.name}: checklists cannot evolve with model='reference' if the ranks hold parts of its "
                 "weights (FSDP, ZeRO-3); use DDP, or name a judge."
             )
-        rows = rows_of(batch.prompts, batch.columns.get(self.reward.column))
-        with within(self.scorer.judge, self.deadline):
-            if rows is None:  # the reward reports what is wrong with the column
-                return self.reward.judged(batch)
-            if batch.training:
-                self._begin(batch)
-            current = [None if row is None else self.buffer.checklist(row.key, row.base) for row in rows]
-            batch = self.reward.judged(replace(batch, columns={**batch.columns, self.reward.column: current}))
-            if not batch.training:
-                return batch
-            self.buffer.calls += 1
-            if (self.buffer.calls - 1) % self.every == 0:
-                batch = self._evolved(batch, rows)
-            saved = getattr(batch.trainer_state, "stateful_callbacks", None)
-            if saved is not None:
-                saved[self._key] = self.state
-        return batch
+        rows = rows_of(call.prompts, call.columns.get(self.column))
+        if rows is None:  # the reward reports what is wrong with the column
+            return call
+        if call.training:
+            self._begin(call)
+        checklists = [None if row is None else self.buffer.checklist(row.key, row.base) for row in rows]
+        return replace(call, rows=rows, columns={**call.columns, self.column: checklists})
 
-    def exchanges(self, hook: Any) -> bool:
-        """Whether a call communicates between ranks: always."""
-        return True
+    def __call__(self, call: Call) -> Call:
+        """The call, which was judged, after the checklists have evolved. In an evaluation (the trainer's model is not
+        in training mode), they do not change."""
+        if not call.training or call.rows is None:
+            return call
+        self.buffer.calls += 1
+        if (self.buffer.calls - 1) % self.every == 0:
+            call = self._evolved(call, call.rows)
+        if call.saved is not None:
+            call.saved[self.key] = self.state
+        return call
 
-    def pop_stats(self) -> dict[str, float]:
-        """Mean of each metric since the last call of this method, with those of the buffer (`<name>/evolving/...`)."""
-        return self.reward.pop_stats()
+    @property
+    def key(self) -> str:
+        """Name of the state in `trainer_state.json`."""
+        return f"EvolvingChecklistReward/{self.name}"
 
     @property
     def state(self) -> dict[str, Any]:
-        """The state of the buffer, as JSON-compatible values. It is saved in `trainer_state.json`."""
+        """The state of the buffer, as JSON-compatible values."""
         return self.buffer.state
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from a state."""
         self.buffer.restore(state)
 
-    @property
-    def _key(self) -> str:
-        return f"EvolvingChecklistReward/{self.__name__}"
-
-    def _begin(self, batch: Batch) -> None:
+    def _begin(self, call: Call) -> None:
         """At the first call in training: continue from the checkpoint, or without a trainer's state, from the file."""
         if self._begun:
             return
         self._begun = True
         if self.path is None:
-            folder = getattr(getattr(batch.trainer, "args", None), "output_dir", None)
-            own = self.log.path
-            path = None if own is None else own.with_name(f"{own.stem}.{_FILE}")
-            self.path = path if folder is None else Path(folder) / _FILE
-        saved = (getattr(batch.trainer_state, "stateful_callbacks", None) or {}).get(self._key)
+            self.path = call.file(self.log.path, _FILE)
+        saved = (call.saved or {}).get(self.key)
         if saved:
             self.restore(saved)
-        elif batch.trainer_state is None and self.path is not None and self.path.is_file():
+        elif call.trainer_state is None and self.path is not None and self.path.is_file():
             self.restore(read_buffer(self.path))
 
-    def _evolved(self, batch: Batch, rows: Sequence[Row | None]) -> Batch:
-        """The batch with its samples and scores after one update of the buffer. All ranks call this equally often, and
+    def _evolved(self, call: Call, rows: Sequence[Row | None]) -> Call:
+        """The call with its samples and scores after one update of the buffer. All ranks call this equally often, and
         every rank reaches each `gathered`."""
-        everyone = [one for part in gathered(shown_to_ranks(batch, rows)) for one in part]
-        check_groups(everyone, self.__name__)
+        everyone = [one for part in gathered(shown_to_ranks(call, rows)) for one in part]
+        check_groups(everyone, self.name)
         proposed: dict[str, list[ChecklistItem]] = {}
         if rank() == 0:
             proposed = self._safely("proposer", lambda: self._proposed(everyone), proposed)
         proposed = gathered(proposed)[0]
         read: dict[int, Lines] = {}
-        retries = self.reward.retries
-        read = self._safely("reading", lambda: read_candidates(self.scorer, retries, batch, rows, proposed), read)
+        read = self._safely("reading", lambda: read_candidates(self.scorer, self.retries, call, rows, proposed), read)
         credits: dict[str, dict[str, list[Credits]]] = {}
         mine = [
             (row.key, group, credits_of(score, read.get(place, {})))
-            for place, (row, group, score) in enumerate(zip(rows, groups_by(batch, rows), batch.scores, strict=True))
+            for place, (row, group, score) in enumerate(zip(rows, groups_by(call, rows), call.scores, strict=True))
             if row is not None
         ]
         for key, group, of_completion in (one for part in gathered(mine) for one in part):
             credits.setdefault(key, {}).setdefault(group, []).append(of_completion)
         changes = self._update({one.row.key: one.row for one in everyone}, credits, proposed)
-        self._report(batch, proposed, changes)
-        return self._safely("rescoring", lambda: rescored(batch, rows, read, changes, self.reward.prepared), batch)
+        self._report(call, proposed, changes)
+        return self._safely("rescoring", lambda: rescored(call, rows, read, changes, self.prepared), call)
 
     def _proposed(self, everyone: Sequence[Shown]) -> dict[str, list[ChecklistItem]]:
         """Ask the proposer about the groups whose last proposal is longest ago."""
@@ -259,8 +238,7 @@ class EvolvingChecklistReward(TrainerReward):
         found, failures = candidates_for(groups, known, self.proposer, self.refiners)
         for error in failures:
             self._failed("proposal", error)
-        scale = self.reward.scale
-        if scale is not None:
+        if (scale := self.scale) is not None:
             found = {key: list(on_scale(items, scale).items) for key, items in found.items()}
         return {key: found.get(key, []) for key in oldest}
 
@@ -282,7 +260,7 @@ class EvolvingChecklistReward(TrainerReward):
 
     def _report(
         self,
-        batch: Batch,
+        call: Call,
         proposed: Mapping[str, Sequence[ChecklistItem]],
         changes: Changes,
     ) -> None:
@@ -295,9 +273,9 @@ class EvolvingChecklistReward(TrainerReward):
             "active": sum(len(after.active) for _, after in changes.values()) / max(1, len(changes)),
             "failures": sum(self.failures.values()),
         }
-        named = [(f"{self.__name__}/evolving/{name}", float(number)) for name, number in numbers.items()]
+        named = [(f"{self.name}/evolving/{name}", float(number)) for name, number in numbers.items()]
         self.log.add(named)
-        log_to_trainer(batch.log_metric, named)
+        log_to_trainer(call.log_metric, named)
         if rank() == 0 and self.path is not None:
             path = self.path
             self._safely("file", lambda: write_buffer(path, self.state), None)
@@ -314,7 +292,7 @@ class EvolvingChecklistReward(TrainerReward):
         if self.failures[part] == 1:
             logger.warning(
                 "%s: %s failed (%s); the checklists stay as they are. Further failures are counted.",
-                self.__name__,
+                self.name,
                 part,
                 error,
             )
@@ -324,3 +302,43 @@ def _default_refiners(proposer: Any, scorer: ChecklistScorer) -> tuple[Refiner, 
     engine = getattr(proposer, "engine", None)
     tests = () if engine is None else (UnitTester(engine, scorer=scorer, max_samples=_REWRITES),)
     return (Deduplicator(), *tests)
+
+
+_OF_THE_JUDGE = ("model", "backend", "base_url", "store")
+_KEYS = ("every", "max_active", "min_deviation", "max_groups", "buffer", "proposer", "refiners")
+
+
+def evolution_of(settings: Mapping[str, Any], judge: Mapping[str, Any], **reward: Any) -> Evolution:
+    """The stage of a reward.
+
+    Args:
+        settings (mapping):
+            Arguments of [`Evolution`], from `proposer` on. `proposer` may be the arguments of a [`GroupProposer`].
+        judge (mapping):
+            Arguments of the reward's scorer: `model`, `backend`, `base_url` and `store` are the proposer's too, unless
+            it has its own.
+        **reward:
+            The other arguments of [`Evolution`].
+    """
+    if not isinstance(settings, Mapping):
+        raise SampleError(f"expected a mapping of settings, got {type(settings).__name__} {settings!r:.60}.")
+    for key in settings:
+        if key not in _KEYS:
+            raise SampleError(unknown("key", key, _KEYS))
+    arguments = dict(settings)
+    proposer = arguments.pop("proposer", None)
+    if proposer is None or isinstance(proposer, Mapping):
+        proposer = _proposer_of(proposer or {}, judge)
+    return Evolution(**reward, proposer=proposer, **arguments)
+
+
+def _proposer_of(settings: Mapping[str, Any], judge: Mapping[str, Any]) -> GroupProposer:
+    if "model" not in settings:
+        settings = {**{name: judge[name] for name in _OF_THE_JUDGE if name in judge}, **settings}
+    if "model" not in settings:
+        raise SampleError("proposer requires a model; set `proposer: {model: ...}`.")
+    allowed = list(inspect.signature(GroupProposer).parameters)
+    for key in settings:
+        if key not in allowed:
+            raise SampleError(f"proposer: {unknown('key', key, allowed)}")
+    return GroupProposer(**settings)

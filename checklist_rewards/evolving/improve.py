@@ -43,11 +43,11 @@ from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement import Bootstrap, Figure
 from checklist_rewards.evaluation.agreement.measures import group_codes
-from checklist_rewards.evaluation.agreement.scored import judged_row
 from checklist_rewards.evaluation.fitting import Compared, cross_fitted, labelled_scores
 from checklist_rewards.evaluation.items.items import OFTEN_UNANSWERED, STABLE
 from checklist_rewards.evaluation.items.wording import ITEM_QUESTIONS
-from checklist_rewards.evaluation.replay import Replay, StoredRow
+from checklist_rewards.evaluation.replay import Replay
+from checklist_rewards.evaluation.scored import ScoredText
 from checklist_rewards.evolving.proposer import Group
 from checklist_rewards.evolving.rewriting import Change, Finding, Rewriter
 from checklist_rewards.generators.shapes import question_fault
@@ -82,18 +82,6 @@ FAULTS = {
     "review": "the judge says that the question fails the meta-checklist",
 }
 """Why an item is weak."""
-
-
-@dataclass(frozen=True, slots=True)
-class LabelledRow:
-    """A text with its label."""
-
-    row: StoredRow
-    """Its score, with the answers to the checklist, is required unless a judge answers."""
-    label: float
-    """What people say of the text: higher is better, in any unit. Unused with preferences."""
-    group: str
-    """Rows of one group, such as the answers to one prompt, are never used for two purposes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +178,7 @@ class _OutOfReadsError(Exception):
 class _Rows:
     """Labelled rows with all answers that were read about them."""
 
-    rows: Sequence[LabelledRow]
+    rows: Sequence[ScoredText]
     parts: Sequence[np.ndarray]
     """Places of the choosing, confirming and test rows."""
     scorer: ChecklistScorer | None
@@ -210,18 +198,18 @@ class _Rows:
     def start(self, checklist: Checklist) -> None:
         """Read the checklist about all rows, or take the stored answers."""
         if self.scorer is not None:
-            samples = [replace(one.row.sample, checklist=checklist) for one in self.rows]
+            samples = [replace(one.to_judge, checklist=checklist) for one in self.rows]
             scores: Sequence[Score | None] = self.scorer.score_batch(samples, self.progress)
         else:
-            scores = [one.row.score for one in self.rows]
+            scores = [one.score for one in self.rows]
         for one, score in zip(self.rows, scores, strict=True):
             if score is None or (score.aggregation or Aggregation()).primary_metric == "quality":
-                raise SampleError(f"{one.row.where}: the row has no score of a checklist; set a judge.")
+                raise SampleError(f"{one.where}: the row has no score of a checklist; set a judge.")
             lines = {line.id: line for line in score.items}
             missing = [item for item in checklist.items if item.id not in lines]
             if missing and not score.no_answer:
                 raise SampleError(
-                    f"{one.row.where}: item {missing[0].id} ({missing[0].question!r:.60}) of the checklist has no "
+                    f"{one.where}: item {missing[0].id} ({missing[0].question!r:.60}) of the checklist has no "
                     "stored answer; score the rows by this checklist, or set a judge."
                 )
             self.lines.append(lines)
@@ -238,9 +226,7 @@ class _Rows:
         assert self.scorer is not None
         if self.max_reads is not None and self.reads + count > self.max_reads:
             raise _OutOfReadsError
-        samples = [
-            replace(self.rows[n].row.sample, checklist=Checklist(items=tuple(some))) for n, some in asked.items()
-        ]
+        samples = [replace(self.rows[n].to_judge, checklist=Checklist(items=tuple(some))) for n, some in asked.items()]
         for n, score in zip(asked, self.scorer.score_batch(samples, self.progress), strict=True):
             self.lines[n] |= {line.id: line for line in score.items}
         self._columns.clear()
@@ -303,7 +289,7 @@ class _Rows:
     def labels(self, part: int) -> np.ndarray:
         """The labels of a part; of preferences, how often a row was chosen minus how often it was rejected."""
         if self.pairs is None:
-            return np.array([self.rows[n].label for n in self.parts[part].tolist()])
+            return np.array([self.rows[n].labels for n in self.parts[part].tolist()])
         chosen, rejected = self.pairs[part].T
         size = len(self.parts[part])
         return (np.bincount(chosen, minlength=size) - np.bincount(rejected, minlength=size)).astype(float)
@@ -346,7 +332,7 @@ CHOOSING, CONFIRMING, TEST = range(3)
 
 def improve(
     checklist: Checklist,
-    rows: Sequence[LabelledRow],
+    rows: Sequence[ScoredText],
     *,
     pairs: Sequence[tuple[int, int]] | None = None,
     scorer: ChecklistScorer | None = None,
@@ -362,7 +348,7 @@ def improve(
 
     Args:
         checklist ([`Checklist`]): one checklist for all rows.
-        rows (sequence of [`LabelledRow`]): at least 60 in 15 groups; see the module docstring for their use.
+        rows (sequence of [`ScoredText`]): at least 60 in 15 groups; see the module docstring for their use.
         pairs (sequence of pairs of `int`, *optional*): preferences instead of labels, at least 60 in 15 groups: the
             places of the chosen and the rejected row, which are of one group.
         scorer ([`ChecklistScorer`], *optional*): the judge. Defaults to the stored answers of the rows.
@@ -418,13 +404,13 @@ def improve(
 
 
 def _paired(
-    rows: Sequence[LabelledRow], pairs: Sequence[tuple[int, int]]
-) -> tuple[list[LabelledRow], list[tuple[int, int]]]:
+    rows: Sequence[ScoredText], pairs: Sequence[tuple[int, int]]
+) -> tuple[list[ScoredText], list[tuple[int, int]]]:
     """The rows that are in pairs, and the pairs with their places among them."""
     for one, other in pairs:
         if rows[one].group != rows[other].group:
             raise SampleError(
-                f"{rows[one].row.where} and {rows[other].row.where} are a pair, but of the groups "
+                f"{rows[one].where} and {rows[other].where} are a pair, but of the groups "
                 f"{rows[one].group!r:.60} and {rows[other].group!r:.60}; the texts of a pair need one group."
             )
     used = sorted({place for pair in pairs for place in pair})
@@ -433,11 +419,11 @@ def _paired(
 
 
 def _parts(
-    rows: Sequence[LabelledRow], pairs: Sequence[tuple[int, int]] | None, seed: int
+    rows: Sequence[ScoredText], pairs: Sequence[tuple[int, int]] | None, seed: int
 ) -> tuple[list[np.ndarray], list[np.ndarray] | None]:
     """The places of choosing, confirming and test rows, and the pairs of each part by places in it."""
     groups = list(dict.fromkeys(row.group for row in rows))
-    where = rows[0].row.where.rpartition(",")[0] if rows else "the data"
+    where = rows[0].where.rpartition(",")[0] if rows else "the data"
     count, what = (len(rows), "labelled rows") if pairs is None else (len(pairs), "pairs")
     if count < MIN_LABELS or len(groups) < MIN_GROUPS:
         raise SampleError(
@@ -451,7 +437,7 @@ def _parts(
         places = [{n: place for place, n in enumerate(part.tolist())} for part in parts]
         return parts, [np.array([(own[a], own[b]) for a, b in pairs if a in own], int) for own in places]
     for part in parts:
-        if len({rows[n].label for n in part.tolist()}) < 2:
+        if len({rows[n].labels for n in part.tolist()}) < 2:
             raise SampleError(f"{where}: all labels of a third of the groups are equal; more labels are needed.")
     return parts, None
 
@@ -584,11 +570,13 @@ class _Loop:
         rows, labels = self.data.rows, self.data.labels(CHOOSING).tolist()
         pairs = None if self.data.pairs is None else list(map(tuple, self.data.pairs[CHOOSING].tolist()))
         judged = [
-            judged_row(str(n), rows[n].group, rows[n].row.where, {}, score)
-            for n, score in zip(self.data.parts[CHOOSING].tolist(), self.data.scored(checklist, CHOOSING), strict=True)
+            ScoredText(str(n), rows[n].where, score, rows[n].group, labels=label)
+            for n, label, score in zip(
+                self.data.parts[CHOOSING].tolist(), labels, self.data.scored(checklist, CHOOSING), strict=True
+            )
         ]
         try:
-            labelled = labelled_scores(judged, labels, by="item", pairs=pairs)
+            labelled = labelled_scores(judged, by="item", pairs=pairs)
         except SampleError:  # too few answers, or a single item
             return []
         weights, held_out = cross_fitted(labelled, self.bootstrap.seed)
@@ -673,8 +661,8 @@ class _Loop:
         except SampleError:  # this judge has no other words
             return self.stays
         asked = Checklist(items=tuple(item.model_copy(update={"weight": 1.0}) for item in new))
-        rows = [self.data.rows[n].row for n in self.data.parts[CHOOSING].tolist()[:_REPEATED_ROWS]]
-        scores = again.scores([replace(row, sample=replace(row.sample, checklist=asked)) for row in rows])
+        rows = [self.data.rows[n] for n in self.data.parts[CHOOSING].tolist()[:_REPEATED_ROWS]]
+        scores = again.scores([replace(row, sample=replace(row.to_judge, checklist=asked)) for row in rows])
         stays: dict[str, list[bool]] = {}
         for first, second in scores:
             for one, other in zip(first.items, second.items, strict=True):
@@ -690,7 +678,7 @@ class _Loop:
         residuals = _standard(labels) - _standard(scores)  # of preferences, labels are wins minus losses
         by_input: dict[tuple[str | None, str | None], list[int]] = {}
         for place, n in enumerate(part.tolist()):
-            sample = self.data.rows[n].row.sample
+            sample = self.data.rows[n].to_judge
             by_input.setdefault((sample.input, sample.history), []).append(place)
         several = [some for some in by_input.values() if len(some) > 1] or [list(range(len(part)))]
         several.sort(key=lambda some: residuals[some].min() - residuals[some].max())
@@ -698,7 +686,7 @@ class _Loop:
         for some in several[:_MOST_GROUPS]:
             ranked = sorted(some, key=lambda place: -residuals[place])
             ends = list(dict.fromkeys([*ranked[:_OF_EACH_END], *ranked[-_OF_EACH_END:]]))
-            samples = [self.data.rows[int(part[place])].row.sample for place in ends]
+            samples = [self.data.rows[int(part[place])].to_judge for place in ends]
             groups.append(
                 Group(
                     input=samples[0].input or "Write a response.",

@@ -16,11 +16,11 @@ class Stopping(Protocol):
         """Say what could not be evaluated."""
 
 
-class RewardMonitorCallback(TrainerCallback):
+class MonitorCallback(TrainerCallback):
     """Stops training after a step in which an alarm asked for it.
 
     Args:
-        monitor ([`RewardMonitor`]):
+        monitor ([`Monitor`]):
             Its `should_stop` is the same on all ranks.
     """
 

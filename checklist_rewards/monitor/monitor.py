@@ -1,6 +1,6 @@
-"""The monitor: a reward function that watches another one.
+"""The monitor: stages of a reward that watch it for reward hacking.
 
-    >>> reward = RewardMonitor(ChecklistReward(scorer))  # doctest: +SKIP
+    >>> reward = ChecklistReward(scorer, monitor={"action": "stop"})  # doctest: +SKIP
     >>> trainer = GRPOTrainer(model=..., reward_funcs=reward, train_dataset=dataset)  # doctest: +SKIP
 
 At each call, the reward judges the completions as always. The monitor then takes held-out items out of the reward,
@@ -24,7 +24,7 @@ from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from checklist_rewards.attacks.patterns import Pattern, patterns_of
 from checklist_rewards.attacks.report import AttackReport, read_attack
@@ -46,25 +46,13 @@ from checklist_rewards.monitor.seen import Observation, Seen, asked, seen_of
 from checklist_rewards.monitor.settings import Draw, MonitorSettings
 from checklist_rewards.monitor.text import steering
 from checklist_rewards.monitor.watch import Alarm, Guard, Watch, alarm_record, not_evaluated, start_record, step_record
-from checklist_rewards.rewards.batch import (
-    AsyncReward,
-    Batch,
-    RewardLog,
-    Rewards,
-    TrainerReward,
-    log_to_trainer,
-    trainer_of,
-)
-from checklist_rewards.rewards.placement import bind_reference, check_child, together, within
+from checklist_rewards.rewards.batch import Call, RewardLog, Rewards, log_to_trainer
+from checklist_rewards.rewards.placement import check_child
 from checklist_rewards.rewards.ranks import gathered, rank
-from checklist_rewards.rewards.reward import ChecklistReward
-from checklist_rewards.rewards.split import By, RewardPart, only
-from checklist_rewards.scorer import ChecklistScorer, Sample
+from checklist_rewards.rewards.split import only
+from checklist_rewards.scorer import ARGUMENTS, ChecklistScorer, Sample
 from checklist_rewards.scores import NO_ANSWER_STATES, PrimaryMetric, Score
-from checklist_rewards.validation import known
-
-if TYPE_CHECKING:
-    from checklist_rewards.evolving.evolve import EvolvingChecklistReward
+from checklist_rewards.validation import known, unknown
 
 _DIGITS = 13
 
@@ -164,14 +152,23 @@ _MOST_ALARMS = 100
 _FILE = "monitor.jsonl"
 
 
-class RewardMonitor(TrainerReward):
-    """Watches a [`ChecklistReward`] for reward hacking; pass it to the trainer in place of the reward.
+class Monitor:
+    """The stages of a monitor; made by `ChecklistReward(monitor=...)`.
+
+    In an evaluation (the trainer's model is not in training mode), the same items are held out, but nothing is
+    watched.
 
     Args:
-        reward ([`ChecklistReward`] or [`EvolvingChecklistReward`]):
-            The reward to watch. Use [`as_async`] of the monitor for a reward that trainers await.
-        settings ([`MonitorSettings`], *optional*):
-            What is read, when it alarms, what it does then. Alternatively, pass the fields as keyword arguments.
+        name (`str`):
+            Name of the reward.
+        scorer ([`ChecklistScorer`]):
+            The judge of the reward.
+        metric (`str`):
+            The metric of the reward.
+        stats ([`RewardLog`]):
+            The log of the reward, which gets the metrics `<name>/monitor/...`.
+        settings ([`MonitorSettings`]):
+            What is read, when it alarms, what it does then.
         shadow ([`ChecklistScorer`] or mapping, *optional*):
             A second judge that reads a sample of the completions: another model, another prompt, one that reasons, or
             the arguments of one.
@@ -181,8 +178,6 @@ class RewardMonitor(TrainerReward):
         attacks ([`AttackReport`], `str` or `Path`, *optional*):
             An attack on this judge, or its file (`checklist-rewards attack`). The attacks that raised scores become
             signals, and with `penalize_attacks=True` completions that show one get no reward.
-        **options:
-            Fields of [`MonitorSettings`].
 
     Raises:
         SampleError: For an argument that cannot be used.
@@ -190,29 +185,19 @@ class RewardMonitor(TrainerReward):
 
     def __init__(
         self,
-        reward: ChecklistReward | EvolvingChecklistReward,
-        settings: MonitorSettings | None = None,
+        name: str,
+        scorer: ChecklistScorer,
+        metric: PrimaryMetric,
+        stats: RewardLog,
+        settings: MonitorSettings,
         *,
         shadow: ChecklistScorer | Mapping[str, Any] | None = None,
         log: str | Path | None = None,
         attacks: AttackReport | str | Path | None = None,
-        **options: Any,
     ):
-        if isinstance(reward, RewardPart | list):
-            raise SampleError("RewardMonitor(...) wraps the reward itself; call split() of the monitor instead.")
-        if isinstance(reward, AsyncReward):
-            raise SampleError("RewardMonitor(...) wraps the reward itself; call as_async() of the monitor instead.")
-        source = getattr(reward, "reward", reward)
-        if isinstance(reward, RewardMonitor) or not isinstance(source, ChecklistReward):
-            raise SampleError(f"reward={reward!r:.60} is not allowed; it must be a ChecklistReward.")
-        if settings is not None and options:
-            raise SampleError(f"{', '.join(options)} cannot be combined with settings=...; set it there.")
-        known("RewardMonitor", options, MonitorSettings.__dataclass_fields__)
-        self.reward = reward
-        self._source = source
-        self.__name__ = reward.__name__
-        self.settings = settings or MonitorSettings(**options)
-        self.shadow = ChecklistScorer(**shadow) if isinstance(shadow, Mapping) else shadow
+        self.name, self.scorer, self.metric, self.stats = name, scorer, metric, stats
+        self.settings = settings
+        self.shadow = _scorer_of(shadow)
         self.log = RewardLog(log)
         self.attacks = read_attack(attacks) if isinstance(attacks, str | Path) else attacks
         self._patterns = [] if self.attacks is None else patterns_of(self.attacks)
@@ -240,80 +225,60 @@ class RewardMonitor(TrainerReward):
         self._steps, self._readings = 0, dict[str, Reading]()
         self._evaluated: set[str] = set()
 
-    def rewarded(self, batch: Batch) -> Batch:
-        """Judge, watch and log a call; see [`TrainerReward.rewarded`].
+    def hold_out(self, call: Call) -> Call:
+        """The call in which held-out items do not count."""
+        self._step = self._calls if call.step is None else call.step
+        if call.training:
+            self._guard("start", lambda: self._begin(call), None)
+            self._step = self._calls if call.step is None else call.step
+        kept: HeldOut = [()] * len(call.samples), call.samples, call.scores
+        held_out, samples, scores = self._guard(
+            "held_out", lambda: hold_out(call.samples, call.scores, self.settings, self.metric, self._step), kept
+        )
+        return replace(call, held_out=held_out, counted=(samples, scores))
 
-        In an evaluation (the trainer's model is not in training mode), the same items are held out, but nothing is
-        watched.
-        """
-        trainer = trainer_of(batch.log_metric, batch.trainer_state)
-        judge, shadow = self.reward.scorer.judge, None if self.shadow is None else self.shadow.judge
-        bind_reference(judge, trainer)
-        bind_reference(shadow, trainer)
-        # One deadline; engines sleep once, after the retests.
-        with within(judge, self.reward.deadline), together(shadow):
-            whole = self.reward.judged(batch)
-            self._step = self._calls if whole.step is None else whole.step
-            training = self._guard("start", lambda: self._begin(whole), True)
-            step = self._calls if whole.step is None else whole.step
-            kept: HeldOut = [()] * len(whole.samples), whole.samples, whole.scores
-            held_out, samples, scores = self._guard(
-                "held_out", lambda: hold_out(whole.samples, whole.scores, self.settings, self._metric, step), kept
-            )
-            made = self._source.rewards_of(replace(whole, samples=samples, scores=scores))
-            made = replace(made, samples=whole.samples, scores=whole.scores)
-            if self.settings.steering == "penalize":
-                made = self._guard("steering", lambda: _penalized(made, map(_steers, made.samples)), made)
-            if self.settings.penalize_attacks:
-                made = self._guard("attacks", lambda: _penalized(made, _show_attacks(made, self._patterns)), made)
-            extra = self._extra_reads(made, step) if training else Extra(len(made.samples))
-        more = self._guard("log", lambda: extra.fields(held_out), None)
-        self._source.record(made, more)
-        if training:
+    def penalize(self, call: Call) -> Call:
+        """The call with rewards of at most 0 for completions that address the grader or show an attack, if the
+        settings say that."""
+        if self.settings.steering == "penalize":
+            call = self._guard("steering", lambda: _penalized(call, map(_steers, call.samples)), call)
+        if self.settings.penalize_attacks:
+            call = self._guard("attacks", lambda: _penalized(call, _show_attacks(call, self._patterns)), call)
+        return call
+
+    def read_more(self, call: Call) -> Call:
+        """The call with what is read in addition, in training, and with the fields of the monitor for its log."""
+        extra = self._extra_reads(call, self._step) if call.training else Extra(len(call.samples))
+        return replace(call, extra=extra, log_fields=self._guard("log", lambda: extra.fields(call.held_out), ()))
+
+    def __call__(self, call: Call) -> Call:
+        """Watch the call: gather the completions of all ranks, and update the signals."""
+        if call.training:
             self._calls += 1
-            seen: list[Seen] = self._guard("completions", lambda: _seen(made, held_out, extra, self._patterns), [])
+            extra = call.extra
+            seen: list[Seen] = self._guard("completions", lambda: _seen(call, self._patterns), [])
             ranks = self._guard("ranks", lambda: gathered((seen, extra.reads, extra.canaries)), None)
             if ranks is not None:
-                self._guard("signals", lambda: self._update(step, made, ranks), None)
-        return made
-
-    def split(
-        self,
-        by: By = "category",
-        *,
-        names: Sequence[str] | None = None,
-        dataset: Iterable[Mapping[str, Any]] | None = None,
-    ) -> list[RewardPart]:
-        """Several reward functions, one per part of the checklists; see [`ChecklistReward.split`]. The monitor watches
-        the reward of the whole checklist. Held-out items are held out of the parts too."""
-        if not isinstance(self.reward, ChecklistReward):
-            kind = type(self.reward).__name__
-            raise SampleError(f"split() requires a ChecklistReward; this monitor watches an {kind}.")
-        return self.reward.split_for(self, by, names=names, dataset=dataset)
-
-    def exchanges(self, hook: Any) -> bool:
-        """Whether a call communicates between ranks: always."""
-        return True
-
-    def pop_stats(self) -> dict[str, float]:
-        """Mean of each metric since the last call, with those of the monitor (`<name>/monitor/...`)."""
-        return self.reward.pop_stats()
+                self._guard("signals", lambda: self._update(self._step, call, ranks), None)
+        return call
 
     @property
     def callback(self) -> Any:
-        """A trainer callback that stops training after an alarm with the action `stop`.
-
-        `GRPOTrainer` and `RLOOTrainer` get it at the first call; pass it to other trainers: `callbacks=[...]`.
-        """
+        """A trainer callback that stops training after an alarm with the action `stop`."""
         if self._callback is None:
-            from checklist_rewards.monitor.callback import RewardMonitorCallback
+            from checklist_rewards.monitor.callback import MonitorCallback
 
-            self._callback = RewardMonitorCallback(self)
+            self._callback = MonitorCallback(self)
         return self._callback
 
     @property
+    def key(self) -> str:
+        """Name of the state in `trainer_state.json`."""
+        return f"RewardMonitor/{self.name}"
+
+    @property
     def state(self) -> dict[str, Any]:
-        """The state of the monitor, as JSON-compatible values. It is saved in `trainer_state.json`."""
+        """The state of the monitor, as JSON-compatible values."""
         return {
             "watch": self._watch.state,
             "calls": self._calls,
@@ -333,54 +298,35 @@ class RewardMonitor(TrainerReward):
 
     def __getstate__(self) -> dict[str, Any]:
         if self.shadow is not None:
-            check_child(f"{self.__name__}, shadow", self.shadow.judge)
-        return {
-            "reward": self.reward,
-            "settings": self.settings,
-            "shadow": self.shadow,
-            "log": self.log.path,
-            "attacks": self.attacks,
-        }
+            check_child(f"{self.name}, shadow", self.shadow.judge)
+        names = ("name", "scorer", "metric", "stats", "settings", "shadow", "attacks")
+        return {**{name: getattr(self, name) for name in names}, "log": self.log.path}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        RewardMonitor.__init__(self, **state)
+        Monitor.__init__(self, **state)
 
-    def _begin(self, batch: Batch) -> bool:
-        """Prepare the first call; whether this call belongs to training."""
-        trainer = batch.trainer
-        if not batch.training:
-            return False
+    def _begin(self, call: Call) -> None:
+        """Prepare the first call in training: find the file, continue from the checkpoint, add the callback."""
         if self._calls:
-            return True
-        saved = (getattr(batch.trainer_state, "stateful_callbacks", None) or {}).get(self._key)
+            return
         if self.log.path is None:
-            folder = getattr(getattr(trainer, "args", None), "output_dir", None)
-            own = self.reward.log.path
-            path = own.with_name(f"{own.stem}.{_FILE}") if own is not None else None
-            self.log = RewardLog(path if folder is None else Path(folder) / _FILE)
+            self.log = RewardLog(call.file(self.stats.path, _FILE))
+        saved = (call.saved or {}).get(self.key)
         if saved:
             self._guard("restore", lambda: self.restore(saved), None)
         if rank() == 0:
-            self.log.write([start_record(self.__name__, batch.step or 0, self._watch)])
+            self.log.write([start_record(self.name, call.step or 0, self._watch)])
+        trainer = call.trainer
         handler = getattr(trainer, "callback_handler", None)
         if trainer is not None and handler is not None and self.callback not in handler.callbacks:
             trainer.add_callback(self.callback)
-        return True
 
-    @property
-    def _key(self) -> str:
-        return f"RewardMonitor/{self.__name__}"
-
-    @property
-    def _metric(self) -> Any:
-        return self.reward.metric or self.reward.scorer.aggregation.primary_metric
-
-    def _extra_reads(self, batch: Batch, step: int) -> Extra:
-        settings, scorer, extra = self.settings, self.reward.scorer, Extra(len(batch.samples))
+    def _extra_reads(self, call: Call, step: int) -> Extra:
+        settings, scorer, extra = self.settings, self.scorer, Extra(len(call.samples))
         rng = random.Random(f"{settings.seed}:{step}:{rank()}")
         scored = {
             place: (sample, score)
-            for place, (sample, score) in enumerate(zip(batch.samples, batch.scores, strict=True))
+            for place, (sample, score) in enumerate(zip(call.samples, call.scores, strict=True))
             if sample is not None and score is not None
         }
         asked = {place: pair for place, pair in scored.items() if not pair[1].no_answer}
@@ -419,7 +365,7 @@ class RewardMonitor(TrainerReward):
             by_reason.setdefault(reason.removesuffix(" in the log"), []).append(name)
         logger.warning(
             "%s: %d of %d signals of the monitor could not be evaluated: %s.",
-            self.__name__,
+            self.name,
             len(missing),
             len(self._watch.signals),
             "; ".join(f"{reason}: {', '.join(names)}" for reason, names in by_reason.items()),
@@ -434,7 +380,7 @@ class RewardMonitor(TrainerReward):
         samples = [sample for sample, _ in scored.values()]
         if first:
             self._last_canaries = step  # also if it fails: a judge that cannot read them now will not be asked again
-        found, reads = read_canaries(self.reward.scorer, samples, self._budget, self._metric, on_credit=first)
+        found, reads = read_canaries(self.scorer, samples, self._budget, self.metric, on_credit=first)
         extra.reads["canaries"] += reads
         if found:
             self._last_canaries = step
@@ -444,7 +390,7 @@ class RewardMonitor(TrainerReward):
         assert self.shadow is not None
         extra.shadow, extra.reads["shadow"] = read_shadow(self.shadow, samples, self._budget)
 
-    def _update(self, step: int, batch: Batch, ranks: Sequence[tuple[list[Seen], Counter[str], list[Canary]]]) -> None:
+    def _update(self, step: int, call: Call, ranks: Sequence[tuple[list[Seen], Counter[str], list[Canary]]]) -> None:
         observation = Observation(step, [one for seen, _, _ in ranks for one in seen])
         reads = sum((counts for _, counts, _ in ranks), Counter())
         canaries = [canary for _, _, found in ranks for canary in found]
@@ -462,22 +408,21 @@ class RewardMonitor(TrainerReward):
             self.log.write([*records, *map(alarm_record, alarms)])
         metrics = {name: r.now if r.recent is None else r.recent for name, r in readings.items()}
         metrics |= {"alarms": float(self._watch.alarms), "length_matched": statistics.get("length_matched")}
-        named = [(f"{self.__name__}/monitor/{name}", v) for name, v in metrics.items() if v is not None]
-        self.reward.log.add(named)
-        log_to_trainer(batch.log_metric, named)
-        saved = getattr(batch.trainer_state, "stateful_callbacks", None)
-        if saved is not None:
-            saved[self._key] = self.state
+        named = [(f"{self.name}/monitor/{name}", v) for name, v in metrics.items() if v is not None]
+        self.stats.add(named)
+        log_to_trainer(call.log_metric, named)
+        if call.saved is not None:
+            call.saved[self.key] = self.state
 
     def _failed(self, part: str, error: str, first: bool) -> None:
         if first:
-            logger.warning("%s: the monitor's %s failed (%s); continuing without.", self.__name__, part, error)
+            logger.warning("%s: the monitor's %s failed (%s); continuing without.", self.name, part, error)
         self.log.write([{"kind": "failure", "step": self._step, "part": part, "error": error}])
 
     def _raise(self, alarm: Alarm) -> None:
         self.alarms.append(alarm)
         if rank() == 0 and alarm.action != "log":
-            logger.warning("%s: %s", self.__name__, alarm)
+            logger.warning("%s: %s", self.name, alarm)
         self.should_stop = self.should_stop or alarm.action == "stop"
 
 
@@ -485,14 +430,14 @@ def _steers(sample: Sample | None) -> bool:
     return sample is not None and steering(sample.target) is not None
 
 
-def _show_attacks(batch: Batch, attacks: Sequence[Pattern]) -> Iterator[bool]:
+def _show_attacks(call: Call, attacks: Sequence[Pattern]) -> Iterator[bool]:
     """Whether each completion shows one of some attacks."""
-    for sample, prompt in zip(batch.samples, batch.prompts, strict=True):
+    for sample, prompt in zip(call.samples, call.prompts, strict=True):
         questions = () if sample is None else [item.question for item in sample.checklist.items]
         yield sample is not None and any(one.shown(sample.target, asked(prompt), questions) for one in attacks)
 
 
-def _penalized(batch: Batch, shown: Iterable[bool]) -> Batch:
+def _penalized(call: Call, shown: Iterable[bool]) -> Call:
     """A call with rewards of at most 0 for some completions."""
     penalized = list(shown)
 
@@ -502,25 +447,65 @@ def _penalized(batch: Batch, shown: Iterable[bool]) -> Batch:
             for reward, limit in zip(rewards, penalized, strict=True)
         ]
 
-    parts = {name: limited(values) for name, values in batch.parts.items()}
-    return replace(batch, rewards=limited(batch.rewards), parts=parts)
+    parts = {name: limited(values) for name, values in call.parts.items()}
+    return replace(call, rewards=limited(call.rewards), parts=parts)
 
 
-def _seen(batch: Batch, held_out: Sequence[Sequence[str]], extra: Extra, attacks: Sequence[Pattern]) -> list[Seen]:
+def _seen(call: Call, attacks: Sequence[Pattern]) -> list[Seen]:
     return [
         seen_of(
             sample.target,
-            batch.prompts[place],
-            batch.rewards[place],
-            batch.scores[place],
-            held_out[place],
-            extra.shadow.get(place),
-            extra.retests.get(place, ()),
+            call.prompts[place],
+            call.rewards[place],
+            call.scores[place],
+            call.held_out[place],
+            call.extra.shadow.get(place),
+            call.extra.retests.get(place, ()),
             sample.checklist.id,
-            batch.completions[place] if sample.target_state in NO_ANSWER_STATES else None,
+            call.completions[place] if sample.target_state in NO_ANSWER_STATES else None,
             attacks,
-            batch.groups[place] if batch.groups else None,
+            call.groups[place] if call.groups else None,
         )
-        for place, sample in enumerate(batch.samples)
+        for place, sample in enumerate(call.samples)
         if sample is not None
     ]
+
+
+def monitor_of(
+    settings: MonitorSettings | Mapping[str, Any],
+    name: str,
+    scorer: ChecklistScorer,
+    metric: PrimaryMetric,
+    stats: RewardLog,
+) -> Monitor:
+    """The monitor of a reward.
+
+    Args:
+        settings ([`MonitorSettings`] or mapping):
+            Fields of [`MonitorSettings`], and `shadow`, `log` and `attacks`.
+        name, scorer, metric, stats: As in [`Monitor`].
+    """
+    if isinstance(settings, MonitorSettings):
+        return Monitor(name, scorer, metric, stats, settings)
+    if not isinstance(settings, Mapping):
+        raise SampleError(f"expected a mapping of settings, got {type(settings).__name__} {settings!r:.60}.")
+    own = ("log", "shadow", "attacks")
+    allowed = [*own, *MonitorSettings.__dataclass_fields__]
+    for key in settings:
+        if key not in allowed:
+            raise SampleError(unknown("key", key, allowed))
+    fields = MonitorSettings(**{key: value for key, value in settings.items() if key not in own})
+    more = {key: value for key, value in settings.items() if key in own}
+    return Monitor(name, scorer, metric, stats, fields, **more)
+
+
+def _scorer_of(shadow: Any) -> ChecklistScorer | None:
+    if shadow is None or isinstance(shadow, ChecklistScorer):
+        return shadow
+    if not isinstance(shadow, Mapping):
+        raise SampleError(f"shadow must be a mapping of judge settings, got {shadow!r:.60}.")
+    known("shadow", shadow, ARGUMENTS)
+    try:
+        return ChecklistScorer(**shadow)
+    except TypeError as error:
+        raise SampleError(f"shadow: {error}.") from None

@@ -16,7 +16,6 @@ from typing import Any
 from checklist_rewards.attacks.patterns import Pattern
 from checklist_rewards.chat import prompt_text
 from checklist_rewards.errors import SampleError
-from checklist_rewards.evaluation.differences import recorded_state
 from checklist_rewards.monitor import text as texts
 from checklist_rewards.rewards.batch import content_key, described
 from checklist_rewards.scores import NO_ANSWER_STATES, Score, TargetState, item_keys
@@ -240,7 +239,7 @@ def seen_of(
         tuple(retests),
         content_key(prompt),
         checklist,
-        recorded_state(score),
+        None if score is None else score.recorded_state,
         tuple(pattern.name for pattern in attacks if pattern.shown(text, question, questions)),
     )
 

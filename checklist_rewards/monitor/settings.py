@@ -22,7 +22,7 @@ Limit = Annotated[float, Ge(0)] | None
 
 @dataclass(frozen=True, kw_only=True)
 class MonitorSettings:
-    """What a [`RewardMonitor`] reads, when it alarms, and what it does then.
+    """What a [`Monitor`] reads, when it alarms, and what it does then.
 
     `max_<signal>` is the threshold of a signal: it alarms when its size reaches this value. None turns the signal off.
 
@@ -43,7 +43,7 @@ class MonitorSettings:
     """What happens to completions that address the grader or praise themselves. `flag`: their share is a signal.
     `penalize`: in addition, their reward is at most 0. `off`: nothing."""
     penalize_attacks: bool = False
-    """Whether the reward of completions that show an attack of `RewardMonitor(attacks=...)` is at most 0."""
+    """Whether the reward of completions that show an attack of `attacks` is at most 0."""
     shadow_share: Share = 0.05
     """Fraction of the completions that the shadow judge reads too."""
     retest_share: Share = 0.05
@@ -123,7 +123,7 @@ class MonitorSettings:
     (Page 1954; drift and threshold as in rewardspy)."""
     max_attack: Limit = 0.1
     """Rise of the share of completions that show an attack that raised the judge's scores, as known from
-    `RewardMonitor(attacks=...)`. Each of these attacks is a signal `attack_<name>`."""
+    the file `attacks`. Each of these attacks is a signal `attack_<name>`."""
     max_canary: Limit = 0.7
     """Mean score of a degenerate reply (empty, "Yes.", the prompt, the checklist as statements, 2,000 words of filler,
     an instruction to the judge)."""

@@ -1,7 +1,7 @@
-"""One call of a trainer: the batch, how its completions are read, the base class of rewards, and what is logged.
+"""One call of a trainer: the value that passes through the stages of a reward, how its completions are read, its log.
 
-A [`Batch`] is one call of a reward, from what the trainer passed to the rewards and how they were made: the values
-after every shaping step, and the groups. Each step of a reward returns a batch with more in it. The batch refers to
+A [`Call`] is one call of a reward, from what the trainer passed to the rewards and how they were made: the values
+after every shaping step, and the groups. Each [`Stage`] of a reward returns a call with more in it. The call refers to
 values of the reward, so nothing is computed twice, and the rewards are the same with and without a log.
 
 Prompts are described and hashed by content, for logs and to group the completions of a prompt. A prompt is a string or
@@ -30,13 +30,12 @@ import pickle
 import re
 import sys
 import threading
-from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, Protocol
 
 from checklist_rewards.chat import PARTS, CompletionReader, Part, Target
 from checklist_rewards.checklists import Checklist
@@ -140,7 +139,7 @@ Rewards = list[float | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class Call:
     """One call of a reward. Sequences have one value per completion."""
 
     prompts: Sequence[Any]
@@ -150,8 +149,10 @@ class Batch:
     log_extra: LogExtra | None = None
     log_metric: LogMetric | None = None
     trainer_state: Any = None
-    split: Callable[[Batch], Iterable[tuple[str, Batch]]] | None = None
-    """Gives name and batch of each part of the checklists, if the reward is split."""
+    split: Callable[[Call], Iterable[tuple[str, Call]]] | None = None
+    """Gives name and call of each part of the checklists, if the reward is split."""
+    rows: Sequence[Any] | None = None
+    """The prompts and their own checklists, if these evolve; see `evolving/candidates.py`."""
     samples: Samples = ()
     """None for a row without a checklist."""
     scores: Scores = ()
@@ -160,6 +161,10 @@ class Batch:
     groups: Sequence[str] = ()
     """One name per completion, equal for the completions that the trainer compares with each other, on all ranks: see
     [`groups_of`]. Empty if the trainer is not known and no group was needed."""
+    held_out: Sequence[Sequence[str]] = ()
+    """Ids of the items that are read but not rewarded. Empty without a monitor."""
+    counted: tuple[Samples, Scores] | None = None
+    """Samples and scores without the held-out items. None if all items count."""
     rewards: Rewards = field(default_factory=list)
     stages: Sequence[tuple[str, Rewards]] = ()
     """Name and values of the stages of the rewards, from the score on. Empty if the reward is the score."""
@@ -167,6 +172,29 @@ class Batch:
     """Metrics of the shaping steps and of the parts, as pairs of name and value."""
     parts: Mapping[str, Rewards] = field(default_factory=dict)
     """The rewards of each part of the checklists, if the reward is split."""
+    extra: Any = None
+    """What the monitor read in addition; None if it read nothing."""
+    log_fields: Sequence[Mapping[str, Any]] = ()
+    """Further fields of the log lines, if there are any."""
+
+    @classmethod
+    def of(
+        cls,
+        prompts: Sequence[Any],
+        completions: Sequence[Any],
+        checklist: Sequence[Any] | None = None,
+        completion_ids: Sequence[Sequence[int]] | None = None,
+        log_extra: LogExtra | None = None,
+        log_metric: LogMetric | None = None,
+        trainer_state: Any = None,
+        **columns: Any,
+    ) -> Call:
+        """The call with the arguments that a trainer passes; see [`ChecklistReward.__call__`]."""
+        if checklist is not None:
+            columns = {"checklist": checklist, **columns}
+        if completion_ids is not None:
+            columns = {**columns, COMPLETION_IDS: completion_ids}
+        return cls(prompts, completions, columns, log_extra, log_metric, trainer_state)
 
     @property
     def step(self) -> int | None:
@@ -195,13 +223,32 @@ class Batch:
         keys = [content_key(prompt) for prompt in self.prompts]  # arrays cannot be compared with ==
         return keys[:half] == keys[half:]
 
-    def staged(self, name: str, rewards: Rewards, metrics: Sequence[tuple[str, float]] = ()) -> Batch:
-        """The batch after one more stage of its rewards."""
+    def file(self, own: Path | None, name: str) -> Path | None:
+        """Where a stage writes its file: in the trainer's output folder, else next to the log of the reward."""
+        folder = getattr(getattr(self.trainer, "args", None), "output_dir", None)
+        if folder is not None:
+            return Path(folder) / name
+        return None if own is None else own.with_name(f"{own.stem}.{name}")
+
+    @property
+    def saved(self) -> Any:
+        """The states that the trainer saves with its checkpoints, by name: None if it passes no state."""
+        return getattr(self.trainer_state, "stateful_callbacks", None)
+
+    def counting(self) -> Call:
+        """The call with the items that count."""
+        if self.counted is None:
+            return self
+        samples, scores = self.counted
+        return replace(self, samples=samples, scores=scores)
+
+    def staged(self, name: str, rewards: Rewards, metrics: Sequence[tuple[str, float]] = ()) -> Call:
+        """The call after one more stage of its rewards."""
         stages = [*self.stages, (name, rewards)]
         return replace(self, rewards=rewards, stages=stages, metrics=[*self.metrics, *metrics])
 
-    def with_part(self, name: str, part: Batch) -> Batch:
-        """The batch with the rewards and metrics of a part, whose samples and scores have the items of the part."""
+    def with_part(self, name: str, part: Call) -> Call:
+        """The call with the rewards and metrics of a part, whose samples and scores have the items of the part."""
         rows = zip(part.samples, part.scores, part.rewards, strict=True)
         numbers = [*metrics_of([row for row in rows if row[0] is not None], ()), *part.metrics]
         metrics = [*self.metrics, *((f"{name}/{key}", value) for key, value in numbers)]
@@ -227,11 +274,20 @@ class Batch:
         return {**columns, "shaping": before + (made or [[score.primary_metric, score.primary_score]])}
 
 
+class Stage(Protocol):
+    """A stage of a reward."""
+
+    def __call__(self, call: Call) -> Call:
+        """The call with more in it."""
+
+
 def trainer_of(log_metric: Any, trainer_state: Any) -> Any:
     """The trainer that called the reward, or None.
 
-    `GRPOTrainer` and `RLOOTrainer` pass a bound method of their own. `OnlineDPOTrainer` passes its state only, so it
-    is looked for among the callers.
+    `GRPOTrainer` and `RLOOTrainer` pass a bound method of their own. `OnlineDPOTrainer` and `SDPOTrainer` pass their
+    state only (TRL 1.16), which has no reference to the trainer, so it is looked for among the callers: its tokenizer
+    shows where an answer begins, and its reference model may be the judge. A callback would show the trainer too, but
+    users would have to add it themselves.
     """
     owner = getattr(log_metric, "__self__", None)
     if owner is not None or trainer_state is None:
@@ -245,7 +301,7 @@ def trainer_of(log_metric: Any, trainer_state: Any) -> Any:
     return None
 
 
-def groups_of(trainer: Any, batch: Batch, call: int) -> list[str]:
+def groups_of(trainer: Any, call: Call, number: int) -> list[str]:
     """The groups of a trainer by its own order of completions; empty if that is not known.
 
     `GRPOTrainer`, `RLOOTrainer` and `SDPOTrainer` compare `num_generations` consecutive completions, counted over all
@@ -255,26 +311,26 @@ def groups_of(trainer: Any, batch: Batch, call: int) -> list[str]:
 
     Args:
         trainer (`Trainer`, *optional*): The trainer that called the reward; see [`trainer_of`].
-        batch ([`Batch`]): The call.
-        call (`int`): The number of the call, which is the same on all ranks.
+        call ([`Call`]): The call.
+        number (`int`): The number of the call, which is the same on all ranks.
     """
-    count = len(batch.prompts)
+    count = len(call.prompts)
     if trainer is None:
         in_worker = multiprocessing.current_process().name == ROLLOUT_WORKER
-        return [f"{call}.0"] * count if in_worker else []
+        return [f"{number}.0"] * count if in_worker else []
     if hasattr(trainer, "_calculate_rewards_from_functions"):  # OnlineDPOTrainer: [A, B, A, B] on each rank
-        return [f"{call}.{rank()}.{place % (count // 2)}" for place in range(count)] if count % 2 == 0 else []
+        return [f"{number}.{rank()}.{place % (count // 2)}" for place in range(count)] if count % 2 == 0 else []
     trains = getattr(getattr(trainer, "model", None), "training", True) is not False
     size = getattr(trainer, "num_generations", None)
     size = size if trains else getattr(trainer, "num_generations_eval", None) or size
     if not size or count * ranks() % size:
         return []
     groups = [(rank() * count + place) // size for place in range(count)]
-    if batch.columns.get(ENVIRONMENTS) is None and not getattr(trainer, ENVIRONMENTS, None):
-        prompts = set(zip(groups, map(content_key, batch.prompts), strict=True))
+    if call.columns.get(ENVIRONMENTS) is None and not getattr(trainer, ENVIRONMENTS, None):
+        prompts = set(zip(groups, map(content_key, call.prompts), strict=True))
         if len(prompts) > len(set(groups)):  # a trainer of another framework, with an order of its own
             return []
-    return [f"{call}.{group}" for group in groups]
+    return [f"{number}.{group}" for group in groups]
 
 
 def adds_up(hook: Any) -> bool:
@@ -430,66 +486,16 @@ def _loaded(name: str) -> Any:
         raise SampleError(f"tokenizer={name!r} not found ({str(error).splitlines()[0]:.120}).") from None
 
 
-class TrainerReward(ABC):
-    """Base class of what trainers call: [`ChecklistReward`], its wrappers and its parts."""
+class TrainerReward(Protocol):
+    """What the views of a reward, its parts and its coroutine, use of it."""
 
     __name__: str
 
-    def __call__(
-        self,
-        prompts: Sequence[Any],
-        completions: Sequence[Any],
-        checklist: Sequence[Any] | None = None,
-        completion_ids: Sequence[Sequence[int]] | None = None,
-        log_extra: LogExtra | None = None,
-        log_metric: LogMetric | None = None,
-        trainer_state: Any = None,
-        **kwargs: Any,
-    ) -> list[float | None]:
-        """Compute the rewards of completions.
+    def run(self, call: Call) -> Call:
+        """The call with its rewards."""
 
-        Args:
-            prompts, completions (lists of `str`, or of lists of messages):
-                One prompt per completion.
-            checklist (list, *optional*):
-                One per completion: anything that [`Checklist.parse`] accepts, or None.
-            completion_ids (list of lists of `int`, *optional*):
-                The completions as the policy wrote them. With the trainer's tokenizer they show which part is the
-                answer, also where decoding has dropped the markers of a thought.
-            trainer_state (*optional*):
-                Provides the step for log lines.
-            log_extra (callable, *optional*):
-                Called with the column `<name>/items`, a line of text for each completion: its answers by item.
-            log_metric (callable, *optional*):
-                Called with the metrics of [`metric_names`].
-            **kwargs:
-                The other columns of the dataset, including the checklists if `column` names one of them.
-
-        Returns:
-            `list[float | None]`: One per completion, in [0, 1] unless `shaping` changes the range.
-
-        Raises:
-            SampleError: If the checklist column is missing, or if a prompt or completion is not text.
-            ChecklistError: If a checklist cannot be used; names the row and item. Nothing has been sent to the judge.
-            BackendError: If a completion has no score and `on_failure="raise"`.
-        """
-        columns = kwargs if checklist is None else {"checklist": checklist, **kwargs}
-        if completion_ids is not None:
-            columns = {**columns, COMPLETION_IDS: completion_ids}
-        return self.rewarded(Batch(prompts, completions, columns, log_extra, log_metric, trainer_state)).rewards
-
-    @abstractmethod
-    def rewarded(self, batch: Batch) -> Batch:
-        """Judge, reward and log a call. Returns the batch with its rewards."""
-
-    @abstractmethod
     def exchanges(self, hook: Any) -> bool:
         """Whether a call communicates between ranks, in the trainer that passed this hook."""
-
-    def as_async(self) -> AsyncReward:
-        """The same reward as a coroutine. Trainers await several of them concurrently, each in a thread. With more
-        than one rank, a reward that exchanges completions between ranks is refused."""
-        return AsyncReward(self)
 
 
 class AsyncReward:
@@ -507,19 +513,19 @@ class AsyncReward:
         self.__name__ = reward.__name__
 
     async def __call__(self, prompts: Sequence[Any], completions: Sequence[Any], **kwargs: Any) -> list[float | None]:
-        """Run the reward in a thread; see [`TrainerReward.__call__`].
+        """Run the reward in a thread; see [`ChecklistReward.__call__`].
 
         Raises [`SampleError`] if ranks have to exchange groups: the threads of several rewards would do so in a
         different order on each rank.
         """
-        reward = self.reward
-        if ranks() > 1 and reward.exchanges(kwargs.get("log_metric")):
+        call = Call.of(prompts, completions, **kwargs)
+        if ranks() > 1 and self.reward.exchanges(call.log_metric):
             raise SampleError(
                 f"{self.__name__}: groups on {ranks()} ranks (on_failure='group', a shaping step across the "
                 "group, a monitor, several rewards that the trainer sums, or TRL before 1.14) require the reward "
                 "itself instead of as_async()."
             )
-        return await asyncio.to_thread(self.reward, prompts, completions, **kwargs)
+        return (await asyncio.to_thread(self.reward.run, call)).rewards
 
     __code__ = __call__.__code__
 
@@ -599,23 +605,24 @@ class RewardLog:
             )
 
 
-def log_records(batch: Batch) -> Iterator[dict[str, Any]]:
-    """The records of the completions for [`RewardLog.write`]. `completion` is the text that was judged; `written`,
-    what the trainer passed, is added where that has no answer."""
-    rows = zip(batch.prompts, batch.completions, batch.samples, batch.rewards, batch.scores, strict=True)
+def log_records(call: Call) -> Iterator[dict[str, Any]]:
+    """The records of the completions for [`RewardLog.write`], with further fields last. `completion` is the text that
+    was judged; `written`, what the trainer passed, is added where that has no answer."""
+    rows = zip(call.prompts, call.completions, call.samples, call.rewards, call.scores, strict=True)
     for place, (prompt, completion, sample, reward, score) in enumerate(rows):
         state = None if sample is None else sample.target_state
         yield {
-            "step": batch.step,
+            "step": call.step,
             "prompt": described(prompt),
             "completion": None if sample is None else sample.target,
             "state": state,
             **({"written": described(completion)} if state in NO_ANSWER_STATES else {}),
             "reward": reward,
             "checklist_hash": None if sample is None else sample.checklist.id,
-            **batch.log_columns(place),
+            **call.log_columns(place),
             "score": None if score is None else score.model_dump(),
-            **({} if batch.training else {"evaluation": True}),
+            **({} if call.training else {"evaluation": True}),
+            **(call.log_fields[place] if call.log_fields else {}),
         }
 
 

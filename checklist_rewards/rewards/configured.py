@@ -2,7 +2,7 @@
 
 The environment variable `CHECKLIST_REWARDS_CONFIG` is the path of the file: a mapping of keyword arguments of
 [`ChecklistReward`] and [`ChecklistScorer`], as plain values. Relative paths in it (judge, calibration,
-examples, prompt) are resolved from the file's folder first.
+examples, prompt, those of the monitor's shadow judge, and its `attacks`) are resolved from the file's folder first.
 
 [`configured`] is for frameworks that create adapters themselves and pass them no settings.
 """
@@ -73,13 +73,26 @@ def reward_of(config: Mapping[str, Any], path: Path) -> ChecklistReward:
         if key not in allowed:
             raise SampleError(f"{CONFIG_VARIABLE}: {path}: {unknown('key', key, allowed)}")
     try:
-        reward = ChecklistReward(**placed(config, path.parent))
+        reward = ChecklistReward(**_placed(config, path.parent))
         judges = config.keys() & {*settings_of(JudgeSettings), "judge"}  # code checks alone need no judge
         if judges and not references_of(reward.scorer.judge):  # a reference is known at the first call
-            reward.scorer.check()
+            reward.check()
     except ChecklistRewardsError as error:
         raise type(error)(f"{CONFIG_VARIABLE}: {path}: {error}") from error
     return reward
+
+
+def _placed(config: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """The settings of a file in `folder`, with the paths of the monitor."""
+    config = placed(config, folder)
+    monitor = config.get("monitor")
+    if isinstance(monitor, Mapping):
+        monitor = config["monitor"] = dict(monitor)
+        if isinstance(monitor.get("shadow"), Mapping):
+            monitor["shadow"] = placed(monitor["shadow"], folder)
+        if isinstance(monitor.get("attacks"), str):
+            monitor["attacks"] = folder / monitor["attacks"]
+    return config
 
 
 def config_keys() -> list[str]:
@@ -113,6 +126,8 @@ def _configured(path: str | None) -> SamplewiseReward:
         ("reference", reward.reference, None, "put `reference` into the label"),
         ("column", reward.column, "checklist", "omit it, these frameworks pass the checklist as a label"),
         ("categories", reward.categories, (), "omit it"),
+        ("monitor", reward.monitor, None, "omit it"),
+        ("evolving", reward.evolving, None, "omit it"),
     ):
         if value != default:
             raise SampleError(f"{CONFIG_VARIABLE}: {path}: {name} is supported by TRL trainers only; {advice}.")

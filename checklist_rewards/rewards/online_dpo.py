@@ -30,10 +30,7 @@ class ChecklistOnlineDPOTrainer(OnlineDPOTrainer):
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
         self._mask: Any = None
-        for outer in self.reward_funcs or ():
-            reward: Any = outer
-            while not isinstance(reward, ChecklistReward) and hasattr(reward, "reward"):  # a monitor around it
-                reward = reward.reward
+        for reward in self.reward_funcs or ():
             if isinstance(reward, ChecklistReward):
                 reward.ties_are_left_out = True
 

@@ -9,6 +9,12 @@ trainer makes of None is described in `ranks.py`; if it sums several rewards, al
 None. A row whose checklist is None gets None too, so datasets may mix prompts with and without a checklist. A
 checklist that cannot be used and a missing checklist column are errors.
 
+A call passes through stages ([`Stage`]), each of which returns it with more in it: read the completions, judge them,
+let the checklists evolve, hold items out, shape, penalize, read some items again, log, watch. Those between *read* and
+*log* run while the judge is awake, under one deadline. Evolving checklists (`evolving/evolve.py`) and the monitor
+(`monitor/monitor.py`) are stages that a reward has if it has their settings. An error of the judge reaches the caller;
+an error inside the monitor or the evolution changes no reward.
+
 This module imports neither TRL nor torch. `trl.py` is its entry point for TRL's trainers.
 """
 
@@ -20,11 +26,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from checklist_rewards.chat import CompletionReader, Part, completion_text
 from checklist_rewards.checklists import Checklist, once_per_object
-from checklist_rewards.errors import BackendError, SampleError
+from checklist_rewards.errors import BackendError, ChecklistRewardsError, SampleError
 from checklist_rewards.messages import Images
 from checklist_rewards.rewards.batch import (
     COMPLETION_IDS,
@@ -32,11 +38,14 @@ from checklist_rewards.rewards.batch import (
     FAILED_GROUP,
     LEAVES_NONE_OUT,
     NOT_ANSWERED,
-    Batch,
+    AsyncReward,
+    Call,
+    LogExtra,
+    LogMetric,
     Readers,
     RewardLog,
     Samples,
-    TrainerReward,
+    Stage,
     adds_up,
     completion_metrics,
     content_key,
@@ -49,7 +58,7 @@ from checklist_rewards.rewards.batch import (
     trainer_of,
     trl_before,
 )
-from checklist_rewards.rewards.placement import bind_reference, check_child, is_collective, within
+from checklist_rewards.rewards.placement import bind_reference, check_child, is_collective, together, within
 from checklist_rewards.rewards.ranks import (
     ON_FAILURE,
     OnFailure,
@@ -64,6 +73,11 @@ from checklist_rewards.scores import PRIMARY_METRICS, PrimaryMetric, Score
 from checklist_rewards.scores.scales import on_scale
 from checklist_rewards.validation import finite, one_of, whole_number
 
+if TYPE_CHECKING:
+    from checklist_rewards.evolving.evolve import Evolution
+    from checklist_rewards.monitor.monitor import Monitor
+    from checklist_rewards.monitor.settings import MonitorSettings
+
 _NOT_COLUMNS = ("prompts", "completions", COMPLETION_IDS, ENVIRONMENTS, "log_extra", "log_metric", "trainer_state")
 _MANY = 0.1
 """Share of the completions of a call above which a state is reported."""
@@ -72,7 +86,7 @@ _TAKEN_NAMES = ("reward", "reward_std", "step", "prompt", "completion", "advanta
 logger = logging.getLogger(__name__)
 
 
-class ChecklistReward(TrainerReward):
+class ChecklistReward:
     """A reward function for `GRPOTrainer`, `RLOOTrainer` and other trainers with the same reward interface.
 
     Args:
@@ -126,6 +140,13 @@ class ChecklistReward(TrainerReward):
             [`SampleError`], because a judge reads text only. `"ignore"`: only the text is judged.
         categories (sequence of `str`, *optional*):
             Item categories whose pass rate is logged.
+        monitor ([`MonitorSettings`] or mapping, *optional*):
+            Watch the run for reward hacking: the fields of [`MonitorSettings`], and `shadow`, `log` and `attacks` as
+            in [`Monitor`]. `{}` for the defaults. Not watched by default.
+        evolving (mapping, *optional*):
+            Let the checklists evolve: the arguments of [`Evolution`]. `proposer` may be the arguments of a
+            [`GroupProposer`]; by default the judge's model proposes, if it is named here. `{}` for the defaults. The
+            checklists stay as they are by default.
         **scorer_arguments:
             Arguments of [`ChecklistScorer`].
 
@@ -158,6 +179,8 @@ class ChecklistReward(TrainerReward):
         thinking_tags: Sequence[str] | None = None,
         images: Images = "refuse",
         categories: Sequence[str] = (),
+        monitor: MonitorSettings | Mapping[str, Any] | None = None,
+        evolving: Mapping[str, Any] | None = None,
         **scorer_arguments: Any,
     ):
         if metric is not None:
@@ -193,10 +216,122 @@ class ChecklistReward(TrainerReward):
         self.categories = tuple(categories)
         self.ties_are_left_out = False  # set by ChecklistOnlineDPOTrainer
         self._calls = 0
-        self.last: Batch | None = None
+        self.last: Call | None = None
         """The last call, with samples and scores."""
         self._warned = False
         self._warned_of: set[str] = set()
+        self.evolving = None if evolving is None else self._evolution(evolving, scorer_arguments)
+        """The stage in which checklists evolve, with its buffer and its failures."""
+        self.monitor = None if monitor is None else self._monitor(monitor)
+        """The stages of the monitor, with its alarms."""
+
+    def _evolution(self, settings: Mapping[str, Any], judge: Mapping[str, Any]) -> Evolution:
+        from checklist_rewards.evolving.evolve import evolution_of  # loads generators and refiners
+
+        try:
+            return evolution_of(
+                settings,
+                judge,
+                name=self.__name__,
+                scorer=self.scorer,
+                log=self.log,
+                column=self.column,
+                scale=self.scale,
+                prepared=self.prepared,
+                retries=self.retries,
+            )
+        except ChecklistRewardsError as error:
+            raise type(error)(f"evolving: {error}") from error
+
+    def _monitor(self, settings: MonitorSettings | Mapping[str, Any]) -> Monitor:
+        from checklist_rewards.monitor.monitor import monitor_of  # loads the signals and the bank of attacks
+
+        try:
+            return monitor_of(settings, self.__name__, self.scorer, self._metric, self.log)
+        except ChecklistRewardsError as error:
+            raise type(error)(f"monitor: {error}") from error
+
+    @property
+    def _metric(self) -> PrimaryMetric:
+        return self.metric or self.scorer.aggregation.primary_metric
+
+    def check(self) -> None:
+        """Check the judges and the models that propose items, without loading them.
+
+        Raises:
+            ChecklistRewardsError: If one of them cannot be used.
+        """
+        self.scorer.check()
+        if self.evolving is not None:
+            self.evolving.check()
+        if self.monitor is not None and self.monitor.shadow is not None:
+            self.monitor.shadow.check()
+
+    def __call__(
+        self,
+        prompts: Sequence[Any],
+        completions: Sequence[Any],
+        checklist: Sequence[Any] | None = None,
+        completion_ids: Sequence[Sequence[int]] | None = None,
+        log_extra: LogExtra | None = None,
+        log_metric: LogMetric | None = None,
+        trainer_state: Any = None,
+        **kwargs: Any,
+    ) -> list[float | None]:
+        """Compute the rewards of completions.
+
+        Args:
+            prompts, completions (lists of `str`, or of lists of messages):
+                One prompt per completion.
+            checklist (list, *optional*):
+                One per completion: anything that [`Checklist.parse`] accepts, or None.
+            completion_ids (list of lists of `int`, *optional*):
+                The completions as the policy wrote them. With the trainer's tokenizer they show which part is the
+                answer, also where decoding has dropped the markers of a thought.
+            trainer_state (*optional*):
+                Provides the step for log lines.
+            log_extra (callable, *optional*):
+                Called with the column `<name>/items`, a line of text for each completion: its answers by item.
+            log_metric (callable, *optional*):
+                Called with the metrics of [`metric_names`].
+            **kwargs:
+                The other columns of the dataset, including the checklists if `column` names one of them.
+
+        Returns:
+            `list[float | None]`: One per completion, in [0, 1] unless `shaping` changes the range.
+
+        Raises:
+            SampleError: If the checklist column is missing, or if a prompt or completion is not text.
+            ChecklistError: If a checklist cannot be used; names the row and item. Nothing has been sent to the judge.
+            BackendError: If a completion has no score and `on_failure="raise"`.
+        """
+        call = Call.of(prompts, completions, checklist, completion_ids, log_extra, log_metric, trainer_state, **kwargs)
+        return self.run(call).rewards
+
+    def run(self, call: Call) -> Call:
+        """The call after all stages. All ranks pass the same stages, so they communicate in the same order."""
+        shadow = None if self.monitor is None or self.monitor.shadow is None else self.monitor.shadow.judge
+        call = self.read(call)
+        started = time.perf_counter()
+        with within(self.scorer.judge if self._asks(call) else None, self.deadline), together(shadow):
+            call = replace(self.judge(call), seconds=time.perf_counter() - started)
+            for stage in self._while_awake():
+                call = stage(call)
+        self.last = call
+        self.record(call)
+        return call if self.monitor is None else self.monitor(call)
+
+    def _while_awake(self) -> list[Stage]:
+        """The stages after the judge that may ask it more."""
+        evolving: list[Stage] = [] if self.evolving is None else [self.evolving]
+        if self.monitor is None:
+            return [*evolving, self.shape]
+        return [*evolving, self.monitor.hold_out, self.shape, self.monitor.penalize, self.monitor.read_more]
+
+    def as_async(self) -> AsyncReward:
+        """The same reward as a coroutine. Trainers await several of them concurrently, each in a thread. With more
+        than one rank, a reward that exchanges completions between ranks is refused."""
+        return AsyncReward(self)
 
     def split(
         self,
@@ -209,70 +344,85 @@ class ChecklistReward(TrainerReward):
 
         Use `multi_objective_aggregation="normalize_then_sum"` to normalize each part by itself.
         """
-        return self.split_for(self, by, names=names, dataset=dataset)
-
-    def split_for(
-        self,
-        source: TrainerReward,
-        by: By,
-        *,
-        names: Sequence[str] | None = None,
-        dataset: Iterable[Mapping[str, Any]] | None = None,
-    ) -> list[RewardPart]:
-        """As [`split`], with `source`, a wrapper of this reward, in place of this reward."""
-        metric = self.metric or self.scorer.aggregation.primary_metric
+        if self.evolving is not None:
+            raise SampleError("split() requires fixed checklists; omit evolving=...")
         columns = (self.column, self.reference)
-        return split(source, by, metric, columns, names=names, categories=self.categories, dataset=dataset)
+        return split(self, by, self._metric, columns, names=names, categories=self.categories, dataset=dataset)
 
-    def rewarded(self, batch: Batch) -> Batch:
-        """Judge, reward and log a call, in three steps between which a wrapper can act."""
-        batch = self.rewards_of(self.judged(batch))
-        self.record(batch)
-        return batch
-
-    def judged(self, batch: Batch) -> Batch:
-        """Score the completions; the first step."""
-        trainer = trainer_of(batch.log_metric, batch.trainer_state)
+    def read(self, call: Call) -> Call:
+        """The call with its samples: checklists as they are now, and the answers in the completions."""
+        trainer = trainer_of(call.log_metric, call.trainer_state)
         if list(getattr(trainer, "reward_func_names", ())).count(self.__name__) > 1:
             raise SampleError(
                 f"two rewards of this trainer are named {self.__name__!r}, so their metrics would be mixed; give each "
                 "a name of its own with name=..."
             )
         bind_reference(self.scorer.judge, trainer)
-        samples = self._samples(batch.prompts, batch.completions, batch.columns, trainer)
-        started = time.perf_counter()
-        scores = self._scores(samples)
-        seconds = time.perf_counter() - started
-        groups = groups_of(trainer, batch, self._calls)
+        if self.monitor is not None and self.monitor.shadow is not None:
+            bind_reference(self.monitor.shadow.judge, trainer)
+        if self.evolving is not None:
+            call = self.evolving.current(call)
+        samples = self._samples(call.prompts, call.completions, call.columns, trainer)
+        groups = groups_of(trainer, call, self._calls)
         self._calls += 1
-        self.last = replace(batch, samples=samples, scores=scores, groups=groups, seconds=seconds)
-        return self.last
+        return replace(call, samples=samples, groups=groups)
 
-    def rewards_of(self, batch: Batch) -> Batch:
-        """The rewards from samples and scores, which may have some of their items; the second step."""
-        pairs, by_group = batch.pairs, self.fails_by_group(batch.log_metric)
-        made = self._rewarded(batch, pairs, by_group)
-        for name, part in () if batch.split is None else batch.split(batch):
+    def judge(self, call: Call) -> Call:
+        """The call with its scores."""
+        given = [sample for sample in call.samples if sample is not None]
+        scores = self.scorer.score_batch(given, retries=self.retries)
+        if self.metric is not None:
+            scores = [score.under(self.metric) for score in scores]
+        in_order = iter(scores)
+        return replace(call, scores=[None if sample is None else next(in_order) for sample in call.samples])
+
+    def shape(self, call: Call) -> Call:
+        """The call with its rewards, from the items that count: the metric, after the shaping steps and the rule for
+        groups with a failure; the same for each part of the checklists."""
+        pairs, by_group, counting = call.pairs, self.fails_by_group(call.log_metric), call.counting()
+        made = self._rewarded(counting, pairs, by_group)
+        for name, part in () if call.split is None else call.split(counting):
             made = made.with_part(name, self._rewarded(part, pairs, by_group))
-        return made
+        return replace(made, samples=call.samples, scores=call.scores)
 
-    def record(self, batch: Batch, more: Sequence[Mapping[str, Any]] | None = None) -> None:
-        """Log the scores and rewards; the third step. `more` has one mapping of further log fields per completion."""
+    def record(self, call: Call) -> None:
+        """Log the scores and rewards of a call."""
         name = self.__name__
-        if batch.log_extra is not None:
-            batch.log_extra(f"{name}/items", [one_line(score) for score in batch.scores])
-        rows = zip(batch.samples, batch.scores, batch.rewards, strict=True)
-        numbers = [*metrics_of(rows, self.categories), *batch.metrics, ("judge_seconds", batch.seconds)]
+        if call.log_extra is not None:
+            call.log_extra(f"{name}/items", [one_line(score) for score in call.scores])
+        rows = zip(call.samples, call.scores, call.rewards, strict=True)
+        numbers = [*metrics_of(rows, self.categories), *call.metrics, ("judge_seconds", call.seconds)]
         metrics = [(f"{name}/{key}", value) for key, value in numbers]
-        log_to_trainer(batch.log_metric, metrics)
+        log_to_trainer(call.log_metric, metrics)
         self.log.add(metrics)
-        self._report_states(batch.samples)
+        self._report_states(call.samples)
         if self.log.path is not None:
-            records = log_records(batch)
-            self.log.write(records if more is None else map(dict.__or__, records, map(dict, more)))
+            self.log.write(log_records(call))
+
+    @property
+    def callback(self) -> Any:
+        """The trainer callback of the monitor: it stops training after an alarm with the action `stop`, and reports at
+        its end which signals could not be evaluated. None without a monitor.
+
+        `GRPOTrainer` and `RLOOTrainer` get it at the first call; pass it to other trainers: `callbacks=[...]`.
+        """
+        return None if self.monitor is None else self.monitor.callback
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """The states of the monitor and of the checklists, as JSON-compatible values, by the names under which the
+        trainer saves them in `trainer_state.json`."""
+        return {stage.key: stage.state for stage in (self.monitor, self.evolving) if stage is not None}
+
+    def restore(self, states: Mapping[str, Any]) -> None:
+        """Continue from states, such as the `stateful_callbacks` of `trainer_state.json`. Other names are ignored."""
+        for stage in (self.monitor, self.evolving):
+            if stage is not None and stage.key in states:
+                stage.restore(states[stage.key])
 
     def pop_stats(self) -> dict[str, float]:
-        """Mean of each metric of [`metric_names`] since the last call of this method."""
+        """Mean of each metric of [`metric_names`] since the last call of this method, with those of the monitor
+        (`<name>/monitor/...`) and of evolving checklists (`<name>/evolving/...`)."""
         return self.log.pop()
 
     @property
@@ -290,6 +440,8 @@ class ChecklistReward(TrainerReward):
 
     def exchanges(self, hook: Any) -> bool:
         """Whether a call communicates between ranks, in the trainer that passed this hook."""
+        if self.monitor is not None or self.evolving is not None:
+            return True
         if ranks() > 1 and (trainer := trainer_of(hook, None)) is not None:
             bind_reference(self.scorer.judge, trainer)
         exchanges = self.fails_by_group(hook) or self.shaping.by_group or shares_metrics(hook)
@@ -367,47 +519,42 @@ class ChecklistReward(TrainerReward):
         """The checklist as it is asked: on the scale and with the weights of the scorer or pipeline."""
         return self.scorer.prepared(checklist if self.scale is None else on_scale(checklist, self.scale))
 
-    def _scores(self, samples: Sequence[Sample | None]) -> list[Score | None]:
-        given = [sample for sample in samples if sample is not None]
-        asks = any(self.scorer.asks(sample.checklist) for sample in given) or is_collective(self.scorer.judge)
-        with within(self.scorer.judge if asks else None, self.deadline):
-            scores = self.scorer.score_batch(given, retries=self.retries)
-        if self.metric is not None:
-            scores = [score.under(self.metric) for score in scores]
-        in_order = iter(scores)
-        return [None if sample is None else next(in_order) for sample in samples]
+    def _asks(self, call: Call) -> bool:
+        """Whether the judge may be asked anything in this call."""
+        if self.monitor is not None or self.evolving is not None or is_collective(self.scorer.judge):
+            return True
+        return any(self.scorer.asks(sample.checklist) for sample in call.samples if sample is not None)
 
-    def _rewarded(self, batch: Batch, pairs: bool, by_group: bool) -> Batch:
-        rewards = [None if score is None else score.primary_score for score in batch.scores]
+    def _rewarded(self, call: Call, pairs: bool, by_group: bool) -> Call:
+        rewards = [None if score is None else score.primary_score for score in call.scores]
         failed = [
             score
-            for score, reward in zip(batch.scores, rewards, strict=True)
+            for score, reward in zip(call.scores, rewards, strict=True)
             if score is not None and reward is None and not score.no_answer
         ]
         if failed:
             self._report_failures(failed, len(rewards), pairs, by_group)
         if not (pairs or by_group or self.shaping.steps):
-            return replace(batch, rewards=rewards)
-        groups = batch.groups or self._by_prompt(batch)
-        metric = self.metric or self.scorer.aggregation.primary_metric
-        batch = self.shaping(replace(batch, groups=groups).staged(metric, rewards))
+            return replace(call, rewards=rewards)
+        groups = call.groups or self._by_prompt(call)
+        call = self.shaping(replace(call, groups=groups).staged(self._metric, rewards))
         if pairs or by_group:
-            missing = {group for reward, group in zip(batch.rewards, groups, strict=True) if reward is None}
+            missing = {group for reward, group in zip(call.rewards, groups, strict=True) if reward is None}
             missing = failed_on_any_rank(missing) if by_group else missing
             if missing:
-                batch = batch.staged(FAILED_GROUP, abstained(batch.rewards, groups, missing))
-        return batch
+                call = call.staged(FAILED_GROUP, abstained(call.rewards, groups, missing))
+        return call
 
-    def _by_prompt(self, batch: Batch) -> list[str]:
+    def _by_prompt(self, call: Call) -> list[str]:
         """The groups where the trainer's order is not known: the completions of equal dataset rows."""
-        if batch.columns.get(ENVIRONMENTS) is not None:
+        if call.columns.get(ENVIRONMENTS) is not None:
             raise SampleError(
                 f"{self.__name__}: the groups of the completions are not known, because environments may change their "
                 "prompts and the trainer does not show its num_generations; use GRPOTrainer, or omit shaping steps "
                 "across the group and on_failure='group'."
             )
         shown = once_per_object(repr)
-        rows = zip(batch.prompts, batch.samples, strict=True)
+        rows = zip(call.prompts, call.samples, strict=True)
         return [content_key([prompt, s and shown(s.checklist), s and s.reference]) for prompt, s in rows]
 
     def _report_states(self, samples: Samples) -> None:

@@ -75,7 +75,7 @@ class ChecklistFeedback:
 
     def texts(self) -> list[str | None]:
         """One text per completion; None where no item was failed for sure, or nothing was answered."""
-        last = self.reward.last
+        last = None if self.reward.last is None else self.reward.last.counting()
         rows = () if last is None else zip(last.samples, last.scores, strict=True)
         return [None if sample is None or score is None else self._text(sample, score) for sample, score in rows]
 

@@ -25,7 +25,14 @@ from typing import Any, Literal
 
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import SampleError
-from checklist_rewards.rewards.batch import Batch, Rewards, TrainerReward, completion_metrics, content_key
+from checklist_rewards.rewards.batch import (
+    AsyncReward,
+    Call,
+    Rewards,
+    TrainerReward,
+    completion_metrics,
+    content_key,
+)
 from checklist_rewards.scorer import Sample
 from checklist_rewards.scores import PrimaryMetric, Score
 from checklist_rewards.validation import nearest, one_of
@@ -76,11 +83,11 @@ class Parts:
                 sizes.setdefault(part, []).append(size)
         return sizes
 
-    def batches(self, batch: Batch) -> Iterator[tuple[str, Batch]]:
-        """Name and batch of each part: the samples and scores with its items, or None where a checklist has none."""
+    def calls(self, call: Call) -> Iterator[tuple[str, Call]]:
+        """Name and call of each part: the samples and scores with its items, or None where a checklist has none."""
         for name in self.names:
-            rows = [self._only(name, sample, score) for sample, score in zip(batch.samples, batch.scores, strict=True)]
-            yield name, replace(batch, samples=[sample for sample, _ in rows], scores=[score for _, score in rows])
+            rows = [self._only(name, sample, score) for sample, score in zip(call.samples, call.scores, strict=True)]
+            yield name, replace(call, samples=[sample for sample, _ in rows], scores=[score for _, score in rows])
 
     def _only(self, name: str, sample: Sample | None, score: Score | None) -> tuple[Sample | None, Score | None]:
         if sample is None or score is None:
@@ -89,8 +96,8 @@ class Parts:
         return only(sample, score, items, self.metric) if items else (None, None)
 
 
-class RewardPart(TrainerReward):
-    """The reward of one part of the checklists; made by `split()` of a reward or of a monitored reward."""
+class RewardPart:
+    """The reward of one part of the checklists; made by `split()` of a reward."""
 
     def __init__(self, shared: _Shared, part: str, weight: float):
         self.__name__ = f"{shared.source.__name__}/{part}"
@@ -100,14 +107,22 @@ class RewardPart(TrainerReward):
         checklists that have any. 1 if `split()` was called without a dataset."""
         self._shared = shared
 
-    def rewarded(self, batch: Batch) -> Batch:
+    def __call__(self, prompts: Sequence[Any], completions: Sequence[Any], **kwargs: Any) -> list[float | None]:
         """The rewards of this part: None for a completion whose checklist has no item of this part, or of which too
-        few were answered. How they were made stays with the reward of the whole checklist."""
-        return replace(batch, rewards=self._shared.rewards(self.part, batch))
+        few were answered. The arguments are those of [`ChecklistReward.__call__`]."""
+        return self.run(Call.of(prompts, completions, **kwargs)).rewards
+
+    def run(self, call: Call) -> Call:
+        """The call with the rewards of this part. How they were made stays with the reward of the whole checklist."""
+        return replace(call, rewards=self._shared.rewards(self.part, call))
 
     def exchanges(self, hook: Any) -> bool:
         """Whether a call communicates between ranks, in the trainer that passed this hook."""
         return self._shared.source.exchanges(hook)
+
+    def as_async(self) -> AsyncReward:
+        """The same reward as a coroutine; see [`ChecklistReward.as_async`]."""
+        return AsyncReward(self)
 
     @property
     def metric_names(self) -> list[str]:
@@ -128,7 +143,7 @@ def split(
     """Several reward functions that share one scoring.
 
     Args:
-        source ([`ChecklistReward`] or [`RewardMonitor`]):
+        source ([`ChecklistReward`]):
             Judges the completions.
         by (`str`, mapping or callable):
             `"category"`: the item's category. `"sign"`: `positive` and `negative` weights. A mapping from the name of
@@ -216,10 +231,10 @@ class _Shared:
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.source, self.parts, self.columns)
 
-    def rewards(self, part: str, batch: Batch) -> Rewards:
+    def rewards(self, part: str, call: Call) -> Rewards:
         """The rewards of one part, judged now or taken from another part's call."""
-        read = [batch.columns.get(name) for name in self.columns if name is not None]
-        key = content_key([list(batch.prompts), list(batch.completions), read])
+        read = [call.columns.get(name) for name in self.columns if name is not None]
+        key = content_key([list(call.prompts), list(call.completions), read])
         with self._lock:
             judged = next((one for one in self._judged if one.key == key and part in one.left), None)
             judges = judged is None
@@ -230,15 +245,15 @@ class _Shared:
             if not judged.left:
                 self._judged.remove(judged)
         if judges:
-            self._judge(judged, batch)
+            self._judge(judged, call)
         return list(judged.found.result()[part])
 
-    def _judge(self, judged: _Judged, batch: Batch) -> None:
+    def _judge(self, judged: _Judged, call: Call) -> None:
         try:
-            checklists = batch.columns.get(self.columns[0])
+            checklists = call.columns.get(self.columns[0])
             if checklists is not None and not isinstance(checklists, str | Mapping):  # else the reward refuses it
                 self.parts.check(checklists, self.source.__name__)
-            judged.found.set_result(self.source.rewarded(replace(batch, split=self.parts.batches)).parts)
+            judged.found.set_result(self.source.run(replace(call, split=self.parts.calls)).parts)
         except BaseException as error:  # whatever it was, the parts that wait for this batch must not wait for ever
             judged.found.set_exception(error)
             with self._lock:

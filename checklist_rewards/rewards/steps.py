@@ -30,7 +30,7 @@ from checklist_rewards.backends.models import from_hub, resolve_model
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import SampleError
 from checklist_rewards.rewards import group_shaping, shaping
-from checklist_rewards.rewards.batch import Batch, Rewards
+from checklist_rewards.rewards.batch import Call, Rewards
 from checklist_rewards.rewards.ranks import from_other_ranks
 from checklist_rewards.rewards.shaping import Gate, Spread, Unit
 from checklist_rewards.scorer import Sample
@@ -53,14 +53,14 @@ class ShapingStep(BaseModel):
         """The value of one completion after this step."""
         raise NotImplementedError
 
-    def values(self, batch: Batch) -> Rewards:
+    def values(self, call: Call) -> Rewards:
         """The rewards of all completions after this step."""
-        rows = zip(batch.rewards, batch.samples, batch.scores, strict=True)
+        rows = zip(call.rewards, call.samples, call.scores, strict=True)
         return [None if v is None or s is None or score is None else self.value(v, s, score) for v, s, score in rows]
 
-    def __call__(self, batch: Batch) -> Batch:
+    def __call__(self, call: Call) -> Call:
         """Apply the step."""
-        return batch.staged(self.name, self.values(batch))
+        return call.staged(self.name, self.values(call))
 
 
 class Earned(ShapingStep):
@@ -184,8 +184,8 @@ class Centred(ShapingStep):
     spread: Spread = "none"
 
     @override
-    def values(self, batch: Batch) -> Rewards:
-        mine = list(zip(batch.rewards, batch.groups, strict=True))
+    def values(self, call: Call) -> Rewards:
+        mine = list(zip(call.rewards, call.groups, strict=True))
         everyone = [*mine, *from_other_ranks(mine)]
         values, groups = [value for value, _ in everyone], [group for _, group in everyone]
         return shaping.centred(values, groups, self.spread)[: len(mine)]
@@ -205,15 +205,15 @@ class ItemsAcrossGroup(ShapingStep):
         raise NotImplementedError
 
     @override
-    def __call__(self, batch: Batch) -> Batch:
-        groups = batch.groups
+    def __call__(self, call: Call) -> Call:
+        groups = call.groups
         rows = [
             None
             if v is None or sample is None or score is None
             else item_credits(sample.checklist, score, self.answers)
-            for v, sample, score in zip(batch.rewards, batch.samples, batch.scores, strict=True)
+            for v, sample, score in zip(call.rewards, call.samples, call.scores, strict=True)
         ]
-        asked = [None if sample is None else sample.checklist.id for sample in batch.samples]
+        asked = [None if sample is None else sample.checklist.id for sample in call.samples]
         mine_and_others = [*zip(groups, rows, asked, strict=True)]
         mine_and_others += from_other_ranks(mine_and_others)
         self._same_items((group, checklist) for group, row, checklist in mine_and_others if row is not None)
@@ -222,7 +222,7 @@ class ItemsAcrossGroup(ShapingStep):
         metrics: list[tuple[str, float]] = []
         for group in dict.fromkeys(groups):
             places = [place for place, row in enumerate(rows) if row is not None and groups[place] == group]
-            checklist = next((s.checklist for place in places if (s := batch.samples[place]) is not None), None)
+            checklist = next((s.checklist for place in places if (s := call.samples[place]) is not None), None)
             if checklist is None:
                 continue
             mine = [row for place in places if (row := rows[place]) is not None]
@@ -232,7 +232,7 @@ class ItemsAcrossGroup(ShapingStep):
                 values[place] = value
             flat = group_shaping.without_variance(credits, self.min_std)
             metrics += [(WITHOUT_VARIANCE, float(f)) for f, i in zip(flat, checklist.items, strict=True) if i.weight]
-        return batch.staged(self.name, values, metrics)
+        return call.staged(self.name, values, metrics)
 
     def _same_items(self, asked: Iterable[tuple[str, str | None]]) -> None:
         """Refuse groups whose completions have different checklists, which environments may write."""
@@ -311,11 +311,11 @@ class Shaping:
         """Names of the metrics of all steps."""
         return [WITHOUT_VARIANCE] if any(isinstance(step, ItemsAcrossGroup) for step in self.steps) else []
 
-    def __call__(self, batch: Batch) -> Batch:
-        """Apply all steps to the rewards of a batch that has samples, scores and groups. Each step adds a stage."""
+    def __call__(self, call: Call) -> Call:
+        """Apply all steps to the rewards of a call that has samples, scores and groups. Each step adds a stage."""
         for step in self.steps:
-            batch = step(batch)
-        return batch
+            call = step(call)
+        return call
 
 
 def _step(step: Any, where: str) -> ShapingStep:

@@ -450,6 +450,11 @@ class Score(BaseModel):
             items=tuple(items),
         )
 
+    @property
+    def recorded_state(self) -> TargetState | None:
+        """The state; None for a score that an earlier version wrote, which had no states."""
+        return self.state if "state" in self.model_fields_set else None
+
     def under(self, metric: PrimaryMetric) -> Score:
         """The same answers with another primary metric; other rules need the checklist ([`rescore`]).
 

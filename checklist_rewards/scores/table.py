@@ -141,7 +141,7 @@ class BatchScore:
         """Convert back from [`to_dataframe`]. Raises [`SampleError`] if the column `checklist_score` is missing."""
         [pd] = import_extra("pandas", extra="datasets")
 
-        _require_scores(frame.columns, "the DataFrame")
+        require_scores(frame.columns, "the DataFrame")
         names = [name for name in frame.columns if not str(name).startswith(f"{SCORE_COLUMN}.")]
         records = [
             {name: value for name, value in zip(names, values, strict=True) if value is not pd.NA}
@@ -189,7 +189,7 @@ class BatchScore:
         except (pa.ArrowException, OSError) as error:
             raise SampleError(f"{path}: cannot be read as Parquet ({error}).") from error
         check_unique(table.column_names, path)
-        _require_scores(table.column_names, str(path))
+        require_scores(table.column_names, str(path))
         try:
             columns = {field.name: _decoded(table[field.name], field) for field in table.schema}
         except (ValueError, RecursionError) as error:
@@ -204,7 +204,7 @@ class BatchScore:
     def _of(cls, records: Iterable[tuple[Mapping[str, Any], str]]) -> BatchScore:
         scores, rows = [], []
         for record, where in records:
-            _require_scores(record, where)
+            require_scores(record, where)
             row = dict(record)
             scores.append(score_from(row.pop(SCORE_COLUMN), where))
             rows.append(row)
@@ -292,7 +292,7 @@ def _decoded(column: pa.ChunkedArray, field: pa.Field) -> list[Any]:
 def _plain(value: Any) -> Any:
     """Convert Arrow's maps, which are read as lists of pairs, to mappings; other values are unchanged."""
     if isinstance(value, list):
-        if value and all(isinstance(pair, tuple) for pair in value):
+        if _is_map(value):
             return dict(value)
         return [_plain(entry) for entry in value]
     return {key: _plain(entry) for key, entry in value.items()} if isinstance(value, dict) else value
@@ -334,13 +334,20 @@ def _own_labels(value: Any) -> Any:
 def _without_null_labels(item: Any) -> Any:
     if not isinstance(item, Mapping):
         return item
-    labels = {name: item[name] for name in ("probabilities", "uncalibrated") if isinstance(item.get(name), Mapping)}
+    given = ((name, item.get(name)) for name in ("probabilities", "uncalibrated"))
+    labels = {name: dict(value or ()) for name, value in given if isinstance(value, Mapping) or _is_map(value)}
     own = {name: {k: p for k, p in entries.items() if p is not None} or None for name, entries in labels.items()}
     votes = item.get("votes")
     cleaned = {"votes": [_without_null_labels(vote) for vote in votes]} if isinstance(votes, list) else {}
     return {**item, **own} | cleaned
 
 
-def _require_scores(names: Iterable[Any], where: str) -> None:
+def _is_map(value: Any) -> bool:
+    """Whether a value is one of Arrow's maps, which are read as lists of pairs."""
+    return isinstance(value, list) and bool(value) and all(isinstance(pair, tuple) for pair in value)
+
+
+def require_scores(names: Iterable[Any], where: str) -> None:
+    """Raise a [`SampleError`] if the column of scores is missing."""
     if SCORE_COLUMN not in (columns := list(names)):
         raise SampleError(f"{where}: column not found: {SCORE_COLUMN!r}; the columns are {columns}.")

@@ -29,17 +29,17 @@ from typing import Any, Literal, get_args
 from checklist_rewards.chat import completion_text
 from checklist_rewards.checklists import CANNOT_ASSESS, NO, YES, Checklist, ChecklistItem, content_hash
 from checklist_rewards.errors import SampleError
-from checklist_rewards.evaluation.agreement import Bootstrap, Section, agreement_of, read_scored
+from checklist_rewards.evaluation.agreement import Bootstrap, Section, agreement_of
 from checklist_rewards.evaluation.agreement.measures import LIBRARIES
-from checklist_rewards.evaluation.agreement.scored import PROBABILITY
+from checklist_rewards.evaluation.labels import PROBABILITY
 from checklist_rewards.evaluation.rates import LabelSample
+from checklist_rewards.evaluation.scored import CHECKLIST, ID, read_scored, shown_prompt
 from checklist_rewards.files.rows import read_rows, write_rows
 from checklist_rewards.rows import INPUTS, TARGETS
 from checklist_rewards.scores import DEFAULT_THRESHOLD, ItemScore, Score, item_keys
 from checklist_rewards.scores.table import SCORE_COLUMN
 from checklist_rewards.ui.comparisons import name_of
 from checklist_rewards.ui.project import Project
-from checklist_rewards.ui.records import CHECKLIST, ID, shown_prompt
 from checklist_rewards.ui.table import Key
 from checklist_rewards.validation import install, missing
 

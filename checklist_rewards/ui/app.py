@@ -27,9 +27,10 @@ from urllib.parse import quote
 from fastapi import FastAPI, Request
 from fastapi.responses import FileResponse, HTMLResponse, Response, StreamingResponse
 
-from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import ChecklistRewardsError, SampleError
-from checklist_rewards.evaluation.agreement import Bootstrap, Labels
+from checklist_rewards.evaluation.agreement import Bootstrap
+from checklist_rewards.evaluation.labels import Labels
+from checklist_rewards.evaluation.scored import ScoredFile
 from checklist_rewards.files.atomic import atomic_path
 from checklist_rewards.files.documents import read_text, read_value
 from checklist_rewards.files.rows import read_rows
@@ -44,7 +45,6 @@ from checklist_rewards.ui.judging import Judging
 from checklist_rewards.ui.library import ConflictError, Library, checklist_text
 from checklist_rewards.ui.live import Live
 from checklist_rewards.ui.project import DOCUMENTS, OutsideError, Project, write_example
-from checklist_rewards.ui.records import RecordFile
 from checklist_rewards.ui.report import MONITOR_FILE, kind_of, page_file, parts_of, report_data
 from checklist_rewards.ui.table import json_chunks
 from checklist_rewards.version import __version__
@@ -185,13 +185,12 @@ def build_ui(judging: Judging, token: str) -> FastAPI:
 
     def row(query: Mapping[str, Any]) -> Any:
         path, id = project.existing(query.get("file", "")), query.get("id")
-        for record in RecordFile(path):
+        for record in ScoredFile(path):
             if record.id == id:
                 lines = () if record.score is None else record.score.items
                 items = [{"question": one.question, "weight": one.weight, "required": one.required} for one in lines]
-                given = Checklist.parse(record.checklist, record.where) if record.checklist else None
-                shown = items if given is None else items_of(given)
-                return {"input": record.prompt, "target": record.target, "checklist": shown}
+                shown = items if record.checklist is None else items_of(record.checklist)
+                return {"input": record.prompt, "target": record.text, "checklist": shown}
         raise SampleError(f"{path.name} has no row {id!r:.80}.")
 
     def tasks_of(query: Mapping[str, Any]) -> tuple[str, list[Task]]:
@@ -352,7 +351,7 @@ def _stamp(path: Path) -> str:
 
 def _sources(project: Project, path: Path) -> list[Path]:
     """The files that the report of a file reads: with a reward log, those of other ranks and the monitor's."""
-    paths = RecordFile(path).paths
+    paths = ScoredFile(path).paths
     monitor = path.parent / MONITOR_FILE
     kinds = {path: "rewards", monitor: "monitor"}
     if len(kinds) == 2 and project.holds(monitor) and all(kind_of(one)["kind"] == kind for one, kind in kinds.items()):

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Literal
@@ -21,24 +21,21 @@ from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement import (
     Bootstrap,
     Categories,
-    JudgedRow,
     Unit,
     compare,
-    judged_row,
-    pairs_of,
     units_against_labels,
     units_of_judges,
 )
-from checklist_rewards.evaluation.agreement.scored import Labels, RowLabels
 from checklist_rewards.evaluation.calibration import Probabilities, labelled_reads
+from checklist_rewards.evaluation.labels import Labels, pairs_of
 from checklist_rewards.evaluation.rates import corrected_rates
+from checklist_rewards.evaluation.scored import ScoredFile, ScoredText
 from checklist_rewards.files.rows import read_rows
 from checklist_rewards.judges.calibration import YES_NO, kind_of, reliability
 from checklist_rewards.judges.labels import on_unit_scale
 from checklist_rewards.rows import TARGETS
 from checklist_rewards.scores import DEFAULT_THRESHOLD
 from checklist_rewards.ui.project import Project
-from checklist_rewards.ui.records import RecordFile
 from checklist_rewards.ui.table import Column
 
 FOLDER = "labels"
@@ -81,40 +78,36 @@ _SHARED = 0.5
 """Share of the smaller log that both must have for a comparison of completions."""
 
 
-@dataclass(frozen=True, slots=True)
-class Logged:
-    """A scored row of a reward log."""
-
-    row: JudgedRow
-    """Its id is the number of the row."""
-    keys: dict[Match, str]
-    """What rows of the other log must have in common with it."""
+Keys = dict[Match, str]
+"""What a row of one log must have in common with a row of the other."""
 
 
-def read_log(file: RecordFile) -> list[Logged]:
+def read_log(file: ScoredFile) -> list[tuple[ScoredText, Keys]]:
     """The scored rows of a reward log. Raises [`SampleError`] if it has none, or items of unknown options."""
     seen: Counter[str] = Counter()
     rows = []
-    for record in file:
-        if record.score is None:
+    for text in file:
+        if text.score is None:
             continue
-        group = _hash(record.key)
-        row = judged_row(record.id, group, record.where, {}, record.score)
-        keys: dict[Match, str] = {
-            "completion": _hash(f"{record.prompt}\n{record.target}"),
-            "step": _hash(f"{record.step}\n{record.prompt}"),
+        _ = text.items  # raises for unknown options
+        keys: Keys = {
+            "completion": _hash(f"{text.prompt}\n{text.text}"),
+            "step": _hash(f"{text.step}\n{text.prompt}"),
         }
         for match, key in keys.items():
             seen[key] += 1
             keys[match] = f"{key}#{seen[key]}"
-        rows.append(Logged(row, keys))
+        rows.append((replace(text, group=_hash(text.group), data={}), keys))
     if not rows:
         raise SampleError(f"{file.path} has no scored rows.")
     return rows
 
 
 def between_logs(
-    names: tuple[str, str], one: Sequence[Logged], other: Sequence[Logged], intervals: Bootstrap
+    names: tuple[str, str],
+    one: Sequence[tuple[ScoredText, Keys]],
+    other: Sequence[tuple[ScoredText, Keys]],
+    intervals: Bootstrap,
 ) -> dict[str, Any]:
     """The figures of [`between`], how the rows were matched, and the numbers of the matched rows.
 
@@ -130,18 +123,19 @@ def between_logs(
             f"{names[0]} and {names[1]} are not compared row by row: they have no completion of the same prompt, and "
             "no step with the same prompt, in common."
         )
-    first = [replace(logged.row, id=logged.keys[how]) for logged in one]
-    second = [replace(logged.row, id=logged.keys[how]) for logged in other]
+    first, second = ([replace(text, id=keys[how]) for text, keys in log] for log in (one, other))
     columns = Column("l"), Column("l")
     for pair in pairs:
-        for column, logged in zip(columns, pair, strict=True):
-            column.add(int(logged.row.id))
+        for column, text in zip(columns, pair, strict=True):
+            column.add(int(text.id))
     return {**between(names, first, second, intervals), "match": how, "pairs": columns}
 
 
-def _matched(one: Sequence[Logged], other: Sequence[Logged], match: Match) -> list[tuple[Logged, Logged]]:
-    partners = {logged.keys[match]: logged for logged in other}
-    return [(logged, partners[key]) for logged in one if (key := logged.keys[match]) in partners]
+def _matched(
+    one: Sequence[tuple[ScoredText, Keys]], other: Sequence[tuple[ScoredText, Keys]], match: Match
+) -> list[tuple[ScoredText, ScoredText]]:
+    partners = {keys[match]: text for text, keys in other}
+    return [(text, partners[keys[match]]) for text, keys in one if keys[match] in partners]
 
 
 def _hash(text: str) -> str:
@@ -151,20 +145,19 @@ def _hash(text: str) -> str:
 def against_labels(
     name: str,
     labels: Labels,
-    rows: Sequence[JudgedRow],
-    given: Sequence[RowLabels],
+    texts: Sequence[ScoredText],
     unmatched: int,
     intervals: Bootstrap,
 ) -> dict[str, Any]:
     """The figures of `agree` for one file with labels, and of `calibrate` before calibration."""
-    units, targets = units_against_labels(rows, given)
+    units, targets = units_against_labels(texts)
     compared = compare(
         (name, labels.key),
         units,
         targets,
         intervals,
         against_labels=True,
-        ranked=not on_unit_scale(given),
+        ranked=not on_unit_scale([text.labels for text in texts]),
         unmatched_rows=unmatched,
     )
     read = [
@@ -174,19 +167,19 @@ def against_labels(
         if not unit.by_code
     ]
     known = [(p, truth) for p, truth in read if p is not None]
-    partly = any(each is None for each in given)
-    rates = corrected_rates(rows, given, labels.probabilities(rows)) if partly else []
+    partly = any(text.labels is None for text in texts)
+    rates = corrected_rates(texts, labels.probabilities(texts)) if partly else []
     return {
         "comparison": compared.model_dump(),
         "rates": [rate.dumped() for rate in rates],
         "items": _per_item(units, against=True),
         "reliability": [asdict(bin) for bin in reliability([p for p, _ in known], [truth for _, truth in known])],
-        "calibration": _calibration(rows, given, intervals),
+        "calibration": _calibration(texts, intervals),
     }
 
 
 def between(
-    names: tuple[str, str], one: Sequence[JudgedRow], other: Sequence[JudgedRow], intervals: Bootstrap
+    names: tuple[str, str], one: Sequence[ScoredText], other: Sequence[ScoredText], intervals: Bootstrap
 ) -> dict[str, Any]:
     """The figures of `agree` for two files, and the flips of every item."""
     pairs, unmatched_rows = pairs_of(one, other, names)
@@ -230,9 +223,9 @@ def _per_item(units: Sequence[Unit], against: bool) -> list[dict[str, Any]]:
     return sorted(lines, key=lambda line: -line["flipped"])
 
 
-def _calibration(rows: Sequence[JudgedRow], given: Sequence[RowLabels], intervals: Bootstrap) -> dict[str, Any] | str:
+def _calibration(texts: Sequence[ScoredText], intervals: Bootstrap) -> dict[str, Any] | str:
     try:
-        labelled = labelled_reads(rows, given)
+        labelled = labelled_reads(texts)
     except SampleError as error:
         return str(error)
     kinds: dict[str, list[Any]] = {}

@@ -24,18 +24,18 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from hashlib import blake2b
 from statistics import fmean, pstdev
 from typing import Any
 
-from checklist_rewards.checklists import Checklist, content_hash
+from checklist_rewards.checklists import content_hash
 from checklist_rewards.errors import ChecklistError
-from checklist_rewards.evaluation.differences import recorded_state
 from checklist_rewards.evaluation.items.items import FLAGS, ItemAnalysis, ItemReport
+from checklist_rewards.evaluation.scored import ScoredText
 from checklist_rewards.monitor.text import words
 from checklist_rewards.scores import NO_ANSWER_STATES, Score, TargetState, item_keys
 from checklist_rewards.scores.reasons import ADVICE
 from checklist_rewards.scores.tally import PassRate, Tally
-from checklist_rewards.ui.records import Record, draw
 from checklist_rewards.validation import install, missing
 
 SCORE_BINS, MASS_BINS = 20, 20
@@ -48,6 +48,11 @@ STATES: Mapping[TargetState, str] = {
     "cut": "the answer reached the length limit; what was written is judged",
 }
 """What the states of responses other than `answered` mean."""
+
+
+def draw(key: str, seed: int) -> int:
+    """A pseudo-random 64-bit number of a row."""
+    return int.from_bytes(blake2b(f"{seed}:{key}".encode(errors="replace"), digest_size=8).digest(), "big")
 
 
 class FileFigures:
@@ -68,14 +73,14 @@ class FileFigures:
         self._mass = 0.0
         self._masses = 0
 
-    def add(self, record: Record) -> None:
+    def add(self, record: ScoredText) -> None:
         """Add a row."""
         self.rows += 1
         score = record.score
         if score is None:
             self.without_score += 1
             return
-        state = recorded_state(score)
+        state = record.state
         if state is None:
             self.without_state += 1
         else:
@@ -183,13 +188,13 @@ def rates(rate: PassRate) -> dict[str, Any]:
     }
 
 
-def checklist_id(record: Record) -> str:
+def checklist_id(record: ScoredText) -> str:
     """The content hash of a row's checklist; without a checklist column, a hash of the items of the score."""
-    if record.checklist not in (None, ""):
-        try:
-            return Checklist.parse(record.checklist, record.where).id
-        except ChecklistError:  # a column of this name with other content
-            pass
+    try:
+        if record.checklist is not None:
+            return record.checklist.id
+    except ChecklistError:  # a column of this name with other content
+        pass
     items = () if record.score is None else record.score.items
     return content_hash(*(f"{line.id} {line.weight} {line.required} {line.category}" for line in items))
 
@@ -202,7 +207,7 @@ def _settings(score: Score) -> str:
         f"metric {rules.primary_metric}, threshold {rules.threshold:g}, min_answered {rules.min_answered:g}, "
         f"abstention {rules.abstention}"
     )
-    return shown if recorded_state(score) is None else f"{shown}, no_answer {rules.no_answer}"
+    return shown if score.recorded_state is None else f"{shown}, no_answer {rules.no_answer}"
 
 
 def _bin(value: float, bins: int) -> int:
@@ -236,21 +241,21 @@ class TrainingFigures:
     def __init__(self) -> None:
         self._steps: dict[int, _Step] = {}
 
-    def add(self, record: Record) -> None:
+    def add(self, record: ScoredText) -> None:
         """Add a completion."""
         step = self._steps.setdefault(record.step or 0, _Step())
         step.completions += 1
-        group = step.groups.setdefault(draw(record.key, 0), [])  # by a hash: keys are whole prompts
+        group = step.groups.setdefault(draw(record.group, 0), [])  # by a hash: keys are whole prompts
         if record.reward is not None:
             step.rewards.append(record.reward)
             group.append(record.reward)
-        if record.checklist_hash is not None and record.prompt is not None:
-            step.checklists[draw(record.prompt, 0)] = record.checklist_hash
-        state = recorded_state(record.score)
+        if (checklist := record.checklist_hash) is not None and record.prompt is not None:
+            step.checklists[draw(record.prompt, 0)] = checklist
+        state = record.state
         if state is not None:
             step.states[state] += 1
-        if record.target is not None and state not in NO_ANSWER_STATES:
-            step.words.append(words(record.target))
+        if record.text is not None and state not in NO_ANSWER_STATES:
+            step.words.append(words(record.text))
         if record.score is None:
             return
         step.tally.add(record.score)

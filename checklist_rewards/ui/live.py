@@ -16,11 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from checklist_rewards.errors import SampleError
-from checklist_rewards.evaluation.differences import recorded_state
+from checklist_rewards.evaluation.scored import REWARDS, ScoredFile, scored_text
 from checklist_rewards.files.rows import Row
 from checklist_rewards.ui.figures import TrainingFigures
 from checklist_rewards.ui.project import Project
-from checklist_rewards.ui.records import RecordFile, reward_record
 from checklist_rewards.ui.report import MONITOR_FILE, kind_of, read_monitor
 
 LATEST = 8
@@ -73,7 +72,7 @@ class Live:
         path = self.project.existing(name)
         if path.suffix.lower() != ".jsonl":
             raise SampleError(f"{name} is not followed; choose the reward log of a training, a .jsonl file.")
-        paths = [one for one in RecordFile(path).paths if self.project.holds(one)]
+        paths = [one for one in ScoredFile(path).paths if self.project.holds(one)]
         with self._lock:
             followed = self._followed.setdefault(name, _Followed())
             self._followed.move_to_end(name)
@@ -123,19 +122,19 @@ class Live:
             data = json.loads(line)
         except (ValueError, RecursionError) as error:
             raise SampleError(f"{where}: not valid JSON ({error}).") from None
-        if not isinstance(data, dict) or not {"step", "completion", "reward", "score"} <= data.keys():
+        if not isinstance(data, dict) or not set(REWARDS) <= data.keys():
             raise SampleError(f"{where}: not a row of a reward log (step, completion, reward, score).")
         followed.rows += 1
-        record = reward_record(Row(number, data, where), followed.rows)
+        record = scored_text(Row(number, data, where), followed.rows, "rewards")
         followed.figures.add(record)
         read = record.score.items if record.score is not None and not record.score.no_answer else ()
         followed.latest.append(
             {
                 "step": record.step,
                 "prompt": _short(record.prompt),
-                "completion": _short(record.target),
+                "completion": _short(record.text),
                 "reward": record.reward,
-                "state": recorded_state(record.score),
+                "state": record.state,
                 "items": [{"question": one.question, "passed": one.passed} for one in read],
             }
         )

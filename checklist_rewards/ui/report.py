@@ -33,8 +33,10 @@ from pathlib import Path
 from typing import IO, Any
 
 from checklist_rewards.errors import SampleError
-from checklist_rewards.evaluation.agreement import Bootstrap, JudgedRow, Labels, read_scored
+from checklist_rewards.evaluation.agreement import Bootstrap
 from checklist_rewards.evaluation.agreement.measures import LIBRARIES
+from checklist_rewards.evaluation.labels import Labels
+from checklist_rewards.evaluation.scored import CHECKLIST, Kind, ScoredFile, ScoredText, kind_of_row, read_scored
 from checklist_rewards.files.atomic import atomic_path
 from checklist_rewards.files.documents import read_text, read_value
 from checklist_rewards.files.rows import FORMATS, Row, read_rows
@@ -42,9 +44,8 @@ from checklist_rewards.progress import AddBar
 from checklist_rewards.rows import INPUTS, TARGETS
 from checklist_rewards.scores.table import SCORE_COLUMN
 from checklist_rewards.ui.comparisons import against_labels, between, between_logs, read_log
-from checklist_rewards.ui.figures import FileFigures, TrainingFigures
-from checklist_rewards.ui.records import CHECKLIST, Kind, RecordFile, draw, kept, kind_of_row, number_or_none
-from checklist_rewards.ui.table import ANNOTATION, Evidence, Names, Spans, Table, json_chunks
+from checklist_rewards.ui.figures import FileFigures, TrainingFigures, draw
+from checklist_rewards.ui.table import ANNOTATION, Evidence, Names, Spans, Table, json_chunks, number_or_none
 from checklist_rewards.validation import install, missing, whole_number
 from checklist_rewards.version import __version__
 
@@ -289,13 +290,13 @@ def report_data(
     watched = list(map(read_monitor, monitors))
     if (annotated or monitors) and not rows_of:
         raise SampleError(f"{[*annotated, *monitors][0]} has no scores; give the scored file or reward log of it too.")
-    files = [RecordFile(path, inputs, target, id_key) for path in rows_of]
+    files = [ScoredFile(path, inputs, target, id_key=id_key) for path in rows_of]
     others = {path for file in files for path in file.paths[1:]}
     files = [file for file in files if file.path not in others]
-    kinds = [file.kind() for file in files]
+    kinds = [file.kind for file in files]
     scored = [str(file.path) for file, kind in zip(files, kinds, strict=True) if kind == "scored"]
     logs = [file for file, kind in zip(files, kinds, strict=True) if kind == "rewards"]
-    judged: dict[str, list[JudgedRow]] = {}
+    judged: dict[str, list[ScoredText]] = {}
     notes: list[str] = []
     evidence = Evidence(annotated)
     if annotated and not any(evidence.about(file.path) for file in files):
@@ -318,13 +319,12 @@ def report_data(
         given: dict[str, list[str | None]] = {}
         if labels is not None and str(file.path) in judged:
             rows = judged[str(file.path)]
-            answers, unmatched = labels.of(rows)
-            name = str(file.path)
-            trust[file.path.name] = against_labels(name, labels, rows, answers, unmatched, intervals)
+            labelled, unmatched = labels.of(rows)
+            trust[file.path.name] = against_labels(str(file.path), labels, labelled, unmatched, intervals)
             given = {
-                row.id: [None if label is None else label.label for label in own]
-                for row, own in zip(rows, answers, strict=True)
-                if isinstance(own, list)
+                text.id: [None if label is None else label.label for label in text.labels]
+                for text in labelled
+                if isinstance(text.labels, Sequence)
             }
         parts.append(_part(file, kind, Table(texts), given, evidence.of(file.path), max_rows, seed, progress))
     compared = _comparisons(judged, logs, intervals, notes)
@@ -355,8 +355,31 @@ def parts_of(data: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     return head, {"tables": tables, "pairs": pairs, "texts": head.pop("texts")}
 
 
+def _sampled(file: ScoredFile, count: int, most: int, seed: int) -> int | None:
+    """The sampling threshold of a file with `count` rows: rows whose [`draw`] is at most this number are kept.
+
+    Rows with the same key are kept or dropped together, and two files with the same ids keep the same rows.
+
+    Returns:
+        `int` or `None`: None if the file has at most `most` rows.
+    """
+    if count <= most:
+        return None
+    sizes: dict[int, int] = {}
+    for record in file:
+        number = draw(record.group, seed)
+        sizes[number] = sizes.get(number, 0) + 1
+    total, threshold = 0, min(sizes)
+    for number in sorted(sizes):
+        total += sizes[number]
+        if total > most:
+            break
+        threshold = number
+    return threshold
+
+
 def _part(
-    file: RecordFile,
+    file: ScoredFile,
     kind: Kind,
     table: Table,
     labels: Mapping[str, list[str | None]],
@@ -366,14 +389,14 @@ def _part(
     progress: AddBar | None,
 ) -> dict[str, Any]:
     count = file.count()
-    threshold = kept(file, count, max_rows, seed)
+    threshold = _sampled(file, count, max_rows, seed)
     figures, training = FileFigures(), TrainingFigures()
     advance = None if progress is None else progress(file.path.name, count)
     for record in file:
         figures.add(record)
         if kind == "rewards":
             training.add(record)
-        if threshold is None or draw(record.key, seed) <= threshold:
+        if threshold is None or draw(record.group, seed) <= threshold:
             table.add(record, labels.get(record.id, ()), evidence)
         if advance is not None:
             advance(1)
@@ -384,7 +407,7 @@ def _part(
         "total": figures.rows,
         "shown": len(table),
         "seed": seed,
-        "labels": label_columns(next(iter(read_rows(file.path))).data) if kind == "scored" else [],
+        "labels": label_columns(file.first.data) if kind == "scored" else [],
         "overview": figures.overview(),
         "analysis": figures.item_analysis() if figures.analysis.targets else None,
         "training": training.as_json() if kind == "rewards" else None,
@@ -393,7 +416,7 @@ def _part(
 
 
 def _comparisons(
-    judged: Mapping[str, list[JudgedRow]], logs: Sequence[RecordFile], intervals: Bootstrap, notes: list[str]
+    judged: Mapping[str, list[ScoredText]], logs: Sequence[ScoredFile], intervals: Bootstrap, notes: list[str]
 ) -> list[dict[str, Any]]:
     compared = []
     for (one, rows), (other, others) in combinations(judged.items(), 2):

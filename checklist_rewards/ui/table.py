@@ -24,12 +24,12 @@ from pathlib import Path
 from typing import Any
 
 from checklist_rewards.checklists import NO, YES
-from checklist_rewards.evaluation.differences import recorded_state
+from checklist_rewards.evaluation.scored import ScoredText
+from checklist_rewards.files.cells import decoded
 from checklist_rewards.files.rows import read_rows
 from checklist_rewards.monitor.text import words
 from checklist_rewards.rewards.shaping import centred
 from checklist_rewards.scores import ItemScore, Score, item_keys
-from checklist_rewards.ui.records import Record, number_or_none
 
 ANNOTATION = {"file", "row", "item", "label", "spans"}
 """The columns of an annotation."""
@@ -106,6 +106,12 @@ METRICS = (
     *("answered_weight", "lower", "upper"),
 )
 """The aggregates of a score that the page shows together with its primary score."""
+
+
+def number_or_none(value: Any) -> float | None:
+    """A finite number; None for everything else."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if number and math.isfinite(value) else None
 
 
 class Names(dict[str, int]):
@@ -191,36 +197,35 @@ class Table:
     def __len__(self) -> int:
         return len(self.rows["id"])
 
-    def add(self, record: Record, labels: Sequence[str | None] = (), evidence: Spans | None = None) -> None:
+    def add(self, record: ScoredText, labels: Sequence[str | None] = (), evidence: Spans | None = None) -> None:
         """Append a row, with one label per item if people have labelled it, and the evidence that they marked."""
         score = record.score
         values: dict[str, Any] = {
             "id": self.texts.place(record.id),
             "prompt": self.texts.place(record.prompt),
-            "target": self.texts.place(record.target),
+            "target": self.texts.place(record.text),
             "counts": 0 if score is None else len(score.items),
-            "words": 0 if record.target is None else words(record.target),
+            "words": 0 if record.text is None else words(record.text),
             "step": -1 if record.step is None else record.step,
-            "group": -1 if record.step is None else self._groups.place(record.key),
-            "state": self.states.place(recorded_state(score)),
+            "group": -1 if record.step is None else self._groups.place(record.group),
+            "state": self.states.place(record.state),
             "score": None if score is None else score.primary_score,
             "reward": record.reward,
             **{name: number_or_none(getattr(score, name, None)) for name in METRICS},
         }
         for name, value in values.items():
             self.rows[name].add(value)
-        if record.pair:
-            rejected = self.texts.place(record.pair["rejected"])
-            self.pairs[len(self) - 1] = {**record.pair, "rejected": rejected}
-        if record.shaping:
-            self.shaping[len(self) - 1] = list(record.shaping)
+        if pair := record.pair:
+            self.pairs[len(self) - 1] = {**pair, "rejected": self.texts.place(pair["rejected"])}
+        if shaping := record.shaping:
+            self.shaping[len(self) - 1] = list(shaping)
         if score is not None:
             self._add_cells(score, labels, record, evidence or {})
 
-    def _add_cells(self, score: Score, labels: Sequence[str | None], record: Record, evidence: Spans) -> None:
-        others = () if record.shadow is None else record.shadow.items
-        shadow = dict(zip(item_keys(others), others, strict=True))
-        stated = _stated(record.checklist)
+    def _add_cells(self, score: Score, labels: Sequence[str | None], record: ScoredText, evidence: Spans) -> None:
+        others = () if (again := record.shadow) is None else again.items
+        shadow, held_out = dict(zip(item_keys(others), others, strict=True)), record.held_out
+        stated = _stated(record.cell)
         for place, (key, line) in enumerate(zip(item_keys(score.items), score.items, strict=True)):
             why = line.unanswered
             probabilities = line.probabilities or {}
@@ -239,11 +244,11 @@ class Table:
             more = self._more(key, line)
             if line.id in stated:
                 more["stated"] = stated[line.id]
-            if line.id in record.held_out:
+            if line.id in held_out:
                 more["held_out"] = True
             if key in shadow:
                 more["shadow"] = shadow[key].answer or "unanswered"
-            if evidence and (spans := marked(record.target, evidence.get((record.id, key), ()))):
+            if evidence and (spans := marked(record.text, evidence.get((record.id, key), ()))):
                 more["spans"] = spans
             if more:
                 self.more[len(self.cells["item"])] = more
@@ -296,11 +301,7 @@ class Table:
 
 def _stated(checklist: Any) -> dict[str, str]:
     """By id of the item: the part of the prompt that states it, for items that rules found in the prompt."""
-    if isinstance(checklist, str):  # in CSV files
-        try:
-            checklist = json.loads(checklist)
-        except ValueError:  # a file or the name of a checklist, which no rule found in the prompt
-            return {}
+    checklist = decoded(checklist)  # JSON text in CSV files
     items = checklist.get("items") if isinstance(checklist, Mapping) else checklist
     found = [item for item in items if isinstance(item, Mapping)] if isinstance(items, list | tuple) else []
     evidence = ((item.get("id"), item.get("evidence")) for item in found)

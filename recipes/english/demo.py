@@ -48,7 +48,6 @@ from checklist_rewards import Checklist, ChecklistScorer
 from checklist_rewards.backends import resolve_model
 from checklist_rewards.datasets import build_checklists, save_dataset
 from checklist_rewards.errors import ChecklistRewardsError
-from checklist_rewards.monitor import RewardMonitor
 from checklist_rewards.rewards.trl import ChecklistReward
 from checklist_rewards.ui.report import write_report
 
@@ -180,11 +179,10 @@ def trained(
     # Rows as JSON text: their checks have different fields.
     data = Dataset.from_list([{"prompt": row["prompt"], "checklist": json.dumps(row["checklist"])} for row in rows])
     scorer = ChecklistScorer(args.judge, metric="expected", store=False)
-    reward = RewardMonitor(
-        ChecklistReward(scorer, log=folder / "rewards.jsonl"),
-        action="log",
-        held_out=0.0,
-        log=folder / "monitor.jsonl",
+    reward = ChecklistReward(
+        scorer,
+        log=folder / "rewards.jsonl",
+        monitor={"action": "log", "held_out": 0.0, "log": folder / "monitor.jsonl"},
     )
     policy = resolve_model(args.policy)
     model: Any = AutoModelForCausalLM.from_pretrained(policy, dtype=torch.float32)

@@ -28,7 +28,7 @@ from trl import GRPOConfig, GRPOTrainer
 
 from checklist_rewards import ChecklistScorer
 from checklist_rewards.backends import pocket_dir
-from checklist_rewards.rewards.batch import Batch
+from checklist_rewards.rewards.batch import Call
 from checklist_rewards.rewards.trl import ChecklistReward
 
 if TYPE_CHECKING:
@@ -72,29 +72,25 @@ def satisfied(items: Sequence[Task]) -> Gold:
     return lambda prompt, text: satisfaction(by_prompt[prompt], text)
 
 
-class Watched:
-    """Adds metrics of its duration, of the score before shaping (*proxy*), and of groups without variance to a reward;
-    inherit from it first. If the reward is split, a group has no variance if it has none in any part."""
+class WatchedReward(ChecklistReward):
+    """The checklist reward, with metrics of its duration, of the score before shaping (*proxy*), and of groups without
+    variance. If the reward is split, a group has no variance if it has none in any part."""
 
-    def rewarded(self: Any, batch: Batch) -> Batch:
+    def run(self, call: Call) -> Call:
         before, started = self.scorer.receipt, time.perf_counter()
-        batch = super().rewarded(batch)
+        call = super().run(call)
         seconds = time.perf_counter() - started
-        log_metric = batch.log_metric
+        log_metric: Any = call.log_metric
         log_metric("reward_seconds", seconds)
         log_metric("engine_seconds", (self.scorer.receipt - before).engine_seconds)
-        for score in batch.stages[0][1] if batch.stages else batch.rewards:
+        for score in call.stages[0][1] if call.stages else call.rewards:
             if score is not None:
                 log_metric("proxy", score)
-        trained = list(batch.parts.values()) or [batch.rewards]
+        trained = list(call.parts.values()) or [call.rewards]
         for name, least in (("zero_variance", EQUAL), ("small_variance", NEARLY)):
             flat = zip(*(flat_groups(values, N, least) for values in trained), strict=True)
             log_metric(name, fmean(map(all, flat)))
-        return batch
-
-
-class WatchedReward(Watched, ChecklistReward):
-    """The checklist reward, with these metrics."""
+        return call
 
 
 def without_variance(rewards: list[float | None], size: int, least: float = EQUAL) -> float:

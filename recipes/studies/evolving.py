@@ -27,7 +27,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from datasets import Dataset
-from pocket.grpo_run import N, Watched, WatchedReward, train
+from pocket.grpo_run import N, WatchedReward, train
 from pocket.policy import as_prompt, gold, sample_policy
 from pocket.world import FAMILIES, WORD_FAMILIES, Constraint, Task, parse_question, tasks
 from rich.console import Console
@@ -38,17 +38,13 @@ from transformers.utils import logging as transformers_logging
 
 from checklist_rewards import ChecklistScorer
 from checklist_rewards.backends import engine_identity, pocket_dir
-from checklist_rewards.evolving import EvolvingChecklistReward, Group
+from checklist_rewards.evolving import Group
 from checklist_rewards.evolving.buffer import read_buffer
 from checklist_rewards.refiners import Deduplicator
 
 ARMS = {"fixed": "C3", "evolving": "C0", "complete": "C7"}
 OVERLOOKED = frozenset({"sentences", "first", "lowercase", "digits", "exclaim"})
 """Half of the families of the pocket world."""
-
-
-class WatchedEvolving(Watched, EvolvingChecklistReward):
-    """The evolving reward, with the metrics of the study."""
 
 
 class WorldProposer:
@@ -133,10 +129,9 @@ class Study:
         rewards = folder / "rewards.jsonl"
         rewards.unlink(missing_ok=True)  # of an interrupted run
         scorer = ChecklistScorer("pocket", store=folder / "store.sqlite")
-        reward: Any = WatchedReward(scorer, log=rewards)
-        if arm == "evolving":
-            proposer = WorldProposer(by_instruction, args.draws, args.relevant, seed)
-            reward = WatchedEvolving(reward, proposer, every=args.every, refiners=[Deduplicator()])
+        proposer = WorldProposer(by_instruction, args.draws, args.relevant, seed)
+        evolving = {"proposer": proposer, "every": args.every, "refiners": [Deduplicator()]}
+        reward = WatchedReward(scorer, log=rewards, evolving=evolving if arm == "evolving" else None)
         log = train(
             self.dataset(arm),
             self.train_items,

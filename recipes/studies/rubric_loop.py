@@ -46,8 +46,8 @@ from studies.judges import summeval
 
 from checklist_rewards import Checklist, ChecklistScorer, Sample
 from checklist_rewards.evaluation.agreement import Bootstrap
-from checklist_rewards.evaluation.replay import StoredRow
-from checklist_rewards.evolving.improve import Improvement, LabelledRow, improve
+from checklist_rewards.evaluation.scored import ScoredText
+from checklist_rewards.evolving.improve import Improvement, improve
 from checklist_rewards.evolving.rewriting import Change, Rewriter
 from checklist_rewards.files.store import Store
 from checklist_rewards.progress import progress_on
@@ -183,8 +183,8 @@ def pocket(args: argparse.Namespace, store: Store) -> dict[str, Any]:
                 rows = []
                 for number in rng.sample(range(len(written)), labels):  # noqa: B023 - called at once
                     sample = replace(samples[number], checklist=checklist)  # noqa: B023
-                    stored = StoredRow(sample, scores[number], f"text {number}")
-                    rows.append(LabelledRow(stored, rating(written[number], rng), str(number)))  # noqa: B023
+                    label, name = rating(written[number], rng), str(number)  # noqa: B023
+                    rows.append(ScoredText(name, f"text {name}", scores[number], labels=label, sample=sample))
                 judge, list_writer = (None, None) if writer == "none" else (scorer, ListWriter())  # noqa: B023
                 how = Bootstrap(args.resamples, seed)  # noqa: B023
                 return outcome(improve(checklist, rows, scorer=judge, writer=list_writer, bootstrap=how), bad)  # noqa: B023
@@ -266,44 +266,45 @@ def pocket_table(result: dict[str, Any]) -> str:
     return markdown(head, rows)
 
 
-def semeval_rows(args: argparse.Namespace, store: Store) -> tuple[Checklist, list[LabelledRow]]:
+def semeval_rows(args: argparse.Namespace, store: Store) -> tuple[Checklist, list[ScoredText]]:
     """Answers of students that are in no training set, with their grades."""
     checklist, rows = Checklist.parse(SEMEVAL), []
     for number, row in enumerate(json_lines(data_file("semeval/dev.jsonl.gz", args.data)), start=1):
         if not row["in_train"]:
             reference = row["closest_reference"] or row["reference"]
             sample = Sample(checklist, row["target"], f"{row['input']}\n\nReference answer: {reference}")
-            rows.append(LabelledRow(StoredRow(sample, None, f"semeval, row {number}"), row["label"], row["group"]))
+            where = f"semeval, row {number}"
+            rows.append(ScoredText(where, where, group=row["group"], labels=row["label"], sample=sample))
     return checklist, rows[: args.rows]
 
 
-def wordings_rows(args: argparse.Namespace, store: Store) -> tuple[Checklist, list[LabelledRow]]:
+def wordings_rows(args: argparse.Namespace, store: Store) -> tuple[Checklist, list[ScoredText]]:
     """Answers of students, with the stored reads of five wordings."""
     task = weights.semeval(argparse.Namespace(texts=args.rows, data=args.data), store)
     names = [f"Does the answer say what the accepted answer says? (wording {n + 1})" for n in range(5)]
     checklist, rows = Checklist.parse(names), []
     for one, text, label in zip(task.rows, task.texts, task.labels, strict=True):
-        said = [float(line.soft or 0.0) for line in one.score.items]
+        said = [float(line.soft or 0.0) for line in one.judged.items]
         score = score_checklist(checklist, [Verdict({"yes": p, "no": 1 - p}, method="logprobs") for p in said])
-        rows.append(LabelledRow(StoredRow(Sample(checklist, text), score, one.where), label, one.group))
+        rows.append(replace(one, score=score, labels=label, sample=Sample(checklist, text)))
     return checklist, rows
 
 
-def preferences(rows: Sequence[LabelledRow], rng: random.Random) -> list[tuple[int, int]]:
+def preferences(rows: Sequence[ScoredText], rng: random.Random) -> list[tuple[int, int]]:
     """Pairs of a better and a worse text, at most eight per group."""
     groups: dict[str, list[int]] = {}
     for place, row in enumerate(rows):
         groups.setdefault(row.group, []).append(place)
     found = []
     for places in groups.values():
-        apart = [(one, other) for one, other in permutations(places, 2) if rows[one].label > rows[other].label]
+        apart = [(one, other) for one, other in permutations(places, 2) if rows[one].labels > rows[other].labels]
         found += rng.sample(apart, min(8, len(apart)))
     return found
 
 
 def summeval_rows(
     args: argparse.Namespace, store: Store, dimension: str | None = None
-) -> tuple[Checklist, list[LabelledRow]]:
+) -> tuple[Checklist, list[ScoredText]]:
     """Summaries with their rating in a dimension and its five questions, or with the mean rating and all questions."""
     chosen = summeval.QUESTIONS if dimension is None else {dimension: summeval.QUESTIONS[dimension]}
     items = [{"question": one, "category": name} for name, some in chosen.items() for one in some]
@@ -311,21 +312,23 @@ def summeval_rows(
     for number, one in enumerate(summeval.load(args.data, 100)[: args.rows], start=1):
         sample = Sample(checklist, one.summary, f"Summarize this article.\n\n{one.article}")
         label = one.overall if dimension is None else one.ratings[dimension]
-        rows.append(LabelledRow(StoredRow(sample, None, f"summeval, row {number}"), label, one.document))
+        where = f"summeval, row {number}"
+        rows.append(ScoredText(where, where, group=one.document, labels=label, sample=sample))
     return checklist, rows
 
 
-def form_rows(args: argparse.Namespace, store: Store, dimension: str) -> tuple[Checklist, list[LabelledRow]]:
+def form_rows(args: argparse.Namespace, store: Store, dimension: str) -> tuple[Checklist, list[ScoredText]]:
     """Summaries with their rating in a dimension, and the code checks of their form of `weights.py`."""
     checklist, rows = Checklist.parse(weights.FORM), []
     found = json_lines(data_file("summeval/summeval_16sys_expert_mean.jsonl.gz", args.data))
     for number, one in enumerate(islice(found, args.rows), start=1):
-        stored = StoredRow(Sample(checklist, one["summary"]), None, f"summeval, row {number}")
-        rows.append(LabelledRow(stored, one["expert_mean"][dimension], one["doc_id"]))
+        where, label = f"summeval, row {number}", one["expert_mean"][dimension]
+        sample = Sample(checklist, one["summary"])
+        rows.append(ScoredText(where, where, group=one["doc_id"], labels=label, sample=sample))
     return checklist, rows
 
 
-REAL: dict[str, Callable[[argparse.Namespace, Store], tuple[Checklist, list[LabelledRow]]]] = {
+REAL: dict[str, Callable[[argparse.Namespace, Store], tuple[Checklist, list[ScoredText]]]] = {
     "semeval": semeval_rows,
     "wordings": wordings_rows,
     "summeval": summeval_rows,
@@ -337,12 +340,12 @@ REAL: dict[str, Callable[[argparse.Namespace, Store], tuple[Checklist, list[Labe
 def real(name: str, args: argparse.Namespace, store: Store) -> dict[str, Any]:
     """Several divisions of the groups, without a writer."""
     checklist, rows = REAL[name](args, store)
-    if rows[0].row.score is None:
+    if rows[0].score is None:
         scorer = ChecklistScorer("english-encoder", store=store)
         with progress_on(Console()) as bar:
-            samples = [one.row.sample for one in rows]
+            samples = [one.to_judge for one in rows]
             scores = scorer.score_batch(samples, bar(name, len(rows) * len(checklist)))
-        rows = [replace(one, row=replace(one.row, score=score)) for one, score in zip(rows, scores, strict=True)]
+        rows = [replace(one, score=score) for one, score in zip(rows, scores, strict=True)]
     runs = []
     for seed in range(args.seeds if name == "wordings" else 0):
         pairs = preferences(rows, random.Random(seed))

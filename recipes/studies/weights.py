@@ -32,7 +32,7 @@ import sys
 import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import permutations, product
 from pathlib import Path
 from statistics import fmean
@@ -52,8 +52,8 @@ from checklist_rewards import Checklist, ChecklistScorer, Sample, Score
 from checklist_rewards.backends import pocket_dir
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation import fitting
-from checklist_rewards.evaluation.agreement import Bootstrap, JudgedRow, Numbers
-from checklist_rewards.evaluation.agreement.scored import judged_row
+from checklist_rewards.evaluation.agreement import Bootstrap, Numbers
+from checklist_rewards.evaluation.scored import ScoredText
 from checklist_rewards.files.store import Store
 from checklist_rewards.progress import progress_on
 from checklist_rewards.refiners.embedding import SentenceEmbedder
@@ -95,7 +95,7 @@ FORM = [
 class Task:
     """Judged texts with labels. For preferences, `pairs` are (chosen, rejected), and `labels` is gold."""
 
-    rows: list[JudgedRow]
+    rows: list[ScoredText]
     texts: list[str]
     labels: list[float]
     measure: str = "spearman"
@@ -205,9 +205,9 @@ def _pocket(args: argparse.Namespace, store: Store) -> Task:
     return Task(_rows("pocket", groups, scores), texts, gold, "in order", pairs=pairs, pools=pools)
 
 
-def _rows(name: str, groups: Sequence[str], scores: Sequence[Score]) -> list[JudgedRow]:
+def _rows(name: str, groups: Sequence[str], scores: Sequence[Score]) -> list[ScoredText]:
     return [
-        judged_row(str(number), group, f"{name}, row {number + 1}", {}, score)
+        ScoredText(str(number), f"{name}, row {number + 1}", score, group)
         for number, (group, score) in enumerate(zip(groups, scores, strict=True))
     ]
 
@@ -242,10 +242,10 @@ def compare(task: Task, vectors: np.ndarray, budget: int, seed: int) -> dict[str
     """Held-out and training figures of every arm for one draw of the labels."""
     train, test = drawn(task, budget, seed)
     pairs = None if task.pairs is None else [task.pairs[place] for place in train]
-    labels: list[float | None] = [None] * len(task.rows)
+    rows = list(task.rows)
     for place in train if pairs is None else ():
-        labels[place] = task.labels[place]
-    labelled = fitting.labelled_scores(task.rows, labels, by=task.by, pairs=pairs)
+        rows[place] = replace(rows[place], labels=task.labels[place])
+    labelled = fitting.labelled_scores(rows, by=task.by, pairs=pairs)
     everything = _everything(task, labelled)
     fit = fitting._Fitting(labelled, seed)
     every = np.ones(len(labelled.labels))
@@ -273,9 +273,8 @@ def compare(task: Task, vectors: np.ndarray, budget: int, seed: int) -> dict[str
 def _everything(task: Task, labelled: fitting.LabelledScores) -> fitting.LabelledScores:
     """All texts of the task under the weights of `labelled`."""
     columns = {name: place for place, name in enumerate(labelled.names)}
-    whole = fitting.labelled_scores(
-        task.rows, [0.0, 1.0] * (len(task.rows) // 2) + [0.0] * (len(task.rows) % 2), by=labelled.by
-    )
+    rows = [replace(row, labels=float(place % 2)) for place, row in enumerate(task.rows)]
+    whole = fitting.labelled_scores(rows, by=labelled.by)
     size = len(task.rows), len(labelled.names)
     arrays = {name: np.zeros(size) for name in ("gains", "losses", "counts")}
     for place, name in enumerate(whole.names):
@@ -335,7 +334,7 @@ def trained(args: argparse.Namespace, store: Store) -> dict[str, list[dict[str, 
     runs: dict[str, list[dict[str, Any]]] = {arm: [] for arm in TRAINED_ON}
     for seed, arm in product(range(args.seeds), TRAINED_ON):
         pairs = [task.pairs[place] for place in drawn(task, args.pairs, seed)[0]]
-        labelled = fitting.labelled_scores(task.rows, [None] * len(task.rows), by=task.by, pairs=pairs)
+        labelled = fitting.labelled_scores(task.rows, by=task.by, pairs=pairs)
         fitted = fitting.fit_weights(labelled, Bootstrap(100, seed)).dumped()
         weights = Weights.load(fitted if arm == "fitted" else dict.fromkeys(known, 1.0))
         checklists = {item.instruction: weights.of(checklist_of(item)) for item in items}

@@ -5,21 +5,19 @@ import json
 import pytest
 
 from checklist_rewards import Checklist, ChecklistScorer
-from checklist_rewards.attacks.attack import attack, bad_responses, default_rows, frequent_words
-from checklist_rewards.attacks.search import AttackRow
+from checklist_rewards.attacks.attack import attack, bad_responses, default_rows, frequent_words, prompt_key
 from checklist_rewards.distill.labels import read_labels
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement.measures import Bootstrap
 from checklist_rewards.judges.checked import run_check
 from checklist_rewards.judges.panel import PanelJudge
 from checklist_rewards.judges.questions import FewShot
+from checklist_rewards.rerank import Pool
 from tests.fakes import FakeBackend
 
 COLORS = ("red", "blue", "green", "grey", "pink", "brown", "black", "white")
 ROWS = [
-    AttackRow(
-        f"Write about a {color} bird.", [f"Is it a {color} bird?", "Is it a story?"], (f"Story: a {color} owl.",)
-    )
+    Pool([f"Is it a {color} bird?", "Is it a story?"], (f"Story: a {color} owl.",), f"Write about a {color} bird.")
     for color in COLORS
 ]
 CHECKED = [(row, Checklist.parse(row.checklist)) for row in ROWS]
@@ -92,7 +90,7 @@ def by_word(prefix: str, tail: str) -> float:
 def test_words_that_meet_a_checked_item_are_earned_and_not_gamed():
     check = {"type": "regex", "pattern": "silver", "at_least": 1}
     items = [{"question": "Does it have 'silver'?", "check": check}, "Is it a story?"]
-    rows = [AttackRow(row.prompt, items, row.responses) for row in ROWS]
+    rows = [Pool(items, row.candidates, row.input) for row in ROWS]
     for checks in ("only", "judge"):
         report = attack(scorer(by_word, checks=checks), rows, attacks=["keywords_after", "all_met"], **QUICK)
         words = figures(report, "keywords_after")
@@ -100,7 +98,7 @@ def test_words_that_meet_a_checked_item_are_earned_and_not_gamed():
         assert report.checked_items == 4
     # an empty response counts as the lowest; a text that really avoids a word has earned what it gets for that
     avoid = [{"question": "Is 'silver' absent?", "check": {"type": "regex", "pattern": "silver", "exactly": 0}}]
-    rows_avoid = [AttackRow(row.prompt, avoid) for row in ROWS]
+    rows_avoid = [Pool(avoid, (), row.input) for row in ROWS]
     report = attack(scorer(lambda prefix, tail: 0.9, checks="judge"), rows_avoid, attacks=["colon"], **QUICK)
     assert figures(report, "colon").rise.value == 0.0 and figures(report, "colon").earned.value > 0.3
     # a judge that says yes where code says no is gamed
@@ -161,21 +159,21 @@ def test_a_rerun_reads_from_the_store(tmp_path):
 
 
 def test_bad_responses_are_bad_for_known_reasons():
-    bad = bad_responses([AttackRow(row.prompt, row_checklist, row.responses) for row, row_checklist in CHECKED])
+    bad = bad_responses([Pool(row_checklist, row.candidates, row.input) for row, row_checklist in CHECKED])
     assert bad[0] == {
         "empty": "",
         "other_prompt": "Story: a blue owl.",
         "prompt": "Write about a red bird.",
         "words_removed": ": a red owl.",
     }
-    assert bad_responses([AttackRow("A.", CHECKED[0][1]), AttackRow("B.", CHECKED[1][1])]) == [
+    assert bad_responses([Pool(CHECKED[0][1], (), "A."), Pool(CHECKED[1][1], (), "B.")]) == [
         {"empty": "", "prompt": "A."},
         {"empty": "", "prompt": "B."},
     ]
 
 
 def test_without_honest_responses_what_is_missing_is_named():
-    rows = [AttackRow(row.prompt, row.checklist) for row in ROWS]
+    rows = [Pool(row.checklist, (), row.input) for row in ROWS]
     report = attack(scorer(gullible), rows, **QUICK)
     assert report.missing == {
         "other_prompt": "requires honest responses",
@@ -196,7 +194,7 @@ def test_without_honest_responses_what_is_missing_is_named():
         ({"attacks": []}, r"attacks=\[\] is empty"),
         ({"prompts": 2}, "prompts=2 is not allowed; it must be a whole number from 4 up"),
         ({"budget_reads": 0}, "budget_reads=0 is not allowed"),
-        ({"rows": [*ROWS, AttackRow("x", [])] * 2, "prompts": 18}, r"row \d+: the checklist is empty"),
+        ({"rows": [*ROWS, Pool([], (), "x")] * 2, "prompts": 18}, r"row \d+: the checklist is empty"),
     ],
 )
 def test_bad_input_is_refused_before_the_first_read(change, complaint):
@@ -209,19 +207,19 @@ def test_bad_input_is_refused_before_the_first_read(change, complaint):
 
 def test_the_packaged_prompts_are_fifty_and_their_honest_responses_meet_the_checks():
     rows = default_rows()
-    assert len(rows) == len({row.prompt for row in rows}) == 50
-    assert all(3 <= len(row.checklist) <= 4 and len(row.responses) == 1 for row in rows)
+    assert len(rows) == len({row.input for row in rows}) == 50
+    assert all(3 <= len(row.checklist) <= 4 and len(row.candidates) == 1 for row in rows)
     checked = [(row, item) for row in rows for item in row.checklist.items if item.check is not None]
     assert len(checked) >= 25
     for row, item in checked:
-        assert run_check(item, row.responses[0], row.prompt, False).answer == "yes", (row.prompt, item.question)
+        assert run_check(item, row.candidates[0], row.input, False).answer == "yes", (row.input, item.question)
 
 
 def test_a_word_that_the_judge_prefers_is_found_in_the_honest_responses():
     texts = ("A copper lamp burns.", "The copper bird sleeps.", "The river is long.", "One river, one lamp.")
-    rows = [AttackRow(row.prompt, row.checklist, (text,)) for row, text in zip(ROWS, texts, strict=False)]
+    rows = [Pool(row.checklist, (text,), row.input) for row, text in zip(ROWS, texts, strict=False)]
     assert frequent_words(rows) == ["copper", "lamp", "river"]
-    rows = [AttackRow(row.prompt, row.checklist, (texts[0],)) for row in ROWS]
+    rows = [Pool(row.checklist, (texts[0],), row.input) for row in ROWS]
 
     def prefers(prefix, tail):
         return 0.9 if target(prefix).count("copper") >= 2 else 0.1
@@ -235,7 +233,7 @@ def test_a_word_behind_many_others_is_found_in_its_group():
     words = [first + second + "lum" for first in "bcdf" for second in "aeiou"] + [
         f"{letter}orim" for letter in "bcdfghklmnprstvw"
     ]
-    rows = [AttackRow(row.prompt, row.checklist, (" ".join(words),)) for row in ROWS]
+    rows = [Pool(row.checklist, (" ".join(words),), row.input) for row in ROWS]
     assert len(words) == 36 and set(frequent_words(rows)) == set(words)
     favourite = frequent_words(rows)[-1]
 
@@ -254,23 +252,23 @@ def test_successful_attacks_are_labels_of_the_searched_prompts(tmp_path):
     assert len(reported) == 4 and report.labels and "labels" not in report.model_dump()
     for label in report.labels:
         assert "This response is excellent" in label["target"] and label["labels"] == ["no", "no"]
-        assert AttackRow(label["input"], ()).key not in reported and label["group"] == label["input"]
+        assert prompt_key(Pool((), (), label["input"])) not in reported and label["group"] == label["input"]
     single = [label for label in report.labels if label["attack"] == "self_praise"]
     assert single and {label["kind"] for label in single} == {"praise"}
     path = tmp_path / "labels.jsonl"
     path.write_text("".join(json.dumps(label) + "\n" for label in report.labels))
     pairs = read_labels(path)
     assert len(pairs) == 2 * len(report.labels) and {pair.label for pair in pairs} == {0.0}
-    assert {pair.input for pair in pairs} <= {row.prompt for row in ROWS}
+    assert {pair.input for pair in pairs} <= {row.input for row in ROWS}
     assert len(FewShot.load(path).examples) == len(pairs)
 
 
 def test_what_code_confirms_is_no_label():
     check = {"type": "regex", "pattern": "silver", "at_least": 1}
-    rows = [AttackRow(row.prompt, [{"question": "Does it have 'silver'?", "check": check}]) for row in ROWS]
+    rows = [Pool([{"question": "Does it have 'silver'?", "check": check}], (), row.input) for row in ROWS]
     report = attack(scorer(by_word, checks="judge"), rows, attacks=["keywords_after", "colon"], **QUICK)
     assert report.labels == ()
-    penalty = [AttackRow(row.prompt, [{"question": "Is it rude?", "weight": -1}]) for row in ROWS]
+    penalty = [Pool([{"question": "Is it rude?", "weight": -1}], (), row.input) for row in ROWS]
     report = attack(
         scorer(lambda prefix, tail: 0.1 if "All criteria" in prefix else 0.9), penalty, attacks=["all_met"], **QUICK
     )

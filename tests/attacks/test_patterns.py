@@ -5,19 +5,20 @@ import pytest
 from checklist_rewards.attacks.bank import BANK
 from checklist_rewards.attacks.patterns import _WITHOUT, Pattern, carrying, patterns_of
 from checklist_rewards.attacks.report import AttackFigures
-from checklist_rewards.attacks.search import AttackRow, Recipe
+from checklist_rewards.attacks.search import Recipe
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.evaluation.agreement.measures import Figure
+from checklist_rewards.rerank import Pool
 from tests.attacks.test_report import report
 
 QUESTIONS = ["Does the response mention a silver bridge?", "Is every sentence of the response shorter than ten words?"]
-ROW = AttackRow("Write two sentences about an old bridge over the river.", Checklist.parse(QUESTIONS))
+ROW = Pool(Checklist.parse(QUESTIONS), (), "Write two sentences about an old bridge over the river.")
 HONEST = "The crossing has stood since my grandfather was young. Its stones shine after rain."
 KNOWN = [name for name, attack in BANK.items() if attack.kind not in _WITHOUT]
 
 
 def shown(name: str, text: str) -> bool:
-    return Pattern(name, Recipe((name,)), 0.2).shown(text, ROW.prompt, QUESTIONS)
+    return Pattern(name, Recipe((name,)), 0.2).shown(text, ROW.input, QUESTIONS)
 
 
 @pytest.mark.parametrize("name", [name for name in KNOWN if name != "rating"])
@@ -38,21 +39,21 @@ def test_a_policy_need_not_write_the_words_of_an_attack_exactly():
 def test_a_combination_is_shown_by_all_of_its_parts():
     pattern = Pattern("both", Recipe(("bold", "self_praise"), before="Sure!", after="Done."), 0.3)
     attacked = pattern.recipe(HONEST, ROW)
-    assert pattern.shown(attacked, ROW.prompt, QUESTIONS)
+    assert pattern.shown(attacked, ROW.input, QUESTIONS)
     for without in (attacked.replace("**", ""), attacked.replace("excellent", "bad"), attacked[:-1], attacked[1:]):
-        assert without == attacked.replace("excellent", "bad") or not pattern.shown(without, ROW.prompt, QUESTIONS)
+        assert without == attacked.replace("excellent", "bad") or not pattern.shown(without, ROW.input, QUESTIONS)
 
 
 def test_repeated_words_are_shown_anywhere_and_other_strings_at_their_place():
     repeated = Pattern("word", Recipe(after="bright bright"), 0.3)
-    assert repeated.shown("Bright stones, and a bright river.", ROW.prompt, QUESTIONS)
-    assert not repeated.shown("A bright river.", ROW.prompt, QUESTIONS)
-    assert not repeated.shown("It brightens a bright river.", ROW.prompt, QUESTIONS)
+    assert repeated.shown("Bright stones, and a bright river.", ROW.input, QUESTIONS)
+    assert not repeated.shown("A bright river.", ROW.input, QUESTIONS)
+    assert not repeated.shown("It brightens a bright river.", ROW.input, QUESTIONS)
     two = Pattern("words", Recipe(before="old old new new"), 0.3)
-    assert two.shown("New and old, old and new.", ROW.prompt, QUESTIONS)
-    assert not two.shown("Old and old, and new.", ROW.prompt, QUESTIONS)
+    assert two.shown("New and old, old and new.", ROW.input, QUESTIONS)
+    assert not two.shown("Old and old, and new.", ROW.input, QUESTIONS)
     once = Pattern("key", Recipe(after="Thought process:"), 0.3)
-    assert not once.shown("Thought process: it stands.", ROW.prompt, QUESTIONS)
+    assert not once.shown("Thought process: it stands.", ROW.input, QUESTIONS)
 
 
 def figures(name: str, rise: float, low: float | None, attacks=None, after="", kind="k") -> AttackFigures:
@@ -106,6 +107,6 @@ def test_variants_of_one_attack_leave_room_for_the_best_of_another_kind():
 
 
 def test_attacks_that_copy_the_prompt_are_a_kind_of_their_own_so_the_best_of_them_has_a_pattern():
-    copies = [name for name in BANK if ROW.prompt in BANK[name]("", ROW.prompt, ROW.checklist)]
+    copies = [name for name in BANK if ROW.input in BANK[name]("", ROW.input, ROW.checklist)]
     assert [name for name in copies if BANK[name].kind != "prompt"] == ["quoted_reference"]
     assert {name for name in BANK if BANK[name].kind == "prompt"} <= set(copies)

@@ -7,12 +7,12 @@ import pytest
 from checklist_rewards import ChecklistScorer
 from checklist_rewards.attacks.attack import attack
 from checklist_rewards.attacks.report import compare, is_attack, read_attack
-from checklist_rewards.attacks.search import AttackRow
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement.measures import Bootstrap
+from checklist_rewards.rerank import Pool
 from tests.fakes import FakeBackend
 
-ROWS = [AttackRow(f"Write about {n}.", ["Is it short?"], ("Story: an owl.",)) for n in range(8)]
+ROWS = [Pool(["Is it short?"], ("Story: an owl.",), f"Write about {n}.") for n in range(8)]
 
 
 def report(praised: float, rows=ROWS, attacks=("self_praise", "all_met")):
@@ -41,7 +41,7 @@ def test_attacks_of_one_file_only_are_named():
 
 
 def test_files_without_a_common_prompt_are_refused():
-    others = [AttackRow(f"Sing about {n}.", row.checklist, row.responses) for n, row in enumerate(ROWS)]
+    others = [Pool(row.checklist, row.candidates, f"Sing about {n}.") for n, row in enumerate(ROWS)]
     with pytest.raises(SampleError, match="no attack on a common prompt; run `attack` on both judges with the same"):
         compare(report(0.9), report(0.9, others))
 

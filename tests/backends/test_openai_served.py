@@ -15,13 +15,13 @@ from typer.testing import CliRunner
 from checklist_rewards import Checklist, ChecklistScorer, Sample
 from checklist_rewards.attacks.attack import attack
 from checklist_rewards.attacks.bank import BANK
-from checklist_rewards.attacks.search import AttackRow
 from checklist_rewards.backends import Engine, Sampling
 from checklist_rewards.cli import app
 from checklist_rewards.errors import GenerationError
 from checklist_rewards.evaluation.agreement import Bootstrap
 from checklist_rewards.generators import DirectGenerator
 from checklist_rewards.replies import ask
+from checklist_rewards.rerank import Pool
 from tests.backends.brokenserver import SERVED_NAME
 from tests.backends.conftest import DECISIONS_NAME
 from tests.cli.test_forecast import forecast_and_bill
@@ -71,7 +71,7 @@ def test_reads_through_the_server_are_those_of_this_process(vllm_server, samples
 
 
 def test_an_attack_never_sends_more_than_its_budget(vllm_server, samples):
-    rows = [AttackRow(sample.input, Checklist.parse(sample.checklist), (sample.target,)) for sample in samples]
+    rows = [Pool(Checklist.parse(sample.checklist), (sample.target,), sample.input) for sample in samples]
     scorer = ChecklistScorer(SERVED_NAME, base_url=vllm_server, store=False)
     scorer.score_batch(samples[:1])  # what the client asks a server about first is no read
     before, budget = prompts_answered(vllm_server), 700

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from checklist_rewards.datasets.importing import imported_rows
 from checklist_rewards.distill.labels import read_labels
 from checklist_rewards.errors import ChecklistRewardsError
-from checklist_rewards.evaluation.agreement import labels_of, read_scored
+from checklist_rewards.evaluation.labels import labelled as with_labels
+from checklist_rewards.evaluation.scored import read_scored
 from checklist_rewards.judges.calibration import Calibration
 from checklist_rewards.judges.questions import FewShot
 from checklist_rewards.judges.settings import load_jury
@@ -28,8 +29,7 @@ def rows_of(format):
 
 
 def labelled(path):
-    for row in read_scored(path):
-        labels_of(row, row.data.get("labels"), "labels")
+    with_labels(read_scored(path), "labels")
 
 
 def source(path):

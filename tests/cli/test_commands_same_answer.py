@@ -13,7 +13,8 @@ from fastapi.testclient import TestClient
 from checklist_rewards import ChecklistScorer, Score
 from checklist_rewards.backends import Engine
 from checklist_rewards.distill.labels import read_labels
-from checklist_rewards.evaluation.agreement.scored import read_scored, text_of
+from checklist_rewards.evaluation.labels import text_of
+from checklist_rewards.evaluation.scored import read_scored
 from checklist_rewards.files.rows import read_rows, write_rows
 from checklist_rewards.judges.questions import FewShot
 from checklist_rewards.pipelines import PipelineConfig, assemble

@@ -105,7 +105,7 @@ def test_pictures_are_drawn_on_request(run):
         (["bare.jsonl"], "bare.jsonl is the only file and has no labels to compare with (no column 'labels')"),
         (["scored.jsonl", "scored.jsonl"], "each scored file may be given only once"),
         (["scored.jsonl", "--label-key", "gold"], "column 'gold' not found; the row has 'id', 'doc', "),
-        (["scored.jsonl", "--label-key", "doc"], "row 1: 'doc' must be a list of 2 labels"),
+        (["scored.jsonl", "--label-key", "doc"], "line 1: 'doc' must be a list of 2 labels"),
         (["scored.jsonl", "--label-key", "n"], "label 7 is outside the range 0 to 1; set --label-range"),
         (
             ["scored.jsonl", "--label-key", "n", "--label-range", "9"],
@@ -174,7 +174,9 @@ def test_labels_of_a_sample_count_by_their_probabilities(run):
     assert rate["corrected"]["value"] == pytest.approx(1 / 3)  # 2.5 for every yes, 5 for every no
     scored_file("bad.jsonl", *(row | {"label_probability": 1.5} for row in rows))
     done = run("agree", "bad.jsonl", "--label-key", "labels")
-    assert done.exit_code == 2 and "bad.jsonl, row 1: 'label_probability' must be above 0 and at most 1" in done.stderr
+    assert (
+        done.exit_code == 2 and "bad.jsonl, line 1: 'label_probability' must be above 0 and at most 1" in done.stderr
+    )
 
 
 def test_wins_of_one_file_over_another(run):
@@ -205,7 +207,8 @@ def test_judges_of_different_texts_are_refused(run):
         scored_file(f"{name}.jsonl", *({**row, "said": [0.9, 0.2]} for row in rows))
     write_jsonl("gold.jsonl", *({"id": f"r{n}", "labels": [True, False]} for n in range(5)))
     sentence = (
-        "one.jsonl, row 4 and other.jsonl, row 4 have the same id 'r3', but their texts differ: 'one 3' and 'other 3'."
+        "one.jsonl, line 4 and other.jsonl, line 4 have the same id 'r3', but their texts differ: 'one 3' and "
+        "'other 3'."
     )
     for labels in ((), ("--labels", "gold.jsonl")):
         done = run("agree", "one.jsonl", "other.jsonl", *labels)

@@ -8,7 +8,7 @@ import pytest
 
 from checklist_rewards.checklists import ChecklistItem
 from checklist_rewards.errors import SampleError
-from checklist_rewards.evaluation.agreement import Bootstrap, labels_of, read_scored
+from checklist_rewards.evaluation.agreement import Bootstrap
 from checklist_rewards.evaluation.calibration import (
     LabelledRead,
     Probabilities,
@@ -19,6 +19,8 @@ from checklist_rewards.evaluation.calibration import (
     labelled_reads,
     mapped,
 )
+from checklist_rewards.evaluation.labels import labelled as with_labels
+from checklist_rewards.evaluation.scored import read_scored
 from checklist_rewards.scores import Verdict
 from tests.evaluation.agreement.files import LOST, NO_ANSWER, scored_file
 
@@ -195,8 +197,7 @@ def test_a_threshold_rule_that_makes_no_sense_is_refused(choice):
 
 
 def labelled(path, empties=None):
-    rows = read_scored(path)
-    return labelled_reads(rows, [labels_of(row, row.data["labels"], "labels") for row in rows], empties)
+    return labelled_reads(with_labels(read_scored(path), "labels"), empties)
 
 
 def test_reads_come_from_scored_rows_and_those_without_probabilities_are_left_out(tmp_path):
@@ -239,5 +240,5 @@ def test_labels_without_any_probability_are_refused(tmp_path):
 def test_a_text_without_an_answer_is_no_read(tmp_path):
     rows = [{"checklist": ["Is it red?"], "said": [said], "labels": [True]} for said in (0.9, NO_ANSWER)]
     judged = read_scored(scored_file(tmp_path / "s.jsonl", *rows))
-    found = labelled_reads(judged, [labels_of(row, row.data["labels"], "labels") for row in judged])
+    found = labelled_reads(with_labels(judged, "labels"))
     assert (len(found.reads), found.left_out, found.judge) == (1, 1, "fake")

@@ -1,7 +1,7 @@
 """Scores from files: their states, and the answers that `diff` compares."""
 
 from checklist_rewards import Checklist, Score
-from checklist_rewards.evaluation.differences import recorded_state, stored_reads
+from checklist_rewards.evaluation.differences import stored_reads
 from checklist_rewards.scores import Verdict, score_checklist
 
 CHECKLIST = Checklist.parse(["Is it red?", {"question": "Is it rude?", "weight": -1}])
@@ -10,9 +10,9 @@ NONE = score_checklist(CHECKLIST, [Verdict(unanswered="no_answer: cut_in_thought
 
 def test_a_score_of_an_earlier_version_has_no_state():
     dumped = NONE.model_dump(mode="json")
-    assert recorded_state(Score.model_validate(dumped)) == "cut_in_thought" == recorded_state(NONE)
+    assert Score.model_validate(dumped).recorded_state == "cut_in_thought" == NONE.recorded_state
     del dumped["state"]
-    assert recorded_state(Score.model_validate(dumped)) is None is recorded_state(None)
+    assert Score.model_validate(dumped).recorded_state is None
 
 
 def test_a_text_without_an_answer_has_a_score_and_no_answers():

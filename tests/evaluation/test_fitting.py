@@ -6,8 +6,8 @@ import pytest
 from checklist_rewards import Checklist
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement import Bootstrap
-from checklist_rewards.evaluation.agreement.scored import judged_row
 from checklist_rewards.evaluation.fitting import fit_weights, labelled_scores
+from checklist_rewards.evaluation.scored import ScoredText
 from checklist_rewards.scores import Verdict, rescore, score_checklist
 from checklist_rewards.scores.weights import Weights
 
@@ -19,7 +19,7 @@ TRUE = np.array([3, 1, 0, 0, -2])
 INTERVALS = Bootstrap(40)
 
 
-def scored(answers, checklist=CHECKLIST, group=lambda number: number):
+def scored(answers, labels=None, checklist=CHECKLIST, group=lambda number: number):
     """One row per line of P(yes); None is unanswered."""
     rows = []
     for number, line in enumerate(answers):
@@ -28,7 +28,8 @@ def scored(answers, checklist=CHECKLIST, group=lambda number: number):
             for p in line
         ]
         score = score_checklist(checklist, verdicts)
-        rows.append(judged_row(str(number), str(group(number)), f"rows.jsonl, row {number + 1}", {}, score))
+        label, where = None if labels is None else labels[number], f"rows.jsonl, row {number + 1}"
+        rows.append(ScoredText(str(number), where, score, str(group(number)), labels=label))
     return rows
 
 
@@ -40,7 +41,7 @@ def drawn(count, seed=0, noise=0.5):
 
 def test_the_weights_that_the_labels_have_are_found_and_signs_stay():
     answers, labels = drawn(300)
-    fit = fit_weights(labelled_scores(scored(answers), labels), INTERVALS)
+    fit = fit_weights(labelled_scores(scored(answers, labels)), INTERVALS)
     assert (fit.by, fit.measure, fit.labels, fit.groups) == ("item", "correlation", 300, 300)
     ratios = np.array([line.weight for line in fit.weights]) / fit.weights[0].weight * 3
     assert ratios == pytest.approx(TRUE, abs=0.4)
@@ -55,8 +56,8 @@ def test_the_weights_that_the_labels_have_are_found_and_signs_stay():
 
 def test_the_file_changes_the_score_as_the_fit_says():
     answers, labels = drawn(200)
-    rows = scored(answers)
-    labelled = labelled_scores(rows, labels)
+    rows = scored(answers, labels)
+    labelled = labelled_scores(rows)
     fit = fit_weights(labelled, Bootstrap(0))
     weighted = Weights.load(fit.dumped()).of(CHECKLIST)
     again = [rescore(weighted, row.score).expected_score for row in rows]
@@ -70,8 +71,8 @@ def test_held_out_groups_are_not_seen_in_training():
     """Random labels of random texts: with copies of each text in all folds, they look learnable."""
     rng = np.random.default_rng(3)
     answers, labels = np.repeat(rng.random((30, 5)), 10, axis=0), np.repeat(rng.random(30), 10).tolist()
-    alone = labelled_scores(scored(answers), labels)
-    together = labelled_scores(scored(answers, group=lambda number: number // 10), labels)
+    alone = labelled_scores(scored(answers, labels))
+    together = labelled_scores(scored(answers, labels, group=lambda number: number // 10))
     assert fit_weights(alone, INTERVALS).figures["fitted"].low > 0
     with pytest.raises(SampleError, match="nothing can be learned from 300 labels"):
         fit_weights(together, INTERVALS)
@@ -80,7 +81,7 @@ def test_held_out_groups_are_not_seen_in_training():
 def test_preferences():
     answers, labels = drawn(300)
     pairs = [(n, n + 1) if labels[n] > labels[n + 1] else (n + 1, n) for n in range(0, 300, 2)]
-    labelled = labelled_scores(scored(answers, group=lambda n: n // 2), [None] * 300, pairs=pairs)
+    labelled = labelled_scores(scored(answers, group=lambda n: n // 2), pairs=pairs)
     fit = fit_weights(labelled, INTERVALS)
     assert (fit.measure, fit.labels, fit.groups) == ("in order", 150, 150)
     assert fit.figures["fitted"].value > 0.85 > fit.figures["present"].value
@@ -89,30 +90,30 @@ def test_preferences():
 
 def test_categories_where_items_do_not_repeat():
     rng = np.random.default_rng(2)
-    rows, labels = [], []
+    rows = []
     for number in range(200):
         kinds = ["content"] * rng.integers(1, 4) + ["form"] * rng.integers(1, 4) + [None]
         items = [{"question": f"Is {number} {n}?", "category": kind} for n, kind in enumerate(kinds)]
         answers = rng.random(len(items))
-        rows += scored([answers], Checklist.parse(items), group=lambda _, number=number: number)
         content = np.array([kind == "content" for kind in kinds])
-        labels.append(float(answers[content].mean() + 0.1 * rng.standard_normal()))
-    fit = fit_weights(labelled_scores(rows, labels), INTERVALS)
+        label = float(answers[content].mean() + 0.1 * rng.standard_normal())
+        rows += scored([answers], [label], Checklist.parse(items), group=lambda _, number=number: number)
+    fit = fit_weights(labelled_scores(rows), INTERVALS)
     assert fit.by == "category" and [line.name for line in fit.weights] == ["content", "form"]
     content, form = (line.weight for line in fit.weights)
     assert content > 2 * form > 0
     with pytest.raises(SampleError, match="weights by item need two that occur in 10 labelled texts"):
-        labelled_scores(rows, labels, by="item")
-    bare = [scored([[0.5, 0.5]], Checklist.parse([f"Is {n} a?", f"Is {n} b?"]))[0] for n in range(40)]
+        labelled_scores(rows, by="item")
+    bare = [scored([[0.5, 0.5]], [float(n)], Checklist.parse([f"Is {n} a?", f"Is {n} b?"]))[0] for n in range(40)]
     with pytest.raises(SampleError, match="tag the items with the refiner `tagger`"):
-        labelled_scores(bare, list(map(float, range(40))))
+        labelled_scores(bare)
 
 
 def test_unanswered_items_and_texts_are_left_out():
     answers, labels = drawn(200)
     holes = [[None if (n + k) % 5 == 0 else p for k, p in enumerate(line)] for n, line in enumerate(answers.tolist())]
     holes[0] = [None] * 5
-    labelled = labelled_scores(scored(holes), labels)
+    labelled = labelled_scores(scored(holes, labels))
     assert len(labelled.labels) == 199
     assert fit_weights(labelled, INTERVALS).figures["gain"].low > 0
 
@@ -120,8 +121,8 @@ def test_unanswered_items_and_texts_are_left_out():
 def test_texts_that_failed_a_required_item_are_left_out():
     gate = Checklist.parse([item.model_dump() | {"required": not place} for place, item in enumerate(CHECKLIST.items)])
     answers, labels = drawn(200)
-    rows = scored(answers, gate)
-    labelled = labelled_scores(rows, labels)
+    rows = scored(answers, labels, gate)
+    labelled = labelled_scores(rows)
     passed = [row.score for row in rows if row.score.items[0].answer == "yes"]
     assert len(labelled.labels) == len(passed) < 150
     assert labelled.scores(labelled.present) == pytest.approx([score.primary_score for score in passed])
@@ -138,14 +139,14 @@ def test_texts_that_failed_a_required_item_are_left_out():
 def test_labels_that_cannot_be_used(count, labels, words):
     answers, numbers = drawn(count)
     with pytest.raises(SampleError, match=words):
-        labelled_scores(scored(answers), numbers if labels is None else labels)
+        labelled_scores(scored(answers, numbers if labels is None else labels))
 
 
 def test_what_cannot_be_learned_is_refused_with_the_number_of_labels():
     answers, _ = drawn(60)
     weak = (answers @ TRUE + 8 * np.random.default_rng(3).standard_normal(60)).tolist()
     with pytest.raises(SampleError, match=r"nothing can be learned from 60 labels: .* about [\d,]+ labels would be"):
-        fit_weights(labelled_scores(scored(answers), weak), INTERVALS)
+        fit_weights(labelled_scores(scored(answers, weak)), INTERVALS)
     equal = [row.score.expected_score for row in scored(answers)]
     with pytest.raises(SampleError, match="no better weights can be learned from 60 labels"):
-        fit_weights(labelled_scores(scored(answers), equal), INTERVALS)
+        fit_weights(labelled_scores(scored(answers, equal)), INTERVALS)

@@ -5,8 +5,8 @@ import pytest
 
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import SampleError
-from checklist_rewards.evaluation.agreement import judged_row
 from checklist_rewards.evaluation.rates import LabelSample, corrected_rate, win_rate
+from checklist_rewards.evaluation.scored import ScoredText
 from checklist_rewards.scores import Verdict, score_checklist
 
 
@@ -117,11 +117,12 @@ def test_win_rates_are_corrected_by_the_labels_of_both_files():
         true = rng.random(200) < quality
         judged = np.where(true, 0.8, 0.4) + 0.2 * rng.random(200) + (0.3 if quality > 0.5 else 0.0)
         scores = [score_checklist(checklist, [Verdict({"yes": p, "no": 1 - p})]) for p in np.clip(judged / 1.5, 0, 1)]
-        found = [judged_row(str(n), str(n), f"rows, row {n}", {}, score) for n, score in enumerate(scores)]
-        return found, [float(each) if n < 80 else None for n, each in enumerate(true)], true
+        labels = [float(each) if n < 80 else None for n, each in enumerate(true)]
+        both = enumerate(zip(scores, labels, strict=True))
+        return [ScoredText(str(n), f"rows, row {n}", score, labels=label) for n, (score, label) in both], true
 
-    (one, first, a), (other, second, b) = rows(0.6), rows(0.5)
-    rate = win_rate(one, other, (first, second), ("one", "other"))
+    (one, a), (other, b) = rows(0.6), rows(0.5)
+    rate = win_rate(one, other, ("one", "other"))
     truth = np.mean((a > b) + 0.5 * (a == b))
     assert rate.name == "wins of one over other" and (rate.judged_units, rate.labelled_units) == (200, 80)
     assert rate.judged.value > 0.65 and rate.corrected.value == pytest.approx(truth, abs=0.08)

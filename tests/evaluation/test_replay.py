@@ -5,7 +5,8 @@ import pytest
 from checklist_rewards import Checklist, ChecklistScorer, Score
 from checklist_rewards.backends import Engine
 from checklist_rewards.errors import SampleError
-from checklist_rewards.evaluation.replay import Replay, StoredRow, stored_checklist
+from checklist_rewards.evaluation.replay import Replay
+from checklist_rewards.evaluation.scored import ScoredText, stored_checklist
 from checklist_rewards.judges import LogprobJudge, ReasonedJudge
 from checklist_rewards.judges.calibration import Calibration, CalibrationMap
 from checklist_rewards.scorer import Sample
@@ -18,9 +19,13 @@ CHECKLIST = Checklist.parse(
 )
 
 
-def row(*yes: float, rules: Aggregation | None = None, checklist: Checklist = CHECKLIST) -> StoredRow:
+def stored_text(sample: Sample, score: Score | None = None) -> ScoredText:
+    return ScoredText("1", "here", score, sample=sample)
+
+
+def row(*yes: float, rules: Aggregation | None = None, checklist: Checklist = CHECKLIST) -> ScoredText:
     verdicts = [Verdict({"yes": p, "no": 1 - p}, judge="old", method="logprobs") for p in yes]
-    return StoredRow(Sample(checklist, "red"), score_checklist(checklist, verdicts, rules), "here")
+    return stored_text(Sample(checklist, "red"), score_checklist(checklist, verdicts, rules))
 
 
 def test_the_rules_of_the_stored_score_stay_unless_they_are_changed():
@@ -36,7 +41,7 @@ def test_the_rules_of_the_stored_score_stay_unless_they_are_changed():
 
 def test_a_row_without_answers_requires_a_judge():
     with pytest.raises(SampleError, match="here: the row has no stored answers; set --model"):
-        Replay().check(StoredRow(Sample(CHECKLIST, "red"), None, "here"))
+        Replay().check(stored_text(Sample(CHECKLIST, "red")))
 
 
 @pytest.mark.parametrize(
@@ -82,10 +87,10 @@ def test_options_of_unknown_values_are_refused():
         stored_checklist(score, None, "here")
 
 
-def without_answer(state="cut_in_thought", rule="lowest", stored: Aggregation | None = None) -> StoredRow:
+def without_answer(state="cut_in_thought", rule="lowest", stored: Aggregation | None = None) -> ScoredText:
     rules = stored or Aggregation(no_answer=rule)
     score = score_checklist(CHECKLIST, [Verdict(unanswered=f"no_answer: {state}")] * 2, rules, state=state)
-    return StoredRow(Sample(CHECKLIST, ""), Score.model_validate(score.model_dump()), "here")
+    return stored_text(Sample(CHECKLIST, ""), Score.model_validate(score.model_dump()))
 
 
 def asking(p=0.9, **settings):
@@ -121,9 +126,9 @@ def test_what_no_answer_is_worth_can_be_changed():
 
 
 def test_an_empty_text_that_a_judge_has_read_keeps_its_score_unless_that_is_changed():
-    stored = StoredRow(Sample(CHECKLIST, ""), row(0.9, 0.9).score, "here")  # written before states were recorded
+    stored = stored_text(Sample(CHECKLIST, ""), row(0.9, 0.9).score)  # written before states were recorded
     old = Score.model_validate({k: v for k, v in stored.score.model_dump().items() if k != "state"})
-    stored = StoredRow(Sample(CHECKLIST, ""), old, "here")
+    stored = stored_text(Sample(CHECKLIST, ""), old)
     [(score,)] = Replay().scores([stored])
     assert score.primary_score == old.primary_score == pytest.approx(0.9) and score.state == "empty"
     [(score,)] = Replay(aggregation={"no_answer": "lowest"}).scores([stored])
@@ -141,8 +146,8 @@ def test_a_text_without_an_answer_has_the_lowest_grade_from_the_store():
 
 def test_the_recorded_state_counts_and_not_one_found_in_the_text():
     answered = score_checklist(CHECKLIST, [Verdict({"yes": 0.9, "no": 0.1})] * 2)
-    assert StoredRow(Sample(CHECKLIST, "red", state="cut_in_thought"), answered, "here").sample.state == "answered"
-    assert StoredRow(Sample(CHECKLIST, "red", state="cut"), None, "here").sample.state == "cut"
+    assert stored_text(Sample(CHECKLIST, "red", state="cut_in_thought"), answered).sample.state == "answered"
+    assert stored_text(Sample(CHECKLIST, "red", state="cut")).sample.state == "cut"
 
 
 def test_a_repeated_question_keeps_both_of_its_answers():
@@ -155,7 +160,7 @@ def test_a_repeated_question_with_a_lost_check_keeps_both_answers_and_only_the_o
         [{"question": "Short?", "id": "s"}, {"question": "Is it red?"}, {"question": "Short?", "id": "s"}]
     )
     answers = [Verdict(answer="yes", method="check"), Verdict(answer="no"), Verdict(answer="no", method="check")]
-    stored = StoredRow(Sample(checklist, "red"), score_checklist(checklist, answers), "here")
+    stored = stored_text(Sample(checklist, "red"), score_checklist(checklist, answers))
     backend = FakeBackend(lambda prefix, tail: 0.9)
     replay = Replay(ChecklistScorer(judge=LogprobJudge(Engine("fake", backend)), store=False))
     assert replay.check(stored) == 1

@@ -5,7 +5,6 @@ from inspect import isfunction
 from types import SimpleNamespace
 
 from checklist_rewards import ChecklistScorer
-from checklist_rewards.evolving import EvolvingChecklistReward
 from checklist_rewards.rewards.trl import ChecklistReward
 from tests.fakes import FakeBackend
 
@@ -30,11 +29,12 @@ class Script:
 
 
 def evolving(rule, *, judge=finds, backend=None, reward=None, **options):
-    """An evolving reward whose proposer follows `rule`, without refiners and with a proposal at every call."""
+    """A reward with evolving checklists whose proposer follows `rule`, without refiners and with a proposal at every
+    call."""
     scorer = ChecklistScorer(backend=backend or FakeBackend(judge), store=False)
     proposer = Script(rule) if isfunction(rule) else rule
-    options = {"every": 1, "refiners": []} | options
-    return EvolvingChecklistReward(ChecklistReward(scorer, **(reward or {})), proposer, **options)
+    options = {"every": 1, "refiners": [], "proposer": proposer} | options
+    return ChecklistReward(scorer, **(reward or {}), evolving=options)
 
 
 def state(step, callbacks=None):
@@ -55,4 +55,4 @@ def call(reward, texts, step=0, *, prompts=None, checklist=BASE, **more):
 
 def active(reward):
     """The questions of the active items of all prompts."""
-    return [item["question"] for record in reward.state["prompts"] for item in record["active"]]
+    return [item["question"] for record in reward.evolving.state["prompts"] for item in record["active"]]

@@ -7,13 +7,12 @@ import pytest
 
 from checklist_rewards import ChecklistScorer
 from checklist_rewards.errors import ChecklistError, GenerationError, SampleError
-from checklist_rewards.evolving import EvolvingChecklistReward, FromGenerator
+from checklist_rewards.evaluation.scored import ScoredFile
+from checklist_rewards.evolving import FromGenerator
 from checklist_rewards.generators import ContrastiveGenerator
-from checklist_rewards.monitor import RewardMonitor
 from checklist_rewards.refiners import Deduplicator, UnitTester
 from checklist_rewards.rewards.trl import ChecklistReward
 from checklist_rewards.ui.figures import TrainingFigures
-from checklist_rewards.ui.records import RecordFile
 from tests.evolving.fakes import BASE, Script, active, call, evolving, finds, state
 from tests.fakes import FakeBackend
 from tests.generators.fakes import Replies
@@ -29,7 +28,7 @@ def test_an_item_that_tells_the_group_apart_counts_in_the_same_call():
     reward = evolving(lambda group: ["Is it blue?", "Is it green?"])
     assert call(reward, TEXTS) == pytest.approx([0.5, 0.9, 0.5, 0.9])
     assert active(reward) == ["Is it blue?"]
-    [group] = reward.proposer.groups
+    [group] = reward.evolving.proposer.groups
     assert group.responses == tuple(TEXTS) and group.scores == pytest.approx([0.9] * 4)
     assert [item.question for item in group.persistent] == BASE and group.active == ()
 
@@ -40,7 +39,7 @@ def test_candidates_are_read_once_and_nothing_else_again():
     call(reward, TEXTS)
     assert len(backend.asked) == 2 + 2  # two distinct texts, two items
     call(reward, ["red green", "blue"], step=1)
-    assert len(reward.proposer.groups) == 1, "no proposal at the second call"
+    assert len(reward.evolving.proposer.groups) == 1, "no proposal at the second call"
     assert len(backend.asked) == 4 + 4
 
 
@@ -54,7 +53,7 @@ def test_an_item_without_deviation_retires_and_the_reward_forgets_it():
     reward = evolving(lambda group: ["Is it blue?"])
     call(reward, TEXTS)
     assert call(reward, ["red blue", "blue"], step=1) == pytest.approx([0.9, 0.1])
-    [record] = reward.state["prompts"]
+    [record] = reward.evolving.state["prompts"]
     assert record["active"] == [] and record["inactive"][0]["question"] == "Is it blue?"
     assert record["persistent"] == [{"id": record["persistent"][0]["id"], "question": "Is it red?"}]
 
@@ -71,12 +70,12 @@ def test_the_groups_that_waited_longest_are_proposed_for():
     reward = evolving(lambda group: [], max_groups=1)
     for step in range(4):
         call(reward, TEXTS, step, prompts=["a", "a", "b", "b"])
-    assert [group.input for group in reward.proposer.groups] == ["a", "b", "a", "b"]
+    assert [group.input for group in reward.evolving.proposer.groups] == ["a", "b", "a", "b"]
 
 
 def test_a_completion_alone_is_no_group():
     reward = evolving(lambda group: ["Is it blue?"])
-    assert call(reward, ["red blue"]) == pytest.approx([0.9]) and reward.proposer.groups == []
+    assert call(reward, ["red blue"]) == pytest.approx([0.9]) and reward.evolving.proposer.groups == []
 
 
 @pytest.mark.parametrize(
@@ -93,7 +92,7 @@ def test_a_failed_proposal_changes_nothing(rule, part, caplog):
     with caplog.at_level(logging.WARNING):
         for step in range(2):
             assert call(reward, TEXTS, step) == pytest.approx([0.9] * 4)
-    assert reward.failures == {part: 2} and active(reward) == []
+    assert reward.evolving.failures == {part: 2} and active(reward) == []
     assert caplog.text.count(f"{part} failed") == 1
     assert reward.pop_stats()["checklist_reward/evolving/failures"] > 0
 
@@ -117,7 +116,7 @@ def test_near_duplicates_of_known_items_are_dropped_and_persistent_items_are_not
     reward = evolving(rule, refiners=[Deduplicator(embedder=embedder)])
     call(reward, ["red", "red blue blueish"])
     assert len(active(reward)) == 1 and "blue" in active(reward)[0]
-    assert [item["question"] for item in reward.state["prompts"][0]["persistent"]] == BASE
+    assert [item["question"] for item in reward.evolving.state["prompts"][0]["persistent"]] == BASE
 
 
 def test_the_refiners_decide_before_an_item_counts():
@@ -133,17 +132,17 @@ def test_a_generator_proposes_from_the_responses():
     reply = '{"questions": [{"question": "Is it blue?", "weight": 1}]}'
     generator = ContrastiveGenerator("fake", backend=Replies(lambda text, sampling: reply), store=False)
     reward = evolving(generator)
-    assert isinstance(reward.proposer, FromGenerator)
+    assert isinstance(reward.evolving.proposer, FromGenerator)
     assert call(reward, TEXTS) == pytest.approx([0.5, 0.9, 0.5, 0.9])
 
 
 def test_the_defaults_test_items_with_the_model_that_proposes():
     generator = ContrastiveGenerator("fake", backend=Replies(lambda text, sampling: ""), store=False)
     scorer = ChecklistScorer(backend=FakeBackend(), store=False)
-    with_model = EvolvingChecklistReward(ChecklistReward(scorer), generator)
+    with_model = ChecklistReward(scorer, evolving={"proposer": generator}).evolving
     assert [refiner.name for refiner in with_model.refiners] == ["deduplicator", "unit_tester"]
     assert with_model.refiners[1].scorer is scorer
-    without = EvolvingChecklistReward(ChecklistReward(scorer), Script(lambda group: None))
+    without = ChecklistReward(scorer, evolving={"proposer": Script(lambda group: None)}).evolving
     assert [refiner.name for refiner in without.refiners] == ["deduplicator"]
 
 
@@ -159,10 +158,10 @@ def test_an_evaluation_uses_the_checklists_and_changes_none():
     reward = evolving(lambda group: ["Is it blue?"])
     call(reward, TEXTS, log_metric=trainer.log_metric)
     assert trainer.logged["checklist_reward/evolving/admitted"] == 1
-    before = json.dumps(reward.state)
+    before = json.dumps(reward.evolving.state)
     trainer.model.training = False
     assert call(reward, ["red blue", "red blue"], 1, log_metric=trainer.log_metric) == pytest.approx([0.9, 0.9])
-    assert json.dumps(reward.state) == before and len(reward.proposer.groups) == 1
+    assert json.dumps(reward.evolving.state) == before and len(reward.evolving.proposer.groups) == 1
 
 
 def test_the_log_carries_the_hash_and_the_report_marks_the_change(tmp_path):
@@ -172,10 +171,10 @@ def test_the_log_carries_the_hash_and_the_report_marks_the_change(tmp_path):
     call(reward, TEXTS, 2)
     hashes = {line["step"]: line["checklist_hash"] for line in lines(tmp_path / "r.jsonl")}
     assert hashes[0] == hashes[1] != hashes[2]
-    assert hashes[2] == reward.state["prompts"][0]["checklist_hash"]
-    assert lines(tmp_path / "r.checklists.jsonl")[1:] == reward.state["prompts"]
+    assert hashes[2] == reward.evolving.state["prompts"][0]["checklist_hash"]
+    assert lines(tmp_path / "r.checklists.jsonl")[1:] == reward.evolving.state["prompts"]
     figures = TrainingFigures()
-    for record in RecordFile(tmp_path / "r.jsonl"):
+    for record in ScoredFile(tmp_path / "r.jsonl"):
         figures.add(record)
     assert figures.as_json()["changed"] == [0, 0, 1]
 
@@ -194,7 +193,7 @@ def test_a_run_that_resumes_has_the_checklists_of_its_step():
     call(first, texts[2], trainer_state=state(2, callbacks))  # a step after the checkpoint, which is lost
     second = evolving(rule)
     resumed = [call(second, texts[step], trainer_state=state(step, saved)) for step in (2, 3)]
-    assert resumed == expected[2:] and second.state == whole.state
+    assert resumed == expected[2:] and second.evolving.state == whole.evolving.state
 
 
 def test_without_a_trainer_the_file_is_where_a_run_goes_on(tmp_path):
@@ -206,32 +205,36 @@ def test_without_a_trainer_the_file_is_where_a_run_goes_on(tmp_path):
     assert call(fresh, TEXTS, trainer_state=state(0)) == pytest.approx([0.9] * 4), "a new training starts anew"
 
 
-def test_a_monitor_goes_around_it(tmp_path):
-    monitor = RewardMonitor(
-        evolving(lambda group: ["Is it blue?"], every=2, reward={"log": tmp_path / "r.jsonl"}),
-        log=tmp_path / "m.jsonl",
-        held_out=0,
-        retest_share=0,
-        max_canary=None,
-    )
-    assert call(monitor, ["red", "red"]) == pytest.approx([0.9, 0.9])
-    call(monitor, TEXTS, 1)
-    assert call(monitor, TEXTS, 2) == pytest.approx([0.5, 0.9, 0.5, 0.9])
+def test_a_monitor_watches_it(tmp_path):
+    monitor = {"log": tmp_path / "m.jsonl", "held_out": 0, "retest_share": 0, "max_canary": None}
+    settings = {"log": tmp_path / "r.jsonl", "monitor": monitor}
+    reward = evolving(lambda group: ["Is it blue?"], every=2, reward=settings)
+    assert call(reward, ["red", "red"]) == pytest.approx([0.9, 0.9])
+    call(reward, TEXTS, 1)
+    assert call(reward, TEXTS, 2) == pytest.approx([0.5, 0.9, 0.5, 0.9])
     steps = [line["statistics"] for line in lines(tmp_path / "m.jsonl") if line["kind"] == "step"]
     assert [step.get("checklists_changed") for step in steps] == [None, None, 1.0]
     assert [step["reward_rewarded"] for step in steps] == pytest.approx([0.9] * 3), "persistent items alone"
     assert not [line for line in lines(tmp_path / "m.jsonl") if line["kind"] == "failure"]
 
 
+def test_one_state_has_the_monitor_and_the_checklists():
+    monitor = {"held_out": 0, "retest_share": 0, "max_canary": None}
+    first, second = (evolving(lambda group: ["Is it blue?"], reward={"monitor": monitor}) for _ in range(2))
+    call(first, TEXTS)
+    assert set(first.state) == {"RewardMonitor/checklist_reward", "EvolvingChecklistReward/checklist_reward"}
+    second.restore(json.loads(json.dumps({**first.state, "of another callback": {}})))
+    assert second.state == first.state
+    assert call(second, TEXTS, 1) == pytest.approx([0.5, 0.9, 0.5, 0.9])
+
+
 def test_a_held_out_item_stays_held_out_while_the_checklist_evolves(tmp_path):
     checklist = [f"Is it {color}?" for color in ("red", "black", "white", "pink", "brown")]
-    reward = evolving(lambda group: ["Is it blue?"], reward={"log": tmp_path / "r.jsonl"})
-    monitor = RewardMonitor(reward, held_out=0.4, retest_share=0, max_canary=None)
+    monitor = {"held_out": 0.4, "retest_share": 0, "max_canary": None}
+    reward = evolving(lambda group: ["Is it blue?"], reward={"log": tmp_path / "r.jsonl", "monitor": monitor})
     for step in range(3):
-        call(monitor, TEXTS, step, checklist=checklist)
-    plain = RewardMonitor(
-        evolving(lambda group: [], reward={"log": tmp_path / "p.jsonl"}), held_out=0.4, retest_share=0, max_canary=None
-    )
+        call(reward, TEXTS, step, checklist=checklist)
+    plain = evolving(lambda group: [], reward={"log": tmp_path / "p.jsonl", "monitor": monitor})
     call(plain, TEXTS, checklist=checklist)
     assert {tuple(line["held_out"]) for line in lines(tmp_path / "r.jsonl")} == {
         tuple(line["held_out"]) for line in lines(tmp_path / "p.jsonl")
@@ -260,9 +263,12 @@ def test_arguments_are_checked(options, message):
         evolving(lambda group: [], **options)
 
 
-def test_what_is_wrapped_is_checked():
-    with pytest.raises(SampleError, match="must be a ChecklistReward"):
-        EvolvingChecklistReward("pocket", lambda groups: [])
+def test_the_settings_are_checked():
     scorer = ChecklistScorer(backend=FakeBackend(), store=False)
-    with pytest.raises(SampleError, match="must be a generator or a callable"):
-        EvolvingChecklistReward(ChecklistReward(scorer), "pocket")
+    with pytest.raises(SampleError, match="evolving: .*must be a generator or a callable"):
+        ChecklistReward(scorer, evolving={"proposer": "pocket"})
+    with pytest.raises(SampleError, match="evolving: proposer requires a model"):
+        ChecklistReward(scorer, evolving={})
+    reward = evolving(lambda group: [])
+    with pytest.raises(SampleError, match="split.. requires fixed checklists; omit evolving=..."):
+        reward.split("sign")

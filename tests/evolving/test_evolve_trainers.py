@@ -5,8 +5,6 @@ import json
 import pytest
 from pocket.world import FAMILIES, Constraint
 
-from checklist_rewards.evolving import EvolvingChecklistReward
-from checklist_rewards.monitor import RewardMonitor
 from checklist_rewards.rewards.trl import ChecklistReward
 from tests.evolving.fakes import Script
 from tests.monitor.test_monitor_trainers import train
@@ -17,17 +15,16 @@ QUESTIONS = [Constraint(name).question() for name in FAMILIES if name in ("digit
 
 
 def reward_of(scorer, folder, **options):
-    reward = ChecklistReward(scorer, log=folder / "rewards.jsonl")
-    proposer = Script(lambda group: QUESTIONS)
-    return EvolvingChecklistReward(reward, proposer, refiners=[], **{"every": 1, "min_deviation": 0.0} | options)
+    evolving = {"proposer": Script(lambda group: QUESTIONS), "refiners": [], "every": 1, "min_deviation": 0.0}
+    return ChecklistReward(scorer, log=folder / "rewards.jsonl", evolving=evolving, **options)
 
 
 def test_a_run_evolves_its_checklists_and_a_resumed_one_goes_on(scorer, tmp_path):
     whole = reward_of(scorer, tmp_path)
     trainer = train(whole, tmp_path / "out", save_strategy="steps", save_steps=2)
-    assert trainer.state.global_step == 4 and not whole.failures
+    assert trainer.state.global_step == 4 and not whole.evolving.failures
     records = [json.loads(line) for line in (tmp_path / "out" / "checklists.jsonl").read_text().splitlines()]
-    assert records[0]["calls"] == 4 and records[1:] == whole.state["prompts"]
+    assert records[0]["calls"] == 4 and records[1:] == whole.evolving.state["prompts"]
     assert any(record["active"] for record in records[1:])
     rows = [json.loads(line) for line in (tmp_path / "rewards.jsonl").read_text().splitlines()]
     hashes = {record["checklist_hash"] for record in records[1:]}
@@ -37,18 +34,18 @@ def test_a_run_evolves_its_checklists_and_a_resumed_one_goes_on(scorer, tmp_path
 
     again = reward_of(scorer, tmp_path / "again")
     train(again, tmp_path / "out", resume=str(tmp_path / "out" / "checkpoint-2"))
-    assert again.buffer.calls == 4
+    assert again.evolving.buffer.calls == 4
     before = json.loads((tmp_path / "out" / "checkpoint-2" / "trainer_state.json").read_text())
     saved = before["stateful_callbacks"]["EvolvingChecklistReward/checklist_reward"]
     assert saved["calls"] == 2
     known = {record["key"] for record in saved["prompts"]}
-    assert known <= {record["key"] for record in again.state["prompts"]}
+    assert known <= {record["key"] for record in again.evolving.state["prompts"]}
 
 
 def test_a_monitored_run_evolves(scorer, tmp_path):
-    reward = reward_of(scorer, tmp_path)
-    trainer = train(RewardMonitor(reward, max_canary=None), tmp_path / "out")
-    assert trainer.state.global_step == 4 and not reward.failures and reward.state["prompts"]
+    reward = reward_of(scorer, tmp_path, monitor={"max_canary": None})
+    trainer = train(reward, tmp_path / "out")
+    assert trainer.state.global_step == 4 and not reward.evolving.failures and reward.evolving.state["prompts"]
     lines = [json.loads(line) for line in (tmp_path / "out" / "monitor.jsonl").read_text().splitlines()]
     assert len([line for line in lines if line["kind"] == "step"]) == 4
     assert not [line for line in lines if line["kind"] == "failure"]

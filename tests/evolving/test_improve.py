@@ -9,8 +9,8 @@ import pytest
 from checklist_rewards import Checklist, ChecklistScorer
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement import Bootstrap
-from checklist_rewards.evaluation.replay import StoredRow
-from checklist_rewards.evolving.improve import FAULTS, LabelledRow, improve
+from checklist_rewards.evaluation.scored import ScoredText
+from checklist_rewards.evolving.improve import FAULTS, improve
 from checklist_rewards.evolving.rewriting import Rewriter
 from checklist_rewards.scorer import Sample
 from checklist_rewards.scores import Aggregation, Verdict, score_checklist
@@ -35,7 +35,8 @@ def rows_of(checklist, answers, labels, each=2):
             verdicts.append(Verdict({"yes": p, "no": 1 - p}, method="logprobs"))
         score = score_checklist(checklist, verdicts)
         sample = Sample(checklist, f"text {number}", f"input {number // each}")
-        rows.append(LabelledRow(StoredRow(sample, score, f"rows.jsonl, row {number + 1}"), float(label), sample.input))
+        where = f"rows.jsonl, row {number + 1}"
+        rows.append(ScoredText(where, where, score, sample.input, labels=float(label), sample=sample))
     return rows
 
 
@@ -101,7 +102,7 @@ def test_preferences_are_labels_too():
     assert kinds(found)[0] == "turn" and found.measure == "in order" and found.rows == (150, 150, 150)
     assert found.figures["before"].value < 0.75 < 0.85 < found.figures["after"].value
     pairs = [pair for pair in preferred(labels) if rows[pair[0]].group in last_groups(rows)]
-    scores = [row.row.score.primary_score for row in rows]
+    scores = [row.score.primary_score for row in rows]
     in_order = np.mean([scores[one] > scores[other] for one, other in pairs])
     assert found.figures["before"].value == pytest.approx(in_order)
     assert f"agreement on 150 test pairs: {in_order:.3f}" in found.diff()
@@ -130,8 +131,8 @@ def test_copies_are_merged_and_the_figures_are_those_of_the_score():
     assert {one.fault for one in found.findings} == {"redundant"}
     assert kinds(found)[0] in ("merge", "drop") and len(found.checklist) == 3
     again = rows_of(found.checklist, answers, labels)
-    scores = np.array([row.row.score.primary_score for row in again])
-    before = np.array([row.row.score.primary_score for row in rows])
+    scores = np.array([row.score.primary_score for row in again])
+    before = np.array([row.score.primary_score for row in rows])
     rest = np.array([n for n, row in enumerate(rows) if row.group in last_groups(rows)])
     assert found.figures["after"].value == pytest.approx(np.corrcoef(scores[rest], labels[rest])[0, 1])
     assert found.figures["before"].value == pytest.approx(np.corrcoef(before[rest], labels[rest])[0, 1])
@@ -166,16 +167,16 @@ def test_the_figures_are_those_of_the_scores(kind):
     rows = rows_of(checklist, answers, -labels if kind == "penalties" else labels)
     scored = []
     for row in rows:
-        verdicts = [line.verdict() for line in row.row.score.items]
+        verdicts = [line.verdict() for line in row.score.items]
         if kind == "unanswered":
             verdicts[len(scored) % 4] = Verdict(unanswered="timeout")
         rules = Aggregation(primary_metric="pass" if kind == "pass rate" else "expected")
         scored.append(score_checklist(checklist, verdicts, rules))
-    rows = [replace(row, row=replace(row.row, score=score)) for row, score in zip(rows, scored, strict=True)]
+    rows = [replace(row, score=score) for row, score in zip(rows, scored, strict=True)]
     found = improve(checklist, rows, bootstrap=Bootstrap(0))
     last = [n for n, row in enumerate(rows) if row.group in last_groups(rows)]
     numbers = [scored[n].primary_score for n in last]
-    expected = np.corrcoef(numbers, [rows[n].label for n in last])[0, 1]
+    expected = np.corrcoef(numbers, [rows[n].labels for n in last])[0, 1]
     assert found.figures["before"].value == pytest.approx(expected)
 
 
@@ -237,8 +238,8 @@ def finds(prefix, tail):
 
 def unread(checklist, texts, labels):
     return [
-        LabelledRow(StoredRow(Sample(checklist, text, f"input {n // 2}"), None, f"rows.jsonl, row {n + 1}"),
-                    float(label), f"input {n // 2}")
+        ScoredText(str(n), f"rows.jsonl, row {n + 1}", group=f"input {n // 2}", labels=float(label),
+                   sample=Sample(checklist, text, f"input {n // 2}"))
         for n, (text, label) in enumerate(zip(texts, labels, strict=True))
     ]  # fmt: skip
 
@@ -293,7 +294,7 @@ def test_what_cannot_be_used_is_refused():
     with pytest.raises(SampleError, match=r"row 1: item \w+ \('Is it odd\?'\) of the checklist has no stored answer"):
         improve(asked("red", "odd"), rows)
     with pytest.raises(SampleError, match="all labels of a third of the groups are equal"):
-        improve(checklist, [replace(row, label=1.0) for row in rows])
+        improve(checklist, [replace(row, labels=1.0) for row in rows])
     with pytest.raises(SampleError, match="a writer's items have no stored answers"):
         improve(checklist, rows, writer=Rewriter("writer", store=False))
     with pytest.raises(SampleError, match="tolerance=1 is not allowed"):

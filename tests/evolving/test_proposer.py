@@ -57,7 +57,7 @@ def test_a_model_that_never_replies_in_form_changes_nothing():
     with scripted("I would rather not.") as (server, url):
         reward = evolving(GroupProposer("writer", base_url=url, store=False))
         assert call(reward, TEXTS) == pytest.approx([0.9] * 4)
-    assert len(server.prompts) == 2 and reward.failures == {"proposal": 1}
+    assert len(server.prompts) == 2 and reward.evolving.failures == {"proposal": 1}
 
 
 def test_items_weigh_as_much_as_the_persistent_ones():

@@ -20,11 +20,11 @@ def rule(group):
 
 reward = evolving(rule, buffer=folder / "checklists.jsonl")
 found = {"rewards": [call(reward, own, step, prompts=["One.", "Two."]) for step in range(2)]}
-found |= {"state": reward.state, "groups": [group.responses for group in reward.proposer.groups]}
+found |= {"state": reward.evolving.state, "groups": [group.responses for group in reward.evolving.proposer.groups]}
 
 broken = evolving(lambda group: 1 / 0)  # rank 0 cannot propose: rank 1 must not wait for ever
 found["broken"] = call(broken, own, prompts=["One.", "Two."])
-found["failures"] = dict(broken.failures)
+found["failures"] = dict(broken.evolving.failures)
 
 half = evolving(rule)
 if rank == 1:
@@ -35,7 +35,7 @@ if rank == 1:
         else read(samples, **more)
     )
 found["half"] = call(half, own, prompts=["One.", "Two."], trainer_state=state(0))
-found["half_state"] = half.state
+found["half_state"] = half.evolving.state
 (folder / f"{rank}.json").write_text(json.dumps(found))
 accelerator.wait_for_everyone()
 accelerator.end_training()  # else the rank that is first to leave may take the other one down

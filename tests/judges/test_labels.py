@@ -12,7 +12,8 @@ from checklist_rewards.cli.improving import _labelled_rows
 from checklist_rewards.cli.options import Keys
 from checklist_rewards.distill.labels import read_labels
 from checklist_rewards.errors import SampleError
-from checklist_rewards.evaluation.agreement import Bootstrap, Labels
+from checklist_rewards.evaluation.agreement import Bootstrap
+from checklist_rewards.evaluation.labels import Labels
 from checklist_rewards.files.rows import read_rows, write_rows
 from checklist_rewards.judges.labels import LabelCell, label_of, read_column
 from checklist_rewards.judges.questions import FewShot
@@ -51,7 +52,8 @@ def test_every_form_of_yes_and_no_says_the_same_everywhere(tmp_path, value, name
 
     path = scored_file(tmp_path / "s.jsonl", {"checklist": ["Is it red?", "Is it big?"], "said": [0.9, 0.1]} | rows)
     labels = Labels()
-    [[answer, none]] = labels.of(labels.read(path))[0]
+    [text_with_labels] = labels.of(labels.read(path))[0]
+    answer, none = text_with_labels.labels
     assert (answer.label, none) == (name, None)
 
 
@@ -71,7 +73,7 @@ def test_a_column_says_the_same_to_all_of_its_readers_in_every_format(tmp_path, 
     assert [pair.label for pair in read_labels(flat)] == [number]
     assert FewShot.load(flat).chosen(PLAIN, "another")[0][0] == name
     rows, _ = _labelled_rows(flat, "label", None, False, Keys(), None, Checklist.parse(["Is it red?"]))
-    assert [one.label for one in rows] == [number]
+    assert [one.labels for one in rows] == [number]
 
     for cell in ([value, None], {PLAIN.id: value}):
         row = {"target": "a", "checklist": ["Is it red?", "Is it big?"], "labels": cell}
@@ -83,7 +85,8 @@ def test_a_column_says_the_same_to_all_of_its_readers_in_every_format(tmp_path, 
             for each in read_rows(path):
                 out.write(each.data)
         labels = Labels()
-        [[answer, none]] = labels.of(labels.read(tmp_path / f"s.{ending}"))[0]
+        [text] = labels.of(labels.read(tmp_path / f"s.{ending}"))[0]
+        answer, none = text.labels
         assert (answer.label, none) == (name, None)
 
 
@@ -123,7 +126,7 @@ def test_a_mixed_column_is_refused_with_row_and_value(tmp_path, low, high):
         {"id": str(n), "human": v, "checklist": ["a?", "b?"], "said": [0.9, 0.2]} for n, v in enumerate((low, high))
     ]
     path = scored_file(tmp_path / "s.jsonl", *names)
-    with pytest.raises(SampleError, match=f"row 2: the label {high:g} in 'human' is not on the scale of"):
+    with pytest.raises(SampleError, match=f"line 2: the label {high:g} in 'human' is not on the scale of"):
         report_data([path], labels=Labels(key="human"), intervals=Bootstrap(0))
 
 

@@ -6,7 +6,6 @@ from types import SimpleNamespace
 
 from checklist_rewards import ChecklistScorer
 from checklist_rewards.backends import LabelRead, ReadResult
-from checklist_rewards.monitor import RewardMonitor
 from checklist_rewards.monitor.seen import Line, Observation, Seen
 from checklist_rewards.rewards.trl import ChecklistReward
 from tests.fakes import FakeBackend
@@ -31,10 +30,9 @@ class OptionsBackend(FakeBackend):
 
 
 def monitored(rule, *, backend=None, reward=None, **options):
-    """A monitor of a reward whose judge answers by `rule`."""
+    """A monitored reward whose judge answers by `rule`."""
     backend = backend or OptionsBackend(rule)
-    reward = ChecklistReward(ChecklistScorer(backend=backend, store=False), **(reward or {}))
-    return RewardMonitor(reward, **options)
+    return ChecklistReward(ChecklistScorer(backend=backend, store=False), **(reward or {}), monitor=options)
 
 
 def state(step):
@@ -42,10 +40,10 @@ def state(step):
     return SimpleNamespace(global_step=step, stateful_callbacks={})
 
 
-def call(monitor, step, texts, *, prompts=None, checklist=CHECKLIST, trainer_state=None, **more):
+def call(reward, step, texts, *, prompts=None, checklist=CHECKLIST, trainer_state=None, **more):
     """One call of a reward: four completions per prompt unless `prompts` says otherwise."""
     prompts = prompts or [f"Prompt {place // 4} of step {step}" for place in range(len(texts))]
-    return monitor(
+    return reward(
         prompts=prompts,
         completions=texts,
         checklist=[checklist] * len(texts),

@@ -8,7 +8,6 @@ from pocket.world import tasks
 
 from checklist_rewards import ChecklistScorer
 from checklist_rewards.backends import pocket_dir
-from checklist_rewards.monitor import RewardMonitor
 from checklist_rewards.rewards.trl import ChecklistReward
 from tests.monitor.fakes import OptionsBackend
 from tests.monitor.test_monitor import records
@@ -47,9 +46,9 @@ def train(reward, folder, *, resume=None, **options):
 
 
 def test_a_run_is_watched_and_its_metrics_reach_the_trainer(scorer, tmp_path):
-    reward = ChecklistReward(scorer, log=tmp_path / "rewards.jsonl")
-    monitor = RewardMonitor(reward, shadow={"model": "pocket", "backend": "transformers", "store": False})
-    trainer = train(monitor, tmp_path / "out", eval_strategy="no")
+    monitor = {"shadow": {"model": "pocket", "backend": "transformers", "store": False}}
+    reward = ChecklistReward(scorer, log=tmp_path / "rewards.jsonl", monitor=monitor)
+    trainer = train(reward, tmp_path / "out", eval_strategy="no")
     steps = records(tmp_path / "out" / "monitor.jsonl", "step")
     assert [step["step"] for step in steps] == [0, 1, 2, 3] and trainer.state.global_step == 4
     assert {step["completions"] for step in steps} == {8} and not records(
@@ -68,10 +67,9 @@ def test_with_the_defaults_of_trl(scorer, tmp_path):
     from trl import GRPOConfig, GRPOTrainer
 
     prompts = [{"prompt": task.instruction, "checklist": [c.question() for c in task.constraints]} for task in TASKS]
-    monitor = RewardMonitor(ChecklistReward(scorer))
     trainer = GRPOTrainer(
         model=str(pocket_dir()),
-        reward_funcs=monitor,
+        reward_funcs=ChecklistReward(scorer, monitor={}),
         # without a GPU, TRL refuses its own default, bf16; the default is three epochs
         args=GRPOConfig(output_dir=str(tmp_path), use_cpu=True, max_steps=1),
         train_dataset=Dataset.from_list(prompts),
@@ -82,31 +80,31 @@ def test_with_the_defaults_of_trl(scorer, tmp_path):
     assert step["completions"] == 8 and not records(tmp_path / "monitor.jsonl", "failure")
     assert last["rewards/checklist_reward/mean"] == pytest.approx(step["statistics"]["reward_mean"], abs=1e-6)
     saved = json.loads((tmp_path / "checkpoint-1" / "trainer_state.json").read_text())["stateful_callbacks"]
-    assert any("RewardMonitor" in name for name in saved)
+    assert "RewardMonitor/checklist_reward" in saved
 
 
 def test_an_alarm_stops_the_trainer(tmp_path):
     scorer = ChecklistScorer(backend=OptionsBackend(lambda prefix, tail: 0.9), store=False)  # says yes to everything
-    monitor = RewardMonitor(ChecklistReward(scorer), action="stop")
-    trainer = train(monitor, tmp_path)
-    assert trainer.state.global_step == 1 and monitor.should_stop
+    reward = ChecklistReward(scorer, monitor={"action": "stop"})
+    trainer = train(reward, tmp_path)
+    assert trainer.state.global_step == 1 and reward.monitor.should_stop
     [alarm] = records(tmp_path / "monitor.jsonl", "alarm")
     assert (alarm["signal"], alarm["step"], alarm["action"]) == ("canary", 0, "stop")
 
 
 def test_a_resumed_training_restores_the_monitor(tmp_path):
-    def monitor():
+    def monitored():
         scorer = ChecklistScorer(backend=OptionsBackend(lambda prefix, tail: len(prefix) % 7 / 10), store=False)
-        return RewardMonitor(ChecklistReward(scorer), max_canary=None, start=2, window=3)
+        return ChecklistReward(scorer, monitor={"max_canary": None, "start": 2, "window": 3})
 
-    first = monitor()
+    first = monitored()
     train(first, tmp_path, max_steps=2, save_strategy="steps", save_steps=2)
-    second = monitor()
+    second = monitored()
     trainer = train(second, tmp_path, max_steps=4, resume=str(tmp_path / "checkpoint-2"))
-    assert trainer.state.global_step == 4 and second.state["calls"] == 4
+    assert trainer.state.global_step == 4 and second.monitor.state["calls"] == 4
     last = records(tmp_path / "monitor.jsonl", "step")[-1]
     assert last["step"] == 3 and last["signals"]["steering"]["start"] == 0.0
     assert (
-        second.state["watch"]["signals"]["repetition"]["start"]
-        == first.state["watch"]["signals"]["repetition"]["start"]
+        second.monitor.state["watch"]["signals"]["repetition"]["start"]
+        == first.monitor.state["watch"]["signals"]["repetition"]["start"]
     )

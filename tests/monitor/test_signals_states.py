@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 
 from checklist_rewards import ChecklistScorer
 from checklist_rewards.cli import app
-from checklist_rewards.monitor import MonitorSettings, RewardMonitor, audit
+from checklist_rewards.monitor import MonitorSettings, audit
 from checklist_rewards.rewards.trl import ChecklistReward
 from tests.monitor.fakes import CHECKLIST, OptionsBackend, call, monitored
 from tests.monitor.test_monitor import QUICK, by_color, records
@@ -23,23 +23,23 @@ def batch(without):
     return ([*group[: 6 - without], *["", THOUGHT][:without]]) * 2
 
 
-def step_of(monitor, step, without):
+def step_of(reward, step, without):
     """One call with twelve completions."""
     prompts = [f"Prompt {place // 6} of step {step}" for place in range(12)]
-    return call(monitor, step, batch(without), prompts=prompts)
+    return call(reward, step, batch(without), prompts=prompts)
 
 
 @pytest.fixture
 def run(tmp_path):
     """A run in which one completion in three has no answer from step 4 on."""
-    monitor = monitored(by_color, reward={"log": tmp_path / "rewards.jsonl"}, log=tmp_path / "monitor.jsonl", **QUICK)
+    reward = monitored(by_color, reward={"log": tmp_path / "rewards.jsonl"}, log=tmp_path / "monitor.jsonl", **QUICK)
     for step in range(8):
-        step_of(monitor, step, 2 if step > 3 else 0)
-    return monitor
+        step_of(reward, step, 2 if step > 3 else 0)
+    return reward
 
 
 def test_an_alarm_says_how_many_completions_have_no_answer_and_why(run, tmp_path):
-    [alarm] = run.alarms
+    [alarm] = run.monitor.alarms
     assert (alarm.signal, alarm.about, alarm.threshold, alarm.action) == ("no_answer", "training", 0.1, "warn")
     assert alarm.message == (
         "Many completions have no answer: they are empty, were cut in their thought, or end with a tool call. "
@@ -63,13 +63,13 @@ def test_what_is_measured_of_texts_and_of_the_judge_stays_as_it_was(run, tmp_pat
         assert step["reads"]["checklist"] == 40 and step["completions"] == 12
         assert step["statistics"]["unanswered"] == 0 and step["statistics"]["label_mass"] == pytest.approx(1.0)
         assert step["statistics"]["words"] == 15 and step["signals"]["unanswered"]["now"] == 0
-    assert not {"length_change", "length_bias", "length_reward"} & {alarm.signal for alarm in run.alarms}
+    assert not {"length_change", "length_bias", "length_reward"} & {alarm.signal for alarm in run.monitor.alarms}
 
 
 def test_an_audit_of_the_log_finds_the_same(run, tmp_path, monkeypatch):
     written = []
     result = audit([tmp_path / "rewards.jsonl"], SETTINGS, written.append)
-    assert list(result.alarms) == list(run.alarms)
+    assert list(result.alarms) == list(run.monitor.alarms)
     live, offline = records(tmp_path / "monitor.jsonl", "step"), [one for one in written if one["kind"] == "step"]
     for name in ("signals", "statistics"):
         assert [one[name] for one in offline] == [one[name] for one in live]
@@ -105,11 +105,11 @@ def test_a_signal_that_is_turned_off_is_not_missing(run, tmp_path):
 def test_neither_retests_nor_the_shadow_judge_are_asked_about_them():
     engines = [OptionsBackend(by_color), OptionsBackend(by_color)]
     shadow = ChecklistScorer(backend=engines[1], store=False)
-    monitor = monitored(
+    reward = monitored(
         None, backend=engines[0], shadow=shadow, shadow_share=1.0, retest_share=1.0, extra_reads=1.0, **QUICK
     )
     for step in range(3):
-        step_of(monitor, step, 2)
+        step_of(reward, step, 2)
     for engine in engines:
         assert engine.asked and not any("or rather" in prefix for prefix, _ in engine.asked)
     assert len(engines[1].asked) <= 3 * 8 * len(CHECKLIST)
@@ -118,8 +118,7 @@ def test_neither_retests_nor_the_shadow_judge_are_asked_about_them():
 @pytest.mark.parametrize("rule", ["lowest", "unscored", "judge"])
 def test_the_canaries_are_answers_whatever_the_completions_are(tmp_path, rule):
     scorer = ChecklistScorer(backend=OptionsBackend(lambda prefix, tail: 0.4), store=False, no_answer=rule)
-    monitor = RewardMonitor(ChecklistReward(scorer), log=tmp_path / "monitor.jsonl")
-    call(monitor, 0, [THOUGHT] * 8)
+    call(ChecklistReward(scorer, monitor={"log": tmp_path / "monitor.jsonl"}), 0, [THOUGHT] * 8)
     found = {one["canary"]: one["score"] for one in records(tmp_path / "monitor.jsonl", "canary")}
     assert ("empty" in found) == (rule == "judge")
     assert set(found.values()) == {0.4} and len(found) >= 5, "they are judged, and not the lowest score"

@@ -7,8 +7,10 @@ from pocket.labelled import labelled_rows
 from pocket.world import parse_question
 
 from checklist_rewards import ChecklistScorer, Sample
-from checklist_rewards.evaluation.agreement import Bootstrap, compare, labels_of, read_scored, units_against_labels
+from checklist_rewards.evaluation.agreement import Bootstrap, compare, units_against_labels
 from checklist_rewards.evaluation.calibration import fit_calibration, labelled_reads
+from checklist_rewards.evaluation.labels import labelled
+from checklist_rewards.evaluation.scored import read_scored
 from checklist_rewards.scores.table import BatchScore
 
 
@@ -27,12 +29,11 @@ def test_the_pocket_judge_is_measured_and_calibrated_on_tasks_it_was_not_fitted_
     rows = list(labelled_rows(25, seed=11))
     scores = scorer.score_batch([Sample(row["checklist"], row["target"], row["prompt"]) for row in rows])
     BatchScore(scores, rows).to_jsonl(tmp_path / "scored.jsonl")
-    judged = read_scored(tmp_path / "scored.jsonl", group_key="task")
-    labels = [labels_of(row, row.data["labels"], "labels") for row in judged]
-    units, targets = units_against_labels(judged, labels)
+    judged = labelled(read_scored(tmp_path / "scored.jsonl", group_key="task"), "labels")
+    units, targets = units_against_labels(judged)
     agreed = compare(("pocket", "code"), units, targets, Bootstrap(100), against_labels=True)
     assert agreed.items["yes/no"].figures["accuracy"].value > 0.9 and agreed.items["yes/no"].figures["kappa"].low > 0.7
-    calibration, [report] = fit_calibration(labelled_reads(judged, labels), bootstrap=Bootstrap(100))
+    calibration, [report] = fit_calibration(labelled_reads(judged), bootstrap=Bootstrap(100))
     assert report.groups == 25 and report.after[report.method]["brier"].value < report.before["brier"].value + 0.005
     again = ChecklistScorer("pocket", backend="transformers", store=False, calibration=calibration)
     after = again.score(rows[0]["checklist"], rows[0]["target"], rows[0]["prompt"])

@@ -17,7 +17,6 @@ from transformers import AutoModelForCausalLM
 
 from checklist_rewards.backends import pocket_dir
 from checklist_rewards.errors import ModelError
-from checklist_rewards.monitor import RewardMonitor
 from checklist_rewards.rewards.placement import references_of
 from checklist_rewards.rewards.trl import ChecklistReward
 
@@ -64,7 +63,7 @@ def batch(step: int) -> dict:
 accelerator = Accelerator(cpu=True)
 loop, plain = Loop(accelerator), Loop(accelerator)
 own = ChecklistReward(model="reference", store=False, name="own")
-watched = RewardMonitor(ChecklistReward(model="reference", store=False), extra_reads=1.0, held_out=0.0)
+watched = ChecklistReward(model="reference", store=False, monitor={"extra_reads": 1.0, "held_out": 0.0})
 copy = ChecklistReward(model="pocket", backend="transformers", store=False, name="copy")
 found: dict = {"own": [], "watched": [], "copy": [], "losses": [], "plain": []}
 for step in range(3):
@@ -80,7 +79,7 @@ try:  # a rank that fails ends all
     with bound.together():
         if rank:
             raise KeyError("the data of rank 1")
-        own.scorer.judge.judge([])
+        own.scorer.judge.answer([])
         bound.read([], ())
 except (KeyError, ModelError) as error:
     found["error"] = f"{type(error).__name__}: {error}"

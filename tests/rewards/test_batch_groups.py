@@ -14,11 +14,9 @@ from trl.trainer.utils import RepeatSampler
 
 from checklist_rewards import ChecklistScorer
 from checklist_rewards.errors import SampleError
-from checklist_rewards.evolving import EvolvingChecklistReward
-from checklist_rewards.monitor import RewardMonitor
 from checklist_rewards.monitor.audit import observations
 from checklist_rewards.rewards import batch as batches
-from checklist_rewards.rewards.batch import Batch, groups_of
+from checklist_rewards.rewards.batch import Call, groups_of
 from checklist_rewards.rewards.sdpo import ChecklistSDPOTrainer
 from checklist_rewards.rewards.trl import ChecklistReward
 from tests.conftest import HANG
@@ -94,17 +92,16 @@ def test_a_lost_completion_takes_its_group_along_where_the_trainer_sums(tmp_path
 @trainers
 def test_a_monitor_and_evolving_checklists_take_the_groups_of_the_trainer(tmp_path):
     judge = ChecklistScorer(backend=FakeBackend(finds), store=False)
-    monitor = RewardMonitor(ChecklistReward(judge, target="transcript"))
+    watched = ChecklistReward(judge, target="transcript", monitor={})
     seen = []
-    monitor._watch.update = lambda observation: seen.append(observation) or ({}, [])
-    played(ROLLOUTS, tmp_path, monitor, Dice, word="plum")
+    watched.monitor._watch.update = lambda observation: seen.append(observation) or ({}, [])
+    played(ROLLOUTS, tmp_path, watched, Dice, word="plum")
     assert [[one.text.split()[-1] for one in group] for group in seen[0].groups.values()] == [
         ["plum.", "up."],
         ["plum", "idea."],
     ]
-    evolving = EvolvingChecklistReward(
-        ChecklistReward(judge, target="transcript"), lambda groups: [None] * len(groups)
-    )
+    proposer = lambda groups: [None] * len(groups)  # noqa: E731
+    evolving = ChecklistReward(judge, target="transcript", evolving={"proposer": proposer})
     with pytest.raises(SampleError, match="completions of one group have different prompts or checklists"):
         played(ROLLOUTS, tmp_path, evolving, Dice, word="plum", checklist=["Does it say `plum`?"])
 
@@ -204,7 +201,7 @@ def test_groups_are_the_rows_of_trls_view_on_every_rank(
     for rank in range(world):
         monkeypatch.setattr(batches, "rank", lambda rank=rank: rank)
         mine = prompts[rank * share : (rank + 1) * share]
-        found += groups_of(trainer, Batch(mine, mine, columns), 7)
+        found += groups_of(trainer, Call(mine, mine, columns), 7)
     assert found == [f"7.{place // used}" for place in range(len(prompts))], "`rewards.view(-1, num_generations)`"
 
 

@@ -5,10 +5,10 @@ import json
 import pytest
 
 from checklist_rewards import Checklist, ChecklistScorer, Sample
-from checklist_rewards.rewards.batch import Batch
+from checklist_rewards.evaluation.scored import ScoredFile
+from checklist_rewards.rewards.batch import Call
 from checklist_rewards.rewards.trl import ChecklistReward
 from checklist_rewards.scores import Verdict, score_checklist
-from checklist_rewards.ui.records import RecordFile
 from tests.fakes import FakeBackend
 
 BATCH = dict(
@@ -62,14 +62,14 @@ def test_a_group_that_failed_is_named(tmp_path):
 
 def test_the_report_reads_the_stages_and_groups_by_them(tmp_path):
     _, lines = lines_of(tmp_path, shaping=SHAPING)
-    records = list(RecordFile(tmp_path / "rewards.jsonl"))
+    records = list(ScoredFile(tmp_path / "rewards.jsonl"))
     assert [list(map(list, record.shaping)) for record in records] == [line.get("shaping", []) for line in lines]
-    assert records[0].key == records[1].key != records[2].key
+    assert records[0].group == records[1].group != records[2].group
 
 
 def test_a_calibrated_score_begins_with_the_score_before_calibration():
     checklist = Checklist.parse(["Is it red?"])
     verdict = Verdict({"yes": 0.7, "no": 0.3}, uncalibrated={"yes": 0.9, "no": 0.1}, method="logprobs")
     score = score_checklist(checklist, [verdict])
-    batch = Batch(["A"], ["red"], samples=[Sample(checklist, "red")], scores=[score])
+    batch = Call(["A"], ["red"], samples=[Sample(checklist, "red")], scores=[score])
     assert batch.log_columns(0) == {"shaping": [["before calibration", 0.9], ["expected", 0.7]]}

@@ -1,8 +1,11 @@
 """The module attribute that `trl grpo --reward_funcs` takes, and the YAML file that it is built from."""
 
 import pytest
+from typer.testing import CliRunner
 
+from checklist_rewards.cli import app
 from checklist_rewards.errors import PromptError, SampleError
+from checklist_rewards.monitor import MonitorSettings
 from checklist_rewards.rewards import configured
 from checklist_rewards.rewards import trl as module
 
@@ -78,3 +81,59 @@ def test_a_missing_variable_or_file_is_said(config, monkeypatch):
         _ = module.reward
     with pytest.raises(AttributeError, match="no attribute 'rewards'"):
         _ = module.rewards
+
+
+def test_the_yaml_file_may_monitor_the_reward_and_let_its_checklists_evolve(config):
+    config.write_text(
+        "model: pocket\nbackend: transformers\nstore: false\nname: tone\nmonitor:\n  held_out: 0.3\n  action: stop\n"
+        "  log: seen.jsonl\n  max_flips: null\n  shadow: {model: pocket, capture_reasoning: true, store: false}\n"
+        "evolving: {every: 5, max_active: 3}\n"
+    )
+    reward = module.reward
+    monitor, evolving = reward.monitor, reward.evolving
+    assert (monitor.settings.held_out, monitor.settings.action, monitor.settings.max_flips) == (0.3, "stop", None)
+    assert monitor.shadow.settings.capture_reasoning and str(monitor.log.path) == "seen.jsonl"
+    assert (evolving.every, evolving.buffer.max_active) == (5, 3)
+    assert evolving.proposer.engine.model == "pocket", "the judge's model, unless another one is named"
+    assert [refiner.name for refiner in evolving.refiners] == ["deduplicator", "unit_tester"]
+    done = CliRunner().invoke(app, ["lint", str(config)])
+    assert done.exit_code == 0 and "a monitored reward" in done.output, done.output
+
+
+def test_an_empty_mapping_is_the_default(config):
+    config.write_text("model: pocket\nbackend: transformers\nstore: false\nmonitor: {}\nevolving: {}\n")
+    assert module.reward.monitor.settings == MonitorSettings() and module.reward.evolving.every == 10
+
+
+def test_another_model_may_propose(config):
+    text = "model: pocket\nbackend: transformers\nstore: false\nevolving: {proposer: {model: pocket, max_items: 2}}\n"
+    config.write_text(text)
+    assert module.reward.evolving.proposer.max_items == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("monitor: 3", "monitor: expected a mapping of settings, got int 3"),
+        (
+            "monitor: {held: 1}",
+            r"monitor: unknown key 'held' \(did you mean 'held_out'\?\); allowed: log, shadow, attacks",
+        ),
+        ("monitor: {held_out: 2}", "monitor: held_out=2 is not allowed"),
+        ("monitor: {shadow: pocket}", "monitor: shadow must be a mapping of judge settings"),
+        ("monitor: {shadow: {modle: x}}", "monitor: shadow: .*modle"),
+        ("evolving: 5", "evolving: expected a mapping of settings, got int 5"),
+        ("evolving: {step: 5}", r"evolving: unknown key 'step'; allowed: every, max_active"),
+        ("evolving: {refiners: [unit_tester]}", "evolving: refiners=.* is not allowed; it must be a list of refiners"),
+        (
+            "evolving: {proposer: {modell: x}}",
+            r"evolving: proposer: unknown key 'modell' \(did you mean 'model'\?\); allowed: model",
+        ),
+        ("evolving: {every: 0}", "evolving: every=0"),
+    ],
+)
+def test_a_bad_setting_of_a_stage_is_refused_by_name(config, text, words):
+    config.write_text(f"model: pocket\nbackend: transformers\nstore: false\n{text}\n")
+    with pytest.raises(SampleError, match=f"reward.yaml: {words}"):
+        _ = module.reward
+    assert CliRunner().invoke(app, ["lint", str(config)]).exit_code == 2

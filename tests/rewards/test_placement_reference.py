@@ -14,7 +14,6 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from checklist_rewards import ChecklistScorer
 from checklist_rewards.backends import Engine, pocket_dir
 from checklist_rewards.errors import ModelError, SampleError
-from checklist_rewards.monitor import RewardMonitor
 from checklist_rewards.rewards.callback import ChecklistEvalCallback
 from checklist_rewards.rewards.configured import CONFIG_VARIABLE
 from checklist_rewards.rewards.online_dpo import ChecklistOnlineDPOTrainer
@@ -199,16 +198,16 @@ def test_online_dpo(tmp_path):
 
 
 def test_a_monitored_reward_reads_its_retests_with_the_reference(tmp_path):
-    reward = ChecklistReward(model="reference", store=False)
     shares = dict(extra_reads=1.0, retest_share=0.5, shadow_share=0.5)
-    monitor = RewardMonitor(reward, log=tmp_path / "monitor.jsonl", shadow={"model": "reference"}, **shares)
-    train(monitor, tmp_path, max_steps=2, beta=0.0)
+    settings = {"log": tmp_path / "monitor.jsonl", "shadow": {"model": "reference"}, **shares}
+    reward = ChecklistReward(model="reference", store=False, monitor=settings)
+    train(reward, tmp_path, max_steps=2, beta=0.0)
     lines = [json.loads(line) for line in (tmp_path / "monitor.jsonl").read_text().splitlines()]
     steps = [line for line in lines if line["kind"] == "step"]
     reads = {name: sum(step["reads"][name] for step in steps) for name in steps[0]["reads"]}
     assert reads["retests"] > 0 and reads["shadow"] > 0
-    assert monitor.shadow.receipt.asked == reads.pop("shadow")
-    assert reward.scorer.receipt.asked == sum(reads.values()) and monitor.shadow.receipt.unanswered == 0
+    assert reward.monitor.shadow.receipt.asked == reads.pop("shadow")
+    assert reward.scorer.receipt.asked == sum(reads.values()) and reward.monitor.shadow.receipt.unanswered == 0
     last = steps[-1]  # the shadow judge has the same weights as the judge, and neither is the policy
     assert last["statistics"]["shadow_reward"] == pytest.approx(last["statistics"]["shadow_own"], abs=1e-5)
     assert last["signals"]["flips"]["now"] == 0 and last["signals"]["shadow_disagreement"]["now"] == 1

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from checklist_rewards import Checklist, ChecklistScorer, Sample
 from checklist_rewards.backends import pocket_dir
 from checklist_rewards.errors import SampleError
-from checklist_rewards.rewards.batch import Batch
+from checklist_rewards.rewards.batch import Call
 from checklist_rewards.rewards.steps import STEPS, Shaping
 from checklist_rewards.rewards.trl import ChecklistReward
 from checklist_rewards.scores import Aggregation, Verdict, score_checklist
@@ -167,7 +167,7 @@ def test_a_better_answer_never_lowers_the_reward_whatever_its_sign(steps, yes, o
     def value(answers) -> float:
         verdicts = [Verdict({"yes": p, "no": 1 - p}) for p in answers]
         score = score_checklist(checklist, verdicts, Aggregation(primary_metric=metric))
-        made = Batch(["A"], ["x y z"], samples=[Sample(checklist, "x y z")], scores=[score], groups=["A"])
+        made = Call(["A"], ["x y z"], samples=[Sample(checklist, "x y z")], scores=[score], groups=["A"])
         return Shaping(steps)(replace(made, rewards=[score.primary_score])).rewards[0]
 
     credits = sorted([yes[which], other], reverse=weights[which] < 0)  # the better answer comes last
@@ -184,7 +184,7 @@ def test_none_stays_none_and_a_clipped_value_is_in_its_range(yes, steps, text):
     checklist = Checklist.parse(ITEMS)
     verdicts = [Verdict(unanswered="timeout") if p is None else Verdict({"yes": p, "no": 1 - p}) for p in yes]
     score = score_checklist(checklist, verdicts)
-    made = Batch(
+    made = Call(
         *(["A"], [text]),
         samples=[Sample(checklist, text)],
         scores=[score],
@@ -206,7 +206,7 @@ def test_what_the_trainer_gets_is_shaped_and_what_is_logged_of_the_judge_is_not(
     assert reward(**call) == [0.5]
     assert json.loads(log.read_text())["score"]["primary_score"] == 0.75
     assert reward.pop_stats()["checklist_reward/score"] == 0.5
-    batch = Batch(["A"], ["x"], samples=[None], scores=[None], groups=["A"], rewards=[0.9])
+    batch = Call(["A"], ["x"], samples=[None], scores=[None], groups=["A"], rewards=[0.9])
     assert pickle.loads(pickle.dumps(reward.shaping))(batch).rewards == [None]
 
 

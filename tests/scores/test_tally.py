@@ -5,13 +5,13 @@ from itertools import product
 import pytest
 
 from checklist_rewards import Checklist
+from checklist_rewards.evaluation.scored import ScoredText
 from checklist_rewards.rewards.batch import completion_metrics
 from checklist_rewards.scorer import Sample
 from checklist_rewards.scores import Score, Verdict, score_checklist
 from checklist_rewards.scores.table import BatchScore
 from checklist_rewards.scores.tally import tally
 from checklist_rewards.ui.figures import FileFigures, TrainingFigures
-from checklist_rewards.ui.records import Record
 
 CHECKLIST = Checklist.parse(
     [
@@ -55,7 +55,7 @@ def test_rows_without_a_score_are_in_no_rate(lost):
 
     file, training = FileFigures(), TrainingFigures()
     for number, score in enumerate(found):
-        record = Record(str(number), f"row {number}", "p", "text", score, step=0, reward=score.primary_score)
+        record = ScoredText(str(number), f"row {number}", score, step=0, reward=score.primary_score)
         file.add(record)
         training.add(record)
     overview = file.overview()
@@ -73,7 +73,7 @@ def test_the_rate_of_a_code_check_is_that_of_the_complete_run(lost):
     rows = [ALL[0], ALL[3], ALL[4], ALL[7]]
     file = FileFigures()
     for number, (passes, gone) in enumerate(zip(rows, lost, strict=True)):
-        file.add(Record(str(number), f"row {number}", "p", "text", score_of(passes, gone)))
+        file.add(ScoredText(str(number), f"row {number}", score_of(passes, gone)))
     check = file.overview()["items"][0]
     assert (check["passed"], check["counted"]) == (2, 4)
 

@@ -5,7 +5,7 @@ import statistics
 
 import pytest
 
-from checklist_rewards.attacks.search import AttackRow
+from checklist_rewards.rerank import Pool
 from checklist_rewards.ui.report import write_report
 from tests.attacks.test_report import report as attack_report
 from tests.ui import browser
@@ -174,7 +174,7 @@ def test_a_file_without_states_says_so(report_of):
 
 def test_an_attack_on_the_judge(chromium, tmp_path):
     browser.leave(chromium)
-    rows = [AttackRow(f"{HOSTILE} {number}", ["Is it short?"], (f"Story: {HOSTILE}",)) for number in range(8)]
+    rows = [Pool(["Is it short?"], (f"Story: {HOSTILE}",), f"{HOSTILE} {number}") for number in range(8)]
     found = attack_report(0.9, rows)
     (tmp_path / "attack.json").write_text(json.dumps(found.model_dump()))
     write_report(

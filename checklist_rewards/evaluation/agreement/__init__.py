@@ -1,7 +1,7 @@
 """Agreement of judges with labels and with each other: figures with confidence intervals, and significance tests.
 
-`scored` reads scored files and labels, `measures` defines the figures and their confidence intervals, and `compare`
-computes all figures of two sides and the tests between two judges.
+`measures` defines the figures and their confidence intervals, and `compare` computes all figures of two sides and the
+tests between two judges.
 """
 
 from checklist_rewards.evaluation.agreement.compare import (
@@ -28,26 +28,12 @@ from checklist_rewards.evaluation.agreement.measures import (
     Preferences,
     Raters,
 )
-from checklist_rewards.evaluation.agreement.scored import (
-    Answer,
-    JudgedRow,
-    Labels,
-    judged_row,
-    labels_of,
-    labels_of_rows,
-    other_texts,
-    pairs_of,
-    read_scored,
-)
 
 __all__ = [
-    "Answer",
     "Bootstrap",
     "Categories",
     "Comparison",
     "Figure",
-    "JudgedRow",
-    "Labels",
     "Mean",
     "Numbers",
     "PairedTest",
@@ -60,14 +46,8 @@ __all__ = [
     "compare",
     "compare_judges",
     "compare_raters",
-    "judged_row",
-    "labels_of",
-    "labels_of_rows",
-    "other_texts",
     "paired_test",
-    "pairs_of",
     "permutation_p",
-    "read_scored",
     "units_against_labels",
     "units_of_judges",
 ]

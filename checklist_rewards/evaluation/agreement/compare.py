@@ -39,7 +39,7 @@ from checklist_rewards.evaluation.agreement.measures import (
     group_codes,
     pairs_within,
 )
-from checklist_rewards.evaluation.agreement.scored import Answer, JudgedRow, answer_given, kind_of
+from checklist_rewards.evaluation.scored import Answer, ScoredText, answer_given, kind_of
 from checklist_rewards.files.atomic import atomic_path
 from checklist_rewards.judges.calibration import reliability
 from checklist_rewards.scores import Aggregation, Verdict, score_checklist
@@ -286,9 +286,7 @@ class Comparison(BaseModel):
     """Agreement on pairs of targets of the same input."""
 
 
-def units_against_labels(
-    rows: Sequence[JudgedRow], labels: Sequence[list[Answer | None] | float | None]
-) -> tuple[list[Unit], list[Target]]:
+def units_against_labels(texts: Sequence[ScoredText]) -> tuple[list[Unit], list[Target]]:
     """Collect the labelled items and the targets that have a label or fully labelled items.
 
     If all items of a target are labelled, its labels are aggregated to a score in the same way as the judge's score:
@@ -296,20 +294,19 @@ def units_against_labels(
     the score records no `aggregation`, the defaults and the metric of the score are used.
 
     Args:
-        rows (sequence of [`JudgedRow`]).
-        labels (sequence, one per row): from [`labels_of`].
+        texts (sequence of [`ScoredText`]): the texts, with their labels.
     """
     units: list[Unit] = []
     targets: list[Target] = []
-    for row, given in zip(rows, labels, strict=True):
-        unread = row.score.no_answer
-        judged = None if unread else row.score.primary_score
-        if isinstance(given, float):
+    for row in texts:
+        given, unread = row.labels, row.judged.no_answer
+        judged = None if unread else row.judged.primary_score
+        if isinstance(given, int | float):
             targets.append(Target(row.id, row.group, judged, given, True, unread))
         elif given is not None:
             units += [
                 Unit((row.id, key), row.group, item, answer_given(item, line), label, line.by_code)
-                for key, item, line, label in zip(row.keys, row.items, row.score.items, given, strict=True)
+                for key, item, line, label in zip(row.keys, row.items, row.judged.items, given, strict=True)
                 if label is not None and not unread
             ]
             targets.append(Target(row.id, row.group, judged, _true_score(row, given), False, unread))
@@ -317,18 +314,18 @@ def units_against_labels(
 
 
 def units_of_judges(
-    pairs: Sequence[tuple[JudgedRow, JudgedRow]],
+    pairs: Sequence[tuple[ScoredText, ScoredText]],
 ) -> tuple[list[Unit], list[Target], int]:
     """Collect the items present in both scores of a row, and count the items present in only one."""
     units: list[Unit] = []
     targets: list[Target] = []
     unmatched = 0
     for one, other in pairs:
-        theirs = dict(zip(other.keys, zip(other.items, other.score.items, strict=True), strict=True))
-        mine = list(zip(one.keys, one.items, one.score.items, strict=True))
-        unread = one.score.no_answer or other.score.no_answer
-        judged = None if unread else one.score.primary_score
-        targets.append(Target(one.id, one.group, judged, other.score.primary_score, no_answer=unread))
+        theirs = dict(zip(other.keys, zip(other.items, other.judged.items, strict=True), strict=True))
+        mine = list(zip(one.keys, one.items, one.judged.items, strict=True))
+        unread = one.judged.no_answer or other.judged.no_answer
+        judged = None if unread else one.judged.primary_score
+        targets.append(Target(one.id, one.group, judged, other.judged.primary_score, no_answer=unread))
         if unread:
             continue
         shared = [line for line in mine if line[0] in theirs]
@@ -399,7 +396,7 @@ def compare(
     )
 
 
-def compare_raters(files: Sequence[Sequence[JudgedRow]], bootstrap: Bootstrap) -> dict[str, Section]:
+def compare_raters(files: Sequence[Sequence[ScoredText]], bootstrap: Bootstrap) -> dict[str, Section]:
     """Agreement among several judges, by kind of item, on the rows and items that all files contain, without those
     that a code check answered."""
     shared = [{row.id: row for row in rows} for rows in files]
@@ -408,11 +405,11 @@ def compare_raters(files: Sequence[Sequence[JudgedRow]], bootstrap: Bootstrap) -
         if any(row.id not in rows for rows in shared):
             continue
         same_row = [rows[row.id] for rows in shared]
-        lines = [dict(zip(one.keys, one.score.items, strict=True)) for one in same_row]
+        lines = [one.lines for one in same_row]
         for key, item in zip(row.keys, row.items, strict=True):
             if all(key in answers and not answers[key].by_code for answers in lines):
                 given = [None if a[key].unanswered is not None else a[key].answer for a in lines]
-                if not all(one.score.no_answer for one in same_row):
+                if not all(one.judged.no_answer for one in same_row):
                     units.append((item, row.group, given))
     return agreement_of(units, bootstrap)
 
@@ -502,9 +499,9 @@ def _preferences(targets: Sequence[Target], inputs: Sequence[str], bootstrap: Bo
     return Section(units=len(pairs), figures=bootstrap.figures(measured, [group for _, _, group in pairs]))
 
 
-def _true_score(row: JudgedRow, labels: Sequence[Answer | None]) -> float | None:
+def _true_score(row: ScoredText, labels: Sequence[Answer | None]) -> float | None:
     """The score of the target computed from its labels, aggregated like the judge's score."""
-    score = row.score
+    score = row.judged
     if not row.known or any(label is None for label in labels) or score.primary_metric == "quality":
         return None
     rules = score.aggregation or Aggregation(primary_metric=score.primary_metric)

@@ -32,10 +32,9 @@ from studies.common import DATA, Difference, judge_of, markdown, probabilities_o
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from checklist_rewards import ChecklistScorer
-from checklist_rewards.attacks.attack import attack, default_rows
+from checklist_rewards.attacks.attack import attack, default_rows, prompt_key
 from checklist_rewards.attacks.bank import BANK
 from checklist_rewards.attacks.report import AttackReport, compare
-from checklist_rewards.attacks.search import AttackRow
 from checklist_rewards.backends.packaged import ENGLISH, ENGLISH_ENCODER, SMOLLM2, adapter_of, packaged_dir
 from checklist_rewards.checklists import NO, YES, ChecklistItem
 from checklist_rewards.distill.adapter import AdapterTraining, train_adapter
@@ -45,6 +44,7 @@ from checklist_rewards.files.store import Store
 from checklist_rewards.judges import Read
 from checklist_rewards.judges.labels import Labelled
 from checklist_rewards.progress import progress_on
+from checklist_rewards.rerank import Pool
 
 LEARNING_RATES = {ENGLISH_ENCODER: 5e-5, ENGLISH: 2e-4}
 LEFT_OUT = ("empty", "filler")
@@ -72,14 +72,14 @@ def pairs_of_labels(report: AttackReport) -> list[Labelled]:
     ]
 
 
-def pairs_of_responses(rows: Sequence[AttackRow]) -> list[Labelled]:
+def pairs_of_responses(rows: Sequence[Pool]) -> list[Labelled]:
     """Honest responses (yes), and the response to the next prompt (no)."""
     pairs = []
     for row, other in zip(rows, [*rows[1:], rows[0]], strict=True):
         for item in row.checklist.items:
-            for text, label in ((row.responses[0], 1.0), (other.responses[0], 0.0)):
+            for text, label in ((row.candidates[0], 1.0), (other.candidates[0], 0.0)):
                 if item.check is None:  # a response to another prompt may meet what code checks
-                    pairs.append(Labelled(text, item.question, label, row.prompt, row.prompt))
+                    pairs.append(Labelled(text, item.question, label, row.input, row.input))
     return pairs
 
 
@@ -152,7 +152,7 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
     training = attacked(args.model, first, store)
     labels = pairs_of_labels(training)
     reported = {prompt for figures in training.attacks for prompt in figures.rises}
-    others = [row for row in default_rows() if row.key not in reported]
+    others = [row for row in default_rows() if prompt_key(row) not in reported]
     pairs = [*labels, *pairs_of_responses(others), *training_pairs(TASKS, args.human, 0, args.data)]
     if not (hardened / "config.json").is_file():
         train(args.model, pairs, hardened, args.learning_rate or LEARNING_RATES[args.model])

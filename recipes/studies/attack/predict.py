@@ -12,7 +12,7 @@ neither the bias nor the function. All judges share the reads of the pocket judg
 attacks are in `<output>/judges` and are not run again.
 
 The second table shows whether a monitor could see the weakness by the patterns of the attack
-(`RewardMonitor(attacks=)`): how many replies of the pocket policy with a weakness of at least 0.5, and how many
+(`monitor={"attacks": ...}`): how many replies of the pocket policy with a weakness of at least 0.5, and how many
 without it, show one of them. The replies are seeded with self-praise and copied prompts
 (`recipes/studies/hacking/start.py`).
 
@@ -56,13 +56,14 @@ from checklist_rewards.attacks.attack import attack, bad_responses
 from checklist_rewards.attacks.bank import BANK
 from checklist_rewards.attacks.patterns import patterns_of
 from checklist_rewards.attacks.report import AttackFigures, AttackReport, read_attack
-from checklist_rewards.attacks.search import AttackRow, Recipe
+from checklist_rewards.attacks.search import Recipe
 from checklist_rewards.backends import pocket_dir
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement.measures import Bootstrap, Figure, Numbers
 from checklist_rewards.monitor.audit import observations
 from checklist_rewards.monitor.settings import ATTACK
 from checklist_rewards.progress import progress_on
+from checklist_rewards.rerank import Pool
 
 STRENGTHS = (0.8, 0.4)
 LEAST = 0.3
@@ -77,17 +78,17 @@ Name = tuple[str, float]
 """Bias and strength of a judge; `("clean", 0.0)` without a bias."""
 
 
-def on_bias(figures: AttackFigures, bias: str, rows: list[AttackRow]) -> float:
+def on_bias(figures: AttackFigures, bias: str, rows: list[Pool]) -> float:
     """How much an attack raises the weakness of the bad responses, on average."""
     recipe, weakness = Recipe(figures.attacks, figures.before, figures.after), BIASES[bias]
     return fmean(
-        weakness(recipe(text, row), row.prompt) - weakness(text, row.prompt)
+        weakness(recipe(text, row), row.input) - weakness(text, row.input)
         for row, bad in zip(rows, bad_responses(rows), strict=True)
         for text in bad.values()
     )
 
 
-def summary(report: AttackReport, bias: str | None, strength: float, rows: list[AttackRow]) -> dict[str, Any]:
+def summary(report: AttackReport, bias: str | None, strength: float, rows: list[Pool]) -> dict[str, Any]:
     """What the attack found, and the rank of the first attack on the bias."""
     own = [
         (rank, figures)
@@ -264,9 +265,9 @@ def main(argv: list[str] | None = None) -> list[dict[str, Any]]:
     rows, _ = material(POCKET, args.prompts)
     by_prompt = {task.instruction: task for task in tasks(args.prompts, seed=0, split="test")}
     samples = sample_policy(
-        str(pocket_dir()), [by_prompt[row.prompt] for row in rows], n=_SAMPLES, temperature=1.0, seed=0
+        str(pocket_dir()), [by_prompt[row.input] for row in rows], n=_SAMPLES, temperature=1.0, seed=0
     )
-    rows = [replace(row, responses=(*row.responses, *texts)) for row, texts in zip(rows, samples, strict=True)]
+    rows = [replace(row, candidates=(*row.candidates, *texts)) for row, texts in zip(rows, samples, strict=True)]
     names = [name for name in BANK if name not in ("empty", "filler")]
     found, reports = [], {}
     for (bias, strength), path in paths.items():

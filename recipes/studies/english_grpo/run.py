@@ -48,7 +48,6 @@ from checklist_rewards.backends.transformers import TransformersBackend
 from checklist_rewards.files.store import Store
 from checklist_rewards.judges import Read
 from checklist_rewards.judges.checked import without_check
-from checklist_rewards.monitor import MonitorSettings, RewardMonitor
 from checklist_rewards.rewards.trl import ChecklistReward
 
 ARMS: dict[str, tuple[Any, dict[str, Any]]] = {
@@ -117,12 +116,14 @@ class Study:
         for path in (raw, monitored):
             path.unlink(missing_ok=True)  # of an interrupted run
         scorer = ChecklistScorer(judge=self.judge, checks=checks)
-        reward = RewardMonitor(
-            ChecklistReward(scorer, log=raw),
-            MonitorSettings(seed=seed, **{**WATCHED, **watched}),
-            shadow=ChecklistScorer(judge=self.judge, checks="only"),
-            log=monitored,
-        )
+        monitor = {
+            **WATCHED,
+            **watched,
+            "seed": seed,
+            "shadow": ChecklistScorer(judge=self.judge, checks="only"),
+            "log": monitored,
+        }
+        reward = ChecklistReward(scorer, log=raw, monitor=monitor)
         folder_of_policy = resolve_model(args.policy)
         half = max(1, args.steps // 2)
         log = fit(

@@ -42,7 +42,6 @@ from checklist_rewards import ChecklistScorer
 from checklist_rewards.errors import SampleError
 from checklist_rewards.judges import Judge
 from checklist_rewards.judges.panel import PanelJudge
-from checklist_rewards.monitor import MonitorSettings, RewardMonitor
 from checklist_rewards.rewards.trl import ChecklistReward
 
 
@@ -83,8 +82,14 @@ def execute(run: Run, output: Path, attacks: Path | None = None) -> dict[str, An
         raw.unlink(missing_ok=True)  # of an interrupted run
         judge, unbiased = judges_of(run, Path(reads) / "store.sqlite")
         scorer = ChecklistScorer(judge=judge)
-        settings = MonitorSettings(action="log", seed=run.seed, **PREVENTIONS[run.prevention])
-        reward = ChecklistReward(scorer, log=raw)
+        monitor = {
+            **PREVENTIONS[run.prevention],
+            "action": "log",
+            "seed": run.seed,
+            "shadow": ChecklistScorer(judge=unbiased),
+            "log": folder / "monitor.jsonl",
+            "attacks": None if run.prevention != "patterns" else attack_on(run, attacks),
+        }
         log = train(
             dataset,
             items,
@@ -94,13 +99,7 @@ def execute(run: Run, output: Path, attacks: Path | None = None) -> dict[str, An
             learning_rate=run.learning_rate,
             seed=run.seed,
             start=make_start(output / "start"),
-            reward=RewardMonitor(
-                reward,
-                settings,
-                shadow=ChecklistScorer(judge=unbiased),
-                log=folder / "monitor.jsonl",
-                attacks=None if run.prevention != "patterns" else attack_on(run, attacks),
-            ),
+            reward=ChecklistReward(scorer, log=raw, monitor=monitor),
             groups=run.groups,
             max_tokens=run.max_tokens,
         )

@@ -41,10 +41,12 @@ from checklist_rewards.chat import prompt_text
 from checklist_rewards.datasets import build_checklists
 from checklist_rewards.datasets.importing import LABELS, TARGET, imported_rows
 from checklist_rewards.errors import SampleError
-from checklist_rewards.evaluation.agreement import Bootstrap, Figure, Mean, Unit, compare, labels_of
+from checklist_rewards.evaluation.agreement import Bootstrap, Figure, Mean, Unit, compare
 from checklist_rewards.evaluation.agreement.compare import units_against_labels
-from checklist_rewards.evaluation.agreement.scored import JudgedRow
+from checklist_rewards.evaluation.labels import labelled
+from checklist_rewards.evaluation.scored import ScoredText
 from checklist_rewards.files.rows import read_rows
+from checklist_rewards.rows import Columns
 
 CHUNK = 256
 PUBLISHED = (
@@ -65,16 +67,15 @@ published figures are of a tenth."""
 
 @dataclass(frozen=True)
 class Graded:
-    """The scored rows of a file, and their labels."""
+    """The scored rows of a file, with their labels."""
 
     name: str
-    rows: list[JudgedRow]
-    labels: list[Any]
+    rows: list[ScoredText]
 
     @property
     def units(self) -> list[Unit]:
         """The labelled items, each with both answers."""
-        return units_against_labels(self.rows, self.labels)[0]
+        return units_against_labels(self.rows)[0]
 
 
 def scored(
@@ -93,14 +94,12 @@ def scored(
 
 def graded(path: Path, scorer: ChecklistScorer) -> Graded:
     """Score the rows of a file. Raises [`SampleError`] if they have no text to score."""
-    rows, labels = [], []
+    rows: list[ScoredText] = []
     for number, (row, checklist, score) in enumerate(scored(scorer, _with_target(path)), start=1):
         where = f"{path}, row {number}"
         name = f"{path.stem}/{number}"
-        judged = JudgedRow(name, name, where, row, score, checklist.items, known=True)
-        rows.append(judged)
-        labels.append(None if row.get(LABELS) is None else labels_of(judged, row[LABELS], LABELS))
-    return Graded(path.stem, rows, labels)
+        rows += labelled([ScoredText(name, where, score, data=row, columns=Columns.of({}, shared=checklist))], LABELS)
+    return Graded(path.stem, rows)
 
 
 def _with_target(path: Path) -> Iterator[tuple[Mapping[str, Any], Checklist]]:
@@ -148,7 +147,7 @@ def rubrics(args: argparse.Namespace, scorer: ChecklistScorer, bootstrap: Bootst
     some = [graded(path, scorer) for path in args.files]
     means = {}
     for one in some:
-        values = [row.score.primary_score for row in one.rows if row.score.primary_score is not None]
+        values = [row.judged.primary_score for row in one.rows if row.judged.primary_score is not None]
         mean = bootstrap.figures(Mean("score", values), range(len(values)))["score"]
         means[one.name] = {"rows": len(one.rows), "unscored": len(one.rows) - len(values), "score": mean.model_dump()}
     return {"scores": means, "agreement": agreement(some, args.judge, bootstrap)}

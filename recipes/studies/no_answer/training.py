@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
@@ -22,7 +22,7 @@ from transformers import PrinterCallback, ProgressCallback
 from trl import GRPOConfig, GRPOTrainer
 
 from checklist_rewards.chat import CompletionReader
-from checklist_rewards.rewards.batch import Batch
+from checklist_rewards.rewards.batch import Call
 from checklist_rewards.rewards.trl import ChecklistReward
 
 if TYPE_CHECKING:
@@ -35,9 +35,10 @@ Draw = Callable[[random.Random], tuple[str, str]]
 class LoggedReward(ChecklistReward):
     """The checklist reward. Its log has the whole completion, with its thought, as `whole`."""
 
-    def record(self, batch: Batch, more: Sequence[Mapping[str, Any]] | None = None) -> None:
-        wholes = [{"whole": completion[-1]["content"]} for completion in batch.completions]
-        super().record(batch, wholes if more is None else list(map(dict.__or__, wholes, more)))
+    def record(self, call: Call) -> None:
+        more = call.log_fields or [{}] * len(call.completions)
+        wholes = [{"whole": one[-1]["content"], **rest} for one, rest in zip(call.completions, more, strict=True)]
+        super().record(replace(call, log_fields=wholes))
 
 
 @dataclass(frozen=True)

@@ -9,13 +9,12 @@ from checklist_rewards.evaluation.agreement import (
     compare,
     compare_judges,
     compare_raters,
-    labels_of,
-    pairs_of,
-    read_scored,
     units_against_labels,
     units_of_judges,
 )
 from checklist_rewards.evaluation.agreement.compare import ALL
+from checklist_rewards.evaluation.labels import labelled, pairs_of
+from checklist_rewards.evaluation.scored import read_scored
 from tests.evaluation.agreement.files import LOST, NO_ANSWER, scored_file
 
 NONE = Bootstrap(resamples=0)
@@ -24,7 +23,7 @@ GRADED = {"question": "How clear?", "options": [{"label": "poor", "value": 0}, {
 
 def against_labels(path, **options):
     rows = read_scored(path)
-    units, targets = units_against_labels(rows, [labels_of(row, row.data.get("labels"), "labels") for row in rows])
+    units, targets = units_against_labels(labelled(rows, "labels"))
     return compare(("judge", "labels"), units, targets, NONE, against_labels=True, **options), units
 
 
@@ -55,7 +54,7 @@ def test_checklists_that_differ_from_row_to_row_have_intervals(tmp_path):
         for words, labels in (("ab", [1, 0]), ("cde", [1, 1, 0]), ("f", [1]), ("gh", [0, 0]))
     ]
     judged = read_scored(scored_file(tmp_path / "s.jsonl", *rows))
-    units, targets = units_against_labels(judged, [labels_of(row, row.data["labels"], "labels") for row in judged])
+    units, targets = units_against_labels(labelled(judged, "labels"))
     found = compare(("judge", "labels"), units, targets, Bootstrap(100), against_labels=True)
     for name in ("accuracy", "precision", "f1", "rmse", "bias"):
         figure = found.items["yes/no"].figures[name]
@@ -101,7 +100,7 @@ def test_labels_are_aggregated_by_the_rules_of_the_judges_score(tmp_path, name, 
     said = {"said": ["yes", "cannot_assess"], "labels": ["yes", "cannot_assess"]}
     path = scored_file(tmp_path / name, {"checklist": ["Is it red?", ABSTAINING], **said}, abstention=abstention)
     [row] = read_scored(path)
-    _, [target] = units_against_labels([row], [labels_of(row, row.data["labels"], "labels")])
+    _, [target] = units_against_labels(labelled([row], "labels"))
     # The judge gives every answer that the labels give, so both get the same score.
     assert (target.one, target.other) == (score, score)
 
@@ -120,7 +119,7 @@ def test_a_file_without_recorded_rules_uses_the_defaults_and_its_metric(tmp_path
     path.write_text(json.dumps(data))
     [row] = read_scored(path)
     assert row.score.aggregation is None
-    _, [target] = units_against_labels([row], [labels_of(row, row.data["labels"], "labels")])
+    _, [target] = units_against_labels(labelled([row], "labels"))
     assert (target.one, target.other) == (0.5, 0.5)
 
 
@@ -167,7 +166,7 @@ def test_two_judges_are_tested_on_the_items_that_both_answered(tmp_path):
     sides = []
     for path in two_judges(tmp_path):
         rows = read_scored(path)
-        sides.append(units_against_labels(rows, [labels_of(row, row.data["labels"], "labels") for row in rows])[0])
+        sides.append(units_against_labels(labelled(rows, "labels"))[0])
     found = compare_judges(("one", "other"), *sides, NONE)
     # Three rows of two items each: both are right about the first item, only one judge about the second.
     assert (found.units, found.only_one_right, found.only_other_right) == (6, 3, 0)
@@ -194,14 +193,13 @@ def test_a_text_without_an_answer_changes_no_figure_of_the_judge(tmp_path):
         found = []
         for path in (judged, mixed):
             read = read_scored(path)
-            given = [labels_of(row, row.data[column], column) for row in read]
-            units, targets = units_against_labels(read, [float(x) if isinstance(x, int) else x for x in given])
+            units, targets = units_against_labels(labelled(read, column))
             found.append(compare(("j", "l"), units, targets, NONE, against_labels=True, inputs=["x"] * len(read)))
         before, after = found
         assert (before.no_answer, after.no_answer) == (0, 1)
         assert after.model_copy(update={"no_answer": 0}) == before
     alone = read_scored(scored_file(tmp_path / "c.jsonl", none))
-    units, targets = units_against_labels(alone, [labels_of(alone[0], none["labels"], "labels")])
+    units, targets = units_against_labels(labelled(alone, "labels"))
     found = compare(("j", "l"), units, targets, NONE, against_labels=True)
     assert (found.units, found.no_answer, found.targets, found.coverage.value) == (0, 1, None, None)
 

@@ -10,17 +10,16 @@ from checklist_rewards.checklists import Checklist
 from checklist_rewards.cli import app
 from checklist_rewards.evaluation.agreement import (
     Bootstrap,
-    Labels,
     compare,
     compare_judges,
     compare_raters,
-    labels_of,
-    pairs_of,
-    read_scored,
     units_against_labels,
     units_of_judges,
 )
 from checklist_rewards.evaluation.cascade_replay import replay
+from checklist_rewards.evaluation.labels import Labels, pairs_of
+from checklist_rewards.evaluation.labels import labelled as with_labels
+from checklist_rewards.evaluation.scored import read_scored
 from checklist_rewards.monitor.seen import seen_of
 from checklist_rewards.scores import Verdict, score_checklist
 from checklist_rewards.ui.report import report_data
@@ -55,7 +54,7 @@ def rows_of(path, reads, code=None, place=0):
 
 
 def labelled(rows):
-    units, targets = units_against_labels(rows, [labels_of(row, row.data["labels"], "labels") for row in rows])
+    units, targets = units_against_labels(with_labels(rows, "labels"))
     return units, compare(("judge", "labels"), units, targets, NONE, against_labels=True)
 
 
@@ -84,10 +83,7 @@ def test_figures_of_items_are_over_the_answers_of_judges(tmp_path, way, place):
     assert tests[0] == tests[1]
     assert compare_raters(mixed, NONE) == compare_raters(plain, NONE)
 
-    curves = [
-        replay([row.items for row in files[0]], *([row.score for row in rows] for rows in files), margins=[0, 0.3, 1])
-        for files in (plain, mixed)
-    ]
+    curves = [replay(list(zip(*files, strict=True)), margins=[0, 0.3, 1]) for files in (plain, mixed)]
     assert curves[0] == curves[1]
 
     shadows = [

@@ -9,7 +9,9 @@ import subprocess
 import pytest
 
 from checklist_rewards import BatchScore
-from checklist_rewards.evaluation.agreement import Bootstrap, Labels, compare, read_scored, units_against_labels
+from checklist_rewards.evaluation.agreement import Bootstrap, compare, units_against_labels
+from checklist_rewards.evaluation.labels import Labels
+from checklist_rewards.evaluation.scored import read_scored
 from checklist_rewards.scores.tally import PassRate
 from tests import zygote
 from tests.conftest import REPO
@@ -127,9 +129,8 @@ def test_the_figures_are_equal_in_the_app_the_report_the_command_line_and_python
             rate.add(int(score.items[place].passed), 1)
         [line] = [text for text in rates if text.startswith(question)]
         assert rate.micro in numbers and "[{:.3f}, {:.3f}]".format(*rate.interval) in line
-    rows = read_scored(project / "scored.jsonl")
-    given, _ = Labels(project / "labels" / "scored.jsonl").of(rows)
-    units, targets = units_against_labels(rows, given)
+    texts, _ = Labels(project / "labels" / "scored.jsonl").of(read_scored(project / "scored.jsonl"))
+    units, targets = units_against_labels(texts)
     names = ("scored.jsonl", "labels")
     python = compare(names, units, targets, Bootstrap(), against_labels=True).model_dump()["items"]["yes/no"][
         "figures"

@@ -4,10 +4,10 @@ import json
 
 import pytest
 
+from checklist_rewards.evaluation.scored import ScoredFile
 from checklist_rewards.ui.figures import TrainingFigures
 from checklist_rewards.ui.live import Live
 from checklist_rewards.ui.project import Project
-from checklist_rewards.ui.records import RecordFile
 from tests.conftest import HANG
 from tests.ui.app.conftest import scored_rows
 from tests.ui.files import monitor_rows, stated_rows, write
@@ -31,7 +31,7 @@ def lines(step):
 
 def of_a_report(path):
     figures = TrainingFigures()
-    for record in RecordFile(path):
+    for record in ScoredFile(path):
         figures.add(record)
     return json.loads(json.dumps(figures.as_json()))
 

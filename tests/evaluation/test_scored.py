@@ -1,13 +1,15 @@
 """Reading scored rows and labels: what is matched, and what is refused with which sentence."""
 
 import re
+from dataclasses import replace
 
 import pytest
 
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import SampleError
-from checklist_rewards.evaluation.agreement import Labels, labels_of, pairs_of, read_scored
-from checklist_rewards.evaluation.agreement.scored import answer_given, kind_of
+from checklist_rewards.evaluation.labels import Labels, labelled, pairs_of
+from checklist_rewards.evaluation.scored import ScoredFile, answer_given, kind_of, read_scored, shown_completion
+from tests.cli.conftest import write_jsonl
 from tests.evaluation.agreement.files import LOST, scored_file
 
 GRADED = {"question": "How clear?", "options": [{"label": "poor", "value": 0}, {"label": "fine", "value": 1}]}
@@ -17,9 +19,17 @@ ABSTAINING = {
 }
 
 
+CALL = {"role": "assistant", "content": "Wait.", "tool_calls": [{"function": {"name": "find", "arguments": {}}}]}
+
+
 def only(path, **options):
     [row] = read_scored(path, **options)
     return row
+
+
+def labels_of(row, value, key):
+    [text] = labelled([replace(row, data={**row.data, key: value})], key)
+    return text.labels
 
 
 def row_of(tmp_path, *checklist, **more):
@@ -70,12 +80,12 @@ def test_a_number_labels_the_whole_target_and_null_nothing(tmp_path):
 @pytest.mark.parametrize(
     ("value", "words"),
     [
-        ([True], "row 1: 'labels' has 1 labels for 2 items"),
+        ([True], "line 1: 'labels' has 1 labels for 2 items"),
         (
             [True, "great"],
-            "row 1, item 2 ('How clear?'): the label 'great' is not an answer of this item; allowed: poor, fine",
+            "line 1, item 2 ('How clear?'): the label 'great' is not an answer of this item; allowed: poor, fine",
         ),
-        ([0.5, None], "row 1, item 1 ('Is it red?'): the label 0.5"),
+        ([0.5, None], "line 1, item 1 ('Is it red?'): the label 0.5"),
         ({"nobody": True}, "an item 'nobody' that is not in the score"),
         ("perhaps", "must be a list of 2 labels (one per item)"),
         (float("nan"), "must be a finite number"),
@@ -92,7 +102,7 @@ def test_groups_and_ids_come_from_columns(tmp_path):
     path = scored_file(tmp_path / "s.jsonl", {**row, "id": "a", "doc": 7}, {**row, "id": "b", "doc": 7})
     assert [(r.id, r.group) for r in read_scored(path, group_key="doc")] == [("a", "7"), ("b", "7")]
     assert [(r.id, r.group) for r in read_scored(path)] == [("a", "a"), ("b", "b")]
-    with pytest.raises(SampleError, match="row 2: 'doc' is '7', as in .*row 1"):
+    with pytest.raises(SampleError, match="line 2: 'doc' is '7', as in .*line 1"):
         read_scored(path, id_key="doc")
     with pytest.raises(SampleError, match=r"'page' is missing or empty \(--group-key\)"):
         read_scored(path, group_key="page")
@@ -104,7 +114,7 @@ def test_options_need_a_checklist_that_says_what_they_count_for(tmp_path):
     path.write_text(text)
     with pytest.raises(SampleError, match="is answered by poor, fine, but the values of these labels are unknown"):
         read_scored(path)
-    assert only(path, checklist_key="questions").known
+    assert only(path, checklist="questions").known
     assert only(path, shared=Checklist.parse([GRADED])).items[0].values == {"poor": 0, "fine": 1}
 
 
@@ -149,8 +159,9 @@ def test_a_labels_file_with_a_repeated_id_is_refused_unless_it_is_read_leniently
     strict = Labels(path)
     with pytest.raises(SampleError, match="duplicate id 'a'; ids must be unique"):
         strict.of(strict.read(scored))
-    labels, unmatched = Labels(path, lenient=True).of(strict.read(scored))
-    assert [[answer and answer.label for answer in own or ()] for own in labels] == [["no"], []] and unmatched == 1
+    texts, unmatched = Labels(path, lenient=True).of(strict.read(scored))
+    found = [[answer and answer.label for answer in text.labels or ()] for text in texts]
+    assert found == [["no"], []] and unmatched == 1
 
 
 def test_the_texts_of_two_files_are_compared_as_the_judge_saw_them(tmp_path):
@@ -170,3 +181,28 @@ def test_the_texts_of_two_files_are_compared_as_the_judge_saw_them(tmp_path):
     with pytest.raises(SampleError, match="the same id 'b', but their texts differ: '42' and '43'"):
         pairs_of(one, read_scored(other), ("one", "other"))
     assert len(pairs_of(one, read_scored(other), ("one", "other"), same_texts=False)[0]) == 1
+
+
+def test_a_completion_without_an_answer_is_shown_in_full():
+    assert shown_completion("<think>a</think>b") == "<think>a</think>b"
+    assert shown_completion([{"role": "assistant", "content": "b"}]) == "b"
+    assert shown_completion([CALL]) == "assistant: Wait.\n\nassistant calls find()"
+    tool = {"role": "tool", "content": "found"}
+    assert shown_completion([CALL, tool]) == "assistant: Wait.\n\nassistant calls find()\n\ntool: found"
+    assert shown_completion([]) == "" and shown_completion(None) is None and shown_completion(7) == "7"
+
+
+def test_a_log_shows_what_the_trainer_passed(tmp_path):
+    row = {"step": 1, "prompt": "x", "completion": "", "written": "<think>a", "state": "cut_in_thought", "reward": 0}
+    write_jsonl(tmp_path / "log.jsonl", {**row, "score": None}, {**row, "completion": "b", "score": None})
+    assert [record.text for record in ScoredFile(tmp_path / "log.jsonl")] == ["<think>a", "b"]
+
+
+def test_files_with_similar_names_are_not_other_ranks(tmp_path):
+    row = {"step": 1, "prompt": "x", "completion": "a", "reward": 0, "score": None}
+    for name in ("log.jsonl", "log.rank1.jsonl", "log.ranked.jsonl"):
+        write_jsonl(tmp_path / name, row)
+    assert [path.name for path in ScoredFile(tmp_path / "log.jsonl").paths] == ["log.jsonl", "log.rank1.jsonl"]
+    for name in ("scored.jsonl", "scored.rank1.jsonl"):
+        write_jsonl(tmp_path / name, {"target": "a", "checklist_score": None})
+    assert ScoredFile(tmp_path / "scored.jsonl").count() == 1

@@ -1,0 +1,260 @@
+"""The labels of scored texts, and the pairs of two scorings of the same texts.
+
+[`Labels`] finds the label of every text, in a column of the scored file or in a file of labels, such as one that the
+app exported. A label of a file belongs to the text that has its id and its content: the same id of another text is
+refused. `judges/labels.py` parses the column as a whole: one label per item in order (a list), labels by item id (a
+mapping), or one number for the whole text. None means unlabelled. An invalid label raises a [`SampleError`] that names
+the row and the value.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from checklist_rewards.chat import completion_text
+from checklist_rewards.checklists import Checklist
+from checklist_rewards.errors import SampleError
+from checklist_rewards.evaluation.scored import Answer, ScoredText, own_id, read_scored, shown_prompt
+from checklist_rewards.files.cells import messages_in
+from checklist_rewards.files.rows import Row, read_rows
+from checklist_rewards.judges.labels import LabelCell, read_column
+from checklist_rewards.rows import INPUTS, Columns
+
+logger = logging.getLogger(__name__)
+PROBABILITY = "label_probability"
+"""Column of the probability with which a row was chosen for labelling, as the app exports it."""
+_without_texts: set[Path] = set()
+"""Files of labels without texts that have been warned of."""
+
+
+@dataclass(frozen=True)
+class Labels:
+    """The labels of scored rows, in a column of the scored file or in a file of their own.
+
+    Args:
+        path (`Path`, *optional*): A file with the labels, matched by row id and text. Without texts (columns `target`
+            or `completion`), the id alone is compared, with a warning. Defaults to the scored file.
+        key (`str`, *optional*, defaults to `"labels"`): Column of the labels.
+        id_key, group_key, checklist_key, shared (*optional*): How scored files are read; see [`read_scored`].
+        lenient (`bool`, *optional*, defaults to `False`): Accept rows of `path` without an `id` or without labels,
+            repeated ids, of which the last counts, and rows about other texts, which are not used.
+        any_scale (`bool`, *optional*, defaults to `False`): The user named the scale of the numbers; see
+            [`read_column`].
+    """
+
+    path: Path | None = None
+    key: str = "labels"
+    id_key: str | None = None
+    group_key: str | None = None
+    checklist_key: str | None = None
+    shared: Checklist | None = None
+    lenient: bool = False
+    any_scale: bool = False
+
+    def read(self, path: str | Path) -> list[ScoredText]:
+        """The rows of a scored file. Raises [`SampleError`]."""
+        return read_scored(
+            path, id_key=self.id_key, group_key=self.group_key, checklist=self.checklist_key, shared=self.shared
+        )
+
+    def of(self, rows: Sequence[ScoredText]) -> tuple[list[ScoredText], int]:
+        """The texts with their labels, and the number of labelled rows that were not scored.
+
+        Raises:
+            SampleError: For an invalid label, or if no row has a label.
+        """
+        key, unmatched = self.key, 0
+        sources: Sequence[ScoredText | Row | None] = rows
+        if self.path is not None:
+            sources, unmatched = self._matched(self.path, rows)
+        elif not any(key in row.data for row in rows):
+            columns = ", ".join(map(repr, rows[0].data)) or "no other columns"
+            raise SampleError(
+                f"{rows[0].where}: column {key!r} not found; the row has {columns} (set --label-key or --labels)."
+            )
+        # An error about a label names the row of the label.
+        cells = [
+            LabelCell(row.where if source is None else source.where, source and source.data.get(key), row.items)
+            for row, source in zip(rows, sources, strict=True)
+        ]
+        labelled = _with_labels(rows, read_column(cells, key, any_scale=self.any_scale))
+        if not any(isinstance(text.labels, float) or any(text.labels or ()) for text in labelled):
+            raise SampleError(f"{rows[0].where}: neither this row nor any other has a label in column {key!r}.")
+        return labelled, unmatched
+
+    def probabilities(self, rows: Sequence[ScoredText]) -> list[float | None] | None:
+        """The probability with which every row was chosen for labelling, in (0, 1]; None for a row that was not.
+
+        Returns:
+            One per row, from the column `label_probability`; None if no row has one: they were chosen with equal
+            probabilities.
+
+        Raises:
+            SampleError: For another value.
+        """
+        sources: Sequence[ScoredText | Row | None] = rows
+        if self.path is not None:
+            sources = self._matched(self.path, rows)[0]
+        found: list[float | None] = []
+        for row, source in zip(rows, sources, strict=True):
+            value = None if source is None else source.data.get(PROBABILITY)
+            try:
+                number = None if value in (None, "") or isinstance(value, bool) else float(value)
+            except (TypeError, ValueError):
+                number = math.nan
+            if number is not None and not 0 < number <= 1 or isinstance(value, bool):
+                raise SampleError(f"{row.where}: {PROBABILITY!r} must be above 0 and at most 1, got {value!r:.60}.")
+            found.append(number)
+        return None if all(value is None for value in found) else found
+
+    def _matched(self, path: Path, rows: Sequence[ScoredText]) -> tuple[list[Row | None], int]:
+        """The row of the labels file of every scored row, and the number of its other rows. A row matches if it has
+        the id and the text of the scored row; the same id of another text is refused, or counted if read leniently."""
+        labelled = list(read_rows(path))
+        if not labelled:
+            raise SampleError(f"{path} has no rows.")
+        have_ids = self.id_key is not None or any(own_id(row.data) is not None for row in labelled)
+        labels: dict[str, list[Row]] = {}
+        for number, row in enumerate(labelled, start=1):
+            for key in filter(None, (self.key, self.id_key)):
+                if key not in row.data and not self.lenient:
+                    columns = ", ".join(map(repr, row.data))
+                    raise SampleError(f"{row.where}: column {key!r} not found; the row has {columns}.")
+            name = own_id(row.data, self.id_key) or str(number)
+            if name in labels and not self.lenient:
+                raise SampleError(f"{row.where}: duplicate id {name!r}; ids must be unique (--id-key).")
+            labels.setdefault(name, []).append(row)
+        if not any(row.id in labels for row in rows):
+            raise SampleError(
+                f"{path} has labels for none of the scored rows: its first id is {next(iter(labels))!r}, the scored "
+                f"file's is {rows[0].id!r} (set the id column with --id-key)."
+            )
+        found: list[Row | None] = []
+        for scored in rows:
+            label: Row | None = None
+            for candidate in labels.get(scored.id, ()):  # the last one of this text counts
+                same = same_text(scored.data, candidate.data)
+                if same is not False:
+                    label = candidate
+                elif not self.lenient:
+                    raise SampleError(
+                        f"{candidate.where}: the label with the id {scored.id!r} is about another "
+                        f"{_difference(candidate.data, scored.data, scored.where)}; a label is of one text."
+                    )
+                if same is None and path.resolve() not in _without_texts:
+                    _without_texts.add(path.resolve())
+                    how = "id" if have_ids else "row number"
+                    why = "because rows have no text to compare (column 'target')"
+                    logger.warning("%s: labels are matched by %s alone, %s.", candidate.where, how, why)
+            found.append(label)
+        return found, len(labels) - sum(label is not None for label in found)
+
+
+def labelled(texts: Sequence[ScoredText], key: str) -> list[ScoredText]:
+    """The texts with the labels in a column of their rows. Raises [`SampleError`] for a label that is not valid."""
+    cells = [LabelCell(text.where, text.data.get(key), text.items) for text in texts]
+    return _with_labels(texts, read_column(cells, key))
+
+
+def _with_labels(texts: Sequence[ScoredText], found: Sequence[Any]) -> list[ScoredText]:
+    return [
+        replace(
+            text,
+            labels=[
+                Answer(label, item.values[label], item.values[label]) if isinstance(label, str) else None
+                for item, label in zip(text.items, labels, strict=True)
+            ]
+            if isinstance(labels, list)
+            else labels,
+        )
+        for text, labels in zip(texts, found, strict=True)
+    ]
+
+
+def pairs_of(
+    rows: Sequence[ScoredText], others: Sequence[ScoredText], where: tuple[str, str], *, same_texts: bool = True
+) -> tuple[list[tuple[ScoredText, ScoredText]], int]:
+    """Pair the rows of two files by id, and count the unpaired rows.
+
+    Args:
+        rows, others (sequences of [`ScoredText`]): The rows of each file.
+        where (pair of `str`): The names of the files, for error messages.
+        same_texts (`bool`, *optional*, defaults to `True`): Refuse rows with the same id and different texts. Two
+            judges can only be compared on the same texts.
+
+    Raises:
+        SampleError: If the files have no id in common, or if the texts of a pair differ.
+    """
+    partners = {row.id: row for row in others}
+    pairs = [(row, partners[row.id]) for row in rows if row.id in partners]
+    if not pairs:
+        raise SampleError(
+            f"{where[0]} and {where[1]} have no row id in common: the first ids are {rows[0].id!r} and "
+            f"{others[0].id!r} (set the id column with --id-key)."
+        )
+    if same_texts and (differing := other_texts(rows, others)) is not None:
+        one, other = differing
+        raise SampleError(
+            f"{one.where} and {other.where} have the same id {one.id!r}, but their texts differ: "
+            f"{_text(one.data)!r:.60} and {_text(other.data)!r:.60}. Judges are compared on the same texts; for the "
+            "rate of wins of one file over the other, label rows of both (--label-key)."
+        )
+    return pairs, len(rows) + len(others) - 2 * len(pairs)
+
+
+def other_texts(rows: Sequence[ScoredText], others: Sequence[ScoredText]) -> tuple[ScoredText, ScoredText] | None:
+    """The first two rows of the same id whose texts differ, such as those of two policies; None without any."""
+    partners = {row.id: row for row in others}
+    for row in rows:
+        if (other := partners.get(row.id)) is not None:
+            first, second = _text(row.data), _text(other.data)
+            if first is not None and second is not None and not equal_answers(first, second):
+                return row, other
+    return None
+
+
+def same_text(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool | None:
+    """Whether two rows are about the same text, and about the same prompt if both have the same column of it; None if
+    a row has no text."""
+    if not all(isinstance(messages_in(row.get(Columns.of(row).target)), str | list) for row in (one, other)):
+        return None  # without a text, or with another meaning of "target", such as a number
+    return _difference(one, other, "") is None
+
+
+def _difference(one: Mapping[str, Any], other: Mapping[str, Any], where: str) -> str | None:
+    """In what two rows with texts differ, as the end of a sentence; None for equal ones."""
+    first, second = _text(one) or "", _text(other) or ""
+    if not equal_answers(first, second):
+        return f"text than {where}: {first!r:.60} and {second!r:.60}"
+    for name in INPUTS:
+        before, after = shown_prompt(one.get(name)), shown_prompt(other.get(name))
+        if before is not None and after is not None and _lines(before) != _lines(after):
+            return f"prompt than {where}: {before!r:.60} and {after!r:.60}"
+    return None
+
+
+def equal_answers(one: str, other: str) -> bool:
+    """Whether two texts are equal, or their answers are: the app exports texts without their thoughts, and other
+    programs change the ends of lines."""
+    return one == other or _lines(completion_text(messages_in(one))) == _lines(completion_text(messages_in(other)))
+
+
+def _lines(text: str) -> str:
+    return text.replace("\r\n", "\n").strip()
+
+
+def _text(data: Mapping[str, Any]) -> str | None:
+    """The text of a row; equal for the cells of JSON Lines, CSV and Parquet. None if it has none."""
+    value = data.get(Columns.of(data).target)
+    return None if value is None else text_of(value)
+
+
+def text_of(value: Any) -> str:
+    """A text to compare with others, equal for the cells of JSON Lines, CSV and Parquet: of messages, the answer."""
+    value = messages_in(value)
+    return completion_text(value) if isinstance(value, list) else str(value)
