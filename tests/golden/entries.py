@@ -106,39 +106,37 @@ def reward_from_a_file() -> Any:
 
 def reward_with_a_monitor() -> Any:
     # since 46fd139: the monitor counts words as the check `words` does: without bullets and punctuation
-    from checklist_rewards.monitor import RewardMonitor
     from checklist_rewards.rewards.trl import ChecklistReward
 
-    monitor = RewardMonitor(
-        ChecklistReward(model="pocket", log="new_rewards.jsonl"),
-        shadow={"model": "pocket", "prompt": "judges/rlcf"},
-        log="new_monitor.jsonl",
-        held_out=0.4,
-        shadow_share=0.5,
-        retest_share=0.5,
-        extra_reads=1.0,
-        start=3,
-        window=3,
-        certainty=1.0,
-        canary_every=0,
-    )
-    rewards = [called(monitor, step, 4) for step in range(6)]
-    return {"rewards": rewards, "alarms": [[alarm.signal, alarm.step, alarm.size] for alarm in monitor.alarms]}
+    monitor = {
+        "shadow": {"model": "pocket", "prompt": "judges/rlcf"},
+        "log": "new_monitor.jsonl",
+        "held_out": 0.4,
+        "shadow_share": 0.5,
+        "retest_share": 0.5,
+        "extra_reads": 1.0,
+        "start": 3,
+        "window": 3,
+        "certainty": 1.0,
+        "canary_every": 0,
+    }
+    reward = ChecklistReward(model="pocket", log="new_rewards.jsonl", monitor=monitor)
+    rewards = [called(reward, step, 4) for step in range(6)]
+    return {"rewards": rewards, "alarms": [[alarm.signal, alarm.step, alarm.size] for alarm in reward.monitor.alarms]}
 
 
 def reward_with_evolving_checklists() -> Any:
-    from checklist_rewards.evolving import EvolvingChecklistReward
     from checklist_rewards.rewards.trl import ChecklistReward
 
     proposed = [OTHER["question"], 'Does the response mention the word "morni"?']
-    reward = EvolvingChecklistReward(
-        ChecklistReward(model="pocket", log="new_rewards.jsonl"),
-        lambda groups: [proposed] * len(groups),
-        every=2,
-        max_active=1,
-        refiners=[],
-        buffer="new_checklists.jsonl",
-    )
+    evolving = {
+        "proposer": lambda groups: [proposed] * len(groups),
+        "every": 2,
+        "max_active": 1,
+        "refiners": [],
+        "buffer": "new_checklists.jsonl",
+    }
+    reward = ChecklistReward(model="pocket", log="new_rewards.jsonl", evolving=evolving)
     return [called(reward, step, 4) for step in range(4)]
 
 
@@ -179,6 +177,7 @@ def build_a_dataset() -> Any:
 
 
 def serve_scores_rewards_and_decisions() -> Any:
+    # since 46fd139: responses name the judge, which clients compare
     from fastapi.testclient import TestClient
 
     from checklist_rewards import ChecklistScorer
@@ -197,6 +196,7 @@ def serve_scores_rewards_and_decisions() -> Any:
 
 
 def app_with_annotations() -> Any:
+    # since 46fd139: every file has its own labels; code checks are counted apart; words as the check `words` counts them
     from fastapi.testclient import TestClient
 
     from checklist_rewards.backends import Engine
@@ -220,34 +220,31 @@ def app_with_annotations() -> Any:
 
 
 def replay_stored_answers() -> Any:
-    from checklist_rewards import Checklist
-    from checklist_rewards.evaluation.replay import Replay, StoredRow
-    from checklist_rewards.scorer import Sample
+    from checklist_rewards import Checklist, Sample
+    from checklist_rewards.evaluation.replay import Replay
+    from checklist_rewards.evaluation.scored import ScoredText
     from checklist_rewards.scores.table import score_from
 
     stored = []
     for number, row in enumerate(rows("scored.jsonl")[:5], start=1):
         score = score_from(row["checklist_score"], f"row {number}")
-        checklist = [{"question": item.question, "weight": item.weight} for item in score.items]
-        stored.append(StoredRow(Sample(Checklist.parse(checklist), row["target"], row["prompt"]), score, f"row {number}"))
+        checklist = Checklist.parse([{"question": item.question, "weight": item.weight} for item in score.items])
+        stored.append(
+            ScoredText(str(number), f"row {number}", score, sample=Sample(checklist, row["target"], row["prompt"]))
+        )
     replay = Replay(aggregation={"primary_metric": "weighted", "threshold": 0.9})
     return [[score.primary_score for score in scores] for scores in replay.scores(stored)]
 
 
 def agreement_and_calibration_of_a_scored_file() -> Any:
-    from checklist_rewards.evaluation.agreement import (
-        Bootstrap,
-        compare,
-        labels_of,
-        read_scored,
-        units_against_labels,
-    )
+    from checklist_rewards.evaluation.agreement import Bootstrap, compare, units_against_labels
     from checklist_rewards.evaluation.calibration import fit_calibration, labelled_reads
+    from checklist_rewards.evaluation.labels import Labels
 
-    scored = read_scored("scored.jsonl", group_key="document")
-    labels = [labels_of(row, row.data["labels"], "labels") for row in scored]
-    calibration, _ = fit_calibration(labelled_reads(scored, labels), method="platt", bootstrap=Bootstrap(20))
-    units, targets = units_against_labels(scored, labels)
+    labels = Labels(group_key="document")
+    scored, _ = labels.of(labels.read("scored.jsonl"))
+    calibration, _ = fit_calibration(labelled_reads(scored), method="platt", bootstrap=Bootstrap(20))
+    units, targets = units_against_labels(scored)
     compared = compare(("judge", "labels"), units, targets, Bootstrap(20), against_labels=True)
     figures = {name: figure.value for section in compared.items.values() for name, figure in section.figures.items()}
     return {"agreement": figures, "calibration": calibration.model_dump(mode="json")}

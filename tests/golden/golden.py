@@ -36,7 +36,7 @@ from typing import Any, NamedTuple
 HERE = Path(__file__).resolve().parent
 STORE = HERE / "answers.sqlite"
 TOLERANCE = 1e-9
-VOLATILE = {"seconds", "judge_seconds", "wall_seconds", "created", "time", "version"}
+VOLATILE = {"seconds", "judge_seconds", "created", "version", "stamp", "quiet"}
 """Keys whose values differ between two runs."""
 
 
@@ -122,7 +122,9 @@ def printed(case: Case) -> dict[str, Any]:
 
 def files() -> list[Path]:
     """The files in the working folder."""
-    return sorted(path for path in Path().rglob("*") if path.is_file() and path.suffix != ".png")
+    return sorted(
+        path for path in Path().rglob("*") if path.is_file() and path.suffix != ".png" and ".sqlite" not in path.name
+    )
 
 
 def content(path: Path) -> Any:
