@@ -45,9 +45,12 @@ _NOTE = (
     "budget_reads",
     "max_rise",
     "max_beats",
-    "model",
-    "base_url",
+    "judge.model",
+    "judge.base_url",
+    "judge.backend",
     "judge",
+    "checklist",
+    "store",
     "dry_run",
 )
 def attack(
@@ -56,7 +59,7 @@ def attack(
         typer.Option("--output", "-o", show_default=False, rich_help_panel=o.OUTPUT, help="JSON file to write to."),
     ],
     keys: o.Keys,
-    judge: o.OnlyJudge,
+    judge: o.JudgeOptions,
     rows: Annotated[
         Path | None,
         typer.Argument(
@@ -71,7 +74,7 @@ def attack(
             show_default=False,
             rich_help_panel=o.OUTPUT,
             help="Write the successful attacks on the searched prompts to this file (.jsonl, .csv or .parquet), "
-            "labelled no, for `distill`, `calibrate` and `--examples`.",
+            "labelled no, for `distill`, `calibrate` and `--judge.examples`.",
         ),
     ] = None,
     responses: Annotated[

@@ -9,7 +9,6 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Iterator
-from dataclasses import fields
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
@@ -172,7 +171,7 @@ def run_on_ray(
     raise typer.Exit(report.finish(files.output, report.judged, files.summary))
 
 
-_OF_WRITERS = tuple(field.name for field in fields(o.WriterKeys) if not hasattr(o.Keys, field.name))
+_OF_WRITERS = tuple(name for name in o.WriterKeys.model_fields if name not in o.Keys.model_fields)
 """Options for columns that only writers read."""
 
 
@@ -192,7 +191,19 @@ def stores_of(cluster: o.Cluster, store: o.StoreOptions) -> o.StoreOptions:
 
 
 @grouped(
-    "output", "model", "base_url", "pipeline", "generator_prompt", "input_key", "max_items", "constraints", "dry_run"
+    "output",
+    "writer.model",
+    "writer.base_url",
+    "writer.backend",
+    "pipeline",
+    "input_key",
+    "writer.prompt",
+    "writer.max_items",
+    "writer.constraints",
+    "writer.temperature",
+    "writer.max_tokens",
+    "store",
+    "dry_run",
 )
 def generate(
     files: o.Files,
@@ -303,21 +314,25 @@ def write_shared(pipe: Pipeline, source: Any, report: RunReport, samples: Any = 
 
 @grouped(
     "output",
-    "model",
-    "base_url",
+    "judge.model",
+    "judge.base_url",
+    "judge.backend",
     "checklist",
+    "metric",
+    "threshold",
+    "judge.mode",
+    "judge.calibration",
     "judge",
-    "calibration",
     "input_key",
     "target_key",
-    "concurrency",
+    "store",
     "dry_run",
 )
 def score(
     files: o.Files,
     preset: o.Preset,
     keys: o.Keys,
-    judge: o.OnlyJudge,
+    judge: o.JudgeOptions,
     checklist: o.ChecklistFile = None,
     target_key: o.TargetKey = None,
     checklist_key: o.ChecklistKey = None,
@@ -382,15 +397,19 @@ def score(
 
 @grouped(
     "output",
-    "model",
-    "base_url",
+    "judge.model",
+    "judge.base_url",
+    "judge.backend",
     "pipeline",
-    "generator_model",
+    "writer.model",
+    "writer.base_url",
     "source",
+    "metric",
+    "threshold",
     "input_key",
     "target_key",
+    "store",
     "dry_run",
-    "budget",
 )
 def run(
     files: o.Files,
@@ -428,7 +447,7 @@ def run(
     checklist-rewards run answers.jsonl -o scored.jsonl --model org/judge
     checklist-rewards run answers.jsonl -o scored.jsonl --pipeline rocketeval \
         --model org/judge --base-url http://localhost:8000/v1 \
-        --generator-model org/writer
+        --writer.model org/writer
     checklist-rewards run summaries.jsonl -o scored.jsonl --pipeline checkeval --source dimensions.json \
         --model org/judge --dry-run --price org/judge=0.15,0.60
     ```

@@ -194,7 +194,11 @@ def loop_commands(file: str, labels: str, scored: bool, config: PipelineConfig, 
         ["agree", answers, "--labels", labels],
         ["calibrate", answers, "--labels", labels, "-o", "calibration.json"],
         ["score", file, "-o", "calibrated.jsonl", "--calibration", "calibration.json", *options],
-        *([["score", file, "-o", "with_examples.jsonl", "--examples", labels, *options]] if jury is None else []),
+        *(
+            [["score", file, "-o", "with_examples.jsonl", "--judge.examples", labels, *options]]
+            if jury is None
+            else []
+        ),
         ["distill", labels, "-o", "judge"],
     ]
     return [shlex.join(["checklist-rewards", *command]) for command in commands]
