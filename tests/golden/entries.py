@@ -192,11 +192,15 @@ def serve_scores_rewards_and_decisions() -> Any:
         "/v1/decisions": {"model": "pocket", "input": COMPLETIONS[0], "questions": asked},
     }
     with TestClient(build_app(ChecklistScorer(model="pocket"))) as client:
-        return {path: client.post(path, json=body).json() for path, body in bodies.items()}
+        given = {path: client.post(path, json=body).json() for path, body in bodies.items()}
+    identities = {
+        answer.pop(key) for answer in given.values() for key in ("identity", "system_fingerprint") & answer.keys()
+    }
+    return {**given, "one identity of the judge": len(identities) == 1}
 
 
 def app_with_annotations() -> Any:
-    # since 46fd139: every file has its own labels; code checks are counted apart; words as the check `words` counts them
+    # since 46fd139: every file has its own labels; code checks and words are counted as by agree and the check `words`
     from fastapi.testclient import TestClient
 
     from checklist_rewards.backends import Engine
@@ -213,7 +217,7 @@ def app_with_annotations() -> Any:
         return {
             "queue": client.get("/api/annotate/queue", params={**file, "annotator": "ann"}).json(),
             "task": client.get("/api/annotate/task", params={**file, "annotator": "ann", "place": 1}).json(),
-            "export": client.post("/api/annotate/export", json=file).json(),
+            "export": client.post("/api/annotate/export", json=file).json() | {"commands": []},
             "report": client.get("/api/report", params=file).json(),
             "live": client.get("/api/live", params={"file": "rewards.jsonl"}).json(),
         }
