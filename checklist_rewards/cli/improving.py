@@ -32,7 +32,7 @@ from checklist_rewards.evaluation.scored import ID, ScoredText
 from checklist_rewards.evolving.improve import FAULTS, Improvement
 from checklist_rewards.evolving.improve import improve as improved
 from checklist_rewards.evolving.rewriting import Rewriter
-from checklist_rewards.files.rows import input_format, read_rows
+from checklist_rewards.files.rows import read_rows
 from checklist_rewards.judges.labels import LabelCell, read_column
 from checklist_rewards.replies import NoReply
 from checklist_rewards.rows import Columns, read_checklist
@@ -335,20 +335,10 @@ def _labelled_rows(
     preferences. Raises [`SampleError`]."""
     found: list[ScoredText] = []
     names: list[set[str]] = []
-    columns: Columns | None = None
     cells = () if label_key is None else [LabelCell(row.where, row.data.get(label_key)) for row in read_rows(path)]
     labels = iter(read_column(cells, label_key or ""))
-    for row in read_rows(path):
-        if columns is None:
-            columns = Columns.of(
-                row.data,
-                inputs=keys.input_key,
-                target=target_key,
-                reference=keys.reference_key,
-                history=keys.history_key,
-                shared=shared,
-                blank_is_null=input_format(path) == ".csv",
-            )
+    named = {"inputs": keys.input_key, "target": target_key, "reference": keys.reference_key}
+    for row, columns in Columns.each(path, **named, history=keys.history_key, shared=shared):
         for key, option_name in ((label_key, "--label-key"), (group_key, "--group-key")):
             if key is not None and key not in row.data:
                 raise SampleError(

@@ -454,7 +454,7 @@ def _sample(
     if not data:
         raise SampleError(f"{rows} has no rows.")
     columns = Columns.of(
-        data[0].data, inputs=keys.input_key, checklist=checklist_key, reference=keys.reference_key,
+        data[0], inputs=keys.input_key, checklist=checklist_key, reference=keys.reference_key,
         history=keys.history_key,
     )  # fmt: skip
     found = [(row, columns.checklist_of(row.data, row.where)) for row in data]

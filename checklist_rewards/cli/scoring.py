@@ -136,8 +136,7 @@ def run_on_ray(
             "give the name of a folder."
         )
     first = first_row(shards)
-    blank = first.where.split(", ")[0].lower().endswith(".csv")
-    task = command.task(Columns.of(first.data, blank_is_null=blank, **columns), scores=scores, checklists=checklists)
+    task = command.task(Columns.of(first, **columns), scores=scores, checklists=checklists)
     prices = prices_from(dry.price)
     warn_of_models(*models)
     keep = store.store or not store.no_store
@@ -261,7 +260,7 @@ def generate(
     file = RowFile(files.rows, files.output, files.summary, (store_options.store,))
     columns = file.columns(**named)
     rows = RowWork(pipe, columns, report, scores=False, checklists=Source.WRITTEN)
-    total = sum(1 for _ in map(rows.prepare, file))
+    total = sum(1 for _ in map(rows.validate, file))
     prices = prices_from(dry.price)
     if dry.dry_run:
         return forecast(work, prices, requests=(columns.request_of(row.data, row.where) for row in file))
@@ -271,7 +270,7 @@ def generate(
     with write_rows(files.output) as out, bars() as bar:
         progress = bar("checklists", total)
         for chunk in file.chunks():
-            for row in rows.process(list(map(rows.prepare, chunk)), progress):
+            for row in rows.process(chunk, progress):
                 out.write(row)
     work.account(report, prices)
     raise typer.Exit(report.finish(files.output, None, files.summary))
@@ -378,10 +377,10 @@ def score(
     columns = file.columns(**named)
     work = RowWork(pipe, columns, report, scores=True, checklists=Source.COLUMN)
     reads, asks = 0, False
-    for prepared in map(work.prepare, file):
-        if prepared.checklist is not None:
-            reads += len(prepared.checklist)
-            asks = asks or command.asks(prepared.checklist)
+    for found in map(work.validate, file):
+        if found is not None:
+            reads += len(found)
+            asks = asks or command.asks(found)
     prices = prices_from(dry.price)
     if dry.dry_run:
         return forecast(command, prices, samples=_samples(columns, file))
@@ -389,7 +388,7 @@ def score(
     with write_rows(files.output) as out, bars() as bar:
         progress = bar("reads", reads)
         for chunk in file.chunks():
-            for row in work.process(list(map(work.prepare, chunk)), reads=progress):
+            for row in work.process(chunk, reads=progress):
                 out.write(row)
     command.account(report, prices)
     raise typer.Exit(report.finish(files.output, _receipt(pipe), files.summary))
@@ -499,7 +498,7 @@ def run(
     file = RowFile(files.rows, files.output, files.summary, (checklist, source, store_options.store))
     columns = file.columns(**named)
     work = RowWork(pipe, columns, report, scores=True, checklists=checklists)
-    total = sum(1 for _ in map(work.prepare, file))
+    total = sum(1 for _ in map(work.validate, file))
     prices = prices_from(dry.price)
     if dry.dry_run:
         requests = (columns.request_of(row.data, row.where) for row in file) if per_row else ()
@@ -518,7 +517,7 @@ def run(
     with write_rows(files.output) as out, bars() as bar:
         written, reads = bar("checklists", total) if per_row else None, bar("reads", 0)
         for chunk in file.chunks():
-            for row in work.process(list(map(work.prepare, chunk)), written, reads):
+            for row in work.process(chunk, written, reads):
                 out.write(row)
     command.account(report, prices)
     raise typer.Exit(report.finish(files.output, _receipt(pipe), files.summary))
