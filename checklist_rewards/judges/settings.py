@@ -300,7 +300,7 @@ class ScorerConfig(JudgeConfig):
     `judge`: it is judged like any other text."""
     scale: int | None = None
     """Grade items on a scale with this many steps, from worst to best, instead of yes/no."""
-    weights: Unchecked[Weights | Mapping[str, float] | str | Path | None] = None
+    weights: Unchecked[str | Path | Mapping[str, float] | Weights | None] = None
     """JSON or YAML file with new weights by item id, question or category, such as `fit` writes."""
     checks: Checks = "only"
     """Items with a code check are answered by: `only`, the check, and no model is asked; `mean`, both, and P(yes) is
@@ -392,7 +392,7 @@ class ScorerKwargs(TypedDict, total=False):
     abstention: Abstention
     no_answer: NoAnswer
     scale: int | None
-    weights: Weights | Mapping[str, float] | str | Path | None
+    weights: str | Path | Mapping[str, float] | Weights | None
     checks: Checks
     allow_code: AllowCode
     budget: Budget | Mapping[str, Any] | None

@@ -376,7 +376,7 @@ def test_attacks_that_raised_scores_are_signals_of_their_own(tmp_path):
     assert "attack_self_praise_other_reward" in last and "attack_self_praise_reward" not in steps[0]["statistics"]
     offline = audit([tmp_path / "rewards.jsonl"], reward.monitor.settings, attacks=patterns_of(attack))
     assert [alarm.step for alarm in offline.alarms if alarm.signal == "attack_self_praise"] == [alarm.step]
-    assert reward.monitor.__getstate__()["attacks"].model_dump() == attack.model_dump()
+    assert reward.monitor.__getstate__()["settings"].attacks.model_dump() == attack.model_dump()
 
 
 def test_completions_that_show_an_attack_that_worked_get_no_reward():
