@@ -11,6 +11,7 @@ anything is sent to the judge. A read that the judge then fails to answer is una
 
 from __future__ import annotations
 
+import copy
 import inspect
 import math
 import time
@@ -27,11 +28,22 @@ from checklist_rewards.backends.models import UNNAMED
 from checklist_rewards.checklists import Checklist, ChecklistItem, Option, once_per_object
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.store import Store
-from checklist_rewards.judges.base import Judge, Progress, Read, Receipt
+from checklist_rewards.judges.base import Bill, Judge, Member, Progress, Read, Receipt, judge_identity
 from checklist_rewards.judges.budget import Budget
-from checklist_rewards.judges.calibration import CalibratedJudge
-from checklist_rewards.judges.checked import CODE, AllowCode, CheckedJudge, Checks, CheckSettings, run_check
+from checklist_rewards.judges.calibration import empty_targets
+from checklist_rewards.judges.checked import (
+    CODE,
+    AllowCode,
+    Checks,
+    CheckSettings,
+    check_and_ask,
+    run_check,
+    usable_check,
+    without_check,
+)
+from checklist_rewards.judges.logprob import as_declared
 from checklist_rewards.judges.settings import JudgeKwargs, JudgeSettings, Mode, load_jury, refuse_any
+from checklist_rewards.judges.variants import check_rewordable, how_repeated, reseeded, variant_of
 from checklist_rewards.rows import Sample
 from checklist_rewards.scores import (
     DEFAULT_THRESHOLD,
@@ -117,7 +129,7 @@ class ChecklistScorer:
         allow_code: AllowCode = CheckSettings.allow_code,
         budget: Budget | Mapping[str, Any] | None = None,
         store: bool | str | Path | Store = True,
-        judge: Judge | str | Path | None = None,
+        judge: Judge | Member | str | Path | None = None,
         **settings: Unpack[JudgeKwargs],
     ):
         given: dict[str, Any] = {**settings}
@@ -128,8 +140,7 @@ class ChecklistScorer:
             refuse_any(given, "together with JudgeSettings; set it there")
         known("ChecklistScorer", given, ARGUMENTS)
         self.settings = model if isinstance(model, JudgeSettings) else JudgeSettings(model, **given)
-        checking = CheckSettings(checks, allow_code)
-        self.checks, self.allow_code = checking.checks, checking.allow_code
+        self.checking = CheckSettings(checks, allow_code)
         self.scale = None if scale is None else ordinal_scale(scale)
         self.weights = None if weights is None else Weights.load(weights)
         mode, calibration = self.settings.mode, self.settings.loaded_calibration
@@ -148,25 +159,34 @@ class ChecklistScorer:
         graded = mode == "quality" or self.settings.is_remote or not isinstance(judge, None | str | Path)
         if metric == "quality" and not graded:
             raise SampleError(f"metric='quality' requires mode='quality', which grades; mode is {mode!r}.")
-        self.judge = self._judge(judge, store, budget)
+        self.judge, self.calibration = self._judge(judge, store, budget)
+        self._variant = 0
+        self._bill = Bill()
 
     def _judge(
         self,
-        judge: Judge | str | Path | None,
+        judge: Judge | Member | str | Path | None,
         store: bool | str | Path | Store,
         budget: Budget | Mapping[str, Any] | None,
-    ) -> Judge:
+    ) -> Member:
+        calibration = self.settings.loaded_calibration
         if judge is None:
-            return self.settings.build(store, budget)
+            return Member(self.settings.build(store, budget), calibration)
         if isinstance(judge, str | Path):
             refuse_any(self.settings.changed("calibration"), f"with judge={str(judge)!r}; set it in that file")
             judge = load_jury(judge, store, None if budget is None else Budget.of(budget).limited)
         elif budget is not None:
             raise SampleError("budget=... cannot limit a judge object; give its engine a Budgeted backend.")
-        if not hasattr(judge, "judge"):
+        if not isinstance(judge, Judge | Member):
             raise SampleError(f"judge={judge!r:.60} is not allowed; it is a Judge or the path of a file of judges.")
-        calibration = self.settings.loaded_calibration
-        return judge if calibration is None else CalibratedJudge(judge, calibration)
+        member = Member.of(judge)
+        if calibration is None:
+            return member
+        if member.calibration is not None:
+            raise SampleError(
+                "calibration=... cannot be combined with a judge that has a calibration; give one of them."
+            )
+        return Member(member.judge, calibration)
 
     @property
     def mode(self) -> Mode:
@@ -174,28 +194,54 @@ class ChecklistScorer:
         return self.settings.mode
 
     @property
-    def checked_judge(self) -> CheckedJudge:
-        """The judge with code checks in front of it; a [`CheckedJudge`] that was passed as `judge` is that already."""
-        judge = self.judge
-        return judge if isinstance(judge, CheckedJudge) else CheckedJudge(judge, self.checks, self.allow_code)
+    def identity(self) -> str:
+        """Hash of everything on which verdicts depend: the judge, its calibration and the steps of this scorer. No
+        model is loaded."""
+        checking = self.checking
+        steps = checking.checks, checking.allow_code, self.scale, self.aggregation.threshold
+        return judge_identity(Member(self.judge, self.calibration), *steps)
 
     @property
     def receipt(self) -> Receipt:
         """What all calls so far have cost."""
-        return self.judge.receipt
+        return self._bill.receipt
+
+    def repeated(self, number: int) -> ChecklistScorer:
+        """A scorer that asks the same again for the repeat `number`, from 0 (`judges/variants.py`). Both have one
+        receipt.
+
+        Raises:
+            SampleError: If the judge shows examples, which are chosen by the wording of a question.
+        """
+        again = copy.copy(self)
+        if number and how_repeated(self.judge) == "resampled":
+            again.judge = reseeded(self.judge, number)
+        elif number:
+            check_rewordable(self.judge)
+            again._variant = number
+        return again
 
     def check(self) -> None:
         """Refuse a judge that cannot work, before the first read and without loading it."""
+        if self.calibration is not None:
+            self.calibration.check_judge(self.judge.name)
         self.judge.check()
 
     def asks(self, checklist: Checklist) -> bool:
         """Whether the judge answers any item of a checklist. Without such items, no model is needed."""
-        return any(item.check is None or self.checked_judge.asks(item) for item in checklist.items)
+        return any(map(self.checking.asks, checklist.items))
 
     def check_item(self, item: ChecklistItem, where: str) -> None:
         """Refuse an item that neither a check nor the judge can answer. Raises [`ChecklistError`] that begins with
         `where`."""
-        (self.judge if item.check is None else self.checked_judge).check_item(item, where)
+        if self.checking.answers(item):
+            usable_check(item, where, self.checking.allow_code)
+        if not self.checking.asks(item):
+            return
+        item = without_check(item)
+        self.judge.check_item(variant_of(item, self._variant), where)
+        if self.calibration is not None:
+            self.calibration.check_item(item, where)
 
     def score(
         self,
@@ -266,39 +312,55 @@ class ChecklistScorer:
         if progress is not None and skipped:
             progress(skipped)
 
-        plain = all([read.item.check is None for read in reads])
-        judge: Judge = self.judge if plain else self.checked_judge
-
-        def ask(reads: list[Read]) -> list[Verdict]:
-            if plain or any(self.checked_judge.asks(read.item) for read in reads):
+        def answer(reads: list[Read]) -> list[Verdict]:
+            if any(self.checking.asks(read.item) for read in reads):
                 self.check()
-            verdicts = list(judge.judge(reads, progress))
+            return check_and_ask(reads, self.checking, lambda asked: self._asked(asked, progress, retries), progress)
+
+        if any([read.item.scope is not None for read in reads]):
+            from checklist_rewards.judges.scoped import ScopedReads
+
+            plain = self.calibration is None and not self._variant
+            scoped = ScopedReads(len(samples), self.aggregation.threshold, self.judge, plain)
+            for read in reads:
+                by_code = read.item.scope is not None and self.checking.answers(read.item)
+                run = partial(run_check, allow_code=self.checking.allow_code) if by_code else None
+                scoped.add(read, samples[read.sample].messages, run)
+            answers = iter(scoped.answered(answer))
+        else:
+            answers = iter(answer(reads) if reads else [])
+        return [
+            [next(answers) for _ in checklist.items] if asked else _unread(sample, checklist)
+            for sample, checklist, asked in zip(samples, checklists, judged, strict=True)
+        ]
+
+    def _asked(self, reads: Sequence[Read], progress: Progress | None, retries: int) -> list[Verdict]:
+        """The calibrated verdicts of the judge on reads, in order. Reads that failed are repeated."""
+
+        def ask(reads: Sequence[Read], progress: Progress | None = None) -> list[Verdict]:
+            asked = reads
+            if self._variant:
+                asked = [replace(read, item=variant_of(read.item, self._variant)) for read in reads]
+            verdicts, spent = self.judge.answer(asked, progress)
+            self._bill.add(spent)
             for _ in range(retries):
                 lost = [(place, verdict.unanswered) for place, verdict in enumerate(verdicts) if verdict.unanswered]
                 failed = [place for place, why in lost if is_transient(why)]
                 if not failed or is_over():
                     break
-                for place, verdict in zip(failed, judge.judge([reads[place] for place in failed]), strict=True):
+                again, spent = self.judge.answer([asked[place] for place in failed])
+                self._bill.add(spent)
+                for place, verdict in zip(failed, again, strict=True):
                     verdicts[place] = verdict
+            if not self._variant:
+                return verdicts
+            return [as_declared(verdict, read.item) for verdict, read in zip(verdicts, reads, strict=True)]
+
+        verdicts = ask(reads, progress)
+        if self.calibration is None:
             return verdicts
-
-        if any([read.item.scope is not None for read in reads]):
-            from checklist_rewards.judges.scoped import ScopedReads
-
-            checked = self.checked_judge
-            scoped = ScopedReads(len(samples), self.aggregation.threshold, checked)
-            for read in reads:
-                by_code = read.item.scope is not None and checked.answers(read.item)
-                run = partial(run_check, allow_code=self.allow_code) if by_code else None
-                scoped.add(read, samples[read.sample].messages, run)
-            answers = iter(scoped.answered(ask))
-        else:
-            answers = iter(ask(reads) if reads else [])
-        none = [Verdict(unanswered=Unanswered(Reason.NO_ANSWER, sample.target_state)) for sample in samples]
-        return [
-            [next(answers) if asked else silent for _ in checklist.items]
-            for silent, checklist, asked in zip(none, checklists, judged, strict=True)
-        ]
+        empties = ask(empty_targets(reads)) if self.calibration.contextual else None
+        return self.calibration.calibrated(reads, verdicts, empties)
 
     def checked(self, sample: Sample, seconds: float = math.inf) -> Sample:
         """Run the code checks of a sample now, in this thread. A later [`score_batch`] does not run them again.
@@ -312,9 +374,9 @@ class ChecklistScorer:
         Returns:
             [`Sample`]: The sample with `checked`.
         """
-        judge, checklist = self.checked_judge, Checklist.parse(sample.checklist, "sample")
+        checklist = Checklist.parse(sample.checklist, "sample")
         whole = [item for item in checklist.items if item.scope is None]
-        checks = {item.check: item for item in whole if item.check is not None and judge.answers(item)}
+        checks = {item.check: item for item in whole if item.check is not None and self.checking.answers(item)}
         if not checks or not self._is_judged(sample):
             return sample
         over = time.monotonic() + seconds
@@ -324,7 +386,9 @@ class ChecklistScorer:
             method="check",
         )
         verdicts = {
-            check: run_check(item, sample.target, sample.input, self.allow_code) if time.monotonic() < over else late
+            check: run_check(item, sample.target, sample.input, self.checking.allow_code)
+            if time.monotonic() < over
+            else late
             for check, item in checks.items()
         }
         return replace(sample, checked=verdicts)
@@ -356,6 +420,11 @@ class ChecklistScorer:
                 if not isinstance(text, str) and (text is not None or name == "target"):
                     raise SampleError(f"{where}: {name} must be a string, got {type(text).__name__} {text!r:.60}.")
         return checklists
+
+
+def _unread(sample: Sample, checklist: Checklist) -> list[Verdict]:
+    """The verdicts on a target without an answer."""
+    return [Verdict(unanswered=Unanswered(Reason.NO_ANSWER, sample.target_state))] * len(checklist.items)
 
 
 def _signature() -> inspect.Signature:

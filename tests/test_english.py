@@ -58,7 +58,7 @@ def test_it_is_a_judge_like_any_other(english):
     )
     assert low < high
     panel = PanelJudge([scorer.judge, LogprobJudge(Engine("pocket", "transformers"), store=None)])
-    [verdict] = panel.judge([Read(CHECKLIST.items[0], ANSWER)])
+    [verdict] = panel.answer([Read(CHECKLIST.items[0], ANSWER)])[0]
     assert verdict.unanswered is None
 
 

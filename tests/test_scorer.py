@@ -10,7 +10,7 @@ import typer
 from checklist_rewards import Checklist, ChecklistScorer, Sample
 from checklist_rewards.cli import app
 from checklist_rewards.errors import ChecklistError, ModelError, PromptError, SampleError
-from checklist_rewards.judges import BatchJudge, LogprobJudge, QualityJudge, ReasonedJudge
+from checklist_rewards.judges import BatchJudge, Judge, LogprobJudge, QualityJudge, ReasonedJudge, Receipt
 from checklist_rewards.pipelines.config import ScorerConfig
 from checklist_rewards.rewards.configured import config_keys
 from checklist_rewards.scores import Verdict, rescore
@@ -31,16 +31,14 @@ def test_reads_that_failed_for_a_transient_reason_are_repeated_on_request():
     answers = {"Is it short?": ["timeout", "timeout", "yes"], "Is it kind?": ["too_long"], "Is it red?": ["yes"]}
     asked = []
 
-    class Flaky:
-        name, receipt = "flaky", None
+    class Flaky(Judge):
+        name = "flaky"
 
-        def check(self): ...
-        def check_item(self, item, where): ...
-
-        def judge(self, reads, progress=None):
+        def answer(self, reads, progress=None):
             asked.append([read.item.question for read in reads])
             said = [answers[question].pop(0) for question in asked[-1]]
-            return [Verdict(answer=word) if word == "yes" else Verdict(unanswered=word) for word in said]
+            verdicts = [Verdict(answer=word) if word == "yes" else Verdict(unanswered=word) for word in said]
+            return verdicts, Receipt()
 
     scorer = ChecklistScorer(judge=Flaky())
     [score] = scorer.score_batch([Sample(list(answers), "text")], retries=5)

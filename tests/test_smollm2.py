@@ -72,7 +72,7 @@ def test_it_writes(engine):
 def test_a_label_after_a_thought_is_a_plain_forward_pass_over_all_that_was_written(smollm2, engine):
     judge = ThinkingJudge(engine, thinking=12, mass_floor=0.0)
     reads = [Read(ChecklistItem(question=question), "A dog barks at the moon.") for question in QUESTIONS[:2]]
-    verdicts = judge.judge(reads)
+    verdicts = judge.answer(reads)[0]
     tokenizer, model = AutoTokenizer.from_pretrained(smollm2), engine.load().model
     for read, verdict in zip(reads, verdicts, strict=True):
         user = judge.prompt.prefix(target=read.target) + judge.prompt.tail(read.item.question)

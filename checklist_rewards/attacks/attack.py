@@ -48,7 +48,6 @@ from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement.measures import Bootstrap
 from checklist_rewards.files.rows import read_rows
 from checklist_rewards.judges import Progress
-from checklist_rewards.judges.base import engines_of
 from checklist_rewards.judges.checked import run_check
 from checklist_rewards.rows import Pool
 from checklist_rewards.scorer import ChecklistScorer, Sample
@@ -184,9 +183,8 @@ class _Reader:
     details: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        judge = self.scorer.checked_judge
-        engines = max(1, sum(1 for _ in engines_of(self.scorer.judge)))
-        self.reads_of = [engines * sum(map(judge.asks, row.checklist.items)) for row in self.rows]
+        engines = max(1, len(self.scorer.judge.engines))
+        self.reads_of = [engines * sum(map(self.scorer.checking.asks, row.checklist.items)) for row in self.rows]
 
     def sample(self, row: int, text: str) -> Sample:
         of = self.rows[row]
@@ -332,7 +330,7 @@ class _Attacker:
         item = next(item for item in self.rows[row].checklist.items if item.id == id)
         if item.check is None or item.scope is not None:
             return None
-        verdict = run_check(item, text, self.rows[row].input, self.reader.scorer.allow_code)
+        verdict = run_check(item, text, self.rows[row].input, self.reader.scorer.checking.allow_code)
         return None if verdict.answer is None else (verdict.answer == YES) == (item.weight >= 0)
 
 

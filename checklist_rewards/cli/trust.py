@@ -578,7 +578,7 @@ def _empty_targets(
                 places.append((row.id, key))
     scorer.check()
     with bars() as bar:
-        verdicts = scorer.judge.judge(reads, bar("empty targets", len(reads)))
+        verdicts, _ = scorer.judge.answer(reads, bar("empty targets", len(reads)))
     return dict(zip(places, verdicts, strict=True))
 
 

@@ -49,7 +49,7 @@ from checklist_rewards.datasets.tasks import RowTask
 from checklist_rewards.errors import ConfigError, SampleError
 from checklist_rewards.files.documents import read_text, read_value
 from checklist_rewards.files.store import Store
-from checklist_rewards.judges.base import Judge, Prices, Receipt
+from checklist_rewards.judges.base import Judge, Member, Prices, Receipt
 from checklist_rewards.judges.budget import Budget, Meter, Wrapper
 from checklist_rewards.judges.remote import REMOTE
 from checklist_rewards.judges.settings import load_jury
@@ -305,7 +305,7 @@ class Work:
         named = {name: getattr(keys, f"{name}_key") for name in _WRITER_FIELDS}
         return {name: key for name, key in named.items() if name in self.pipeline.shown or key is not None}
 
-    def _jury(self) -> Judge | None:
+    def _jury(self) -> Judge | Member | None:
         """The judges of a --judge file, each limited by --budget or, in a dry run, replaced by a counter.
 
         None without a file. Without a budget and a dry run, the scorer reads the file itself.

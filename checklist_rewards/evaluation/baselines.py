@@ -178,7 +178,7 @@ def _judged(judge: Judge, reads: Sequence[Read], progress: Progress | None) -> l
     for number, read in enumerate(reads, start=1):
         judge.check_item(read.item, f"read {number}")
     judge.check()
-    return judge.judge(reads, progress)
+    return judge.answer(reads, progress)[0]
 
 
 def _preference(given: Verdict, swapped: Verdict) -> Preference:

@@ -12,7 +12,6 @@ score.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -23,7 +22,6 @@ from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.scored import ScoredText
 from checklist_rewards.judges import Progress, Receipt
 from checklist_rewards.judges.calibration import Calibration, kind_of, read_alike
-from checklist_rewards.judges.variants import how_repeated, repeated
 from checklist_rewards.scorer import ChecklistScorer
 from checklist_rewards.scores import (
     NO_ANSWER_STATES,
@@ -72,11 +70,7 @@ class Replay:
     @property
     def receipt(self) -> Receipt | None:
         """What all calls have cost; None without a judge."""
-        if self.scorer is None:
-            return None
-        if how_repeated(self.scorer.judge) == "reworded":
-            return self.scorer.receipt
-        return sum((scorer.receipt for scorer in self._scorers), Receipt())
+        return None if self.scorer is None else self.scorer.receipt
 
     def check(self, row: ScoredText) -> int:
         """Check a row, and return its number of reads. Raises a [`ChecklistRewardsError`] that names the row."""
@@ -219,7 +213,6 @@ def _readable(items: Iterable[ChecklistItem]) -> Checklist:
 
 
 def _with_judge(scorer: ChecklistScorer, number: int) -> ChecklistScorer:
-    again = copy.copy(scorer)
-    again.judge = repeated(scorer.judge, number)
+    again = scorer.repeated(number)
     again.aggregation = replace(scorer.aggregation, no_answer="judge")  # it gets only what it should read
     return again

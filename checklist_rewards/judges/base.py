@@ -10,18 +10,23 @@ from __future__ import annotations
 import json
 import math
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from pydantic import BaseModel
 
-from checklist_rewards.backends import Engine, Progress
+from checklist_rewards.backends import Engine, Progress, Sampling
 from checklist_rewards.chat import Message
 from checklist_rewards.checklists import ChecklistItem, Key, key_of
 from checklist_rewards.scores import Verdict
 from checklist_rewards.scores.reasons import Reason, Unanswered
+
+if TYPE_CHECKING:
+    from checklist_rewards.judges.calibration import Calibration
+    from checklist_rewards.judges.questions import FewShot
 
 
 @dataclass(slots=True)
@@ -135,6 +140,21 @@ class Receipt:
         return text
 
 
+class Bill:
+    """What several calls have cost together. Thread-safe."""
+
+    def __init__(self) -> None:
+        self.receipt = Receipt()
+
+    def add(self, spent: Receipt) -> None:
+        """Add the cost of a call."""
+        with _ADDING:
+            self.receipt += spent
+
+
+_ADDING = threading.Lock()
+
+
 def counted(keys: Sequence[Key], asked: Sequence[bool], verdicts: Sequence[Sequence[Verdict]]) -> Receipt:
     """The number of reads of a call, without tokens.
 
@@ -162,69 +182,60 @@ def counted(keys: Sequence[Key], asked: Sequence[bool], verdicts: Sequence[Seque
     return Receipt(reads, deduplicated, stored, fresh, unanswered)
 
 
-_PAYING = threading.Lock()
+class Judge(ABC):
+    """Base class of judges: answers items about targets."""
 
+    name: str
+    """Shown in scores and logs."""
+    engine: Engine | None = None
+    """The engine that answers; None of a judge that asks other judges or a reward server."""
+    sampling: Sampling | None = None
+    """How replies are sampled; None of a judge that writes nothing."""
+    examples: FewShot | None = None
+    """The examples that are shown with a question."""
 
-class Paid:
-    """Base class of judges that add up the cost of their calls. Thread-safe."""
+    @abstractmethod
+    def answer(self, reads: Sequence[Read], progress: Progress | None = None) -> tuple[list[Verdict], Receipt]:
+        """Answer reads. A read that fails is unanswered, with the reason.
 
-    receipt: Receipt = Receipt()
+        Args:
+            reads (sequence of [`Read`]): Reads to answer.
+            progress (`Callable[[int], None]`, *optional*): Called with the number of reads answered since the last
+                call.
 
-    def _pay(self, *spent: Receipt) -> None:
-        with _PAYING:
-            self.receipt = sum(spent, self.receipt)
+        Returns:
+            One verdict per read, in order, and what this call has cost.
+        """
 
-
-class Judge(Protocol):
-    """Answers items about targets."""
-
-    @property
-    def name(self) -> str:
-        """Shown in scores and logs."""
-        ...
-
-    @property
-    def receipt(self) -> Receipt:
-        """Total cost of all calls so far."""
-        ...
-
-    def check(self) -> None:
+    def check(self) -> None:  # noqa: B027 - most judges of other authors have nothing to check
         """Raise a [`ChecklistRewardsError`] for a judge that cannot be used, without loading an engine."""
-        ...
 
-    def check_item(self, item: ChecklistItem, where: str) -> None:
+    def check_item(self, item: ChecklistItem, where: str) -> None:  # noqa: B027
         """Raise a [`ChecklistError`], starting with `where`, for an item that this judge cannot answer."""
-        ...
 
-    def judge(self, reads: Sequence[Read], progress: Progress | None = None) -> list[Verdict]:
-        """Answer every read, in order."""
-        ...
+    def parts(self) -> Iterator[Judge]:
+        """The judges that this judge asks, with their own, and then this judge itself."""
+        yield self
 
-
-def judges_of(judge: Any) -> Iterator[Any]:
-    """The inner judges of a judge, such as the members of a panel, and then the judge itself."""
-    if judge is None:
-        return
-    for inner in [*getattr(judge, "judges", ()), *([judge.inner] if hasattr(judge, "inner") else [])]:
-        yield from judges_of(inner)
-    yield judge
+    @property
+    def engines(self) -> list[Engine]:
+        """The engines of all its parts."""
+        return [part.engine.unwrapped for part in self.parts() if part.engine is not None]
 
 
-def engines_of(judge: Any) -> Iterator[Engine]:
-    """The engines of a judge and of its inner judges, without wrappers such as a budget."""
-    for each in judges_of(judge):
-        if isinstance(engine := getattr(each, "engine", None), Engine):
-            yield engine.unwrapped
+class Member(NamedTuple):
+    """A judge with a calibration of its verdicts: what a panel, a cascade or a scorer takes in place of a judge."""
+
+    judge: Judge
+    calibration: Calibration | None = None
+
+    @classmethod
+    def of(cls, judge: Judge | Member) -> Member:
+        """A judge as a member."""
+        return judge if isinstance(judge, Member) else cls(judge)
 
 
-def innermost(judge: Any) -> Any:
-    """The judge behind those that only change questions or answers, such as a calibration."""
-    while hasattr(judge, "inner"):
-        judge = judge.inner
-    return judge
-
-
-_WITHOUT_EFFECT = frozenset({"store", "receipt", "budget"})
+_WITHOUT_EFFECT = frozenset({"store", "budget"})
 """Attributes of judges that change no verdict."""
 
 
@@ -252,6 +263,12 @@ def _content_of(value: Any) -> Any:
         return value.model_dump(mode="json")
     if isinstance(value, Mapping):
         return {str(name): _content_of(part) for name, part in value.items()}
+    if (
+        isinstance(value, Member) and value.calibration is not None
+    ):  # as the judge that once applied it, so that the hash stays
+        return ["CalibratedJudge", {"inner": _content_of(value.judge), "calibration": _content_of(value.calibration)}]
+    if isinstance(value, Member):
+        return _content_of(value.judge)
     if isinstance(value, list | tuple):
         return [_content_of(part) for part in value]
     if isinstance(value, set | frozenset):

@@ -1,4 +1,4 @@
-"""Calibration maps, from a judge's probabilities to calibrated ones, and the judge that applies them.
+"""Calibration maps, from a judge's probabilities to calibrated ones.
 
 A [`Calibration`] belongs to one judge and has a map for each kind of item: yes/no items, and items with k options. It
 is fitted on labelled reads by `evaluation/calibration/` and stored as a small JSON file; this module applies it. With
@@ -20,9 +20,9 @@ the metrics on held-out groups.
 All maps are monotone: calibration never reorders two targets on an item (isotonic maps may tie them). Label mass and
 unanswered reads do not change. The original probabilities are kept in the verdict as `uncalibrated`.
 
-The reads of a [`CalibratedJudge`] are those of the inner judge and are stored under its keys, so changing the
-calibration causes no new reads. A contextual calibration also reads each item about an empty target, once per input.
-Without that answer, a read is unanswered("uncalibrated").
+The scorer applies the calibration to the verdicts of its judge, and a panel or cascade to those of a [`Member`]. Reads
+are stored under the keys of the judge, so changing the calibration causes no new reads. A contextual calibration also
+reads each item about an empty target, once per input. Without that answer, a read is unanswered("uncalibrated").
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from checklist_rewards.backends.models import UNNAMED
 from checklist_rewards.checklists import NO, YES, ChecklistItem
 from checklist_rewards.errors import ChecklistError, ModelError, SampleError
 from checklist_rewards.files.atomic import write_text
-from checklist_rewards.judges.base import Judge, Progress, Read, Receipt
+from checklist_rewards.judges.base import Read
 from checklist_rewards.scores import Verdict
 from checklist_rewards.scores.reasons import Reason, Unanswered
 from checklist_rewards.validation import one_sentence
@@ -151,6 +151,33 @@ class Calibration(BaseModel):
         calibrated = calibrated_probabilities(self.maps[kind_of(item)], raw, bias)
         return replace(verdict, probabilities=calibrated, uncalibrated=raw)
 
+    def check_judge(self, name: str) -> None:
+        """Raise [`ModelError`] if this is the calibration of another judge."""
+        if name not in (UNNAMED, self.judge):
+            raise ModelError(
+                f"the calibration was fitted on reads of {self.judge!r}, but the judge is {name!r}; fit a calibration "
+                "on reads of this judge."
+            )
+
+    def check_item(self, item: ChecklistItem, where: str) -> None:
+        """Raise [`ChecklistError`], starting with `where`, for an item of a kind that has no map."""
+        if kind_of(item) not in self.maps:
+            raise ChecklistError(
+                f"{where}, item {item.id} ({item.question!r}): the calibration has no map for {kind_of(item)} items; "
+                f"it has {', '.join(self.maps)}."
+            )
+
+    def calibrated(
+        self, reads: Sequence[Read], verdicts: Sequence[Verdict], empties: Sequence[Verdict] | None
+    ) -> list[Verdict]:
+        """Calibrate the verdicts of reads, in order. `empties` are those of [`empty_targets`], if `contextual`."""
+        if empties is None:
+            return [self.apply(read.item, verdict) for read, verdict in zip(reads, verdicts, strict=True)]
+        return [
+            _with_cause(self.apply(read.item, verdict, empty), empty)
+            for read, verdict, empty in zip(reads, verdicts, empties, strict=True)
+        ]
+
     def save(self, path: str | Path) -> None:
         """Write the JSON file. Raises [`SampleError`] if it cannot be written."""
         text = json.dumps(self.model_dump(mode="json", exclude_none=True), indent=2, ensure_ascii=False)
@@ -255,63 +282,10 @@ def _between(knots: Sequence[tuple[float, float]], odds: float) -> float:
 EMPTY = ""
 
 
-class CalibratedJudge:
-    """Applies a calibration to the verdicts of a judge.
-
-    Args:
-        judge ([`Judge`]):
-            Judge that answers.
-        calibration ([`Calibration`]):
-            Calibration fitted on reads of this judge.
-    """
-
-    def __init__(self, judge: Judge, calibration: Calibration):
-        self.inner, self.calibration = judge, calibration
-
-    @property
-    def name(self) -> str:
-        """The name of the inner judge."""
-        return self.inner.name
-
-    @property
-    def receipt(self) -> Receipt:
-        """Total cost of the inner judge."""
-        return self.inner.receipt
-
-    def check(self) -> None:
-        """Raise [`ModelError`] if the calibration belongs to another judge, or the inner judge cannot be used."""
-        if self.name not in (UNNAMED, self.calibration.judge):
-            raise ModelError(
-                f"the calibration was fitted on reads of {self.calibration.judge!r}, but the judge is {self.name!r}; "
-                "fit a calibration on reads of this judge."
-            )
-        self.inner.check()
-
-    def check_item(self, item: ChecklistItem, where: str) -> None:
-        """Raise [`ChecklistError`] for an item that the judge cannot answer or the calibration has no map for."""
-        self.inner.check_item(item, where)
-        if kind_of(item) not in self.calibration.maps:
-            raise ChecklistError(
-                f"{where}, item {item.id} ({item.question!r}): the calibration has no map for {kind_of(item)} items; "
-                f"it has {', '.join(self.calibration.maps)}."
-            )
-
-    def judge(self, reads: Sequence[Read], progress: Progress | None = None) -> list[Verdict]:
-        """Answer every read, in order."""
-        verdicts = self.inner.judge(reads, progress)
-        empties: Sequence[Verdict | None] = [None] * len(reads)
-        if self.calibration.contextual:
-            empties = self.inner.judge(empty_targets(reads))
-        return [
-            _with_cause(self.calibration.apply(read.item, verdict, empty), empty)
-            for read, verdict, empty in zip(reads, verdicts, empties, strict=True)
-        ]
-
-
-def _with_cause(verdict: Verdict, empty: Verdict | None) -> Verdict:
+def _with_cause(verdict: Verdict, empty: Verdict) -> Verdict:
     """The verdict, with the reason of a transient failure of the empty-target read, so that it can be retried."""
     why = verdict.unanswered
-    if why is None or why.reason != Reason.UNCALIBRATED or empty is None or empty.unanswered is None:
+    if why is None or why.reason != Reason.UNCALIBRATED or empty.unanswered is None:
         return verdict
     cause = empty.unanswered.transient_reason
     if cause is None:

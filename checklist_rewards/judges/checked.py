@@ -1,6 +1,6 @@
 """Code checks combined with a judge: items with a `check` are answered by code, all others by the judge.
 
-The argument `checks` selects how items with a check are answered:
+The scorer runs the checks before it asks the judge. The argument `checks` selects how items with a check are answered:
 
 - `only`: by the check.
 - `mean`: by both. P(yes) is the mean of the judge's P(yes) and the check's 0 or 1, as in RLCF (arXiv:2507.18624).
@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -30,7 +30,7 @@ from checklist_rewards.backends.base import MISSED, is_over, time_left
 from checklist_rewards.checklists import NO, YES, ChecklistItem
 from checklist_rewards.errors import CheckError, ChecklistError
 from checklist_rewards.fields import check_fields
-from checklist_rewards.judges.base import Judge, Read, Receipt
+from checklist_rewards.judges.base import Read
 from checklist_rewards.scores import Verdict
 from checklist_rewards.scores.reasons import Reason, Unanswered
 
@@ -64,89 +64,75 @@ class CheckSettings:
     def __post_init__(self) -> None:
         check_fields(self)
 
-
-class CheckedJudge:
-    """Answers items with a code check, and passes all other items to a judge.
-
-    Args:
-        inner ([`Judge`]):
-            Judge that answers the questions.
-        checks, allow_code (*optional*):
-            See [`CheckSettings`].
-    """
-
-    def __init__(self, inner: Judge, checks: Checks = "only", allow_code: AllowCode = False):
-        self.inner, self.checks, self.allow_code = inner, checks, allow_code
-
-    @property
-    def name(self) -> str:
-        """The name of the inner judge."""
-        return self.inner.name
-
-    @property
-    def receipt(self) -> Receipt:
-        """Total cost of the inner judge; checks are free."""
-        return self.inner.receipt
-
-    def check(self) -> None:
-        """Raise a [`ChecklistRewardsError`] if the inner judge cannot be used."""
-        self.inner.check()
-
-    def check_item(self, item: ChecklistItem, where: str) -> None:
-        """Raise [`ChecklistError`] for an item that the judge cannot answer, or a check that cannot be used."""
-        if self.answers(item):
-            usable_check(item, where, self.allow_code)
-        if self.asks(item):
-            self.inner.check_item(without_check(item), where)
-
-    def judge(self, reads: Sequence[Read], progress: Progress | None = None) -> list[Verdict]:
-        """Answer every read, in order. Equal checks of the same text run once."""
-        by_code = [index for index, read in enumerate(reads) if self.answers(read.item)]
-        only = set(by_code) if self.checks == "only" else set()
-        by_judge = [index for index in range(len(reads)) if index not in only]
-        verdicts: dict[int, Verdict] = {}
-        by_key: dict[tuple[str | None, ...], list[int]] = {}
-        for index in by_code:
-            read = reads[index]
-            by_key.setdefault((read.item.check, read.target, read.input), []).append(index)
-        with self._running([reads[index] for index, *_ in by_key.values()]) as codes:
-            if by_judge:
-                judge_reads = [replace(reads[index], item=without_check(reads[index].item)) for index in by_judge]
-                verdicts = dict(zip(by_judge, self.inner.judge(judge_reads, progress), strict=True))
-            for indices, code in zip(by_key.values(), codes, strict=True):
-                for index in indices:
-                    verdicts[index] = _mean(code, verdicts[index]) if self.checks == "mean" else code
-                if progress is not None and self.checks == "only":
-                    progress(len(indices))
-        return [verdicts[index] for index in range(len(reads))]
-
-    @contextmanager
-    def _running(self, reads: Sequence[Read]) -> Iterator[Iterator[Verdict]]:
-        """Context manager in which checks run, code while the judge answers. Gives their verdicts, in order: those
-        that the deadline of the call leaves no time for are unanswered."""
-
-        def run(read: Read) -> Verdict:
-            if read.checked is not None:
-                return read.checked
-            return run_check(read.item, read.target, read.input, self.allow_code)
-
-        if not self.allow_code or all(read.checked is not None for read in reads):
-            yield iter([_MISSED if read.checked is None and is_over() else run(read) for read in reads])
-            return
-        # Sandboxed code runs in its own thread or process, so these threads only wait.
-        pool = ThreadPoolExecutor(os.cpu_count())
-        try:
-            yield map(_in_time, [pool.submit(run, read) for read in reads])
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)  # what still runs ends at its own limits
-
     def answers(self, item: ChecklistItem) -> bool:
         """Whether the item is answered by its check, alone or with the judge."""
         return item.check is not None and self.checks != "judge"
 
     def asks(self, item: ChecklistItem) -> bool:
-        """Whether the inner judge answers the item, alone or with its check."""
+        """Whether the judge answers the item, alone or with its check."""
         return not self.answers(item) or self.checks == "mean"
+
+
+Ask = Callable[[list[Read]], Sequence[Verdict]]
+"""Answers reads, in order."""
+
+
+def check_and_ask(
+    reads: Sequence[Read], settings: CheckSettings, ask: Ask, progress: Progress | None = None
+) -> list[Verdict]:
+    """The verdict of every read, in order: items with a code check from their check, all others from the judge.
+
+    Equal checks of the same text run once. Checks that run code run while the judge answers.
+
+    Args:
+        reads (sequence of [`Read`]): The reads.
+        settings ([`CheckSettings`]): Which items their checks answer.
+        ask (callable): Asks the judge. It gets items without their checks, and reports its own progress.
+        progress (callable, *optional*): Called with the number of reads that a check alone has answered.
+    """
+    by_code = [index for index, read in enumerate(reads) if settings.answers(read.item)]
+    if not by_code:
+        return list(ask([_asked(read) for read in reads]))
+    by_judge = [index for index, read in enumerate(reads) if settings.asks(read.item)]
+    verdicts: dict[int, Verdict] = {}
+    by_key: dict[tuple[str | None, ...], list[int]] = {}
+    for index in by_code:
+        read = reads[index]
+        by_key.setdefault((read.item.check, read.target, read.input), []).append(index)
+    with _running([reads[index] for index, *_ in by_key.values()], settings.allow_code) as codes:
+        if by_judge:
+            verdicts = dict(zip(by_judge, ask([_asked(reads[index]) for index in by_judge]), strict=True))
+        for indices, code in zip(by_key.values(), codes, strict=True):
+            for index in indices:
+                verdicts[index] = _mean(code, verdicts[index]) if index in verdicts else code
+            if progress is not None and settings.checks == "only":
+                progress(len(indices))
+    return [verdicts[index] for index in range(len(reads))]
+
+
+def _asked(read: Read) -> Read:
+    return read if read.item.check is None else replace(read, item=without_check(read.item))
+
+
+@contextmanager
+def _running(reads: Sequence[Read], allow_code: AllowCode) -> Iterator[Iterator[Verdict]]:
+    """Context manager in which checks run, code while the judge answers. Gives their verdicts, in order: those that
+    the deadline of the call leaves no time for are unanswered."""
+
+    def run(read: Read) -> Verdict:
+        if read.checked is not None:
+            return read.checked
+        return run_check(read.item, read.target, read.input, allow_code)
+
+    if not allow_code or all(read.checked is not None for read in reads):
+        yield iter([_MISSED if read.checked is None and is_over() else run(read) for read in reads])
+        return
+    # Sandboxed code runs in its own thread or process, so these threads only wait.
+    pool = ThreadPoolExecutor(os.cpu_count())
+    try:
+        yield map(_in_time, [pool.submit(run, read) for read in reads])
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)  # what still runs ends at its own limits
 
 
 def _in_time(check: Future[Verdict]) -> Verdict:
@@ -197,7 +183,7 @@ def run_check(item: ChecklistItem, target: str, input: str | None, allow_code: A
 
 
 def without_check(item: ChecklistItem) -> ChecklistItem:
-    """The item with the same id and no check, as passed to the inner judge."""
+    """The item with the same id and no check, as the judge is asked it."""
     return item if item.check is None else item.model_copy(update={"check": None})
 
 

@@ -14,6 +14,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from typing_extensions import override
+
 from checklist_rewards.backends import DECISIONS, Backend, Engine
 from checklist_rewards.backends.decisions.protocols import DecisionQuestion
 from checklist_rewards.checklists import ChecklistItem, Key, key_of
@@ -61,8 +63,8 @@ class DecisionsJudge(LogprobJudge):
     ):
         super().__init__(model, backend=backend, base_url=base_url, prompt=prompt, mass_floor=mass_floor, store=store)
 
+    @override
     def check_item(self, item: ChecklistItem, where: str) -> None:
-        """Raise [`ChecklistError`], starting with `where`, for an item that no model answers."""
         check_askable(item, where)
 
     def _render(self, reads: Sequence[Read]) -> list[RenderedRead]:

@@ -40,6 +40,8 @@ from itertools import chain, groupby
 from operator import itemgetter
 from pathlib import Path
 
+from typing_extensions import override
+
 from checklist_rewards.backends import Backend, Engine, LabelRead, Progress, is_finite, is_kept
 from checklist_rewards.backends.base import MISSED, ReadGroup, Written, is_over, not_logprobs, time_left
 from checklist_rewards.backends.encoder_rows import context_of, context_texts
@@ -47,7 +49,7 @@ from checklist_rewards.backends.models import UNNAMED, config_of
 from checklist_rewards.checklists import NO, YES, ChecklistItem, Key, frame, key_of, key_of_frames
 from checklist_rewards.errors import BackendError, ChecklistError
 from checklist_rewards.files.store import Store
-from checklist_rewards.judges.base import Paid, Read, Receipt
+from checklist_rewards.judges.base import Judge, Read, Receipt
 from checklist_rewards.judges.questions import FewShot, check_askable, check_readable, question_for_reads
 from checklist_rewards.prompts import PromptTemplate, load_prompt
 from checklist_rewards.scores import Method, Verdict
@@ -162,7 +164,7 @@ DEFAULT_MASS_FLOOR = 0.5
 _FORMAT = "label-read-3"
 
 
-class LogprobJudge(Paid):
+class LogprobJudge(Judge):
     """Answers items with exact label probabilities.
 
     Args:
@@ -199,7 +201,7 @@ class LogprobJudge(Paid):
         examples: FewShot | None = None,
         store: Store | None = None,
     ):
-        self.engine = Engine.of(model, backend, base_url)
+        self.engine: Engine = Engine.of(model, backend, base_url)
         self.prompt = load_prompt(prompt, "judge")
         self.options_prompt = load_prompt(OPTIONS_PROMPT, "judge") if prompt == DEFAULT_PROMPT else self.prompt
         self.mass_floor = mass_floor
@@ -208,7 +210,7 @@ class LogprobJudge(Paid):
         self._pace = Pace()
 
     @property
-    def name(self) -> str:
+    def name(self) -> str:  # type: ignore[override]
         """The name of the model."""
         return self.engine.name
 
@@ -217,32 +219,26 @@ class LogprobJudge(Paid):
         """Hash that identifies the model. It is computed without loading the engine."""
         return self.engine.identity
 
+    @override
     def check(self) -> None:
-        """Raise [`ModelError`] if the model is not found."""
         _ = self.engine.identity
 
+    @override
     def check_item(self, item: ChecklistItem, where: str) -> None:
-        """Raise [`ChecklistError`], starting with `where`, for an item that cannot be answered with one token."""
         check_readable(item, where)
         if self.examples is not None:
             self.examples.check(item)
 
-    def judge(self, reads: Sequence[Read], progress: Progress | None = None) -> list[Verdict]:
-        """Answer every read, in order. Equal reads are computed once; stored reads are reused.
-
-        Args:
-            reads (sequence of [`Read`]):
-                Reads to answer.
-            progress (`Callable[[int], None]`, *optional*):
-                Called with the number of reads answered since the last call.
-        """
+    @override
+    def answer(self, reads: Sequence[Read], progress: Progress | None = None) -> tuple[list[Verdict], Receipt]:
+        """As [`Judge.answer`]. Equal reads are computed once; stored reads are reused."""
         rendered = self._render(reads)
         verdicts, asked, spent = self._answered(rendered, progress)
         unanswered = sum([verdict.unanswered is not None for verdict in verdicts.values()])
         duplicates, stored = len(reads) - len(verdicts), len(verdicts) - len(asked)
-        self._pay(spent, Receipt(len(reads), duplicates, stored, len(asked), unanswered))
         found = [(verdicts[asked.key], read.item) for asked, read in zip(rendered, reads, strict=True)]
-        return [verdict if item.options is None else as_declared(verdict, item) for verdict, item in found]
+        in_order = [verdict if item.options is None else as_declared(verdict, item) for verdict, item in found]
+        return in_order, spent + Receipt(len(reads), duplicates, stored, len(asked), unanswered)
 
     def _answered(
         self, rendered: Sequence[RenderedRead], progress: Progress | None = None
@@ -397,10 +393,15 @@ class LogprobJudge(Paid):
 
 
 def as_declared(verdict: Verdict, item: ChecklistItem) -> Verdict:
-    """The verdict with probabilities in the order of the item's options instead of the shuffled letters."""
-    if item.options is None or verdict.probabilities is None:
+    """The verdict with probabilities in the order of the item's options instead of that in which they were asked."""
+    if item.options is None:
         return verdict
-    return replace(verdict, probabilities={label: verdict.probabilities[label] for label in item.values})
+    raw = verdict.probabilities
+    return replace(
+        verdict,
+        probabilities=None if raw is None else {label: raw[label] for label in item.values},
+        votes=tuple([as_declared(vote, item) for vote in verdict.votes]),
+    )
 
 
 def _dumped(read: LabelRead) -> str:
@@ -455,8 +456,8 @@ class EncoderJudge(LogprobJudge):
             return context_of(config_of(engine.model, engine.settings.get("revision")))
         return getattr(engine.backend, "context", ())
 
+    @override
     def check_item(self, item: ChecklistItem, where: str) -> None:
-        """Raise [`ChecklistError`], starting with `where`, for an item that is not answered by yes or no."""
         check_askable(item, where)
         if item.options is not None:
             raise ChecklistError(

@@ -52,14 +52,26 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean
 from typing import Literal, get_args
 
+from typing_extensions import override
+
 from checklist_rewards.checklists import NO, YES, ChecklistItem
 from checklist_rewards.errors import ChecklistError, NoServerError, SampleError
-from checklist_rewards.judges.base import DEFAULT_QUORUM, Judge, Progress, Read, Receipt, missed_quorum, quorate
+from checklist_rewards.judges.base import (
+    DEFAULT_QUORUM,
+    Judge,
+    Member,
+    Progress,
+    Read,
+    Receipt,
+    missed_quorum,
+    quorate,
+)
+from checklist_rewards.judges.calibration import empty_targets
 from checklist_rewards.scores import DEFAULT_THRESHOLD, Verdict, answer_of
 from checklist_rewards.scores.reasons import Reason, Unanswered
 from checklist_rewards.validation import fraction, one_of
@@ -67,12 +79,12 @@ from checklist_rewards.validation import fraction, one_of
 logger = logging.getLogger(__name__)
 
 
-class JudgeGroup:
+class JudgeGroup(Judge):
     """Two or more different judges.
 
     Args:
-        judges (sequence of [`Judge`]):
-            The judges.
+        judges (sequence of [`Judge`] or [`Member`]):
+            The judges, each with a calibration if it is a [`Member`].
         what (`str`):
             Name of the group in errors, such as "panel".
 
@@ -80,38 +92,55 @@ class JudgeGroup:
         SampleError: For fewer than two judges, or if one is given twice.
     """
 
-    def __init__(self, judges: Sequence[Judge], what: str):
-        if len(judges) < 2 or len({id(judge) for judge in judges}) < len(judges):
+    def __init__(self, judges: Sequence[Judge | Member], what: str):
+        self._members = list(map(Member.of, judges))
+        if len(judges) < 2 or len({id(member.judge) for member in self._members}) < len(judges):
             raise SampleError(f"a {what} requires two or more different judges, got {len(judges)}.")
-        self.judges = list(judges)
+        self.judges = [member.judge if member.calibration is None else member for member in self._members]
 
-    @property
-    def receipt(self) -> Receipt:
-        """Total cost of all judges. A read counts once per judge that was called."""
-        return sum((judge.receipt for judge in self.judges), Receipt())
+    @override
+    def parts(self) -> Iterator[Judge]:
+        for member in self._members:
+            yield from member.judge.parts()
+        yield self
 
+    @override
     def check(self) -> None:
-        """Raise a [`ChecklistRewardsError`] if one of the judges cannot be used."""
-        for judge in self.judges:
+        for judge, calibration in self._members:
+            if calibration is not None:
+                calibration.check_judge(judge.name)
             judge.check()
 
+    @override
     def check_item(self, item: ChecklistItem, where: str) -> None:
-        """Raise [`ChecklistError`] for an item that one of the judges cannot answer."""
-        for judge in self.judges:
+        for judge, calibration in self._members:
             judge.check_item(item, where)
+            if calibration is not None:
+                calibration.check_item(item, where)
+
+    def _names(self) -> list[str]:
+        return [member.judge.name for member in self._members]
 
 
-def judge_or_error(
-    judge: Judge, reads: Sequence[Read], progress: Progress | None = None
-) -> list[Verdict] | NoServerError:
-    """The verdicts of one judge of a group, or the error if its server is unreachable."""
+def answers_of(
+    member: Member, reads: Sequence[Read], progress: Progress | None = None
+) -> tuple[list[Verdict] | NoServerError, Receipt]:
+    """The calibrated verdicts of one judge of a group, or the error if its server is unreachable; and the cost."""
+    judge, calibration = member
     try:
-        return judge.judge(reads, progress)
+        verdicts, receipt = judge.answer(reads, progress)
+        if calibration is not None:
+            empties = None
+            if calibration.contextual:
+                empties, more = judge.answer(empty_targets(reads))
+                receipt += more
+            verdicts = calibration.calibrated(reads, verdicts, empties)
+        return verdicts, receipt
     except NoServerError as error:
         logger.warning("continuing without the judge %s: %s", judge.name, error)
         if progress is not None:
             progress(len(reads))
-        return error
+        return error, Receipt()
 
 
 def unreachable(judge: Judge, error: NoServerError) -> Verdict:
@@ -128,7 +157,7 @@ class PanelJudge(JudgeGroup):
     """Several judges used as one judge.
 
     Args:
-        judges (sequence of [`Judge`]):
+        judges (sequence of [`Judge`] or [`Member`]):
             Two or more judges. They are called one after the other, each with all reads.
         rule (`str`, *optional*, defaults to `"mean"`):
             Rule that combines the answers; see the module docstring.
@@ -147,7 +176,7 @@ class PanelJudge(JudgeGroup):
 
     def __init__(
         self,
-        judges: Sequence[Judge],
+        judges: Sequence[Judge | Member],
         *,
         rule: Rule = "mean",
         weights: Sequence[float] | None = None,
@@ -169,28 +198,29 @@ class PanelJudge(JudgeGroup):
         self.threshold = threshold
 
     @property
-    def name(self) -> str:
+    def name(self) -> str:  # type: ignore[override]
         """The rule and the names of the judges."""
-        return f"{self.rule} of {', '.join(judge.name for judge in self.judges)}"
+        return f"{self.rule} of {', '.join(self._names())}"
 
+    @override
     def check_item(self, item: ChecklistItem, where: str) -> None:
-        """Raise [`ChecklistError`] for an item that a judge or the rule does not support."""
         if self.rule == "any" and item.options is not None:
             raise ChecklistError(f"{where}: item {item.id} has options, but the rule any supports yes/no items only.")
         super().check_item(item, where)
 
-    def judge(self, reads: Sequence[Read], progress: Progress | None = None) -> list[Verdict]:
-        """Answer every read, in order."""
+    @override
+    def answer(self, reads: Sequence[Read], progress: Progress | None = None) -> tuple[list[Verdict], Receipt]:
         shared = None if progress is None else SharedProgress(progress, len(self.judges))
-        results = [judge_or_error(judge, reads, shared) for judge in self.judges]
-        errors = [result for result in results if isinstance(result, NoServerError)]
-        if errors and not quorate(self.weights, [isinstance(result, list) for result in results], self.quorum):
+        answers = [answers_of(member, reads, shared) for member in self._members]
+        errors = [found for found, _ in answers if isinstance(found, NoServerError)]
+        if errors and not quorate(self.weights, [isinstance(found, list) for found, _ in answers], self.quorum):
             raise errors[0]
         votes = [
-            [unreachable(judge, result)] * len(reads) if isinstance(result, NoServerError) else result
-            for judge, result in zip(self.judges, results, strict=True)
+            [unreachable(member.judge, found)] * len(reads) if isinstance(found, NoServerError) else found
+            for member, (found, _) in zip(self._members, answers, strict=True)
         ]
-        return [self._outcome(read.item, [answers[index] for answers in votes]) for index, read in enumerate(reads)]
+        verdicts = [self._outcome(read.item, [each[index] for each in votes]) for index, read in enumerate(reads)]
+        return verdicts, sum((receipt for _, receipt in answers), Receipt())
 
     def _outcome(self, item: ChecklistItem, votes: Sequence[Verdict]) -> Verdict:
         return combine(
@@ -324,7 +354,7 @@ class CascadeJudge(JudgeGroup):
     """Judges in order of price, used as one judge.
 
     Args:
-        judges (sequence of [`Judge`]):
+        judges (sequence of [`Judge`] or [`Member`]):
             Two or more judges, the cheapest first.
         margin (`float`, *optional*, defaults to `0.5`):
             Lowest margin of a sure verdict, in [0, 1]. With 0, only unanswered reads go to the next judge.
@@ -335,7 +365,7 @@ class CascadeJudge(JudgeGroup):
         SampleError: For invalid settings.
     """
 
-    def __init__(self, judges: Sequence[Judge], *, margin: float = DEFAULT_MARGIN, mass: float = 0.0):
+    def __init__(self, judges: Sequence[Judge | Member], *, margin: float = DEFAULT_MARGIN, mass: float = 0.0):
         super().__init__(judges, "cascade")
         fraction("margin", margin)
         fraction("mass", mass)
@@ -343,22 +373,24 @@ class CascadeJudge(JudgeGroup):
         self.mass = mass
 
     @property
-    def name(self) -> str:
+    def name(self) -> str:  # type: ignore[override]
         """The names of the judges, in their order."""
-        return " then ".join(judge.name for judge in self.judges)
+        return " then ".join(self._names())
 
-    def judge(self, reads: Sequence[Read], progress: Progress | None = None) -> list[Verdict]:
-        """Answer every read, in order."""
+    @override
+    def answer(self, reads: Sequence[Read], progress: Progress | None = None) -> tuple[list[Verdict], Receipt]:
         verdicts: list[list[Verdict]] = [[] for _ in reads]
         open_reads = list(range(len(reads)))
         unreachable_errors: list[NoServerError] = []
-        for stage, judge in enumerate(self.judges):
+        receipt = Receipt()
+        for stage, member in enumerate(self._members):
             if not open_reads:
                 break
-            answers = judge_or_error(judge, [reads[i] for i in open_reads])
+            answers, spent = answers_of(member, [reads[i] for i in open_reads])
+            receipt += spent
             if isinstance(answers, NoServerError):
                 unreachable_errors.append(answers)
-                answers = [unreachable(judge, answers)] * len(open_reads)
+                answers = [unreachable(member.judge, answers)] * len(open_reads)
             for index, verdict in zip(open_reads, answers, strict=True):
                 verdicts[index].append(verdict)
             before = len(open_reads)
@@ -370,7 +402,7 @@ class CascadeJudge(JudgeGroup):
                 raise unreachable_errors[0]
             if progress is not None:
                 progress(before - len(open_reads))
-        return [self._final(votes) for votes in verdicts]
+        return [self._final(votes) for votes in verdicts], receipt
 
     def sure(self, verdict: Verdict) -> bool:
         """Whether the verdict is final, so that the next judge is not called."""

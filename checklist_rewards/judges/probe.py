@@ -276,7 +276,7 @@ def probe(
     judge = kind(asked, mass_floor=mass_floor) if prompt is None else kind(asked, prompt=prompt, mass_floor=mass_floor)
     judge.check()
     engine = asked.load()
-    verdicts = judge.judge([Read(ChecklistItem(question=i.question), i.target, i.input) for i in PROBE_ITEMS])
+    verdicts, _ = judge.answer([Read(ChecklistItem(question=i.question), i.target, i.input) for i in PROBE_ITEMS])
     writes = replies and asked.backend_name != DECISIONS
     written = _replies(engine, judge.prompt) if writes else [None] * len(PROBE_ITEMS)
     openings = [None if reply is None else reply.text for reply in written]

@@ -38,6 +38,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from pydantic import ValidationError
+from typing_extensions import override
 
 from checklist_rewards.backends import BackendName, Progress, is_transient
 from checklist_rewards.backends.models import UNNAMED
@@ -45,7 +46,7 @@ from checklist_rewards.backends.servers import Settings
 from checklist_rewards.checklists import ChecklistItem, Key, key_of
 from checklist_rewards.errors import ModelError, NoServerError, without_password
 from checklist_rewards.files.store import Store
-from checklist_rewards.judges.base import Paid, Read, Receipt
+from checklist_rewards.judges.base import Judge, Read, Receipt
 from checklist_rewards.scores import Score, Verdict, answer_of
 from checklist_rewards.scores.reasons import Reason, Unanswered
 
@@ -87,8 +88,9 @@ Received = Callable[[int, Sequence[Outcome]], None]
 """Called with the place of the first row of a response, and its outcomes."""
 
 
-class RemoteJudge(Paid):
-    """Answers items through a reward server.
+class RemoteJudge(Judge):
+    """Answers items through a reward server, which checks its judge when it starts and rejects rows that it cannot
+    score.
 
     Args:
         server (`str` or [`RewardServer`]):
@@ -106,31 +108,20 @@ class RemoteJudge(Paid):
         self.name = model or self.server.address
         self._model = model or None
 
-    def check(self) -> None:
-        """Do nothing: the server checks its judge when it starts."""
-
-    def check_item(self, item: ChecklistItem, where: str) -> None:
-        """Do nothing: the server rejects rows that it cannot score."""
-
     def takes_messages(self, threshold: float) -> bool:
         """Whether the server answers items with a scope from the messages of a row as this process would with a
-        threshold. Raises [`ModelError`] as [`judge`] does."""
+        threshold. Raises [`ModelError`] as [`answer`] does."""
         return self.server.messages_threshold() == threshold
 
-    def judge(self, reads: Sequence[Read], progress: Progress | None = None) -> list[Verdict]:
-        """Answer every read, in order.
-
-        Args:
-            reads (sequence of [`Read`]):
-                Reads to answer.
-            progress (`Callable[[int], None]`, *optional*):
-                Called with the number of reads answered since the last call.
+    @override
+    def answer(self, reads: Sequence[Read], progress: Progress | None = None) -> tuple[list[Verdict], Receipt]:
+        """As [`Judge.answer`].
 
         Raises:
             ModelError: If no reward server answers, if it does not accept the token, or if it has another judge.
         """
         if not reads:
-            return []
+            return [], Receipt()
         served = self._compared()
         rows: dict[tuple[Any, ...], list[int]] = {}
         for place, read in enumerate(reads):
@@ -179,17 +170,14 @@ class RemoteJudge(Paid):
 
             calls += self.server.score([bodies[number] for number in wave], received)[1]
         answered = [verdict for verdict in verdicts if verdict is not None]
-        self._pay(
-            Receipt(
-                reads=len(reads),
-                stored=len(reads) - asked,
-                asked=asked,
-                unanswered=sum(verdict.unanswered is not None for verdict in answered),
-                calls=calls,
-                engine_seconds=time.perf_counter() - started,
-            )
+        return answered, Receipt(
+            reads=len(reads),
+            stored=len(reads) - asked,
+            asked=asked,
+            unanswered=sum(verdict.unanswered is not None for verdict in answered),
+            calls=calls,
+            engine_seconds=time.perf_counter() - started,
         )
-        return answered
 
     def _compared(self) -> ServedJudge:
         served = self.server.served()
@@ -289,7 +277,7 @@ class RewardServer:
 
     def messages_threshold(self) -> float | None:
         """The threshold by which the server combines the answers about single messages. None if it takes no messages.
-        Raises [`ModelError`] as [`judge`] does."""
+        Raises [`ModelError`] as [`answer`] does."""
         threshold = self._reported().get("messages_threshold")
         return threshold if isinstance(threshold, float) else None
 

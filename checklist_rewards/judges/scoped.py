@@ -40,13 +40,11 @@ from functools import cached_property
 from itertools import accumulate
 from typing import Any
 
-from checklist_rewards.backends import Engine
 from checklist_rewards.backends.engine import SERVED
 from checklist_rewards.chat import Message, transcript_of
 from checklist_rewards.checklists import NO, YES, ChecklistItem
 from checklist_rewards.errors import ChecklistRewardsError
-from checklist_rewards.judges.base import Read, judges_of
-from checklist_rewards.judges.questions import FewShot
+from checklist_rewards.judges.base import Judge, Read
 from checklist_rewards.judges.remote import RemoteJudge
 from checklist_rewards.judges.written import BatchJudge
 from checklist_rewards.prompts import Growing, PromptTemplate
@@ -96,14 +94,15 @@ class Ruler:
         load (`bool`): Whether to load an engine in this process to learn its context. A server is always asked.
     """
 
-    def __init__(self, judge: Any, load: bool):
-        found = [(*known, each) for each in judges_of(judge) if (known := _context(each, load)) is not None]
+    def __init__(self, judge: Judge | None, load: bool):
+        parts = [] if judge is None else judge.parts()
+        found = [(*known, each) for each in parts if (known := _context(each, load)) is not None]
         self.limit: int | None = None
         """The context in tokens, the smallest of several judges; None if it is not known."""
         self.whole = 0.0
         """Tokens from which a prompt is surely too long for all judges."""
         self._tokens: Any = None
-        self._judge: Any = None
+        self._judge: Judge | None = None
         if found:
             self.limit, self._tokens, self._judge = min(found, key=lambda one: one[0])
             slack = _SURELY if self._tokens is not None else _MOST_BYTES / _BYTES_PER_TOKEN
@@ -136,25 +135,25 @@ class Ruler:
 
     def _reply(self) -> int:
         """Tokens to keep free for the reply. An engine with a tokenizer shortens a reply that is too long for them."""
-        sampling = getattr(self._judge, "sampling", None)
-        assert self.limit is not None
+        assert self.limit is not None and self._judge is not None
+        sampling = self._judge.sampling
         share = self.limit // 4 if self._tokens is not None else self.limit * 3 // 4
         return 1 if sampling is None else min(sampling.max_tokens, share)
 
     def _template(self) -> int:
         prompts = [getattr(self._judge, name, None) for name in ("prompt", "options_prompt")]
         texts = ["\n".join([p.system or "", *p.sections]) for p in prompts if isinstance(p, PromptTemplate)]
-        examples: FewShot | None = getattr(self._judge, "examples", None)
+        examples = None if self._judge is None else self._judge.examples
         shown: list[str] = []
         if examples is not None:
             shown = sorted((each.target for each in examples.examples), key=len)[-examples.shots :]
         return max(self.sizes(texts), default=0) + sum(self.sizes(shown))
 
 
-def _context(judge: Any, load: bool) -> tuple[int, Any] | None:
+def _context(judge: Judge, load: bool) -> tuple[int, Any] | None:
     """The context of a judge's engine and its tokenizer. None if it has none, or if the engine is not to be loaded."""
-    engine = getattr(judge, "engine", None)
-    if not isinstance(engine, Engine):
+    engine = judge.engine
+    if engine is None:
         return None
     inner = engine.unwrapped
     served = inner.base_url is not None or inner.backend in SERVED
@@ -383,12 +382,13 @@ class ScopedReads:
         samples (`int`): Number of samples of the call. Reads about a message get higher numbers, equal for the items
             about one text, so that a judge may answer them together.
         threshold (`float`): Lowest P(yes) that counts as yes.
-        judge ([`CheckedJudge`], *optional*): The judge, for the length of its context. A reward server gets the
-            messages and answers items with a scope itself.
+        judge ([`Judge`], *optional*): The judge, for the length of its context.
+        plain (`bool`): Whether its verdicts are used as they are. A reward server then gets the messages, and answers
+            items with a scope itself.
     """
 
-    def __init__(self, samples: int, threshold: float, judge: Any = None):
-        self._threshold, self._judge = threshold, judge
+    def __init__(self, samples: int, threshold: float, judge: Judge | None = None, plain: bool = True):
+        self._threshold, self._judge, self._plain = threshold, judge, plain
         self._number = samples
         self._asked: list[_Asked] = []
         self._about: dict[int, _Conversation] = {}
@@ -397,8 +397,8 @@ class ScopedReads:
     @cached_property
     def _takes_messages(self) -> bool:
         """Whether the judge, a reward server, splits and combines reads as this process would."""
-        judge = getattr(self._judge, "inner", None)
-        return isinstance(judge, RemoteJudge) and judge.takes_messages(self._threshold)
+        judge = self._judge
+        return self._plain and isinstance(judge, RemoteJudge) and judge.takes_messages(self._threshold)
 
     def add(self, read: Read, messages: Sequence[Message] = (), run: RunCheck | None = None) -> None:
         """Add the reads of an item.

@@ -47,9 +47,9 @@ from checklist_rewards.errors import ChecklistRewardsError, ConfigError, ModelEr
 from checklist_rewards.fields import check_fields, settings_of
 from checklist_rewards.files.documents import read_text, read_value
 from checklist_rewards.files.store import Store, open_store
-from checklist_rewards.judges.base import Judge, ThinkingPer
+from checklist_rewards.judges.base import Judge, Member, ThinkingPer
 from checklist_rewards.judges.budget import Budget
-from checklist_rewards.judges.calibration import CalibratedJudge, Calibration, read_alike
+from checklist_rewards.judges.calibration import Calibration, read_alike
 from checklist_rewards.judges.logprob import DEFAULT_MASS_FLOOR, DEFAULT_PROMPT, EncoderJudge, LogprobJudge
 from checklist_rewards.judges.questions import DEFAULT_SHOTS, FewShot
 from checklist_rewards.judges.remote import JUDGE_BACKENDS, REMOTE, JudgeBackend, RemoteJudge, RewardServer
@@ -161,7 +161,7 @@ class JudgeSettings:
         store: bool | str | Path | Store = True,
         budget: Budget | Mapping[str, Any] | None = None,
     ) -> Judge:
-        """The judge of these settings; no model is loaded.
+        """The judge of these settings, without the calibration; no model is loaded.
 
         Args:
             store (`bool`, path or [`Store`], *optional*, defaults to `True`):
@@ -169,11 +169,10 @@ class JudgeSettings:
             budget ([`Budget`] or mapping, *optional*):
                 What may be spent; see [`ChecklistScorer`].
         """
-        calibration = self.loaded_calibration
-        judge = self._uncalibrated(open_store(store), budget)
-        return judge if calibration is None else CalibratedJudge(judge, calibration)
+        _ = self.loaded_calibration  # refuses a file that is none
+        return self._built(open_store(store), budget)
 
-    def _uncalibrated(self, store: Store | None, budget: Budget | Mapping[str, Any] | None) -> Judge:
+    def _built(self, store: Store | None, budget: Budget | Mapping[str, Any] | None) -> Judge:
         asked = self.asked
         limited = {} if budget is None else {"budget": budget}
         if self.is_remote:
@@ -364,8 +363,10 @@ Limited = Callable[[Engine], Engine]
 _FILES = ("judge", "weights", *FILE_SETTINGS)
 
 
-def load_jury(path: str | Path, store: bool | str | Path | Store = True, limited: Limited | None = None) -> Judge:
-    """The judge that a file describes. No model is loaded.
+def load_jury(
+    path: str | Path, store: bool | str | Path | Store = True, limited: Limited | None = None
+) -> Judge | Member:
+    """The judge that a file describes, with its calibration if it has one. No model is loaded.
 
     Args:
         path (`str` or `Path`):
@@ -387,7 +388,7 @@ def load_jury(path: str | Path, store: bool | str | Path | Store = True, limited
 
 def parse_jury(
     content: Any, where: str, folder: Path, store: Store | None = None, limited: Limited | None = None
-) -> Judge:
+) -> Judge | Member:
     """The judge that the content of a file describes; see [`load_jury`].
 
     Args:
@@ -421,7 +422,7 @@ def parse_jury(
     return _made(shapes[kind], f"{where}, {kind}", judges, **settings)
 
 
-def _one(entry: Any, where: str, folder: Path, store: Store | None, limited: Limited | None) -> Judge:
+def _one(entry: Any, where: str, folder: Path, store: Store | None, limited: Limited | None) -> Judge | Member:
     if isinstance(entry, Mapping) and "judges" in entry:
         return parse_jury(entry, where, folder, store, limited)
     entry = {"model": entry} if isinstance(entry, str) else entry
@@ -429,7 +430,9 @@ def _one(entry: Any, where: str, folder: Path, store: Store | None, limited: Lim
     settings = _made(JudgeSettings, where, **placed(entry, folder))
     if limited is not None:
         settings = replace(settings, model=_made(limited, where, settings.asked))
-    return _made(settings.build, where, False if store is None else store)
+    judge = _made(settings.build, where, False if store is None else store)
+    calibration = settings.loaded_calibration
+    return judge if calibration is None else Member(judge, calibration)
 
 
 def placed(settings: Mapping[str, Any], folder: Path) -> dict[str, Any]:

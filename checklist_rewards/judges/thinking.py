@@ -38,7 +38,7 @@ from checklist_rewards.backends.models import UNNAMED
 from checklist_rewards.checklists import Key, key_of
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.store import Store
-from checklist_rewards.judges.base import Read, ThinkingPer, counted, missed_quorum
+from checklist_rewards.judges.base import Read, Receipt, ThinkingPer, counted, missed_quorum
 from checklist_rewards.judges.budget import Meter
 from checklist_rewards.judges.logprob import (
     DEFAULT_MASS_FLOOR,
@@ -133,18 +133,12 @@ class ThinkingJudge(LogprobJudge):
         self.per = per
         if temperature is None:
             temperature = DEFAULT_TEMPERATURE if samples > 1 else 0.0
-        self.sampling = Sampling(thinking, temperature, n=samples, seed=seed)
+        self.sampling: Sampling = Sampling(thinking, temperature, n=samples, seed=seed)
 
     @override
-    def judge(self, reads: Sequence[Read], progress: Progress | None = None) -> list[Verdict]:
-        """Answer every read, in order. Equal thoughts are written once; stored thoughts and reads are reused.
-
-        Args:
-            reads (sequence of [`Read`]):
-                Reads to answer.
-            progress (`Callable[[int], None]`, *optional*):
-                Called with the number of reads whose thoughts were written since the last call.
-        """
+    def answer(self, reads: Sequence[Read], progress: Progress | None = None) -> tuple[list[Verdict], Receipt]:
+        """As [`Judge.answer`]. Equal thoughts are written once; stored thoughts and reads are reused. `progress`
+        is called with the number of reads whose thoughts were written."""
         again = [""] * len(reads)
         if self.per == "target":
             again = [question_for_reads(read.item, read.target, self.name)[0] for read in reads]
@@ -167,8 +161,8 @@ class ThinkingJudge(LogprobJudge):
             thinker.asked(prompt) or any(read is not None and read.key in asked for read in group)
             for prompt, group in zip(prompts, after, strict=True)
         ]
-        self._pay(thinker.spent, spent, counted(keys, fresh, [(verdict,) for verdict in combined]))
-        return [_as_declared(verdict, read) for verdict, read in zip(combined, reads, strict=True)]
+        verdicts_in_order = [as_declared(verdict, read.item) for verdict, read in zip(combined, reads, strict=True)]
+        return verdicts_in_order, thinker.spent + spent + counted(keys, fresh, [(verdict,) for verdict in combined])
 
     @override
     def _questions(self, reads: Sequence[Read]) -> list[tuple[str, Labels]]:
@@ -251,11 +245,6 @@ def _together(reads: Sequence[Read], put: Sequence[tuple[str, Labels]]) -> list[
         for key, questions in listed.items()
     }
     return [(texts[key], meanings) for key, (_, meanings) in zip(about, put, strict=True)]
-
-
-def _as_declared(verdict: Verdict, read: Read) -> Verdict:
-    votes = tuple(as_declared(vote, read.item) for vote in verdict.votes)
-    return replace(as_declared(verdict, read.item), votes=votes)
 
 
 def _by_label(votes: Sequence[Verdict]) -> Iterator[tuple[str, list[float]]]:

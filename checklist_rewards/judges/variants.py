@@ -3,7 +3,8 @@
 A judge that is asked twice in the same way answers from the store, so a repeat has to change something that should not
 change the answer. [`variant_of`] rewords the question of an item by one of the packaged wordings
 (`prompts/variants/`), which fit every question, and names the labels in another order in every second repeat.
-[`repeated`] returns a judge that does so, or, for a judge that samples its replies, the same judge with another seed.
+[`ChecklistScorer.repeated`] asks these variants, or, if its judge samples its replies, the same question with another
+seed.
 
 Both are deterministic. Repeat 0 is the ordinary read with its ordinary store key.
 """
@@ -11,17 +12,14 @@ Both are deterministic. Repeat 0 is the ordinary read with its ordinary store ke
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
-from typing import Any, Literal
+from typing import Literal
 
-from checklist_rewards.backends import Sampling
 from checklist_rewards.checklists import ChecklistItem
 from checklist_rewards.errors import SampleError
-from checklist_rewards.judges.base import Judge, Progress, Read, Receipt, innermost, judges_of
+from checklist_rewards.judges.base import Judge
 from checklist_rewards.prompts import PromptTemplate, load_prompt
-from checklist_rewards.scores import Verdict
 
 Repeats = Literal["reworded", "resampled"]
 
@@ -61,78 +59,27 @@ def variant_of(item: ChecklistItem, number: int) -> ChecklistItem:
     return item.model_copy(update={"question": question, "options": options})
 
 
-class VariantJudge:
-    """A judge that is asked a variant of every question.
-
-    Verdicts are those of the original items: they have the same labels, in the order of the item.
-
-    Args:
-        judge ([`Judge`]):
-            The judge that answers.
-        number (`int`):
-            The variant; see [`variant_of`].
-    """
-
-    def __init__(self, judge: Judge, number: int):
-        self.inner, self.number = judge, number
-
-    @property
-    def name(self) -> str:
-        """The name of the inner judge."""
-        return self.inner.name
-
-    @property
-    def receipt(self) -> Receipt:
-        """Total cost of the inner judge."""
-        return self.inner.receipt
-
-    def check(self) -> None:
-        """Raise a [`ChecklistRewardsError`] if the inner judge cannot be used."""
-        self.inner.check()
-
-    def check_item(self, item: ChecklistItem, where: str) -> None:
-        """Raise [`ChecklistError`] for an item that the inner judge cannot answer."""
-        self.inner.check_item(variant_of(item, self.number), where)
-
-    def judge(self, reads: Sequence[Read], progress: Progress | None = None) -> list[Verdict]:
-        """Answer every read, in order."""
-        varied = [replace(read, item=variant_of(read.item, self.number)) for read in reads]
-        verdicts = self.inner.judge(varied, progress)
-        return [_in_order(verdict, read.item) for verdict, read in zip(verdicts, reads, strict=True)]
-
-
 def how_repeated(judge: Judge) -> Repeats:
-    """How [`repeated`] repeats a judge: "resampled" if it samples its replies at a temperature above 0, otherwise
-    "reworded"."""
-    sampling = getattr(innermost(judge), "sampling", None)
-    return "resampled" if isinstance(sampling, Sampling) and sampling.temperature > 0 else "reworded"
+    """How questions are asked again: "resampled" of a judge that samples its replies at a temperature above 0,
+    otherwise "reworded"."""
+    return "resampled" if judge.sampling is not None and judge.sampling.temperature > 0 else "reworded"
 
 
-def repeated(judge: Judge, number: int) -> Judge:
-    """The judge for the repeat `number`, from 0 (the judge itself).
+def reseeded(judge: Judge, number: int) -> Judge:
+    """A judge that samples its replies, for the repeat `number`."""
+    assert judge.sampling is not None
+    again = copy.copy(judge)
+    again.sampling = replace(judge.sampling, seed=judge.sampling.seed + _SEEDS * number)
+    return again
 
-    The cost of a reworded judge is counted on the judge's own receipt. A resampled judge has a receipt of its own.
 
-    Raises:
-        SampleError: If the judge shows examples, which are chosen by the wording of a question.
-    """
-    if number == 0:
-        return judge
-    if hasattr(judge, "inner"):  # calibration and checks apply to every repeat
-        again: Any = copy.copy(judge)
-        again.inner = repeated(judge.inner, number)
-        return again
-    if how_repeated(judge) == "resampled":
-        again = copy.copy(judge)
-        again.sampling = replace(again.sampling, seed=again.sampling.seed + _SEEDS * number)
-        again.receipt = Receipt()
-        return again
-    if any(getattr(each, "examples", None) is not None for each in judges_of(judge)):
+def check_rewordable(judge: Judge) -> None:
+    """Raise [`SampleError`] for a judge that shows examples, which are chosen by the wording of a question."""
+    if any(part.examples is not None for part in judge.parts()):
         raise SampleError(
             "a judge with examples cannot be asked a reworded question: its examples belong to the wording of a "
             "question; omit `examples`, or set a temperature above 0 to repeat by sampling."
         )
-    return VariantJudge(judge, number)
 
 
 _SEEDS = 1000
@@ -142,13 +89,3 @@ _SEEDS = 1000
 @cache
 def _wording(name: str) -> PromptTemplate:
     return load_prompt(f"variants/{name}", "stage")
-
-
-def _in_order(verdict: Verdict, item: ChecklistItem) -> Verdict:
-    if item.options is None or verdict.probabilities is None:
-        return verdict
-    return replace(
-        verdict,
-        probabilities={label: verdict.probabilities[label] for label in item.values},
-        votes=tuple(_in_order(vote, item) for vote in verdict.votes),
-    )

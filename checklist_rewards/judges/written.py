@@ -52,12 +52,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+from typing_extensions import override
+
 from checklist_rewards.backends import Backend, Engine, Messages, Progress, Reply, Sampling
 from checklist_rewards.backends.models import UNNAMED
 from checklist_rewards.checklists import ChecklistItem
 from checklist_rewards.errors import GenerationError
 from checklist_rewards.files.store import Store
-from checklist_rewards.judges.base import Paid, Read, Receipt, counted, missed_quorum
+from checklist_rewards.judges.base import Judge, Read, Receipt, counted, missed_quorum
 from checklist_rewards.judges.budget import Meter, prompt_key
 from checklist_rewards.judges.labels import named
 from checklist_rewards.judges.questions import (
@@ -104,7 +106,7 @@ class Answers:
         self.reasoning.pop(place, None)
 
 
-class BatchJudge(Paid):
+class BatchJudge(Judge):
     """Answers the checklist of a target in one call.
 
     Args:
@@ -140,23 +142,24 @@ class BatchJudge(Paid):
         seed: int = 0,
         store: Store | None = None,
     ):
-        self.engine = Engine.of(model, backend, base_url)
+        self.engine: Engine = Engine.of(model, backend, base_url)
         self.name = self.engine.model
         self.prompt = load_prompt(self.default_prompt if prompt is None else prompt, "batch")
         self.reasoning = reasoning
-        self.sampling = Sampling(max_tokens or DEFAULT_MAX_TOKENS, temperature or 0.0, seed=seed)
+        self.sampling: Sampling = Sampling(max_tokens or DEFAULT_MAX_TOKENS, temperature or 0.0, seed=seed)
         self.store = store
 
+    @override
     def check(self) -> None:
-        """Raise [`ModelError`] if the model is not found."""
         _ = self.engine.identity
 
+    @override
     def check_item(self, item: ChecklistItem, where: str) -> None:
-        """Raise [`ChecklistError`], starting with `where`, for an item with a code check."""
         check_askable(item, where)
 
-    def judge(self, reads: Sequence[Read], progress: Progress | None = None) -> list[Verdict]:
-        """Answer every read, in order. Reads of one `sample` share a call; identical calls are made once."""
+    @override
+    def answer(self, reads: Sequence[Read], progress: Progress | None = None) -> tuple[list[Verdict], Receipt]:
+        """As [`Judge.answer`]. Reads of one `sample` share a call; identical calls are made once."""
         meter = Meter(self.engine)
         sheets = _sheets(reads, self.max_questions)
         pending = [(sheet, list(range(len(sheet.reads)))) for sheet in sheets]
@@ -165,13 +168,12 @@ class BatchJudge(Paid):
             pending = [(sheet, sheet.open) for sheet, _ in pending if sheet.open]
             self._ask(pending, meter, None)
         verdicts = [self._verdicts(sheet) for sheet in sheets]
-        self._pay(meter.spent, _counted(prompts, meter, verdicts))
         placed = {
             place: verdict
             for sheet, own in zip(sheets, verdicts, strict=True)
             for place, verdict in zip(sheet.places, own, strict=True)
         }
-        return [placed[place] for place in range(len(reads))]
+        return [placed[place] for place in range(len(reads))], meter.spent + _counted(prompts, meter, verdicts)
 
     def form(self, items: Sequence[ChecklistItem]) -> str:
         """The part of the prompt that describes the reply format."""
@@ -527,7 +529,7 @@ _FORM = (
 LabelAndReasoning = tuple[str, str | None]
 
 
-class ReasonedJudge(Paid):
+class ReasonedJudge(Judge):
     """Answers items in words, with one call per item.
 
     Args:
@@ -568,7 +570,7 @@ class ReasonedJudge(Paid):
         examples: FewShot | None = None,
         store: Store | None = None,
     ):
-        self.engine = Engine.of(model, backend, base_url)
+        self.engine: Engine = Engine.of(model, backend, base_url)
         self.name = self.engine.model
         default = REASONED_PROMPT if reasoning else WORD_PROMPT
         self.prompt = load_prompt(default if prompt is None else prompt, "judge")
@@ -579,22 +581,23 @@ class ReasonedJudge(Paid):
             temperature = DEFAULT_TEMPERATURE if samples > 1 else 0.0
         if max_tokens is None:
             max_tokens = _REASONED_TOKENS if reasoning else _WORD_TOKENS
-        self.sampling = Sampling(max_tokens, temperature, n=samples, seed=seed)
+        self.sampling: Sampling = Sampling(max_tokens, temperature, n=samples, seed=seed)
         self.examples = examples
         self.store = store
 
+    @override
     def check(self) -> None:
-        """Raise [`ModelError`] if the model is not found."""
         _ = self.engine.identity
 
+    @override
     def check_item(self, item: ChecklistItem, where: str) -> None:
-        """Raise [`ChecklistError`], starting with `where`, for an item with a code check or unusable examples."""
         check_askable(item, where)
         if self.examples is not None:
             self.examples.check(item)
 
-    def judge(self, reads: Sequence[Read], progress: Progress | None = None) -> list[Verdict]:
-        """Answer every read, in order. Equal prompts are sent once; stored replies are reused."""
+    @override
+    def answer(self, reads: Sequence[Read], progress: Progress | None = None) -> tuple[list[Verdict], Receipt]:
+        """As [`Judge.answer`]. Equal prompts are sent once; stored replies are reused."""
         meter = Meter(self.engine)
         prefixes: dict[tuple[str | None, ...], str] = {}
         prompts = [self._messages(read, prefixes) for read in reads]
@@ -609,8 +612,7 @@ class ReasonedJudge(Paid):
             progress=progress,
         )
         verdicts = [self._verdict(outcome, read.item) for outcome, read in zip(outcomes, reads, strict=True)]
-        self._pay(meter.spent, _counted(prompts, meter, [(verdict,) for verdict in verdicts]))
-        return verdicts
+        return verdicts, meter.spent + _counted(prompts, meter, [(verdict,) for verdict in verdicts])
 
     def _messages(self, read: Read, prefixes: dict[tuple[str | None, ...], str]) -> Messages:
         prompt = self.prompt if read.item.options is None else self.options_prompt

@@ -35,7 +35,7 @@ from checklist_rewards.errors import ChecklistError, ConfigError, GenerationErro
 from checklist_rewards.files.store import Store, open_store
 from checklist_rewards.generators import ConstraintsGenerator, DirectGenerator, Request
 from checklist_rewards.generators.base import check_request
-from checklist_rewards.judges import Budget, Judge
+from checklist_rewards.judges import Budget, Judge, Member
 from checklist_rewards.judges.settings import load_jury
 from checklist_rewards.pipelines.builtin import get_pipeline
 from checklist_rewards.pipelines.config import (
@@ -462,7 +462,7 @@ def assemble(
     judge: Engine,
     store: Store | None,
     candidate_engine: Callable[[str], Engine] | None = None,
-    jury: Judge | None = None,
+    jury: Judge | Member | None = None,
 ) -> Pipeline:
     """Build the parts of `config` with the given engines.
 
@@ -523,7 +523,7 @@ def build_refiners(
     return tuple(_part(config, engine, store, scorer) for config in configs)
 
 
-def build_scorer(config: ScorerConfig, engine: Engine, store: Store | None, jury: Judge | None = None) -> Any:
+def build_scorer(config: ScorerConfig, engine: Engine, store: Store | None, jury: Judge | Member | None = None) -> Any:
     """Build the scorer of a config; no model is loaded. `jury` is the judge of the config's file of judges, if it was
     already loaded."""
     return _part(config, engine, store, None, **({} if jury is None else {"judge": jury}))

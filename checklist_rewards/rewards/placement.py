@@ -27,7 +27,7 @@ from checklist_rewards.backends.base import deadline
 from checklist_rewards.backends.engine import SERVED
 from checklist_rewards.backends.reference import ReferenceBackend
 from checklist_rewards.errors import ModelError, NoServerError
-from checklist_rewards.judges.base import engines_of, judges_of
+from checklist_rewards.judges.base import Judge
 from checklist_rewards.judges.remote import RemoteJudge
 from checklist_rewards.rewards.ranks import gathered, rank, ranks
 
@@ -37,7 +37,7 @@ _ASYNC_WORKER = "trl.experimental.async_grpo.async_rollout_worker"
 _TRL_ADAPTER = "ref"
 
 
-def check_child(name: str, judge: Any) -> None:
+def check_child(name: str, judge: Judge) -> None:
     """Raise [`ModelError`] if the reward `name` is being pickled for AsyncGRPOTrainer's child process and its judge is
     not served. Call it when a reward is pickled."""
     if _ASYNC_WORKER not in sys.modules or get_spawning_popen() is None:
@@ -50,9 +50,9 @@ def check_child(name: str, judge: Any) -> None:
         )
 
 
-def in_process(judge: Any) -> str | None:
+def in_process(judge: Judge) -> str | None:
     """The judge's model if it runs in the calling process; None for a served judge or one without a known engine."""
-    for engine in engines_of(judge):
+    for engine in judge.engines:
         if isinstance(engine.backend, str):
             here = choose_backend(engine.model, engine.backend, engine.base_url) not in SERVED
         else:
@@ -62,14 +62,14 @@ def in_process(judge: Any) -> str | None:
     return None
 
 
-def keep_awake(judge: Any) -> AbstractContextManager[Any]:
+def keep_awake(judge: Judge | None) -> AbstractContextManager[Any]:
     """Context manager that wakes the judge's engines for a scoring and puts them to sleep afterwards.
 
     It affects engines with `enable_sleep_mode=True`, which free their GPU memory for a colocated policy between two
     scorings.
     """
     with ExitStack() as stack:  # if an engine fails to load, those that are awake go back to sleep
-        for engine in engines_of(judge):
+        for engine in () if judge is None else judge.engines:
             backend = engine.backend
             if engine.settings.get("enable_sleep_mode"):
                 backend = engine.load()
@@ -79,7 +79,7 @@ def keep_awake(judge: Any) -> AbstractContextManager[Any]:
 
 
 @contextmanager
-def within(judge: Any, seconds: float | None) -> Iterator[None]:
+def within(judge: Judge | None, seconds: float | None) -> Iterator[None]:
     """Context manager that wakes the judge, and then gives it this many seconds; None for as long as it takes.
 
     Loading and waking the engines does not count.
@@ -93,7 +93,7 @@ def within(judge: Any, seconds: float | None) -> Iterator[None]:
             yield
 
 
-def load(judge: Any) -> None:
+def load(judge: Judge) -> None:
     """Load the judge's engines now instead of at the first read: load models and connect to servers.
 
     Raises:
@@ -103,22 +103,22 @@ def load(judge: Any) -> None:
         start()
 
 
-def _starts(judge: Any) -> Iterator[Callable[[], object]]:
+def _starts(judge: Judge | None) -> Iterator[Callable[[], object]]:
     """What loads the engines of a judge and of its inner judges, or connects to their reward servers."""
-    for each in judges_of(judge):
-        if isinstance(each, RemoteJudge):
-            yield each.server.judge
-        elif isinstance(engine := getattr(each, "engine", None), Engine):
-            yield engine.unwrapped.load
+    for part in () if judge is None else judge.parts():
+        if isinstance(part, RemoteJudge):
+            yield part.server.judge
+        elif part.engine is not None:
+            yield part.engine.unwrapped.load
 
 
-def references_of(judge: Any) -> list[ReferenceBackend]:
+def references_of(judge: Judge | None) -> list[ReferenceBackend]:
     """The backends of a judge and of its inner judges that read with a trainer's reference."""
-    backends = [engine.backend for engine in engines_of(judge)]
+    backends = [] if judge is None else [engine.backend for engine in judge.engines]
     return [backend for backend in backends if isinstance(backend, ReferenceBackend)]
 
 
-def bind_reference(judge: Any, trainer: Any) -> None:
+def bind_reference(judge: Judge | None, trainer: Any) -> None:
     """Let a judge with `model="reference"` read with the reference of a trainer. Other judges stay as they are.
 
     All ranks must call it equally often. Logs a warning if the reference cannot judge.
@@ -130,9 +130,8 @@ def bind_reference(judge: Any, trainer: Any) -> None:
     Raises:
         ModelError: If the trainer has no frozen weights. The message says what to change.
     """
-    for each in judges_of(judge):
-        engine = getattr(each, "engine", None)
-        backend = engine.unwrapped.backend if isinstance(engine, Engine) else None
+    for part in () if judge is None else judge.parts():
+        backend = None if part.engine is None else part.engine.unwrapped.backend
         if not isinstance(backend, ReferenceBackend):
             continue
         if trainer is None:
@@ -151,13 +150,13 @@ def bind_reference(judge: Any, trainer: Any) -> None:
         spare = getattr(trainer, "processing_class", None)
         settings = {"adapter": adapter, "forward": forward, "spare": spare, **backend.settings}
         live = LiveBackend(model, gathered=gathered, rank=rank(), **settings)
-        if live.sharded and isinstance(each, ThinkingJudge):
+        if live.sharded and isinstance(part, ThinkingJudge):
             raise ModelError(
                 "thinking=... is not supported with model='reference' if the ranks hold parts of the weights (FSDP, "
                 "ZeRO-3); use DDP, or leave thinking out."
             )
         backend.bind(live)
-        _probe(each, backend)
+        _probe(part, backend)
 
 
 def reference_of(trainer: Any) -> tuple[Any, str | None, Any]:
@@ -196,7 +195,7 @@ def _unwrapped(trainer: Any, model: Any, wrapped: Any) -> tuple[Any, Any]:
 
 
 @contextmanager
-def together(judge: Any) -> Iterator[None]:
+def together(judge: Judge | None) -> Iterator[None]:
     """Context manager for the reads of all ranks with a reference whose weights are spread over them. All ranks must
     enter it equally often. For other judges, it does nothing."""
     with ExitStack() as stack:
@@ -206,19 +205,20 @@ def together(judge: Any) -> Iterator[None]:
         yield
 
 
-def is_collective(judge: Any) -> bool:
+def is_collective(judge: Judge | None) -> bool:
     """Whether ranks must read together, once the reference is bound."""
     return ranks() > 1 and any(backend.bound is not None and backend.bound.sharded for backend in references_of(judge))
 
 
-def _probe(judge: Any, backend: ReferenceBackend) -> None:
+def _probe(judge: Judge, backend: ReferenceBackend) -> None:
     """Ask the reference the questions of the probe."""
     from checklist_rewards.judges.logprob import DEFAULT_PROMPT, LogprobJudge
     from checklist_rewards.judges.probe import probe
     from checklist_rewards.judges.thinking import ThinkingJudge
 
-    asks = isinstance(judge, LogprobJudge) and not isinstance(judge, ThinkingJudge)
-    prompt = judge.prompt if asks else DEFAULT_PROMPT
+    prompt: Any = DEFAULT_PROMPT
+    if isinstance(judge, LogprobJudge) and not isinstance(judge, ThinkingJudge):
+        prompt = judge.prompt
     with backend.bound.together():
         report = probe(Engine(backend.model_name, backend.bound), prompt=prompt, replies=False)
     if report.refusal is not None and rank() == 0:

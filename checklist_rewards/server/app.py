@@ -70,7 +70,6 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from checklist_rewards.errors import SampleError
-from checklist_rewards.judges.base import judge_identity
 from checklist_rewards.judges.remote import DEADLINE_HEADER, TOKEN_VARIABLE
 from checklist_rewards.rewards.integrations.labelled import score_details, unscored_reason
 from checklist_rewards.rewards.integrations.queue import DEFAULT_MAX_BATCH, DEFAULT_MAX_WAIT
@@ -274,8 +273,7 @@ def app_of(scorer: ChecklistScorer, queue: ScoringQueue, drain: Drain, *, max_bo
         closing.start()
         await asyncio.to_thread(closing.join, CLOSE_SECONDS)
 
-    checking = scorer.checks, scorer.allow_code, scorer.scale, scorer.aggregation.threshold
-    judged_by = {"judge": scorer.judge.name, "identity": judge_identity(scorer.judge, *checking)}
+    judged_by = {"judge": scorer.judge.name, "identity": scorer.identity}
     app = FastAPI(title="checklist-rewards", version=__version__, lifespan=lifespan)
     app.state.drain = drain
     app.add_middleware(AuthAndMetrics, count=queue.count, token=token)

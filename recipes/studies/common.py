@@ -13,6 +13,7 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
@@ -25,7 +26,11 @@ from checklist_rewards.errors import ChecklistRewardsError, ModelError, SampleEr
 from checklist_rewards.evaluation.agreement.measures import Measure
 from checklist_rewards.files.atomic import atomic_path
 from checklist_rewards.files.store import Store
-from checklist_rewards.judges import EncoderJudge, Judge, LogprobJudge, Read
+from checklist_rewards.judges import EncoderJudge, Judge, LogprobJudge, Read, Receipt
+from checklist_rewards.judges.base import Bill
+from checklist_rewards.judges.logprob import as_declared
+from checklist_rewards.judges.variants import variant_of
+from checklist_rewards.scores import Verdict
 from checklist_rewards.scores.reasons import Reason
 
 Result = dict[str, Any]
@@ -66,14 +71,36 @@ def judge_of(model: str, adapter: str | None = None, store: Store | None = None)
     return LogprobJudge(engine, mass_floor=0, store=store)
 
 
-def probabilities_of_yes(judge: Judge, reads: Sequence[Read], progress: Progress | None = None) -> list[float]:
+def probabilities_of_yes(
+    judge: Judge, reads: Sequence[Read], progress: Progress | None = None, bill: Bill | None = None
+) -> list[float]:
     """P(yes) of every read. Raises [`ModelError`] if one is unanswered: figures over some of the reads would not be
     comparable."""
-    verdicts = judge.judge(reads, progress)
+    verdicts, spent = judge.answer(reads, progress)
+    if bill is not None:
+        bill.add(spent)
     lost = [verdict.unanswered for verdict in verdicts if verdict.unanswered is not None]
     if lost:
         raise ModelError(f"{len(lost)} of {len(reads)} reads are unanswered, the first because of {lost[0]}.")
     return [(verdict.probabilities or {})[YES] for verdict in verdicts]
+
+
+class Reworded(Judge):
+    """A judge that is asked every question in another wording."""
+
+    def __init__(self, inner: Judge, number: int):
+        self.inner, self.number, self.name = inner, number, inner.name
+
+    def parts(self) -> Iterator[Judge]:
+        """The inner judge and what it asks, and this judge."""
+        yield from self.inner.parts()
+        yield self
+
+    def answer(self, reads: Sequence[Read], progress: Progress | None = None) -> tuple[list[Verdict], Receipt]:
+        """As the inner judge, about the variants."""
+        varied = [replace(read, item=variant_of(read.item, self.number)) for read in reads]
+        verdicts, spent = self.inner.answer(varied, progress)
+        return [as_declared(verdict, read.item) for verdict, read in zip(verdicts, reads, strict=True)], spent
 
 
 def checklist_scores(
@@ -81,7 +108,7 @@ def checklist_scores(
 ) -> list[float | None]:
     """Mean P(yes) over the reads of every checklist; None if one of them does not fit the model's context. Raises
     [`ModelError`] if a read is unanswered for another reason."""
-    verdicts = judge.judge([read for some in checklists for read in some], progress)
+    verdicts = judge.answer([read for some in checklists for read in some], progress)[0]
     lost = [v.unanswered for v in verdicts if v.unanswered is not None and v.unanswered.reason != Reason.TOO_LONG]
     if lost:
         raise ModelError(f"{len(lost)} of {len(verdicts)} reads are unanswered, the first because of {lost[0]}.")

@@ -33,7 +33,7 @@ def policy(**options) -> PeftModel:
 
 
 def answers(engine: Engine) -> list:
-    verdicts = LogprobJudge(engine).judge(READS)
+    verdicts = LogprobJudge(engine).answer(READS)[0]
     return [(verdict.probabilities, verdict.mass) for verdict in verdicts]
 
 
@@ -82,7 +82,7 @@ def test_a_policy_is_as_before_when_a_read_fails(monkeypatch):
     before = state(model)
     monkeypatch.setattr(LiveBackend, "_label_logprobs", lambda *_: (_ for _ in ()).throw(KeyError("inside")))
     with pytest.raises(KeyError, match="inside"):
-        LogprobJudge(engine).judge(READS)
+        LogprobJudge(engine).answer(READS)
     assert {name: equal(value, before[name]) for name, value in state(model).items()} == dict.fromkeys(before, True)
 
 

@@ -2,13 +2,13 @@
 
 import pytest
 
-from checklist_rewards import ChecklistScorer
+from checklist_rewards import ChecklistScorer, Sample
 from checklist_rewards.backends import is_transient
 from checklist_rewards.checklists import ChecklistItem
 from checklist_rewards.errors import ChecklistError, ModelError, SampleError
 from checklist_rewards.files.store import Store
-from checklist_rewards.judges import LogprobJudge, Read
-from checklist_rewards.judges.calibration import CalibratedJudge, Calibration, CalibrationMap
+from checklist_rewards.judges import Judge, LogprobJudge, Member
+from checklist_rewards.judges.calibration import Calibration, CalibrationMap
 from checklist_rewards.judges.panel import PanelJudge
 from checklist_rewards.scores import Verdict
 from tests.fakes import FakeBackend
@@ -36,6 +36,13 @@ def fake() -> LogprobJudge:
 
 def scorer(engine=None, **options) -> ChecklistScorer:
     return ChecklistScorer("fake", backend=engine or FakeBackend(says), store=False, **options)
+
+
+def verdicts_of(judge: Judge, calibration: Calibration, texts, *, input=None, **options) -> list[Verdict]:
+    """What a scorer with a judge and its calibration finds about a red text."""
+    samples = [Sample([RED.question], text, input) for text in texts]
+    scores = ChecklistScorer(judge=Member(judge, calibration)).score_batch(samples, **options)
+    return [score.items[0].verdict() for score in scores]
 
 
 def test_a_scorer_answers_with_calibrated_probabilities():
@@ -84,10 +91,11 @@ def test_a_code_check_needs_no_map_and_is_not_calibrated():
 
 def test_the_empty_target_is_read_once_for_all_targets_of_an_input():
     engine = FakeBackend(says)
-    judge = CalibratedJudge(LogprobJudge("fake", backend=engine), calibration(SAME, contextual=True))
-    verdicts = judge.judge([Read(RED, f"rose {n}", "Describe it.") for n in range(3)])
+    scorer = ChecklistScorer(judge=Member(LogprobJudge("fake", backend=engine), calibration(SAME, contextual=True)))
+    scores = scorer.score_batch([Sample([RED.question], f"rose {n}", "Describe it.") for n in range(3)])
+    verdicts = [score.items[0] for score in scores]
     assert [verdict.probabilities["yes"] for verdict in verdicts] == [pytest.approx(0.75)] * 3  # odds 9 over odds 3
-    assert len(engine.asked) == 4 and judge.receipt.asked == 4
+    assert len(engine.asked) == 4 and scorer.receipt.asked == 4
 
 
 @pytest.mark.parametrize(
@@ -97,8 +105,9 @@ def test_what_the_engine_lost_of_the_empty_target_is_asked_for_again(empty, tran
     def rule(read):
         return Verdict({"yes": 0.9, "no": 0.1}, method="logprobs") if read.target else Verdict(unanswered=empty)
 
-    judge = CalibratedJudge(Voter(rule, "fake"), calibration(SAME, contextual=True))
-    [verdict] = judge.judge([Read(RED, "a rose")])
+    judge = Voter(rule, "fake")
+    [verdict] = verdicts_of(judge, calibration(SAME, contextual=True), ["a rose"], retries=1)
+    assert len(judge.asked) == (3 if transient else 2)
     reason = f"{empty.partition(':')[0]}: " if transient else ""
     assert verdict.unanswered == f"uncalibrated: {reason}the empty target has no probabilities ({empty})"
     assert is_transient(verdict.unanswered) == transient
@@ -106,8 +115,9 @@ def test_what_the_engine_lost_of_the_empty_target_is_asked_for_again(empty, tran
 
 @pytest.mark.parametrize(("method", "p"), [("logprobs", 0.75), ("top_logprobs", 0.75), ("votes", 0.9)])
 def test_a_calibration_holds_for_answers_that_were_read_alike(method, p):
-    judge = CalibratedJudge(Voter(Verdict({"yes": 0.9, "no": 0.1}, method=method), "fake"), calibration())
-    assert judge.judge([Read(RED, "a rose")])[0].probabilities["yes"] == pytest.approx(p)
+    judge = Voter(Verdict({"yes": 0.9, "no": 0.1}, "yes", method=method), "fake")
+    [verdict] = verdicts_of(judge, calibration(), ["a rose"])
+    assert verdict.probabilities["yes"] == pytest.approx(p)
 
 
 def test_where_the_empty_target_cannot_be_read_the_item_is_unanswered():
@@ -118,8 +128,7 @@ def test_where_the_empty_target_cannot_be_read_the_item_is_unanswered():
 
 def test_progress_counts_reads_and_no_empty_targets():
     done = []
-    judge = CalibratedJudge(LogprobJudge("fake", backend=FakeBackend(says)), calibration(SAME, contextual=True))
-    judge.judge([Read(RED, "a rose"), Read(RED, "another rose")], done.append)
+    verdicts_of(fake(), calibration(SAME, contextual=True), ["a rose", "another rose"], progress=done.append)
     assert sum(done) == 2
 
 
@@ -133,10 +142,15 @@ def test_another_calibration_asks_nothing_again(tmp_path):
 
 
 def test_a_panel_of_calibrated_judges_keeps_their_raw_probabilities():
-    panel = PanelJudge([LogprobJudge("other", backend=FakeBackend(says)), CalibratedJudge(fake(), calibration())])
+    panel = PanelJudge([LogprobJudge("other", backend=FakeBackend(says)), Member(fake(), calibration())])
     score = ChecklistScorer(judge=panel).score(["Is it red?"], "a rose")
     assert score.expected_score == pytest.approx((0.9 + 0.75) / 2)
     assert [vote.uncalibrated for vote in score.items[0].votes] == [None, pytest.approx({"yes": 0.9, "no": 0.1})]
+
+
+def test_two_calibrations_of_one_judge_are_refused():
+    with pytest.raises(SampleError, match="cannot be combined with a judge that has a calibration"):
+        ChecklistScorer(judge=Member(fake(), calibration()), calibration=calibration())
 
 
 def test_a_pipeline_config_has_a_place_for_it(tmp_path):

@@ -15,7 +15,7 @@ from checklist_rewards.checks import CHECKS, Check, register_check
 from checklist_rewards.checks.sandbox import guests
 from checklist_rewards.errors import ChecklistError, SampleError
 from checklist_rewards.judges import LogprobJudge, Read, Receipt
-from checklist_rewards.judges.checked import CheckedJudge
+from checklist_rewards.judges.checked import CheckSettings, check_and_ask
 from checklist_rewards.rewards.trl import ChecklistReward
 from tests.conftest import HANG
 from tests.fakes import FakeBackend
@@ -155,7 +155,7 @@ def test_hostile_code_is_answered_no():
 
 def test_code_that_was_not_allowed_is_not_run_even_unasked(monkeypatch):
     monkeypatch.setattr("checklist_rewards.checks.programs.run_code", lambda *_, **__: pytest.fail("it ran"))
-    [verdict] = CheckedJudge(LogprobJudge(backend=FakeBackend())).judge([Read(ChecklistItem(**CODE), "x = 1")])
+    [verdict] = check_and_ask([Read(ChecklistItem(**CODE), "x = 1")], CheckSettings(), lambda reads: [])
     assert verdict.unanswered.startswith("check_error: not checked, item") and "runs code" in verdict.unanswered
 
 
@@ -257,9 +257,9 @@ def test_the_judges_of_whole_checklists_are_asked_what_is_left(mode):
     assert (short.answer, short.judge) == ("yes", "code")
 
 
-def test_a_judge_that_was_wrapped_by_hand_stays_as_it_is():
-    judge = CheckedJudge(LogprobJudge(backend=FakeBackend(lambda prefix, tail: 0.2)), "mean")
-    [line] = ChecklistScorer(judge=judge).score([SHORT], "a").items
+def test_the_checks_of_a_scorer_are_those_of_a_judge_object_too():
+    judge = LogprobJudge(backend=FakeBackend(lambda prefix, tail: 0.2))
+    [line] = ChecklistScorer(judge=judge, checks="mean").score([SHORT], "a").items
     assert line.confidence == pytest.approx(0.6)
 
 

@@ -111,18 +111,18 @@ def test_the_reference_is_part_of_the_key_of_a_stored_answer(folder, tmp_path):
         Read(IT, TARGET, ""),
     ]
     first = EncoderJudge(folder, store=Store(tmp_path / "store.sqlite"))
-    found = first.judge(reads)
-    assert (first.receipt.asked, first.receipt.deduplicated) == (3, 2)
+    found, spent = first.answer(reads)
+    assert (spent.asked, spent.deduplicated) == (3, 2)
     assert found[0] == found[2] != found[1] and found[3] == found[4]
     again = EncoderJudge(folder, store=Store(tmp_path / "store.sqlite"))
-    assert again.judge([*reads, Read(IT, TARGET, "tree", "red"), Read(IT, TARGET, None, "red")])[:5] == found
-    assert (again.receipt.asked, again.receipt.stored) == (2, 3)
+    verdicts, spent = again.answer([*reads, Read(IT, TARGET, "tree", "red"), Read(IT, TARGET, None, "red")])
+    assert verdicts[:5] == found and (spent.asked, spent.stored) == (2, 3)
 
 
 def test_a_limited_engine_reads_the_same(folder):
     engine = Budget(1.0, {folder: (0, 0)}).limited(Engine(folder))
     reads = [Read(IT, TARGET, "lamp", word) for word in ("red", "blue")]
-    assert EncoderJudge(engine).judge(reads) == EncoderJudge(folder).judge(reads)
+    assert EncoderJudge(engine).answer(reads)[0] == EncoderJudge(folder).answer(reads)[0]
 
 
 def test_a_served_row_gives_what_the_call_gives(folder):

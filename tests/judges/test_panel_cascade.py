@@ -65,9 +65,10 @@ def test_three_stages_and_the_progress_of_each_read_once():
     seen: list[int] = []
     last = Voter(sure(0.9), "last")
     judge = CascadeJudge([Voter(cheap), Voter(sure(0.6)), last])
-    ChecklistScorer(judge=judge).score_batch([Sample(CHECKLIST, "text")], progress=seen.append)
+    scorer = ChecklistScorer(judge=judge)
+    scorer.score_batch([Sample(CHECKLIST, "text")], progress=seen.append)
     assert len(last.asked) == 2 and seen == [1, 0, 2]
-    assert judge.receipt.reads == 3 + 2 + 2
+    assert scorer.receipt.reads == 3 + 2 + 2
 
 
 def test_the_margin_of_options_is_between_the_best_two():

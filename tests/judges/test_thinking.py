@@ -14,7 +14,6 @@ from checklist_rewards.judges import FewShot, Labelled, LogprobJudge, Read, Thin
 from checklist_rewards.judges.budget import Budget
 from checklist_rewards.judges.calibration import Calibration
 from checklist_rewards.judges.settings import JudgeSettings, load_jury
-from checklist_rewards.judges.variants import repeated
 from checklist_rewards.scores import score_checklist
 from tests.judges.fakes import Script
 
@@ -53,7 +52,7 @@ def thought_about(questions):
 def test_a_thought_is_written_and_the_label_is_read_after_it():
     engine = Thinks(thought_about({"Is it short?": "Two letters: 0.9", "Is it polite?": "It greets: 0.2"}))
     judge = ThinkingJudge(backend=engine, thinking=32)
-    short, polite = judge.judge(TWO)
+    short, polite = judge.answer(TWO)[0]
     assert short.probabilities == {"yes": pytest.approx(0.9), "no": pytest.approx(0.1)}
     assert (short.reasoning, short.method, short.mass) == ("Two letters: 0.9", "thought", pytest.approx(1))
     assert (polite.probabilities["yes"], polite.votes) == (pytest.approx(0.2), ())
@@ -66,21 +65,23 @@ def test_a_thought_is_written_and_the_label_is_read_after_it():
 
 def test_the_receipt_counts_the_tokens_of_thoughts_and_of_labels():
     judge = ThinkingJudge(backend=Thinks(lambda messages: "0.9"), thinking=32)
-    judge.judge([*TWO, TWO[0]])
-    spent = judge.receipt
+    _, spent = judge.answer([*TWO, TWO[0]])
     assert (spent.reads, spent.deduplicated, spent.stored, spent.asked, spent.unanswered) == (3, 1, 0, 2, 0)
     assert (spent.calls, spent.prompt_tokens, spent.completion_tokens) == (2 + 2, 2 * 100 + 7, 2 * 10 + 2)
 
 
 def test_a_rerun_asks_nothing_and_a_changed_item_asks_for_itself(tmp_path):
     store = Store(tmp_path / "s")
-    before = ThinkingJudge(backend=Thinks(lambda messages: "0.9"), store=store).judge(TWO)
+    before = ThinkingJudge(backend=Thinks(lambda messages: "0.9"), store=store).answer(TWO)[0]
     silent = Thinks([])
     judge = ThinkingJudge(backend=silent, store=store)
-    assert judge.judge(TWO) == before and silent.prompts == silent.groups == []
-    assert (judge.receipt.stored, judge.receipt.asked, judge.receipt.calls) == (2, 0, 0)
+    verdicts, spent = judge.answer(TWO)
+    assert verdicts == before and silent.prompts == silent.groups == []
+    assert (spent.stored, spent.asked, spent.calls) == (2, 0, 0)
     again = Thinks(lambda messages: "0.1")
-    kind = ThinkingJudge(backend=again, store=store).judge([*TWO, Read(ChecklistItem(question="Is it kind?"), "Hi.")])
+    kind = ThinkingJudge(backend=again, store=store).answer(
+        [*TWO, Read(ChecklistItem(question="Is it kind?"), "Hi.")]
+    )[0]
     assert kind[:2] == before and len(again.prompts) == 1
 
 
@@ -91,11 +92,12 @@ def test_thoughts_that_are_stored_without_their_reads_are_not_written_again(tmp_
 
     store = Store(tmp_path / "s")
     with pytest.raises(KeyboardInterrupt):
-        ThinkingJudge(backend=Dies(lambda messages: "0.9"), store=store).judge(TWO)
+        ThinkingJudge(backend=Dies(lambda messages: "0.9"), store=store).answer(TWO)
     engine = Thinks([])
     judge = ThinkingJudge(backend=engine, store=store)
-    assert [verdict.probabilities["yes"] for verdict in judge.judge(TWO)] == [pytest.approx(0.9)] * 2
-    assert engine.prompts == [] and (judge.receipt.stored, judge.receipt.asked) == (0, 2)
+    verdicts, spent = judge.answer(TWO)
+    assert [verdict.probabilities["yes"] for verdict in verdicts] == [pytest.approx(0.9)] * 2
+    assert engine.prompts == [] and (spent.stored, spent.asked) == (0, 2)
 
 
 def test_other_settings_are_other_thoughts(tmp_path):
@@ -107,7 +109,7 @@ def test_other_settings_are_other_thoughts(tmp_path):
         {"thinking": 8, "samples": 2},
     ):
         engine = Thinks(lambda messages: "0.9")
-        ThinkingJudge(backend=engine, store=store, **settings).judge(TWO[:1])
+        ThinkingJudge(backend=engine, store=store, **settings).answer(TWO[:1])
         assert len(engine.prompts) == 1
 
 
@@ -115,11 +117,12 @@ def test_one_thought_per_target_sees_all_its_items_and_each_is_put_again():
     engine = Thinks(lambda messages: "0.7" if "Hi." in messages[-1]["content"] else "0.3")
     judge = ThinkingJudge(backend=engine, per="target")
     reads = [*TWO, replace(TWO[0], target="Ho.", sample=1), replace(TWO[1], target="Ho.", sample=1)]
-    assert [v.probabilities["yes"] for v in judge.judge(reads)] == [pytest.approx(p) for p in (0.7, 0.7, 0.3, 0.3)]
+    verdicts, spent = judge.answer(reads)
+    assert [v.probabilities["yes"] for v in verdicts] == [pytest.approx(p) for p in (0.7, 0.7, 0.3, 0.3)]
     assert len(engine.prompts) == 2
     assert all("1. Is it short?\n\n2. Is it polite?" in messages[-1]["content"] for messages in engine.prompts)
     assert [[w.question for w in group.written] for group in engine.groups] == [["Is it short?", "Is it polite?"]] * 2
-    assert (judge.receipt.asked, judge.receipt.calls) == (4, 2 + 4)
+    assert (spent.asked, spent.calls) == (4, 2 + 4)
     assert [len(set(group.tails)) for group in engine.groups] == [1, 1]
 
 
@@ -136,14 +139,14 @@ def test_the_letters_of_each_item_are_its_own_after_one_thought():
     )
     judge = ThinkingJudge(backend=Polite(lambda messages: "Well."), per="target")
     items = [ChecklistItem(question=f"How polite is line {number}?", options=options) for number in range(8)]
-    verdicts = judge.judge([Read(item, "Hi.") for item in items])
+    verdicts = judge.answer([Read(item, "Hi.") for item in items])[0]
     assert all(max(v.probabilities, key=v.probabilities.__getitem__) == "polite" for v in verdicts)
 
 
 def test_one_thought_per_target_has_no_question_about_another_target():
     """Also if the caller does not number its samples."""
     engine = Thinks(lambda messages: "0.7")
-    ThinkingJudge(backend=engine, per="target").judge([TWO[0], replace(TWO[1], target="Ho.")])
+    ThinkingJudge(backend=engine, per="target").answer([TWO[0], replace(TWO[1], target="Ho.")])
     asked = [messages[-1]["content"] for messages in engine.prompts]
     assert [("Is it short?" in text, "Is it polite?" in text) for text in asked] == [(True, False), (False, True)]
 
@@ -178,7 +181,7 @@ def test_a_calibration_of_plain_reads_is_refused():
 def test_several_thoughts_are_averaged_and_each_is_kept():
     engine = Thinks(lambda messages: ["sure 0.9", "less so 0.5", "no 0.1"])
     judge = ThinkingJudge(backend=engine, samples=3)
-    [verdict] = judge.judge(TWO[:1])
+    [verdict] = judge.answer(TWO[:1])[0]
     assert verdict.probabilities["yes"] == pytest.approx(0.5)
     assert [vote.probabilities["yes"] for vote in verdict.votes] == pytest.approx([0.9, 0.5, 0.1])
     assert [vote.reasoning for vote in verdict.votes] == ["sure 0.9", "less so 0.5", "no 0.1"]
@@ -193,7 +196,7 @@ def test_several_thoughts_are_averaged_and_each_is_kept():
 
 def test_several_thoughts_per_target_are_a_group_each():
     engine = Thinks(lambda messages: ["one 0.9", "two 0.7"])
-    verdicts = ThinkingJudge(backend=engine, samples=2, per="target").judge(TWO)
+    verdicts = ThinkingJudge(backend=engine, samples=2, per="target").answer(TWO)[0]
     assert [v.probabilities["yes"] for v in verdicts] == [pytest.approx(0.8)] * 2
     assert [len(group.written) for group in engine.groups] == [2, 2]
     assert all(len({written.thought for written in group.written}) == 1 for group in engine.groups)
@@ -206,24 +209,24 @@ def test_a_thought_that_is_missing_makes_the_read_unanswered_with_the_reason(tmp
     store = Store(tmp_path / "s")
     engine = Thinks([LOST, "0.9"])
     judge = ThinkingJudge(backend=engine, store=store)
-    lost, answered = judge.judge(TWO)
+    (lost, answered), spent = judge.answer(TWO)
     assert (lost.unanswered, lost.probabilities) == ("timeout", None)
-    assert answered.unanswered is None and judge.receipt.unanswered == 1
+    assert answered.unanswered is None and spent.unanswered == 1
     assert len(engine.groups) == 1
     healed = Thinks(["0.9"])
-    assert all(v.unanswered is None for v in ThinkingJudge(backend=healed, store=store).judge(TWO))
+    assert all(v.unanswered is None for v in ThinkingJudge(backend=healed, store=store).answer(TWO)[0])
     broken = Thinks([BackendError("the engine broke")])
-    [verdict] = ThinkingJudge(backend=broken).judge(TWO[:1])
+    [verdict] = ThinkingJudge(backend=broken).answer(TWO[:1])[0]
     assert verdict.unanswered == "backend_error: the engine broke"
 
 
 def test_a_missing_thought_has_no_part_in_the_mean():
-    [verdict] = ThinkingJudge(backend=Thinks([["0.9", LOST, "0.7"]]), samples=3).judge(TWO[:1])
+    [verdict] = ThinkingJudge(backend=Thinks([["0.9", LOST, "0.7"]]), samples=3).answer(TWO[:1])[0]
     assert verdict.probabilities["yes"] == pytest.approx(0.8)
     assert [vote.unanswered for vote in verdict.votes] == [None, "timeout", None]
-    [verdict] = ThinkingJudge(backend=Thinks([["0.9", LOST, LOST]]), samples=3).judge(TWO[:1])
+    [verdict] = ThinkingJudge(backend=Thinks([["0.9", LOST, LOST]]), samples=3).answer(TWO[:1])[0]
     assert (verdict.unanswered, verdict.probabilities) == ("quorum: timeout: 1 of 3 thoughts answered", None)
-    [verdict] = ThinkingJudge(backend=Thinks([[LOST] * 2]), samples=2).judge(TWO[:1])
+    [verdict] = ThinkingJudge(backend=Thinks([[LOST] * 2]), samples=2).answer(TWO[:1])[0]
     assert (verdict.unanswered, verdict.probabilities) == ("timeout", None)
 
 
@@ -245,7 +248,7 @@ def test_what_the_thought_of_a_reply_is(tmp_path, reply, thought, shown):
     store = Store(tmp_path / "s")
     for engine in (Thinks([reply]), Thinks([])):  # written, and from the store
         judge = ThinkingJudge(backend=engine, thinking=9, store=store)
-        [verdict] = judge.judge(TWO[:1])
+        [verdict] = judge.answer(TWO[:1])[0]
         assert verdict.reasoning == shown and verdict.unanswered is None
         assert [written.thought for group in engine.groups for written in group.written] == [thought][
             : len(engine.groups)
@@ -257,7 +260,7 @@ def test_options_and_examples_are_put_as_in_a_read_without_thoughts():
         question="Which colour?", options=(Option(label="red", value=1.0), Option(label="dark blue", value=0.5))
     )
     engine = Thinks(lambda messages: "0.75")
-    [verdict] = ThinkingJudge(backend=engine).judge([Read(colour, "Red.")])
+    [verdict] = ThinkingJudge(backend=engine).answer([Read(colour, "Red.")])[0]
     assert list(verdict.probabilities) == ["red", "dark blue"] and sorted(verdict.probabilities.values()) == [
         pytest.approx(0.25),
         pytest.approx(0.75),
@@ -266,7 +269,7 @@ def test_options_and_examples_are_put_as_in_a_read_without_thoughts():
     shots = FewShot([Labelled("Hello!", SHORT.question, "yes", reason="One word.")], reasons=True)
     for per, count in (("item", 1), ("target", 1)):
         engine = Thinks(lambda messages: "0.75")
-        ThinkingJudge(backend=engine, examples=shots, per=per).judge(TWO[:1])
+        ThinkingJudge(backend=engine, examples=shots, per=per).answer(TWO[:1])
         [group] = engine.groups
         assert group.tails[0].count("Hello!") == count and "Hello!" not in group.written[0].question
         assert group.tails[0].index("One word.") < group.tails[0].index("Answer: yes")  # as the judge answers
@@ -277,14 +280,14 @@ def test_an_off_label_answer_after_a_thought_is_unanswered():
         def _of(self, written):
             return LabelRead((math.log(0.1), math.log(0.05)))
 
-    [verdict] = ThinkingJudge(backend=Off(lambda messages: "Hm.")).judge(TWO[:1])
+    [verdict] = ThinkingJudge(backend=Off(lambda messages: "Hm.")).answer(TWO[:1])[0]
     assert (verdict.unanswered, verdict.mass, verdict.reasoning) == ("off_label", pytest.approx(0.15), "Hm.")
 
 
 def test_an_engine_that_cannot_continue_a_reply_is_refused_before_any_thought():
     engine = Script(lambda messages: "0.9")
     with pytest.raises(ModelError, match="requires an engine that can continue a reply exactly"):
-        ThinkingJudge(backend=engine).judge(TWO)
+        ThinkingJudge(backend=engine).answer(TWO)
     assert engine.prompts == []
 
 
@@ -294,19 +297,19 @@ def test_a_budget_limits_thoughts_and_reads():
         return settings.build(store=False, budget=Budget(dollars, {"m": (1.0, 1.0)}))
 
     engine = Thinks(lambda messages: "0.9")
-    assert [verdict.unanswered for verdict in judge(1.0).judge(TWO)] == [None, None]
-    assert {v.unanswered.reason for v in judge(0.0).judge(TWO)} == {"budget"}
+    assert [verdict.unanswered for verdict in judge(1.0).answer(TWO)[0]] == [None, None]
+    assert {v.unanswered.reason for v in judge(0.0).answer(TWO)[0]} == {"budget"}
 
 
 def test_a_repeat_writes_other_thoughts_only_if_they_are_sampled():
     sampled = ThinkingJudge(backend=Thinks(lambda messages: ["0.9", "0.8"]), samples=2)
-    assert repeated(sampled, 1).sampling.seed != sampled.sampling.seed
+    assert ChecklistScorer(judge=sampled).repeated(1).judge.sampling.seed != sampled.sampling.seed
 
 
 def test_progress_counts_reads():
     for per in ("item", "target"):
         seen = []
-        ThinkingJudge(backend=Thinks(lambda messages: "0.9"), per=per).judge([*TWO, TWO[0]], seen.append)
+        ThinkingJudge(backend=Thinks(lambda messages: "0.9"), per=per).answer([*TWO, TWO[0]], seen.append)
         assert sum(seen) == 3 and min(seen) > 0
 
 
@@ -319,7 +322,7 @@ def test_settings_make_the_judge_and_change_nothing_without_thinking(tmp_path):
     custom = tmp_path / "judge.md"
     custom.write_text("{target}\n{question}\nYes or no?")
     engine = Thinks(lambda messages: "0.9")
-    ThinkingJudge(backend=engine, prompt=custom).judge(TWO[:1])
+    ThinkingJudge(backend=engine, prompt=custom).answer(TWO[:1])
     assert "Yes or no?\n\nDo not answer yet." in engine.prompts[0][-1]["content"]
 
 
@@ -363,7 +366,7 @@ def test_the_pocket_model_thinks_and_answers(pocket, scorer):
         assert score.answered == 2 and all(item.mass > 0.5 and item.reasoning is not None for item in score.items)
         assert score_checklist(score_list(questions), [i.verdict() for i in score.items], thinks.aggregation) == score
         assert [i.confidence for i in score.items] != [i.confidence for i in bare.items]
-        spent = thinks.judge.receipt
+        spent = thinks.receipt
         assert spent.computed_tokens == spent.floor_tokens > 0 and spent.completion_tokens > 2
 
 

@@ -7,9 +7,9 @@ from checklist_rewards.backends import Engine
 from checklist_rewards.checklists import Option
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.store import open_store
-from checklist_rewards.judges import FewShot, Labelled, LogprobJudge, PanelJudge, Read, ReasonedJudge
-from checklist_rewards.judges.calibration import CalibratedJudge, Calibration, CalibrationMap
-from checklist_rewards.judges.variants import MOST_REPEATS, VariantJudge, how_repeated, repeated, variant_of
+from checklist_rewards.judges import FewShot, Labelled, LogprobJudge, Member, PanelJudge, ReasonedJudge
+from checklist_rewards.judges.calibration import Calibration, CalibrationMap
+from checklist_rewards.judges.variants import MOST_REPEATS, how_repeated, variant_of
 from tests.fakes import FakeBackend
 from tests.judges.fakes import Lettered, Script
 
@@ -21,6 +21,12 @@ SCALE = ChecklistItem(
     question="How polite is it?",
     options=(Option(label="rude", value=0), Option(label="neutral", value=0.5), Option(label="polite", value=1)),
 )
+
+
+def asked_again(judge, number, item=POLITE):
+    """The answer of a judge to an item in the repeat `number`."""
+    [line] = ChecklistScorer(judge=judge).repeated(number).score([item], "Thank you.").items
+    return line
 
 
 def test_every_variant_is_another_question_with_the_same_meaning_for_the_score():
@@ -55,11 +61,10 @@ def test_an_unknown_variant_is_refused(number):
 def test_the_judge_reads_the_variant_and_answers_for_the_item(tmp_path):
     engine = FakeBackend(lambda prefix, tail: 0.9 if "No or yes" in tail else 0.2)
     judge = LogprobJudge(Engine("fake", engine), store=open_store(tmp_path / "store.sqlite"))
-    read = Read(POLITE, "Thank you.")
-    answers = [repeated(judge, number).judge([read])[0].probabilities["yes"] for number in range(3)]
+    answers = [asked_again(judge, number).probabilities["yes"] for number in range(3)]
     assert answers == pytest.approx([0.2, 0.9, 0.2])
     asked = len(engine.asked)
-    assert repeated(judge, 1).judge([read])[0].probabilities["yes"] == pytest.approx(0.9)
+    assert asked_again(judge, 1).probabilities["yes"] == pytest.approx(0.9)
     assert len(engine.asked) == asked == 3  # every variant has a key of its own, and repeat 0 that of the plain read
 
 
@@ -67,14 +72,13 @@ def test_probabilities_come_back_in_the_order_of_the_item():
     judge = LogprobJudge(
         Engine("fake", Lettered(lambda shown: {k: 0.8 if v == "polite" else 0.1 for k, v in shown.items()}))
     )
-    [verdict] = VariantJudge(judge, 1).judge([Read(SCALE, "Thank you.")])
+    verdict = asked_again(judge, 1, SCALE)
     assert list(verdict.probabilities) == ["rude", "neutral", "polite"]
     assert verdict.probabilities["polite"] == pytest.approx(0.8)
 
 
-def test_a_scorer_with_a_variant_judge_keeps_the_items_of_the_checklist():
-    judge = VariantJudge(LogprobJudge(Engine("fake", FakeBackend(lambda prefix, tail: 0.9))), 3)
-    [line] = ChecklistScorer(judge=judge).score([POLITE.model_dump()], "Thank you.").items
+def test_a_repeat_keeps_the_items_of_the_checklist():
+    line = asked_again(LogprobJudge(Engine("fake", FakeBackend(lambda prefix, tail: 0.9))), 3)
     assert (line.id, line.question, line.weight, line.answer) == (POLITE.id, POLITE.question, -2, "yes")
 
 
@@ -82,11 +86,12 @@ def test_a_judge_that_samples_is_repeated_with_another_seed():
     engine = Script(lambda messages: "yes")
     judge = ReasonedJudge(Engine("fake", engine), reasoning=False, temperature=0.7)
     assert how_repeated(judge) == "resampled"
+    scorer = ChecklistScorer(judge=judge)
     for number in range(3):
-        repeated(judge, number).judge([Read(POLITE, "Thank you.")])
+        scorer.repeated(number).score([POLITE], "Thank you.")
     assert len({sampling.seed for sampling in engine.samplings}) == 3
     assert len({str(prompt) for prompt in engine.prompts}) == 1
-    assert judge.receipt.asked == 1
+    assert scorer.receipt.asked == 3
 
 
 def test_a_greedy_judge_and_a_panel_are_reworded():
@@ -98,8 +103,8 @@ def test_a_greedy_judge_and_a_panel_are_reworded():
 def test_calibration_applies_to_every_repeat():
     raw = LogprobJudge(Engine("fake", FakeBackend(lambda prefix, tail: 0.9 if "No or yes" in tail else 0.2)))
     cold = CalibrationMap(method="temperature", temperature=1e-3, reads=9)
-    judge = CalibratedJudge(raw, Calibration(judge="fake", read_by="logprobs", maps={"yes/no": cold}))
-    answers = [repeated(judge, number).judge([Read(POLITE, "Thank you.")])[0] for number in (0, 1)]
+    judge = Member(raw, Calibration(judge="fake", read_by="logprobs", maps={"yes/no": cold}))
+    answers = [asked_again(judge, number) for number in (0, 1)]
     assert [verdict.probabilities["yes"] for verdict in answers] == pytest.approx([0, 1])
     assert answers[1].uncalibrated["yes"] == pytest.approx(0.9)
 
@@ -110,18 +115,18 @@ def test_a_judge_with_examples_is_not_reworded():
         [Labelled(target=r["target"], label=r["label"], question=r["question"], where="here") for r in rows]
     )
     judge = LogprobJudge(Engine("fake", FakeBackend()), examples=shown)
-    assert repeated(judge, 0) is judge
+    assert ChecklistScorer(judge=judge).repeated(0).judge is judge
     with pytest.raises(SampleError, match="omit `examples`"):
-        repeated(judge, 1)
+        ChecklistScorer(judge=judge).repeated(1)
     plain = [LogprobJudge(Engine("fake", FakeBackend())) for _ in range(2)]
     with pytest.raises(SampleError, match="omit `examples`"):
-        repeated(PanelJudge([plain[0], PanelJudge([plain[1], judge])]), 1)
+        ChecklistScorer(judge=PanelJudge([plain[0], PanelJudge([plain[1], judge])])).repeated(1)
 
 
 @pytest.mark.slow
 def test_the_pocket_judge_answers_every_variant(scorer):
     item = ChecklistItem(question='Does the response mention the word "bakto"?')
     for number in range(MOST_REPEATS):
-        judge = VariantJudge(scorer.judge, number)
-        [verdict] = judge.judge([Read(item, "The bakto runs.", 'Mention the word "bakto".')])
+        again = scorer.repeated(number)
+        [verdict] = again.score([item], "The bakto runs.", 'Mention the word "bakto".').items
         assert verdict.unanswered is None and verdict.mass > 0.5

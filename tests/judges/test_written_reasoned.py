@@ -27,7 +27,7 @@ def reasoned(answer: str, reasoning: str = "Two words.") -> str:
 
 def test_the_reason_comes_first_and_is_kept():
     backend = Script([reasoned("yes"), f"Here you are:\n```json\n{reasoned('No')}\n```"])
-    verdicts = ReasonedJudge(backend=backend).judge([Read(SHORT, "Hi."), Read(POLITE, "Hi.")])
+    verdicts = ReasonedJudge(backend=backend).answer([Read(SHORT, "Hi."), Read(POLITE, "Hi.")])[0]
     assert [(v.answer, v.reasoning, v.method) for v in verdicts] == [
         ("yes", "Two words.", "reply"),
         ("no", "Two words.", "reply"),
@@ -43,7 +43,7 @@ def test_the_reason_comes_first_and_is_kept():
 
 def test_items_with_options_are_told_their_answers_and_may_abstain():
     backend = Script([reasoned("kind"), reasoned("cannot assess")])
-    verdicts = ReasonedJudge(backend=backend).judge([Read(TONE, "Hi."), Read(TONE, "Ho.")])
+    verdicts = ReasonedJudge(backend=backend).answer([Read(TONE, "Hi."), Read(TONE, "Ho.")])[0]
     assert [verdict.answer for verdict in verdicts] == ["kind", "cannot_assess"]
     assert f"Possible answers: {', '.join(in_order(TONE, 'Hi.', 'pocket'))}" in backend.prompts[0][-1]["content"]
     assert json.loads(backend.samplings[0].schema)["properties"]["answer"]["enum"] == list(TONE.values)
@@ -52,7 +52,7 @@ def test_items_with_options_are_told_their_answers_and_may_abstain():
 def test_words_only_take_the_label_that_the_reply_begins_with():
     backend = Script(["Yes.", "No. It never says yes.", "kind"])
     judge = ReasonedJudge(backend=backend, reasoning=False)
-    verdicts = judge.judge([Read(SHORT, "Hi."), Read(POLITE, "Hi."), Read(TONE, "Hi.")])
+    verdicts = judge.answer([Read(SHORT, "Hi."), Read(POLITE, "Hi."), Read(TONE, "Hi.")])[0]
     assert [(v.answer, v.reasoning) for v in verdicts] == [("yes", None), ("no", None), ("kind", None)]
     assert [sampling.schema for sampling in backend.samplings] == [None]
     assert "Answer yes or no." in backend.prompts[0][-1]["content"]
@@ -61,7 +61,7 @@ def test_words_only_take_the_label_that_the_reply_begins_with():
 
 def test_a_reply_that_cannot_be_read_is_asked_for_again_with_what_is_wrong():
     backend = Script([reasoned("maybe"), "It is short.", reasoned("yes")])
-    [verdict] = ReasonedJudge(backend=backend).judge([Read(SHORT, "Hi.")])
+    [verdict] = ReasonedJudge(backend=backend).answer([Read(SHORT, "Hi.")])[0]
     assert verdict.answer == "yes"
     first, second, third = backend.prompts
     assert second[: len(first)] == first and second[-2] == {"role": "assistant", "content": reasoned("maybe")}
@@ -83,33 +83,33 @@ def test_a_reply_that_cannot_be_read_is_asked_for_again_with_what_is_wrong():
 )
 def test_what_never_can_be_read_is_unanswered_with_the_reason_and_spoils_no_neighbour(reply, reason):
     backend = Script(lambda messages: reasoned("yes") if "polite" in messages[1]["content"] else reply)
-    lost, fine = ReasonedJudge(backend=backend).judge([Read(SHORT, "Hi."), Read(POLITE, "Hi.")])
+    lost, fine = ReasonedJudge(backend=backend).answer([Read(SHORT, "Hi."), Read(POLITE, "Hi.")])[0]
     assert lost.answer is None and lost.unanswered.startswith(reason)
     assert fine.answer == "yes"
 
 
 def test_three_replies_at_most_and_a_truncated_one_that_is_whole_counts():
     backend = Script(lambda messages: "what?")
-    ReasonedJudge(backend=backend).judge([Read(SHORT, "Hi.")])
+    ReasonedJudge(backend=backend).answer([Read(SHORT, "Hi.")])
     assert len(backend.prompts) == 3
     whole = Script([Reply(reasoned("no") + " and so", "length")])
-    assert ReasonedJudge(backend=whole).judge([Read(SHORT, "Hi.")])[0].answer == "no"
+    assert ReasonedJudge(backend=whole).answer([Read(SHORT, "Hi.")])[0][0].answer == "no"
 
 
 def test_a_broken_engine_leaves_its_chunk_unanswered_and_unstored(tmp_path):
     store = Store(tmp_path / "s")
     broken = Script([BackendError("the engine broke")])
-    [verdict] = ReasonedJudge(backend=broken, store=store).judge([Read(SHORT, "Hi.")])
+    [verdict] = ReasonedJudge(backend=broken, store=store).answer([Read(SHORT, "Hi.")])[0]
     assert verdict.unanswered == "backend_error: the engine broke"
     mended = Script([reasoned("yes")])
     judge = ReasonedJudge(backend=mended, store=store)
-    assert judge.judge([Read(SHORT, "Hi.")])[0].answer == "yes"
-    assert (judge.receipt.asked, judge.receipt.stored) == (1, 0)
+    [verdict], spent = judge.answer([Read(SHORT, "Hi.")])
+    assert verdict.answer == "yes" and (spent.asked, spent.stored) == (1, 0)
 
 
 def test_an_engine_that_breaks_on_the_second_try_does_not_hide_why_there_was_one():
     backend = Script(["what?", BackendError("the engine broke")])
-    [verdict] = ReasonedJudge(backend=backend).judge([Read(SHORT, "Hi.")])
+    [verdict] = ReasonedJudge(backend=backend).answer([Read(SHORT, "Hi.")])[0]
     assert verdict.unanswered.startswith("unparsable: there is no JSON")
     assert verdict.unanswered.endswith("; asked again: backend_error: the engine broke")
 
@@ -119,15 +119,14 @@ def test_equal_reads_are_asked_once_and_stored_replies_cost_nothing(tmp_path):
     reads = [Read(SHORT, "Hi."), Read(SHORT, "Hi."), Read(POLITE, "Hi.")]
     seen: list[int] = []
     judge = ReasonedJudge("judge-1", backend=Script([reasoned("yes"), reasoned("no")]), store=store)
-    before = judge.judge(reads, seen.append)
+    before, r = judge.answer(reads, seen.append)
     assert [verdict.answer for verdict in before] == ["yes", "yes", "no"] and sum(seen) == 3 and min(seen) > 0
-    r = judge.receipt
     assert (r.reads, r.deduplicated, r.stored, r.asked, r.unanswered) == (3, 1, 0, 2, 0)
     assert (r.calls, r.prompt_tokens, r.completion_tokens) == (2, 200, 20)
     assert r.cost({"judge-1": (1.0, 10.0)}) == pytest.approx((200 + 20 * 10) / 1e6)
     again = ReasonedJudge("judge-1", backend=Script([]), store=store)
-    assert again.judge(reads) == before
-    r = again.receipt
+    verdicts, r = again.answer(reads)
+    assert verdicts == before
     assert (r.stored, r.asked, r.calls, r.prompt_tokens, r.engine_seconds) == (2, 0, 0, 0, 0.0)
 
 
@@ -136,7 +135,7 @@ def test_equal_reads_are_asked_once_and_stored_replies_cost_nothing(tmp_path):
 
 def votes(item: ChecklistItem, *answers: str | Reply):
     backend = Script([[a if isinstance(a, Reply) else reasoned(a, f"because {a}") for a in answers]])
-    [verdict] = ReasonedJudge(backend=backend, samples=len(answers)).judge([Read(item, "Hi.")])
+    [verdict] = ReasonedJudge(backend=backend, samples=len(answers)).answer([Read(item, "Hi.")])[0]
     assert backend.samplings[0].temperature == 0.7 and len(backend.prompts) == 1
     return verdict
 
@@ -181,12 +180,12 @@ def test_one_lucky_vote_is_no_verdict():
 )
 def test_two_verdicts_in_one_reply_are_none(text):
     backend = Script([text, reasoned("no")])
-    [verdict] = ReasonedJudge(backend=backend).judge([Read(SHORT, "Hi.")])
+    [verdict] = ReasonedJudge(backend=backend).answer([Read(SHORT, "Hi.")])[0]
     assert verdict.answer == "no" and len(backend.prompts) == 2
-    [verdict] = ReasonedJudge(backend=Script([text] * 3)).judge([Read(SHORT, "Hi.")])
+    [verdict] = ReasonedJudge(backend=Script([text] * 3)).answer([Read(SHORT, "Hi.")])[0]
     assert verdict.answer is None and verdict.unanswered.startswith("unparsable")
     quoted = f"The form is {json.dumps({'reasoning': '...', 'answer': 'yes or no'})}.\n{reasoned('yes')}"
-    assert ReasonedJudge(backend=Script([quoted])).judge([Read(SHORT, "Hi.")])[0].answer == "yes"
+    assert ReasonedJudge(backend=Script([quoted])).answer([Read(SHORT, "Hi.")])[0][0].answer == "yes"
 
 
 def test_a_tie_of_yes_and_no_is_the_worst_for_the_target():

@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Sequence
 
-from checklist_rewards.checklists import NO, YES, ChecklistItem
+from checklist_rewards.checklists import NO, YES
 from checklist_rewards.errors import NoServerError
-from checklist_rewards.judges import Progress, Read, Receipt
+from checklist_rewards.judges import Judge, Progress, Read, Receipt
 from checklist_rewards.scores import Verdict
 
 
-class Voter:
+class Voter(Judge):
     """Gives every read the verdict of a rule; counts what it was asked."""
 
     def __init__(self, rule: Callable[[Read], Verdict] | Verdict, name: str = "voter"):
@@ -16,19 +16,11 @@ class Voter:
         self.name = name
         self.asked: list[Read] = []
 
-    @property
-    def receipt(self) -> Receipt:
-        return Receipt(reads=len(self.asked), asked=len(self.asked))
-
-    def check(self) -> None: ...
-
-    def check_item(self, item: ChecklistItem, where: str) -> None: ...
-
-    def judge(self, reads: Sequence[Read], progress: Progress | None = None) -> list[Verdict]:
+    def answer(self, reads: Sequence[Read], progress: Progress | None = None) -> tuple[list[Verdict], Receipt]:
         self.asked += reads
         if progress is not None:
             progress(len(reads))
-        return [self.rule(read) for read in reads]
+        return [self.rule(read) for read in reads], Receipt(reads=len(reads), asked=len(reads))
 
 
 class Absent(Voter):
@@ -37,7 +29,7 @@ class Absent(Voter):
     def __init__(self, name: str = "absent"):
         super().__init__(DEAD, name)
 
-    def judge(self, reads: Sequence[Read], progress: Progress | None = None) -> list[Verdict]:
+    def answer(self, reads: Sequence[Read], progress: Progress | None = None) -> tuple[list[Verdict], Receipt]:
         raise NoServerError(f"no server answers for {self.name}")
 
 

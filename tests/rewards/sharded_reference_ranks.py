@@ -79,7 +79,7 @@ try:  # a rank that fails ends all
     with bound.together():
         if rank:
             raise KeyError("the data of rank 1")
-        own.scorer.judge.judge([])
+        own.scorer.judge.answer([])
         bound.read([], ())
 except (KeyError, ModelError) as error:
     found["error"] = f"{type(error).__name__}: {error}"

@@ -14,7 +14,7 @@ from checklist_rewards import ChecklistScorer
 from checklist_rewards.backends import Engine, engine
 from checklist_rewards.backends.base import time_left
 from checklist_rewards.errors import BackendError, ModelError
-from checklist_rewards.judges import LogprobJudge, PanelJudge
+from checklist_rewards.judges import LogprobJudge, Member, PanelJudge
 from checklist_rewards.rewards import placement
 from checklist_rewards.rewards.placement import in_process, load
 from checklist_rewards.rewards.trl import ChecklistReward
@@ -66,13 +66,11 @@ def test_every_mode_knows_where_its_engine_is(mode):
     assert in_process(ChecklistReward(**SERVED, mode=mode, store=False).scorer.judge) is None
 
 
-def test_a_panel_and_what_is_put_around_a_judge_are_looked_into():
-    from checklist_rewards.judges.checked import CheckedJudge
-
+def test_a_panel_is_looked_into():
     served = LogprobJudge("judge", base_url="http://127.0.0.1:9/v1", store=None)
     here = LogprobJudge("pocket", backend="transformers", store=None)
-    assert in_process(PanelJudge([served, CheckedJudge(here)])) == "pocket"
-    assert in_process(CheckedJudge(served)) is None
+    assert in_process(PanelJudge([served, Member(here)])) == "pocket"
+    assert in_process(served) is None
 
 
 def test_a_backend_object_says_whether_it_runs_here(pocket):

@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -37,7 +37,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from rich.console import Console
 from studies.attack.material import pocket_rows
-from studies.common import markdown, save_json
+from studies.common import Reworded, markdown, save_json
 
 from checklist_rewards import Checklist, ChecklistScorer, Sample
 from checklist_rewards.attacks.attack import DEFAULT_PROMPTS, attack, bad_responses, default_rows
@@ -47,11 +47,9 @@ from checklist_rewards.attacks.report import AttackReport, compare, read_attack
 from checklist_rewards.checklists import NO, YES, ChecklistItem
 from checklist_rewards.evaluation.agreement import Bootstrap
 from checklist_rewards.evaluation.calibration import LabelledRead, Reads, fit_calibration
-from checklist_rewards.judges import Judge, Progress, Read, Receipt
-from checklist_rewards.judges.base import engines_of
+from checklist_rewards.judges import Judge, Member, Progress, Read, Receipt
 from checklist_rewards.judges.calibration import Calibration
 from checklist_rewards.judges.panel import PanelJudge
-from checklist_rewards.judges.variants import VariantJudge
 from checklist_rewards.monitor.text import steering
 from checklist_rewards.progress import progress_on
 from checklist_rewards.rerank import Pool
@@ -74,16 +72,16 @@ grader. The kinds are those of the bank."""
 Answers = Callable[[Sequence[Read], list[Verdict]], list[Verdict]]
 
 
-class Changed:
+class Changed(Judge):
     """A judge whose verdicts are changed by a function of the reads and the verdicts."""
 
     def __init__(self, inner: Judge, how: str, change: Answers):
         self.inner, self.change, self.name = inner, change, f"{inner.name}, {how}"
 
-    @property
-    def receipt(self) -> Receipt:
-        """Total cost of the inner judge."""
-        return self.inner.receipt
+    def parts(self) -> Iterator[Judge]:
+        """The inner judge and what it asks, and this judge."""
+        yield from self.inner.parts()
+        yield self
 
     def check(self) -> None:
         """Raise a [`ChecklistRewardsError`] if the inner judge cannot be used."""
@@ -93,9 +91,10 @@ class Changed:
         """Raise [`ChecklistError`] for an item that the inner judge cannot answer."""
         self.inner.check_item(item, where)
 
-    def judge(self, reads: Sequence[Read], progress: Progress | None = None) -> list[Verdict]:
-        """Answer every read, in order."""
-        return self.change(reads, self.inner.judge(reads, progress))
+    def answer(self, reads: Sequence[Read], progress: Progress | None = None) -> tuple[list[Verdict], Receipt]:
+        """As the inner judge, with changed verdicts."""
+        verdicts, spent = self.inner.answer(reads, progress)
+        return self.change(reads, verdicts), spent
 
 
 def opposite(item: ChecklistItem) -> ChecklistItem:
@@ -114,7 +113,7 @@ def with_opposites(judge: Judge) -> Judge:
     """The judge, also asked the opposite of every question."""
 
     def change(reads: Sequence[Read], verdicts: list[Verdict]) -> list[Verdict]:
-        others = judge.judge([replace(read, item=opposite(read.item)) for read in reads])
+        others, _ = judge.answer([replace(read, item=opposite(read.item)) for read in reads])
         return [_mean(verdict, other) for verdict, other in zip(verdicts, others, strict=True)]
 
     return Changed(judge, "opposite", change)
@@ -189,12 +188,12 @@ def defended(
     def judge(**settings: object) -> Judge:
         return ChecklistScorer(model, store=store, **settings).judge  # type: ignore[arg-type]
 
-    def scorer(judge: Judge, **settings: object) -> ChecklistScorer:
+    def scorer(judge: Judge | Member, **settings: object) -> ChecklistScorer:
         return ChecklistScorer(judge=judge, **({"checks": "judge"} | settings))  # type: ignore[arg-type]
 
     def panel(rule: str) -> ChecklistScorer:
         plain = judge()
-        return scorer(PanelJudge([plain, *(VariantJudge(judge(), number) for number in _WORDINGS)], rule=rule))  # type: ignore[arg-type]
+        return scorer(PanelJudge([plain, *(Reworded(judge(), number) for number in _WORDINGS)], rule=rule))  # type: ignore[arg-type]
 
     return {
         NONE: lambda: scorer(judge()),
@@ -202,7 +201,7 @@ def defended(
         "panel": lambda: panel("median"),
         "strict panel": lambda: panel("min"),
         "opposite": lambda: scorer(with_opposites(judge())),
-        "calibration": lambda: scorer(judge(calibration=calibration(judge(), others))),
+        "calibration": lambda: scorer(Member(judge(), calibration(judge(), others))),
         "penalty": lambda: scorer(penalized(judge())),
         "patterns": lambda: scorer(penalized(judge(), shows_attack(read_attack(plain), rows))),
         "reasoning": lambda: scorer(judge(capture_reasoning=True, max_tokens=_TOKENS)),
@@ -243,7 +242,7 @@ def attacked(args: argparse.Namespace) -> dict[str, AttackReport]:
                     rows,
                     attacks=names,
                     prompts=len(rows),
-                    budget_reads=args.budget_reads * sum(1 for _ in engines_of(judged.judge)),
+                    budget_reads=args.budget_reads * len(judged.judge.engines),
                     progress=bar(f"{args.model}, {name}", None),
                 )
             save_json(path, report.model_dump())

@@ -13,7 +13,7 @@ same effect). For a penalty, where a no is good, P(no) is raised instead. The ju
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from pocket.world import words_in
@@ -73,7 +73,7 @@ BIASES: dict[str, Weakness] = {
 }
 
 
-class BiasedJudge:
+class BiasedJudge(Judge):
     """Wraps a judge and adds a weakness to its answers.
 
     Args:
@@ -89,10 +89,10 @@ class BiasedJudge:
         self.inner, self.bias, self.strength = inner, bias, strength
         self.name = f"{inner.name} with {bias} {strength:g}"
 
-    @property
-    def receipt(self) -> Receipt:
-        """Total cost of the inner judge."""
-        return self.inner.receipt
+    def parts(self) -> Iterator[Judge]:
+        """The inner judge and what it asks, and this judge."""
+        yield from self.inner.parts()
+        yield self
 
     def check(self) -> None:
         """Raise a [`ChecklistRewardsError`] if the inner judge cannot be used."""
@@ -102,10 +102,10 @@ class BiasedJudge:
         """Raise [`ChecklistError`] for an item that the inner judge cannot answer."""
         self.inner.check_item(item, where)
 
-    def judge(self, reads: Sequence[Read], progress: Progress | None = None) -> list[Verdict]:
+    def answer(self, reads: Sequence[Read], progress: Progress | None = None) -> tuple[list[Verdict], Receipt]:
         """Answer every read, in order. A read that the inner judge did not answer stays unanswered."""
-        verdicts = self.inner.judge(reads, progress)
-        return [self._biased(read, verdict) for read, verdict in zip(reads, verdicts, strict=True)]
+        verdicts, spent = self.inner.answer(reads, progress)
+        return [self._biased(read, verdict) for read, verdict in zip(reads, verdicts, strict=True)], spent
 
     def _biased(self, read: Read, verdict: Verdict) -> Verdict:
         if (

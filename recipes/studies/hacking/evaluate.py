@@ -34,7 +34,7 @@ from statistics import fmean, median
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from studies.common import markdown, shown, smoothed, spread
+from studies.common import Reworded, markdown, shown, smoothed, spread
 from studies.hacking.biases import BIASES
 from studies.hacking.logs import RunLog, Sizes, alarm_steps, finished, read_again, replayed, sizes
 from studies.hacking.onset import GOLD_WIDTH, gold_lost
@@ -45,7 +45,6 @@ from studies.hacking.study import PREVENTIONS, STRENGTH
 from checklist_rewards import ChecklistScorer
 from checklist_rewards.evaluation.agreement import Bootstrap, Mean
 from checklist_rewards.judges import Judge
-from checklist_rewards.judges.variants import VariantJudge
 from checklist_rewards.monitor import MonitorSettings
 from checklist_rewards.monitor.seen import Observation
 from checklist_rewards.monitor.signals import SIGNALS
@@ -120,7 +119,7 @@ class Study:
 
     def reworded(self, number: int) -> Judge:
         """The pocket judge with every question in wording `number`."""
-        return VariantJudge(ChecklistScorer("pocket", store=self.folder / "another.sqlite").judge, number)
+        return Reworded(ChecklistScorer("pocket", store=self.folder / "another.sqlite").judge, number)
 
     def monitor(self, run: RunLog) -> dict[str, int]:
         """The first alarm of each signal, and as "monitor" that of the whole monitor."""

@@ -197,7 +197,7 @@ def read_again(run: RunLog, share: float, judge: Judge, first: int = 0) -> Itera
             for data in completions
             for item in _answered(data)
         ]
-        verdicts = iter(judge.judge(reads))
+        verdicts = iter(judge.answer(reads)[0])
         return [
             [
                 (item["probabilities"][YES], verdict.probabilities[YES])

@@ -51,6 +51,7 @@ from checklist_rewards.evaluation.agreement import Bootstrap, Categories, Figure
 from checklist_rewards.evaluation.calibration import Probabilities, ThresholdChoice
 from checklist_rewards.files.store import Store
 from checklist_rewards.judges import EncoderJudge, Judge, Read
+from checklist_rewards.judges.base import Bill
 from checklist_rewards.progress import progress_on
 
 FIGURES = ("auc", "kappa", "accuracy", "ece")
@@ -87,13 +88,13 @@ def figures(answers: Answers, bootstrap: Bootstrap) -> dict[str, Figure]:
     return found
 
 
-def read(judge: Judge, examples: Sequence[Example], name: str) -> list[float]:
+def read(judge: Judge, examples: Sequence[Example], name: str, bill: Bill | None = None) -> list[float]:
     """P(yes) of every example."""
     pairs = [example.pair() for example in examples]
     items = {pair.question: ChecklistItem(question=pair.question) for pair in pairs}
     reads = [Read(items[pair.question], pair.target, pair.input, pair.reference) for pair in pairs]
     with progress_on(Console()) as bar:
-        return probabilities_of_yes(judge, reads, bar(f"{name}, {examples[0].task}", len(reads)))
+        return probabilities_of_yes(judge, reads, bar(f"{name}, {examples[0].task}", len(reads)), bill)
 
 
 def best_threshold(predicted: Sequence[float], examples: Sequence[Example]) -> float:
@@ -215,9 +216,9 @@ def overlap_changes(evaluation: Evaluation, overlaps: Sequence[int], bootstrap: 
             encoder_rows.OVERLAP = tokens
             judge = EncoderJudge(Engine(ENGLISH_ENCODER, settings={"dtype": evaluation.args.dtype or "float32"}))
             judge.engine.load()
-            started = time.process_time()
+            started, bill = time.process_time(), Bill()
             try:
-                predicted = read(judge, examples, f"overlap {tokens}")
+                predicted = read(judge, examples, f"overlap {tokens}", bill)
             finally:
                 encoder_rows.OVERLAP = shipped
             seconds = time.process_time() - started
@@ -225,7 +226,7 @@ def overlap_changes(evaluation: Evaluation, overlaps: Sequence[int], bootstrap: 
             found[task]["overlaps"][str(tokens)] = {
                 "auc": bootstrap.figures(aucs[-1], groups)["auc"].model_dump(),
                 "change": bootstrap.figures(Difference(aucs[-1], aucs[0], ["auc"]), groups)["auc"].model_dump(),
-                "computed_over_floor": judge.receipt.computed_tokens / judge.receipt.floor_tokens,
+                "computed_over_floor": bill.receipt.computed_tokens / bill.receipt.floor_tokens,
                 "processor_seconds": seconds,
             }
     return found

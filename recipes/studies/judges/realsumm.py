@@ -49,6 +49,7 @@ from checklist_rewards.evaluation.agreement import Bootstrap, Categories, Figure
 from checklist_rewards.files.rows import write_rows
 from checklist_rewards.files.store import Store
 from checklist_rewards.judges import Read
+from checklist_rewards.judges.base import Bill
 from checklist_rewards.judges.labels import Labelled
 from checklist_rewards.progress import progress_on
 
@@ -169,8 +170,10 @@ def predictions(
     else:
         judge = judge_of(base or SMOLLM2, str(model), store)
     items = {criterion: ChecklistItem(question=criterion) for criterion in {unit.criterion for unit in held_out}}
-    found = probabilities_of_yes(judge, [Read(items[unit.criterion], unit.summary) for unit in held_out])
-    console.print(f"{folder.name}, fold {fold}: {judge.receipt}")
+    bill = Bill()
+    reads = [Read(items[unit.criterion], unit.summary) for unit in held_out]
+    found = probabilities_of_yes(judge, reads, bill=bill)
+    console.print(f"{folder.name}, fold {fold}: {bill.receipt}")
     kept.write_text(json.dumps(found))
     return found
 

@@ -145,9 +145,9 @@ def measured(
     if tokens:
         judge = ThinkingJudge(engine, thinking=tokens, per=arguments.per, samples=arguments.samples, **settings)
     started = time.perf_counter()
-    verdicts = judge.judge([one.read for one in labelled])
+    verdicts, spent = judge.answer([one.read for one in labelled])
     seconds = time.perf_counter() - started
-    spent, masses = judge.receipt, [verdict.mass for verdict in verdicts if verdict.mass is not None]
+    masses = [verdict.mass for verdict in verdicts if verdict.mass is not None]
     found = figures_of(labelled, verdicts, first or verdicts, arguments.threshold, Bootstrap())
     cut = sum("[cut off" in (vote.reasoning or "") for v in verdicts for vote in (v.votes or (v,)))
     count = len(labelled)

@@ -22,7 +22,7 @@ import random
 import re
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -99,16 +99,17 @@ VIOLATIONS = (
 _THOUGHT = re.compile(r"<think>.*</think>|<think>.*", re.S)
 
 
-class Recorder:
+class Recorder(Judge):
     """A judge that records the text of every read, by the number of its completion, and passes all reads on."""
 
     def __init__(self, judge: Judge):
         self.judge_of, self.name = judge, judge.name
         self.texts: dict[int, list[str]] = {}
 
-    @property
-    def receipt(self) -> Receipt:
-        return self.judge_of.receipt
+    def parts(self) -> Iterator[Judge]:
+        """The inner judge and what it asks, and this judge."""
+        yield from self.judge_of.parts()
+        yield self
 
     def check(self) -> None:
         self.judge_of.check()
@@ -116,10 +117,10 @@ class Recorder:
     def check_item(self, item: ChecklistItem, where: str) -> None:
         self.judge_of.check_item(item, where)
 
-    def judge(self, reads: Sequence[Read], progress: Progress | None = None) -> list[Verdict]:
+    def answer(self, reads: Sequence[Read], progress: Progress | None = None) -> tuple[list[Verdict], Receipt]:
         for read in reads:
             self.texts.setdefault(read.sample, []).append(read.target)
-        return self.judge_of.judge(reads, progress)
+        return self.judge_of.answer(reads, progress)
 
     def pop(self) -> dict[int, list[str]]:
         """The texts since the last call."""

@@ -24,7 +24,7 @@ def answer(target="The switch is open.", statement="the circuit has a gap", labe
 def test_the_baseline_is_read_as_in_the_protocol():
     backend = FakeBackend()
     judge = LogprobJudge(backend=backend)
-    judge.judge(Setup().reads(answer(), ["Is it short?"]))
+    judge.answer(Setup().reads(answer(), ["Is it short?"]))
     read(judge, [answer()], "judge")
     assert len(backend.asked) == 2 and backend.asked[0] == backend.asked[1]
 
