@@ -24,12 +24,12 @@ from typing import Any, Protocol, Unpack, runtime_checkable
 
 from checklist_rewards.backends import Engine, is_transient
 from checklist_rewards.backends.base import is_over
+from checklist_rewards.backends.budget import Bill, Budget, Receipt
 from checklist_rewards.backends.models import UNNAMED
 from checklist_rewards.checklists import Checklist, ChecklistItem, Option, once_per_object
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.store import Store
-from checklist_rewards.judges.base import Bill, Judge, Member, Progress, Read, Receipt, judge_identity
-from checklist_rewards.judges.budget import Budget
+from checklist_rewards.judges.base import Judge, Member, Progress, Read, judge_identity
 from checklist_rewards.judges.calibration import empty_targets
 from checklist_rewards.judges.checked import (
     CODE,
@@ -176,7 +176,7 @@ class ChecklistScorer:
             refuse_any(self.settings.changed("calibration"), f"with judge={str(judge)!r}; set it in that file")
             judge = load_jury(judge, store, None if budget is None else Budget.of(budget).limited)
         elif budget is not None:
-            raise SampleError("budget=... cannot limit a judge object; give its engine a Budgeted backend.")
+            raise SampleError("budget=... cannot limit a judge object; limit its engine: budget.limited(engine).")
         if not isinstance(judge, Judge | Member):
             raise SampleError(f"judge={judge!r:.60} is not allowed; it is a Judge or the path of a file of judges.")
         member = Member.of(judge)

@@ -41,6 +41,7 @@ from typing import Annotated, Any, Literal, TypedDict
 from annotated_types import Ge, Le
 
 from checklist_rewards.backends import DECISIONS, ENCODER, Backend, Engine, is_encoder
+from checklist_rewards.backends.budget import Budget
 from checklist_rewards.backends.models import REFERENCE, UNNAMED
 from checklist_rewards.backends.servers import joined
 from checklist_rewards.errors import ChecklistRewardsError, ConfigError, ModelError, SampleError
@@ -48,7 +49,6 @@ from checklist_rewards.fields import check_fields, settings_of
 from checklist_rewards.files.documents import read_text, read_value
 from checklist_rewards.files.store import Store, open_store
 from checklist_rewards.judges.base import Judge, Member, ThinkingPer
-from checklist_rewards.judges.budget import Budget
 from checklist_rewards.judges.calibration import Calibration, read_alike
 from checklist_rewards.judges.logprob import DEFAULT_MASS_FLOOR, DEFAULT_PROMPT, EncoderJudge, LogprobJudge
 from checklist_rewards.judges.questions import DEFAULT_SHOTS, FewShot
