@@ -1,229 +1,253 @@
-"""Reward shaping: the formulas, as pure functions. `steps.py` has them as named steps for settings and config files.
-
-Each function implements one formula. Combine them to shape a reward:
+"""Shaping of one completion: steps that turn a reward into another one by the items, the text, or a range.
 
     >>> from checklist_rewards.checklists import Checklist
     >>> from checklist_rewards.scores import Verdict, item_credits, score_checklist
     >>> checklist = Checklist.parse([{"question": "Polite?", "required": True}, "Short?", "Funny?"])
     >>> verdicts = [Verdict({"yes": p, "no": 1 - p}) for p in (0.9, 0.8, 0.1)]
     >>> credits = item_credits(checklist, score_checklist(checklist, verdicts))
-    >>> value = gate(earned(checklist, credits), checklist, credits)  # 0.6 x 0.9
-    >>> round(less(value, length_penalty(7000)), 3)
+    >>> value = GateStep().reduced(Earned().earned(checklist, credits), checklist, credits)  # 0.6 x 0.9
+    >>> round(value - LengthPenalty().penalty(7000), 3)
     0.375
 
 The credit of an item is v for a weight >= 0 and 1 - v for a penalty, where v in [0, 1] is its value (see `scores/`).
-`clipped(less(earned, penalties))` is the score without required items: `expected_score` for soft answers,
-`weighted_score` for hard answers.
+`earned`, clipped, is the score without required items: `expected_score` for soft answers, `weighted_score` for hard
+answers. `steps.py` has the steps by name, and `group_shaping.py` those that compare the items of a group.
 
-None means unknown: every function returns None for None, and unanswered items are excluded from sums and products. A
-judge failure can therefore neither open nor close a gate, nor change the mean of a group.
+None means unknown: a value of None stays None, and unanswered items are excluded from sums and products. A judge
+failure can therefore neither open nor close a gate, nor change the mean of a group.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 import re
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from statistics import fmean, pstdev
-from typing import Literal
+from typing import ClassVar, Literal, Self
 
-from checklist_rewards.checklists import Checklist, ChecklistItem
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from typing_extensions import override
+
+from checklist_rewards.backends.models import from_hub, resolve_model
+from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import SampleError
-from checklist_rewards.scores import PASS_CREDIT
+from checklist_rewards.rewards.batch import Call, Rewards
+from checklist_rewards.rewards.ranks import from_other_ranks
+from checklist_rewards.rows import Sample
+from checklist_rewards.scores import PASS_CREDIT, Answers, Score, item_credits
 from checklist_rewards.validation import one_of
 
-Gate = Literal["multiply", "floor"]
 Unit = Literal["words", "characters", "tokens"]
 Spread = Literal["none", "std"]
-CategoryWeights = Mapping[str, float]
-"""Factor on the weights of items by category; 1 for categories not listed and for items without a category."""
+Credits = Sequence[float | None]
+"""Credit of every item of a checklist; None if it is unanswered. See [`item_credits`]."""
 
 
-def earned(
-    checklist: Checklist, credits: Sequence[float | None], categories: CategoryWeights | None = None
-) -> float | None:
-    """Reward of the positive items: sum m w c / sum m w over the answered items with w > 0, in [0, 1].
+class ShapingStep(BaseModel):
+    """Base class of the steps. Its fields are the settings of the step."""
 
-    Args:
-        checklist ([`Checklist`]):
-            Checklist that was scored.
-        credits (sequence of `float` or `None`):
-            Credit c of every item; see [`item_credits`].
-        categories (mapping of `str` to `float`, *optional*):
-            Factor m by category, >= 0.
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+    by_group: ClassVar[bool] = False
+    """Whether the value of a completion depends on its group, which requires communication between ranks."""
+    name: str
 
-    Returns:
-        `float` or `None`: None if no item with a positive weight was answered. For a checklist with penalties only, 1
-        if any item was answered, because penalties are subtracted from 1.
+    def value(self, value: float, sample: Sample, score: Score) -> float | None:
+        """The value of one completion after this step."""
+        raise NotImplementedError
+
+    def values(self, call: Call) -> Rewards:
+        """The rewards of all completions after this step."""
+        rows = zip(call.rewards, call.samples, call.scores, strict=True)
+        return [None if v is None or s is None or score is None else self.value(v, s, score) for v, s, score in rows]
+
+    def __call__(self, call: Call) -> Call:
+        """Apply the step."""
+        return call.staged(self.name, self.values(call))
+
+
+class Earned(ShapingStep):
+    """Replace the value by what the items earn, minus the cost of the penalties, not clipped.
+
+    (sum m w c - sum m |w| (1 - c)) / scale, over the answered items with w > 0 and with w < 0. The scale is sum m w
+    over the answered items with w > 0. For a checklist with penalties only, it is sum m |w|, and their cost is
+    subtracted from 1.
     """
-    known = _known(checklist, credits, categories)
-    if checklist.only_penalties:
-        return 1.0 if any(weight < 0 for _, weight, _ in known) else None
-    total = math.fsum(weight for _, weight, _ in known if weight > 0)
-    gained = math.fsum(weight * credit for _, weight, credit in known if weight > 0)
-    return min(1.0, gained / total) if total else None
+
+    name: Literal["earned"] = "earned"
+    answers: Answers = "soft"
+    categories: dict[str, float] = Field(default={})
+    """Factor m on the weights of items by category, >= 0. 1 for categories not listed, and without a category."""
+
+    @field_validator("categories")
+    @classmethod
+    def _weights(cls, categories: dict[str, float]) -> dict[str, float]:
+        for name, factor in categories.items():
+            if factor < 0:
+                raise ValueError(f"the weight of category {name!r} is {factor}; allowed: a finite number >= 0")
+        return categories
+
+    @override
+    def value(self, value: float, sample: Sample, score: Score) -> float | None:
+        if score.weighted_score is None:  # an unanswered penalty costs an unknown amount, not nothing
+            return None
+        return self.earned(sample.checklist, item_credits(sample.checklist, score, self.answers))
+
+    def earned(self, checklist: Checklist, credits: Credits) -> float | None:
+        """The formula. None if no item with a positive weight was answered; for a checklist with penalties only, if no
+        item was."""
+        known = [
+            (item.weight * (1.0 if item.category is None else self.categories.get(item.category, 1.0)), credit)
+            for item, credit in zip(checklist.items, credits, strict=True)
+            if credit is not None
+        ]
+        only = checklist.only_penalties
+        scale = math.fsum(abs(w) if only else max(w, 0.0) for w, _ in known)
+        if not scale:
+            return None
+        gained = 1.0 if only else min(1.0, math.fsum(w * credit for w, credit in known if w > 0) / scale)
+        return gained - math.fsum(-w * (1 - credit) for w, credit in known if w < 0) / scale
 
 
-def penalties(
-    checklist: Checklist, credits: Sequence[float | None], categories: CategoryWeights | None = None
-) -> float | None:
-    """Cost of the items with negative weights: sum m |w| (1 - c) / scale over the answered items with w < 0.
+class GateStep(ShapingStep):
+    """Reduce the value by the required items of the checklist."""
 
-    The scale is the denominator of [`earned`], sum m w over the answered positive items, so that penalties can be
-    subtracted from it. For a checklist with penalties only it is sum m |w|.
+    name: Literal["gate"] = "gate"
+    how: Literal["multiply", "floor"] = "multiply"
+    """`multiply`: value x p, with p the product of the required items' c; for a value below 0 value x (2 - p), so that
+    a failed item lowers it too. `floor`: min(value, floor) if a required item fails (c < 0.5), else value."""
+    floor: float = 0.0
+    """Upper limit of the value if a required item fails and `how="floor"`."""
+    answers: Answers = "soft"
 
-    Returns:
-        `float` or `None`: At least 0, and above 1 if the penalties outweigh the positive items; None if the scale is
-        0.
+    @override
+    def value(self, value: float, sample: Sample, score: Score) -> float:
+        return self.reduced(value, sample.checklist, item_credits(sample.checklist, score, self.answers))
+
+    def reduced(self, value: float, checklist: Checklist, credits: Credits) -> float:
+        """The formula."""
+        pairs = zip(checklist.items, credits, strict=True)
+        required = [credit for item, credit in pairs if item.required and credit is not None]
+        if self.how == "multiply":
+            product = math.prod(required)
+            return value * (product if value >= 0 else 2 - product)
+        return min(value, self.floor) if any(credit < PASS_CREDIT for credit in required) else value
+
+
+class FormatGate(ShapingStep):
+    """Limit the value of texts that do not match a regular expression."""
+
+    name: Literal["format_gate"] = "format_gate"
+    form: str
+    """Must match the whole text; a dot also matches line breaks."""
+    otherwise: float = 0.0
+    """Upper limit of the value of a text with another format."""
+
+    @field_validator("form")
+    @classmethod
+    def _compiles(cls, form: str) -> str:
+        try:
+            re.compile(form)
+        except re.error as error:
+            raise ValueError(f"{form!r} is not a regular expression ({error})") from None
+        return form
+
+    @override
+    def value(self, value: float, sample: Sample, score: Score) -> float:
+        matches = re.fullmatch(self.form, sample.target, re.DOTALL) is not None
+        return value if matches else min(value, self.otherwise)
+
+
+class LengthPenalty(ShapingStep):
+    """Subtract a penalty for long texts: the curve of Autorubric's `LengthPenalty`, with its defaults.
+
+    The penalty is 0 up to `free`, at_cap x ((length - free) / (cap - free)) ^ exponent up to `cap`, and `at_cap`
+    above. The value is None if the penalty depends on a number of words that cannot be counted (Thai, Lao, Khmer,
+    Burmese, Tibetan); use characters or tokens for such texts.
     """
-    known = _known(checklist, credits, categories)
-    scale = math.fsum(abs(w) if checklist.only_penalties else max(w, 0.0) for _, w, _ in known)
-    lost = math.fsum(-weight * (1 - credit) for _, weight, credit in known if weight < 0)
-    return lost / scale if scale else None
 
+    name: Literal["length_penalty"] = "length_penalty"
+    unit: Unit = "words"
+    """The check `words` counts the same words: each Han or kana character is one. Characters are code points."""
+    free: float = 6000
+    """Length without penalty, >= 0."""
+    cap: float = 8000
+    """Length of the maximum penalty, above `free`."""
+    at_cap: float = 0.5
+    """Maximum penalty, >= 0."""
+    exponent: float = 1.6
+    """Shape of the curve, > 0. Above 1, the penalty starts slowly."""
+    tokenizer: str | None = None
+    """For unit "tokens": the model whose tokenizer to use, a local folder or a Hub id."""
 
-def gate(
-    value: float | None,
-    checklist: Checklist,
-    credits: Sequence[float | None],
-    how: Gate = "multiply",
-    floor: float = 0.0,
-) -> float | None:
-    """Reduce a value by the required items of a checklist.
+    @model_validator(mode="after")
+    def _makes_a_curve(self) -> Self:
+        if not (0 <= self.free < self.cap and self.at_cap >= 0 and self.exponent > 0):
+            raise ValueError(
+                f"got free={self.free}, cap={self.cap}, at_cap={self.at_cap}, exponent={self.exponent}; "
+                "allowed: 0 <= free < cap, at_cap >= 0, exponent > 0."
+            )
+        if (self.unit == "tokens") != (self.tokenizer is not None):
+            raise ValueError(
+                f"unit='tokens' and tokenizer require each other, got {self.unit!r} and {self.tokenizer!r}"
+            )
+        if self.tokenizer is not None:
+            _tokenize(self.tokenizer)
+        return self
 
-    Args:
-        value (`float` or `None`):
-            Reward so far.
-        checklist ([`Checklist`]):
-            Checklist that was scored.
-        credits (sequence of `float` or `None`):
-            Credit c of every item; see [`item_credits`].
-        how (`str`, *optional*, defaults to `"multiply"`):
-            `"multiply"`: value x p, with p the product of the required items' c; for a value below 0 value x (2 - p),
-            so that a failed item lowers it too. `"floor"`: min(value, floor) if a required item fails (c < 0.5), else
-            value.
-        floor (`float`, *optional*, defaults to `0.0`):
-            Upper limit of the value if a required item fails and `how="floor"`.
+    @override
+    def value(self, value: float, sample: Sample, score: Score) -> float | None:
+        least, greatest = map(self.penalty, self.bounds(sample.target))
+        return value - least if least == greatest else None
 
-    Returns:
-        `float` or `None`: The reduced value.
-    """
-    one_of("how", how, ("multiply", "floor"))
-    required = [c for item, c in _zipped(checklist, credits) if item.required and c is not None]
-    if value is None:
-        return None
-    if how == "multiply":
-        product = math.prod(required)
-        return value * (product if value >= 0 else 2 - product)
-    return min(value, floor) if any(credit < PASS_CREDIT for credit in required) else value
+    def penalty(self, length: float) -> float:
+        """The curve."""
+        over = min(1.0, max(0.0, (length - self.free) / (self.cap - self.free)))
+        return self.at_cap * over**self.exponent
 
-
-def format_gate(
-    value: float | None, text: str, form: str | Callable[[str], bool], otherwise: float = 0.0
-) -> float | None:
-    """Return `value` if the text has the required format, else min(value, otherwise).
-
-    Args:
-        value (`float` or `None`):
-            Reward so far.
-        text (`str`):
-            The completion.
-        form (`str` or `Callable[[str], bool]`):
-            Regular expression that must match the whole text (a dot also matches line breaks), or a predicate.
-        otherwise (`float`, *optional*, defaults to `0.0`):
-            Upper limit of the value of a text with another format.
-    """
-    matches = re.fullmatch(form, text, re.DOTALL) is not None if isinstance(form, str) else form(text)
-    return value if value is None or matches else min(value, otherwise)
-
-
-def length(text: str, unit: Unit = "words", tokenize: Callable[[str], Sequence[object]] | None = None) -> int:
-    """Length of a text in words, characters (code points), or tokens. The check `words` counts the same words: each
-    Han or kana character is one.
-
-    Args:
-        text (`str`):
-            Text to measure.
-        unit (`str`, *optional*, defaults to `"words"`):
-            `"words"`, `"characters"` or `"tokens"`.
-        tokenize (`Callable[[str], Sequence]`, *optional*):
-            `tokenize` or `encode` of a tokenizer; required for tokens.
-
-    Raises:
-        SampleError: For `unit="tokens"` without `tokenize`, and for words of a script (Thai, Lao, Khmer, Burmese,
-            Tibetan) that only a dictionary can count; see [`length_bounds`].
-    """
-    fewest, most = length_bounds(text, unit, tokenize)
-    if fewest != most:
-        raise SampleError(
-            f"the text has between {fewest} and {most} words, which only a dictionary can count; use "
-            "unit='characters' or 'tokens'."
-        )
-    return fewest
-
-
-def length_bounds(
-    text: str, unit: Unit = "words", tokenize: Callable[[str], Sequence[object]] | None = None
-) -> tuple[int, int]:
-    """The least and the greatest length that a text can have. They differ only for words of a script that cannot be
-    counted. The arguments are those of [`length`]."""
-    one_of("unit", unit, ("words", "characters", "tokens"))
-    if unit == "characters":
-        return (len(text),) * 2
-    if unit == "words":
+    def bounds(self, text: str) -> tuple[int, int]:
+        """The least and the greatest length that a text can have. They differ only for words of a script that only a
+        dictionary can count."""
+        if self.tokenizer is not None:
+            return (len(_tokenize(self.tokenizer)(text)),) * 2
+        if self.unit == "characters":
+            return (len(text),) * 2
         from checklist_rewards.checks.text import word_bounds  # a quarter of the time to import the package
 
         return word_bounds(text)
-    if tokenize is None:
-        raise SampleError("unit='tokens' requires tokenize, such as the `tokenize` method of a tokenizer.")
-    return (len(tokenize(text)),) * 2
 
 
-def length_penalty(
-    length: float, *, free: float = 6000, cap: float = 8000, at_cap: float = 0.5, exponent: float = 1.6
-) -> float:
-    """Penalty for long texts: the curve of Autorubric's `LengthPenalty`, with its defaults.
+class Clipped(ShapingStep):
+    """Clip the value to a range: min(high, max(low, value))."""
 
-    The penalty is 0 up to `free`, at_cap x ((length - free) / (cap - free)) ^ exponent up to `cap`, and `at_cap`
-    above.
+    name: Literal["clipped"] = "clipped"
+    low: float = 0.0
+    high: float = 1.0
 
-    Args:
-        length (`float`):
-            Length of the text, in any unit; see [`length`].
-        free (`float`, *optional*, defaults to `6000`):
-            Length without penalty, >= 0.
-        cap (`float`, *optional*, defaults to `8000`):
-            Length of the maximum penalty, above `free`.
-        at_cap (`float`, *optional*, defaults to `0.5`):
-            Maximum penalty, >= 0.
-        exponent (`float`, *optional*, defaults to `1.6`):
-            Shape of the curve, > 0. Above 1, the penalty starts slowly.
+    @model_validator(mode="after")
+    def _is_a_range(self) -> Self:
+        if not self.low <= self.high:
+            raise ValueError(f"low={self.low} is greater than high={self.high}; allowed: low <= high.")
+        return self
 
-    Raises:
-        SampleError: For arguments outside these ranges.
-    """
-    if not (0 <= free < cap < math.inf and 0 <= at_cap < math.inf and 0 < exponent < math.inf):
-        raise SampleError(
-            f"got free={free}, cap={cap}, at_cap={at_cap}, exponent={exponent}; "
-            "allowed: 0 <= free < cap, at_cap >= 0, exponent > 0."
-        )
-    over = min(1.0, max(0.0, (length - free) / (cap - free)))
-    return at_cap * over**exponent
+    @override
+    def value(self, value: float, sample: Sample, score: Score) -> float:
+        return min(self.high, max(self.low, value))
 
 
-def less(value: float | None, *costs: float | None) -> float | None:
-    """value - sum of costs; None if any of them is None. Not clipped: see [`clipped`]."""
-    if value is None:
-        return None
-    numbers = [cost for cost in costs if cost is not None]
-    return value - math.fsum(numbers) if len(numbers) == len(costs) else None
+class Centred(ShapingStep):
+    """Subtract the mean of the completions of the same prompt on all ranks; see [`centred`]."""
 
+    by_group: ClassVar[bool] = True
+    name: Literal["centred"] = "centred"
+    spread: Spread = "none"
 
-def clipped(value: float | None, low: float = 0.0, high: float = 1.0) -> float | None:
-    """min(high, max(low, value))."""
-    if not low <= high:
-        raise SampleError(f"low={low} is greater than high={high}; allowed: low <= high.")
-    return None if value is None else min(high, max(low, value))
+    @override
+    def values(self, call: Call) -> Rewards:
+        mine = list(zip(call.rewards, call.groups, strict=True))
+        everyone = [*mine, *from_other_ranks(mine)]
+        values, groups = [value for value, _ in everyone], [group for _, group in everyone]
+        return centred(values, groups, self.spread)[: len(mine)]
 
 
 def centred(values: Sequence[float | None], groups: Sequence[Hashable], spread: Spread = "none") -> list[float | None]:
@@ -262,22 +286,12 @@ def _deviation(numbers: Sequence[float]) -> float:
     return deviation if deviation > 1e-9 * max(map(abs, numbers)) else 1.0
 
 
-def _known(
-    checklist: Checklist, credits: Sequence[float | None], categories: CategoryWeights | None
-) -> list[tuple[ChecklistItem, float, float]]:
-    """Answered items with their weight, multiplied by the factor of their category, and their credit."""
-    factors = categories or {}
-    for name, factor in factors.items():
-        if not 0 <= factor < math.inf:
-            raise SampleError(f"the weight of category {name!r} is {factor}; allowed: a finite number >= 0.")
-    return [
-        (item, item.weight * (1.0 if item.category is None else factors.get(item.category, 1.0)), credit)
-        for item, credit in _zipped(checklist, credits)
-        if credit is not None
-    ]
+@functools.cache
+def _tokenize(name: str) -> Callable[[str], list[str]]:
+    from transformers import AutoTokenizer
 
-
-def _zipped(checklist: Checklist, credits: Sequence[float | None]) -> list[tuple[ChecklistItem, float | None]]:
-    if len(credits) != len(checklist):
-        raise SampleError(f"got {len(credits)} credits for {len(checklist)} items; pass one number or None per item.")
-    return list(zip(checklist.items, credits, strict=True))
+    try:
+        with from_hub(path := resolve_model(name)):
+            return AutoTokenizer.from_pretrained(path).tokenize
+    except (OSError, ValueError) as error:
+        raise ValueError(f"tokenizer of {name!r} not found ({str(error).splitlines()[0]:.120})") from None

@@ -33,7 +33,7 @@ BY_CODE = [{"question": "Is it short?", "check": {"type": "words", "at_most": 5}
 COMMANDS = {
     "score": ("score", "rows.jsonl", "-o", "out.jsonl"),
     "score, batch": ("score", "rows.jsonl", "-o", "out.jsonl", "--mode", "batch"),
-    "score, thinking": ("score", "rows.jsonl", "-o", "out.jsonl", "--thinking", "16"),
+    "score, thinking": ("score", "rows.jsonl", "-o", "out.jsonl", "--judge.thinking", "16"),
     "score, transformers": ("score", "rows.jsonl", "-o", "out.jsonl", "--backend", "transformers"),
     "score, a server": ("score", "rows.jsonl", "-o", "out.jsonl", "--base-url", "http://localhost:9/v1"),
     "score, dry": ("score", "rows.jsonl", "-o", "out.jsonl", "--dry-run"),

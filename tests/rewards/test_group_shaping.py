@@ -6,19 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from checklist_rewards.rewards.group_shaping import (
-    MIN_STD,
-    contrast,
-    contrast_weights,
-    item_zscore,
-    spreads,
-    whitened,
-    whitened_weights,
-    without_variance,
-)
+from checklist_rewards.rewards.group_shaping import MIN_STD, Contrast, ItemZscore, Whitened, spreads
 
-FORMULAS = (item_zscore, contrast, whitened)
+FORMULAS = (ItemZscore().shaped, Contrast().shaped, Whitened().shaped)
+item_zscore, contrast, whitened = FORMULAS
+contrast_weights, whitened_weights = Contrast().weights, Whitened().weights
 TINY = 1e-9
+
+
+def without_variance(credits, min_std=MIN_STD):
+    """Whether each item is without variance."""
+    return [spread.std == 0 for spread in spreads(credits, min_std)]
 
 
 @st.composite
@@ -59,12 +57,12 @@ def test_a_group_of_one_or_of_equal_answers_gives_no_advantage(group, formula):
     assert len(set(formula([credits[0]] * len(credits), weights))) == 1
 
 
-@given(groups(), st.sampled_from([item_zscore, whitened]), st.floats(0.2, 5), st.floats(-1, 1))
-def test_standardized_items_do_not_depend_on_level_and_scale(group, formula, scale, shift):
+@given(groups(), st.sampled_from([ItemZscore, Whitened]), st.floats(0.2, 5), st.floats(-1, 1))
+def test_standardized_items_do_not_depend_on_level_and_scale(group, step, scale, shift):
     credits, weights = group
     changed = [[None if c is None else scale * c + shift for c in row] for row in credits]
-    scaled = formula(changed, weights, min_std=scale * MIN_STD)
-    assert scaled == pytest.approx(formula(credits, weights), abs=1e-6)
+    scaled = step(min_std=scale * MIN_STD).shaped(changed, weights)
+    assert scaled == pytest.approx(step().shaped(credits, weights), abs=1e-6)
 
 
 @given(groups(), st.sampled_from(FORMULAS), st.integers(0, 5), st.integers(0, 4))
