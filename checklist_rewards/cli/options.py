@@ -43,13 +43,10 @@ from checklist_rewards.backends.models import UNNAMED
 from checklist_rewards.cli.help import HelpAll
 from checklist_rewards.cli.output import running
 from checklist_rewards.errors import SampleError
-from checklist_rewards.fields import field_docs
 from checklist_rewards.files.store import Store, default_store_path, open_store
-from checklist_rewards.judges.checked import CheckSettings
 from checklist_rewards.judges.remote import REMOTE
-from checklist_rewards.judges.settings import ENGINE_SETTINGS, JudgeSettings
-from checklist_rewards.pipelines import GeneratorConfig, PipelineConfig, ScorerConfig, load_config
-from checklist_rewards.scores import Aggregation
+from checklist_rewards.judges.settings import ENGINE_SETTINGS, JudgeConfig, ScorerConfig
+from checklist_rewards.pipelines import GeneratorConfig, PipelineConfig, load_config
 
 ROWS, JUDGE, SCORE, WRITER = "Rows", "Judge", "Score", "Checklist writer"
 POLICY, OUTPUT, PIPELINE, CLUSTER = "Policy", "Output and store", "Pipeline", "Cluster"
@@ -67,7 +64,7 @@ FROM_STORED = {"metric": "primary_metric"} | {
 class Part(NamedTuple):
     """Fields of a settings class that are options of a group."""
 
-    owner: type
+    owner: type[BaseModel]
     prefix: str = ""
     heading: str | None = None
     short: bool = False
@@ -79,9 +76,8 @@ class Part(NamedTuple):
 
     def fields(self) -> dict[str, FieldInfo]:
         """The fields by their names on the command line."""
-        fields = fields_of(self.owner)
-        names = [name for name in self.only or fields if name not in self.apart]
-        return {self.prefix + ("metric" if name == "primary_metric" else name): fields[name] for name in names}
+        fields = self.owner.model_fields
+        return {self.prefix + name: fields[name] for name in self.only or fields if name not in self.apart}
 
     def spelled(self, name: str) -> tuple[str, ...]:
         """The names of an option, short ones first."""
@@ -90,19 +86,6 @@ class Part(NamedTuple):
         if not self.short or field not in SHORT:
             return (f"--{option}",)
         return (f"--{field.replace('_', '-')}", *(["-m"] if field == "model" else []), f"--{option}")
-
-
-@functools.cache
-def fields_of(owner: type) -> dict[str, FieldInfo]:
-    """The fields of a settings class, with their docstrings."""
-    if issubclass(owner, BaseModel):
-        fields = dict(owner.model_fields)
-    else:
-        kinds = get_type_hints(owner, include_extras=True)
-        fields = {name: FieldInfo.from_annotated_attribute(kind, getattr(owner, name)) for name, kind in kinds.items()}
-    for name, field in fields.items():
-        field.description = field.description or field_docs(owner).get(name)
-    return fields
 
 
 class Options(BaseModel):
@@ -497,7 +480,7 @@ class JudgeModel(Options):
     """The judge's engine and prompt."""
 
     parts: ClassVar[tuple[Part, ...]] = (
-        Part(JudgeSettings, OF_JUDGE, JUDGE, short=True, only=(*ENGINE_SETTINGS, "prompt")),
+        Part(JudgeConfig, OF_JUDGE, JUDGE, short=True, only=(*ENGINE_SETTINGS, "prompt")),
     )
 
     @property
@@ -511,8 +494,8 @@ class ProbeOptions(JudgeModel):
 
     parts: ClassVar[tuple[Part, ...]] = (
         *JudgeModel.parts,
-        Part(JudgeSettings, OF_JUDGE, JUDGE, only=("mass_floor",)),
-        Part(Aggregation, "", JUDGE, only=("threshold",)),
+        Part(JudgeConfig, OF_JUDGE, JUDGE, only=("mass_floor",)),
+        Part(ScorerConfig, "", JUDGE, only=("threshold",)),
     )
 
     @property
@@ -527,11 +510,9 @@ class JudgeOptions(JudgeModel):
 
     heading = SCORE
     parts: ClassVar[tuple[Part, ...]] = (
-        Part(JudgeSettings, OF_JUDGE, JUDGE, short=True),
+        Part(JudgeConfig, OF_JUDGE, JUDGE, short=True),
         Part(ScorerConfig, "", JUDGE, only=("judge",)),
-        Part(Aggregation, "", SCORE),
-        Part(ScorerConfig, "", SCORE, only=("scale", "weights")),
-        Part(CheckSettings, "", SCORE, only=("checks",)),
+        Part(ScorerConfig, "", SCORE, only=(*FROM_STORED, "scale", "weights", "checks")),
     )
 
     allow_code: bool = False
@@ -613,7 +594,7 @@ class Writer(Writing):
 
     parts: ClassVar[tuple[Part, ...]] = (
         Part(GeneratorConfig, OF_WRITER, WRITER, short=True, only=("model",)),
-        Part(JudgeSettings, OF_WRITER, WRITER, short=True, only=("backend", "base_url", "engine")),
+        Part(JudgeConfig, OF_WRITER, WRITER, short=True, only=("backend", "base_url", "engine")),
         *Writing.parts,
     )
 
@@ -633,7 +614,7 @@ class OwnWriter(Writing):
 
     parts: ClassVar[tuple[Part, ...]] = (
         Part(GeneratorConfig, OF_WRITER, WRITER, only=("model",)),
-        Part(JudgeSettings, OF_WRITER, WRITER, only=("base_url", "engine")),
+        Part(JudgeConfig, OF_WRITER, WRITER, only=("base_url", "engine")),
         *Writing.parts,
     )
 
@@ -657,7 +638,7 @@ class Policy(Options):
 
     heading = POLICY
     prefix = OF_POLICY
-    parts: ClassVar[tuple[Part, ...]] = (Part(JudgeSettings, OF_POLICY, POLICY, only=("model", "base_url", "engine")),)
+    parts: ClassVar[tuple[Part, ...]] = (Part(JudgeConfig, OF_POLICY, POLICY, only=("model", "base_url", "engine")),)
 
     temperature: Annotated[float, Ge(0)] = 1.0
     """Sampling temperature; 0 is greedy."""

@@ -338,7 +338,7 @@ def _replay(work: Work | None, judge: o.JudgeOptions, repeats: int) -> Replay:
     assert isinstance(scorer, ChecklistScorer)  # only presets can name another scorer
     if scorer.mode == "quality":
         aggregation.setdefault("primary_metric", scorer.aggregation.primary_metric)
-    return Replay(scorer, aggregation, scorer.settings.loaded_calibration, repeats)
+    return Replay(scorer, aggregation, scorer.config.loaded_calibration, repeats)
 
 
 def _check(stored: _Again, replayed: Replay) -> tuple[int, bool]:

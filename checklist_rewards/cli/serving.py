@@ -266,7 +266,7 @@ def ui(
     from checklist_rewards.ui.project import Project
 
     project = Project.at(folder)
-    if judge.names_no_model and preset.load().scorer.model is None:
+    if judge.names_no_model and not preset.load().scorer.model:
         judge = judge.named(POCKET)  # the page shows the judge, and the command warns of it
     engine = writer.engine_beside(judge)
     work = Work.of(preset, store_options, writing=writer, writer=engine, judge=judge, concurrency=concurrency)

@@ -23,7 +23,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from typing_extensions import override
 
@@ -54,10 +54,13 @@ from checklist_rewards.files.store import Store
 from checklist_rewards.judges import EncoderJudge, Judge, Member
 from checklist_rewards.judges.remote import REMOTE
 from checklist_rewards.judges.settings import load_jury
-from checklist_rewards.pipelines import Pipeline, PipelineConfig, assemble
+from checklist_rewards.pipelines import PipelineConfig
 from checklist_rewards.rows import Columns
 from checklist_rewards.scorer import ChecklistScorer
 from checklist_rewards.scores.reasons import Reason, Unanswered
+
+if TYPE_CHECKING:
+    from checklist_rewards.pipelines import Pipeline
 
 ANSWERS, CANDIDATES, CHECKLISTS, SCORES = PURPOSES = ("answers", "candidates", "checklists", "scores")
 """What requests are for, in the order of the table."""
@@ -245,6 +248,8 @@ class Work:
     @cached_property
     def pipeline(self) -> Pipeline:
         """The pipeline of the command. It has a generator only if the command writes checklists."""
+        from checklist_rewards.pipelines import assemble  # with all generators; a third of the time to start
+
         jury, writer = self._jury(), self.writer
         return assemble(
             self.config,
@@ -345,8 +350,9 @@ def _named_by(
     assert judging is not None
     if judge is not None and not judge.names_no_model:
         return judging, writer
-    if judge is not None and config.scorer.model is not None:
-        given, judging = judging, judging.named(config.scorer.model)
+    asked = config.scorer.asked
+    if judge is not None and asked != Engine():
+        given, judging = judging, asked if judging == Engine() else judging.named(asked.model)
         writer = judging if writer == given and writing is None else writer
     if isinstance(writing, o.Writer | o.OwnWriter) and writing.names_no_model and config.generator.model is not None:
         writer = None if writer is None else writer.named(config.generator.model)

@@ -17,7 +17,7 @@ from checklist_rewards.generators import ContrastiveGenerator, DirectGenerator, 
 from checklist_rewards.generators.base import Request
 from checklist_rewards.judges import LogprobJudge
 from checklist_rewards.judges.probe import probe
-from checklist_rewards.judges.settings import JudgeSettings
+from checklist_rewards.judges.settings import ScorerConfig
 from checklist_rewards.rerank import rerank
 from checklist_rewards.rewards.trl import ChecklistReward
 from tests.cli.conftest import write_jsonl
@@ -69,7 +69,7 @@ def scored(scorer):
 
 IN_PYTHON = {
     "scorer": lambda: scored(ChecklistScorer(store=False)),
-    "settings": lambda: scored(ChecklistScorer(JudgeSettings(), store=False)),
+    "settings": lambda: scored(ChecklistScorer(ScorerConfig(store=False))),
     "an engine": lambda: scored(ChecklistScorer(Engine(), store=False)),
     "empty": lambda: scored(ChecklistScorer("", store=False)),
     "batch": lambda: scored(ChecklistScorer(mode="batch", store=False)),

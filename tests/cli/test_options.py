@@ -8,7 +8,7 @@ from typer.main import get_command
 
 from checklist_rewards.cli import app
 from checklist_rewards.cli import options as o
-from checklist_rewards.judges.settings import JudgeSettings, Mode
+from checklist_rewards.judges.settings import JudgeConfig, Mode
 from checklist_rewards.scores import Aggregation
 
 
@@ -26,10 +26,10 @@ def test_help_and_default_are_those_of_the_setting():
     options = options_of("score")
     floor = options["--judge.mass-floor"]
     assert floor.help == "Lowest P(yes) + P(no), from 0 to 1, for a read to count as answered."
-    assert floor.show_default == str(JudgeSettings.mass_floor)
+    assert floor.show_default == str(JudgeConfig.model_fields["mass_floor"].default)
     assert options["--min-answered"].show_default == str(Aggregation.min_answered)
     assert options["--no-answer"].show_default == Aggregation.no_answer == "lowest"
-    assert options["--metric"].show_default == "expected"
+    assert options["--metric"].show_default == "expected, or quality in mode quality"
     assert options["--model"].opts == ["--model", "-m", "--judge.model"]
     assert options["--judge.samples"].min == 1 and options["--threshold"].max is None
     assert options["--mode"].type_descriptor.annotation == Mode
