@@ -195,10 +195,7 @@ def _inspect(
     if scorer is not None:
         scorer.check()
         warn_of_models(judge.shown)
-    columns = Columns.of(
-        _first(rows), inputs=keys.input_key, checklist=checklist_key, reference=keys.reference_key,
-        history=keys.history_key, images="ignore",
-    )  # fmt: skip
+    columns = Columns.of(_first(rows), **keys.columns(checklist=checklist_key, images="ignore"))
     analysis, collected = ItemAnalysis(), _Collected()
     for row, score, repeats in _scores(rows, analyses.repeat or ()):
         if score is None:
@@ -453,10 +450,7 @@ def _sample(
     data = list(read_rows(rows))
     if not data:
         raise SampleError(f"{rows} has no rows.")
-    columns = Columns.of(
-        data[0], inputs=keys.input_key, checklist=checklist_key, reference=keys.reference_key,
-        history=keys.history_key,
-    )  # fmt: skip
+    columns = Columns.of(data[0], **keys.columns(checklist=checklist_key))
     found = [(row, columns.checklist_of(row.data, row.where)) for row in data]
     known = [(row, checklist) for row, checklist in found if checklist is not None]
     known = random.Random(0).sample(known, min(sampled.prompts, len(known)))
