@@ -22,10 +22,11 @@ from typing import Any, Protocol, Unpack, runtime_checkable
 
 from checklist_rewards.backends import Engine, is_transient
 from checklist_rewards.backends.base import is_over
+from checklist_rewards.backends.budget import Bill, Receipt
 from checklist_rewards.backends.models import UNNAMED
 from checklist_rewards.checklists import Checklist, ChecklistItem, Option, once_per_object
 from checklist_rewards.errors import SampleError
-from checklist_rewards.judges.base import Bill, Member, Progress, Read, Receipt, judge_identity
+from checklist_rewards.judges.base import Member, Progress, Read, judge_identity
 from checklist_rewards.judges.calibration import empty_targets
 from checklist_rewards.judges.checked import (
     CODE,

@@ -41,6 +41,7 @@ from annotated_types import Ge, Le
 from pydantic import ValidationInfo, field_validator, model_validator
 
 from checklist_rewards.backends import DECISIONS, ENCODER, Backend, Engine, is_encoder
+from checklist_rewards.backends.budget import Budget
 from checklist_rewards.backends.models import REFERENCE, UNNAMED
 from checklist_rewards.backends.servers import joined
 from checklist_rewards.config import Config, Object, Unchecked
@@ -48,7 +49,6 @@ from checklist_rewards.errors import ChecklistRewardsError, ConfigError, ModelEr
 from checklist_rewards.files.documents import in_folder, load, read_text, read_value
 from checklist_rewards.files.store import Store, open_store
 from checklist_rewards.judges.base import Judge, Member, ThinkingPer
-from checklist_rewards.judges.budget import Budget
 from checklist_rewards.judges.calibration import Calibration, read_alike
 from checklist_rewards.judges.checked import AllowCode, Checks
 from checklist_rewards.judges.logprob import DEFAULT_MASS_FLOOR, DEFAULT_PROMPT, EncoderJudge, LogprobJudge
@@ -352,7 +352,7 @@ class ScorerConfig(JudgeConfig):
             refuse_any(self.changed("calibration"), f"with judge={str(judge)!r}; set it in that file")
             judge = load_jury(judge, self.store, None if budget is None else Budget.of(budget).limited)
         elif budget is not None:
-            raise SampleError("budget=... cannot limit a judge object; give its engine a Budgeted backend.")
+            raise SampleError("budget=... cannot limit a judge object; limit its engine: budget.limited(engine).")
         if not isinstance(judge, Judge | Member):
             raise SampleError(f"judge={judge!r:.60} is not allowed; it is a Judge or the path of a file of judges.")
         member = Member.of(judge)
