@@ -91,7 +91,7 @@ class Part(NamedTuple):
 class Options(BaseModel):
     """A group of options: its fields, and those of its parts."""
 
-    model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, use_attribute_docstrings=True, defer_build=True)
 
     heading: ClassVar[str | None] = None
     prefix: ClassVar[str] = ""
