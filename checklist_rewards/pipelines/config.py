@@ -40,6 +40,7 @@ from checklist_rewards.errors import ChecklistRewardsError, ConfigError
 from checklist_rewards.files.documents import in_folder, load, write_value
 from checklist_rewards.judges.settings import ENGINE_SETTINGS, JudgeConfig, ScorerConfig
 from checklist_rewards.pipelines.registry import GENERATORS, REFINERS, SCORERS, SURROUNDINGS, Entry, Registry
+from checklist_rewards.prompts import prompt_file
 from checklist_rewards.validation import unknown
 
 SHAPES = ("questions", "weighted", "categorized", "checked")
@@ -100,6 +101,12 @@ class _Part(Config):
         return {name: value for name, value in named.items() if value is not None} | self.options
 
 
+def _existing(prompt: str, info: ValidationInfo) -> str:
+    placed: str = in_folder(prompt, info)
+    prompt_file(placed)
+    return placed
+
+
 class WriterConfig(_Part):
     """Settings of the writer: the generator of a pipeline and its model."""
 
@@ -140,12 +147,12 @@ class WriterConfig(_Part):
     @field_validator("prompt")
     @classmethod
     def _prompt(cls, prompt: str | None, info: ValidationInfo) -> str | None:
-        return in_folder(prompt, info)
+        return prompt if prompt is None else _existing(prompt, info)
 
     @field_validator("prompts")
     @classmethod
     def _prompts(cls, prompts: dict[str, str] | None, info: ValidationInfo) -> dict[str, str] | None:
-        return {stage: in_folder(prompt, info) for stage, prompt in (prompts or {}).items()} or None
+        return {stage: _existing(prompt, info) for stage, prompt in (prompts or {}).items()} or None
 
     @field_validator("shape")
     @classmethod
@@ -206,7 +213,7 @@ class ScorerPart(ScorerConfig):
 class PipelineConfig(BaseModel):
     """The config of a pipeline."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     name: str = Field(default="custom", pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")
     description: str = ""

@@ -136,7 +136,7 @@ WRONG = {
     "an engine": ({"generator": {"options": {"model": "x"}}}, ["'model'", "outside `options`"]),
     "a stage prompt": (
         {"generator": {"kind": "deductive", "prompts": {"seed": "generators/checkeval_sed"}}},
-        ["generator:", "checkeval_sed", "checkeval_seed"],
+        ["generator.prompts", "checkeval_sed", "checkeval_seed"],
     ),
     "a name": ({"name": "a b"}, ["name:", "'a b'"]),
     "no mapping": ([], ["expected a mapping, got []"]),

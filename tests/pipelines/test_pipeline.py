@@ -115,7 +115,7 @@ def test_a_corpus_pipeline_writes_one_checklist_and_scores_every_row_with_it():
         (
             "checkeval",
             {"source": {"dimension": []}},
-            r"source: dimension: unknown key \(did you mean .dimensions.\?\); allowed: dimensions",
+            r"source: unknown key .dimension. \(did you mean .dimensions.\?\); allowed: dimensions",
         ),
         ("tick", {"source": {}}, "requires a corpus-level pipeline"),
         ("checkeval", {"source": {}, "checklist": ["a?"]}, "cannot be combined with checklist"),
@@ -151,9 +151,9 @@ def test_an_unusable_reply_costs_its_row():
 @pytest.mark.parametrize(
     ("row", "words"),
     [
-        ({"target": "x"}, "row 2: the input is blank"),
-        ({"input": "a", "target": 3}, "row 2: 'target' must be a string, got int 3"),
-        ({"input": "a", "candidates": "b"}, "row 2: 'candidates' must be a list of strings"),
+        ({"target": "x"}, "row 2: the input .input. is blank"),
+        ({"input": "a", "target": 3}, "row 2: 'target' must be a string or chat messages, got int 3"),
+        ({"input": "a", "candidates": "b"}, "row 2: 'candidates' must be a list or a JSON list"),
         ({"input": "a", "reference": 1}, "row 2: 'reference' must be a string"),
     ],
 )
