@@ -123,10 +123,6 @@ class Extra:
         self.shadow: dict[int, Score] = {}
         self.canaries: list[Canary] = []
 
-    def retested(self, found: tuple[dict[int, list[Retest]], int]) -> None:
-        """Keep the result of [`retest`]."""
-        self.retests, self.reads["retests"] = found
-
     def fields(self, held_out: Sequence[Sequence[str]]) -> list[dict[str, Any]]:
         """The fields of each completion in the reward's log."""
         return [
@@ -144,8 +140,7 @@ class Extra:
 
 def retest(
     scorer: ChecklistScorer,
-    samples: Mapping[int, Sample],
-    scores: Mapping[int, Score],
+    completions: Mapping[int, tuple[Sample, Score]],
     rng: random.Random,
     budget: ReadBudget,
     *,
@@ -156,8 +151,8 @@ def retest(
     Args:
         scorer ([`ChecklistScorer`]):
             The judge.
-        samples, scores (mappings of `int`):
-            The completions, and their scores, by place.
+        completions (mapping of `int` to pairs of [`Sample`] and [`Score`]):
+            The completions by place.
         rng (`random.Random`):
             Chooses the item and the wording.
         budget ([`ReadBudget`]):
@@ -170,10 +165,10 @@ def retest(
     """
     again: dict[int, Sample] = {}
     asked: dict[int, list[tuple[str, ItemScore | None]]] = {}
-    for place, sample in samples.items():
+    for place, (sample, score) in completions.items():
         items = [
             (item, line)
-            for item, line in zip(sample.checklist.items, scores[place].items, strict=True)
+            for item, line in zip(sample.checklist.items, score.items, strict=True)
             if item.check is None and line.answer is not None
         ]
         if not items:
