@@ -24,13 +24,14 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, Self, get_args
 
 from annotated_types import Ge, Le
+from pydantic import model_validator
 
 from checklist_rewards.checklists import Checklist, content_hash
+from checklist_rewards.config import Config
 from checklist_rewards.errors import SampleError
-from checklist_rewards.fields import check_fields
 from checklist_rewards.rows import Candidate
 from checklist_rewards.scores import (
     EQUAL,
@@ -86,8 +87,7 @@ class ScoredPool:
             )
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(Config):
     """The rule that selects at most one pair per prompt."""
 
     select: Select = "best_vs_worst"
@@ -107,8 +107,8 @@ class Rule:
     seed: int = 0
     """Seed of the choice `"random"`. The pair of a prompt does not depend on the other prompts."""
 
-    def __post_init__(self) -> None:
-        check_fields(self)
+    @model_validator(mode="after")
+    def _agrees(self) -> Self:
         if self.top_fraction is not None and not 0 < self.top_fraction <= 1:
             raise SampleError(
                 f"top_fraction={self.top_fraction!r} is not allowed; it must be a number above 0 and at most 1."
@@ -119,6 +119,7 @@ class Rule:
             raise SampleError(
                 f"ties='keep' and min_margin={self.min_margin} cannot be combined, because tied scores have margin 0."
             )
+        return self
 
     @property
     def fraction(self) -> float:

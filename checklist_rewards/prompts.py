@@ -266,7 +266,8 @@ def load_prompt(prompt: str | Path | PromptTemplate, kind: Kind) -> PromptTempla
     packaged = prompts_dir() / f"{prompt}.md"
     path = packaged if packaged.is_file() else Path(prompt)
     if not path.is_file():
-        known = sorted(str(p.relative_to(prompts_dir()).with_suffix("")) for p in prompts_dir().glob("*/*.md"))
+        names = sorted(str(p.relative_to(prompts_dir()).with_suffix("")) for p in prompts_dir().glob("*/*.md"))
+        known = ", ".join(names)
         raise PromptError(f"prompt not found: {prompt!r}; give the path of a Markdown file or one of {known}.")
     return parse_prompt(_text(path), kind, str(path))
 

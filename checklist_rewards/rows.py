@@ -17,7 +17,7 @@ optional, unless the user named the column.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self, get_args
@@ -26,6 +26,7 @@ from checklist_rewards.chat import CompletionReader, Message, Target, completion
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import ChecklistError, SampleError
 from checklist_rewards.files.cells import messages_in
+from checklist_rewards.files.rows import Row, read_rows
 from checklist_rewards.messages import Images, chat_messages
 from checklist_rewards.scores import TargetState, Verdict
 
@@ -181,7 +182,7 @@ class Columns:
     @classmethod
     def of(
         cls,
-        first: Mapping[str, Any],
+        row: Row | Mapping[str, Any],
         *,
         inputs: Sequence[str] | None = None,
         target: str | None = None,
@@ -190,13 +191,13 @@ class Columns:
         history: str | None = None,
         writer: Mapping[str, str | None] | None = None,
         shared: Checklist | None = None,
-        blank_is_null: bool = False,
         images: Images = "refuse",
     ) -> Columns:
-        """The columns of a file whose first row is `first`; None means "not named by the user".
+        """The columns of a file by its first row; None means "not named by the user".
 
         `writer` has one entry per field that the writer prompt uses.
         """
+        first = row.data if isinstance(row, Row) else row
         usual = [key for key in INPUTS if key in first][:1]
         fields = {name: key or name for name, key in (writer or {}).items()}
         unnamed = {name for name, key in (writer or {}).items() if key is None} | ({HISTORY} if not history else set())
@@ -209,10 +210,18 @@ class Columns:
             fields,
             shared,
             frozenset(unnamed - set(filter(None, (reference, history)))),
-            blank_is_null,
+            isinstance(row, Row) and row.csv,
             images,
             bool(inputs),
         )
+
+    @classmethod
+    def each(cls, path: str | Path, **named: Any) -> Iterator[tuple[Row, Columns]]:
+        """The rows of a file, each with the columns of the file; `named` as in [`Columns.of`]."""
+        columns: Columns | None = None
+        for row in read_rows(path):
+            columns = columns or cls.of(row, **named)
+            yield row, columns
 
     def input_of(self, row: Mapping[str, Any], where: str) -> tuple[str | None, str | None]:
         """The input and the conversation before it; several columns are joined by blank lines, skipping empty ones."""

@@ -15,11 +15,9 @@ import copy
 import inspect
 import math
 import time
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any, Protocol, Unpack, runtime_checkable
 
 from checklist_rewards.backends import Engine, is_transient
@@ -27,14 +25,10 @@ from checklist_rewards.backends.base import is_over
 from checklist_rewards.backends.models import UNNAMED
 from checklist_rewards.checklists import Checklist, ChecklistItem, Option, once_per_object
 from checklist_rewards.errors import SampleError
-from checklist_rewards.files.store import Store
-from checklist_rewards.judges.base import Bill, Judge, Member, Progress, Read, Receipt, judge_identity
-from checklist_rewards.judges.budget import Budget
+from checklist_rewards.judges.base import Bill, Member, Progress, Read, Receipt, judge_identity
 from checklist_rewards.judges.calibration import empty_targets
 from checklist_rewards.judges.checked import (
     CODE,
-    AllowCode,
-    Checks,
     CheckSettings,
     check_and_ask,
     run_check,
@@ -42,26 +36,13 @@ from checklist_rewards.judges.checked import (
     without_check,
 )
 from checklist_rewards.judges.logprob import as_declared
-from checklist_rewards.judges.settings import JudgeKwargs, JudgeSettings, Mode, load_jury, refuse_any
+from checklist_rewards.judges.settings import Mode, ScorerConfig, ScorerKwargs, refuse_any
 from checklist_rewards.judges.variants import check_rewordable, how_repeated, reseeded, variant_of
 from checklist_rewards.rows import Sample
-from checklist_rewards.scores import (
-    DEFAULT_THRESHOLD,
-    NO_ANSWER_STATES,
-    PRIMARY_METRICS,
-    Abstention,
-    Aggregation,
-    NoAnswer,
-    PrimaryMetric,
-    Reason,
-    Score,
-    Unanswered,
-    Verdict,
-    score_checklist,
-)
+from checklist_rewards.scores import NO_ANSWER_STATES, Reason, Score, Unanswered, Verdict, score_checklist
 from checklist_rewards.scores.scales import on_scale, ordinal_scale
 from checklist_rewards.scores.weights import Weights
-from checklist_rewards.validation import known, one_of
+from checklist_rewards.validation import known
 
 
 class Scorer(Protocol):
@@ -80,118 +61,35 @@ class ChecklistScorer:
     """Answers checklists about targets and aggregates the answers.
 
     Args:
-        model (`str`, [`Engine`] or [`JudgeSettings`], *optional*):
+        model (`str`, [`Engine`] or [`ScorerConfig`], *optional*):
             The judge: a folder, a Hub id, or with `base_url` the name that the server uses for it; "pocket" for demos
-            and tests. Or all settings of the judge as one value. Items that no code check answers need a judge.
-        metric (`str`, *optional*):
-            Which aggregate is the score: `pass`, `weighted`, `expected`, `normalized` or `quality`; the field
-            `primary_metric` of [`Aggregation`]. Defaults to `quality` in mode `quality`, otherwise to `expected`. The
-            earlier name `primary_metric` is still taken, with a warning.
-        threshold, min_answered, abstention, no_answer (*optional*):
-            The other fields of [`Aggregation`]. `threshold` defaults to that of the calibration, if it has one,
-            otherwise to 0.6.
-        scale (`int`, *optional*):
-            Grade plain questions on a scale with this many steps, from worst to best, instead of yes and no; see
-            [`on_scale`]. Items with options or a code check stay as they are.
-        weights ([`Weights`], mapping or path, *optional*):
-            New weights by item id, question or category, or the file that has them, such as `checklist-rewards fit`
-            writes. They apply to every checklist.
-        checks, allow_code (*optional*):
-            The fields of [`CheckSettings`]: what answers items with a code check, and whether checks may run code.
-        budget ([`Budget`] or mapping, *optional*):
-            What this judge and everything else that shares the budget may spend; or its
-            `{"dollars": ..., "prices": {model: (in, out)}}`. Each process has its own.
-        store (`bool`, path or [`Store`], *optional*, defaults to `True`):
-            Where reads are kept; False for nowhere.
-        judge ([`Judge`] or path, *optional*):
-            A judge object, or a YAML file of a panel or a cascade of judges (`judges/settings.py`), instead of
-            judge settings.
+            and tests. Or all settings as one value. Items that no code check answers need a judge.
         **settings:
-            All other fields of [`JudgeSettings`]: `backend`, `base_url`, `engine`, `mode`, `prompt`, `calibration` ...
+            The other fields of [`ScorerConfig`].
 
     Raises:
         ChecklistRewardsError: One sentence, for any argument that cannot be used. No model is looked for or loaded
             here: that happens at the first read that is not in the store. Code checks alone need no model.
     """
 
-    def __init__(
-        self,
-        model: str | Engine | JudgeSettings = UNNAMED,
-        *,
-        metric: PrimaryMetric | None = None,
-        threshold: float | None = None,
-        min_answered: float = Aggregation.min_answered,
-        abstention: Abstention = Aggregation.abstention,
-        no_answer: NoAnswer = Aggregation.no_answer,
-        scale: int | None = None,
-        weights: Weights | Mapping[str, float] | str | Path | None = None,
-        checks: Checks = CheckSettings.checks,
-        allow_code: AllowCode = CheckSettings.allow_code,
-        budget: Budget | Mapping[str, Any] | None = None,
-        store: bool | str | Path | Store = True,
-        judge: Judge | Member | str | Path | None = None,
-        **settings: Unpack[JudgeKwargs],
-    ):
-        given: dict[str, Any] = {**settings}
-        if RENAMED in given:
-            warnings.warn("primary_metric is metric now; the old name ends with 0.2.", FutureWarning, stacklevel=2)
-            metric = given.pop(RENAMED) if metric is None else metric
-        if isinstance(model, JudgeSettings):
-            refuse_any(given, "together with JudgeSettings; set it there")
-        known("ChecklistScorer", given, ARGUMENTS)
-        self.settings = model if isinstance(model, JudgeSettings) else JudgeSettings(model, **given)
-        self.checking = CheckSettings(checks, allow_code)
-        self.scale = None if scale is None else ordinal_scale(scale)
-        self.weights = None if weights is None else Weights.load(weights)
-        mode, calibration = self.settings.mode, self.settings.loaded_calibration
-        if metric is None:
-            metric = "quality" if mode == "quality" else "expected"
-        one_of("metric", metric, PRIMARY_METRICS)
-        if threshold is None:
-            threshold = None if calibration is None else calibration.threshold
-        self.aggregation = Aggregation(
-            primary_metric=metric,
-            threshold=DEFAULT_THRESHOLD if threshold is None else threshold,
-            min_answered=min_answered,
-            abstention=abstention,
-            no_answer=no_answer,
-        )
-        graded = mode == "quality" or self.settings.is_remote or not isinstance(judge, None | str | Path)
-        if metric == "quality" and not graded:
-            raise SampleError(f"metric='quality' requires mode='quality', which grades; mode is {mode!r}.")
-        self.judge, self.calibration = self._judge(judge, store, budget)
+    def __init__(self, model: str | Engine | ScorerConfig = UNNAMED, **settings: Unpack[ScorerKwargs]):
+        if isinstance(model, ScorerConfig):
+            refuse_any(settings, "together with a ScorerConfig; set it there")
+        else:
+            model = ScorerConfig(model=model, **settings)
+        self.config = config = model
+        self.checking = CheckSettings(config.checks, config.allow_code)
+        self.scale = None if config.scale is None else ordinal_scale(config.scale)
+        self.weights = None if config.weights is None else Weights.load(config.weights)
+        self.aggregation = config.aggregation
+        self.judge, self.calibration = config.member()
         self._variant = 0
         self._bill = Bill()
 
-    def _judge(
-        self,
-        judge: Judge | Member | str | Path | None,
-        store: bool | str | Path | Store,
-        budget: Budget | Mapping[str, Any] | None,
-    ) -> Member:
-        calibration = self.settings.loaded_calibration
-        if judge is None:
-            return Member(self.settings.build(store, budget), calibration)
-        if isinstance(judge, str | Path):
-            refuse_any(self.settings.changed("calibration"), f"with judge={str(judge)!r}; set it in that file")
-            judge = load_jury(judge, store, None if budget is None else Budget.of(budget).limited)
-        elif budget is not None:
-            raise SampleError("budget=... cannot limit a judge object; give its engine a Budgeted backend.")
-        if not isinstance(judge, Judge | Member):
-            raise SampleError(f"judge={judge!r:.60} is not allowed; it is a Judge or the path of a file of judges.")
-        member = Member.of(judge)
-        if calibration is None:
-            return member
-        if member.calibration is not None:
-            raise SampleError(
-                "calibration=... cannot be combined with a judge that has a calibration; give one of them."
-            )
-        return Member(member.judge, calibration)
-
     @property
     def mode(self) -> Mode:
-        """How questions are put; see [`JudgeSettings`]."""
-        return self.settings.mode
+        """How questions are put; see [`ScorerConfig`]."""
+        return self.config.mode
 
     @property
     def identity(self) -> str:
@@ -427,23 +325,6 @@ def _unread(sample: Sample, checklist: Checklist) -> list[Verdict]:
     return [Verdict(unanswered=Unanswered(Reason.NO_ANSWER, sample.target_state))] * len(checklist.items)
 
 
-def _signature() -> inspect.Signature:
-    """With the fields of [`JudgeSettings`] in place of `**settings`, for `help` and for those who read signatures."""
-    own = inspect.signature(ChecklistScorer.__init__).parameters
-    there = inspect.signature(JudgeSettings).parameters
-    parameters = [own["model"]]
-    parameters += [there[name].replace(kind=inspect.Parameter.KEYWORD_ONLY) for name in there if name != "model"]
-    parameters += [own[name] for name in own if name not in ("self", "model", "settings")]
-    return inspect.Signature(parameters)
-
-
-ChecklistScorer.__signature__ = _signature()  # type: ignore[attr-defined]
-RENAMED = "primary_metric"
-"""The earlier name of `metric`."""
-ARGUMENTS = tuple(inspect.signature(ChecklistScorer).parameters)
-"""The names of all arguments of a [`ChecklistScorer`]."""
-
-
 @runtime_checkable
 class ScoringPipeline(Protocol):
     """What a reward uses of a [`pipelines.Pipeline`], which is recognized by its attributes."""
@@ -462,8 +343,8 @@ def scorer_of(
 ) -> tuple[ChecklistScorer, tuple[Option, ...] | None]:
     """The scorer of a reward of the class `owner`, and its scale, or that of the pipeline."""
     own = inspect.signature(owner).parameters.values()
-    names = [name for name in arguments if name != RENAMED]
-    known(owner.__name__, names, [*(p.name for p in own if p.kind is not p.VAR_KEYWORD), *ARGUMENTS])
+    names = [p.name for p in own if p.kind is not p.VAR_KEYWORD]
+    known(owner.__name__, arguments, [*names, *ScorerConfig.model_fields])
     if given is None:
         own_scorer = ChecklistScorer(**arguments)
         return own_scorer, own_scorer.scale

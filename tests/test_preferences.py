@@ -121,7 +121,7 @@ def test_ties_are_kept_on_request():
 
 def test_a_random_pair_is_above_the_gap_and_its_own_for_every_prompt():
     rows = [(n / 10, n / 10) for n in range(8)]
-    rule = Rule("random", min_margin=0.3)
+    rule = Rule(select="random", min_margin=0.3)
     pairs = [choose_pair(pool(*rows, prompt=f"prompt {n}"), rule) for n in range(20)]
     assert all(pair.margin >= 0.3 - 1e-9 for pair in pairs) and len({texts(pair) for pair in pairs}) > 3
     assert choose_pair(pool(*rows, prompt="prompt 7"), rule) == pairs[7]
@@ -131,10 +131,10 @@ def test_a_random_pair_is_above_the_gap_and_its_own_for_every_prompt():
 def test_rlcf_keeps_the_largest_single_item_differences():
     level = pool((0.9, 0.9), (0.5, 0.5))  # the larger margin, spread over two items
     sharp = pool((0.9, 0.5), (0.2, 0.5))
-    mined = mine_pairs([level, sharp], Rule("rlcf", top_fraction=0.5))
+    mined = mine_pairs([level, sharp], Rule(select="rlcf", top_fraction=0.5))
     assert [pair.largest_difference for pair in mined.pairs] == [pytest.approx(0.7)]
     assert mined.dropped == {"not_top": 1}
-    assert Rule("rlcf").fraction == 0.4 and Rule().fraction == 1.0
+    assert Rule(select="rlcf").fraction == 0.4 and Rule().fraction == 1.0
 
 
 def test_items_without_weight_do_not_count_as_a_difference():
@@ -250,8 +250,9 @@ def test_trl_sees_preference_and_unpaired_rows(prompt):
 
 
 def test_the_card_states_rule_and_counts():
-    mined = mine_pairs([pool((1, 1), (0, 0)), pool((1, 1), (1, 1)), pool((1, 1))], Rule("rlcf", min_margin=0.1))
-    card = preference_card("my pairs", Rule("rlcf", min_margin=0.1), "dpo", len(mined.pairs), mined.dropped, ["judge"])
+    mined = mine_pairs([pool((1, 1), (0, 0)), pool((1, 1), (1, 1)), pool((1, 1))], Rule(select="rlcf", min_margin=0.1))
+    rule = Rule(select="rlcf", min_margin=0.1)
+    card = preference_card("my pairs", rule, "dpo", len(mined.pairs), mined.dropped, ["judge"])
     assert "1 pairs from 3 prompts, for TRL's `DPOTrainer`" in card
     assert "at least 0.1 apart; of these the 40% with the largest difference in a single item" in card
     assert "| tie | 1 | the candidates have the same score |" in card and "| too_few | 1 |" in card

@@ -1,6 +1,5 @@
 """The scorer: what it refuses before asking, and that samples come back in order whatever the engine did."""
 
-import inspect
 import json
 import pickle
 
@@ -11,7 +10,8 @@ from checklist_rewards import Checklist, ChecklistScorer, Sample
 from checklist_rewards.cli import app
 from checklist_rewards.errors import ChecklistError, ModelError, PromptError, SampleError
 from checklist_rewards.judges import BatchJudge, Judge, LogprobJudge, QualityJudge, ReasonedJudge, Receipt
-from checklist_rewards.pipelines.config import ScorerConfig
+from checklist_rewards.judges.settings import ScorerConfig
+from checklist_rewards.pipelines import ScorerPart
 from checklist_rewards.rewards.configured import config_keys
 from checklist_rewards.scores import Verdict, rescore
 from tests.fakes import FakeBackend
@@ -131,7 +131,7 @@ def test_bad_samples_are_refused_by_number_before_anything_is_asked(sample, word
         ({"mass_floor": "high"}, "mass_floor='high'"),
         ({"abstention": "drop"}, "abstention='drop'.*'skip'"),
         ({"mode": "votes"}, "mode='votes'.*'item', 'batch', 'quality'"),
-        ({"calibration": 3}, "calibration=3 is not allowed; it is a Calibration or a file's path"),
+        ({"calibration": 3}, "calibration=3 is not allowed; it must be a string or a path or Calibration"),
         ({"judge": 3}, "judge=3 is not allowed; it is a Judge or the path of a file of judges"),
         ({"backend": "tgi"}, "backend='tgi'.*'vllm'"),
     ],
@@ -257,19 +257,11 @@ def test_plain_questions_are_put_on_a_scale():
         ChecklistScorer(backend=engine, scale=1)
 
 
-def test_the_earlier_name_of_the_metric_is_taken_with_a_warning():
-    with pytest.warns(FutureWarning, match="primary_metric is metric now"):
-        scorer = ChecklistScorer(backend=FakeBackend(), store=False, primary_metric="pass")
-    assert scorer.aggregation.primary_metric == "pass"
-
-
-def test_python_yaml_and_shell_have_the_same_settings_of_a_judge():
+def test_python_yaml_and_shell_have_the_same_settings_of_a_scorer():
     """Each setting has one name; the shell's are spelled with hyphens."""
-    python = set(inspect.signature(ChecklistScorer).parameters)
-    yaml = set(ScorerConfig.model_fields) - {"kind", "options"}
-    only_in_python = {"backend", "base_url", "engine", "budget", "store"}
-    assert python - only_in_python == yaml
-    assert python < set(config_keys()), "of a reward"
+    fields = set(ScorerConfig.model_fields)
+    assert set(ScorerPart.model_fields) - fields == {"kind", "options"}
+    assert fields < set(config_keys()), "of a reward"
     command = typer.main.get_command(app).commands["score"]
-    options = {name.lstrip("-").replace("-", "_") for option in command.params for name in option.opts}
-    assert python | yaml <= options
+    options = {name.lstrip("-").removeprefix("judge.") for option in command.params for name in option.opts}
+    assert {name.replace("_", "-") for name in fields} <= options

@@ -133,7 +133,7 @@ MISSPELLED = {
     "a server": (lambda reward: RewardServer("http://localhost", timout=5), "'timout' (did you mean 'timeout'?)"),
     "a pipeline": (
         lambda reward: register_custom_pipeline("mine", "generators/tick", generater={}),
-        "generater: unknown key (did you mean 'generator'?)",
+        "unknown key 'generater' (did you mean 'generator'?)",
     ),
 }  # fmt: skip
 """What takes **settings."""

@@ -25,7 +25,7 @@ from checklist_rewards.cli.work import Work, prices_from
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement import Bootstrap
 from checklist_rewards.evaluation.agreement.measures import DEFAULT_RESAMPLES
-from checklist_rewards.files.rows import file_format, input_format, read_rows, write_rows
+from checklist_rewards.files.rows import file_format, write_rows
 from checklist_rewards.rerank import Pool
 from checklist_rewards.rows import Columns, read_checklist
 from checklist_rewards.scorer import ChecklistScorer
@@ -45,9 +45,12 @@ _NOTE = (
     "budget_reads",
     "max_rise",
     "max_beats",
-    "model",
-    "base_url",
+    "judge.model",
+    "judge.base_url",
+    "judge.backend",
     "judge",
+    "checklist",
+    "store",
     "dry_run",
 )
 def attack(
@@ -56,7 +59,7 @@ def attack(
         typer.Option("--output", "-o", show_default=False, rich_help_panel=o.OUTPUT, help="JSON file to write to."),
     ],
     keys: o.Keys,
-    judge: o.OnlyJudge,
+    judge: o.JudgeOptions,
     rows: Annotated[
         Path | None,
         typer.Argument(
@@ -71,7 +74,7 @@ def attack(
             show_default=False,
             rich_help_panel=o.OUTPUT,
             help="Write the successful attacks on the searched prompts to this file (.jsonl, .csv or .parquet), "
-            "labelled no, for `distill`, `calibrate` and `--examples`.",
+            "labelled no, for `distill`, `calibrate` and `--judge.examples`.",
         ),
     ] = None,
     responses: Annotated[
@@ -210,18 +213,15 @@ def _gamed(report: AttackReport, max_rise: float | None, max_beats: float | None
 
 def _rows(path: Path, keys: o.Keys, checklist_key: str | None, shared: object) -> list[Pool]:
     """The prompts with a checklist. Rows with a null checklist are left out."""
-    found, columns = [], None
-    for row in read_rows(path):
-        if columns is None:
-            columns = Columns.of(
-                row.data,
-                inputs=keys.input_key,
-                checklist=checklist_key,
-                reference=keys.reference_key,
-                history=keys.history_key,
-                shared=shared,  # type: ignore[arg-type]
-                blank_is_null=input_format(path) == ".csv",
-            )
+    found = []
+    named = {
+        "inputs": keys.input_key,
+        "checklist": checklist_key,
+        "reference": keys.reference_key,
+        "history": keys.history_key,
+        "shared": shared,
+    }
+    for row, columns in Columns.each(path, **named):
         request = columns.request_of(row.data, row.where)
         pool = columns.pool_of(row.data, row.where)
         if pool.checklist is not None:
@@ -240,10 +240,7 @@ def _with_responses(
         SampleError: If no response belongs to any of the prompts.
     """
     answers: dict[tuple[str | None, str | None], list[str]] = {}
-    columns = None
-    for row in read_rows(path):
-        if columns is None:
-            columns = Columns.of(row.data, inputs=keys.input_key, target=target_key, history=keys.history_key)
+    for row, columns in Columns.each(path, inputs=keys.input_key, target=target_key, history=keys.history_key):
         text = columns.target_of(row.data, row.where).text
         given = answers.setdefault(columns.input_of(row.data, row.where), [])
         if text.strip() and text not in given:

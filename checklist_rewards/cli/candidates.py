@@ -17,6 +17,7 @@ from statistics import fmean
 from typing import Annotated, Any
 
 import typer
+from annotated_types import Ge
 
 from checklist_rewards.backends import Sampling
 from checklist_rewards.checklists import Checklist, key_of
@@ -28,7 +29,6 @@ from checklist_rewards.cli.work import ANSWERS, Work, prices_from
 from checklist_rewards.datasets.columns import PROMPT, checklist_columns
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.scored import stored_checklist
-from checklist_rewards.fields import settings_of
 from checklist_rewards.files.atomic import write_text
 from checklist_rewards.files.rows import CHUNK_ROWS, Row, file_format, write_rows
 from checklist_rewards.judges import Progress
@@ -70,18 +70,31 @@ _HASHES = "checklist_hashes"
 RANKING_COLUMNS = ("checklist_best", "checklist_ranks", _STORED, _HASHES)
 _SCORES = ("score_of_the_best", "score_of_the_first", "score_on_average")
 _GOLD = ("precision", "gold_picked", "gold_first", "gold_mean", "gold_best")
-_OR_SAMPLED = "--candidates-key, or sample with --policy"
+_OR_SAMPLED = "--candidates-key, or sample with --policy.model"
 CANDIDATES = "candidates"
 _POLICY = "Candidates"
 
 
 @grouped(
-    "output", "model", "base_url", "policy", "policy_base_url", "n", "candidates_key", "gold_key", "ties", "checklist"
+    "output",
+    "judge.model",
+    "judge.base_url",
+    "judge.backend",
+    "policy.model",
+    "policy.base_url",
+    "n",
+    "candidates_key",
+    "gold_key",
+    "ties",
+    "checklist",
+    "metric",
+    "store",
 )
 def rerank(
     files: o.Files,
     keys: o.Keys,
     judge: o.JudgeOptions,
+    policy: o.Policy,
     candidates_key: Annotated[
         str, typer.Option(rich_help_panel=_POLICY, help="Column of the candidates: a list of texts.")
     ] = CANDIDATES,
@@ -93,26 +106,7 @@ def rerank(
             help="Column of gold scores: a list with one number per candidate.",
         ),
     ] = None,
-    policy: Annotated[
-        str | None,
-        typer.Option(show_default="none", rich_help_panel=_POLICY, help="Model to sample the candidates from."),
-    ] = None,
-    policy_base_url: Annotated[
-        str | None,
-        typer.Option(show_default=False, rich_help_panel=_POLICY, help="URL of the policy's server."),
-    ] = None,
-    policy_engine: Annotated[
-        list[str] | None,
-        typer.Option(
-            show_default=False,
-            rich_help_panel=_POLICY,
-            help="Engine argument of the policy, as in --engine. Repeatable.",
-        ),
-    ] = None,
     n: Annotated[int, typer.Option("--n", min=1, rich_help_panel=_POLICY, help="Candidates to sample per input.")] = 8,
-    temperature: Annotated[float, typer.Option(min=0, rich_help_panel=_POLICY, help="Sampling temperature.")] = 1.0,
-    max_tokens: Annotated[int, typer.Option(min=1, rich_help_panel=_POLICY, help="Most tokens per candidate.")] = 512,
-    seed: Annotated[int, typer.Option(rich_help_panel=_POLICY, help="Random seed of the sampling.")] = 0,
     ties: Annotated[
         Ties,
         typer.Option(
@@ -137,20 +131,20 @@ def rerank(
     ```
     checklist-rewards rerank candidates.jsonl -o ranked.jsonl --gold-key human --model org/judge
     checklist-rewards rerank prompts.jsonl -o ranked.jsonl \
-        --model org/judge --policy org/policy --n 16 --ties first
+        --model org/judge --policy.model org/policy --n 16 --ties first
     ```
     """
-    if policy is None:
-        o.no_effect("without --policy, which samples the candidates", "n", "temperature", "max_tokens", "seed")
+    if policy.model is None:
+        o.no_effect("without --policy.model, which samples the candidates", "n", *o.SAMPLING)
     else:
-        o.no_effect("with --policy, which samples new candidates", "candidates_key")
+        o.no_effect("with --policy.model, which samples new candidates", "candidates_key")
     work = Work.of(o.Preset(), store_options, judge=judge)
     scorer = work.pipeline.scorer
     assert isinstance(scorer, ChecklistScorer)  # only presets can name another scorer
-    if gold_key is not None and policy is not None:
+    if gold_key is not None and policy.model is not None:
         raise SampleError(
-            f"--gold-key {gold_key} scores the candidates in the rows, but --policy {policy} samples new ones; omit "
-            "one of the two."
+            f"--gold-key {gold_key} scores the candidates in the rows, but --policy.model {policy.model} samples new "
+            "ones; omit one of the two."
         )
     file = RowFile(files.rows, files.output, files.summary, (checklist, store_options.store))
     columns = file.columns(
@@ -160,8 +154,8 @@ def rerank(
         history=keys.history_key,
         shared=None if checklist is None else read_checklist(checklist),
     )
-    engine = o.policy(judge, policy, policy_base_url, policy_engine)
-    sampling = Sampling(max_tokens, temperature, n=n, seed=seed)
+    engine = policy.engine_beside(judge)
+    sampling = Sampling(policy.max_tokens, policy.temperature, n=n, seed=policy.seed)
     total, reads, asks = 0, 0, False
     for row in file:
         row_checklist = _checked(scorer, columns, row)
@@ -292,23 +286,17 @@ _RULE = "Pair selection"
 _ROWS_AT_ONCE = CHUNK_ROWS // 8
 
 
-_RULE_OPTIONS: Any = o.group_of(
-    *(o.setting(Rule, name, panel=_RULE, always=name != "top_fraction") for name in settings_of(Rule))
-)
-
-
-class RuleOptions(_RULE_OPTIONS):
+class RuleOptions(o.Options):
     """How the pair of a row is chosen."""
 
-    def rule(self) -> Rule:
-        """Raises [`SampleError`] for a value that is not allowed."""
-        return Rule(**{name: getattr(self, name) for name in settings_of(Rule)})
+    parts = (o.Part(Rule, "", _RULE),)
 
 
 @grouped(
     "output",
-    "model",
-    "base_url",
+    "judge.model",
+    "judge.base_url",
+    "judge",
     "select",
     "min_margin",
     "form",
@@ -360,11 +348,11 @@ def pairs(
     ```
     """
     if not judge.asks:
-        o.no_effect("without a judge; set --model to score the candidates", "engine_options")
+        o.no_effect("without a judge; set --model to score the candidates", "judge.engine")
     work = Work.of(o.Preset(), store_options, judge=judge)
     scorer = work.pipeline.scorer
     assert isinstance(scorer, ChecklistScorer)  # only presets can name another scorer
-    rule = rule_options.rule()
+    rule = Rule(**rule_options.given)
     file = RowFile(files.rows, files.output, files.summary, (checklist, store_options.store))
     card = _card_path(card, files, file.others)
     columns = file.columns(
@@ -462,8 +450,8 @@ class StoredScores:
         again = "set --model to score the candidates again"
         for name in self.settings:
             if name not in FROM_STORED:
-                option = name.replace("_", "-")
-                raise SampleError(f"{row.where}: --{option} has no effect on the stored {_STORED}; {again}.")
+                option = o.JudgeOptions.option(name)
+                raise SampleError(f"{row.where}: {option} has no effect on the stored {_STORED}; {again}.")
         texts = _candidates(self.columns, row, self.candidates_key)
         scores = [score for value in scored if (score := score_from(value, f"{row.where}, {_STORED}")) is not None]
         first = None if ranks is None else [t for t, place in zip(texts, ranks, strict=False) if place == 1]
@@ -528,34 +516,46 @@ def _summary(pairs: list[Pair], dropped: Counter[str]) -> dict[str, Any]:
 _REFINEMENT = "Answers"
 
 
-def _answers(help: str, *names: str, default: str | bool = True, **more: Any) -> Any:
-    return typer.Option(*names, rich_help_panel=_REFINEMENT, help=help, show_default=default, **more)
+class Answers(o.Policy):
+    """The model that writes the answers and the checklists; the judge by default."""
+
+    temperature: Annotated[float, Ge(0)] = 0.0
+    """Sampling temperature of the answers; 0 is greedy."""
 
 
-@grouped("output", "model", "base_url", "policy", "rounds", "method", "max_tokens", "pipeline", "checklist", "dry_run")
+@grouped(
+    "output",
+    "judge.model",
+    "judge.base_url",
+    "judge.backend",
+    "policy.model",
+    "policy.base_url",
+    "rounds",
+    "method",
+    "policy.temperature",
+    "policy.max_tokens",
+    "pipeline",
+    "checklist",
+    "store",
+    "dry_run",
+)
 def refine(
     files: o.Files,
     preset: o.Preset,
     keys: o.Keys,
     judge: o.JudgeOptions,
-    policy: Annotated[
-        str | None, _answers("Model that writes the answers and the checklists.", default="the judge")
-    ] = None,
-    policy_base_url: Annotated[str | None, _answers("URL of the policy's server.", default=False)] = None,
-    policy_engine: Annotated[
-        list[str] | None, _answers("Engine argument of the policy, as in --engine. Repeatable.", default=False)
-    ] = None,
-    rounds: Annotated[int, _answers("Most revisions after the first answer.", min=0)] = DEFAULT_ROUNDS,
+    policy: Answers,
+    rounds: Annotated[
+        int, typer.Option(min=0, rich_help_panel=_REFINEMENT, help="Most revisions after the first answer.")
+    ] = DEFAULT_ROUNDS,
     method: Annotated[
         Method,
-        _answers(
-            "Feedback for a revision: checklist, the judge's verdicts; critique, the model's own review, with the "
-            "checklist used only to score."
+        typer.Option(
+            rich_help_panel=_REFINEMENT,
+            help="Feedback for a revision: checklist, the judge's verdicts; critique, the model's own review, with "
+            "the checklist used only to score.",
         ),
     ] = "checklist",
-    temperature: Annotated[float, _answers("Sampling temperature of the answers; 0 is greedy.", min=0)] = 0.0,
-    max_tokens: Annotated[int, _answers("Most tokens per answer.", min=1)] = 512,
-    seed: Annotated[int, _answers("Random seed of the sampling.")] = 0,
     checklist: o.ChecklistFile = None,
     checklist_key: o.ChecklistKey = None,
     dry: o.Dry = o.Dry(),  # noqa: B008 - frozen
@@ -575,11 +575,12 @@ def refine(
 
     ```
     checklist-rewards refine prompts.jsonl -o refined.jsonl --model org/model --base-url http://localhost:8000/v1
-    checklist-rewards refine prompts.jsonl -o reviewed.jsonl --model org/judge --policy org/policy --method critique
+    checklist-rewards refine prompts.jsonl -o reviewed.jsonl --method critique \
+        --model org/judge --policy.model org/policy
     checklist-rewards refine prompts.jsonl -o refined.jsonl --model org/model --dry-run --price org/model=0.15,0.60
     ```
     """
-    answerer = o.policy(judge, policy, policy_base_url, policy_engine) or judge.engine
+    answerer = policy.engine_beside(judge) or judge.engine
     work = Work.of(preset, store_options, writer=answerer, judge=judge, dry=dry)
     engine = work.writer
     assert engine is not None
@@ -601,7 +602,7 @@ def refine(
         _task(columns, row, checklist_key)
         total += 1
     prices = prices_from(dry.price)
-    sampling = Sampling(max_tokens, temperature, seed=seed)
+    sampling = Sampling(policy.max_tokens, policy.temperature, seed=policy.seed)
     if dry.dry_run:
         tasks = [_task(columns, row, checklist_key) for row in file]
         return forecast_refine(work, engine, prices, tasks, rounds=rounds, method=method, sampling=sampling)

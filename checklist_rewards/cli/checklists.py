@@ -20,6 +20,8 @@ from checklist_rewards.backends.servers import SERVERS
 from checklist_rewards.chat import prompt_text
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.checks import CHECKS, example_of
+from checklist_rewards.cli.help import SETTINGS, Command, Group
+from checklist_rewards.cli.options import grouped
 from checklist_rewards.cli.output import bars, check_outputs, console, refuse
 from checklist_rewards.datasets.columns import PROMPT
 from checklist_rewards.datasets.exporting import export_file
@@ -53,7 +55,7 @@ Trainer = Literal["verl", "openrlhf", "swift", "open-instruct", "nemo-gym", "ver
 _SHOWN = 100
 """Characters of a text that is shown."""
 
-checklists_app = typer.Typer(no_args_is_help=True, help="Import checklists from other projects, and export them.")
+checklists_app = typer.Typer(cls=Group, help="Import checklists from other projects, and export them.", **SETTINGS)
 
 
 @checklists_app.callback()
@@ -61,7 +63,8 @@ def _checklists() -> None:
     """Import checklists from other projects, and export them."""
 
 
-@checklists_app.command("import")
+@checklists_app.command("import", cls=Command)
+@grouped()
 def import_(
     file: Annotated[
         str,
@@ -177,7 +180,8 @@ def import_(
         _show(row, checklist)
 
 
-@checklists_app.command("export")
+@checklists_app.command("export", cls=Command)
+@grouped()
 def export_(
     file: Annotated[
         Path,
@@ -264,6 +268,7 @@ _LISTED = 10
 _TRAINING = ("reward", "model_name_or_path", "output_dir")
 
 
+@grouped()
 def lint(
     files: Annotated[
         list[Path] | None,
@@ -428,6 +433,7 @@ _BACKENDS = {
 }
 
 
+@grouped()
 def show(
     what: Annotated[
         Section | None, typer.Argument(show_default="all", help="Section to show.", metavar="[SECTION]")
@@ -486,7 +492,7 @@ _SECTIONS: dict[str, Callable[[], Iterator[Line]]] = {
 }
 
 
-store_app = typer.Typer(help="Merge stores of answers.", no_args_is_help=True, rich_markup_mode="markdown")
+store_app = typer.Typer(cls=Group, help="Merge stores of answers.", **SETTINGS)
 
 
 @store_app.callback()
@@ -494,7 +500,8 @@ def _stores() -> None:
     """Merge stores of answers."""
 
 
-@store_app.command()
+@store_app.command(cls=Command)
+@grouped()
 def merge(
     stores: Annotated[list[Path], typer.Argument(help="SQLite files of answers.", show_default=False)],
     output: Annotated[

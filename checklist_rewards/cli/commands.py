@@ -11,18 +11,11 @@ from importlib import import_module
 from typing import Annotated, Any, NamedTuple
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperGroup
 
+from checklist_rewards.cli.help import SETTINGS, Command, write_description, write_options
 from checklist_rewards.errors import ChecklistRewardsError
 from checklist_rewards.version import __version__
-
-_SETTINGS: dict[str, Any] = {
-    "no_args_is_help": True,
-    "add_completion": False,
-    "rich_markup_mode": "markdown",
-    "pretty_exceptions_show_locals": False,
-    "context_settings": {"help_option_names": ["-h", "--help"]},
-}
 
 
 class _Entry(NamedTuple):
@@ -161,12 +154,14 @@ def _built(name: str) -> Any:
     entry = _ENTRIES[name]
     module, _, attribute = entry.place.partition(":")
     found = getattr(import_module(f"checklist_rewards.cli.{module}"), attribute)
-    one = typer.Typer(**_SETTINGS)
+    one = typer.Typer(**SETTINGS)
     one.callback()(lambda: None)
     if isinstance(found, typer.Typer):
         one.add_typer(found, name=name, rich_help_panel=entry.heading)
     else:
-        one.command(name, rich_help_panel=entry.heading, context_settings=dict(entry.settings) or None)(found)
+        one.command(name, cls=Command, rich_help_panel=entry.heading, context_settings=dict(entry.settings) or None)(
+            found
+        )
     return typer.main.get_group(one).commands[name]
 
 
@@ -177,26 +172,18 @@ class _Commands(TyperGroup):
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
         self.commands = _Lazy()
-        self._listed = False
 
     def list_commands(self, ctx: Any) -> list[str]:
         """The names of the commands, in the order of the table."""
         return list(_ENTRIES)
 
-    def get_command(self, ctx: Any, name: str) -> Any:
-        """The command; while the list is shown, only what the list needs."""
-        if self._listed and name in _ENTRIES:
-            entry = _ENTRIES[name]
-            return TyperCommand(name, help=entry.summary, rich_help_panel=entry.heading)
-        return super().get_command(ctx, name)
-
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Show the help with the list of commands."""
-        self._listed = True
-        try:
-            super().format_help(ctx, formatter)
-        finally:
-            self._listed = False
+        """Write usage, description, options, and the commands under their headings."""
+        write_description(self, ctx, formatter)
+        write_options(self, ctx, formatter)
+        for heading in dict.fromkeys(entry.heading for entry in _ENTRIES.values()):
+            with formatter.section(heading):
+                formatter.write_dl([(name, one.summary) for name, one in _ENTRIES.items() if one.heading == heading])
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -240,7 +227,7 @@ class _Commands(TyperGroup):
         return name in self.commands and any(one.name == "no_store" for one in self.commands[name].params)
 
 
-app = typer.Typer(name="checklist-rewards", cls=_Commands, **_SETTINGS)
+app = typer.Typer(name="checklist-rewards", cls=_Commands, **SETTINGS)
 
 
 def _version(wanted: bool) -> None:

@@ -38,7 +38,9 @@ from checklist_rewards.self_refine import Method, Task, refine_batch
 _CANDIDATES, _CANDIDATE = 4, "A candidate of some length, as they are. " * 25
 _REFINED = "Requests of the refiners are not counted, because they depend on the checklists."
 _STAGES = "Only the first stage that is not in the store is counted, because later stages depend on its replies."
-_ALL_ROUNDS = "Upper bound: assumes that no answer passes before the last round and each has --max-tokens tokens."
+_ALL_ROUNDS = (
+    "Upper bound: assumes that no answer passes before the last round and each has --policy.max-tokens tokens."
+)
 _JUDGES = "Each judge of {} is counted with every read. A cascade sends fewer reads to its later judges."
 _LONGEST = "Checklists not written yet are counted with {} questions each."
 

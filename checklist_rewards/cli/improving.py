@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
-from dataclasses import replace as changed
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -21,7 +19,7 @@ from rich.table import Table
 from checklist_rewards.backends import Engine
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.cli import options as o
-from checklist_rewards.cli.options import Json, Resamples, Seed, grouped, option, option_of
+from checklist_rewards.cli.options import Json, Resamples, Seed, grouped
 from checklist_rewards.cli.output import bars, check_outputs, console, warn_of_models, write_json
 from checklist_rewards.cli.trust import LABELS, Labelled
 from checklist_rewards.cli.work import CHECKLISTS, Work
@@ -34,9 +32,8 @@ from checklist_rewards.evaluation.scored import ID, ScoredText
 from checklist_rewards.evolving.improve import FAULTS, Improvement
 from checklist_rewards.evolving.improve import improve as improved
 from checklist_rewards.evolving.rewriting import Rewriter
-from checklist_rewards.files.rows import input_format, read_rows
+from checklist_rewards.files.rows import read_rows
 from checklist_rewards.judges.labels import LabelCell, read_column
-from checklist_rewards.judges.settings import JudgeSettings
 from checklist_rewards.replies import NoReply
 from checklist_rewards.rows import Columns, read_checklist
 from checklist_rewards.scorer import ChecklistScorer
@@ -159,17 +156,21 @@ def _show(fitted: Fit) -> None:
         )
 
 
-@dataclass(frozen=True)
-class _Judge(o.OtherJudge):
-    """Judge options of a command in which --model is the writer."""
-
-    model: Annotated[
-        str | None,
-        option_of(JudgeSettings, "model", "--scorer-model", default="the stored answers; with --model, that model"),
-    ] = None
-
-
-@grouped("data", "output", "label_key", "pairs", "group_key", "writer", "model", "base_url", "tolerance", "json")
+@grouped(
+    "data",
+    "output",
+    "label_key",
+    "pairs",
+    "group_key",
+    "writer",
+    "judge.model",
+    "judge.base_url",
+    "judge",
+    "tolerance",
+    "max_reads",
+    "json",
+    "store",
+)
 def improve(
     checklist: Annotated[
         Path, typer.Argument(metavar="CHECKLIST", show_default=False, help="JSON file with the checklist of all rows.")
@@ -188,7 +189,7 @@ def improve(
             "--output", "-o", show_default=False, rich_help_panel=o.OUTPUT, help="JSON file of the new checklist."
         ),
     ],
-    judge: _Judge,
+    judge: o.JudgeOptions,
     keys: o.Keys,
     label_key: Annotated[
         str, typer.Option(rich_help_panel=LABELS, help="Column of the labels: a number per text, higher is better.")
@@ -213,7 +214,12 @@ def improve(
     target_key: o.TargetKey = None,
     writer: Annotated[
         str | None,
-        option(o.WRITER, "Model that rewords, splits and adds items. Defaults to none.", "--model", "-m"),
+        typer.Option(
+            "--writer.model",
+            show_default="none",
+            rich_help_panel=o.WRITER,
+            help="Model that rewords, splits and adds items. It is also the judge, unless another is named.",
+        ),
     ] = None,
     tolerance: Annotated[
         float,
@@ -243,8 +249,8 @@ def improve(
     change is kept if the correlation of scores and labels rises on the confirming rows, or with **--pairs** the
     fraction of pairs in order, at a level that counts all tries.
 
-    Without a model, the stored answers of a scored file are used and nothing is read. With **--model**, this model
-    writes wordings and new items, and reads them unless **--scorer-model** or **--judge** is another judge. Rerun to
+    Without a model, the stored answers of a scored file are used and nothing is read. With **--writer.model**, this
+    model writes wordings and new items, and reads them unless **--model** or **--judge** is another judge. Rerun to
     resume: stored answers and replies are free. Exit code 1 if the judge left reads unanswered, or if the writer did
     not reply.
 
@@ -252,16 +258,16 @@ def improve(
 
     ```
     checklist-rewards improve checklist.json --data scored.jsonl --label-key human -o better.json
-    checklist-rewards improve checklist.json --data labelled.jsonl --model org/writer -o better.json --json steps.json
+    checklist-rewards improve checklist.json --data labelled.jsonl -o better.json --writer.model org/writer
     ```
     """
     check_outputs([checklist, data, pairs, store_options.store], output=output, json=json)
     if writer is not None and not judge.asks:
-        judge = changed(judge, model=writer)
+        judge = judge.named(writer)
     if pairs is not None:
         o.no_effect("with --pairs, which are used instead of labels", "label_key")
     if not judge.asks:
-        o.no_effect("on stored answers; set --model to ask a judge", _Judge, o.StoreOptions, "max_reads")
+        o.no_effect("on stored answers; set --model to ask a judge", o.JudgeOptions, o.StoreOptions, "max_reads")
     shared = read_checklist(checklist)
     work = Work.of(o.Preset(), store_options, judge=judge) if judge.asks else None
     label = None if pairs is not None else label_key
@@ -274,7 +280,7 @@ def improve(
         scorer.check()
         warn_of_models(judge.shown)
         if writer is not None:
-            engine = Engine(writer, *_place(judge), o.engine_settings("--engine", judge.engine_options))
+            engine = Engine(writer, *_place(judge.engine), judge.engine.settings)
             rewriter = Rewriter(work.engine(CHECKLISTS, engine), store=False if work.store is None else work.store)
     with bars() as bar:
         found = improved(
@@ -311,7 +317,7 @@ def improve(
     raise typer.Exit(1 if unanswered or any(isinstance(error, NoReply) for error in failures) else 0)
 
 
-def _place(judge: o.OtherJudge) -> tuple[str, str | None]:
+def _place(judge: Engine) -> tuple[Any, str | None]:
     """Backend and URL of the writer: those of the judge if it is on a server, else any."""
     return ("auto" if judge.base_url is None else judge.backend, judge.base_url)
 
@@ -329,20 +335,10 @@ def _labelled_rows(
     preferences. Raises [`SampleError`]."""
     found: list[ScoredText] = []
     names: list[set[str]] = []
-    columns: Columns | None = None
     cells = () if label_key is None else [LabelCell(row.where, row.data.get(label_key)) for row in read_rows(path)]
     labels = iter(read_column(cells, label_key or ""))
-    for row in read_rows(path):
-        if columns is None:
-            columns = Columns.of(
-                row.data,
-                inputs=keys.input_key,
-                target=target_key,
-                reference=keys.reference_key,
-                history=keys.history_key,
-                shared=shared,
-                blank_is_null=input_format(path) == ".csv",
-            )
+    named = {"inputs": keys.input_key, "target": target_key, "reference": keys.reference_key}
+    for row, columns in Columns.each(path, **named, history=keys.history_key, shared=shared):
         for key, option_name in ((label_key, "--label-key"), (group_key, "--group-key")):
             if key is not None and key not in row.data:
                 raise SampleError(
@@ -355,8 +351,7 @@ def _labelled_rows(
         assert isinstance(label, float)  # cells without items
         if stored and SCORE_COLUMN not in row.data:
             raise SampleError(
-                f"{row.where}: column {SCORE_COLUMN!r} not found; score the rows first, or name a judge with "
-                "--scorer-model."
+                f"{row.where}: column {SCORE_COLUMN!r} not found; score the rows first, or name a judge with --model."
             )
         score = score_from(row.data[SCORE_COLUMN], row.where) if stored else None
         sample = columns.sample_of(row.data, row.where, shared)

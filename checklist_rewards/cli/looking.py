@@ -8,20 +8,21 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from itertools import islice, zip_longest
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
 import typer
+from annotated_types import Ge
 from rich.markup import escape
 from rich.table import Table
 
 from checklist_rewards.backends import Sampling
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.cli import options as o
-from checklist_rewards.cli.options import InputKey, Resamples, Seed, grouped
+from checklist_rewards.cli.options import Resamples, Seed, grouped
 from checklist_rewards.cli.output import bars, check_outputs, console, warn_of_models, write_json
 from checklist_rewards.cli.trust import Labelled
 from checklist_rewards.cli.work import Work
@@ -47,102 +48,70 @@ _WHAT = "Analyses"
 _SHOWN = 20
 
 
-@dataclass(frozen=True)
-class Analyses:
+class Analyses(o.Options):
     """Optional analyses in addition to statistics of the answers in the file."""
 
-    repeat: Annotated[
-        list[Path] | None,
-        typer.Option(rich_help_panel=_WHAT, help="The same rows scored again, to measure stability. Repeatable."),
-    ] = None
-    paraphrases: Annotated[
-        int, typer.Option(min=0, rich_help_panel=_WHAT, help="Paraphrases per item, written and answered by --model.")
-    ] = 0
-    paraphrase_rows: Annotated[
-        int, typer.Option(min=1, rich_help_panel=_WHAT, help="Number of rows to answer with paraphrased items.")
-    ] = 50
-    meta: Annotated[
-        bool,
-        typer.Option("--meta", rich_help_panel=_WHAT, help="Let --model judge the wording of the items."),
-    ] = False
-    human_key: Annotated[
-        str | None,
-        typer.Option(
-            show_default=False, rich_help_panel=_WHAT, help="Column of a checklist written by humans, to compare with."
-        ),
-    ] = None
-    embed: Annotated[
-        bool, typer.Option("--embed/--no-embed", rich_help_panel=_WHAT, help="Find similar items by their embeddings.")
-    ] = True
-    group_size: Annotated[
-        int | None,
-        typer.Option(
-            min=2,
-            show_default="the completions per prompt in the file",
-            rich_help_panel=_WHAT,
-            help="Completions per group in training, to predict on how many groups a trainer gets a gradient.",
-        ),
-    ] = None
+    heading = _WHAT
+
+    repeat: list[Path] | None = None
+    """The same rows scored again, to measure stability. Repeatable."""
+    paraphrases: Annotated[int, Ge(0)] = 0
+    """Paraphrases per item, written and answered by --model."""
+    paraphrase_rows: Annotated[int, Ge(1)] = 50
+    """Number of rows to answer with paraphrased items."""
+    meta: bool = False
+    """Let --model judge the wording of the items."""
+    human_key: str | None = None
+    """Column of a checklist written by humans, to compare with."""
+    embed: bool = True
+    """Find similar items by their embeddings."""
+    group_size: Annotated[int, Ge(2)] | None = None
+    """Completions per group in training, to predict on how many groups a trainer gets a gradient. Defaults to the
+    completions per prompt in the file."""
 
 
-_POLICY = "Completions of a policy"
+class Sampled(o.Options):
+    """Completions to sample and score first, for a file of prompts with checklists."""
+
+    heading = o.POLICY
+
+    n: Annotated[int, Ge(2)] = 8
+    """Completions per prompt."""
+    prompts: Annotated[int, Ge(1)] = 64
+    """Prompts to sample for, drawn at random."""
+    scored: Path | None = None
+    """File to keep the scored completions in (.jsonl). Defaults to not kept."""
 
 
-@dataclass(frozen=True)
-class Sampled:
-    """Completions to sample and score first, for a file of checklists."""
-
-    policy: Annotated[
-        str | None,
-        typer.Option(
-            show_default="none",
-            rich_help_panel=_POLICY,
-            help="Model to sample completions from; --model scores them. The file then has prompts and checklists.",
-        ),
-    ] = None
-    policy_base_url: Annotated[
-        str | None, typer.Option(show_default=False, rich_help_panel=_POLICY, help="URL of the policy's server.")
-    ] = None
-    policy_engine: Annotated[
-        list[str] | None,
-        typer.Option(
-            show_default=False,
-            rich_help_panel=_POLICY,
-            help="Engine argument of the policy, as in --engine. Repeatable.",
-        ),
-    ] = None
-    n: Annotated[int, typer.Option("--n", min=2, rich_help_panel=_POLICY, help="Completions per prompt.")] = 8
-    prompts: Annotated[
-        int, typer.Option(min=1, rich_help_panel=_POLICY, help="Prompts to sample for, drawn at random.")
-    ] = 64
-    sampling_temperature: Annotated[
-        float, typer.Option(min=0, rich_help_panel=_POLICY, help="Sampling temperature of the policy.")
-    ] = 1.0
-    most_tokens: Annotated[
-        int, typer.Option(min=1, rich_help_panel=_POLICY, help="Most tokens per completion of the policy.")
-    ] = 512
-    scored: Annotated[
-        Path | None,
-        typer.Option(
-            show_default="not kept", rich_help_panel=_POLICY, help="File to keep the scored completions in (.jsonl)."
-        ),
-    ] = None
-
-
-@grouped("output", "json", "policy", "n", "group_size", "model", "base_url", "repeat", "meta", "embed")
+@grouped(
+    "output",
+    "json",
+    "group_size",
+    "repeat",
+    "paraphrases",
+    "meta",
+    "human_key",
+    "embed",
+    "policy.model",
+    "policy.base_url",
+    "n",
+    "judge.model",
+    "judge.base_url",
+)
 def inspect(
     rows: Annotated[
         Path,
         typer.Argument(
             metavar="ROWS",
             show_default=False,
-            help="A file written by `score` or `run`; with --policy, prompts with their checklists.",
+            help="A file written by `score` or `run`; with --policy.model, prompts with their checklists.",
         ),
     ],
     analyses: Analyses,
+    policy: o.Policy,
     sampled: Sampled,
     keys: o.Keys,
-    judge: o.OnlyJudge,
+    judge: o.JudgeOptions,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -165,12 +134,13 @@ def inspect(
     wording of the items. With **--human-key** the items are compared with a checklist written by humans.
 
     If prompts have several completions, the last line predicts on how many groups of a trainer the rewards differ.
-    With **--policy**, completions are sampled and scored first, so that a set of checklists is known before training.
+    With **--policy.model**, completions are sampled and scored first, so that a set of checklists is known before
+    training.
 
     **Examples**
 
     ```
-    checklist-rewards inspect checklists.jsonl --policy org/policy --n 8 --model org/judge
+    checklist-rewards inspect checklists.jsonl --policy.model org/policy --n 8 --model org/judge
     checklist-rewards inspect scored.jsonl -o items.html --json items.json
     checklist-rewards inspect scored.jsonl --repeat again.jsonl --repeat third.jsonl
     checklist-rewards inspect scored.jsonl --meta --paraphrases 2 --model org/judge
@@ -181,15 +151,15 @@ def inspect(
     )
     if not analyses.paraphrases:
         o.no_effect("without --paraphrases", "paraphrase_rows")
-    if sampled.policy is None:
-        names = ("n", "prompts", "sampling_temperature", "most_tokens")
-        o.no_effect("without --policy, which samples the completions", *names)
+    if policy.model is None:
+        names = ("n", "prompts", *o.SAMPLING)
+        o.no_effect("without --policy.model, which samples the completions", *names)
         if not analyses.meta and not analyses.paraphrases:
-            why = "without --policy, --meta and --paraphrases, which need a judge"
-            o.no_effect(why, o.OnlyJudge, o.StoreOptions)
-        o.policy(judge, None, sampled.policy_base_url, sampled.policy_engine)
+            why = "without --policy.model, --meta and --paraphrases, which need a judge"
+            o.no_effect(why, o.JudgeOptions, o.StoreOptions)
+        policy.engine_beside(judge)
         if sampled.scored is not None:
-            raise SampleError(f"--scored {sampled.scored} requires --policy, which samples the completions.")
+            raise SampleError(f"--scored {sampled.scored} requires --policy.model, which samples the completions.")
     embedder = SentenceEmbedder() if analyses.embed else None
     if embedder is not None:
         embedder.check()
@@ -198,10 +168,10 @@ def inspect(
             f"--paraphrases {analyses.paraphrases} requires a single --model to write them; omit --judge."
         )
     forecast = GradientForecast(analyses.group_size)
-    if sampled.policy is not None:
+    if policy.model is not None:
         with TemporaryDirectory() as folder:
             path = sampled.scored or Path(folder) / "scored.jsonl"
-            _sample(rows, path, forecast, sampled, keys, judge, checklist_key, store_options)
+            _sample(rows, path, forecast, policy, sampled, keys, judge, checklist_key, store_options)
             _inspect(path, analyses, keys, judge, output, json, checklist_key, store_options, embedder, forecast)
     else:
         _inspect(rows, analyses, keys, judge, output, json, checklist_key, store_options, embedder, forecast)
@@ -211,7 +181,7 @@ def _inspect(
     rows: Path,
     analyses: Analyses,
     keys: o.Keys,
-    judge: o.OnlyJudge,
+    judge: o.JudgeOptions,
     output: Path | None,
     json: Path | None,
     checklist_key: str | None,
@@ -360,7 +330,7 @@ def _paraphrase(
     columns: Columns,
     path: Path,
     analyses: Analyses,
-    judge: o.OnlyJudge,
+    judge: o.JudgeOptions,
     scorer: ChecklistScorer,
     store_options: o.StoreOptions,
 ) -> None:
@@ -469,9 +439,10 @@ def _sample(
     rows: Path,
     path: Path,
     forecast: GradientForecast,
+    policy: o.Policy,
     sampled: Sampled,
     keys: o.Keys,
-    judge: o.OnlyJudge,
+    judge: o.JudgeOptions,
     checklist_key: str | None,
     store_options: o.StoreOptions,
 ) -> None:
@@ -483,7 +454,7 @@ def _sample(
     if not data:
         raise SampleError(f"{rows} has no rows.")
     columns = Columns.of(
-        data[0].data, inputs=keys.input_key, checklist=checklist_key, reference=keys.reference_key,
+        data[0], inputs=keys.input_key, checklist=checklist_key, reference=keys.reference_key,
         history=keys.history_key,
     )  # fmt: skip
     found = [(row, columns.checklist_of(row.data, row.where)) for row in data]
@@ -497,12 +468,12 @@ def _sample(
         for item in checklist.items:
             scorer.check_item(item, row.where)
         prompts.append(prompt)
-    engine = o.policy(judge, sampled.policy, sampled.policy_base_url, sampled.policy_engine)
+    engine = policy.engine_beside(judge)
     assert engine is not None
     _ = engine.identity  # raises if the policy is not found
     scorer.check()
     warn_of_models(judge.shown)
-    sampling = Sampling(sampled.most_tokens, sampled.sampling_temperature, n=sampled.n, seed=0)
+    sampling = Sampling(policy.max_tokens, policy.temperature, n=sampled.n, seed=policy.seed)
     with write_rows(path) as out, bars() as bar:
         progress = bar("prompts sampled", len(prompts))
         texts = sample_candidates(prompts, engine, sampling, work.store, progress)
@@ -547,7 +518,7 @@ def report(
             help="Most rows per file on the page. Of a larger file a random sample is shown; figures use all rows.",
         ),
     ] = MAX_ROWS,
-    input_key: InputKey = None,
+    input_key: o.InputKey = None,
     target_key: Annotated[
         str | None,
         typer.Option(

@@ -1,20 +1,22 @@
-"""The options of all commands, each written once.
+"""The options of commands, made from settings classes.
 
-A command takes a dataclass of options as one parameter:
+A command takes groups of options as parameters, next to options of its own:
 
-    @dataclass(frozen=True)
-    class StoreOptions:
-        store: StorePath = None
-        no_store: NoStore = False
+    class StoreOptions(Options):
+        heading = OUTPUT
+        store: Path | None = None
+        \"\"\"SQLite file that stores every model answer.\"\"\"
 
     @grouped("output", "store")
-    def score(files: Files, store_options: StoreOptions) -> None: ...
+    def score(files: Files, store_options: StoreOptions, port: Annotated[int, typer.Option()] = 0) -> None: ...
 
-The command line has the options of all groups in order. The command is called with an instance of each group.
+Name, type, lower limit, help and default of an option are those of the field. The sentence "Defaults to ..." at the
+end of a docstring becomes the default shown. A group may also have the fields of settings classes ([`Part`]) as
+options, such as those of the judge as `--judge.NAME`. Such an option is None unless the user gives it, so that only
+given values override a pipeline; the settings class checks the values, as everywhere.
 
-Options of a settings class are generated: type, limits, help and default of an option follow from the field. Stated
-here is only how an option is spelled where that differs from the field. Options that a pipeline also sets default to
-None, so that only values given by the user override the pipeline.
+`--help` shows the options that most users need, each with the first sentence of its docstring; `--help-all` shows all
+of them in full.
 """
 
 from __future__ import annotations
@@ -25,57 +27,203 @@ import inspect
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, dataclass, fields, is_dataclass, make_dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args, get_type_hints
+from types import NoneType, UnionType
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, Union, get_args, get_origin, get_type_hints
 
 import typer
 import yaml
+from annotated_types import Ge, Le
+from pydantic import BaseModel, ConfigDict
+from pydantic.fields import FieldInfo
+from typer.models import ArgumentInfo, OptionInfo
 
 from checklist_rewards.backends import SERVED, Engine
 from checklist_rewards.backends.models import UNNAMED
+from checklist_rewards.cli.help import HelpAll
 from checklist_rewards.cli.output import running
 from checklist_rewards.errors import SampleError
-from checklist_rewards.fields import field_docs, settings_of
 from checklist_rewards.files.store import Store, default_store_path, open_store
-from checklist_rewards.judges.checked import CheckSettings
-from checklist_rewards.judges.remote import REMOTE, JudgeBackend
-from checklist_rewards.judges.settings import ENGINE_SETTINGS, JudgeSettings
-from checklist_rewards.pipelines import GeneratorConfig, PipelineConfig, ScorerConfig, load_config
-from checklist_rewards.scores import Aggregation
+from checklist_rewards.judges.remote import REMOTE
+from checklist_rewards.judges.settings import ENGINE_SETTINGS, JudgeConfig, ScorerConfig
+from checklist_rewards.pipelines import GeneratorConfig, PipelineConfig, load_config
+
+ROWS, JUDGE, SCORE, WRITER = "Rows", "Judge", "Score", "Checklist writer"
+POLICY, OUTPUT, PIPELINE, CLUSTER = "Policy", "Output and store", "Pipeline", "Cluster"
+OF_JUDGE, OF_WRITER, OF_POLICY = "judge.", "writer.", "policy."
+"""What the names of the options of a model begin with."""
+SHORT = ("model", "base_url", "backend", "engine", "mode", "calibration")
+"""Settings that have a short name as well, for the model that a command is about."""
+SAMPLING = ("policy.temperature", "policy.max_tokens", "policy.seed")
+FROM_STORED = {"metric": "primary_metric"} | {
+    name: name for name in ("threshold", "min_answered", "abstention", "no_answer")
+}
+"""Options that need no judge, with their fields of [`Aggregation`]."""
+
+
+class Part(NamedTuple):
+    """Fields of a settings class that are options of a group."""
+
+    owner: type[BaseModel]
+    prefix: str = ""
+    heading: str | None = None
+    short: bool = False
+    """Whether the settings in `SHORT` have their short names as well."""
+    only: Sequence[str] = ()
+    """The fields; empty for all."""
+    apart: Sequence[str] = ()
+    """Fields that are no options."""
+
+    def fields(self) -> dict[str, FieldInfo]:
+        """The fields by their names on the command line."""
+        fields = self.owner.model_fields
+        return {self.prefix + name: fields[name] for name in self.only or fields if name not in self.apart}
+
+    def spelled(self, name: str) -> tuple[str, ...]:
+        """The names of an option, short ones first."""
+        option = name.replace("_", "-")
+        field = name.removeprefix(self.prefix)
+        if not self.short or field not in SHORT:
+            return (f"--{option}",)
+        return (f"--{field.replace('_', '-')}", *(["-m"] if field == "model" else []), f"--{option}")
+
+
+class Options(BaseModel):
+    """A group of options: its fields, and those of its parts."""
+
+    model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
+
+    heading: ClassVar[str | None] = None
+    prefix: ClassVar[str] = ""
+    parts: ClassVar[tuple[Part, ...]] = ()
+
+    given: dict[str, Any] = {}
+    """The values of the parts that the user gave, by name, such as `judge.model`."""
+
+    @classmethod
+    def parameters(cls) -> dict[str, inspect.Parameter]:
+        """The options by name, as parameters of a command."""
+        own = Part(cls, cls.prefix, cls.heading, apart=("given",))
+        parts = (*cls.parts, own)
+        named = {name.rpartition(".")[2]: part.spelled(name)[0] for part in parts for name in part.fields()}
+        return {
+            name: _parameter(name, field, part, named, always=part is own)
+            for part in parts
+            for name, field in part.fields().items()
+        }
+
+    @classmethod
+    def of(cls, values: dict[str, Any]) -> Self:
+        """The group of these values of parameters, which are taken out of `values`."""
+        named = {name: values.pop(_identifier(name)) for name in cls.parameters()}
+        own = {field: named.pop(cls.prefix + field) for field in cls.model_fields if field != "given"}
+        return cls(**own, given={name: value for name, value in named.items() if value is not None and value != []})
+
+    def settings_of(self, prefix: str) -> dict[str, Any]:
+        """The given settings whose names begin with `prefix`, without it; with "", those that have no prefix."""
+        names = [name for name in self.given if name.rpartition(".")[0] == prefix.rstrip(".")]
+        return {name.removeprefix(prefix): self.given[name] for name in names}
+
+    def engine_of(self, prefix: str, backend: Any = None) -> Engine:
+        """The engine of the options that begin with `prefix`; `backend` replaces theirs."""
+        given = self.settings_of(prefix)
+        option = next(part for part in self.parts if part.prefix == prefix).spelled(f"{prefix}engine")[0]
+        settings = engine_settings(option, given.get("engine"))
+        model, base_url = given.get("model", UNNAMED), given.get("base_url")
+        return Engine(model, backend or given.get("backend", "auto"), base_url, settings)
+
+
+def _identifier(name: str) -> str:
+    """The name of an option as that of a parameter, which has no dots."""
+    return name.replace(".", "__")
+
+
+def _parameter(name: str, field: FieldInfo, part: Part, named: Mapping[str, str], always: bool) -> inspect.Parameter:
+    """A field as a parameter of a command.
+
+    Args:
+        name (`str`): Name of the option.
+        field (`FieldInfo`): The field.
+        part ([`Part`]): The part that has it.
+        named (mapping): Options by the names of fields, for fields that the docstring names.
+        always (`bool`): Whether the default is that of the field, instead of None.
+    """
+    kind, at_least = _kind(field.annotation, field.metadata)
+    found = [one for one in field.metadata if isinstance(one, ArgumentInfo | OptionInfo)]
+    info = copy.copy(found[0]) if found else typer.Option()
+    choices = get_args(kind) if get_origin(kind) is Literal else ()
+    named = {field: option for field, option in named.items() if field not in choices}
+    documented = " ".join((field.description or "").split())
+    text = re.sub(r"\[?`(\w+)`\]?", lambda code: named.get(code[1], f"`{code[1]}`"), documented)
+    info.help, _, default = text.partition(" Defaults to ")
+    known = field.default not in (None, False) and not field.is_required()
+    info.show_default = default.rstrip(".").replace("`", "") or (str(field.default) if known else False)
+    info.rich_help_panel = part.heading
+    if isinstance(info, OptionInfo):
+        names = info.param_decls or part.spelled(name)
+        if kind is bool and not (always and field.default is False):
+            positive = f"--{part.prefix}"
+            negative = f"{positive}no-{names[-1].removeprefix(positive)}"
+            names = (*names[:-1], f"{names[-1]}/{negative}")
+        info.param_decls = names
+        info.min = at_least
+    absent = field.default if always else None
+    return inspect.Parameter(
+        _identifier(name),
+        inspect.Parameter.KEYWORD_ONLY,  # typer recognizes arguments by their annotation
+        default=inspect.Parameter.empty if field.is_required() else absent,
+        annotation=Annotated[kind | None if absent is None and not field.is_required() else kind, info],
+    )
+
+
+def _kind(annotation: Any, metadata: Sequence[Any]) -> tuple[Any, Any]:
+    """The type of a field on the command line, and its lower limit if it has no upper one. Of a union it is the first
+    member that can be written there; a mapping is written as several NAME=VALUE."""
+    origin = get_origin(annotation)
+    if origin is Annotated:
+        inner, *more = get_args(annotation)
+        return _kind(inner, [*metadata, *more])
+    if origin in (Union, UnionType):
+        kinds = (_kind(member, metadata) for member in get_args(annotation) if member is not NoneType)
+        return next(found for found in kinds if found[0] is not None)
+    if origin in (Mapping, dict, tuple):
+        return list[str], None
+    if annotation not in (str, bool, int, float, Path) and origin not in (Literal, list):
+        return None, None
+    bounded = any(isinstance(limit, Le) for limit in metadata)
+    return annotation, next((limit.ge for limit in metadata if isinstance(limit, Ge) and not bounded), None)
+
+
+_METAVARS: dict[Any, str] = {str: "TEXT", Path: "PATH", int: "N", float: "N"}
 
 
 def grouped(*shown: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Expand every parameter of a command whose type is a dataclass into the fields of that dataclass.
+    """Expand every parameter of a command that is a group of options into the options of the group.
 
     Args:
         *shown (`str`):
-            Parameters that the help shows first, in this order and without a heading: the options that most users
-            need. All others follow under their headings.
+            Options that `--help` shows, in this order; all others are shown under their headings by `--help-all`.
+            Without any, `--help` shows all.
     """
 
     def expand(command: Callable[..., None]) -> Callable[..., None]:
         hints = get_type_hints(command, include_extras=True)
-        hints.pop("return", None)
-        groups: dict[str, type] = {}
-        parameters: list[inspect.Parameter] = []
+        groups: dict[str, type[Options]] = {}
+        options: dict[str, inspect.Parameter] = {}
         for name, parameter in inspect.signature(command).parameters.items():
             kind = hints[name]
-            if isinstance(kind, type) and is_dataclass(kind):
+            if isinstance(kind, type) and issubclass(kind, Options):
                 groups[name] = kind
-                types = get_type_hints(kind, include_extras=True)
-                parameters += [_parameter(f.name, types[f.name], f.default) for f in fields(kind)]
+                options |= kind.parameters()
             else:
-                parameters.append(_parameter(name, kind, parameter.default))
-        by_name = {parameter.name: parameter for parameter in parameters}
-        first = [_without_heading(by_name.pop(name)) for name in shown]
-        parameters = [*first, *by_name.values()]
+                options[name] = parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=kind)
+        first = [_without_heading(options.pop(name)) for name in shown]
 
         @functools.wraps(command)
         def call(context: typer.Context, **values: Any) -> None:
-            instances, has_checklist = {}, values.get("checklist") is not None
-            for name, kind in groups.items():
-                instances[name] = kind(**{field.name: values.pop(field.name) for field in fields(kind)})
+            values.pop("help_all", None)
+            has_checklist = values.get("checklist") is not None
+            instances = {name: kind.of(values) for name, kind in groups.items()}
             before = running.set(context)
             try:
                 if has_checklist:
@@ -85,7 +233,8 @@ def grouped(*shown: str) -> Callable[[Callable[..., None]], Callable[..., None]]
                 running.reset(before)
 
         of_typer = inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
-        parameters.append(of_typer)
+        help_all = inspect.Parameter("help_all", of_typer.kind, default=False, annotation=HelpAll)
+        parameters = [*map(_with_metavar, [*first, *options.values()]), *([help_all] if shown else []), of_typer]
         vars(call)["__signature__"] = inspect.Signature(parameters)
         call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
         del vars(call)["__wrapped__"]
@@ -94,12 +243,31 @@ def grouped(*shown: str) -> Callable[[Callable[..., None]], Callable[..., None]]
     return expand
 
 
-def no_effect(why: str, *options: str | type) -> None:
+def _with_metavar(parameter: inspect.Parameter) -> inspect.Parameter:
+    """The parameter with the form of its value for the help: the choices, or the type."""
+    kind, info = get_args(parameter.annotation)
+    info = copy.copy(info)
+    of_value = [member for member in (get_args(kind) or [kind]) if member is not NoneType][-1]
+    of_value = get_args(of_value)[0] if get_origin(of_value) is list else of_value
+    if isinstance(info, OptionInfo) and info.metavar is None:
+        choices = get_args(of_value) if get_origin(of_value) is Literal else get_args(kind)
+        info.metavar = _METAVARS.get(of_value) or "|".join(map(str, choices))
+    return parameter.replace(annotation=Annotated[kind, info])
+
+
+def _without_heading(parameter: inspect.Parameter) -> inspect.Parameter:
+    kind, info = get_args(parameter.annotation)
+    info = copy.copy(info)
+    info.rich_help_panel = None
+    return parameter.replace(annotation=Annotated[kind, info])
+
+
+def no_effect(why: str, *options: str | type[Options]) -> None:
     """Refuse options that the user set and that have no effect in this combination.
 
     Args:
-        why (`str`): The combination, such as "without --policy".
-        *options (`str` or dataclass): Names of parameters of the command, or a group of options.
+        why (`str`): The combination, such as "without --policy.model".
+        *options (`str` or class of [`Options`]): Names of options, or groups of them.
 
     Raises:
         SampleError: Names the first such option. Options that have their default are not refused, unless the user
@@ -108,7 +276,7 @@ def no_effect(why: str, *options: str | type) -> None:
     context = running.get()
     if context is None:  # the function of a command, called without a command line
         return
-    names = [name for one in options for name in ([one] if isinstance(one, str) else [f.name for f in fields(one)])]
+    names = {_identifier(name) for one in options for name in ([one] if isinstance(one, str) else one.parameters())}
     for parameter in context.command.params:
         if parameter.name not in names:
             continue
@@ -117,37 +285,9 @@ def no_effect(why: str, *options: str | type) -> None:
             raise SampleError(f"{parameter.opts[0]} has no effect {why}; omit it.")
 
 
-def _without_heading(parameter: inspect.Parameter) -> inspect.Parameter:
-    kind, *notes = get_args(parameter.annotation)
-    notes = [copy.copy(note) for note in notes]
-    for note in notes:
-        note.rich_help_panel = None
-    return parameter.replace(annotation=Annotated[(kind, *notes)])
-
-
-def _parameter(name: str, annotation: Any, default: Any) -> inspect.Parameter:
-    absent = default is MISSING or default is inspect.Parameter.empty
-    return inspect.Parameter(
-        name,
-        inspect.Parameter.KEYWORD_ONLY,  # typer recognizes arguments by their annotation
-        default=inspect.Parameter.empty if absent else default,
-        annotation=annotation,
-    )
-
-
-ROWS, JUDGE, WRITER, OUTPUT = "Rows", "Judge", "Checklist writer", "Output and store"
-PIPELINE = "Pipeline"
-
-
 def option(panel: str | None, help: str, *names: str, default: str | bool = False, **more: Any) -> Any:
     """An option in the help panel `panel`. `default` is the default shown in the help."""
     return typer.Option(*names, rich_help_panel=panel, help=help, show_default=default, **more)
-
-
-_NO_SETTINGS = (
-    *("model", "backend", "base_url", "engine_options"),
-    *("generator_model", "generator_base_url", "generator_engine_options", "refiner"),
-)
 
 
 def engine_settings(option: str, given: Sequence[str] | None) -> dict[str, Any]:
@@ -179,120 +319,6 @@ def _object(text: str) -> Any:
         return yaml.safe_load(text)
 
 
-def given(group: Any, renamed: Mapping[str, str]) -> dict[str, Any]:
-    """The settings given by the user, under the argument names of generators and scorers."""
-    values = {field.name: getattr(group, field.name) for field in fields(group) if field.name not in _NO_SETTINGS}
-    return {renamed.get(name, name): value for name, value in values.items() if value is not None and value != []}
-
-
-SPELLED: dict[str, tuple[str, ...]] = {
-    "model": ("--model", "-m", "--scorer-model"),
-    "engine": ("--engine",),
-    "primary_metric": ("--metric",),
-    "prompt": ("--prompt", "--scorer-prompt"),
-    "use_logprobs": ("--use-logprobs/--no-use-logprobs", "--logprobs/--no-logprobs"),
-    "capture_reasoning": ("--capture-reasoning/--no-capture-reasoning", "--reasoning/--no-reasoning"),
-    "temperature": ("--scorer-temperature",),
-    "example_reasons": ("--example-reasons",),
-}
-"""Names of the options of judge settings: the name of the field first, unless a command has a writer with a setting of
-that name, then shorter ones. All others are called as the field."""
-
-NOT_AN_OPTION = ("max_tokens",)
-"""Settings without an option in commands with a writer, which has an option of that name."""
-
-OptionField = tuple[str, Any, Any]
-"""Name, annotation and default of a field of an option group."""
-
-
-def group_of(*options: OptionField) -> Any:
-    """A dataclass with these fields, as the base of an option group."""
-    return make_dataclass("Options", options, frozen=True)
-
-
-def setting(
-    owner: type,
-    name: str,
-    *,
-    attribute: str | None = None,
-    default: str = "{}",
-    always: bool = False,
-    **more: Any,
-) -> OptionField:
-    """A field of an option group for a judge setting, None unless the user gives the option.
-
-    Args:
-        owner (`type`):
-            The dataclass of the setting.
-        name (`str`):
-            Its field.
-        attribute (`str`, *optional*):
-            Name of the field in the group. Defaults to `name`.
-        default (`str`, *optional*, defaults to `"{}"`):
-            The default shown, with `{}` for that of the field.
-        always (`bool`, *optional*, defaults to `False`):
-            Whether the default of the field is used if the option is not given, instead of None.
-        **more:
-            Arguments of [`option_of`].
-    """
-    field = settings_of(owner)[name]
-    kind: Any = field.kind
-    if field.kind is str and field.choices:
-        kind = Literal.__getitem__(field.choices)
-    if field.at_most is None:  # a value outside of two limits is refused by the class, as everywhere
-        more["min"] = field.at_least
-    if always:
-        info = option_of(owner, name, *SPELLED.get(name, ()), default=True, **more)
-        return attribute or name, Annotated[kind, info], field.default
-    if field.default not in (None, False) or default != "{}":
-        more["default"] = default.format(field.default)
-    return attribute or name, Annotated[kind | None, option_of(owner, name, *SPELLED.get(name, ()), **more)], None
-
-
-def option_of(
-    owner: type,
-    name: str,
-    *names: str,
-    panel: str | None = JUDGE,
-    default: str | bool = False,
-    form: str = "",
-    **more: Any,
-) -> Any:
-    """An option whose help is the docstring under a field.
-
-    Args:
-        owner (`type`):
-            The class of the setting.
-        name (`str`):
-            Its field. Settings in its docstring are replaced by their options, and the sentence "Defaults to ..." at
-            its end becomes the default shown.
-        *names (`str`):
-            Names of the option. Defaults to that of the parameter.
-        panel (`str`, *optional*, defaults to `JUDGE`):
-            Panel of the help; None for the first one.
-        default (`str` or `bool`, *optional*, defaults to `False`):
-            The default shown if the docstring states none.
-        form (`str`, *optional*):
-            How the value is given on the command line; the help begins with it.
-        **more:
-            Arguments of `typer.Option`.
-    """
-    own = settings_of(owner) if is_dataclass(owner) else {}
-    optional = {*settings_of(JudgeSettings), *settings_of(Aggregation), *own}
-
-    def as_option(named: re.Match[str]) -> str:
-        """The option of a setting that a docstring names; other names stay code."""
-        field = named[1]
-        if field in NOT_AN_OPTION or field not in optional:
-            return f"`{field}`"
-        return SPELLED.get(field, (f"--{field.replace('_', '-')}",))[0].partition("/")[0]
-
-    doc = re.sub(r"\[?`(\w+)`\]?", as_option, " ".join(field_docs(owner).get(name, "").split()))
-    text, _, documented = doc.partition(" Defaults to ")
-    shown = documented.rstrip(".").replace("`", "")
-    return option(panel, f"{form} {text}".strip(), *names, default=default or shown or False, **more)
-
-
 InputKey = Annotated[
     list[str] | None,
     option(
@@ -301,9 +327,6 @@ InputKey = Annotated[
         "--input-key",
         default="prompt, else input",
     ),
-]
-TargetKey = Annotated[
-    str | None, option(ROWS, "Column of the text to score.", "--target-key", default="target, else completion")
 ]
 ChecklistKey = Annotated[
     str | None,
@@ -314,136 +337,11 @@ ChecklistKey = Annotated[
         default="checklist",
     ),
 ]
+TargetKey = Annotated[
+    str | None, option(ROWS, "Column of the text to score.", "--target-key", default="target, else completion")
+]
 ChecklistFile = Annotated[Path | None, option(ROWS, "JSON file with a checklist to use for all rows.", "--checklist")]
 Summary = Annotated[Path | None, option(OUTPUT, "Also write the summary to this JSON file.")]
-
-
-@dataclass(frozen=True)
-class Files:
-    """The input and output files of a command."""
-
-    rows: Annotated[
-        Path,
-        typer.Argument(metavar="ROWS", show_default=False, help="Input rows: a .jsonl, .csv or .parquet file."),
-    ]
-    output: Annotated[
-        Path,
-        option(
-            OUTPUT,
-            "Output file (.jsonl, .csv or .parquet). An existing file is replaced when the new one is complete.",
-            "--output",
-            "-o",
-        ),
-    ]
-    summary: Summary = None
-
-
-@dataclass(frozen=True)
-class StoreOptions:
-    """Where model answers are stored."""
-
-    store: Annotated[
-        Path | None,
-        option(
-            OUTPUT,
-            "SQLite file that stores every model answer, so that no question is sent twice; with --ray a folder, "
-            "with one file per shard.",
-            "--store",
-            default="in the user's cache folder",
-        ),
-    ] = None
-    no_store: Annotated[bool, option(OUTPUT, "Do not store answers.", "--no-store")] = False
-
-    def check(self) -> None:
-        """Raises [`SampleError`] if both options are set."""
-        if self.store is not None and self.no_store:
-            raise SampleError(f"--store {self.store} and --no-store contradict each other; set only one of them.")
-
-    def open(self, *, create: bool = True) -> Store | None:
-        """Open the store; without `create`, None if it does not exist. Raises [`SampleError`] if both options are
-        set."""
-        self.check()
-        if not create and not (self.store or default_store_path()).exists():
-            return None
-        return open_store(self.store or not self.no_store)
-
-
-@dataclass(frozen=True)
-class Dry:
-    """Dry runs, prices and budgets."""
-
-    dry_run: Annotated[
-        bool,
-        option(OUTPUT, "Print the expected calls, tokens and price. Loads no model and writes nothing.", "--dry-run"),
-    ] = False
-    price: Annotated[
-        list[str] | None,
-        option(
-            OUTPUT,
-            "US dollars per million prompt and reply tokens, as MODEL=IN,OUT, or a JSON or YAML file that maps models "
-            "to such pairs. Repeatable.",
-            "--price",
-        ),
-    ] = None
-    budget: Annotated[
-        float | None,
-        option(
-            OUTPUT,
-            "Stop before more than this many US dollars are spent. Unanswered items are listed; rerun with a larger "
-            "budget to continue.",
-            "--budget",
-            min=0,
-        ),
-    ] = None
-
-
-@dataclass(frozen=True)
-class Preset:
-    """The pipeline. Other options override its settings."""
-
-    pipeline: Annotated[
-        str | None, option(PIPELINE, "Name of a pipeline; see `checklist-rewards list pipelines`.", "--pipeline")
-    ] = None
-    config: Annotated[
-        Path | None, option(PIPELINE, "JSON or YAML file of a pipeline; check it with `checklist-rewards lint`.")
-    ] = None
-
-    def load(self) -> PipelineConfig:
-        """The config. Raises [`ConfigError`]."""
-        if self.pipeline is not None and self.config is not None:
-            raise SampleError(f"--pipeline {self.pipeline} and --config {self.config}: set only one of them.")
-        if self.pipeline is None and self.config is None:
-            return PipelineConfig()
-        return load_config(self.config if self.config is not None else str(self.pipeline))
-
-
-@dataclass(frozen=True)
-class Keys:
-    """Columns of the input, the reference answer and the conversation history."""
-
-    input_key: InputKey = None
-    reference_key: Annotated[
-        str | None, option(ROWS, "Column of a reference answer.", default="reference for the writer, else none")
-    ] = None
-    history_key: Annotated[
-        str | None, option(ROWS, "Column of the conversation before the input, as text.", default="history")
-    ] = None
-
-
-@dataclass(frozen=True)
-class WriterKeys(Keys):
-    """Columns that some writer prompts use in addition."""
-
-    context_key: Annotated[
-        str | None, option(ROWS, "Column of a document the input refers to.", default="context")
-    ] = None
-    candidates_key: Annotated[
-        str | None, option(ROWS, "Column of responses to compare: a list, best first.", default="candidates")
-    ] = None
-    chosen_key: Annotated[str | None, option(ROWS, "Column of the better of two responses.", default="chosen")] = None
-    rejected_key: Annotated[str | None, option(ROWS, "Column of the worse one.", default="rejected")] = None
-
-
 Resamples = Annotated[
     int,
     typer.Option(
@@ -474,283 +372,314 @@ Plots = Annotated[
     Path | None,
     typer.Option("--plots", show_default=False, rich_help_panel=OUTPUT, help="Folder to write plots to."),
 ]
-
-
 Concurrency = Annotated[
     int | None, option(OUTPUT, "Concurrent requests to a server, per address.", min=1, default="the engine's")
 ]
 
-ENGINE = (
-    setting(JudgeSettings, "backend", always=True),
-    setting(JudgeSettings, "base_url"),
-    (
-        "engine_options",
-        Annotated[
-            list[str] | None,
-            option_of(JudgeSettings, "engine", "--engine", form="NAME=VALUE or a JSON object, repeatable."),
-        ],
-        None,
-    ),
-)
-_MODEL: Any = group_of(setting(JudgeSettings, "model", always=True), *ENGINE, setting(JudgeSettings, "prompt"))
-_PROBED: Any = group_of(setting(Aggregation, "threshold"), setting(JudgeSettings, "mass_floor"))
-_APART: dict[str, dict[str, Any]] = {
-    "mode": {"default": "the pipeline's, else {}"},
-    "primary_metric": {"attribute": "metric", "default": "the pipeline's, else {}"},
-    "temperature": {"attribute": "scorer_temperature"},
-}
-_JUDGE: Any = group_of(
-    *(
-        setting(owner, name, **_APART.get(name, {}))
-        for owner in (JudgeSettings, Aggregation)
-        for name in settings_of(owner)
-        if name not in (*ENGINE_SETTINGS, "prompt", *NOT_AN_OPTION)
-    ),
-    ("judge", Annotated[str | None, option_of(ScorerConfig, "judge")], None),
-    ("scale", Annotated[int | None, option_of(ScorerConfig, "scale", min=2, default="the pipeline's")], None),
-    ("weights", Annotated[str | None, option_of(ScorerConfig, "weights")], None),
-    setting(CheckSettings, "checks"),
-)
+
+class Files(Options):
+    """The input and output files of a command."""
+
+    heading = OUTPUT
+
+    rows: Annotated[Path, typer.Argument(metavar="ROWS")]
+    """Input rows: a .jsonl, .csv or .parquet file."""
+    output: Annotated[Path, typer.Option("--output", "-o")]
+    """Output file (.jsonl, .csv or .parquet). An existing file is replaced when the new one is complete."""
+    summary: Path | None = None
+    """Also write the summary to this JSON file."""
 
 
-@dataclass(frozen=True)
-class JudgeModel(_MODEL):
+class StoreOptions(Options):
+    """Where model answers are stored."""
+
+    heading = OUTPUT
+
+    store: Path | None = None
+    """SQLite file that stores every model answer, so that no question is sent twice. With --ray, a folder with one
+    file per shard. Defaults to a file in the user's cache folder."""
+    no_store: bool = False
+    """Do not store answers."""
+
+    def check(self) -> None:
+        """Raises [`SampleError`] if both options are set."""
+        if self.store is not None and self.no_store:
+            raise SampleError(f"--store {self.store} and --no-store contradict each other; set only one of them.")
+
+    def open(self, *, create: bool = True) -> Store | None:
+        """Open the store; without `create`, None if it does not exist. Raises [`SampleError`] if both options are
+        set."""
+        self.check()
+        if not create and not (self.store or default_store_path()).exists():
+            return None
+        return open_store(self.store or not self.no_store)
+
+
+class Dry(Options):
+    """Dry runs, prices and budgets."""
+
+    heading = OUTPUT
+
+    dry_run: bool = False
+    """Print the expected calls, tokens and price. Loads no model and writes nothing."""
+    price: list[str] | None = None
+    """US dollars per million prompt and reply tokens, as MODEL=IN,OUT, or a JSON or YAML file that maps models to such
+    pairs. Repeatable."""
+    budget: Annotated[float, Ge(0)] | None = None
+    """Stop before more than this many US dollars are spent. Unanswered items are listed; rerun with a larger budget to
+    continue."""
+
+
+class Preset(Options):
+    """The pipeline. Other options override its settings."""
+
+    heading = PIPELINE
+
+    pipeline: str | None = None
+    """Name of a pipeline; see `checklist-rewards list pipelines`."""
+    config: Path | None = None
+    """JSON or YAML file of a pipeline; check it with `checklist-rewards lint`."""
+
+    def load(self) -> PipelineConfig:
+        """The config. Raises [`ConfigError`]."""
+        if self.pipeline is not None and self.config is not None:
+            raise SampleError(f"--pipeline {self.pipeline} and --config {self.config}: set only one of them.")
+        if self.pipeline is None and self.config is None:
+            return PipelineConfig()
+        return load_config(self.config if self.config is not None else str(self.pipeline))
+
+
+class Keys(Options):
+    """Columns of the input, the reference answer and the conversation history."""
+
+    heading = ROWS
+
+    input_key: list[str] | None = None
+    """Column of the input: text or chat messages. Repeatable; several columns are joined by a blank line. Defaults to
+    prompt, else input."""
+    reference_key: str | None = None
+    """Column of a reference answer. Defaults to reference for the writer, else none."""
+    history_key: str | None = None
+    """Column of the conversation before the input, as text. Defaults to history."""
+
+
+class WriterKeys(Keys):
+    """Columns that some writer prompts use in addition."""
+
+    context_key: str | None = None
+    """Column of a document the input refers to. Defaults to context."""
+    candidates_key: str | None = None
+    """Column of responses to compare: a list, best first. Defaults to candidates."""
+    chosen_key: str | None = None
+    """Column of the better of two responses. Defaults to chosen."""
+    rejected_key: str | None = None
+    """Column of the worse one. Defaults to rejected."""
+
+
+class JudgeModel(Options):
     """The judge's engine and prompt."""
+
+    parts: ClassVar[tuple[Part, ...]] = (
+        Part(JudgeConfig, OF_JUDGE, JUDGE, short=True, only=(*ENGINE_SETTINGS, "prompt")),
+    )
 
     @property
     def engine(self) -> Engine:
         """The judge's engine."""
-        name = settings_of(JudgeSettings)["model"].default if self.model is None else self.model
-        return Engine(name, self.backend, self.base_url, engine_settings("--engine", self.engine_options))
+        return self.engine_of(OF_JUDGE)
 
 
-@dataclass(frozen=True)
-class ProbeOptions(_PROBED, JudgeModel):
+class ProbeOptions(JudgeModel):
     """Options of a judge to test."""
+
+    parts: ClassVar[tuple[Part, ...]] = (
+        *JudgeModel.parts,
+        Part(JudgeConfig, OF_JUDGE, JUDGE, only=("mass_floor",)),
+        Part(ScorerConfig, "", JUDGE, only=("threshold",)),
+    )
 
     @property
     def settings(self) -> dict[str, Any]:
         """The options given by the user, as arguments of `probe`."""
-        return given(self, {})
+        given = self.settings_of(OF_JUDGE) | self.settings_of("")
+        return {name: value for name, value in given.items() if name not in ENGINE_SETTINGS}
 
 
-@dataclass(frozen=True)
-class JudgeOptions(_JUDGE, JudgeModel):
-    """Options of the judge and of the aggregation of its answers."""
+class JudgeOptions(JudgeModel):
+    """Options of the judge, and of the score of its answers."""
 
-    model: Annotated[str | None, option_of(JudgeSettings, "model", *SPELLED["model"], default="the pipeline's")] = None
-    allow_code: Annotated[
-        bool | None,
-        option(
-            JUDGE,
-            "Let checks run code, which a model may have written, in an isolated interpreter "
-            "(pip install 'checklist-rewards[code]').",
-            "--allow-code",
-        ),
-    ] = None
-    allow_unsafe_code: Annotated[
-        bool | None,
-        option(
-            JUDGE,
-            "Let checks run code in an ordinary process with access to your files and the network.",
-            "--allow-unsafe-code",
-        ),
-    ] = None
+    heading = SCORE
+    parts: ClassVar[tuple[Part, ...]] = (
+        Part(JudgeConfig, OF_JUDGE, JUDGE, short=True),
+        Part(ScorerConfig, "", JUDGE, only=("judge",)),
+        Part(ScorerConfig, "", SCORE, only=(*FROM_STORED, "scale", "weights", "checks")),
+    )
+
+    allow_code: bool = False
+    """Let checks run code, which a model may have written, in an isolated interpreter (pip install
+    'checklist-rewards[code]')."""
+    allow_unsafe_code: bool = False
+    """Let checks run code in an ordinary process with access to your files and the network."""
+
+    @property
+    def judge(self) -> str | None:
+        """The file of judges."""
+        return self.given.get("judge")
+
+    @property
+    def weights(self) -> str | None:
+        """The file of weights."""
+        return self.given.get("weights")
 
     @property
     def shown(self) -> str:
         """The judge's name for messages: its model, the file of judges, or the URL of the reward server."""
-        return self.judge or (str(self.base_url) if self.backend == REMOTE else self.engine.model)
+        engine = self.engine
+        return self.judge or (str(engine.base_url) if engine.backend == REMOTE else engine.model)
 
     @property
     def names_no_model(self) -> bool:
         """Whether the judge is the pipeline's: the user named neither a model nor a server."""
-        return self.model is None and self.base_url is None and self.backend != REMOTE
+        given = self.settings_of(OF_JUDGE)
+        return "model" not in given and "base_url" not in given and given.get("backend") != REMOTE
 
     @property
     def asks(self) -> bool:
         """Whether the user named a judge."""
-        named = self.model is not None or self.judge is not None or self.base_url is not None
-        return named or self.backend != settings_of(JudgeSettings)["backend"].default
+        given = self.settings_of(OF_JUDGE)
+        return (
+            self.judge is not None
+            or bool(given.keys() & {"model", "base_url"})
+            or given.get("backend", "auto") != "auto"
+        )
 
     @property
     def settings(self) -> dict[str, Any]:
         """The options given by the user, as arguments of the scorer."""
-        settings = given(self, {"scorer_temperature": "temperature"})
-        if settings.pop("allow_unsafe_code", False):
-            settings["allow_code"] = "unsafe"
-        return settings
+        given = self.settings_of(OF_JUDGE) | self.settings_of("")
+        code = {"allow_code": "unsafe"} if self.allow_unsafe_code else {"allow_code": True} if self.allow_code else {}
+        return {name: value for name, value in given.items() if name not in ENGINE_SETTINGS} | code
+
+    @classmethod
+    def option(cls, setting: str) -> str:
+        """The name of the option of a setting of the scorer."""
+        parts = ((part, f"{part.prefix}{setting}") for part in cls.parts)
+        return next((part.spelled(name)[0] for part, name in parts if name in part.fields()), f"--{setting}")
+
+    def named(self, model: str) -> Self:
+        """The same options with this model."""
+        return self.model_copy(update={"given": {**self.given, f"{OF_JUDGE}model": model}})
 
 
-@dataclass(frozen=True)
-class OnlyJudge(JudgeOptions):
-    """Judge options for commands that need no writer model."""
-
-    scorer_temperature: Annotated[
-        float | None, option_of(JudgeSettings, "temperature", "--temperature", "--scorer-temperature", min=0)
-    ] = None
-    max_tokens: Annotated[int | None, option_of(JudgeSettings, "max_tokens", min=1)] = None
-
-
-FROM_STORED = {"metric": "primary_metric"} | {
-    field.name: field.name for field in fields(Aggregation) if field.name != "primary_metric"
-}
-"""Options that need no judge, with their fields of [`Aggregation`]."""
-
-
-@dataclass(frozen=True)
-class OtherJudge(OnlyJudge):
-    """Judge options for a command that can also use stored answers."""
-
-    model: Annotated[
-        str | None, option_of(JudgeSettings, "model", *SPELLED["model"], default="the stored answers")
-    ] = None
-
-
-_PIPELINE = "the pipeline's"
-
-
-def _field(name: str, *names: str, default: str | bool = False, **more: Any) -> Any:
-    return option_of(GeneratorConfig, name, *names, panel=WRITER, default=default, **more)
-
-
-@dataclass(frozen=True)
-class Writing:
+class Writing(Options):
     """Options of a checklist generator."""
 
-    refiner: Annotated[
-        list[str] | None,
-        option(WRITER, "Refiner to apply to the checklists. Repeatable, applied in order.", default=_PIPELINE),
-    ] = None
-    min_items: Annotated[int | None, _field("min_items", min=1, default=_PIPELINE)] = None
-    max_items: Annotated[int | None, _field("max_items", min=1, default=_PIPELINE)] = None
-    temperature: Annotated[float | None, _field("temperature", min=0, default="the pipeline's, else 0.7")] = None
-    max_tokens: Annotated[int | None, _field("max_tokens", min=1, default="the generator's")] = None
-    seed: Annotated[int | None, _field("seed", default="0")] = None
-    shape: Annotated[str | None, _field("shape", default=_PIPELINE)] = None
-    constraints: Annotated[bool | None, _field("constraints", default=_PIPELINE)] = None
-    candidate_model: Annotated[list[str] | None, _field("candidate_models", form="Repeatable.")] = None
-    num_candidates: Annotated[int | None, _field("num_candidates", min=1)] = None
+    heading = WRITER
+    parts: ClassVar[tuple[Part, ...]] = (
+        Part(GeneratorConfig, OF_WRITER, WRITER, apart=("kind", "options", "model", "prompts")),
+    )
+
+    refiner: list[str] | None = None
+    """Refiner to apply to the checklists. Repeatable, applied in order. Defaults to those of the pipeline."""
 
     @property
     def settings(self) -> dict[str, Any]:
         """The options given by the user, as arguments of the generator."""
-        return given(self, {"generator_prompt": "prompt", "candidate_model": "candidate_models"})
+        given = self.settings_of(OF_WRITER)
+        return {name: value for name, value in given.items() if name not in ENGINE_SETTINGS}
 
 
-_WRITER: Any = group_of(
-    (
-        "model",
-        Annotated[
-            str | None,
-            option(
-                WRITER,
-                "Writer model: english-writer, a local folder, a Hub id, a model on a server; pocket for demos.",
-                "--model",
-                "-m",
-                "--generator-model",
-                default="the pipeline's",
-            ),
-        ],
-        None,
-    ),
-    *ENGINE,
-)
-
-
-@dataclass(frozen=True)
-class Writer(_WRITER, Writing):
+class Writer(Writing):
     """Writer options for commands that need no judge."""
 
-    generator_prompt: Annotated[str | None, _field("prompt", "--prompt", "--generator-prompt", default=_PIPELINE)] = (
-        None
+    parts: ClassVar[tuple[Part, ...]] = (
+        Part(GeneratorConfig, OF_WRITER, WRITER, short=True, only=("model",)),
+        Part(JudgeConfig, OF_WRITER, WRITER, short=True, only=("backend", "base_url", "engine")),
+        *Writing.parts,
     )
 
     @property
     def engine(self) -> Engine:
         """The writer's engine."""
-        model = self.model or UNNAMED
-        return Engine(model, self.backend, self.base_url, engine_settings("--engine", self.engine_options))
+        return self.engine_of(OF_WRITER)
 
     @property
     def names_no_model(self) -> bool:
         """Whether the writer is the pipeline's: the user named neither a model nor a server."""
-        return self.model is None and self.base_url is None
+        return not self.settings_of(OF_WRITER).keys() & {"model", "base_url"}
 
 
-@dataclass(frozen=True)
 class OwnWriter(Writing):
     """Writer options for commands that also have a judge."""
 
-    generator_model: Annotated[
-        str | None, option(WRITER, "Model that writes the checklists.", default="the judge, or the pipeline's")
-    ] = None
-    generator_base_url: Annotated[str | None, option(WRITER, "URL of the server of --generator-model.")] = None
-    generator_engine_options: Annotated[
-        list[str] | None,
-        option(WRITER, "Engine argument of --generator-model, as in --engine. Repeatable.", "--generator-engine"),
-    ] = None
-    generator_prompt: Annotated[str | None, _field("prompt", default=_PIPELINE)] = None
+    parts: ClassVar[tuple[Part, ...]] = (
+        Part(GeneratorConfig, OF_WRITER, WRITER, only=("model",)),
+        Part(JudgeConfig, OF_WRITER, WRITER, only=("base_url", "engine")),
+        *Writing.parts,
+    )
 
     @property
     def names_no_model(self) -> bool:
         """Whether the user named no writer."""
-        return self.generator_model is None
+        return f"{OF_WRITER}model" not in self.given
 
     def engine_beside(self, judge: JudgeOptions) -> Engine:
-        """The writer's engine: the judge's engine unless --generator-model is set."""
-        settings = engine_settings("--generator-engine", self.generator_engine_options)
-        if self.generator_model is None:
-            no_effect("without --generator-model", "generator_base_url")
-            if settings:
-                raise SampleError("--generator-engine requires --generator-model; use --engine for the judge.")
+        """The writer's engine: the judge's engine unless --writer.model is set."""
+        if self.names_no_model:
+            no_effect("without --writer.model", "writer.base_url")
+            if "writer.engine" in self.given:
+                raise SampleError("--writer.engine requires --writer.model; use --engine for the judge.")
             return judge.engine
-        url = self.generator_base_url
-        return Engine(self.generator_model, _backend_beside(judge.backend, url), url, settings)
+        return self.engine_of(OF_WRITER, _backend_beside(judge.engine.backend, self.given.get("writer.base_url")))
 
 
-def policy(
-    judge: JudgeOptions, model: str | None, base_url: str | None, settings: Sequence[str] | None
-) -> Engine | None:
-    """The engine of --policy, or None without --policy. Raises [`SampleError`] for policy options without --policy."""
-    if model is not None:
-        found = engine_settings("--policy-engine", settings)
-        return Engine(model, _backend_beside(judge.backend, base_url), base_url, found)
-    if base_url is not None:
-        raise SampleError(f"--policy-base-url {base_url} requires --policy, the model name on that server.")
-    if settings:
-        raise SampleError(f"--policy-engine {settings[0]} requires --policy; use --engine for the judge.")
-    return None
+class Policy(Options):
+    """The model that writes candidates or answers."""
+
+    heading = POLICY
+    prefix = OF_POLICY
+    parts: ClassVar[tuple[Part, ...]] = (Part(JudgeConfig, OF_POLICY, POLICY, only=("model", "base_url", "engine")),)
+
+    temperature: Annotated[float, Ge(0)] = 1.0
+    """Sampling temperature; 0 is greedy."""
+    max_tokens: Annotated[int, Ge(1)] = 512
+    """Most tokens per text."""
+    seed: int = 0
+    """Random seed of the sampling."""
+
+    @property
+    def model(self) -> str | None:
+        """Its name, or None."""
+        return self.given.get("policy.model")
+
+    def engine_beside(self, judge: JudgeOptions) -> Engine | None:
+        """Its engine, or None without --policy.model. Raises [`SampleError`] for its other options without it."""
+        base_url, settings = self.given.get("policy.base_url"), self.given.get("policy.engine")
+        if self.model is not None:
+            return self.engine_of(OF_POLICY, _backend_beside(judge.engine.backend, base_url))
+        if base_url is not None:
+            raise SampleError(f"--policy.base-url {base_url} requires --policy.model, the model name on that server.")
+        if settings:
+            raise SampleError(f"--policy.engine {settings[0]} requires --policy.model; use --engine for the judge.")
+        return None
 
 
-def _backend_beside(judge: JudgeBackend, base_url: str | None) -> JudgeBackend:
+def _backend_beside(judge: Any, base_url: str | None) -> Any:
     """The backend of a second model: the judge's backend unless one of the two models is on a server."""
     return "auto" if judge in (*SERVED, REMOTE) or base_url is not None else judge
 
 
-CLUSTER = "Cluster"
-
-
-@dataclass(frozen=True)
-class Cluster:
+class Cluster(Options):
     """Where and how a dataset of shards is processed."""
 
-    ray: Annotated[
-        bool,
-        option(
-            CLUSTER,
-            "Process shards on a Ray cluster (pip install 'checklist-rewards[ray]'). ROWS is a folder or a quoted "
-            "pattern of files, or one .jsonl file, which is cut; --output is a folder. Rerun to resume.",
-            "--ray",
-        ),
-    ] = False
-    actors: Annotated[int | None, option(CLUSTER, "Actors, each with an engine of its own.", min=1, default="1")] = (
-        None
-    )
-    num_gpus: Annotated[
-        float | None,
-        option(CLUSTER, "GPUs per actor.", min=0, default="the judge's tensor_parallel_size, else 0"),
-    ] = None
-    shard_rows: Annotated[
-        int | None, option(CLUSTER, "Rows per shard when one .jsonl file is cut.", min=1, default="16384")
-    ] = None
+    heading = CLUSTER
+
+    ray: bool = False
+    """Process shards on a Ray cluster (pip install 'checklist-rewards[ray]'). ROWS is a folder or a quoted pattern of
+    files, or one .jsonl file, which is cut; --output is a folder. Rerun to resume."""
+    actors: Annotated[int, Ge(1)] | None = None
+    """Actors, each with an engine of its own. Defaults to 1."""
+    num_gpus: Annotated[float, Ge(0)] | None = None
+    """GPUs per actor. Defaults to the judge's tensor_parallel_size, else 0."""
+    shard_rows: Annotated[int, Ge(1)] | None = None
+    """Rows per shard when one .jsonl file is cut. Defaults to 16384."""

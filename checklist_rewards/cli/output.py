@@ -31,7 +31,7 @@ from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.scored import ScoredFile
 from checklist_rewards.files.atomic import check_writable, write_text
 from checklist_rewards.files.ranks import rank_of
-from checklist_rewards.files.rows import CHUNK_ROWS, Row, file_format, input_format, read_rows_for
+from checklist_rewards.files.rows import CHUNK_ROWS, Row, file_format, read_rows_for
 from checklist_rewards.judges import Receipt
 from checklist_rewards.progress import AddBar, progress_on
 from checklist_rewards.rows import Columns
@@ -306,7 +306,7 @@ class RowFile:
         first = next(iter(self), None)
         if first is None:
             raise SampleError(f"{self.path} has no rows.")
-        return Columns.of(first.data, blank_is_null=input_format(self.path) == ".csv", **named)
+        return Columns.of(first, **named)
 
     def chunks(self, size: int = CHUNK_ROWS) -> Iterator[list[Row]]:
         """The rows in lists of up to `size`."""

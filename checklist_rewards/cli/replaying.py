@@ -25,7 +25,7 @@ from checklist_rewards.attacks.report import compare, is_attack, read_attack
 from checklist_rewards.cli import options as o
 from checklist_rewards.cli.attacking import show_comparison
 from checklist_rewards.cli.forecast import forecast
-from checklist_rewards.cli.options import FROM_STORED, InputKey, Json, Resamples, Seed, grouped
+from checklist_rewards.cli.options import FROM_STORED, Json, Resamples, Seed, grouped
 from checklist_rewards.cli.output import (
     RowFile,
     RunReport,
@@ -131,10 +131,24 @@ def _percent(figure: Figure) -> str:
 REPEATS = "Repeats"
 
 
-@grouped("output", "model", "base_url", "threshold", "metric", "weights", "calibration", "checklist", "repeat", "json")
+@grouped(
+    "output",
+    "judge.model",
+    "judge.base_url",
+    "judge",
+    "metric",
+    "threshold",
+    "judge.calibration",
+    "weights",
+    "checklist",
+    "repeat",
+    "json",
+    "store",
+    "dry_run",
+)
 def replay(
     files: o.Files,
-    judge: o.OtherJudge,
+    judge: o.JudgeOptions,
     keys: o.Keys,
     checklist: o.ChecklistFile = None,
     target_key: o.TargetKey = None,
@@ -189,7 +203,7 @@ def replay(
     if json is not None and repeat == 1:
         raise SampleError(f"--json {json} holds the variances of repeated answers; set --repeat to 2 or more.")
     if not judge.asks:
-        of_judges = ("engine_options", "concurrency", "budget", "price")
+        of_judges = ("judge.engine", "concurrency", "budget", "price")
         o.no_effect("on stored answers; set --model to ask a judge", *of_judges, o.StoreOptions)
     if repeat == 1:
         o.no_effect("without --repeat of 2 or more", "precision", "bootstrap", "seed")
@@ -307,7 +321,7 @@ class _Again:
         return {**text.data, **new, SCORE_COLUMN: dumped}
 
 
-def _replay(work: Work | None, judge: o.OtherJudge, repeats: int) -> Replay:
+def _replay(work: Work | None, judge: o.JudgeOptions, repeats: int) -> Replay:
     """What answers and how its answers are aggregated. Raises [`SampleError`] for options without effect."""
     settings = judge.settings
     aggregation = {field: settings[name] for name, field in FROM_STORED.items() if name in settings}
@@ -315,15 +329,16 @@ def _replay(work: Work | None, judge: o.OtherJudge, repeats: int) -> Replay:
     if work is None:
         for name in settings:
             if name not in (*FROM_STORED, "calibration", "weights"):
-                option = name.replace("_", "-")
-                raise SampleError(f"--{option} has no effect on stored answers; set --model to ask a judge.")
+                raise SampleError(
+                    f"{o.JudgeOptions.option(name)} has no effect on stored answers; set --model to ask a judge."
+                )
         loaded = None if calibration is None else Calibration.load(calibration)
         return Replay(None, aggregation, loaded, repeats)
     scorer = work.pipeline.scorer
     assert isinstance(scorer, ChecklistScorer)  # only presets can name another scorer
     if scorer.mode == "quality":
         aggregation.setdefault("primary_metric", scorer.aggregation.primary_metric)
-    return Replay(scorer, aggregation, scorer.settings.loaded_calibration, repeats)
+    return Replay(scorer, aggregation, scorer.config.loaded_calibration, repeats)
 
 
 def _check(stored: _Again, replayed: Replay) -> tuple[int, bool]:
@@ -379,7 +394,7 @@ def diff(
             help="Column of row ids, to match rows across files.",
         ),
     ] = None,
-    input_key: InputKey = None,
+    input_key: o.InputKey = None,
     target_key: Annotated[
         str | None,
         typer.Option(show_default="target, else completion", rich_help_panel=o.ROWS, help="Column of the text."),
@@ -574,9 +589,9 @@ def cascade(
     tolerance: Annotated[
         float, typer.Option(min=0, max=1, help="Largest loss of agreement to accept for a lower cost.")
     ] = DEFAULT_TOLERANCE,
-    threshold: Annotated[float, o.option_of(Aggregation, "threshold", panel=None, default=True, min=0, max=1)] = (
-        Aggregation.threshold
-    ),
+    threshold: Annotated[
+        float, typer.Option(min=0, max=1, help="Lowest P(yes), from 0 to 1, that counts as yes.")
+    ] = Aggregation.threshold,
     plot: Annotated[
         Path | None,
         typer.Option(show_default=False, rich_help_panel=o.OUTPUT, help="Plot of cost against agreement (.png)."),

@@ -9,7 +9,6 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Iterator
-from dataclasses import fields
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
@@ -137,8 +136,7 @@ def run_on_ray(
             "give the name of a folder."
         )
     first = first_row(shards)
-    blank = first.where.split(", ")[0].lower().endswith(".csv")
-    task = command.task(Columns.of(first.data, blank_is_null=blank, **columns), scores=scores, checklists=checklists)
+    task = command.task(Columns.of(first, **columns), scores=scores, checklists=checklists)
     prices = prices_from(dry.price)
     warn_of_models(*models)
     keep = store.store or not store.no_store
@@ -172,7 +170,7 @@ def run_on_ray(
     raise typer.Exit(report.finish(files.output, report.judged, files.summary))
 
 
-_OF_WRITERS = tuple(field.name for field in fields(o.WriterKeys) if not hasattr(o.Keys, field.name))
+_OF_WRITERS = tuple(name for name in o.WriterKeys.model_fields if name not in o.Keys.model_fields)
 """Options for columns that only writers read."""
 
 
@@ -192,7 +190,19 @@ def stores_of(cluster: o.Cluster, store: o.StoreOptions) -> o.StoreOptions:
 
 
 @grouped(
-    "output", "model", "base_url", "pipeline", "generator_prompt", "input_key", "max_items", "constraints", "dry_run"
+    "output",
+    "writer.model",
+    "writer.base_url",
+    "writer.backend",
+    "pipeline",
+    "input_key",
+    "writer.prompt",
+    "writer.max_items",
+    "writer.constraints",
+    "writer.temperature",
+    "writer.max_tokens",
+    "store",
+    "dry_run",
 )
 def generate(
     files: o.Files,
@@ -250,7 +260,7 @@ def generate(
     file = RowFile(files.rows, files.output, files.summary, (store_options.store,))
     columns = file.columns(**named)
     rows = RowWork(pipe, columns, report, scores=False, checklists=Source.WRITTEN)
-    total = sum(1 for _ in map(rows.prepare, file))
+    total = sum(1 for _ in map(rows.validate, file))
     prices = prices_from(dry.price)
     if dry.dry_run:
         return forecast(work, prices, requests=(columns.request_of(row.data, row.where) for row in file))
@@ -260,7 +270,7 @@ def generate(
     with write_rows(files.output) as out, bars() as bar:
         progress = bar("checklists", total)
         for chunk in file.chunks():
-            for row in rows.process(list(map(rows.prepare, chunk)), progress):
+            for row in rows.process(chunk, progress):
                 out.write(row)
     work.account(report, prices)
     raise typer.Exit(report.finish(files.output, None, files.summary))
@@ -303,21 +313,25 @@ def write_shared(pipe: Pipeline, source: Any, report: RunReport, samples: Any = 
 
 @grouped(
     "output",
-    "model",
-    "base_url",
+    "judge.model",
+    "judge.base_url",
+    "judge.backend",
     "checklist",
+    "metric",
+    "threshold",
+    "judge.mode",
+    "judge.calibration",
     "judge",
-    "calibration",
     "input_key",
     "target_key",
-    "concurrency",
+    "store",
     "dry_run",
 )
 def score(
     files: o.Files,
     preset: o.Preset,
     keys: o.Keys,
-    judge: o.OnlyJudge,
+    judge: o.JudgeOptions,
     checklist: o.ChecklistFile = None,
     target_key: o.TargetKey = None,
     checklist_key: o.ChecklistKey = None,
@@ -363,10 +377,10 @@ def score(
     columns = file.columns(**named)
     work = RowWork(pipe, columns, report, scores=True, checklists=Source.COLUMN)
     reads, asks = 0, False
-    for prepared in map(work.prepare, file):
-        if prepared.checklist is not None:
-            reads += len(prepared.checklist)
-            asks = asks or command.asks(prepared.checklist)
+    for found in map(work.validate, file):
+        if found is not None:
+            reads += len(found)
+            asks = asks or command.asks(found)
     prices = prices_from(dry.price)
     if dry.dry_run:
         return forecast(command, prices, samples=_samples(columns, file))
@@ -374,7 +388,7 @@ def score(
     with write_rows(files.output) as out, bars() as bar:
         progress = bar("reads", reads)
         for chunk in file.chunks():
-            for row in work.process(list(map(work.prepare, chunk)), reads=progress):
+            for row in work.process(chunk, reads=progress):
                 out.write(row)
     command.account(report, prices)
     raise typer.Exit(report.finish(files.output, _receipt(pipe), files.summary))
@@ -382,15 +396,19 @@ def score(
 
 @grouped(
     "output",
-    "model",
-    "base_url",
+    "judge.model",
+    "judge.base_url",
+    "judge.backend",
     "pipeline",
-    "generator_model",
+    "writer.model",
+    "writer.base_url",
     "source",
+    "metric",
+    "threshold",
     "input_key",
     "target_key",
+    "store",
     "dry_run",
-    "budget",
 )
 def run(
     files: o.Files,
@@ -428,7 +446,7 @@ def run(
     checklist-rewards run answers.jsonl -o scored.jsonl --model org/judge
     checklist-rewards run answers.jsonl -o scored.jsonl --pipeline rocketeval \
         --model org/judge --base-url http://localhost:8000/v1 \
-        --generator-model org/writer
+        --writer.model org/writer
     checklist-rewards run summaries.jsonl -o scored.jsonl --pipeline checkeval --source dimensions.json \
         --model org/judge --dry-run --price org/judge=0.15,0.60
     ```
@@ -480,7 +498,7 @@ def run(
     file = RowFile(files.rows, files.output, files.summary, (checklist, source, store_options.store))
     columns = file.columns(**named)
     work = RowWork(pipe, columns, report, scores=True, checklists=checklists)
-    total = sum(1 for _ in map(work.prepare, file))
+    total = sum(1 for _ in map(work.validate, file))
     prices = prices_from(dry.price)
     if dry.dry_run:
         requests = (columns.request_of(row.data, row.where) for row in file) if per_row else ()
@@ -499,7 +517,7 @@ def run(
     with write_rows(files.output) as out, bars() as bar:
         written, reads = bar("checklists", total) if per_row else None, bar("reads", 0)
         for chunk in file.chunks():
-            for row in work.process(list(map(work.prepare, chunk)), written, reads):
+            for row in work.process(chunk, written, reads):
                 out.write(row)
     command.account(report, prices)
     raise typer.Exit(report.finish(files.output, _receipt(pipe), files.summary))

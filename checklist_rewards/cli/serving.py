@@ -8,7 +8,6 @@ import sys
 import webbrowser
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -35,10 +34,23 @@ DEFAULT_MAX_TOKENS = 8_000_000
 """The same as in `server.scoring`, which requires the extra `serve`."""
 
 
-@grouped("model", "base_url", "host", "port", "token", "workers", "max_batch", "judge", "calibration", "concurrency")
+@grouped(
+    "judge.model",
+    "judge.base_url",
+    "judge.backend",
+    "judge",
+    "judge.calibration",
+    "host",
+    "port",
+    "token",
+    "workers",
+    "max_batch",
+    "concurrency",
+    "store",
+)
 def serve(
     preset: o.Preset,
-    judge: o.OnlyJudge,
+    judge: o.JudgeOptions,
     host: Annotated[
         str,
         typer.Option(
@@ -198,7 +210,18 @@ def listen(host: str, port: int, *, shared: bool = False) -> socket.socket:
 UI_PORT = 8091
 
 
-@grouped("model", "base_url", "port", "no_browser", "pipeline", "judge", "config", "store", "concurrency")
+@grouped(
+    "judge.model",
+    "judge.base_url",
+    "judge.backend",
+    "judge",
+    "writer.model",
+    "pipeline",
+    "config",
+    "port",
+    "no_browser",
+    "store",
+)
 def ui(
     preset: o.Preset,
     judge: o.JudgeOptions,
@@ -243,8 +266,8 @@ def ui(
     from checklist_rewards.ui.project import Project
 
     project = Project.at(folder)
-    if judge.names_no_model and preset.load().scorer.model is None:
-        judge = replace(judge, model=POCKET)  # the page shows the judge, and the command warns of it
+    if judge.names_no_model and not preset.load().scorer.model:
+        judge = judge.named(POCKET)  # the page shows the judge, and the command warns of it
     engine = writer.engine_beside(judge)
     work = Work.of(preset, store_options, writing=writer, writer=engine, judge=judge, concurrency=concurrency)
     assert work.writer is not None

@@ -12,7 +12,6 @@ import runpy
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
@@ -25,7 +24,7 @@ import checklist_rewards
 from checklist_rewards.attacks.patterns import patterns_of
 from checklist_rewards.attacks.report import read_attack
 from checklist_rewards.cli import options as o
-from checklist_rewards.cli.options import Json, Resamples, Seed, group_of, grouped, setting
+from checklist_rewards.cli.options import Json, Resamples, Seed, grouped
 from checklist_rewards.cli.output import bars, check_outputs, console, refuse, write_json
 from checklist_rewards.distill.folds import cross_validate, held_out_figures, model_card, no_better_than_chance
 from checklist_rewards.distill.labels import folds_of, read_labels
@@ -211,16 +210,12 @@ def _check_output(output: Path) -> None:
 _SETTINGS = ("start", "window", "certainty", *(f"max_{signal.name}" for signal in SIGNALS), "max_attack")
 """The settings that apply to a log; the others say what is read during training."""
 _DETECTORS = "Thresholds"
-_OPTIONS: Any = group_of(*(setting(MonitorSettings, name, panel=_DETECTORS) for name in _SETTINGS))
 
 
-class Thresholds(_OPTIONS):
+class Thresholds(o.Options):
     """Options that change the settings of the signals."""
 
-    def settings(self) -> MonitorSettings:
-        """The settings."""
-        given = {field.name: getattr(self, field.name) for field in fields(self)}
-        return MonitorSettings(**{name: value for name, value in given.items() if value is not None})
+    parts = (o.Part(MonitorSettings, "", _DETECTORS, only=_SETTINGS),)
 
 
 @grouped("output", "json", "about", "require", "start", "window", "certainty")
@@ -285,7 +280,7 @@ def audit_log(
     signals_of = [*SIGNALS, *attack_signals(pattern.name for pattern in patterns)]
     for name in require or ():
         one_of("--require", name, [signal.name for signal in signals_of])
-    settings = thresholds.settings()
+    settings = MonitorSettings(**thresholds.given)
     with ExitStack() as stack:
         record = None if output is None else stack.enter_context(write_rows(output)).write
         result = audit(logs, settings, record, patterns)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from itertools import combinations
 from pathlib import Path
 from typing import Annotated, Any
@@ -62,40 +62,25 @@ from checklist_rewards.scores import Verdict
 LABELS = "Labels and groups"
 
 
-@dataclass(frozen=True)
-class Labelled:
+class Labelled(o.Options):
     """Options for the columns of labels, row ids and groups."""
 
-    label_key: Annotated[
-        str | None,
-        typer.Option(
-            show_default="labels",
-            rich_help_panel=LABELS,
-            help="Column of the labels: a list with one label per item, a mapping by item id, or a number per row.",
-        ),
-    ] = None
-    labels: Annotated[
-        Path | None,
-        typer.Option(show_default="the scored file", rich_help_panel=LABELS, help="Separate file with the labels."),
-    ] = None
-    id_key: Annotated[
-        str | None,
-        typer.Option(
-            show_default="id, else row number",
-            rich_help_panel=LABELS,
-            help="Column of row ids, to match rows across files.",
-        ),
-    ] = None
-    group_key: Annotated[
-        str | None,
-        typer.Option(
-            show_default="each row on its own",
-            rich_help_panel=LABELS,
-            help="Column of groups of dependent rows, such as the document. A group is resampled and held out as one.",
-        ),
-    ] = None
-    checklist: o.ChecklistFile = None
-    checklist_key: o.ChecklistKey = None
+    heading = LABELS
+
+    label_key: str | None = None
+    """Column of the labels: a list with one label per item, a mapping by item id, or a number per row. Defaults to
+    labels."""
+    labels: Path | None = None
+    """Separate file with the labels. Defaults to the scored file."""
+    id_key: str | None = None
+    """Column of row ids, to match rows across files. Defaults to id, else row number."""
+    group_key: str | None = None
+    """Column of groups of dependent rows, such as the document. A group is resampled and held out as one. Defaults to
+    each row on its own."""
+    checklist: Path | None = None
+    """JSON file with a checklist to use for all rows."""
+    checklist_key: str | None = None
+    """Column of the checklist: a list of questions, or of items with weights. Defaults to checklist."""
 
     @property
     def named(self) -> bool:
@@ -446,7 +431,7 @@ def calibrate(
         ),
     ],
     keys: o.Keys,
-    judge: o.OnlyJudge,
+    judge: o.JudgeOptions,
     method: Annotated[
         CalibrationMethod | None,
         typer.Option(
@@ -500,7 +485,7 @@ def calibrate(
     if fit_threshold != "cost":
         o.no_effect("without --fit-threshold cost", "costs")
     if not contextual:
-        o.no_effect("without --contextual, which needs the judge", o.OnlyJudge, o.Keys, o.StoreOptions)
+        o.no_effect("without --contextual, which needs the judge", o.JudgeOptions, o.Keys, o.StoreOptions)
     threshold = None if fit_threshold is None else ThresholdChoice(fit_threshold, *_costs(costs))
     labels = labelled.as_labels()
     scored = labels.read(rows)

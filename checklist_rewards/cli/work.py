@@ -334,8 +334,9 @@ def _named_by(
     assert judging is not None
     if judge is not None and not judge.names_no_model:
         return judging, writer
-    if judge is not None and config.scorer.model is not None:
-        given, judging = judging, judging.named(config.scorer.model)
+    asked = config.scorer.asked
+    if judge is not None and asked != Engine():
+        given, judging = judging, asked if judging == Engine() else judging.named(asked.model)
         writer = judging if writer == given and writing is None else writer
     if isinstance(writing, o.Writer | o.OwnWriter) and writing.names_no_model and config.generator.model is not None:
         writer = None if writer is None else writer.named(config.generator.model)

@@ -55,7 +55,7 @@ from checklist_rewards.errors import SampleError
 from checklist_rewards.files.atomic import write_text
 from checklist_rewards.files.cells import at, decoded, messages_in, places, without
 from checklist_rewards.files.documents import FORMATS as DOCUMENTS
-from checklist_rewards.files.documents import read_model
+from checklist_rewards.files.documents import load
 from checklist_rewards.files.rows import Row, write_rows
 from checklist_rewards.messages import chat_messages, speaker
 from checklist_rewards.scores.scales import with_abstention
@@ -319,7 +319,7 @@ def _named_format(how: _Settings) -> Format | None:
     if name in (AUTO, ROWS):
         return None
     if Path(name).suffix.lower() in (".yaml", ".yml"):
-        return read_model(Format, name)
+        return load(name, Format)
     known = known_formats()
     if name not in known:
         raise SampleError(f"{unknown('format', name, (AUTO, ROWS, *known)).rstrip('.')}, or a YAML file of your own.")

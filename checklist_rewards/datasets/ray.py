@@ -110,7 +110,7 @@ def run_shards(
     if path in {shard.source.parent for shard in shards}:
         raise SampleError(f"--output {output} is the folder of the input; choose another one.")
     task.check()
-    task.open(None).work.prepare(first_row(shards))
+    task.open(None).work.validate(first_row(shards))
     folder.claim()
     if whole:
         keys = task.columns.inputs

@@ -35,7 +35,7 @@ from checklist_rewards.datasets.texts import (
 )
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.cells import at, decoded, messages_in, places
-from checklist_rewards.files.documents import read_model
+from checklist_rewards.files.documents import load
 from checklist_rewards.scores.score import PrimaryMetric
 
 ROWS = "rows"
@@ -211,7 +211,7 @@ class Format(BaseModel):
 @lru_cache(maxsize=1)
 def known_formats() -> Mapping[str, Format]:
     """The packaged formats by name."""
-    formats = [read_model(Format, path) for path in sorted(FOLDER.glob("*.yaml"))]
+    formats = [load(path, Format) for path in sorted(FOLDER.glob("*.yaml"))]
     return {format.name: format for format in formats}
 
 

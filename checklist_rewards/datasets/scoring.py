@@ -68,7 +68,7 @@ def score_dataset(
     def scored(rows: Iterable[tuple[int, Mapping[str, Any]]]) -> list[dict[str, Any]]:
         work = RowWork(pipe, columns, Totals(), scores=True, checklists=Source.COLUMN)
         numbered = [Row(number, dict(data), f"row {number}") for number, data in rows]
-        return work.process([work.prepare(row) for row in numbered])
+        return work.process(numbered)
 
     if isinstance(dataset, Dataset):
 

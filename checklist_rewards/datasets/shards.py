@@ -33,9 +33,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from checklist_rewards.datasets.tasks import Prepared, RowTask, RowWork, Totals
+from checklist_rewards.datasets.tasks import RowTask, RowWork, Totals
 from checklist_rewards.errors import (
-    ChecklistError,
     ConfigError,
     ModelError,
     PromptError,
@@ -141,26 +140,18 @@ def _results(work: RowWork, rows: Sequence[Row], attempts: Attempts) -> list[dic
         parts = [rows[start : start + step] for start in range(0, len(rows), step)]
         return [result for part in parts for result in _results(work, part, attempts)]
     attempts.begin(rows)
-    results: dict[int, dict[str, Any]] = {}
-    prepared: dict[int, Prepared] = {}
-    for place, row in enumerate(rows):
-        try:
-            prepared[place] = work.prepare(row)
-        except (SampleError, ChecklistError) as error:
-            results[place] = work.failed(row, Unanswered(Reason.INVALID_ROW, str(error)))
-    results.update(zip(prepared, _processed(work, list(prepared.values())), strict=True))
-    return [results[place] for place in range(len(rows))]
+    return _processed(work, rows)
 
 
-def _processed(work: RowWork, rows: Sequence[Prepared]) -> list[dict[str, Any]]:
+def _processed(work: RowWork, rows: Sequence[Row]) -> list[dict[str, Any]]:
     try:
-        return work.process(rows)
+        return work.process(rows, skip_invalid=True)
     except _NO_ROW:
         raise
     except Exception as error:  # anything that one row may raise; the other rows must not be lost
         if len(rows) == 1:
             why = Unanswered(Reason.ROW_FAILED, f"{type(error).__name__}: {error}"[:200])
-            return [work.failed(rows[0].row, why)]
+            return [work.failed(rows[0], why)]
     return [result for row in rows for result in _processed(work, [row])]
 
 

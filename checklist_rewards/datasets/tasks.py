@@ -1,7 +1,7 @@
 """What is done with rows: write their checklists, score them, or both. One process and a cluster share this code.
 
 A [`RowTask`] is a value that can be sent to another process. [`RowTask.open`] builds its pipeline there. A [`RowWork`]
-validates rows ([`RowWork.prepare`]) and processes them in batches ([`RowWork.process`]). No engine is loaded before
+validates rows ([`RowWork.validate`]) and processes them in batches ([`RowWork.process`]). No engine is loaded before
 the first batch that needs one.
 
 [`Totals`] of a run over rows are its scores, written checklists, missing answers with their reasons, and the cost. A
@@ -26,7 +26,7 @@ from checklist_rewards.backends import Engine
 from checklist_rewards.backends.models import UNNAMED
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.datasets.columns import PROMPT, checklist_columns
-from checklist_rewards.errors import ConfigError, GenerationError, SampleError
+from checklist_rewards.errors import ChecklistError, ConfigError, GenerationError, SampleError
 from checklist_rewards.files.rows import Row
 from checklist_rewards.files.store import Store
 from checklist_rewards.generators import Request, find_requirements
@@ -188,19 +188,6 @@ class Source(StrEnum):
     """The writer of the pipeline, for each row."""
 
 
-@dataclass(frozen=True, slots=True)
-class Prepared:
-    """A valid row."""
-
-    row: Row
-    request: Request | None
-    """The request for its checklist; None if none is written."""
-    sample: Sample | None
-    """The text to score, without its checklist; None if nothing is scored."""
-    checklist: Checklist | None
-    """Its checklist; None if it has none or if it is still to be written."""
-
-
 class RowWork:
     """A pipeline at work on rows.
 
@@ -230,8 +217,14 @@ class RowWork:
         self.keeps = checklists is not Source.COLUMN
         """Whether the checklists are written to the rows."""
 
-    def prepare(self, row: Row) -> Prepared:
-        """Validate a row. Raises a [`ChecklistRewardsError`] that names its place."""
+    def validate(self, row: Row) -> Checklist | None:
+        """The checklist of a row; None if it has none or if it is still to be written. Raises a
+        [`ChecklistRewardsError`] that names the place of a row that is not valid."""
+        return self._read(row)[2]
+
+    def _read(self, row: Row) -> tuple[Request | None, Sample | None, Checklist | None]:
+        """The request for the checklist of a row, if one is written; the text to score, if rows are scored; and the
+        checklist that is there."""
         data, where, checklist = row.data, row.where, self.checklists
         request = sample = None
         if self.writes:
@@ -247,52 +240,72 @@ class RowWork:
             sample = self.columns.sample_of(data, where, ())
             if isinstance(checklist, Checklist):
                 self.pipe.check_checklist(checklist, where)
-        return Prepared(row, request, sample, checklist if isinstance(checklist, Checklist) else None)
+        return request, sample, checklist if isinstance(checklist, Checklist) else None
 
     def process(
-        self, rows: Sequence[Prepared], written: Progress | None = None, reads: Bar | None = None
+        self,
+        rows: Sequence[Row],
+        written: Progress | None = None,
+        reads: Bar | None = None,
+        *,
+        skip_invalid: bool = False,
     ) -> list[dict[str, Any]]:
         """Write the checklists of rows and score them, as one batch.
 
         Args:
-            rows (sequence of [`Prepared`]): valid rows.
+            rows (sequence of [`Row`]): the rows.
             written (callable, *optional*): called with the number of checklists written since its last call.
             reads ([`Bar`], *optional*): counts the reads. Those of checklists that were not in the rows are added to
                 its total.
+            skip_invalid (`bool`, *optional*, defaults to `False`): an invalid row has no result, see
+                [`RowWork.failed`], instead of raising its error.
 
         Returns:
             `list[dict]`: the output rows, in order.
         """
-        results: list[Checklist | GenerationError | None] = [row.checklist for row in rows]
+        valid, invalid = {}, {}
+        for place, row in enumerate(rows):
+            try:
+                valid[place] = self._read(row)
+            except (SampleError, ChecklistError) as error:
+                if not skip_invalid:
+                    raise
+                invalid[place] = str(error)
+        results: dict[int, Checklist | GenerationError | None]
+        results = {place: checklist for place, (_, _, checklist) in valid.items()}
         if self.writes:
-            results = list(self.pipe.write_batch([row.request for row in rows if row.request is not None], written))
+            requests = [request for request, _, _ in valid.values() if request is not None]
+            results = dict(zip(valid, self.pipe.write_batch(requests, written), strict=True))
         samples = {
-            place: replace(row.sample, checklist=result)
-            for place, (row, result) in enumerate(zip(rows, results, strict=True))
-            if row.sample is not None and isinstance(result, Checklist)
+            place: replace(sample, checklist=result)
+            for (place, result), (_, sample, _) in zip(results.items(), valid.values(), strict=True)
+            if sample is not None and isinstance(result, Checklist)
         }
         if reads is not None and self.keeps:
             reads.expect(sum(len(sample.checklist) for sample in samples.values()))
         scores = dict(zip(samples, self.pipe.score_batch(list(samples.values()), reads), strict=True))
-        out = []
-        for place, (row, result) in enumerate(zip(rows, results, strict=True)):
-            data, score, name = dict(row.row.data), scores.get(place), self.name_of(row.row)
+        out = {}
+        for place, (request, _, _) in valid.items():
+            row, result, score = rows[place], results[place], scores.get(place)
+            data, name = dict(row.data), self.name_of(row)
             if self.keeps:
                 if not self.scores:
-                    data[PROMPT] = self.columns.messages_of(row.row.data, row.row.where)
+                    data[PROMPT] = self.columns.messages_of(row.data, row.where)
                 data |= checklist_columns(result)
             if self.scores:
                 data[SCORE_COLUMN] = None if score is None else score.model_dump()
-            out.append(data)
+            out[place] = data
             if self.writes:
-                ruled = row.request.input if row.request is not None and self.pipe.finds_constraints else None
+                ruled = request.input if request is not None and self.pipe.finds_constraints else None
                 self.totals.add_checklist(name, result, ruled)
             elif score is None:
                 self.totals.miss(Unanswered(Reason.NO_CHECKLIST), name)
             if score is not None:
                 self.totals.add(name, score)
-        self.totals.rows += len(rows)
-        return out
+        self.totals.rows += len(valid)
+        for place, why in invalid.items():
+            out[place] = self.failed(rows[place], Unanswered(Reason.INVALID_ROW, why))
+        return [out[place] for place in range(len(rows))]
 
     def failed(self, row: Row, why: Unanswered) -> dict[str, Any]:
         """The output of a row that cannot be processed: all new columns are null."""

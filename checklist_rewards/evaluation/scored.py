@@ -344,14 +344,13 @@ class ScoredFile:
     def columns(self) -> Columns:
         """The columns of the file, by its first row."""
         return Columns.of(
-            self.first.data,
+            self.first,
             inputs=self.inputs,
             target=self.target,
             checklist=self.checklist,
             reference=self.reference,
             history=self.history or "",
             shared=self.shared,
-            blank_is_null=input_format(self.path) == ".csv",
             images="ignore",
         )
 

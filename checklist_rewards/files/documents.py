@@ -4,7 +4,7 @@ A document is loaded completely. Invalid documents are rejected with an error th
 line. So are documents that would crash later code: nesting of thousands of levels, numbers with thousands of digits,
 YAML aliases that are recursive or expand without bound.
 
-Config and source files are read into pydantic classes, with errors that name the line.
+Configurations and sources are read into pydantic classes by [`load`], with errors that name the line.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import yaml
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ValidationError, ValidationInfo
 
+from checklist_rewards.config import sentence
 from checklist_rewards.errors import ConfigError
 from checklist_rewards.files.atomic import write_text
-from checklist_rewards.validation import first_error, one_sentence
+from checklist_rewards.validation import first_error
 
 MAX_DEPTH = 100
 _MAX_BITS = 1024
@@ -86,21 +87,45 @@ FORMATS = (".json", ".yaml", ".yml")
 Model = TypeVar("Model", bound=BaseModel)
 
 
-def read_model(cls: type[Model], path: str | Path) -> Model:
-    """Read a file into a pydantic class. The file's folder is the validation context `folder`.
+def load(source: Any, model: type[Model], where: str | None = None, folder: str | Path | None = None) -> Model:
+    """Read a configuration or another pydantic model.
+
+    Args:
+        source (`str`, `Path` or mapping):
+            A JSON or YAML file, or what one would hold.
+        model (pydantic model class):
+            What is read.
+        where (`str`, *optional*):
+            What errors begin with. Defaults to the file and the line.
+        folder (`str` or `Path`, *optional*):
+            Where relative paths start; see [`in_folder`]. Defaults to the folder of the file.
 
     Raises:
-        ConfigError: If the file is not valid. The message begins with the file and the line.
+        ConfigError: If the source is not valid. One sentence with the place, the name, the value and what is allowed.
     """
-    path = Path(path)
-    _check_extension(path)
-    text = read_text(path)
-    value = read_value(text, path)
+    text, value = None, source
+    if isinstance(source, str | Path):
+        path = Path(source)
+        _check_extension(path)
+        text = read_text(path)
+        value = read_value(text, path)
+        folder = folder or path.resolve().parent
     try:
-        return cls.model_validate(value, context={"folder": path.resolve().parent})
+        return model.model_validate(value, context={"folder": folder})
     except ValidationError as error:
-        line = _line_of(text, first_error(error)["loc"])
-        raise ConfigError(f"{path}:{line}: {one_sentence(error, cls)}") from None
+        if where is None:
+            where = model.__name__ if text is None else f"{source}:{_line_of(text, first_error(error)['loc'])}"
+        raise ConfigError(f"{where}: {sentence(error, model)}") from None
+
+
+def in_folder(value: Any, info: ValidationInfo) -> Any:
+    """The path of a file that a configuration names, for its validators: a relative path of a file in the folder of
+    the configuration becomes absolute. Other values stay, such as the names of packaged prompts."""
+    folder = (info.context or {}).get("folder")
+    if folder is None or not isinstance(value, str | Path):
+        return value
+    path = Path(folder, Path(value).expanduser())
+    return str(path.resolve()) if path.is_file() else value
 
 
 def write_value(value: Mapping[str, Any], path: str | Path) -> None:

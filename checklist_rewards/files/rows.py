@@ -62,6 +62,8 @@ class Row:
     data: dict[str, Any]
     where: str
     """The place to name in an error: "data.jsonl, line 3"."""
+    csv: bool = False
+    """Whether it is of a CSV file, which has no null: an empty cell may be one."""
 
 
 class RowWriter(Protocol):
@@ -265,7 +267,7 @@ def _read_csv(path: Path) -> Iterator[Row]:
         if len(cells) != len(header):
             raise SampleError(f"{where}: the row has {len(cells)} cells, but the header has {len(header)} columns.")
         if len(cells) == 1 or any(map(str.strip, cells)):
-            yield Row(number, dict(zip(header, map(from_csv, cells), strict=True)), where)
+            yield Row(number, dict(zip(header, map(from_csv, cells), strict=True)), where, csv=True)
 
 
 def _delimiter(header: str) -> str:

@@ -29,7 +29,6 @@ from checklist_rewards.backends import Progress
 from checklist_rewards.backends.base import MISSED, is_over, time_left
 from checklist_rewards.checklists import NO, YES, ChecklistItem
 from checklist_rewards.errors import CheckError, ChecklistError
-from checklist_rewards.fields import check_fields
 from checklist_rewards.judges.base import Read
 from checklist_rewards.scores import Verdict
 from checklist_rewards.scores.reasons import Reason, Unanswered
@@ -48,21 +47,10 @@ _MISSED = Verdict(unanswered=MISSED, judge=CODE, method="check")
 
 @dataclass(frozen=True)
 class CheckSettings:
-    """How items with a code check are answered.
-
-    Raises:
-        SampleError: For a value that is not allowed.
-    """
+    """How items with a code check are answered; see [`ScorerConfig`]."""
 
     checks: Checks = "only"
-    """Items with a code check are answered by: `only`, the check, and no model is asked; `mean`, both, and P(yes) is
-    their mean; `judge`, the judge."""
     allow_code: AllowCode = False
-    """Whether checks may run code, which a model may have written. True: in an isolated interpreter (pip install
-    'checklist-rewards[code]'). "unsafe": in an ordinary process with access to your files and the network."""
-
-    def __post_init__(self) -> None:
-        check_fields(self)
 
     def answers(self, item: ChecklistItem) -> bool:
         """Whether the item is answered by its check, alone or with the judge."""

@@ -23,7 +23,7 @@ from typing import Any
 from checklist_rewards.checklists import NO, YES, ChecklistItem
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.cells import decoded
-from checklist_rewards.files.rows import Row, input_format, read_rows
+from checklist_rewards.files.rows import Row, read_rows
 from checklist_rewards.rows import Columns
 from checklist_rewards.scores import item_keys
 from checklist_rewards.scores.table import SCORE_COLUMN, score_from
@@ -156,10 +156,9 @@ def read_labelled(
     if not rows:
         return []
     columns = Columns.of(
-        rows[0].data,
+        rows[0],
         target=target_key,
         reference="reference" if soft else None,
-        blank_is_null=input_format(path) == ".csv",
     )
     columns = replace(columns, optional=columns.optional | {*columns.inputs, "input", "reference"})
     context = replace(columns, inputs=("input",), named=True) if soft else columns

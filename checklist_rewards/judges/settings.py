@@ -1,6 +1,6 @@
 """What a user writes, as a judge: settings as keyword arguments or options, and a YAML file of one or several judges.
 
-[`JudgeSettings`] is the only place where these settings are documented and checked. [`ChecklistScorer`], YAML files of
+[`JudgeConfig`] is the only place where these settings are documented and checked. [`ChecklistScorer`], YAML files of
 judges and `CHECKLIST_REWARDS_CONFIG` are all read into it. Everything that cannot be used is refused with one sentence
 before a model is loaded: judges build their engine at the first read that is not in the store.
 
@@ -25,7 +25,7 @@ or
     {model: org/judge, base_url: "http://localhost:8001/v1", calibration: map.json}
 
 The keys of `panel` are those of [`PanelJudge`], of `cascade` those of [`CascadeJudge`], and of a judge those of
-[`JudgeSettings`]. Paths in the file (calibration, examples, prompts) start from its
+[`JudgeConfig`]. Paths in the file (calibration, examples, prompts) start from its
 folder. Unknown keys are refused with the file and the judge.
 """
 
@@ -33,34 +33,40 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypedDict
+from typing import Annotated, Any, Literal, Self, TypedDict
 
 from annotated_types import Ge, Le
+from pydantic import ValidationInfo, field_validator, model_validator
 
 from checklist_rewards.backends import DECISIONS, ENCODER, Backend, Engine, is_encoder
 from checklist_rewards.backends.models import REFERENCE, UNNAMED
 from checklist_rewards.backends.servers import joined
+from checklist_rewards.config import Config, Object, Unchecked
 from checklist_rewards.errors import ChecklistRewardsError, ConfigError, ModelError, SampleError
-from checklist_rewards.fields import check_fields, settings_of
-from checklist_rewards.files.documents import read_text, read_value
+from checklist_rewards.files.documents import in_folder, load, read_text, read_value
 from checklist_rewards.files.store import Store, open_store
 from checklist_rewards.judges.base import Judge, Member, ThinkingPer
 from checklist_rewards.judges.budget import Budget
 from checklist_rewards.judges.calibration import Calibration, read_alike
+from checklist_rewards.judges.checked import AllowCode, Checks
 from checklist_rewards.judges.logprob import DEFAULT_MASS_FLOOR, DEFAULT_PROMPT, EncoderJudge, LogprobJudge
 from checklist_rewards.judges.questions import DEFAULT_SHOTS, FewShot
 from checklist_rewards.judges.remote import JUDGE_BACKENDS, REMOTE, JudgeBackend, RemoteJudge, RewardServer
 from checklist_rewards.prompts import PromptTemplate
+from checklist_rewards.scores import Abstention, Aggregation, NoAnswer, PrimaryMetric
+from checklist_rewards.scores.scales import ordinal_scale
+from checklist_rewards.scores.weights import Weights
 from checklist_rewards.validation import one_of, unknown
 
 Mode = Literal["item", "batch", "quality"]
+ENGINE_SETTINGS = ("model", "backend", "base_url", "engine")
+FILE_SETTINGS = ("prompt", "examples", "calibration")
+_WHO = (*ENGINE_SETTINGS, "calibration")
 
 
-@dataclass(frozen=True)
-class JudgeSettings:
+class JudgeConfig(Config):
     """Which model judges, and how it is asked.
 
     Raises:
@@ -68,21 +74,21 @@ class JudgeSettings:
             raises it as well.
     """
 
-    model: str | Engine = UNNAMED
+    model: str | Object[Engine] = UNNAMED
     """Judge model: "english-encoder", "english", a local folder, a Hub id, or with `base_url` the name of the model on
     the server; "pocket" for demos and tests. Code checks alone need none. "reference": the reference model of the
     trainer that calls the reward, which are the base weights under a LoRA policy."""
-    backend: JudgeBackend | str | Backend | RewardServer = "auto"
+    backend: Unchecked[JudgeBackend | str | Backend | RewardServer] = "auto"
     """Inference engine. `auto`: the server at `base_url` if given, else `encoder` for a folder written by
     `checklist-rewards distill`, else vLLM if installed (except for the pocket model), else transformers. `encoder`: a
     cross-encoder, which answers yes/no items without a prompt, from the target, the question, and the input and the
     reference if it was trained with them. `decisions`: a server with a Decisions API (`/v1/systemone` or
     `/v1/decisions`) at `base_url`. `remote`: a `checklist-rewards serve` at `base_url`, whose own judge settings
     apply; `model`, if given, must match."""
-    base_url: str | Sequence[str] | None = None
+    base_url: Unchecked[str | Sequence[str] | None] = None
     """URL of an OpenAI-compatible server, such as http://localhost:8000/v1, or of a reward server; or the name
     `openai` or `openrouter`. Replicas of a server: a list of URLs, or one string with commas between them."""
-    engine: Mapping[str, Any] | None = None
+    engine: Unchecked[Mapping[str, Any] | None] = None
     """Engine arguments under the engine's own names: of vLLM (tensor_parallel_size=2, quantization=fp8), of
     transformers (dtype=bfloat16, device_map=auto), of a server (concurrency=256); revision and trust_remote_code as in
     `from_pretrained`; adapter, the folder of a LoRA adapter. Arguments that change answers are part of the store
@@ -109,35 +115,37 @@ class JudgeSettings:
     """Most tokens of one reply of the judge. Defaults to what the mode needs without thinking."""
     mass_floor: Annotated[float, Ge(0), Le(1)] = DEFAULT_MASS_FLOOR
     """Lowest P(yes) + P(no), from 0 to 1, for a read to count as answered."""
-    prompt: str | Path | PromptTemplate | None = None
+    prompt: str | Path | Object[PromptTemplate] | None = None
     """Judge prompt: the name of a packaged prompt, or a Markdown file with `{question}` in mode `item` and
     `{checklist}` in the other modes. Defaults to the mode's."""
-    examples: str | Path | FewShot | None = None
+    examples: str | Path | Object[FewShot] | None = None
     """File of labelled answers (rows with target, question and label), a few of which are shown with each question as
     few-shot examples (mode `item`)."""
     shots: Annotated[int, Ge(1)] | None = None
     """Most examples shown with a question. Defaults to 4."""
     example_reasons: bool = False
     """Include the reasons of the examples in the prompt."""
-    calibration: str | Path | Calibration | None = None
+    calibration: str | Path | Object[Calibration] | None = None
     """Calibration file of this judge, written by `checklist-rewards calibrate`. It maps the judge's probabilities to
     calibrated ones."""
 
-    def __post_init__(self) -> None:
-        check_fields(self)
+    @field_validator(*FILE_SETTINGS)
+    @classmethod
+    def _in_its_folder(cls, value: Any, info: ValidationInfo) -> Any:
+        return in_folder(value, info)
+
+    @model_validator(mode="after")
+    def _has_a_backend(self) -> Self:
         backend = self.asked.backend
         if isinstance(backend, str) or backend is None:
             one_of("backend", backend, JUDGE_BACKENDS)
+        return self
 
     @cached_property
     def loaded_calibration(self) -> Calibration | None:
-        """The calibration itself, read from its file if it is a path. Raises [`SampleError`] for anything else."""
+        """The calibration itself, read from its file if it is a path."""
         calibration = self.calibration
-        if isinstance(calibration, str | Path):
-            return Calibration.load(calibration)
-        if calibration is not None and not isinstance(calibration, Calibration):
-            raise SampleError(f"calibration={calibration!r:.60} is not allowed; it is a Calibration or a file's path.")
-        return calibration
+        return Calibration.load(calibration) if isinstance(calibration, str | Path) else calibration
 
     @property
     def asked(self) -> Engine:
@@ -152,9 +160,10 @@ class JudgeSettings:
         return isinstance(self.asked.backend, RewardServer) or self.asked.backend == REMOTE
 
     def changed(self, *apart: str) -> dict[str, Any]:
-        """The settings that differ from their defaults, without those named."""
-        values = {name: getattr(self, name) for name in settings_of(JudgeSettings) if name not in apart}
-        return {name: value for name, value in values.items() if value != settings_of(JudgeSettings)[name].default}
+        """The settings of the judge that differ from their defaults, without those named."""
+        fields = JudgeConfig.model_fields
+        values = {name: getattr(self, name) for name in fields if name not in apart}
+        return {name: value for name, value in values.items() if value != fields[name].default}
 
     def build(
         self,
@@ -269,8 +278,95 @@ class JudgeSettings:
         return RewardServer(asked.base_url, **asked.settings)
 
 
-class JudgeKwargs(TypedDict, total=False):
-    """The keyword arguments that [`ChecklistScorer`] passes on to [`JudgeSettings`], for type checkers and editors."""
+class ScorerConfig(JudgeConfig):
+    """A scorer: which model judges, or which judges of a file, and what is made of the answers."""
+
+    judge: Unchecked[Judge | Member | str | Path | None] = None
+    """YAML file that defines a panel, a cascade or one judge, instead of the options of a model."""
+    metric: PrimaryMetric | None = None
+    """Metric to use as the primary score: `pass`, `weighted`, `expected`, `normalized`, `net` (as `weighted`, but not
+    clipped: below 0 where penalties outweigh what is earned), or `quality` (the grade of mode `quality`, as
+    (grade - 1) / 4). Defaults to expected, or quality in mode quality."""
+    threshold: Annotated[float, Ge(0), Le(1)] | None = None
+    """Lowest P(yes), from 0 to 1, that counts as yes. Defaults to that of the calibration, else 0.6."""
+    min_answered: Annotated[float, Ge(0), Le(1)] = Aggregation.min_answered
+    """Fraction of the item weight that must be answered, from 0 to 1; below it the score is None."""
+    abstention: Abstention = Aggregation.abstention
+    """How to score an item answered cannot_assess. `skip`: the item does not count. `zero`: value 0. `partial`: value
+    0.5, for a penalty 0. `fail`: the lowest value of its options, for a penalty the highest."""
+    no_answer: NoAnswer = Aggregation.no_answer
+    """How to score a target without an answer: an empty text, a thought that was cut, a tool call as the last turn.
+    `lowest`: the lowest score that the checklist allows. `unscored`: no score. Neither asks the judge or runs a check.
+    `judge`: it is judged like any other text."""
+    scale: int | None = None
+    """Grade items on a scale with this many steps, from worst to best, instead of yes/no."""
+    weights: Unchecked[Weights | Mapping[str, float] | str | Path | None] = None
+    """JSON or YAML file with new weights by item id, question or category, such as `fit` writes."""
+    checks: Checks = "only"
+    """Items with a code check are answered by: `only`, the check, and no model is asked; `mean`, both, and P(yes) is
+    their mean; `judge`, the judge."""
+    allow_code: AllowCode = False
+    """Whether checks may run code, which a model may have written. True: in an isolated interpreter (pip install
+    'checklist-rewards[code]'). "unsafe": in an ordinary process with access to your files and the network."""
+    budget: Unchecked[Budget | Mapping[str, Any] | None] = None
+    """What this judge and everything else that shares the budget may spend; or its
+    `{"dollars": ..., "prices": {model: (in, out)}}`. Each process has its own."""
+    store: Unchecked[bool | str | Path | Store] = True
+    """Where reads are kept; False for nowhere."""
+
+    @field_validator("judge", "weights")
+    @classmethod
+    def _also_in_its_folder(cls, value: Any, info: ValidationInfo) -> Any:
+        return in_folder(value, info)
+
+    @field_validator("scale")
+    @classmethod
+    def _has_steps(cls, scale: int | None) -> int | None:
+        if scale is not None:
+            ordinal_scale(scale)
+        return scale
+
+    @property
+    def aggregation(self) -> Aggregation:
+        """How verdicts are aggregated. Raises a [`ChecklistRewardsError`] for a calibration that cannot be read."""
+        calibration, threshold = self.loaded_calibration, self.threshold
+        if threshold is None and calibration is not None:
+            threshold = calibration.threshold
+        graded = self.mode == "quality" or self.is_remote or not isinstance(self.judge, None | str | Path)
+        if self.metric == "quality" and not graded:
+            raise SampleError(f"metric='quality' requires mode='quality', which grades; mode is {self.mode!r}.")
+        return Aggregation(
+            primary_metric=self.metric or ("quality" if self.mode == "quality" else Aggregation.primary_metric),
+            threshold=Aggregation.threshold if threshold is None else threshold,
+            min_answered=self.min_answered,
+            abstention=self.abstention,
+            no_answer=self.no_answer,
+        )
+
+    def member(self) -> Member:
+        """The judge of this scorer with its calibration; no model is loaded."""
+        judge, budget, calibration = self.judge, self.budget, self.loaded_calibration
+        if judge is None:
+            return Member(self.build(self.store, budget), calibration)
+        if isinstance(judge, str | Path):
+            refuse_any(self.changed("calibration"), f"with judge={str(judge)!r}; set it in that file")
+            judge = load_jury(judge, self.store, None if budget is None else Budget.of(budget).limited)
+        elif budget is not None:
+            raise SampleError("budget=... cannot limit a judge object; give its engine a Budgeted backend.")
+        if not isinstance(judge, Judge | Member):
+            raise SampleError(f"judge={judge!r:.60} is not allowed; it is a Judge or the path of a file of judges.")
+        member = Member.of(judge)
+        if calibration is None:
+            return member
+        if member.calibration is not None:
+            raise SampleError(
+                "calibration=... cannot be combined with a judge that has a calibration; give one of them."
+            )
+        return Member(member.judge, calibration)
+
+
+class ScorerKwargs(TypedDict, total=False):
+    """The fields of [`ScorerConfig`] but `model`, for type checkers and editors."""
 
     backend: JudgeBackend | str | Backend | RewardServer
     base_url: str | Sequence[str] | None
@@ -289,11 +385,18 @@ class JudgeKwargs(TypedDict, total=False):
     shots: int | None
     example_reasons: bool
     calibration: str | Path | Calibration | None
-
-
-ENGINE_SETTINGS = ("model", "backend", "base_url", "engine")
-FILE_SETTINGS = ("prompt", "examples", "calibration")
-_WHO = (*ENGINE_SETTINGS, "calibration")
+    judge: Judge | Member | str | Path | None
+    metric: PrimaryMetric | None
+    threshold: float | None
+    min_answered: float
+    abstention: Abstention
+    no_answer: NoAnswer
+    scale: int | None
+    weights: Weights | Mapping[str, float] | str | Path | None
+    checks: Checks
+    allow_code: AllowCode
+    budget: Budget | Mapping[str, Any] | None
+    store: bool | str | Path | Store
 
 
 def refuse_any(settings: Mapping[str, Any], why: str) -> None:
@@ -302,7 +405,7 @@ def refuse_any(settings: Mapping[str, Any], why: str) -> None:
         raise SampleError(f"{name}={value!r} has no effect {why}.")
 
 
-def _agree(settings: JudgeSettings, use_logprobs: bool) -> None:
+def _agree(settings: JudgeConfig, use_logprobs: bool) -> None:
     """Refuse settings that contradict each other."""
     mode, samples, temperature, max_tokens = settings.mode, settings.samples, settings.temperature, settings.max_tokens
     capture_reasoning, thinking = settings.capture_reasoning, settings.thinking
@@ -425,11 +528,9 @@ def parse_jury(
 def _one(entry: Any, where: str, folder: Path, store: Store | None, limited: Limited | None) -> Judge | Member:
     if isinstance(entry, Mapping) and "judges" in entry:
         return parse_jury(entry, where, folder, store, limited)
-    entry = {"model": entry} if isinstance(entry, str) else entry
-    _known(entry, JudgeSettings, (), where)
-    settings = _made(JudgeSettings, where, **placed(entry, folder))
+    settings = load({"model": entry} if isinstance(entry, str) else entry, JudgeConfig, where, folder)
     if limited is not None:
-        settings = replace(settings, model=_made(limited, where, settings.asked))
+        settings = settings.replaced(model=_made(limited, where, settings.asked))
     judge = _made(settings.build, where, False if store is None else store)
     calibration = settings.loaded_calibration
     return judge if calibration is None else Member(judge, calibration)

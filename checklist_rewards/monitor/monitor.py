@@ -50,9 +50,9 @@ from checklist_rewards.rewards.batch import Call, RewardLog, Rewards, log_to_tra
 from checklist_rewards.rewards.placement import check_child
 from checklist_rewards.rewards.ranks import gathered, rank
 from checklist_rewards.rewards.split import only
-from checklist_rewards.scorer import ARGUMENTS, ChecklistScorer, Sample
+from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores import NO_ANSWER_STATES, PrimaryMetric, Score
-from checklist_rewards.validation import known, unknown
+from checklist_rewards.validation import unknown
 
 _DIGITS = 13
 
@@ -479,7 +479,7 @@ def monitor_of(
     if not isinstance(settings, Mapping):
         raise SampleError(f"expected a mapping of settings, got {type(settings).__name__} {settings!r:.60}.")
     own = ("log", "shadow", "attacks")
-    allowed = [*own, *MonitorSettings.__dataclass_fields__]
+    allowed = [*own, *MonitorSettings.model_fields]
     for key in settings:
         if key not in allowed:
             raise SampleError(unknown("key", key, allowed))
@@ -493,8 +493,7 @@ def _scorer_of(shadow: Any) -> ChecklistScorer | None:
         return shadow
     if not isinstance(shadow, Mapping):
         raise SampleError(f"shadow must be a mapping of judge settings, got {shadow!r:.60}.")
-    known("shadow", shadow, ARGUMENTS)
     try:
         return ChecklistScorer(**shadow)
-    except TypeError as error:
-        raise SampleError(f"shadow: {error}.") from None
+    except SampleError as error:
+        raise SampleError(f"shadow: {error}") from None

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated, Literal, get_args
 
 from annotated_types import Ge, Le
 
-from checklist_rewards.fields import check_fields
+from checklist_rewards.config import Config
 
 Action = Literal["log", "warn", "stop"]
 Steering = Literal["off", "flag", "penalize"]
@@ -20,8 +19,7 @@ Share = Annotated[float, Ge(0), Le(1)]
 Limit = Annotated[float, Ge(0)] | None
 
 
-@dataclass(frozen=True, kw_only=True)
-class MonitorSettings:
+class MonitorSettings(Config):
     """What a [`Monitor`] reads, when it alarms, and what it does then.
 
     `max_<signal>` is the threshold of a signal: it alarms when its size reaches this value. None turns the signal off.
@@ -128,9 +126,6 @@ class MonitorSettings:
     """Mean score of a degenerate reply (empty, "Yes.", the prompt, the checklist as statements, 2,000 words of filler,
     an instruction to the judge)."""
 
-    def __post_init__(self) -> None:
-        check_fields(self)
-
     def threshold(self, signal: str) -> float | None:
         """The threshold of a signal; None if it is turned off."""
         limit: float | None = getattr(self, "max_attack" if signal.startswith(ATTACK) else f"max_{signal}")
@@ -139,5 +134,5 @@ class MonitorSettings:
 
 def signal_names() -> list[str]:
     """The names of all signals, in the order of their thresholds."""
-    names = MonitorSettings.__dataclass_fields__
+    names = MonitorSettings.model_fields
     return [name.removeprefix("max_") for name in names if name.startswith("max_")]

@@ -346,7 +346,7 @@ def start_record(name: str, step: int, watch: Watch) -> dict[str, Any]:
         "format": FORMAT,
         "reward": name,
         "step": step,
-        "settings": asdict(watch.settings),
+        "settings": watch.settings.model_dump(),
         "signals": [
             {"name": s.name, "about": s.about, "threshold": watch.settings.threshold(s.name), "doc": s.doc}
             for s in watch.signals

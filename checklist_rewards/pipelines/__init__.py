@@ -17,7 +17,7 @@ from checklist_rewards.pipelines.config import (
     GeneratorConfig,
     PipelineConfig,
     RefinerConfig,
-    ScorerConfig,
+    ScorerPart,
     source_from,
 )
 from checklist_rewards.pipelines.pipeline import Pipeline, PipelineResult, assemble, load_config, pipeline
@@ -41,7 +41,7 @@ __all__ = [
     "PipelineConfig",
     "PipelineResult",
     "RefinerConfig",
-    "ScorerConfig",
+    "ScorerPart",
     "assemble",
     "get_pipeline",
     "list_pipelines",

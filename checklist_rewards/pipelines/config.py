@@ -22,29 +22,25 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
     JsonValue,
-    ValidationError,
-    create_model,
     field_validator,
     model_validator,
 )
 
 from checklist_rewards.checklists import ChecklistItem
 from checklist_rewards.errors import ChecklistRewardsError, ConfigError
-from checklist_rewards.fields import settings_of
-from checklist_rewards.files.documents import read_model, write_value
+from checklist_rewards.files.documents import load, write_value
 from checklist_rewards.generators.shapes import CategorizedQuestions, CheckedQuestions, Questions, WeightedQuestions
-from checklist_rewards.judges.settings import ENGINE_SETTINGS, JudgeSettings
-from checklist_rewards.pipelines.registry import GENERATORS, REFINERS, SCORERS, SURROUNDINGS, Entry
+from checklist_rewards.judges.settings import ENGINE_SETTINGS, JudgeConfig, ScorerConfig
+from checklist_rewards.pipelines.registry import GENERATORS, REFINERS, SCORERS, SURROUNDINGS, Entry, Registry
 from checklist_rewards.prompts import prompts_dir
-from checklist_rewards.scores import Aggregation
-from checklist_rewards.validation import one_sentence, unknown
+from checklist_rewards.validation import unknown
 
 SHAPES: dict[str, type[BaseModel]] = {
     "questions": Questions,
@@ -76,22 +72,16 @@ def source_from(config: PipelineConfig, value: Any) -> BaseModel:
         raise ConfigError(f"pipeline {config.name!r} writes a checklist per input and has no source.")
     if isinstance(value, shape):
         return value
-    if isinstance(value, str | Path):
-        return read_model(shape, value)
-    try:
-        return shape.model_validate(value)
-    except ValidationError as error:
-        raise ConfigError(f"source: {one_sentence(error, shape)}") from None
+    return load(value, shape) if isinstance(value, str | Path) else load(value, shape, "source")
 
 
-DEFAULT_MODE = "item"
-_OF_A_MODE = [name for name in settings_of(JudgeSettings) if name not in (*ENGINE_SETTINGS, "mode", "mass_floor")]
+_OF_A_MODE = [name for name in JudgeConfig.model_fields if name not in (*ENGINE_SETTINGS, "mode", "mass_floor")]
 
 
 class _Part(BaseModel):
     """Base of generator, refiner and scorer configs: a registered name and settings."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     kind: str
     options: dict[str, JsonValue] = {}
@@ -179,52 +169,38 @@ class RefinerConfig(_Part):
         return {"kind": data} if isinstance(data, str) else data
 
 
-_SCORER_SETTINGS: dict[str, Any] = {
-    name: (setting.kind | None, Field(default=None, allow_inf_nan=False if setting.kind is float else None))
-    for name, setting in (settings_of(JudgeSettings) | settings_of(Aggregation)).items()
-    if name not in (*ENGINE_SETTINGS, "primary_metric")
-}
-_ScorerSettings: Any = create_model("_ScorerSettings", __base__=_Part, **_SCORER_SETTINGS)
-
-
-class ScorerConfig(_ScorerSettings):
-    """Settings of the scorer: how items are answered and aggregated.
-
-    The fields are those of [`JudgeSettings`], without the engine, and of [`Aggregation`]; None stands for the default.
-    In addition:
-    """
+class ScorerPart(ScorerConfig):
+    """Settings of the scorer, as [`ScorerConfig`]. null stands for the default."""
 
     kind: str = "checklist"
-    model: str | None = None
-    """Model that judges, unless the user names one."""
-    metric: str | None = None
-    """The `primary_metric` of [`Aggregation`]."""
-    checks: str | None = None
-    """See [`CheckSettings`]."""
-    allow_code: bool | Literal["unsafe"] | None = None
-    """See [`CheckSettings`]."""
     judge: str | None = None
-    """YAML file that defines a panel, a cascade or one judge, instead of the options of a model."""
-    scale: int | None = Field(default=None, ge=2)
-    """Grade items on a scale with this many steps, from worst to best, instead of yes/no."""
-    weights: str | None = None
-    """JSON or YAML file with new weights by item id, question or category, such as `fit` writes."""
+    """YAML file of judges; see [`ScorerConfig`]."""
+    options: dict[str, JsonValue] = {}
+    """Further settings for registered scorers with other parameters."""
 
-    @field_validator("prompt")
+    @model_validator(mode="before")
     @classmethod
-    def _prompt(cls, prompt: str | None, info: Any) -> str | None:
-        return _located(prompt, info.context)
+    def _null_is_the_default(cls, data: Any) -> Any:
+        if not isinstance(data, Mapping):
+            return data
+        given = {name: value for name, value in data.items() if value is not None}
+        for name in ("store", "budget"):
+            if given.pop(name, cls.model_fields[name].default) is not cls.model_fields[name].default:
+                raise ConfigError(f"{name} is no part of a pipeline; give it to the command or to `pipeline`.")
+        return given
 
-    @field_validator("judge", "examples", "calibration", "weights")
-    @classmethod
-    def _file(cls, file: str | None, info: Any) -> str | None:
-        return file and str(Path((info.context or {}).get("folder") or ".", file).expanduser().resolve())
+    @model_validator(mode="after")
+    def _can_be_made(self) -> Self:
+        _try(self)
+        return self
 
     def settings(self) -> dict[str, Any]:
-        """The keyword arguments of the scorer, without `scale`: the pipeline applies it to the checklists."""
-        settings = super().settings()
-        settings.pop("scale", None)
-        return settings
+        """The arguments of the scorer that the config sets, without its engine, and without `scale`, which the
+        pipeline applies to the checklists."""
+        others = ("kind", "options", "scale", *ENGINE_SETTINGS)
+        values = {name: getattr(self, name) for name in type(self).model_fields if name not in others}
+        changed = {name: value for name, value in values.items() if value != type(self).model_fields[name].default}
+        return changed | self.options
 
 
 class PipelineConfig(BaseModel):
@@ -237,7 +213,7 @@ class PipelineConfig(BaseModel):
     paper: str | None = None
     generator: GeneratorConfig = Field(default_factory=GeneratorConfig)
     refiners: tuple[RefinerConfig, ...] = ()
-    scorer: ScorerConfig = Field(default_factory=ScorerConfig)
+    scorer: ScorerPart = Field(default_factory=ScorerPart)
     universal: tuple[ChecklistItem, ...] = ()
     """Items appended to every checklist."""
 
@@ -269,7 +245,7 @@ class PipelineConfig(BaseModel):
         for name, value in changes.items():
             value = value.model_dump(mode="json") if isinstance(value, BaseModel) else value
             merge = name in ("generator", "scorer") and isinstance(value, Mapping)
-            if merge and name == "scorer" and value.get("mode") not in (None, data[name]["mode"] or DEFAULT_MODE):
+            if merge and name == "scorer" and value.get("mode") not in (None, self.scorer.mode):
                 data[name] |= dict.fromkeys(_OF_A_MODE)
             data[name] = {**data[name], **value} if merge else value
         return self.parse(data, where or f"pipeline {self.name!r}")
@@ -286,15 +262,12 @@ class PipelineConfig(BaseModel):
         Raises:
             ConfigError: If the config is not valid. The message has `where`, the key, the value and what is allowed.
         """
-        try:
-            return cls.model_validate(value, context={"folder": folder})
-        except ValidationError as error:
-            raise ConfigError(f"{where}: {one_sentence(error, cls)}") from None
+        return load(value, cls, where, folder or ".")
 
     @classmethod
     def load(cls, path: str | Path) -> PipelineConfig:
         """Load a JSON or YAML file. Raises [`ConfigError`] that names the file and the line."""
-        return read_model(cls, path)
+        return load(path, cls)
 
     def save(self, path: str | Path) -> None:
         """Save to a JSON or YAML file, by its extension. Default values are omitted. Files such as prompts are named
@@ -313,16 +286,16 @@ class PipelineConfig(BaseModel):
         write_value(value, path)
 
 
-def entry_of(part: _Part) -> Entry:
+def entry_of(part: _Part | ScorerPart) -> Entry:
     """The registered part of a config. Raises [`ConfigError`] if its name is unknown."""
-    registries = {GeneratorConfig: GENERATORS, RefinerConfig: REFINERS, ScorerConfig: SCORERS}
+    registries: dict[type, Registry] = {GeneratorConfig: GENERATORS, RefinerConfig: REFINERS, ScorerPart: SCORERS}
     return registries[type(part)].get(part.kind)
 
 
-def _try(part: _Part) -> None:
+def _try(part: _Part | ScorerPart) -> None:
     """Validate settings by creating the part (built-in parts only), which loads no model."""
     entry = entry_of(part)
-    what = {GeneratorConfig: "generator", RefinerConfig: "refiner", ScorerConfig: "scorer"}[type(part)]
+    what = {GeneratorConfig: "generator", RefinerConfig: "refiner", ScorerPart: "scorer"}[type(part)]
     settings = part.settings()
     misplaced = [name for name in part.options if name in type(part).model_fields or name in SURROUNDINGS]
     if misplaced:

@@ -42,7 +42,7 @@ from checklist_rewards.pipelines.config import (
     GeneratorConfig,
     PipelineConfig,
     RefinerConfig,
-    ScorerConfig,
+    ScorerPart,
     entry_of,
     source_from,
 )
@@ -430,10 +430,11 @@ def pipeline(
     own_engine = any(value is not None for value in (generator_backend, generator_base_url, generator_engine))
     # A server has its own models; those that a config names are here.
     here = loaded if base_url is None else PipelineConfig()
-    judge = Engine(
-        scorer_model or model or here.scorer.model or UNNAMED, backend, joined_addresses(base_url), engine or {}
-    )
-    writer = judge.named(generator_model or model or here.generator.model or UNNAMED)
+    named = Engine(UNNAMED, backend, joined_addresses(base_url), engine or {})
+    judge = named.named(scorer_model or model or here.scorer.asked.model)
+    if named == Engine() and not (scorer_model or model):
+        judge = loaded.scorer.asked
+    writer = named.named(generator_model or model or here.generator.model or UNNAMED)
     if own_engine:
         if generator_base_url is not None:
             writer = writer.named(generator_model or model or UNNAMED)
@@ -523,14 +524,14 @@ def build_refiners(
     return tuple(_part(config, engine, store, scorer) for config in configs)
 
 
-def build_scorer(config: ScorerConfig, engine: Engine, store: Store | None, jury: Judge | Member | None = None) -> Any:
+def build_scorer(config: ScorerPart, engine: Engine, store: Store | None, jury: Judge | Member | None = None) -> Any:
     """Build the scorer of a config; no model is loaded. `jury` is the judge of the config's file of judges, if it was
     already loaded."""
     return _part(config, engine, store, None, **({} if jury is None else {"judge": jury}))
 
 
 def _part(
-    config: GeneratorConfig | RefinerConfig | ScorerConfig,
+    config: GeneratorConfig | RefinerConfig | ScorerPart,
     engine: Engine,
     store: Store | None,
     scorer: Any,

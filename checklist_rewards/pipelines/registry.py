@@ -38,6 +38,7 @@ from checklist_rewards.generators import (
     InteractiveGenerator,
     ThinkAloud,
 )
+from checklist_rewards.judges.settings import ScorerConfig
 from checklist_rewards.refiners import CheckAdmission, Deduplicator, Selector, Tagger, UnitTester
 from checklist_rewards.scorer import ChecklistScorer
 from checklist_rewards.validation import unknown
@@ -57,6 +58,8 @@ class Entry:
     built_in: bool
     source: type[BaseModel] | None = None
     """The source class of a corpus-level generator; None for other parts."""
+    config: type[BaseModel] | None = None
+    """The class whose fields are its parameters, if these are `**settings`."""
 
     @property
     def summary(self) -> str:
@@ -66,6 +69,8 @@ class Entry:
     @property
     def settings(self) -> tuple[str, ...] | None:
         """The names of its parameters; None if it has `**kwargs`."""
+        if self.config is not None:
+            return tuple(self.config.model_fields)
         parameters = inspect.signature(self.factory).parameters.values()
         if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
             return None
@@ -95,7 +100,13 @@ class Registry:
         self._entries: dict[str, Entry] = {}
 
     def register(
-        self, name: str, *, source: type[BaseModel] | None = None, replace: bool = False, built_in: bool = False
+        self,
+        name: str,
+        *,
+        source: type[BaseModel] | None = None,
+        replace: bool = False,
+        built_in: bool = False,
+        config: type[BaseModel] | None = None,
     ) -> Callable[[Factory], Factory]:
         """A decorator that registers a class or function as `name`. Raises [`ConfigError`] if the name is taken."""
         existing = self._entries.get(name)
@@ -104,7 +115,7 @@ class Registry:
             raise ConfigError(f"the {self.what} name {name!r} is {hint}.")
 
         def register(factory: Factory) -> Factory:
-            self._entries[name] = Entry(name, factory, built_in, source)
+            self._entries[name] = Entry(name, factory, built_in, source, config)
             return factory
 
         return register
@@ -169,4 +180,4 @@ for _name, _refiner in (
     ("check_admission", CheckAdmission),
 ):
     REFINERS.register(_name, built_in=True)(_refiner)
-SCORERS.register("checklist", built_in=True)(ChecklistScorer)
+SCORERS.register("checklist", built_in=True, config=ScorerConfig)(ChecklistScorer)

@@ -19,12 +19,10 @@ from typing import Any
 import yaml
 
 from checklist_rewards.errors import ChecklistRewardsError, SampleError
-from checklist_rewards.fields import settings_of
-from checklist_rewards.judges.settings import JudgeSettings, placed
+from checklist_rewards.judges.settings import JudgeConfig, ScorerConfig, placed
 from checklist_rewards.rewards.integrations.labelled import SamplewiseReward
 from checklist_rewards.rewards.placement import references_of
 from checklist_rewards.rewards.reward import ChecklistReward
-from checklist_rewards.scorer import RENAMED, ChecklistScorer
 from checklist_rewards.validation import unknown
 
 CONFIG_VARIABLE = "CHECKLIST_REWARDS_CONFIG"
@@ -74,7 +72,7 @@ def reward_of(config: Mapping[str, Any], path: Path) -> ChecklistReward:
             raise SampleError(f"{CONFIG_VARIABLE}: {path}: {unknown('key', key, allowed)}")
     try:
         reward = ChecklistReward(**_placed(config, path.parent))
-        judges = config.keys() & {*settings_of(JudgeSettings), "judge"}  # code checks alone need no judge
+        judges = config.keys() & {*JudgeConfig.model_fields, "judge"}  # code checks alone need no judge
         if judges and not references_of(reward.scorer.judge):  # a reference is known at the first call
             reward.check()
     except ChecklistRewardsError as error:
@@ -97,9 +95,8 @@ def _placed(config: Mapping[str, Any], folder: Path) -> dict[str, Any]:
 
 def config_keys() -> list[str]:
     """Keys allowed in the YAML file: the arguments of [`ChecklistReward`] and [`ChecklistScorer`]."""
-    signatures = (inspect.signature(ChecklistReward), inspect.signature(ChecklistScorer))
-    names = [p.name for s in signatures for p in s.parameters.values() if p.kind is not p.VAR_KEYWORD]
-    return [name for name in dict.fromkeys([*names, RENAMED]) if name != "scorer"]
+    own = [p.name for p in inspect.signature(ChecklistReward).parameters.values() if p.kind is not p.VAR_KEYWORD]
+    return [name for name in dict.fromkeys([*own, *ScorerConfig.model_fields]) if name != "scorer"]
 
 
 def configured() -> SamplewiseReward:

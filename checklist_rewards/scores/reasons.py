@@ -89,7 +89,7 @@ class Reason(StrEnum):
 
 ADVICE: Mapping[str, str] = {
     Reason.TOO_LONG: "the prompt is longer than the model's context",
-    Reason.OFF_LABEL: "the judge's most likely reply is not one of the labels (see --mass-floor and `probe`)",
+    Reason.OFF_LABEL: "the judge's most likely reply is not one of the labels (see --judge.mass-floor and `probe`)",
     Reason.BACKEND_ERROR: "the engine failed; rerun the command to retry",
     Reason.BUDGET: "the --budget is spent; rerun the command with a larger budget to continue",
     Reason.TIMEOUT: "the request timed out; rerun the command to retry",

@@ -33,9 +33,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, model_validator
 
 from checklist_rewards.checklists import NO, YES, Checklist, ChecklistItem
 from checklist_rewards.errors import SampleError
-from checklist_rewards.fields import check_fields
 from checklist_rewards.scores.reasons import Outcome, Reason, TargetState, Unanswered
-from checklist_rewards.validation import one_of
+from checklist_rewards.validation import fraction, one_of
 
 Method = Literal["logprobs", "top_logprobs", "thought", "decision", "word", "reply", "votes", "panel", "check"]
 
@@ -204,9 +203,9 @@ class Aggregation:
     """Metric to use as the primary score: `pass`, `weighted`, `expected`, `normalized`, `net` (as `weighted`, but not
     clipped: below 0 where penalties outweigh what is earned), or `quality` (the grade of mode `quality`, as
     (grade - 1) / 4)."""
-    threshold: Annotated[float, Ge(0), Le(1)] = DEFAULT_THRESHOLD
+    threshold: float = DEFAULT_THRESHOLD
     """Lowest P(yes), from 0 to 1, that counts as yes."""
-    min_answered: Annotated[float, Ge(0), Le(1)] = 0.5
+    min_answered: float = 0.5
     """Fraction of the item weight that must be answered, from 0 to 1; below it the score is None."""
     abstention: Abstention = "skip"
     """How to score an item answered cannot_assess. `skip`: the item does not count. `zero`: value 0. `partial`: value
@@ -217,7 +216,11 @@ class Aggregation:
     `judge`: it is judged like any other text."""
 
     def __post_init__(self) -> None:
-        check_fields(self)
+        one_of("primary_metric", self.primary_metric, PRIMARY_METRICS)
+        fraction("threshold", self.threshold)
+        fraction("min_answered", self.min_answered)
+        one_of("abstention", self.abstention, ABSTENTIONS)
+        one_of("no_answer", self.no_answer, NO_ANSWER)
 
 
 _Counted = tuple[float, float, float, bool]

@@ -194,7 +194,11 @@ def loop_commands(file: str, labels: str, scored: bool, config: PipelineConfig, 
         ["agree", answers, "--labels", labels],
         ["calibrate", answers, "--labels", labels, "-o", "calibration.json"],
         ["score", file, "-o", "calibrated.jsonl", "--calibration", "calibration.json", *options],
-        *([["score", file, "-o", "with_examples.jsonl", "--examples", labels, *options]] if jury is None else []),
+        *(
+            [["score", file, "-o", "with_examples.jsonl", "--judge.examples", labels, *options]]
+            if jury is None
+            else []
+        ),
         ["distill", labels, "-o", "judge"],
     ]
     return [shlex.join(["checklist-rewards", *command]) for command in commands]
@@ -261,8 +265,6 @@ def _python_of_file(config: PipelineConfig, judge: Engine, job: Job, store_path:
     named = [f"{'inputs' if name == 'input' else name}={value!r}" for name, value in columns.items()]
     if job.checklist is not None:
         named.append(f"shared=read_checklist(Path({job.checklist!r}))")
-    if job.file.lower().endswith(".csv"):
-        named.append("blank_is_null=True")
     imports = ["from pathlib import Path", ""] if job.checklist is not None else []
     imports += ["from checklist_rewards import BatchScore, ChecklistScorer"]
     imports += [f"from checklist_rewards.rows import Columns{', read_checklist' if job.checklist else ''}"]
@@ -270,7 +272,7 @@ def _python_of_file(config: PipelineConfig, judge: Engine, job: Job, store_path:
     if scale is not None:
         imports.append(_SCALES)
     lines = [*imports, "", _scorer(config, judge, store_path), f"rows = list(read_rows({job.file!r}))"]
-    lines += [f"columns = Columns.of({', '.join(['rows[0].data', *named])})"]
+    lines += [f"columns = Columns.of({', '.join(['rows[0]', *named])})"]
     lines += ["checklists = [columns.checklist_of(row.data, row.where) for row in rows]"]
     if scale is not None:
         lines += [f"scale = ordinal_scale({scale})"]

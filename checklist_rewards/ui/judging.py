@@ -27,18 +27,19 @@ from checklist_rewards.backends.packaged import ENGLISH_WRITER, SMOLLM2
 from checklist_rewards.backends.servers import OPENAI
 from checklist_rewards.chat import CompletionReader
 from checklist_rewards.checklists import Checklist
+from checklist_rewards.config import Config
 from checklist_rewards.errors import ChecklistRewardsError, GenerationError, SampleError
 from checklist_rewards.files.documents import read_text, read_value
 from checklist_rewards.files.store import Store
 from checklist_rewards.generators import Request
 from checklist_rewards.judges.probe import probe
 from checklist_rewards.judges.remote import REMOTE
-from checklist_rewards.judges.settings import FILE_SETTINGS, JudgeSettings, load_jury
+from checklist_rewards.judges.settings import FILE_SETTINGS, ScorerConfig, load_jury
 from checklist_rewards.pipelines import Pipeline, PipelineConfig, assemble, list_pipelines, load_config
 from checklist_rewards.pipelines.registry import SURROUNDINGS
 from checklist_rewards.rows import fields_of
 from checklist_rewards.scorer import ChecklistScorer, Sample
-from checklist_rewards.scores import Aggregation, Score, score_checklist
+from checklist_rewards.scores import Score, score_checklist
 from checklist_rewards.scores.reasons import ADVICE
 from checklist_rewards.ui.permitted import Address, Permitted, named_addresses
 from checklist_rewards.ui.project import Project
@@ -267,8 +268,8 @@ class Judging:
 
     def _settings_form(self, files: Sequence[str]) -> dict[str, Any]:
         """The JSON schema of the settings. What is left empty stays as the app was started."""
-        known = settings_form(Aggregation)["properties"] | settings_form(JudgeSettings)["properties"]
-        known |= {"metric": known["primary_metric"], "scale": {"type": "integer", "default": "yes/no"}}
+        known = settings_form(ScorerConfig)["properties"]
+        known["scale"] = {"type": "integer", "default": "yes/no"}
         known["capture_reasoning"] = {"type": "json", "enum": [False, True], "default": False}
         fields = {name: {key: one for key, one in known[name].items() if key != "default"} for name in SETTINGS}
         for name, one in fields.items():
@@ -360,7 +361,9 @@ def settings_form(factory: Callable[..., Any]) -> dict[str, Any]:
     Parameters of other kinds, such as a prompt file, an embedder or the permission to run code, are left out: the page
     cannot set them.
     """
-    made = factory.__init__ if isinstance(factory, type) else factory  # type: ignore[misc]
+    made: Any = factory
+    if isinstance(factory, type) and not issubclass(factory, Config):
+        made = factory.__init__
     hints = get_type_hints(made)
     fields: dict[str, Any] = {}
     for name, parameter in inspect.signature(factory).parameters.items():

@@ -13,7 +13,7 @@ from checklist_rewards.backends.decisions.protocols import DecisionQuestion, Ope
 from checklist_rewards.errors import ModelError, SampleError
 from checklist_rewards.judges.decisions import DecisionsJudge, levels_of
 from checklist_rewards.judges.probe import probe
-from checklist_rewards.judges.settings import JudgeSettings
+from checklist_rewards.judges.settings import JudgeConfig
 from tests.backends.test_openai_faults import HASTY, SETTINGS
 from tests.faultserver import DECIDED, DECISION_FAULTS, MARK, UNDECIDED
 
@@ -278,7 +278,7 @@ class TestScorer:
         limited = Budget(1.0, {"valid": (1, 1)}).limited(engine)
         for one in (engine, limited):
             assert one.backend_name == "decisions" and isinstance(
-                JudgeSettings(one).build(store=False), DecisionsJudge
+                JudgeConfig(model=one).build(store=False), DecisionsJudge
             )
         assert engine.identity == limited.identity != Engine("valid", "openai", "http://localhost:1/v1").identity
 

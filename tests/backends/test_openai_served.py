@@ -111,7 +111,7 @@ def no_tokenizer(*arguments, **options):
     raise OSError("not here")
 
 
-@pytest.mark.parametrize("options", [(), ("--no-logprobs",)], ids=["labels", "words"])
+@pytest.mark.parametrize("options", [(), ("--judge.no-use-logprobs",)], ids=["labels", "words"])
 def test_the_bill_is_no_higher_than_a_dry_run_forecast(vllm_server, tmp_path, monkeypatch, options):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")

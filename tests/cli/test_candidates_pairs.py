@@ -210,7 +210,11 @@ def test_weights_of_rerank_stay(run, engine):
         (lambda row: row.update(checklist_scores="red"), [], "'checklist_scores' must be a list"),
         (lambda row: row.update(checklist_scores={"a": 1}), [], "checklist_scores must be a list, got dict"),
         (lambda row: row.update(checklist_scores=[{"a": 1}] * 3), [], "is not a score"),
-        (lambda row: None, ["--prompt", "judges/item"], "--prompt has no effect on the stored checklist_scores"),
+        (
+            lambda row: None,
+            ["--judge.prompt", "judges/item"],
+            "--judge.prompt has no effect on the stored checklist_scores",
+        ),
         (lambda row: None, ["--mode", "batch"], "--mode has no effect on the stored checklist_scores"),
         (lambda row: row.pop("checklist_scores"), [], "no model is named"),
     ],

@@ -106,7 +106,7 @@ def test_what_the_judge_leaves_unanswered_is_named_and_the_exit_code_is_1(run, m
 def test_a_dry_run_counts_every_round_at_its_longest_and_touches_nothing(run, no_engine):
     write_jsonl("rows.jsonl", {"prompt": "Draw.", "checklist": ITEMS}, {"prompt": "Paint.", "checklist": ITEMS})
     command = ["refine", "rows.jsonl", "-o", "out.jsonl", "--store", "s.sqlite", "--dry-run", "--rounds", "3"]
-    shown = run(*command, "--max-tokens", "100", "--price", "pocket=0,1000000")
+    shown = run(*command, "--policy.max-tokens", "100", "--price", "pocket=0,1000000")
     assert shown.exit_code == 0, shown.output
     lines = {cells[0]: cells[1:] for cells in table(shown.stdout)}
     assert lines["answers"][1] == "8" and lines["answers"][3] == "800", "two rows, one answer and three more"
@@ -152,9 +152,9 @@ def test_a_run_with_prices_says_what_it_cost(run, model):
         ({"prompt": " "}, [], "rows.jsonl, line 1: the input is empty"),
         ({"prompt": "A", "checklist": []}, [], "empty"),
         ({"prompt": "A"}, ["--checklist-key", "items"], "column 'items' not found"),
-        ({"prompt": "A"}, ["--policy-base-url", "http://x"], "requires --policy"),
+        ({"prompt": "A"}, ["--policy.base-url", "http://x"], "requires --policy.model"),
         ({"prompt": "A"}, ["--pipeline", "checkeval"], "checkeval writes one checklist for all rows"),
-        ({"prompt": "A"}, ["--policy", "./nowhere"], "model not found: './nowhere'"),
+        ({"prompt": "A"}, ["--policy.model", "./nowhere"], "model not found: './nowhere'"),
         ({"prompt": "A"}, ["--dry-run", "--price", "pocket=1"], "expected two prices"),
     ],
 )

@@ -72,7 +72,9 @@ def test_sampled_candidates_that_were_cut_are_counted(run, engine):
     replies = [Reply("<think>red", "length"), Reply("a red", "length"), Reply("red", "stop")]
     fake.generate = lambda prompts, sampling, arrived=None: [replies]
     write_jsonl("rows.jsonl", {"prompt": "Paint.", "checklist": ["Is it red?"]})
-    done = run("rerank", "rows.jsonl", "-o", "out.jsonl", "--policy", "pocket", "--n", "3", "--summary", "sum.json")
+    done = run(
+        "rerank", "rows.jsonl", "-o", "out.jsonl", "--policy.model", "pocket", "--n", "3", "--summary", "sum.json"
+    )
     assert done.exit_code == 0 and "1 of 3 targets reached the length limit" in done.stderr, done.output
     [row] = read_jsonl("out.jsonl")
     assert row["candidates"] == ["<think>red", "a red", "red"] and row["checklist_ranks"] == [3, 1, 1]
@@ -93,7 +95,7 @@ def test_candidates_are_sampled_from_a_policy(run, engine):
     write_jsonl(
         "rows.jsonl", {"prompt": "Paint.", "checklist": ["Is it red?"]}, {"prompt": "Draw.", "checklist": None}
     )
-    done = run("rerank", "rows.jsonl", "-o", "out.jsonl", "--policy", "pocket", "--n", "3", "--no-store")
+    done = run("rerank", "rows.jsonl", "-o", "out.jsonl", "--policy.model", "pocket", "--n", "3", "--no-store")
     assert done.exit_code == 1 and "no_checklist" in done.stderr
     first, second = read_jsonl("out.jsonl")
     assert first["candidates"] == ["a red one"] * 3 and first["checklist_ranks"] == [1, 1, 1]
@@ -107,7 +109,7 @@ def test_a_policy_that_does_not_reply_is_told(run, engine):
         [*[Reply(None)] * 2],
     ]
     write_jsonl("rows.jsonl", *({"prompt": text, "checklist": ["Is it red?"]} for text in ("Paint.", "Draw.")))
-    done = run("rerank", "rows.jsonl", "-o", "out.jsonl", "--policy", "pocket", "--n", "2", "--no-store")
+    done = run("rerank", "rows.jsonl", "-o", "out.jsonl", "--policy.model", "pocket", "--n", "2", "--no-store")
     assert done.exit_code == 1 and "no_reply" in done.stderr and "1 of 2 candidates" in done.stderr
     first, second = read_jsonl("out.jsonl")
     assert first["checklist_best"] == ["red"] and second["candidates"] == [] and second["checklist_best"] is None

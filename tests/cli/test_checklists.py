@@ -98,7 +98,7 @@ def test_labelled_examples_are_shown_with_their_question(run, engine):
     fake = engine(lambda prefix, tail: 0.9)
     write_jsonl("rows.jsonl", {"prompt": "p", "target": "Hi.", "checklist": ["Is it short?", "Is it red?"]})
     write_jsonl("examples.jsonl", *EXAMPLES)
-    options = ["--examples", "examples.jsonl", "--shots", 2, "--example-reasons", "--no-store"]
+    options = ["--judge.examples", "examples.jsonl", "--judge.shots", 2, "--judge.example-reasons", "--no-store"]
     assert run("score", "rows.jsonl", "-o", "s.jsonl", *options).exit_code == 0
     short, red = [tail for _, tail in fake.asked]
     assert short.count("Answer: yes") == short.count("Answer: no") == 1 and short.count("Look.") == 2
@@ -108,13 +108,13 @@ def test_labelled_examples_are_shown_with_their_question(run, engine):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--examples", "none.jsonl"], "none.jsonl: cannot be read"),
+        (["--judge.examples", "none.jsonl"], "none.jsonl: cannot be read"),
         (
-            ["--examples", "bad.jsonl"],
+            ["--judge.examples", "bad.jsonl"],
             "bad.jsonl, line 1: 'maybe' is not an answer to 'Is it short?'; allowed: yes, no",
         ),
-        (["--examples", "bad.jsonl", "--mode", "batch"], "examples need mode='item'"),
-        (["--shots", "2"], "shots=2 requires examples="),
+        (["--judge.examples", "bad.jsonl", "--mode", "batch"], "examples need mode='item'"),
+        (["--judge.shots", "2"], "shots=2 requires examples="),
     ],
 )
 def test_examples_that_cannot_be_used_are_refused_before_any_model(run, no_engine, options, words):

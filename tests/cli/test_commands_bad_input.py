@@ -87,8 +87,11 @@ BAD_OPTIONS = {
     ),
     "summary is a folder": (["rows.jsonl", "-o", "out.jsonl", "--summary", "."], ["--summary", "folder"]),
     "no such model": (["rows.jsonl", "-o", "out.jsonl", "--model", "./none"], ["'./none'", "pocket"]),
-    "no such prompt": (["rows.jsonl", "-o", "out.jsonl", "--prompt", "mine"], ["'mine'", "judges/item"]),
-    "a bad prompt": (["rows.jsonl", "-o", "out.jsonl", "--prompt", "bad.md"], ["bad.md:1", "{question}", "last"]),
+    "no such prompt": (["rows.jsonl", "-o", "out.jsonl", "--judge.prompt", "mine"], ["'mine'", "judges/item"]),
+    "a bad prompt": (
+        ["rows.jsonl", "-o", "out.jsonl", "--judge.prompt", "bad.md"],
+        ["bad.md:1", "{question}", "last"],
+    ),
     "no such input key": (["rows.jsonl", "-o", "out.jsonl", "--input-key", "ask"], ["'ask'", "'input', 'target'"]),
     "no checklist file": (["rows.jsonl", "-o", "out.jsonl", "--checklist", "c.json"], ["c.json", "No such file"]),
     "a bad checklist file": (["rows.jsonl", "-o", "out.jsonl", "--checklist", "bad.json"], ["bad.json", "empty"]),
@@ -133,8 +136,8 @@ def test_every_row_is_checked_before_the_first_is_scored(run, no_engine):
         ({"question": "hi"}, [], ["line 1", "'prompt'", "--input-key"]),
         ({"input": "  "}, [], ["line 1", "blank"]),
         ({"input": "a", "prompt": "b"}, ["--input-key", "input"], ["line 1", "also has a column 'prompt'"]),
-        ({"input": "a"}, ["--max-items", "1"], ["max_items=1", "min_items"]),
-        ({"input": "a"}, ["--prompt", "judges/item"], ["item.md:", "{target}", "generator"]),
+        ({"input": "a"}, ["--writer.max-items", "1"], ["max_items=1", "min_items"]),
+        ({"input": "a"}, ["--writer.prompt", "judges/item"], ["item.md:", "{target}", "generator"]),
     ],
 )
 def test_generate_refuses_what_asks_for_nothing(run, no_engine, row, arguments, words):
@@ -145,13 +148,17 @@ def test_generate_refuses_what_asks_for_nothing(run, no_engine, row, arguments, 
 @pytest.mark.parametrize(
     ("row", "arguments", "words"),
     [
-        ({}, [], ["line 1", "'candidates'", "--policy"]),
+        ({}, [], ["line 1", "'candidates'", "--policy.model"]),
         ({"candidates": []}, [], ["line 1", "list of candidates is empty"]),
         ({"candidates": ["a", 1]}, [], ["line 1", "candidate 2", "int 1"]),
         ({"candidates": ["a", "b"], "gold": [1]}, ["--gold-key", "gold"], ["line 1", "2 numbers"]),
-        ({"candidates": ["a"]}, ["--gold-key", "gold", "--policy", "pocket"], ["--gold-key gold", "--policy"]),
-        ({"candidates": ["a"]}, ["--policy", "./none"], ["'./none'"]),
-        ({"candidates": ["a"]}, ["--policy-base-url", "http://x"], ["--policy-base-url", "requires --policy"]),
+        (
+            {"candidates": ["a"]},
+            ["--gold-key", "gold", "--policy.model", "pocket"],
+            ["--gold-key gold", "--policy.model"],
+        ),
+        ({"candidates": ["a"]}, ["--policy.model", "./none"], ["'./none'"]),
+        ({"candidates": ["a"]}, ["--policy.base-url", "http://x"], ["--policy.base-url", "requires --policy.model"]),
     ],
 )
 def test_rerank_refuses_what_it_cannot_rank(run, no_engine, row, arguments, words):
@@ -162,7 +169,7 @@ def test_rerank_refuses_what_it_cannot_rank(run, no_engine, row, arguments, word
 def test_run_refuses_before_writing_a_single_checklist(run, no_engine):
     write_jsonl("rows.jsonl", {"input": "a", "target": "b"}, {"input": "a", "target": None})
     refused(run("run", "rows.jsonl", "-o", "out.jsonl"), ["line 2", "'target'", "NoneType"])
-    refused(run("run", "rows.jsonl", "-o", "out.jsonl", "--generator-model", "./none"), ["line 2"])
+    refused(run("run", "rows.jsonl", "-o", "out.jsonl", "--writer.model", "./none"), ["line 2"])
 
 
 def refused(result, words: list[str]) -> None:

@@ -50,7 +50,7 @@ COMMANDS = {
     "replay": ["scored.jsonl", "-o", "out.jsonl", *ON_VLLM],
     "probe": [*ON_VLLM],
     "attack": ["checklists.jsonl", "-o", "attack.json", *ON_VLLM],
-    "inspect": ["checklists.jsonl", "--policy", "pocket", "--n", "2", *ON_VLLM],
+    "inspect": ["checklists.jsonl", "--policy.model", "pocket", "--n", "2", *ON_VLLM],
     "calibrate": ["reads.jsonl", "-o", "map.json", "--contextual", *ON_VLLM],
     "improve": [
         "checklist.json",
@@ -60,7 +60,7 @@ COMMANDS = {
         "out.json",
         "--bootstrap",
         "50",
-        "--scorer-model",
+        "--model",
         *ON_VLLM[1:],
     ],
 }
@@ -148,7 +148,7 @@ WITH_DEFAULTS = {
     "rerank": ["-m", "checklist_rewards.cli", "rerank", "candidates.jsonl", "-o", "out.jsonl", "--model", "pocket"],
     "rerank, sampled": [
         *("-m", "checklist_rewards.cli", "rerank", "checklists.jsonl", "-o", "out.jsonl"),
-        *("--model", "pocket", "--policy", "pocket"),
+        *("--model", "pocket", "--policy.model", "pocket"),
     ],
     "build_checklists": ["writes.py"],
 }

@@ -11,25 +11,26 @@ from checklist_rewards.cli.commands import _ENTRIES
 from tests.cli.conftest import run  # noqa: F401
 
 MISSING = "missing.jsonl"
-SAMPLING = ["--n", "--temperature", "--max-tokens", "--seed"]
+SAMPLING = ["--n", "--policy.temperature", "--policy.max-tokens", "--policy.seed"]
 OF_A_WRITER = ["--context-key", "--candidates-key", "--chosen-key", "--rejected-key"]
-JUDGE = ["--model", "--base-url", "--backend", "--mode", "--threshold", "--prompt", "--samples", "--judge", "--scale"]
+JUDGE = ["--model", "--base-url", "--backend", "--mode", "--threshold", "--judge.prompt", "--judge.samples"]
+JUDGE += ["--judge", "--scale"]
 STORE = ["--store", "--no-store"]
 KEYS = ["--input-key", "--reference-key", "--history-key"]
 WRITER = [
-    *("--generator-model", "--generator-base-url", "--generator-engine", "--generator-prompt", "--refiner", "--seed"),
-    *("--min-items", "--max-items", "--temperature", "--max-tokens", "--shape", "--constraints", "--candidate-model"),
-    "--num-candidates",
+    *("--writer.model", "--writer.base-url", "--writer.engine", "--writer.prompt", "--refiner", "--writer.seed"),
+    *("--writer.min-items", "--writer.max-items", "--writer.temperature", "--writer.max-tokens", "--writer.shape"),
+    *("--writer.constraints", "--writer.candidate-models", "--writer.num-candidates"),
 ]
 OUT = ["-o", "out.jsonl"]
 JSON = ["-o", "out.json"]
 CASES = [
-    (["rerank", MISSING, *OUT], SAMPLING, ["--policy", "org/policy"]),
-    (["rerank", MISSING, *OUT, "--policy", "org/policy"], ["--candidates-key"], None),
+    (["rerank", MISSING, *OUT], SAMPLING, ["--policy.model", "org/policy"]),
+    (["rerank", MISSING, *OUT, "--policy.model", "org/policy"], ["--candidates-key"], None),
     (
         ["inspect", MISSING],
-        ["--n", "--prompts", "--sampling-temperature", "--most-tokens"],
-        ["--policy", "org/policy"],
+        [*SAMPLING, "--prompts"],
+        ["--policy.model", "org/policy"],
     ),
     (["inspect", MISSING], [*JUDGE, *STORE], ["--meta"]),
     (["inspect", MISSING], [*JUDGE[:-2], *STORE], ["--paraphrases", "2"]),
@@ -39,7 +40,7 @@ CASES = [
     (["attack", *JSON, "--responses", "other.jsonl"], ["--checklist-key"], None),
     (["run", MISSING, *OUT, "--checklist", "list.json"], [*WRITER, *OF_A_WRITER], None),
     (["run", MISSING, *OUT, "--pipeline", "checkeval", "--source", "s.json"], OF_A_WRITER, None),
-    (["run", MISSING, *OUT], ["--generator-base-url"], ["--generator-model", "org/writer"]),
+    (["run", MISSING, *OUT], ["--writer.base-url"], ["--writer.model", "org/writer"]),
     (["generate", "source.json", *JSON, "--pipeline", "checkeval"], [*KEYS, *OF_A_WRITER], None),
     (["calibrate", MISSING, *JSON], ["--costs"], ["--fit-threshold", "cost"]),
     (["calibrate", MISSING, *JSON, "--fit-threshold", "f1"], ["--costs"], None),
@@ -60,16 +61,21 @@ CASES = [
 """A command, options that have no effect in it, and what must be added for them to have one, if anything."""
 VALUES = {
     **{"--threshold": "0.5", "--mode": "item", "--backend": "transformers", "--costs": "5,1", "--label-range": "1,5"},
-    **{"--base-url": "http://127.0.0.1:9/v1", "--generator-base-url": "http://127.0.0.1:9/v1", "--shape": "questions"},
     **{
-        "--generator-engine": "dtype=float32",
+        "--base-url": "http://127.0.0.1:9/v1",
+        "--writer.base-url": "http://127.0.0.1:9/v1",
+        "--writer.shape": "questions",
+    },
+    **{
+        "--writer.engine": "dtype=float32",
         "--engine": "dtype=float32",
         "--price": "pocket=1,1",
         "--refiner": "tagger",
-        "--temperature": "0.5",
+        "--policy.temperature": "0.5",
+        "--writer.temperature": "0.5",
     },
 }
-FLAGS = ("--no-store", "--constraints")
+FLAGS = ("--no-store", "--writer.constraints")
 
 
 def written(option: str) -> list[str]:

@@ -17,7 +17,7 @@ from checklist_rewards.generators import ContrastiveGenerator, DirectGenerator, 
 from checklist_rewards.generators.base import Request
 from checklist_rewards.judges import LogprobJudge
 from checklist_rewards.judges.probe import probe
-from checklist_rewards.judges.settings import JudgeSettings
+from checklist_rewards.judges.settings import ScorerConfig
 from checklist_rewards.rerank import rerank
 from checklist_rewards.rewards.trl import ChecklistReward
 from tests.cli.conftest import write_jsonl
@@ -33,7 +33,7 @@ BY_CODE = [{"question": "Is it short?", "check": {"type": "words", "at_most": 5}
 COMMANDS = {
     "score": ("score", "rows.jsonl", "-o", "out.jsonl"),
     "score, batch": ("score", "rows.jsonl", "-o", "out.jsonl", "--mode", "batch"),
-    "score, thinking": ("score", "rows.jsonl", "-o", "out.jsonl", "--thinking", "16"),
+    "score, thinking": ("score", "rows.jsonl", "-o", "out.jsonl", "--judge.thinking", "16"),
     "score, transformers": ("score", "rows.jsonl", "-o", "out.jsonl", "--backend", "transformers"),
     "score, a server": ("score", "rows.jsonl", "-o", "out.jsonl", "--base-url", "http://localhost:9/v1"),
     "score, dry": ("score", "rows.jsonl", "-o", "out.jsonl", "--dry-run"),
@@ -69,7 +69,7 @@ def scored(scorer):
 
 IN_PYTHON = {
     "scorer": lambda: scored(ChecklistScorer(store=False)),
-    "settings": lambda: scored(ChecklistScorer(JudgeSettings(), store=False)),
+    "settings": lambda: scored(ChecklistScorer(ScorerConfig(store=False))),
     "an engine": lambda: scored(ChecklistScorer(Engine(), store=False)),
     "empty": lambda: scored(ChecklistScorer("", store=False)),
     "batch": lambda: scored(ChecklistScorer(mode="batch", store=False)),

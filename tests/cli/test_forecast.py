@@ -33,7 +33,9 @@ def forecast_and_bill(run, model, url, *options, rows=ROWS):
     return at_most, (receipt["prompt_tokens"], receipt["completion_tokens"]), shown.stdout
 
 
-@pytest.mark.parametrize("options", [(), ("--mode", "batch"), ("--reasoning",)], ids=["labels", "batch", "reasoned"])
+@pytest.mark.parametrize(
+    "options", [(), ("--mode", "batch"), ("--judge.capture-reasoning",)], ids=["labels", "batch", "reasoned"]
+)
 def test_a_server_that_bills_a_token_per_byte_bills_no_more_than_was_forecast(run, fault_server, options):
     at_most, billed, shown = forecast_and_bill(run, "dense", fault_server, *options)
     assert at_most[0] >= billed[0] > 0 and at_most[1] >= billed[1] > 0
@@ -70,8 +72,8 @@ def test_the_tokenizer_of_a_model_on_this_machine_counts_the_prompts_exactly(run
 @pytest.mark.parametrize("per", ["item", "target"])
 def test_thoughts_and_the_reads_after_them_are_forecast(run, pocket, per, samples):
     write_jsonl("rows.jsonl", *ROWS)
-    options = ("--backend", "transformers", "--no-store", "--thinking", "16", "--thinking-per", per)
-    options += ("--samples", str(samples))
+    options = ("--backend", "transformers", "--no-store", "--judge.thinking", "16", "--judge.thinking-per", per)
+    options += ("--judge.samples", str(samples))
     shown = run("score", "rows.jsonl", "-o", "out.jsonl", *options, "--dry-run")
     [line] = table(shown.stdout)
     done = run("score", "rows.jsonl", "-o", "out.jsonl", *options, "--summary", "sum.json")

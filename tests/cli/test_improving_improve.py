@@ -65,15 +65,15 @@ def test_a_writer_adds_an_item_and_a_rerun_asks_nothing(run, engine):
     Path("checklist.json").write_text(json.dumps(["Is it red?", "Is it old?"]))
     fake = engine(finds, replies=[json.dumps(REPLIES["new"])])
     arguments = ["improve", "checklist.json", "--data", "rows.jsonl", "--store", "s.sqlite", "--bootstrap", 50]
-    done = run(*arguments, "--scorer-model", "pocket", "-o", "same.json")
+    done = run(*arguments, "--model", "pocket", "-o", "same.json")
     assert done.exit_code == 0, done.output
     assert [item["question"] for item in items("same.json")] == ["Is it red?", "Is it old?"]
-    done = run(*arguments, "--model", "pocket", "-o", "better.json")
+    done = run(*arguments, "--writer.model", "pocket", "-o", "better.json")
     assert done.exit_code == 0, done.output
     assert "Is it big?" in [item["question"] for item in items("better.json")]
     assert "   + Is it big? (weight 1)" in done.stdout
     asked = len(fake.asked)
-    done = run(*arguments, "--model", "pocket", "-o", "again.json")
+    done = run(*arguments, "--writer.model", "pocket", "-o", "again.json")
     assert done.exit_code == 0 and len(fake.asked) == asked and items("again.json") == items("better.json")
 
 
@@ -91,7 +91,7 @@ def test_what_judge_and_writer_do_not_answer_is_counted_and_the_exit_code_is_1(r
     if dead == "writer":
         fake.generate = lambda prompts, sampling, arrived=None: [[Reply(None, unanswered="timeout")] for _ in prompts]
     done = run("improve", "checklist.json", "--data", "rows.jsonl", "--no-store", "--bootstrap", 50,
-               "--model", "pocket", "-o", "better.json")  # fmt: skip
+               "--writer.model", "pocket", "-o", "better.json")  # fmt: skip
     assert done.exit_code == 1, done.output
     said = "reads unanswered" if dead == "judge" else "to the writer proposed nothing: "
     assert said in done.output and Path("better.json").exists()
@@ -115,5 +115,5 @@ def test_what_cannot_be_used_is_one_sentence(run, no_engine):
         assert done.exit_code == 2 and words in done.stderr, done.output
     write_jsonl("rows.jsonl", *({"prompt": "p", "target": row["target"], "label": 1} for row in rows))
     done = run("improve", "checklist.json", "--data", "rows.jsonl", "-o", "b.json")
-    assert done.exit_code == 2 and "score the rows first, or name a judge with --scorer-model" in done.stderr
+    assert done.exit_code == 2 and "score the rows first, or name a judge with --model" in done.stderr
     assert not Path("b.json").exists()

@@ -181,7 +181,7 @@ def test_completions_of_a_policy_are_sampled_and_scored_first(run, engine):
     rows = [{"prompt": f"Write {n}.", "checklist": ["Is it long?", "Is it red?"]} for n in range(3)]
     write_jsonl("rows.jsonl", *rows, {"prompt": "no checklist", "checklist": None})
     done = run(
-        *("inspect", "rows.jsonl", "--policy", "pocket", "--n", 4, "--model", "pocket", "--no-embed"),
+        *("inspect", "rows.jsonl", "--policy.model", "pocket", "--n", 4, "--model", "pocket", "--no-embed"),
         *("--json", "items.json", "--scored", "scored.jsonl", "--no-store", "--metric", "pass"),
     )
     assert done.exit_code == 0, done.output
@@ -198,4 +198,4 @@ def test_completions_of_a_policy_are_sampled_and_scored_first(run, engine):
 def test_options_of_a_policy_require_one(run, scored):
     scored("scored.jsonl")
     done = run("inspect", "scored.jsonl", "--no-embed", "--scored", "other.jsonl")
-    assert done.exit_code == 2 and "--scored other.jsonl requires --policy" in done.stderr
+    assert done.exit_code == 2 and "--scored other.jsonl requires --policy.model" in done.stderr

@@ -1,16 +1,19 @@
-"""Options that are generated from settings classes: what a user of a command reads."""
+"""Options that are made from settings classes: what a user of a command reads, and what a command gets."""
 
+import re
 from typing import Any
 
+import pytest
 from typer.main import get_command
 
 from checklist_rewards.cli import app
-from checklist_rewards.judges.settings import JudgeSettings, Mode
+from checklist_rewards.cli import options as o
+from checklist_rewards.judges.settings import JudgeConfig, Mode
 from checklist_rewards.scores import Aggregation
 
 
 def options_of(command: str) -> dict[str, Any]:
-    return {option.opts[0]: option for option in get_command(app).commands[command].params}
+    return {name: option for option in get_command(app).commands[command].params for name in option.opts}
 
 
 def test_every_option_of_every_command_has_help():
@@ -21,40 +24,67 @@ def test_every_option_of_every_command_has_help():
 
 def test_help_and_default_are_those_of_the_setting():
     options = options_of("score")
-    assert options["--mass-floor"].help == "Lowest P(yes) + P(no), from 0 to 1, for a read to count as answered."
-    assert options["--mass-floor"].show_default == str(JudgeSettings.mass_floor)
+    floor = options["--judge.mass-floor"]
+    assert floor.help == "Lowest P(yes) + P(no), from 0 to 1, for a read to count as answered."
+    assert floor.show_default == str(JudgeConfig.model_fields["mass_floor"].default)
     assert options["--min-answered"].show_default == str(Aggregation.min_answered)
     assert options["--no-answer"].show_default == Aggregation.no_answer == "lowest"
-    assert options["--metric"].show_default == "the pipeline's, else expected"
-    assert options["--model"].show_default == "the pipeline's"
-    assert options["--model"].opts == ["--model", "-m", "--scorer-model"]
-    assert options["--samples"].min == 1 and options["--threshold"].max is None
+    assert options["--metric"].show_default == "expected, or quality in mode quality"
+    assert options["--model"].opts == ["--model", "-m", "--judge.model"]
+    assert options["--judge.samples"].min == 1 and options["--threshold"].max is None
     assert options["--mode"].type_descriptor.annotation == Mode
-    assert options["--temperature"].show_default == "0, or 0.7 with several --samples"
+    assert options["--judge.temperature"].show_default == "0, or 0.7 with several --judge.samples"
 
 
 def test_settings_in_the_help_are_called_as_on_the_command_line():
     options = options_of("run")
     assert "the server at --base-url if given, else `encoder`" in options["--backend"].help
-    unless = "True in mode item, unless --capture-reasoning, --samples,"
-    assert options["--use-logprobs"].show_default.startswith(unless)
-    assert options["--engine"].help.startswith("NAME=VALUE or a JSON object, repeatable. Engine arguments")
+    unless = "True in mode item, unless --judge.capture-reasoning, --judge.samples,"
+    assert options["--judge.use-logprobs"].show_default.startswith(unless)
+    assert "`judge`: it is judged like any other text" in options["--no-answer"].help, "a choice is no option"
 
 
 def test_only_options_that_the_user_gave_override_a_pipeline():
     for option in options_of("score").values():
-        if option.rich_help_panel == "Judge":
-            assert (option.default is None) == (option.name != "backend"), option.opts
+        if option.rich_help_panel == "Judge" or "--judge.model" in option.opts:
+            assert option.default is None, option.opts
 
 
-def test_help_starts_with_the_ten_options_that_most_users_need():
-    """Without a heading are the arguments and at most ten options; all others have one."""
-    for name, command in get_command(app).commands.items():
-        plain = [option for option in command.params if option.rich_help_panel is None]
-        options = [option for option in plain if option.param_type_name == "option"]
-        assert len(options) <= 10, name
-        headings = {option.rich_help_panel for option in command.params} - {None}
-        assert len(command.params) < 30 or (len(options) >= 6 and headings), name
-    options = options_of("score")
-    assert list(options)[:4] == ["--output", "--model", "--base-url", "--checklist"]
-    assert options["--mass-floor"].rich_help_panel == "Judge"
+@pytest.mark.parametrize("command", ["score", "run", "generate", "refine", "replay", "attack", "serve", "inspect"])
+def test_help_shows_about_15_options_and_help_all_shows_all(run, command):
+    short, full = run(command, "--help").stdout, run(command, "--help-all").stdout
+    named = re.compile(r"^ {2,6}(--?[a-z].*?)(?=  |$)", re.MULTILINE)
+    shown, every = (named.findall(text.partition("Options:")[2]) for text in (short, full))
+    assert len(shown) <= 16 < len(every) and len(every) == len(get_command(app).commands[command].params) + 1 - bool(
+        "Arguments:" in full
+    )
+    assert short.count("\n") <= 66 and "--help-all" in short
+    assert not any("judge." in line for line in shown), "the short name is enough"
+
+
+def test_a_group_has_only_what_the_user_gave():
+    values = dict.fromkeys(name.replace(".", "__") for name in o.JudgeOptions.parameters())
+    values |= {"judge__model": "org/judge", "judge__engine": ["dtype=bfloat16"], "threshold": 0.5, "other": 1}
+    values |= {"judge__use_logprobs": False, "allow_code": True, "allow_unsafe_code": False}
+    judge = o.JudgeOptions.of(values)
+    assert values == {"other": 1}
+    assert judge.settings == {"use_logprobs": False, "threshold": 0.5, "allow_code": True}
+    assert judge.engine.model == "org/judge" and judge.engine.settings == {"dtype": "bfloat16"}
+    assert judge.asks and not judge.names_no_model
+
+
+@pytest.mark.parametrize(
+    ("written", "words"),
+    [
+        (["--judge.temprature", "1"], ["No such option: --judge.temprature", "--judge.temperature"]),
+        (
+            ["--judge.samples", "0"],
+            ["Invalid value for '--judge.samples': Input should be greater than or equal to 1"],
+        ),
+        (["--metric", "best"], ["Invalid value for '--metric'", "'weighted'"]),
+        (["--judge.samples", "some"], ["Invalid value for '--judge.samples'"]),
+    ],
+)
+def test_a_bad_option_is_one_sentence(run, no_engine, written, words):
+    done = run("score", "rows.jsonl", "-o", "out.jsonl", *written)
+    assert done.exit_code == 2 and all(word in done.stderr for word in words), done.stderr

@@ -38,10 +38,10 @@ def test_what_is_no_setting_is_refused_in_one_sentence(run, no_engine, text):
 
 def test_settings_of_a_second_model_need_that_model(run, no_engine):
     write_jsonl("rows.jsonl", ROW)
-    done = run("run", "rows.jsonl", "-o", "out.jsonl", "--generator-engine", "dtype=bfloat16")
-    assert (done.exit_code, "--generator-engine requires --generator-model" in done.output) == (2, True)
-    done = run("refine", "rows.jsonl", "-o", "out.jsonl", "--policy-engine", "dtype=bfloat16")
-    assert (done.exit_code, "--policy-engine dtype=bfloat16 requires --policy" in done.output) == (2, True)
+    done = run("run", "rows.jsonl", "-o", "out.jsonl", "--writer.engine", "dtype=bfloat16")
+    assert (done.exit_code, "--writer.engine requires --writer.model" in done.output) == (2, True)
+    done = run("refine", "rows.jsonl", "-o", "out.jsonl", "--policy.engine", "dtype=bfloat16")
+    assert (done.exit_code, "--policy.engine dtype=bfloat16 requires --policy.model" in done.output) == (2, True)
 
 
 def test_settings_stand_in_files_of_judges_and_of_rewards(tmp_path):

@@ -278,7 +278,7 @@ def test_a_dry_run_writes_nothing(run, rows, no_engine, monkeypatch, command, st
 NAMED = {
     "--weights weights.json": '{"Is it red?": 2}',
     "--judge judge.yaml": "model: pocket",
-    "--examples examples.jsonl": '{"target": "blue", "question": "Is it red?", "label": "no"}\n',
+    "--judge.examples examples.jsonl": '{"target": "blue", "question": "Is it red?", "label": "no"}\n',
 }
 
 

@@ -210,7 +210,7 @@ def test_repeats_separate_the_judge_from_the_texts(run, log, engine):
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["--prompt", "judges/item"], "--prompt has no effect on stored answers; set --model"),
+        (["--judge.prompt", "judges/item"], "--judge.prompt has no effect on stored answers; set --model"),
         (["--repeat", "2"], "2 repeats require a judge"),
         (["--json", "v.json"], "set --repeat to 2 or more"),
         (["--precision", "0"], "must be above 0"),

@@ -133,7 +133,7 @@ REFUSED = {
     "a bad config": (["--config", "bad.yaml"], ["bad.yaml:2: generator.promt: unknown key"]),
     "no such refiner": (["--refiner", "tager"], ["unknown refiner 'tager'", "'tagger'"]),
     "a setting it lacks": (
-        ["--pipeline", "checkeval", "--shape", "questions"],
+        ["--pipeline", "checkeval", "--writer.shape", "questions"],
         ["'deductive' has no setting 'shape'"],
     ),
     "no source": (["--pipeline", "checkeval"], ["--source FILE", "--example-input checkeval", "--checklist FILE"]),
@@ -165,8 +165,17 @@ def test_options_beat_the_pipeline(run, scripted):
     Path("mine.md").write_text("Mine: {input}")
     Path("judge.md").write_text("Judged: {target} {question}")
     write_jsonl("rows.jsonl", {"input": "Write.", "target": "x"})
-    options = ["--pipeline", "rocketeval", "--generator-prompt", "mine.md", "--scorer-prompt", "judge.md"]
-    options += ["--temperature", "0.2", "--metric", "pass", "--generator-model", "pocket", "--max-items", "3"]
+    options = ["--pipeline", "rocketeval", "--writer.prompt", "mine.md", "--judge.prompt", "judge.md"]
+    options += [
+        "--writer.temperature",
+        "0.2",
+        "--metric",
+        "pass",
+        "--writer.model",
+        "pocket",
+        "--writer.max-items",
+        "3",
+    ]
     assert run("run", "rows.jsonl", "-o", "out.jsonl", *options, "--no-store").exit_code == 0
     [row] = read_jsonl("out.jsonl")
     assert fake.prompts[0].startswith("Mine: ") and fake.reads[0][0].startswith("Judged: ")
@@ -188,9 +197,9 @@ def test_a_pipeline_of_ones_own_from_a_file(run, scripted):
 @pytest.mark.parametrize(
     ("options", "calls", "n"),
     [
-        (["--mode", "batch", "--scorer-temperature", "0.5"], 1, 1),
-        (["--samples", "3", "--temperature", "0.5"], 2, 3),
-        (["--no-logprobs"], 2, 1),
+        (["--mode", "batch", "--judge.temperature", "0.5"], 1, 1),
+        (["--judge.samples", "3", "--judge.temperature", "0.5"], 2, 3),
+        (["--judge.no-use-logprobs"], 2, 1),
         (["--pipeline", "rocketeval", "--mode", "batch"], 1, 1),
     ],
 )
@@ -252,7 +261,7 @@ def test_a_dry_run_counts_what_is_not_in_the_store(run, scripted, no_engine):
 def test_a_dry_run_counts_candidates_by_model(run, no_engine):
     write_jsonl("rows.jsonl", {"input": "Write.", "reference": "x", "target": "x"})
     options = ["--pipeline", "rlcf_candidate", "--model", "big", "--base-url", "http://127.0.0.1:9/v1", "--no-store"]
-    options += ["--candidate-model", "small", "--candidate-model", "tiny", "--price", "small=1,1"]
+    options += ["--writer.candidate-models", "small", "--writer.candidate-models", "tiny", "--price", "small=1,1"]
     shown = run("generate", "rows.jsonl", "-o", "out.jsonl", "--dry-run", *options)
     assert shown.exit_code == 0, shown.output
     assert [cells[:3] for cells in table(shown.stdout)] == [
@@ -370,7 +379,7 @@ def test_the_summary_says_how_many_questions_were_left_out_and_why(run, scripted
 def test_rules_find_items_before_a_model_writes_the_others(run, scripted):
     scripted(lambda text: LIST)
     write_jsonl("rows.jsonl", {"prompt": "Explain tides in at most 30 words."})
-    options = ["--constraints", "--no-store", "--summary", "summary.json"]
+    options = ["--writer.constraints", "--no-store", "--summary", "summary.json"]
     assert run("generate", "rows.jsonl", "-o", "out.jsonl", *options).exit_code == 0
     [row] = read_jsonl("out.jsonl")
     assert [item["check"] is not None for item in row["checklist"]] == [True, False, False]

@@ -65,7 +65,7 @@ def example(name: str, run) -> tuple[list[dict], dict, Counter]:
     else:
         write_jsonl("rows.jsonl", *(row_of(prompt, name) for prompt in PROMPTS.values()))
     if name == "rlcf_candidates_only":
-        options += ["--candidate-model", "large", "--candidate-model", "small"]
+        options += ["--writer.candidate-models", "large", "--writer.candidate-models", "small"]
     if name == "checkeval":
         config = get_pipeline(name).replace({"name": "filtered", "generator": {"options": {"filtering": True}}})
         config.save("filtered.yaml")
@@ -83,7 +83,7 @@ def refined(run) -> tuple[list[dict], dict, Counter]:
 
 def scored(run, replies: dict, *options: str) -> tuple[list[dict], dict, Counter]:
     with staged(replies) as (server, url):
-        models = ["--model", "judge", "--base-url", url, "--generator-model", "writer", "--generator-base-url", url]
+        models = ["--model", "judge", "--base-url", url, "--writer.model", "writer", "--writer.base-url", url]
         files = ["run", "rows.jsonl", "-o", "out.jsonl", "--summary", "summary.json"]
         done = run(*files, *options, *models, "--no-store")
     summary = json.loads(Path("summary.json").read_text()) if Path("summary.json").exists() else {}

@@ -37,7 +37,9 @@ def test_a_scored_row_is_the_row_and_the_score_that_score_batch_gives(run, pocke
 def test_half_a_surrogate_pair_is_judged_as_text(run, pocket):
     Path("rows.jsonl").write_text('{"input": "\\udc00", "target": "cut \\ud83d", "checklist": ["Is it \\ud83d?"]}\n')
     for name in ("out.jsonl", "out.csv", "out.parquet"):
-        done = run("score", "rows.jsonl", "-o", name, "--backend", "transformers", "--mass-floor", "0", "--no-store")
+        done = run(
+            "score", "rows.jsonl", "-o", name, "--backend", "transformers", "--judge.mass-floor", "0", "--no-store"
+        )
         assert done.exit_code == 0, done.output
     assert read_jsonl("out.jsonl")[0]["target"] == "cut \ud83d"
 
@@ -178,7 +180,7 @@ def test_what_a_person_wrote_is_not_cut(run, engine):
     }
     Path("mine.md").write_text("{input}\n{history}\n{reference}\n{target}\n{question}")
     write_jsonl("rows.jsonl", {**texts, "target": "Four", "checklist": ["Is it kind?"]})
-    options = ["--prompt", "mine.md", "--reference-key", "reference"]
+    options = ["--judge.prompt", "mine.md", "--reference-key", "reference"]
     assert run("score", "rows.jsonl", "-o", "out.jsonl", "--no-store", *options).exit_code == 0
     assert all(f"\n{text}\n" in fake.asked[0][0] for text in texts.values())
 
@@ -195,7 +197,7 @@ def test_the_judges_options_reach_the_judge(run, engine):
     fake = engine(lambda prefix, tail: 0.5)
     Path("mine.md").write_text("Mine: {target} {question}")
     write_jsonl("rows.jsonl", {"target": "a", "checklist": ["b?"]})
-    options = ["--prompt", "mine.md", "--metric", "pass", "--threshold", "0.4", "--no-store"]
+    options = ["--judge.prompt", "mine.md", "--metric", "pass", "--threshold", "0.4", "--no-store"]
     assert run("score", "rows.jsonl", "-o", "out.jsonl", *options).exit_code == 0
     [row] = read_jsonl("out.jsonl")
     assert row["checklist_score"]["primary_metric"] == "pass" and row["checklist_score"]["primary_score"] == 1.0

@@ -163,7 +163,12 @@ def test_every_way_of_judging_can_be_served(run, monkeypatch):
     monkeypatch.setattr("checklist_rewards.cli.serving.run_server", lambda app, listening: served.append(app))
     monkeypatch.setattr("checklist_rewards.cli.serving.load", loaded.append)
     monkeypatch.setattr("checklist_rewards.server.build_app", lambda scorer, **settings: scorer)
-    for options in (("--mode", "quality"), ("--reasoning",), ("--pipeline", "tick"), ("--threshold", "0.9")):
+    for options in (
+        ("--mode", "quality"),
+        ("--judge.capture-reasoning",),
+        ("--pipeline", "tick"),
+        ("--threshold", "0.9"),
+    ):
         result = run("serve", "--port", 0, "--no-store", *options)
         assert result.exit_code == 0, result.stderr
     quality, reasoned, batch, thresholded = served

@@ -137,7 +137,9 @@ def test_the_command_line_scores_what_datasets_saved_as_what_was_in_it(run, tmp_
     write_jsonl("rows.jsonl", *rows)
     loaded(tmp_path / "rows.jsonl", tmp_path).to_parquet("rows.parquet")
     for name in ("rows.jsonl", "rows.parquet"):
-        done = run("score", name, "-o", f"{name}.scored.jsonl", "--no-store", "--model", "pocket", "--mass-floor", "0")
+        done = run(
+            "score", name, "-o", f"{name}.scored.jsonl", "--no-store", "--model", "pocket", "--judge.mass-floor", "0"
+        )
         assert done.exit_code == 0, done.output
     one, other = (read_jsonl(f"{name}.scored.jsonl") for name in ("rows.jsonl", "rows.parquet"))
     assert [row["checklist_score"] for row in one] == [row["checklist_score"] for row in other]

@@ -88,7 +88,7 @@ def test_all_output_formats_give_equal_scores(tmp_path, name):
             lambda shown: {letter: label.count("e") + 1.0 for letter, label in shown.items()}, lambda *_: 0.75
         )
         read_back = list(read_rows(path))
-        columns = Columns.of(read_back[0].data, blank_is_null=extension == ".csv")
+        columns = Columns.of(read_back[0])
         samples = [columns.sample_of(r.data, r.where, columns.checklist_of(r.data, r.where)) for r in read_back]
         scores = ChecklistScorer(backend=backend, store=False).score_batch(samples)
         texts[extension] = [s.model_dump() for s in scores], sorted(backend.asked)

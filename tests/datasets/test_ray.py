@@ -95,9 +95,9 @@ def scored(folder: Path) -> list[dict]:
 
 def alone(opened: Opened, source: Path) -> list[dict]:
     """The results of one process, as they are in a file."""
-    prepared = [opened.work.prepare(row) for path in outputs(source) for row in read_rows(path)]
+    found = [row for path in outputs(source) for row in read_rows(path)]
     with write_rows(source / "alone" / "all.parquet") as out:
-        for row in opened.work.process(prepared):
+        for row in opened.work.process(found):
             out.write(row)
     return scored(source / "alone")
 

@@ -24,7 +24,7 @@ from tests.waiting import until
 ray = pytest.importorskip("ray", reason="Ray is not installed (pip install 'checklist-rewards[ray]')")
 
 PRICE = ("--price", "pocket=1,2", "--price", "valid=1,2")
-SHORT = ("--max-tokens", 96)
+SHORT = ("--writer.max-tokens", 96)
 TEXT = "The dog sees the moon. It barks."
 
 

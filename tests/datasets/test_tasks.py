@@ -47,7 +47,7 @@ def opened(first: dict, reply: str = WRITTEN, shard: str = "", **settings):
 
 
 def done(opened, data, *progress):
-    return opened.work.process([opened.work.prepare(row) for row in rows(*data)], *progress)
+    return opened.work.process(rows(*data), *progress)
 
 
 def test_rows_with_checklists_are_scored_and_counted():
@@ -101,7 +101,7 @@ def test_rows_that_are_only_given_a_checklist_have_no_score():
     assert work.totals.judged is None and work.totals.checklists == 1
     other = opened({"input": "Greet me."}, checklists=Source.WRITTEN, scores=False)
     with pytest.raises(SampleError, match="row 1.*the input is in input, but the row also has a column 'prompt'"):
-        other.work.prepare(*rows({"input": "Greet me.", "prompt": "Thank me."}))
+        other.work.validate(*rows({"input": "Greet me.", "prompt": "Thank me."}))
 
 
 @pytest.mark.parametrize(

@@ -106,39 +106,37 @@ def reward_from_a_file() -> Any:
 
 def reward_with_a_monitor() -> Any:
     # since 46fd139: the monitor counts words as the check `words` does: without bullets and punctuation
-    from checklist_rewards.monitor import RewardMonitor
     from checklist_rewards.rewards.trl import ChecklistReward
 
-    monitor = RewardMonitor(
-        ChecklistReward(model="pocket", log="new_rewards.jsonl"),
-        shadow={"model": "pocket", "prompt": "judges/rlcf"},
-        log="new_monitor.jsonl",
-        held_out=0.4,
-        shadow_share=0.5,
-        retest_share=0.5,
-        extra_reads=1.0,
-        start=3,
-        window=3,
-        certainty=1.0,
-        canary_every=0,
-    )
-    rewards = [called(monitor, step, 4) for step in range(6)]
-    return {"rewards": rewards, "alarms": [[alarm.signal, alarm.step, alarm.size] for alarm in monitor.alarms]}
+    monitor = {
+        "shadow": {"model": "pocket", "prompt": "judges/rlcf"},
+        "log": "new_monitor.jsonl",
+        "held_out": 0.4,
+        "shadow_share": 0.5,
+        "retest_share": 0.5,
+        "extra_reads": 1.0,
+        "start": 3,
+        "window": 3,
+        "certainty": 1.0,
+        "canary_every": 0,
+    }
+    reward = ChecklistReward(model="pocket", log="new_rewards.jsonl", monitor=monitor)
+    rewards = [called(reward, step, 4) for step in range(6)]
+    return {"rewards": rewards, "alarms": [[alarm.signal, alarm.step, alarm.size] for alarm in reward.monitor.alarms]}
 
 
 def reward_with_evolving_checklists() -> Any:
-    from checklist_rewards.evolving import EvolvingChecklistReward
     from checklist_rewards.rewards.trl import ChecklistReward
 
     proposed = [OTHER["question"], 'Does the response mention the word "morni"?']
-    reward = EvolvingChecklistReward(
-        ChecklistReward(model="pocket", log="new_rewards.jsonl"),
-        lambda groups: [proposed] * len(groups),
-        every=2,
-        max_active=1,
-        refiners=[],
-        buffer="new_checklists.jsonl",
-    )
+    evolving = {
+        "proposer": lambda groups: [proposed] * len(groups),
+        "every": 2,
+        "max_active": 1,
+        "refiners": [],
+        "buffer": "new_checklists.jsonl",
+    }
+    reward = ChecklistReward(model="pocket", log="new_rewards.jsonl", evolving=evolving)
     return [called(reward, step, 4) for step in range(4)]
 
 
@@ -178,15 +176,116 @@ def build_a_dataset() -> Any:
     return dataset.to_list()
 
 
-def serve_rewards() -> Any:
+def serve_scores_rewards_and_decisions() -> Any:
+    # since 46fd139: responses name the judge, which clients compare
     from fastapi.testclient import TestClient
 
     from checklist_rewards import ChecklistScorer
     from checklist_rewards.server import build_app
 
-    row = {"input": PROMPTS[0], "target": COMPLETIONS[0], "checklist": CHECKLIST}
+    sample = {"input": PROMPTS[0], "target": COMPLETIONS[0], "checklist": CHECKLIST}
+    label = json.dumps({"checklist": CHECKLIST, "input": PROMPTS[0]})
+    asked = [{"type": "predicate", "name": "one", "instructions": CHECKLIST[0]["question"]}]
+    bodies = {
+        "/score": {"samples": [sample]},
+        "/reward": {"query": [PROMPTS[0] + COMPLETIONS[0]], "prompts": [PROMPTS[0]], "labels": [label]},
+        "/v1/decisions": {"model": "pocket", "input": COMPLETIONS[0], "questions": asked},
+    }
     with TestClient(build_app(ChecklistScorer(model="pocket"))) as client:
-        return client.post("/score", json={"rows": [row]}).json()
+        given = {path: client.post(path, json=body).json() for path, body in bodies.items()}
+    identities = {
+        answer.pop(key) for answer in given.values() for key in ("identity", "system_fingerprint") & answer.keys()
+    }
+    return {**given, "one identity of the judge": len(identities) == 1}
+
+
+def app_with_annotations() -> Any:
+    # since 46fd139: every file has its own labels; code checks and words are counted as by agree and the check `words`
+    from fastapi.testclient import TestClient
+
+    from checklist_rewards.backends import Engine
+    from checklist_rewards.pipelines import PipelineConfig
+    from checklist_rewards.ui.app import build_ui
+    from checklist_rewards.ui.guard import HEADER
+    from checklist_rewards.ui.judging import Judging
+    from checklist_rewards.ui.project import Project
+
+    engine = Engine("pocket", "transformers")
+    app = build_ui(Judging(Project.at(Path.cwd()), PipelineConfig(), {}, engine, engine), "token")
+    file = {"file": "scored.csv"}
+    with TestClient(app, base_url="http://127.0.0.1:8091", headers={HEADER: "token"}) as client:
+        return {
+            "queue": client.get("/api/annotate/queue", params={**file, "annotator": "ann"}).json(),
+            "task": client.get("/api/annotate/task", params={**file, "annotator": "ann", "place": 1}).json(),
+            "export": client.post("/api/annotate/export", json=file).json() | {"commands": []},
+            "report": client.get("/api/report", params=file).json(),
+            "live": client.get("/api/live", params={"file": "rewards.jsonl"}).json(),
+        }
+
+
+def replay_stored_answers() -> Any:
+    from checklist_rewards import Checklist, Sample
+    from checklist_rewards.evaluation.replay import Replay
+    from checklist_rewards.evaluation.scored import ScoredText
+    from checklist_rewards.scores.table import score_from
+
+    stored = []
+    for number, row in enumerate(rows("scored.jsonl")[:5], start=1):
+        score = score_from(row["checklist_score"], f"row {number}")
+        checklist = Checklist.parse([{"question": item.question, "weight": item.weight} for item in score.items])
+        stored.append(
+            ScoredText(str(number), f"row {number}", score, sample=Sample(checklist, row["target"], row["prompt"]))
+        )
+    replay = Replay(aggregation={"primary_metric": "weighted", "threshold": 0.9})
+    return [[score.primary_score for score in scores] for scores in replay.scores(stored)]
+
+
+def agreement_and_calibration_of_a_scored_file() -> Any:
+    from checklist_rewards.evaluation.agreement import Bootstrap, compare, units_against_labels
+    from checklist_rewards.evaluation.calibration import fit_calibration, labelled_reads
+    from checklist_rewards.evaluation.labels import Labels
+
+    labels = Labels(group_key="document")
+    scored, _ = labels.of(labels.read("scored.jsonl"))
+    calibration, _ = fit_calibration(labelled_reads(scored), method="platt", bootstrap=Bootstrap(20))
+    units, targets = units_against_labels(scored)
+    compared = compare(("judge", "labels"), units, targets, Bootstrap(20), against_labels=True)
+    figures = {name: figure.value for section in compared.items.values() for name, figure in section.figures.items()}
+    return {"agreement": figures, "calibration": calibration.model_dump(mode="json")}
+
+
+def labels_to_distill() -> Any:
+    from checklist_rewards.distill.labels import read_labels
+
+    files = ("examples.jsonl", "strong.parquet")
+    return {file: [[one.target, one.question, one.label, one.group] for one in read_labels(file)] for file in files}
+
+
+def pairs_of_scored_pools() -> Any:
+    from checklist_rewards import Checklist, ChecklistScorer, Sample
+    from checklist_rewards.preferences import Rule, ScoredPool, mine_pairs
+
+    scorer, pools = ChecklistScorer(model="pocket"), []
+    for row in rows("candidates.jsonl"):
+        scores = scorer.score_batch([Sample(row["checklist"], text, row["prompt"]) for text in row["candidates"]])
+        pools.append(ScoredPool(row["prompt"], Checklist.parse(row["checklist"]), row["candidates"], scores))
+    mined = mine_pairs(pools, Rule(select="rlcf", top_fraction=0.7))
+    return [[pair.chosen, pair.rejected, pair.margin] for pair in mined.pairs]
+
+
+def old_calibration_and_weights() -> Any:
+    from checklist_rewards import ChecklistScorer
+
+    scorer = ChecklistScorer(model="pocket", calibration="map.json", weights="fitted.json")
+    items = [item for item in CHECKLIST if "lower case" not in item["question"]]
+    return scorer.score(items, COMPLETIONS[0], PROMPTS[0]).model_dump()
+
+
+def store_merged_with_another() -> Any:
+    from checklist_rewards.files.store import Store
+
+    other = Store("other.sqlite")
+    return [other.merge(Store().path) == len(Store()), other.merge(Store().path)]
 
 
 ENTRIES = [
@@ -202,6 +301,13 @@ ENTRIES = [
     refine_tasks,
     pipeline_of_writer_and_judge,
     build_a_dataset,
-    serve_rewards,
+    serve_scores_rewards_and_decisions,
+    app_with_annotations,
+    replay_stored_answers,
+    agreement_and_calibration_of_a_scored_file,
+    labels_to_distill,
+    pairs_of_scored_pools,
+    old_calibration_and_weights,
+    store_merged_with_another,
 ]
 QUICK = {"score_one_text", "score_a_batch_and_its_receipt", "reward_with_a_log", "reward_split_by_category"}

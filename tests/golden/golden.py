@@ -16,7 +16,9 @@ were renamed are changed in `commands.toml` and `entries.py`; that needs no new 
 
 from __future__ import annotations
 
+import base64
 import csv
+import gzip
 import json
 import math
 import os
@@ -34,7 +36,7 @@ from typing import Any, NamedTuple
 HERE = Path(__file__).resolve().parent
 STORE = HERE / "answers.sqlite"
 TOLERANCE = 1e-9
-VOLATILE = {"seconds", "judge_seconds", "wall_seconds", "created", "time", "version"}
+VOLATILE = {"seconds", "judge_seconds", "created", "version", "stamp", "quiet"}
 """Keys whose values differ between two runs."""
 
 
@@ -120,7 +122,9 @@ def printed(case: Case) -> dict[str, Any]:
 
 def files() -> list[Path]:
     """The files in the working folder."""
-    return sorted(path for path in Path().rglob("*") if path.is_file() and path.suffix != ".png")
+    return sorted(
+        path for path in Path().rglob("*") if path.is_file() and path.suffix != ".png" and ".sqlite" not in path.name
+    )
 
 
 def content(path: Path) -> Any:
@@ -135,7 +139,8 @@ def content(path: Path) -> Any:
     if path.suffix == ".csv":
         return list(csv.DictReader(text.splitlines(keepends=True)))
     if path.suffix == ".html":
-        return [json.loads(data) for data in re.findall(r'<script[^>]*json"?[^>]*>(.*?)</script>', text, re.DOTALL)]
+        data = re.findall(r'<script[^>]*type="application/gzip">(.*?)</script>', text, re.DOTALL)
+        return [json.loads(gzip.decompress(base64.b64decode(one))) for one in data]
     return json.loads(text) if path.suffix == ".json" else text
 
 

@@ -18,7 +18,7 @@ from checklist_rewards.errors import BackendError, ChecklistError, ModelError, S
 from checklist_rewards.files.store import Store, key_of
 from checklist_rewards.judges import EncoderJudge, Read
 from checklist_rewards.judges.budget import Budget
-from checklist_rewards.judges.settings import JudgeSettings
+from checklist_rewards.judges.settings import JudgeConfig
 from tests.encoders import WORDS, compared, mentions, tiny_bert
 
 YES_NO = ("yes", "no")
@@ -292,4 +292,6 @@ def test_pairs_are_those_of_the_tokenizer_where_no_text_holds_a_control_string(t
 
 def test_a_budget_does_not_hide_a_cross_encoder():
     limited = Budget(1.0, {"org/encoder": (0, 0)}).limited(Engine("org/encoder", "encoder"))
-    assert limited.backend_name == "encoder" and isinstance(JudgeSettings(limited).build(store=False), EncoderJudge)
+    assert limited.backend_name == "encoder" and isinstance(
+        JudgeConfig(model=limited).build(store=False), EncoderJudge
+    )

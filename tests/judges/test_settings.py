@@ -1,7 +1,5 @@
 """Judge settings: one value, from keywords and from files."""
 
-import inspect
-from dataclasses import fields
 from typing import get_type_hints
 
 import pytest
@@ -9,39 +7,37 @@ import pytest
 from checklist_rewards import ChecklistScorer
 from checklist_rewards.errors import ModelError, SampleError
 from checklist_rewards.judges import LogprobJudge, QualityJudge
-from checklist_rewards.judges.settings import JudgeKwargs, JudgeSettings
+from checklist_rewards.judges.settings import JudgeConfig, ScorerConfig, ScorerKwargs
 
 
-def test_the_keywords_of_a_scorer_are_the_fields_of_the_settings():
-    declared = get_type_hints(JudgeSettings)
-    assert get_type_hints(JudgeKwargs) == {name: kind for name, kind in declared.items() if name != "model"}
-    parameters = inspect.signature(ChecklistScorer).parameters
-    for field in fields(JudgeSettings):
-        assert parameters[field.name].default == field.default
+def test_the_keywords_of_a_scorer_are_the_fields_of_its_config():
+    declared = get_type_hints(ScorerConfig)
+    assert get_type_hints(ScorerKwargs) == {
+        name: declared[name] for name in ScorerConfig.model_fields if name != "model"
+    }
 
 
-def test_settings_and_keywords_make_the_same_scorer():
-    settings = JudgeSettings("pocket", mode="quality", backend="transformers")
-    one = ChecklistScorer(settings, store=False)
-    other = ChecklistScorer("pocket", mode="quality", backend="transformers", store=False)
-    assert one.settings == other.settings and type(one.judge) is type(other.judge) is QualityJudge
+def test_a_config_and_keywords_make_the_same_scorer():
+    settings = {"model": "pocket", "mode": "quality", "backend": "transformers", "store": False}
+    config = ScorerConfig(**settings)
+    one, other = ChecklistScorer(config), ChecklistScorer(**settings)
+    assert one.config == other.config == config and type(one.judge) is type(other.judge) is QualityJudge
     assert one.aggregation == other.aggregation and one.aggregation.primary_metric == "quality"
-    assert isinstance(settings.build(store=False), QualityJudge)
-    with pytest.raises(SampleError, match="mode='batch' has no effect together with JudgeSettings; set it there"):
-        ChecklistScorer(settings, mode="batch")
+    with pytest.raises(SampleError, match="mode='batch' has no effect together with a ScorerConfig; set it there"):
+        ChecklistScorer(config, mode="batch")
 
 
 def test_settings_know_what_was_changed():
-    assert JudgeSettings().changed() == {}
-    changed = JudgeSettings("org/judge", samples=3, calibration="map.json").changed("calibration")
+    assert ScorerConfig(metric="pass").changed() == {}
+    changed = JudgeConfig(model="org/judge", samples=3, calibration="map.json").changed("calibration")
     assert changed == {"model": "org/judge", "samples": 3}
 
 
 def test_a_wrong_value_is_refused_before_anything_is_built():
     with pytest.raises(SampleError, match="mode='both' is not known; allowed: 'item', 'batch', 'quality'"):
-        JudgeSettings(mode="both")
+        JudgeConfig(mode="both")
     with pytest.raises(SampleError, match="mass_floor=2 is not allowed"):
-        JudgeSettings(mass_floor=2)
+        JudgeConfig(mass_floor=2)
     with pytest.raises(ModelError, match="engine='fp8' is not allowed"):
-        JudgeSettings(engine="fp8")
-    assert isinstance(JudgeSettings().build(store=False), LogprobJudge)
+        JudgeConfig(engine="fp8")
+    assert isinstance(JudgeConfig().build(store=False), LogprobJudge)

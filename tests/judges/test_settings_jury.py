@@ -78,7 +78,7 @@ def test_a_model_beside_the_file_is_refused(file):
         ),
         ("panel:\njudges: [pocket, {mode: many}]", "judges.yaml, judge 2: mode='many' is not known"),
         ("panel:\njudges: [pocket, {calibration: 3}]", "judges.yaml, judge 2: calibration=3 is not allowed"),
-        ("panel:\njudges: [pocket, 3]", "judges.yaml, judge 2: expected settings by name, got 3"),
+        ("panel:\njudges: [pocket, 3]", "judges.yaml, judge 2: expected a mapping, got 3"),
         ("cascade: {margin: [1]}\njudges: [pocket, pocket]", "judges.yaml, cascade: margin=.* is not allowed"),
     ],
 )

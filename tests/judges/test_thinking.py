@@ -13,7 +13,7 @@ from checklist_rewards.files.store import Store
 from checklist_rewards.judges import FewShot, Labelled, LogprobJudge, Read, ThinkingJudge
 from checklist_rewards.judges.budget import Budget
 from checklist_rewards.judges.calibration import Calibration
-from checklist_rewards.judges.settings import JudgeSettings, load_jury
+from checklist_rewards.judges.settings import JudgeConfig, load_jury
 from checklist_rewards.scores import score_checklist
 from tests.judges.fakes import Script
 
@@ -175,7 +175,7 @@ def test_a_calibration_of_plain_reads_is_refused():
     map = {"method": "temperature", "temperature": 2, "reads": 9}
     plain = Calibration(judge="pocket", read_by="logprobs", maps={"yes/no": map})
     with pytest.raises(SampleError, match="fitted on answers read by logprobs, and these are read by thought"):
-        JudgeSettings(thinking=8, calibration=plain).build(store=False)
+        JudgeConfig(thinking=8, calibration=plain).build(store=False)
 
 
 def test_several_thoughts_are_averaged_and_each_is_kept():
@@ -293,7 +293,7 @@ def test_an_engine_that_cannot_continue_a_reply_is_refused_before_any_thought():
 
 def test_a_budget_limits_thoughts_and_reads():
     def judge(dollars):
-        settings = JudgeSettings(model=replace(ThinkingJudge(backend=engine).engine, model="m"), thinking=8)
+        settings = JudgeConfig(model=replace(ThinkingJudge(backend=engine).engine, model="m"), thinking=8)
         return settings.build(store=False, budget=Budget(dollars, {"m": (1.0, 1.0)}))
 
     engine = Thinks(lambda messages: "0.9")
@@ -314,11 +314,11 @@ def test_progress_counts_reads():
 
 
 def test_settings_make_the_judge_and_change_nothing_without_thinking(tmp_path):
-    judge = JudgeSettings(thinking=64, thinking_per="target", samples=4).build(store=False)
+    judge = JudgeConfig(thinking=64, thinking_per="target", samples=4).build(store=False)
     assert isinstance(judge, ThinkingJudge) and judge.per == "target"
     assert (judge.sampling.max_tokens, judge.sampling.n, judge.sampling.temperature) == (64, 4, 0.7)
-    assert JudgeSettings(thinking=8, temperature=0.3).build(store=False).sampling.temperature == 0.3
-    assert type(JudgeSettings().build(store=False)) is LogprobJudge
+    assert JudgeConfig(thinking=8, temperature=0.3).build(store=False).sampling.temperature == 0.3
+    assert type(JudgeConfig().build(store=False)) is LogprobJudge
     custom = tmp_path / "judge.md"
     custom.write_text("{target}\n{question}\nYes or no?")
     engine = Thinks(lambda messages: "0.9")
@@ -354,7 +354,7 @@ def test_a_file_of_judges_takes_thinking(tmp_path):
 )
 def test_settings_that_contradict_thinking_are_refused(settings, message):
     with pytest.raises(SampleError, match=message):
-        JudgeSettings(**({"thinking": 8} | settings)).build(store=False)
+        JudgeConfig(**({"thinking": 8} | settings)).build(store=False)
 
 
 def test_the_pocket_model_thinks_and_answers(pocket, scorer):

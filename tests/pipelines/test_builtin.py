@@ -78,23 +78,23 @@ def test_there_are_ten_of_papers():
 def test_english_has_models_of_its_own():
     pipe = pipeline("english", store=False)
     assert pipe.generator.model == "english-writer" and pipe.generator.constraints and pipe.generator.drop_faults
-    assert pipe.scorer.settings.model == "english-encoder"
+    assert pipe.scorer.config.model == "english-encoder"
     named = pipeline("english", model="pocket", store=False)
-    assert named.generator.model == named.scorer.settings.model == "pocket" and not named.generator.drop_faults
+    assert named.generator.model == named.scorer.config.model == "pocket" and not named.generator.drop_faults
     served = pipeline("english", model="org/model", base_url="http://localhost:9/v1", store=False)
-    assert served.generator.model == served.scorer.settings.model == "org/model"
+    assert served.generator.model == served.scorer.config.model == "org/model"
     apart = pipeline("english", generator_base_url="http://localhost:9/v1", store=False)
-    assert apart.generator.model != "english-writer" and apart.scorer.settings.model == "english-encoder"
+    assert apart.generator.model != "english-writer" and apart.scorer.config.model == "english-encoder"
     half = pipeline("english", generator_model="pocket", store=False)
-    assert (half.generator.model, half.scorer.settings.model) == ("pocket", "english-encoder")
+    assert (half.generator.model, half.scorer.config.model) == ("pocket", "english-encoder")
 
 
 def test_models_of_a_file_are_used_unless_the_user_names_one(tmp_path):
     path = tmp_path / "mine.yaml"
     path.write_text("generator: {model: my-writer}\nscorer: {model: my-judge}\n")
     pipe = pipeline(path, store=False)
-    assert (pipe.generator.model, pipe.scorer.settings.model) == ("my-writer", "my-judge")
-    assert pipeline(path, model="other", store=False).scorer.settings.model == "other"
+    assert (pipe.generator.model, pipe.scorer.config.model) == ("my-writer", "my-judge")
+    assert pipeline(path, model="other", store=False).scorer.config.model == "other"
     assert PipelineConfig.load(path).generator.settings() == {}
 
 
@@ -102,7 +102,8 @@ def test_models_of_a_file_are_used_unless_the_user_names_one(tmp_path):
 def test_the_defaults(name):
     config = get_pipeline(name)
     generator, scorer = DEFAULTS[name]
-    dumped = config.model_dump(exclude_none=True)
+    dumped = {"generator": config.generator.model_dump(exclude_none=True)}
+    dumped["scorer"] = config.scorer.model_dump(exclude_unset=True)
     assert {k: v for k, v in dumped["generator"].items() if k != "options"} == generator
     assert {k: v for k, v in dumped["scorer"].items() if k not in ("kind", "options")} == scorer
     assert config.scorer.kind == "checklist" and config.refiners == () and config.paper and config.description

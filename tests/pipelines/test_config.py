@@ -111,7 +111,7 @@ def test_a_saved_config_moves_together_with_its_prompts(tmp_path):
 
 
 WRONG = {
-    "a key": ({"genrator": {}}, ["genrator: unknown key", "name, description", "generator, refiners, scorer"]),
+    "a key": ({"genrator": {}}, ["unknown key 'genrator'", "name, description", "generator, refiners, scorer"]),
     "a key inside": ({"scorer": {"mod": "item"}}, ["scorer.mod: unknown key", "mode, use_logprobs"]),
     "a key of an item": ({"universal": [{"question": "a?", "wieght": 1}]}, ["universal.0.wieght", "weight"]),
     "a generator": ({"generator": {"kind": "dierct"}}, ["generator:", "'dierct'", "'direct'", "contrastive"]),
@@ -156,7 +156,7 @@ def test_what_is_wrong_is_an_error_that_says_what_is_allowed(data, words):
     [
         ("a.yaml", "name: x\ngenerator:\n  kind: direct\n  promt: a\n", 4),
         ("a.yaml", "refiners:\n  - selector\n  - kind: selector\n    options: {beam_wdth: 2}\n", 3),
-        ("a.json", '{\n "name": "x",\n "scorer": {\n  "mode": "itme"\n }\n}\n', 3),
+        ("a.json", '{\n "name": "x",\n "scorer": {\n  "mode": "itme"\n }\n}\n', 4),
         ("a.json", '{\n "name": }', 2),
         ("a.yaml", "name: x\n  scorer: [\n", 2),
     ],

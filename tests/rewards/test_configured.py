@@ -92,7 +92,7 @@ def test_the_yaml_file_may_monitor_the_reward_and_let_its_checklists_evolve(conf
     reward = module.reward
     monitor, evolving = reward.monitor, reward.evolving
     assert (monitor.settings.held_out, monitor.settings.action, monitor.settings.max_flips) == (0.3, "stop", None)
-    assert monitor.shadow.settings.capture_reasoning and str(monitor.log.path) == "seen.jsonl"
+    assert monitor.shadow.config.capture_reasoning and str(monitor.log.path) == "seen.jsonl"
     assert (evolving.every, evolving.buffer.max_active) == (5, 3)
     assert evolving.proposer.engine.model == "pocket", "the judge's model, unless another one is named"
     assert [refiner.name for refiner in evolving.refiners] == ["deduplicator", "unit_tester"]

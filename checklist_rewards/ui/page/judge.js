@@ -68,7 +68,7 @@ export async function judge(main) {
     const allow = () => (button.disabled = !by.value && choices.cannot_write !== null);
     by.addEventListener("change", allow);
     allow();
-    return el("details", {}, el("summary", {}, "Let a model write the checklist"), choices.cannot_write === null ? null : note(`${choices.writer} writes no checklists. Choose another writer here, or start the app with --generator-model.`), el("div", { class: "filters" }, field("method", method), field("written by", by), button));
+    return el("details", {}, el("summary", {}, "Let a model write the checklist"), choices.cannot_write === null ? null : note(`${choices.writer} writes no checklists. Choose another writer here, or start the app with --writer.model.`), el("div", { class: "filters" }, field("method", method), field("written by", by), button));
 
     async function generate() {
       button.disabled = true;

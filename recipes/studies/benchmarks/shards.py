@@ -98,7 +98,7 @@ def one_process(source: Path, output: Path, log: Path) -> None:
     with write_rows(output) as out:
         rows = (row for path in sorted(source.iterdir()) for row in read_rows(path))
         while chunk := list(islice(rows, 4096)):
-            for row in opened.work.process([opened.work.prepare(row) for row in chunk]):
+            for row in opened.work.process(chunk):
                 out.write(row)
 
 

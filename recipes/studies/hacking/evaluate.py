@@ -27,7 +27,7 @@ import argparse
 import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from statistics import fmean, median
@@ -257,10 +257,10 @@ def grid(study: Study) -> str:
     }
     found: list[tuple[MonitorSettings, dict[str, list[Outcome]]]] = []
     for start, window in product((5, 10), (5, 10)):
-        windows = replace(study.settings, start=start, window=window)
+        windows = study.settings.replaced(start=start, window=window)
         sized = {kind: [(run, sizes(steps, windows)) for run, steps in seen] for kind, seen in shadows.items()}
         for certainty, gap, disagreement in product((2.0, 2.5, 3.0, 3.5, 4.0, 5.0), (0.05, 0.1), (0.2, 0.3)):
-            limits = replace(windows, certainty=certainty, max_shadow_gap=gap, max_shadow_disagreement=disagreement)
+            limits = windows.replaced(certainty=certainty, max_shadow_gap=gap, max_shadow_disagreement=disagreement)
             found.append((limits, {kind: _outcomes(study, limits, pairs) for kind, pairs in sized.items()}))
     found.sort(key=lambda pair: badness([one for outcomes in pair[1].values() for one in outcomes]))
     return "\n".join([HEAD, *(line(_named(limits, kind), o) for limits, kinds in found for kind, o in kinds.items())])
@@ -354,16 +354,17 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("folder", type=Path, help="folder of the runs")
     parser.add_argument("what", choices=[*TABLES, "plots"])
-    parser.add_argument("--certainty", type=float, default=MonitorSettings.certainty)
-    parser.add_argument("--start", type=int, default=MonitorSettings.start, help="first steps to compare with")
-    parser.add_argument("--window", type=int, default=MonitorSettings.window, help="last steps to compare")
+    usual = MonitorSettings()
+    parser.add_argument("--certainty", type=float, default=usual.certainty)
+    parser.add_argument("--start", type=int, default=usual.start, help="first steps to compare with")
+    parser.add_argument("--window", type=int, default=usual.window, help="last steps to compare")
     parser.add_argument("--share", type=float, help="share that the shadow judge reads; defaults to that of the runs")
     parser.add_argument(
         "--first", type=int, default=0, help="number of first steps of which it reads four times as many"
     )
     parser.add_argument("-o", "--output", type=Path, default=Path("docs/images/figures"), help="folder of the plots")
     args = parser.parse_args(argv)
-    settings = replace(MonitorSettings(), certainty=args.certainty, start=args.start, window=args.window)
+    settings = MonitorSettings(certainty=args.certainty, start=args.start, window=args.window)
     study = Study(args.folder, settings, args.share, args.first)
     if args.what == "plots":
         draw(study.all, study.gold, {run.folder: study.alarms(run) for run in study.runs}, args.output)

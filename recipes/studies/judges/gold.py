@@ -31,7 +31,6 @@ from checklist_rewards import Checklist, ChecklistScorer, Sample, Score
 from checklist_rewards.chat import prompt_text
 from checklist_rewards.datasets import import_checklists
 from checklist_rewards.errors import SampleError
-from checklist_rewards.fields import field_docs
 from checklist_rewards.files.rows import write_rows
 from checklist_rewards.scores import Aggregation
 from checklist_rewards.scores.tally import Tally
@@ -59,7 +58,7 @@ class EvaluateArguments:
     backend: str = field(default="auto", metadata={"help": "auto, transformers, vllm or openai."})
     base_url: str | None = field(default=None, metadata={"help": "URL of an OpenAI-compatible server."})
     prompt: str = field(default="judges/item", metadata={"help": "The judge's prompt."})
-    threshold: float = field(default=Aggregation.threshold, metadata={"help": field_docs(Aggregation)["threshold"]})
+    threshold: float = field(default=Aggregation.threshold, metadata={"help": "Lowest P(yes) that counts as yes."})
     store: str | None = field(default=None, metadata={"help": "Store file. Defaults to the user cache."})
     output_dir: str = field(default="runs/evaluate")
 

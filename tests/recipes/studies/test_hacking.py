@@ -2,7 +2,7 @@
 
 import json
 import random
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import partial
 
 import pytest
@@ -179,7 +179,7 @@ def test_a_shadow_judge_that_always_disagrees_is_compared_with_the_start_of_the_
 def test_alarms_from_sizes_are_those_of_the_audit(tmp_path):
     write_run(tmp_path, Run("praise", 1), 30, from_step_12)
     [run] = finished(tmp_path)
-    settings = replace(MonitorSettings(), max_saturation=0.0, max_reward_jump=None)
+    settings = MonitorSettings(max_saturation=0.0, max_reward_jump=None)
     found = alarm_steps(sizes(replayed(run, None), settings), settings)
     first = {}
     for alarm in audit([run.log], settings).alarms:

@@ -20,6 +20,7 @@ from checklist_rewards.cli import app as cli
 from checklist_rewards.cli.options import engine_settings
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.store import Store
+from checklist_rewards.judges.settings import ScorerConfig
 from checklist_rewards.pipelines import PipelineConfig
 from checklist_rewards.ui.code import engine_arguments, public_address, snippets, without_secrets
 from checklist_rewards.ui.judging import Judging
@@ -260,7 +261,8 @@ def test_the_exported_code_has_the_settings_that_were_exported(engine, backend, 
     [line] = [line for line in found["python"].splitlines() if line.startswith("scorer = ")]
     seen = {}
     exec(line, {"ChecklistScorer": lambda model, **rest: seen.update(rest, model=model)})
-    expected = {name: value for name, value in chosen.items() if name != "scale"}
+    usual = ScorerConfig()
+    expected = {name: value for name, value in chosen.items() if name != "scale" and value != getattr(usual, name)}
     expected |= {"model": "org/judge", "store": "store.sqlite"}
     expected |= {"backend": backend} if backend != "auto" else {}
     assert seen == expected | ({"engine": engine} if engine else {})

@@ -2,16 +2,15 @@
 
 import itertools
 import json
-from dataclasses import fields
 
 import pytest
 import yaml
 
 from checklist_rewards.backends import Engine
 from checklist_rewards.errors import SampleError
-from checklist_rewards.judges.settings import JudgeSettings
+from checklist_rewards.judges.settings import JudgeConfig
 from checklist_rewards.pipelines import GENERATORS, REFINERS, PipelineConfig
-from checklist_rewards.pipelines.config import GeneratorConfig, RefinerConfig, ScorerConfig
+from checklist_rewards.pipelines.config import GeneratorConfig, RefinerConfig, ScorerPart
 from checklist_rewards.ui.judging import Judging
 from checklist_rewards.ui.project import Project
 from tests.fakes import FakeBackend
@@ -138,7 +137,7 @@ def refused(judging, check, name, content) -> str:
 
 @pytest.mark.parametrize("nesting", NESTED)
 def test_every_setting_of_a_judge_is_listed(judging, nesting):
-    assert set(HARMLESS) == {field.name for field in fields(JudgeSettings)}
+    assert set(HARMLESS) == set(JudgeConfig.model_fields)
     for name, value in HARMLESS.items():
         judge = {"model": "judge" if name == "base_url" else "org/one", name: value}
         judging.permitted.check_judges("judges/a.yaml", NESTED[nesting](judge))
@@ -181,7 +180,7 @@ FILES = [
     "loop.json",
     "none.json",
 ]
-PARTS = {"scorer": ScorerConfig, "generator": GeneratorConfig, "refiners": RefinerConfig}
+PARTS = {"scorer": ScorerPart, "generator": GeneratorConfig, "refiners": RefinerConfig}
 OF_FILES = {
     "scorer": ("prompt", "examples", "calibration", "weights", "judge"),
     "generator": ("prompt", "prompts"),
@@ -214,7 +213,10 @@ def test_every_setting_of_a_pipeline_is_allowed_checked_or_refused(judging, part
     assert (
         checked
         == {
-            "scorer": {*("model", "prompt", "examples", "calibration", "weights", "judge", "allow_code", "options")},
+            "scorer": {
+                *("model", "backend", "base_url", "engine", "store", "budget"),
+                *("prompt", "examples", "calibration", "weights", "judge", "allow_code", "options"),
+            },
             "generator": {"model", "prompt", "prompts", "candidate_models", "options"},
             "refiners": {"options"},
         }[part]
