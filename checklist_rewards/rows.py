@@ -160,11 +160,11 @@ class Columns:
 
     inputs: tuple[str, ...]
     """Input columns. If empty, the judge sees no input."""
-    target: str
-    checklist: str
+    target: str = TARGETS[0]
+    checklist: str = "checklist"
     reference: str | None = None
     """Column of the reference answer shown to the judge."""
-    history: str = HISTORY
+    history: str | None = HISTORY
     """Column of the conversation before the input, for inputs that are not chat messages."""
     writer: Mapping[str, str] = field(default_factory=dict)
     """Further fields of [`Request`] for the writer prompt: field name to column."""
@@ -227,7 +227,9 @@ class Columns:
         """The input and the conversation before it; several columns are joined by blank lines, skipping empty ones."""
         self._check_elsewhere(row, where)
         texts = [self._input(row, key, where) for key in self.inputs]
-        before = None if self._absent(row, self.history) else self.get(row, self.history, "--history-key", where)
+        before = None
+        if self.history is not None and not self._absent(row, self.history):
+            before = self.get(row, self.history, "--history-key", where)
         if before is not None and not isinstance(before, str):
             kind = "a string (put earlier chat messages into the input column)"
             raise SampleError(f"{where}: {self.history!r} must be {kind}, got {_shown(before)}.")

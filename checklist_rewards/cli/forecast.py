@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.markup import escape
@@ -27,13 +27,15 @@ from checklist_rewards.cli.work import ANSWERS, CANDIDATES, CHECKLISTS, PURPOSES
 from checklist_rewards.errors import GenerationError
 from checklist_rewards.files.rows import CHUNK_ROWS
 from checklist_rewards.files.store import Key, Store
-from checklist_rewards.generators import Request
 from checklist_rewards.judges.base import Prices
-from checklist_rewards.pipelines import Pipeline
 from checklist_rewards.progress import FORECAST_VARIABLE
+from checklist_rewards.rows import Request
 from checklist_rewards.scorer import Sample, Scorer
 from checklist_rewards.scores import Score, Verdict, score_checklist
-from checklist_rewards.self_refine import Method, Task, refine_batch
+
+if TYPE_CHECKING:
+    from checklist_rewards.pipelines import Pipeline
+    from checklist_rewards.self_refine import Method, Task
 
 _CANDIDATES, _CANDIDATE = 4, "A candidate of some length, as they are. " * 25
 _REFINED = "Requests of the refiners are not counted, because they depend on the checklists."
@@ -115,6 +117,8 @@ def forecast_refine(
     sampling: Sampling,
 ) -> None:
     """Print an upper bound of the calls, tokens and price of `refine`; see [`refine_batch`] for the arguments."""
+    from checklist_rewards.self_refine import refine_batch
+
     pipe, answers = _checked(work), _LongestReplies(policy)
     stand_in = placeholder(getattr(pipe.generator, "max_items", None), work.config.universal)
     notes, store = [_ALL_ROUNDS], None if work.store is None else _ReadOnly(work.store)

@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -35,14 +35,16 @@ from checklist_rewards.datasets.shards import find_shards, first_row
 from checklist_rewards.datasets.tasks import RowWork, Source
 from checklist_rewards.errors import GenerationError, SampleError
 from checklist_rewards.files.rows import FORMATS, write_rows
-from checklist_rewards.pipelines import Pipeline, PipelineConfig, load_config, source_from
-from checklist_rewards.pipelines.pipeline import TRIED, a_few
+from checklist_rewards.pipelines import PipelineConfig, load_config, source_from
 from checklist_rewards.pipelines.registry import GENERATORS
 from checklist_rewards.prompts import load_prompt
 from checklist_rewards.rows import Columns, read_checklist
 from checklist_rewards.scorer import Sample
 from checklist_rewards.scores.reasons import Reason, Unanswered
 from checklist_rewards.validation import import_extra
+
+if TYPE_CHECKING:
+    from checklist_rewards.pipelines import Pipeline
 
 _ROW = {
     "input": "Write a polite answer to this complaint: my parcel is late.",
@@ -509,6 +511,8 @@ def run(
         pipe.check_writers()
     warn_of_models(*command.model_names)
     if loaded_source is not None:
+        from checklist_rewards.pipelines.assembly import TRIED, a_few
+
         step = max(1, -(-total // TRIED))
         texts = a_few([columns.sample_of(row.data, row.where, ()) for row in islice(file, 0, None, step)])
         trial_texts = texts if pipe.tries_texts else []

@@ -23,7 +23,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from typing_extensions import override
 
@@ -53,10 +53,13 @@ from checklist_rewards.judges.base import Judge, Member, Prices, Receipt
 from checklist_rewards.judges.budget import Budget, Meter, Wrapper
 from checklist_rewards.judges.remote import REMOTE
 from checklist_rewards.judges.settings import load_jury
-from checklist_rewards.pipelines import Pipeline, PipelineConfig, assemble
+from checklist_rewards.pipelines import PipelineConfig
 from checklist_rewards.rows import Columns
 from checklist_rewards.scorer import ChecklistScorer
 from checklist_rewards.scores.reasons import Reason, Unanswered
+
+if TYPE_CHECKING:
+    from checklist_rewards.pipelines import Pipeline
 
 ANSWERS, CANDIDATES, CHECKLISTS, SCORES = PURPOSES = ("answers", "candidates", "checklists", "scores")
 """What requests are for, in the order of the table."""
@@ -229,6 +232,8 @@ class Work:
     @cached_property
     def pipeline(self) -> Pipeline:
         """The pipeline of the command. It has a generator only if the command writes checklists."""
+        from checklist_rewards.pipelines import assemble  # with all generators; a third of the time to start
+
         jury, writer = self._jury(), self.writer
         return assemble(
             self.config,

@@ -13,17 +13,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from checklist_rewards.datasets.columns import CHECKLIST_COLUMNS, checklist_columns, checklist_features
-from checklist_rewards.datasets.importing import import_checklists
 from checklist_rewards.validation import import_extra
 
 if TYPE_CHECKING:
     from checklist_rewards.datasets.build import build_checklists
+    from checklist_rewards.datasets.importing import import_checklists
     from checklist_rewards.datasets.publishing import checklist_card, push_to_hub, save_dataset
     from checklist_rewards.datasets.scoring import score_dataset
 
 _LATE = {
     "build_checklists": "checklist_rewards.datasets.build",
     "checklist_card": "checklist_rewards.datasets.publishing",
+    "import_checklists": "checklist_rewards.datasets.importing",
     "push_to_hub": "checklist_rewards.datasets.publishing",
     "save_dataset": "checklist_rewards.datasets.publishing",
     "score_dataset": "checklist_rewards.datasets.scoring",
@@ -43,7 +44,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    # These modules import the datasets library, which takes a second and belongs to an extra.
+    # These modules take a second to import, most of them with the datasets library, which belongs to an extra.
     if name in _LATE:
         [module] = import_extra(_LATE[name], extra="datasets")
         return getattr(module, name)

@@ -14,7 +14,6 @@ import inspect
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
@@ -29,17 +28,16 @@ from checklist_rewards.datasets.columns import (
     checklist_features,
     dataset_from_rows,
     in_order,
-    prompt_of,
-    request_of,
 )
 from checklist_rewards.datasets.scoring import map_stream
 from checklist_rewards.errors import ConfigError, GenerationError, SampleError
+from checklist_rewards.files.cells import messages_in
 from checklist_rewards.files.rows import CHUNK_ROWS
-from checklist_rewards.generators import Generator, Request
+from checklist_rewards.generators import Generator
 from checklist_rewards.judges import Progress
 from checklist_rewards.pipelines import GeneratorConfig, Pipeline, PipelineConfig
 from checklist_rewards.pipelines import pipeline as make_pipeline
-from checklist_rewards.rows import fields_of, joined
+from checklist_rewards.rows import HISTORY, Columns
 from checklist_rewards.validation import known, nearest, one_of
 
 logger = logging.getLogger(__name__)
@@ -109,8 +107,9 @@ def build_checklists(
     dataset, keys = _as_dataset(prompts, prompt_key)
     context = _context_columns(generator, dataset.column_names, keys, reference_key)
     inputs = _inputs(dataset, keys, list(context.values()))
+    columns = _columns(keys, context)
     for number, row in enumerate(inputs, start=1):
-        request = _request(row, keys, context, number)
+        request = columns.request_of(row, f"row {number}")
         if isinstance(generator, Pipeline):
             generator.check_request(request, f"row {number}")
     write = _writing(generator)
@@ -120,15 +119,15 @@ def build_checklists(
     with _counter(progress, len(dataset)) as count, ArrowFile(_new_columns(keys)) as file:
         for start in range(0, len(dataset), CHUNK_ROWS):
             rows = list(enumerate(inputs.select(range(start, min(start + CHUNK_ROWS, len(inputs)))), start=start + 1))
-            requests = [_request(row, keys, context, number) for number, row in rows]
+            requests = [columns.request_of(row, f"row {number}") for number, row in rows]
             written = []
             for (number, row), result in zip(rows, write(requests, count), strict=True):
                 if isinstance(result, GenerationError):
                     failures[number] = result
                 else:
-                    written.append({PROMPT: prompt_of(row, keys, "")} | checklist_columns(result))
+                    written.append({PROMPT: _prompt(columns, row)} | checklist_columns(result))
             file.write(written)
-        columns = file.dataset()
+        new = file.dataset()
     if failures:
         _report(failures, len(dataset), on_failure)
         dataset = dataset.select([index for index in range(len(dataset)) if index + 1 not in failures])
@@ -136,7 +135,7 @@ def build_checklists(
         dataset = dataset.remove_columns(list(keys))
     elif keys[0] != PROMPT:
         dataset = dataset.rename_column(keys[0], PROMPT)
-    return in_order(concatenate_datasets([dataset, columns], axis=1))
+    return in_order(concatenate_datasets([dataset, new], axis=1))
 
 
 def _stream(
@@ -148,9 +147,10 @@ def _stream(
     _check_columns(names, keys, [*keys, *context.values()])
     _check(generator)
     others = [name for name in names if name not in keys]
+    columns = _columns(keys, context)
 
     def written(rows: list[dict[str, Any]], start: int) -> list[dict[str, Any]]:
-        requests = [_request(row, keys, context, number) for number, row in enumerate(rows, start=start)]
+        requests = [columns.request_of(row, f"row {number}") for number, row in enumerate(rows, start=start)]
         if isinstance(generator, Pipeline):
             for number, request in enumerate(requests, start=start):
                 generator.check_request(request, f"row {number}")
@@ -160,7 +160,7 @@ def _stream(
             if isinstance(result, GenerationError):
                 failures[number] = result
                 continue
-            prompt = {PROMPT: prompt_of(row, keys, "")}
+            prompt = {PROMPT: _prompt(columns, row)}
             out.append(prompt | {name: row[name] for name in others} | checklist_columns(result))
         if failures:
             _report(failures, len(rows), on_failure, every=False)
@@ -255,13 +255,15 @@ def _check_columns(columns: Sequence[str], keys: Sequence[str], needed: Sequence
             raise SampleError(f"the dataset already has a column {name!r}; remove or rename it first.")
 
 
-def _request(row: Mapping[str, Any], keys: Sequence[str], context: Mapping[str, str], number: int) -> Request:
-    where = f"row {number}"
-    reference = row[context["reference"]] if "reference" in context else None
-    request = request_of(prompt_of(row, keys, where), reference, where)
-    others = {name: row[column] for name, column in context.items() if name != "reference"}
-    fields = fields_of(others, where, context)
-    return replace(request, **fields | {"history": joined([fields.get("history"), request.history])})
+def _columns(keys: Sequence[str], context: Mapping[str, str]) -> Columns:
+    """How the rows are read: the prompt from `keys`, the further fields of a [`Request`] from `context`."""
+    writer = {field: name for field, name in context.items() if field != HISTORY}
+    return Columns(tuple(keys), history=context.get(HISTORY), writer=writer, named=True)
+
+
+def _prompt(columns: Columns, row: Mapping[str, Any]) -> Any:
+    """The prompt of a row: the value of a single column, or the texts of several."""
+    return messages_in(row[columns.inputs[0]]) if len(columns.inputs) == 1 else columns.input_of(row, "")[0]
 
 
 def _new_columns(keys: Sequence[str]) -> Features:

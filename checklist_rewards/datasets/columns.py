@@ -12,13 +12,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from checklist_rewards.chat import prompt_text
 from checklist_rewards.checklists import Checklist
-from checklist_rewards.errors import GenerationError, SampleError
-from checklist_rewards.files.cells import messages_in
+from checklist_rewards.errors import GenerationError
 from checklist_rewards.files.spool import ArrowSpool
-from checklist_rewards.rows import PROMPT, Request
-from checklist_rewards.validation import one_of, string
+from checklist_rewards.rows import PROMPT
+from checklist_rewards.validation import one_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -71,37 +69,6 @@ def checklist_columns(checklist: Checklist | GenerationError | None) -> dict[str
         "checklist_source": checklist.source,
         "checklist_model": checklist.model,
     }
-
-
-def prompt_of(row: Mapping[str, Any], keys: Sequence[str], where: str) -> Any:
-    """The prompt of a row: the value of a single key, or the nonblank texts of several keys joined by blank lines.
-
-    Raises:
-        SampleError: If a value to join is not a string. The message begins with `where`.
-    """
-    if len(keys) == 1:
-        return messages_in(row[keys[0]])
-    for key in keys:
-        if row[key] is not None and not isinstance(row[key], str):
-            raise SampleError(f"{where}: only strings can be joined into a prompt, but {key!r} is {row[key]!r:.60}.")
-    return "\n\n".join(row[key] for key in keys if row[key] and row[key].strip())
-
-
-def request_of(prompt: Any, reference: Any, where: str) -> Request:
-    """The generator request of a prompt: the last user message is the input, the others are its history.
-
-    Raises:
-        SampleError: If the prompt has no nonblank instruction. The message begins with `where`.
-    """
-    try:
-        text, history = prompt_text(prompt)
-    except SampleError as error:
-        raise SampleError(f"{where}: {error}") from None
-    if text is None or not text.strip():
-        raise SampleError(f"{where}: the prompt has no instruction: {prompt!r:.60}.")
-    if reference is not None:
-        string(f"{where}: the reference", reference)
-    return Request(text, reference or None, history)
 
 
 def in_order(dataset: Dataset) -> Dataset:

@@ -27,8 +27,6 @@ from checklist_rewards.datasets.columns import (
     checklist_columns,
     dataset_from_rows,
     in_order,
-    prompt_of,
-    request_of,
 )
 from checklist_rewards.datasets.criteria import PARTS, Counts, CriteriaReader
 from checklist_rewards.datasets.meanings import LOSES_A_SCORE, holds_faults, is_number
@@ -58,6 +56,7 @@ from checklist_rewards.files.documents import FORMATS as DOCUMENTS
 from checklist_rewards.files.documents import load
 from checklist_rewards.files.rows import Row, write_rows
 from checklist_rewards.messages import chat_messages, speaker
+from checklist_rewards.rows import Columns
 from checklist_rewards.scores.scales import with_abstention
 from checklist_rewards.validation import import_extra, unknown
 
@@ -392,7 +391,7 @@ def _rows(rows: Iterator[Row], format: Format, reader: CriteriaReader, how: _Set
         columns: dict[str, Any] = {}
         if format.prompt and not (format.promptless and all(key not in data for key in format.prompt)):
             columns[PROMPT] = _prompt(row, format)
-            request_of(columns[PROMPT], None, row.where)
+            Columns((PROMPT,), history=None, named=True).request_of(columns, row.where)
             _check_prompt(columns[PROMPT], row, format, how)
         if format.target:
             columns[TARGET] = at(data, format.target)
@@ -526,7 +525,7 @@ def _prompt(row: Row, format: Format) -> Any:
                 f"one with --prompt-key {key}.KEY."
             )
         values[key] = chat_messages(value)
-    return prompt_of(values, format.prompt, row.where)
+    return Columns(format.prompt, history=None, named=True).messages_of(values, row.where)
 
 
 def _check_prompt(prompt: Any, row: Row, format: Format, how: _Settings) -> None:

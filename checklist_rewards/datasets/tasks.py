@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import TypeAdapter
 
@@ -29,18 +29,20 @@ from checklist_rewards.datasets.columns import PROMPT, checklist_columns
 from checklist_rewards.errors import ChecklistError, ConfigError, GenerationError, SampleError
 from checklist_rewards.files.rows import Row
 from checklist_rewards.files.store import Store
-from checklist_rewards.generators import Request, find_requirements
 from checklist_rewards.judges import Progress, Receipt
 from checklist_rewards.judges.budget import Meter
-from checklist_rewards.pipelines import Pipeline, PipelineConfig, assemble
+from checklist_rewards.pipelines import PipelineConfig
 from checklist_rewards.progress import Bar
 from checklist_rewards.replies import NoReply
-from checklist_rewards.rows import Columns
+from checklist_rewards.rows import Columns, Request
 from checklist_rewards.scorer import Sample
 from checklist_rewards.scores import NO_ANSWER_STATES, Score
 from checklist_rewards.scores.reasons import Reason, Unanswered
 from checklist_rewards.scores.table import SCORE_COLUMN
 from checklist_rewards.scores.tally import Tally
+
+if TYPE_CHECKING:
+    from checklist_rewards.pipelines import Pipeline
 
 _SHOWN_ROWS = 5
 BY_RULES, BY_MODEL = "by rules", "by the model"
@@ -130,6 +132,8 @@ class Totals:
         of the items."""
         self.checklists = (self.checklists or 0) + isinstance(result, Checklist)
         if ruled is not None:
+            from checklist_rewards.generators import find_requirements  # a third of the time to start a command
+
             for item in result.items if isinstance(result, Checklist) else ():
                 self.items[BY_MODEL if item.evidence is None else BY_RULES] += 1
             for found in find_requirements(ruled):
@@ -346,6 +350,8 @@ class RowTask:
 
     def open(self, store: Store | None, shard: str = "") -> Opened:
         """Build the pipeline, with `store` for its answers."""
+        from checklist_rewards.pipelines import assemble
+
         meters: list[Meter] = []
 
         def metered(engine: Engine) -> Engine:

@@ -7,9 +7,15 @@ Ten pipelines are built in (`builtin.py`). Define your own with a config file, w
 ([`register_custom_pipeline`]), or with registered parts (`registry.py`).
 """
 
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from checklist_rewards.pipelines.builtin import (
     get_pipeline,
     list_pipelines,
+    load_config,
     register_custom_pipeline,
     register_pipeline,
 )
@@ -20,7 +26,6 @@ from checklist_rewards.pipelines.config import (
     ScorerPart,
     source_from,
 )
-from checklist_rewards.pipelines.pipeline import Pipeline, PipelineResult, assemble, load_config, pipeline
 from checklist_rewards.pipelines.registry import (
     GENERATORS,
     REFINERS,
@@ -30,6 +35,11 @@ from checklist_rewards.pipelines.registry import (
     register_refiner,
     register_scorer,
 )
+
+if TYPE_CHECKING:
+    from checklist_rewards.pipelines.assembly import Pipeline, PipelineResult, assemble, pipeline
+
+_LATE = ("Pipeline", "PipelineResult", "assemble", "pipeline")
 
 __all__ = [
     "GENERATORS",
@@ -54,3 +64,10 @@ __all__ = [
     "register_scorer",
     "source_from",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    # The module imports all generators and refiners, which a command that shows its help does not need.
+    if name in _LATE:
+        return getattr(import_module("checklist_rewards.pipelines.assembly"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -149,6 +149,15 @@ def get_pipeline(name: str) -> PipelineConfig:
     return _built_in(name)
 
 
+def load_config(config: str | Path | PipelineConfig) -> PipelineConfig:
+    """Load a config by name or from a file; a config is returned unchanged. Raises [`ConfigError`]."""
+    if isinstance(config, PipelineConfig):
+        return config
+    if isinstance(config, Path) or str(config).endswith((".json", ".yaml", ".yml")):
+        return PipelineConfig.load(config)
+    return get_pipeline(config)
+
+
 def register_pipeline(config: PipelineConfig, *, replace: bool = False) -> PipelineConfig:
     """Register a config under its name and return it.
 

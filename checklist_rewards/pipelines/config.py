@@ -36,25 +36,27 @@ from pydantic import (
 from checklist_rewards.checklists import ChecklistItem
 from checklist_rewards.errors import ChecklistRewardsError, ConfigError
 from checklist_rewards.files.documents import load, write_value
-from checklist_rewards.generators.shapes import CategorizedQuestions, CheckedQuestions, Questions, WeightedQuestions
 from checklist_rewards.judges.settings import ENGINE_SETTINGS, JudgeConfig, ScorerConfig
 from checklist_rewards.pipelines.registry import GENERATORS, REFINERS, SCORERS, SURROUNDINGS, Entry, Registry
 from checklist_rewards.prompts import prompts_dir
 from checklist_rewards.validation import unknown
 
-SHAPES: dict[str, type[BaseModel]] = {
-    "questions": Questions,
-    "weighted": WeightedQuestions,
-    "categorized": CategorizedQuestions,
-    "checked": CheckedQuestions,
-}
+SHAPES = ("questions", "weighted", "categorized", "checked")
 
 
 def shape_named(name: str) -> type[BaseModel]:
     """The shape with this name. Raises [`ConfigError`] that lists the known names."""
+    from checklist_rewards.generators import shapes  # with the other generators, half of the time to start a command
+
     if name not in SHAPES:
         raise ConfigError(unknown("shape", name, list(SHAPES)))
-    return SHAPES[name]
+    known: tuple[type[BaseModel], ...] = (
+        shapes.Questions,
+        shapes.WeightedQuestions,
+        shapes.CategorizedQuestions,
+        shapes.CheckedQuestions,
+    )
+    return dict(zip(SHAPES, known, strict=True))[name]
 
 
 def source_from(config: PipelineConfig, value: Any) -> BaseModel:

@@ -14,7 +14,7 @@ be used in configs, in `pipeline(...)`, and on the command line of a program tha
 A registered class or function is called with the settings of the config and with `model`, `backend`, `base_url`,
 `store` and `scorer`, as far as it has these parameters, all by keyword. It must not load a model at that point.
 Built-in names cannot be replaced; other names only with `replace=True`, so that plugins do not replace each other by
-accident.
+accident. The module of a built-in part is imported when the part is used.
 """
 
 from __future__ import annotations
@@ -22,25 +22,14 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
+from importlib import import_module
 from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
 from checklist_rewards.errors import ConfigError
-from checklist_rewards.generators import (
-    ConstraintsGenerator,
-    ContrastiveGenerator,
-    DeductiveGenerator,
-    Dimensions,
-    DirectGenerator,
-    Feedback,
-    InductiveGenerator,
-    InteractiveGenerator,
-    ThinkAloud,
-)
 from checklist_rewards.judges.settings import ScorerConfig
-from checklist_rewards.refiners import CheckAdmission, Deduplicator, Selector, Tagger, UnitTester
-from checklist_rewards.scorer import ChecklistScorer
 from checklist_rewards.validation import unknown
 
 Factory = TypeVar("Factory", bound=Callable[..., Any])
@@ -54,12 +43,22 @@ class Entry:
     """One registered part."""
 
     name: str
-    factory: Callable[..., Any]
+    registered: Callable[..., Any] | str
+    """The class or function; of a built-in part its place, `module:name`."""
     built_in: bool
-    source: type[BaseModel] | None = None
-    """The source class of a corpus-level generator; None for other parts."""
+    of_source: type[BaseModel] | str | None = None
     config: type[BaseModel] | None = None
     """The class whose fields are its parameters, if these are `**settings`."""
+
+    @cached_property
+    def factory(self) -> Callable[..., Any]:
+        """The class or function."""
+        return _imported(self.registered) if isinstance(self.registered, str) else self.registered
+
+    @cached_property
+    def source(self) -> type[BaseModel] | None:
+        """The source class of a corpus-level generator; None for other parts."""
+        return _imported(self.of_source) if isinstance(self.of_source, str) else self.of_source
 
     @property
     def summary(self) -> str:
@@ -105,8 +104,6 @@ class Registry:
         *,
         source: type[BaseModel] | None = None,
         replace: bool = False,
-        built_in: bool = False,
-        config: type[BaseModel] | None = None,
     ) -> Callable[[Factory], Factory]:
         """A decorator that registers a class or function as `name`. Raises [`ConfigError`] if the name is taken."""
         existing = self._entries.get(name)
@@ -115,10 +112,16 @@ class Registry:
             raise ConfigError(f"the {self.what} name {name!r} is {hint}.")
 
         def register(factory: Factory) -> Factory:
-            self._entries[name] = Entry(name, factory, built_in, source, config)
+            self._entries[name] = Entry(name, factory, False, source)
             return factory
 
         return register
+
+    def build_in(
+        self, name: str, place: str, source: str | None = None, config: type[BaseModel] | None = None
+    ) -> None:
+        """Register the part of this package at `place`."""
+        self._entries[name] = Entry(name, place, True, source, config)
 
     def get(self, name: str) -> Entry:
         """The part with this name. Raises [`ConfigError`] that lists the known names."""
@@ -163,21 +166,27 @@ def register_scorer(name: str, *, replace: bool = False) -> Callable[[Factory], 
 
 __all__ = ["GENERATORS", "REFINERS", "SCORERS"]
 
-for _name, _generator, _source in (
-    ("direct", DirectGenerator, None),
-    ("contrastive", ContrastiveGenerator, None),
-    ("constraints", ConstraintsGenerator, None),
-    ("inductive", InductiveGenerator, Feedback),
-    ("deductive", DeductiveGenerator, Dimensions),
-    ("interactive", InteractiveGenerator, ThinkAloud),
+
+def _imported(place: str) -> Any:
+    module, _, name = place.partition(":")
+    return getattr(import_module(f"checklist_rewards.{module}"), name)
+
+
+for _name, _place, _source in (
+    ("direct", "direct:DirectGenerator", None),
+    ("contrastive", "contrastive:ContrastiveGenerator", None),
+    ("constraints", "constraints:ConstraintsGenerator", None),
+    ("inductive", "inductive:InductiveGenerator", "generators:Feedback"),
+    ("deductive", "deductive:DeductiveGenerator", "generators:Dimensions"),
+    ("interactive", "interactive:InteractiveGenerator", "generators:ThinkAloud"),
 ):
-    GENERATORS.register(_name, source=_source, built_in=True)(_generator)
-for _name, _refiner in (
-    ("deduplicator", Deduplicator),
-    ("tagger", Tagger),
-    ("unit_tester", UnitTester),
-    ("selector", Selector),
-    ("check_admission", CheckAdmission),
+    GENERATORS.build_in(_name, f"generators.{_place}", _source)
+for _name, _place in (
+    ("deduplicator", "Deduplicator"),
+    ("tagger", "Tagger"),
+    ("unit_tester", "UnitTester"),
+    ("selector", "Selector"),
+    ("check_admission", "CheckAdmission"),
 ):
-    REFINERS.register(_name, built_in=True)(_refiner)
-SCORERS.register("checklist", built_in=True, config=ScorerConfig)(ChecklistScorer)
+    REFINERS.build_in(_name, f"refiners:{_place}")
+SCORERS.build_in("checklist", "scorer:ChecklistScorer", config=ScorerConfig)

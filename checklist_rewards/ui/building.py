@@ -32,7 +32,7 @@ from checklist_rewards.pipelines import (
     list_pipelines,
     load_config,
 )
-from checklist_rewards.pipelines.pipeline import build_generator, build_refiners
+from checklist_rewards.pipelines.assembly import build_generator, build_refiners
 from checklist_rewards.pipelines.registry import GENERATORS, Entry
 from checklist_rewards.refiners.base import Report
 from checklist_rewards.scorer import ChecklistScorer, Sample

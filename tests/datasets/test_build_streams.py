@@ -46,7 +46,7 @@ def test_rows_without_a_checklist_are_reported_with_their_chunk(caplog):
     assert [row["prompt"] for row in kept] == ["a"] and "These rows were dropped" in caplog.text
     with pytest.raises(SampleError, match="column 'question' not found; the columns are prompt, n"):
         build(stream("a"), prompt_key="question")
-    with pytest.raises(SampleError, match="row 2: the prompt has no instruction"):
+    with pytest.raises(SampleError, match="row 2: the input .prompt. is blank"):
         list(build(stream("a", " ")))
 
 

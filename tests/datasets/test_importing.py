@@ -74,7 +74,7 @@ def test_where_a_checklist_comes_from_is_kept_or_named(tmp_path):
             ChecklistError,
             "line 1, item 1: 'penalty_if' may be part of the score .it is 'never'.*--drop penalty_if",
         ),
-        ({"prompt": "", "checklist": ["b?"]}, {}, SampleError, "line 1: the prompt has no instruction"),
+        ({"prompt": "", "checklist": ["b?"]}, {}, SampleError, "line 1: the input .prompt. is blank"),
         (
             {"text": "a", "prompt": "b", "checklist": ["c?"]},
             {"prompt_key": "text"},

@@ -247,7 +247,7 @@ def dataset_of(**changes):
         (
             "h.jsonl",
             {"prompt": "", "rubrics": [{"criterion": "x", "points": 1}]},
-            "line 1: the prompt has no instruction",
+            "line 1: the input .prompt. is blank",
         ),
         (
             "h.jsonl",

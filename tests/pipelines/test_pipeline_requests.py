@@ -4,7 +4,7 @@ import pytest
 
 from checklist_rewards.errors import SampleError
 from checklist_rewards.generators import Request
-from checklist_rewards.pipelines.pipeline import a_few, fields_of, sample_from, samples_of
+from checklist_rewards.pipelines.assembly import a_few, fields_of, sample_from, samples_of
 from checklist_rewards.scorer import Sample
 
 WRITTEN = ["Open with <think>.", "<think>2 + 2</think>4", "a\n</think>\nb", "<response>Four</response>", "finalFour"]

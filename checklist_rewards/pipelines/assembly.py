@@ -37,7 +37,7 @@ from checklist_rewards.generators import ConstraintsGenerator, DirectGenerator, 
 from checklist_rewards.generators.base import check_request
 from checklist_rewards.judges import Budget, Judge, Member
 from checklist_rewards.judges.settings import load_jury
-from checklist_rewards.pipelines.builtin import get_pipeline
+from checklist_rewards.pipelines.builtin import load_config
 from checklist_rewards.pipelines.config import (
     GeneratorConfig,
     PipelineConfig,
@@ -490,15 +490,6 @@ def assemble(
     refiners = build_refiners(config.refiners, writer, store, scorer)
     generator = build_generator(config.generator, writer, store, scorer, candidate_engine)
     return Pipeline(config, generator, refiners, scorer)
-
-
-def load_config(config: str | Path | PipelineConfig) -> PipelineConfig:
-    """Load a config by name or from a file; a config is returned unchanged. Raises [`ConfigError`]."""
-    if isinstance(config, PipelineConfig):
-        return config
-    if isinstance(config, Path) or str(config).endswith((".json", ".yaml", ".yml")):
-        return PipelineConfig.load(config)
-    return get_pipeline(config)
 
 
 def build_generator(
