@@ -33,14 +33,15 @@ from checklist_rewards.evaluation.gradient import GradientForecast, GradientRepo
 from checklist_rewards.evaluation.items.items import FLAGS, ItemAnalysis, category_figures, flagged, similarity
 from checklist_rewards.evaluation.items.wording import Paraphraser, Review, reads_of, review, reworded
 from checklist_rewards.evaluation.labels import same_text
-from checklist_rewards.files.rows import Row, read_rows, write_rows
+from checklist_rewards.evaluation.scored import ScoredFile, ScoredText
+from checklist_rewards.files.rows import read_rows, write_rows
 from checklist_rewards.monitor.extra_reads import degenerate_replies
 from checklist_rewards.refiners.embedding import SentenceEmbedder
 from checklist_rewards.rerank import sample_candidates
 from checklist_rewards.rows import Columns
 from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores import Score
-from checklist_rewards.scores.table import SCORE_COLUMN, score_from
+from checklist_rewards.scores.table import SCORE_COLUMN
 from checklist_rewards.ui.figures import analysed
 from checklist_rewards.ui.report import MAX_ROWS, write_report
 
@@ -195,13 +196,17 @@ def _inspect(
     if scorer is not None:
         scorer.check()
         warn_of_models(judge.shown)
-    columns = Columns.of(
-        _first(rows), inputs=keys.input_key, checklist=checklist_key, reference=keys.reference_key,
-        history=keys.history_key, images="ignore",
-    )  # fmt: skip
+    file = ScoredFile(
+        rows, keys.input_key, checklist=checklist_key, reference=keys.reference_key, history=keys.history_key
+    )
+    if SCORE_COLUMN not in file.first.data:
+        raise SampleError(
+            f"{file.first.where}: column {SCORE_COLUMN!r} not found; use a file written by `score` or `run`."
+        )
+    columns = file.columns
     analysis, collected = ItemAnalysis(), _Collected()
-    for row, score, repeats in _scores(rows, analyses.repeat or ()):
-        if score is None:
+    for row, repeats in _scored(file, analyses.repeat or ()):
+        if (score := row.score) is None:
             collected.unscored += 1
             continue
         analysis.add(score)
@@ -210,17 +215,17 @@ def _inspect(
             text = columns.target_of(row.data, row.where).text if columns.target in row.data else ""
             forecast.add(f"{history}\n{input}", score, len(text))
         for again in repeats:
-            if again is not None:
-                _repeat(analysis, score, again, row)
+            if again.score is not None:
+                _repeat(analysis, score, again.score, row)
         if uses_judge or analyses.human_key is not None:
-            _collect(collected, columns, row, analyses.human_key)
+            _collect(collected, row, analyses.human_key)
     if scorer is not None and analyses.meta:
         with bars() as bar:
             inputs = list(collected.inputs.items())
             progress = bar("meta-checklist", sum(reads_of(collected.checklists[id]) for id, _ in inputs))
             collected.reviews = review([(collected.checklists[id], input) for id, input in inputs], scorer, progress)
     if scorer is not None and analyses.paraphrases:
-        _paraphrase(analysis, collected, columns, rows, analyses, judge, scorer, store_options)
+        _paraphrase(analysis, collected, file, analyses, judge, scorer, store_options)
     _print(analysis, collected, embedder, rows, output, json, keys.input_key, forecast.report())
     missing = sum(score.total - score.answered for one in collected.reviews for score in (*one.items, one.whole))
     if missing:
@@ -277,41 +282,29 @@ class _Collected:
         return tagged, truth
 
 
-def _first(path: Path) -> dict[str, Any]:
-    row = next(iter(read_rows(path)), None)
-    if row is None:
-        raise SampleError(f"{path} has no rows.")
-    if SCORE_COLUMN not in row.data:
-        raise SampleError(f"{row.where}: column {SCORE_COLUMN!r} not found; use a file written by `score` or `run`.")
-    return dict(row.data)
-
-
-def _scores(path: Path, repeats: Sequence[Path]) -> Iterator[tuple[Row, Score | None, list[Score | None]]]:
-    files = [read_rows(file) for file in (path, *repeats)]
-    for line in zip_longest(*files):
-        if any(row is None for row in line):
-            raise SampleError(f"{path} and the --repeat files must have the same rows, but their row counts differ.")
-        first, *others = line
+def _scored(file: ScoredFile, repeats: Sequence[Path]) -> Iterator[tuple[ScoredText, list[ScoredText]]]:
+    for first, *others in zip_longest(file, *map(ScoredFile, repeats)):
+        if first is None or None in others:
+            raise SampleError(
+                f"{file.path} and the --repeat files must have the same rows, but their row counts differ."
+            )
         for other in others:
             if same_text(first.data, other.data) is False:
                 raise SampleError(
                     f"{other.where} is about another text than {first.where}; --repeat files have the same."
                 )
-        yield first, _score(first), [_score(row) for row in others]
+        yield first, others
 
 
-def _score(row: Row) -> Score | None:
-    return score_from(row.data.get(SCORE_COLUMN), row.where)
-
-
-def _repeat(analysis: ItemAnalysis, score: Score, again: Score, row: Row) -> None:
+def _repeat(analysis: ItemAnalysis, score: Score, again: Score, row: ScoredText) -> None:
     try:
         analysis.add_repeat(score, again)
     except SampleError as error:
         raise SampleError(f"{row.where}: {error}") from None
 
 
-def _collect(collected: _Collected, columns: Columns, row: Row, human_key: str | None) -> None:
+def _collect(collected: _Collected, row: ScoredText, human_key: str | None) -> None:
+    columns = row.columns
     checklist = columns.checklist_of(row.data, row.where)
     if checklist is None or checklist.id in collected.checklists:
         return
@@ -327,8 +320,7 @@ def _collect(collected: _Collected, columns: Columns, row: Row, human_key: str |
 def _paraphrase(
     analysis: ItemAnalysis,
     collected: _Collected,
-    columns: Columns,
-    path: Path,
+    file: ScoredFile,
     analyses: Analyses,
     judge: o.JudgeOptions,
     scorer: ChecklistScorer,
@@ -341,20 +333,20 @@ def _paraphrase(
         count=analyses.paraphrases,
         store=store_options.open() or False,
     )
-    answered = ((row, score) for row, score, _ in _scores(path, ()) if score is not None and not score.no_answer)
+    answered = (text for text in file if text.score is not None and not text.score.no_answer)
     picked = list(islice(answered, analyses.paraphrase_rows))
-    lists = [columns.checklist_of(row.data, row.where) for row, _ in picked]
+    lists = [file.columns.checklist_of(text.data, text.where) for text in picked]
     items = {item.id: item for checklist in lists if checklist is not None for item in checklist.items}
     wordings = dict(zip(items, writer.reword(list(items.values())), strict=True))
     collected.unchanged = writer.unchanged
     again: list[tuple[Score, Sample]] = []
-    for (row, score), checklist in zip(picked, lists, strict=True):
+    for text, checklist in zip(picked, lists, strict=True):
         if checklist is None:
             continue
-        sample = columns.sample_of(row.data, row.where, checklist)
+        sample = text.asked(checklist).to_judge
         for number in range(analyses.paraphrases):
             other = reworded(checklist, [wordings[item.id] for item in checklist.items], number)
-            again.append((score, replace(sample, checklist=other)))
+            again.append((text.judged, replace(sample, checklist=other)))
     with bars() as bar:
         progress = bar("paraphrases", sum(len(sample.checklist) for _, sample in again))
         scores = scorer.score_batch([sample for _, sample in again], progress)

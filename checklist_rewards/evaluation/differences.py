@@ -87,10 +87,16 @@ def _encodable(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode()
 
 
-def record_of(one: ScoredText, other: ScoredText, advantages: tuple[float, float] | None) -> dict[str, Any]:
+Shared = Mapping[str, tuple[StoredRead, StoredRead]]
+"""The answers that two scores of a text have, by item."""
+
+
+def record_of(
+    one: ScoredText, other: ScoredText, shared: Shared, advantages: tuple[float, float] | None
+) -> dict[str, Any]:
     """A row of the output of `diff`: both scores, advantages and answers of a text."""
     before, after = _number(one), _number(other)
-    reads, others = stored_reads(one.score), stored_reads(other.score)
+    answers = [(first.answer, second.answer) for first, second in shared.values()]
     return {
         "row": one.name,
         "step": one.step,
@@ -101,22 +107,17 @@ def record_of(one: ScoredText, other: ScoredText, advantages: tuple[float, float
         "change": None if before is None or after is None else after - before,
         "advantage_one": None if advantages is None else advantages[0],
         "advantage_other": None if advantages is None else advantages[1],
-        "flips": sum(
-            None not in (read.answer, others[key].answer) and read.answer != others[key].answer
-            for key, read in reads.items()
-            if key in others
-        ),
+        "flips": sum(None not in pair and pair[0] != pair[1] for pair in answers),
         "items": [
             {
                 "id": key,
-                "question": read.question,
-                "one": read.answer,
-                "other": others[key].answer,
-                "p_one": read.p,
-                "p_other": others[key].p,
+                "question": first.question,
+                "one": first.answer,
+                "other": second.answer,
+                "p_one": first.p,
+                "p_other": second.p,
             }
-            for key, read in reads.items()
-            if key in others
+            for key, (first, second) in shared.items()
         ],
     }
 
@@ -316,8 +317,11 @@ class Differences:
                         f"row {one.name!r:.60} of the first file is about another text than row {other.name!r:.60} of "
                         f"the second: {one.text!r:.60} and {other.text!r:.60}; both must be of the same texts."
                     )
-                self._reads(one, other, sums, items)
-                yield record_of(one, other, advantages)
+                reads, others = stored_reads(one.score), stored_reads(other.score)
+                shared = {key: (read, others[key]) for key, read in reads.items() if key in others}
+                self._counts["unmatched_items"] += len(reads) + len(others) - 2 * len(shared)
+                self._reads(one, shared, sums, items)
+                yield record_of(one, other, shared, advantages)
             self.matching.database.executemany(
                 "INSERT INTO items VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 [item.row(key, cluster) for key, item in items.items()],
@@ -397,11 +401,8 @@ class Differences:
             _add(sums, pairs=1, other_pair=apart, reversed_pair=lower)
         return advantages
 
-    def _reads(self, one: ScoredText, other: ScoredText, sums: np.ndarray, items: dict[str, _Item]) -> None:
-        reads, others = stored_reads(one.score), stored_reads(other.score)
-        self._counts["unmatched_items"] += len(reads.keys() ^ others.keys())
-        for key in reads.keys() & others.keys():
-            first, second = reads[key], others[key]
+    def _reads(self, one: ScoredText, shared: Shared, sums: np.ndarray, items: dict[str, _Item]) -> None:
+        for key, (first, second) in shared.items():
             item = items.setdefault(key, _Item(first.question))
             if first.answer is None or second.answer is None:
                 item.lost += first.answer is not None

@@ -17,6 +17,7 @@ from typing import Any
 
 from checklist_rewards.attacks.patterns import Pattern
 from checklist_rewards.errors import SampleError
+from checklist_rewards.evaluation.scored import REWARDS, ScoredText, list_in, scored_text
 from checklist_rewards.files.ranks import other_ranks
 from checklist_rewards.files.rows import Row, read_rows
 from checklist_rewards.monitor.detectors import Reading
@@ -30,11 +31,7 @@ from checklist_rewards.monitor.watch import (
     start_record,
     step_record,
 )
-from checklist_rewards.scores import Score
-from checklist_rewards.scores.table import score_from
-from checklist_rewards.validation import finite_or_none
 
-_FIELDS = ("step", "completion", "reward", "score")
 Record = Callable[[Mapping[str, Any]], None]
 
 
@@ -132,7 +129,7 @@ def _steps(rows: Iterable[Row], attacks: Sequence[Pattern]) -> Iterator[tuple[in
 
 
 def _step(row: Row) -> int:
-    missing = [name for name in _FIELDS if name not in row.data]
+    missing = [name for name in REWARDS if name not in row.data]
     if missing:
         columns = ", ".join(row.data) or "no columns"
         raise SampleError(
@@ -146,35 +143,14 @@ def _step(row: Row) -> int:
 
 
 def _seen(row: Row, attacks: Sequence[Pattern]) -> Seen:
-    data = row.data
-    text, reward = data["completion"], finite_or_none(f"{row.where}: reward", data["reward"])
-    if not isinstance(text, str):
-        raise SampleError(f"{row.where}: completion must be a string, got {type(text).__name__}.")
-    score: Score | None = score_from(data["score"], row.where)
-    return seen_of(
-        text,
-        data.get("prompt"),
-        reward,
-        score,
-        _list(row, "held_out"),
-        score_from(data.get("shadow"), row.where),
-        [_retest(row, one) for one in _list(row, "retests")],
-        name if isinstance(name := data.get("checklist_hash"), str) else None,
-        data.get("written"),
-        attacks,
-        group if isinstance(group := data.get("group"), str) else None,
-    )
+    text = scored_text(row, row.number, "rewards")
+    if not isinstance(judged := row.data["completion"], str):
+        raise SampleError(f"{row.where}: completion must be a string, got {type(judged).__name__}.")
+    return seen_of(text, [_retest(text, one) for one in list_in(text, "retests")], attacks)
 
 
-def _list(row: Row, name: str) -> list[Any]:
-    value = row.data.get(name)
-    if value is not None and not isinstance(value, list):
-        raise SampleError(f"{row.where}: {name} must be a list, got {type(value).__name__} {value!r:.40}.")
-    return value or []
-
-
-def _retest(row: Row, value: Any) -> Retest:
+def _retest(text: ScoredText, value: Any) -> Retest:
     names = ("item", "how", "answer", "again")
     if not isinstance(value, Mapping) or not all(isinstance(value.get(name), str | None) for name in names):
-        raise SampleError(f"{row.where}: a retest must be a mapping of {', '.join(names)}, got {value!r:.60}.")
+        raise SampleError(f"{text.where}: a retest must be a mapping of {', '.join(names)}, got {value!r:.60}.")
     return Retest(str(value.get("item")), str(value.get("how")), value.get("answer"), value.get("again"))

@@ -30,6 +30,7 @@ from checklist_rewards.attacks.patterns import Pattern, patterns_of
 from checklist_rewards.attacks.report import AttackReport, read_attack
 from checklist_rewards.checklists import Checklist, content_hash
 from checklist_rewards.errors import SampleError
+from checklist_rewards.evaluation.scored import ScoredText
 from checklist_rewards.evolving.buffer import EVOLVING_CATEGORY
 from checklist_rewards.monitor.detectors import Reading
 from checklist_rewards.monitor.extra_reads import (
@@ -442,22 +443,24 @@ def _penalized(call: Call, shown: Iterable[bool]) -> Call:
 
 def _seen(call: Call, attacks: Sequence[Pattern]) -> list[Seen]:
     return [
-        seen_of(
-            sample.target,
-            call.prompts[place],
-            call.rewards[place],
-            call.scores[place],
-            call.held_out[place],
-            call.extra.shadow.get(place),
-            call.extra.retests.get(place, ()),
-            sample.checklist.id,
-            call.completions[place] if sample.target_state in NO_ANSWER_STATES else None,
-            attacks,
-            call.groups[place] if call.groups else None,
-        )
+        seen_of(_text(call, place, sample), call.extra.retests.get(place, ()), attacks)
         for place, sample in enumerate(call.samples)
         if sample is not None
     ]
+
+
+def _text(call: Call, place: int, sample: Sample) -> ScoredText:
+    """A completion of the call, as the reader of its log returns it."""
+    data = {
+        "prompt": call.prompts[place],
+        "completion": sample.target,
+        "written": call.completions[place] if sample.target_state in NO_ANSWER_STATES else None,
+        "checklist_hash": sample.checklist.id,
+        "group": call.groups[place] if call.groups else None,
+        "held_out": list(call.held_out[place]),
+        "shadow": call.extra.shadow.get(place),
+    }
+    return ScoredText(str(place), "", call.scores[place], reward=call.rewards[place], data=data, kind="rewards")
 
 
 def monitor_of(

@@ -1,5 +1,8 @@
 """What the monitor keeps of a completion: a few numbers per item, and a short text.
 
+A [`Seen`] is computed from a [`ScoredText`], of a call or of a reward log. It is no second record of the row: it has
+only what the signals compare, and is small enough to be sent between the ranks at every step.
+
 An [`Observation`] holds the completions of one call of the reward, on all ranks. It is all that signals see, so the
 same signals work in a training run and on a reward log.
 """
@@ -8,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -16,6 +19,7 @@ from typing import Any
 from checklist_rewards.attacks.patterns import Pattern
 from checklist_rewards.chat import prompt_text
 from checklist_rewards.errors import SampleError
+from checklist_rewards.evaluation.scored import ScoredText
 from checklist_rewards.monitor import text as texts
 from checklist_rewards.rewards.batch import content_key, described
 from checklist_rewards.scores import NO_ANSWER_STATES, Score, TargetState, item_keys
@@ -165,48 +169,23 @@ class Observation:
         return [one for one in self.seen if one.answered]
 
 
-def seen_of(
-    text: str,
-    prompt: Any,
-    reward: float | None,
-    score: Score | None,
-    held_out: Collection[str] = (),
-    shadow: Score | None = None,
-    retests: Sequence[Retest] = (),
-    checklist: str | None = None,
-    written: Any = None,
-    attacks: Sequence[Pattern] = (),
-    group: str | None = None,
-) -> Seen:
+def seen_of(text: ScoredText, retests: Sequence[Retest] = (), attacks: Sequence[Pattern] = ()) -> Seen:
     """Reduce a completion to what the signals need.
 
     Args:
-        text (`str`):
-            The judged text.
-        prompt (`str` or list of messages):
-            What was asked.
-        reward (`float`, *optional*):
-            The reward that the trainer got.
-        score ([`Score`], *optional*):
-            The answers to all items.
-        held_out (collection of `str`, *optional*):
-            Ids of the items that were not rewarded.
-        shadow ([`Score`], *optional*):
-            The same items, answered by the shadow judge.
+        text ([`ScoredText`]):
+            A row of a reward log, or a completion of a call in this shape: `completion` is the judged text, `written`
+            what the policy wrote if that has no answer, and `group` the group of the completion, which defaults to
+            its prompt and items.
         retests (sequence of [`Retest`], *optional*):
             Items that were read again.
-        checklist (`str`, *optional*):
-            Hash of the checklist.
-        written (`str` or list of messages, *optional*):
-            What the policy wrote, if that has no answer.
         attacks (sequence of [`Pattern`], *optional*):
             Attacks to look for in the text.
-        group (`str`, *optional*):
-            The group of the completion, as in [`Batch`]. Defaults to its prompt and items.
     """
+    data, score, judged = text.data, text.score, text.data["completion"]
+    prompt, written, group = data.get("prompt"), data.get("written"), data.get("group")
     items = () if score is None else score.items
-    read = () if score is None or score.no_answer else score.items
-    own = None if score is None else score.primary_score
+    held_out, shadow = text.held_out, text.shadow
     lines = tuple(
         Line(
             item.id,
@@ -218,29 +197,29 @@ def seen_of(
             item.unanswered is not None,
             item.id in held_out,
         )
-        for item in read
+        for item in (() if score is None or score.no_answer else items)
         if not item.not_needed
     )
     question = asked(prompt)
     questions = [item.question for item in items]
     return Seen(
-        content_key([prompt, [item.id for item in items]]) if group is None else group,
+        group if isinstance(group, str) else content_key([prompt, [item.id for item in items]]),
         question[:SHOWN],
-        (text if written is None else _shown(written))[:SHOWN],
-        reward,
-        own,
-        texts.words(text),
-        texts.repetition(text),
-        texts.copied(text, questions),
-        texts.prompt_copied(text, question),
-        texts.steering(text),
+        (judged if written is None else _shown(written))[:SHOWN],
+        text.reward,
+        None if score is None else score.primary_score,
+        texts.words(judged),
+        texts.repetition(judged),
+        texts.copied(judged, questions),
+        texts.prompt_copied(judged, question),
+        texts.steering(judged),
         lines,
         None if shadow is None or score is None else _shadowed(score, shadow),
         tuple(retests),
         content_key(prompt),
-        checklist,
-        None if score is None else score.recorded_state,
-        tuple(pattern.name for pattern in attacks if pattern.shown(text, question, questions)),
+        text.checklist_hash,
+        text.state,
+        tuple(pattern.name for pattern in attacks if pattern.shown(judged, question, questions)),
     )
 
 

@@ -334,9 +334,12 @@ def _own_labels(value: Any) -> Any:
 def _without_null_labels(item: Any) -> Any:
     if not isinstance(item, Mapping):
         return item
-    given = ((name, item.get(name)) for name in ("probabilities", "uncalibrated"))
-    labels = {name: dict(value or ()) for name, value in given if isinstance(value, Mapping) or _is_map(value)}
-    own = {name: {k: p for k, p in entries.items() if p is not None} or None for name, entries in labels.items()}
+    own: dict[str, Any] = {}
+    for name in ("probabilities", "uncalibrated"):
+        entries: Any = item.get(name)
+        if isinstance(entries, Mapping) or _is_map(entries):
+            pairs = entries.items() if isinstance(entries, Mapping) else entries
+            own[name] = {label: p for label, p in pairs if p is not None} or None
     votes = item.get("votes")
     cleaned = {"votes": [_without_null_labels(vote) for vote in votes]} if isinstance(votes, list) else {}
     return {**item, **own} | cleaned

@@ -20,7 +20,7 @@ import re
 import sys
 import threading
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -38,11 +38,15 @@ from checklist_rewards.files.rows import read_rows, write_rows
 from checklist_rewards.rows import INPUTS, TARGETS
 from checklist_rewards.scores import DEFAULT_THRESHOLD, ItemScore, Score, item_keys
 from checklist_rewards.scores.table import SCORE_COLUMN
-from checklist_rewards.ui.comparisons import name_of
 from checklist_rewards.ui.project import Project
-from checklist_rewards.ui.table import Key
 from checklist_rewards.validation import install, missing
 
+ANNOTATION = {"file", "row", "item", "label", "spans"}
+"""The columns of an annotation."""
+Key = tuple[str, str]
+"""Row id and item key."""
+Spans = Mapping[Key, Sequence[Mapping[str, Any]]]
+"""Marked spans by row and item; see [`Evidence`]."""
 Order = Literal["random", "sample", "uncertain", "differ"]
 _NO_MARGIN = 2.0
 """Above every margin: judges without probabilities come last."""
@@ -224,7 +228,8 @@ if sys.platform != "win32":
 
 logger = logging.getLogger(__name__)
 
-FOLDER = "annotations"
+FOLDER, LABELS = "annotations", "labels"
+"""The folders of the annotations, and of the labels that are exported from them."""
 LONGEST_NOTE = 10_000
 MOST_SPANS = 100
 _NAME = re.compile(r"\w[\w.-]{0,63}")
@@ -324,22 +329,14 @@ def annotators(project: Project, file: str, tasks: Sequence[Task]) -> list[Annot
             continue
         answers: dict[Key, Annotation] = {}
         outdated: set[Key] = set()
-        for line in _lines(path):
-            row, item = line.get("row"), line.get("item")
-            if line.get("file") != file or not isinstance(row, str) or not isinstance(item, str):
+        for (name, row, item), line in read_annotations(path).items():
+            annotation = Annotation(line["label"], line["note"], tuple(line["spans"]))
+            if name != file or annotation == Annotation(None):
                 continue
-            label, note, spans = line.get("label"), line.get("note") or "", line.get("spans") or []
-            if not isinstance(label, str | None) or not isinstance(note, str) or not isinstance(spans, list):
-                continue  # an earlier answer remains valid
-            key = row, item
-            answers.pop(key, None)
-            outdated.discard(key)
-            if label is None and not note and not spans:
-                continue
-            if key not in keys or line.get("text") != texts[row]:
-                outdated.add(key)
+            if (row, item) not in keys or line.get("text") != texts[row]:
+                outdated.add((row, item))
             else:
-                answers[key] = Annotation(label, note, tuple(spans))
+                answers[row, item] = annotation
         if answers or outdated:
             found.append(Annotator(path.stem, answers, len(outdated)))
     return found
@@ -504,16 +501,98 @@ def _append(path: Path, line: str) -> None:
         raise UnwrittenError(f"{path.name}: the answer cannot be written ({error.strerror or error}).") from error
 
 
-def _lines(path: Path) -> list[dict[str, Any]]:
-    lines = []
-    for number, line in enumerate(path.read_bytes().splitlines(), start=1):
+def read_annotations(path: Path) -> dict[tuple[str, str, str], dict[str, Any]]:
+    """The last line of an annotator about every file, row and item, by these three.
+
+    A line that is not valid JSON, such as one that a crash cut off, is skipped with a warning. One that is no
+    annotation is skipped too, so that an earlier answer remains valid.
+    """
+    found: dict[tuple[str, str, str], dict[str, Any]] = {}
+    for number, text in enumerate(path.read_bytes().splitlines(), start=1):
         try:
-            value = json.loads(line)
+            line = json.loads(text)
         except (ValueError, RecursionError):
-            if (path, number) not in _unreadable:  # the file is read again for every answer
+            if text.strip() and (path, number) not in _unreadable:  # the file is read again for every answer
                 _unreadable.add((path, number))
                 logger.warning("%s, line %d: not valid JSON, so this answer is not used.", path, number)
             continue
-        if isinstance(value, dict):
-            lines.append(value)
-    return lines
+        if not isinstance(line, dict):
+            continue
+        place = line.get("file"), line.get("row"), line.get("item")
+        line |= {"label": line.get("label"), "note": line.get("note") or "", "spans": line.get("spans") or []}
+        valid = isinstance(line["label"], str | None) and isinstance(line["note"], str)
+        if all(isinstance(name, str) for name in place) and valid and isinstance(line["spans"], list):
+            found.pop(place, None)  # type: ignore[arg-type]
+            found[place] = line  # type: ignore[index]
+    return found
+
+
+class Evidence:
+    """The marked spans of several annotators.
+
+    Args:
+        paths (iterable of `Path`): Annotation files. The name of a file is the name of the annotator.
+    """
+
+    def __init__(self, paths: Iterable[Path]):
+        self._projects: dict[Path, Path] = {}
+        self._spans: dict[Path, dict[Key, list[dict[str, Any]]]] = {}
+        for path in paths:
+            project = path.resolve().parent.parent  # of annotations/ann.jsonl
+            for (name, row, item), line in read_annotations(path).items():
+                file = (project / name).resolve()
+                self._projects[file] = project
+                marks = self._spans.setdefault(file, {}).setdefault((row, item), [])
+                for span in line["spans"]:
+                    if isinstance(span, Mapping) and all(isinstance(span.get(end), int) for end in ("start", "end")):
+                        place = {"start": span["start"], "end": span["end"], "text": span.get("text")}
+                        marks.append({"by": path.stem, "label": line["label"], **place})
+
+    def files(self) -> list[Path]:
+        """The annotated files."""
+        return list(self._spans)
+
+    def about(self, path: Path) -> list[Path]:
+        """Those of the annotated files that this file is. Of files with the same name in the project of the
+        annotations, the path counts; a copy elsewhere is known by its name."""
+        own = path.resolve()
+        return [
+            file
+            for file, project in self._projects.items()
+            if file == own or (file.name == own.name and not (file.is_file() and own.is_relative_to(project)))
+        ]
+
+    def of(self, path: Path) -> dict[Key, list[dict[str, Any]]]:
+        """The spans of a file: by row and item a list of `by`, `label`, `start`, `end` (in characters), and `text`."""
+        found: dict[Key, list[dict[str, Any]]] = {}
+        for file in self.about(path):
+            for key, spans in self._spans[file].items():
+                found.setdefault(key, []).extend(spans)
+        return {key: spans for key, spans in found.items() if spans}
+
+
+def marked(target: str | None, spans: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The spans whose text the response has at their place, without their text.
+
+    >>> spans = [{"by": "ann", "start": 2, "end": 5, "text": "red"}, {"by": "ann", "start": 0, "end": 2, "text": "x"}]
+    >>> marked("a red thing", spans)
+    [{'by': 'ann', 'start': 2, 'end': 5}]
+    """
+    return [
+        {name: value for name, value in span.items() if name != "text"}
+        for span in spans
+        if target is not None
+        and 0 <= span["start"] < span["end"]
+        and target[span["start"] : span["end"]] == span["text"]
+    ]
+
+
+def name_of(file: str) -> str:
+    """The name of the labels file of an annotated file, by its name in the project: no two files share one.
+
+    >>> name_of("scored.jsonl"), name_of("a/scored.jsonl"), name_of("scored.csv")
+    ('labels/scored.jsonl', 'labels/a/scored.jsonl', 'labels/scored.csv.jsonl')
+    """
+    stem, dot, ending = file.rpartition(".")
+    plain = ending == "jsonl" and not stem.endswith((".jsonl", ".csv", ".parquet"))
+    return f"{LABELS}/{file if plain else f'{file}.jsonl'}"

@@ -35,21 +35,9 @@ from checklist_rewards.judges.calibration import YES_NO, kind_of, reliability
 from checklist_rewards.judges.labels import on_unit_scale
 from checklist_rewards.rows import TARGETS
 from checklist_rewards.scores import DEFAULT_THRESHOLD
+from checklist_rewards.ui.annotations import LABELS, name_of
 from checklist_rewards.ui.project import Project
 from checklist_rewards.ui.table import Column
-
-FOLDER = "labels"
-
-
-def name_of(file: str) -> str:
-    """The name of the labels file of an annotated file, by its name in the project: no two files share one.
-
-    >>> name_of("scored.jsonl"), name_of("a/scored.jsonl"), name_of("scored.csv")
-    ('labels/scored.jsonl', 'labels/a/scored.jsonl', 'labels/scored.csv.jsonl')
-    """
-    stem, dot, ending = file.rpartition(".")
-    plain = ending == "jsonl" and not stem.endswith((".jsonl", ".csv", ".parquet"))
-    return f"{FOLDER}/{file if plain else f'{file}.jsonl'}"
 
 
 def exported(project: Project, path: Path) -> Path | None:
@@ -59,7 +47,7 @@ def exported(project: Project, path: Path) -> Path | None:
     if its labels have their texts, which are compared, or if no other file has this stem.
     """
     name = path.relative_to(project.folder).as_posix()
-    labels, shared = project.path(name_of(name)), project.path(f"{FOLDER}/{path.stem}.jsonl")
+    labels, shared = project.path(name_of(name)), project.path(f"{LABELS}/{path.stem}.jsonl")
     if labels.is_file() and labels != path:
         return labels
     if not shared.is_file() or shared == path:
@@ -68,7 +56,7 @@ def exported(project: Project, path: Path) -> Path | None:
     if first is not None and any(first.data.get(column) is not None for column in TARGETS):
         return shared
     others = [Path(file.name) for file in project.files() if file.name != name]
-    alone = all(other.stem != path.stem or other.parts[0] == FOLDER for other in others)
+    alone = all(other.stem != path.stem or other.parts[0] == LABELS for other in others)
     return shared if alone else None
 
 

@@ -38,14 +38,16 @@ from checklist_rewards.evaluation.agreement.measures import LIBRARIES
 from checklist_rewards.evaluation.labels import Labels
 from checklist_rewards.evaluation.scored import CHECKLIST, Kind, ScoredFile, ScoredText, kind_of_row, read_scored
 from checklist_rewards.files.atomic import atomic_path
+from checklist_rewards.files.cells import decoded
 from checklist_rewards.files.documents import read_text, read_value
 from checklist_rewards.files.rows import FORMATS, Row, read_rows
 from checklist_rewards.progress import AddBar
 from checklist_rewards.rows import INPUTS, TARGETS
 from checklist_rewards.scores.table import SCORE_COLUMN
+from checklist_rewards.ui.annotations import ANNOTATION, Evidence, Spans
 from checklist_rewards.ui.comparisons import against_labels, between, between_logs, read_log
 from checklist_rewards.ui.figures import FileFigures, TrainingFigures, draw
-from checklist_rewards.ui.table import ANNOTATION, Evidence, Names, Spans, Table, json_chunks, number_or_none
+from checklist_rewards.ui.table import Names, Table, json_chunks, number_or_none
 from checklist_rewards.validation import install, missing, whole_number
 from checklist_rewards.version import __version__
 
@@ -104,15 +106,15 @@ def kind_of(path: Path) -> dict[str, Any]:
     return {"kind": kind or "rows", "columns": [name[:_LONGEST] for name in data][:_MOST_COLUMNS]}
 
 
-def label_columns(data: Mapping[str, Any]) -> list[str]:
-    """The columns of a scored row that may hold a label per item: lists of that length, and mappings."""
-    items = (data.get(SCORE_COLUMN) or {}).get("items") if isinstance(data.get(SCORE_COLUMN), Mapping) else None
+def _label_columns(text: ScoredText) -> list[str]:
+    """The columns of a row that may hold a label per item: lists of that length, and mappings."""
+    values = {name: decoded(value) for name, value in text.data.items()}
     return [
         name
-        for name, value in data.items()
+        for name, value in values.items()
         if name not in (SCORE_COLUMN, CHECKLIST, *INPUTS, *TARGETS)
         and isinstance(value, list | Mapping)
-        and len(value) == len(items or ())
+        and len(value) == len(text.keys)
     ]
 
 
@@ -407,7 +409,7 @@ def _part(
         "total": figures.rows,
         "shown": len(table),
         "seed": seed,
-        "labels": label_columns(file.first.data) if kind == "scored" else [],
+        "labels": _label_columns(next(iter(file))) if kind == "scored" else [],
         "overview": figures.overview(),
         "analysis": figures.item_analysis() if figures.analysis.targets else None,
         "training": training.as_json() if kind == "rewards" else None,

@@ -9,8 +9,7 @@ answers and judges, are written as an index into a list; -1 is none.
 Details that few cells have (probabilities of options, votes, details of a failure) are in `more`, by number of the
 cell.
 
-Evidence that people marked in the app comes from annotation files (`annotations/<name>.jsonl`). The last line of a row
-and item counts. A span is shown only where the response still has its text.
+A span of evidence (`annotations.py`) is shown only where the response still has its text.
 """
 
 from __future__ import annotations
@@ -18,89 +17,19 @@ from __future__ import annotations
 import json
 import math
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from checklist_rewards.checklists import NO, YES
 from checklist_rewards.evaluation.scored import ScoredText
 from checklist_rewards.files.cells import decoded
-from checklist_rewards.files.rows import read_rows
 from checklist_rewards.monitor.text import words
 from checklist_rewards.rewards.shaping import centred
 from checklist_rewards.scores import ItemScore, Score, item_keys
-
-ANNOTATION = {"file", "row", "item", "label", "spans"}
-"""The columns of an annotation."""
-Key = tuple[str, str]
-"""Row id and item key."""
-
-
-class Evidence:
-    """The marked spans of several annotators.
-
-    Args:
-        paths (iterable of `Path`): Annotation files. The name of a file is the name of the annotator.
-    """
-
-    def __init__(self, paths: Iterable[Path]):
-        self._projects: dict[Path, Path] = {}
-        self._last: dict[Path, dict[tuple[str, str, str], Mapping[str, Any]]] = {}
-        for path in paths:
-            project = path.resolve().parent.parent  # of annotations/ann.jsonl
-            for row in read_rows(path):
-                name = (project / str(row.data.get("file"))).resolve()
-                self._projects[name] = project
-                key = str(row.data.get("row")), str(row.data.get("item")), path.stem
-                self._last.setdefault(name, {})[key] = row.data
-
-    def files(self) -> list[Path]:
-        """The annotated files."""
-        return list(self._last)
-
-    def about(self, path: Path) -> list[Path]:
-        """Those of the annotated files that this file is. Of files with the same name in the project of the
-        annotations, the path counts; a copy elsewhere is known by its name."""
-        own = path.resolve()
-        return [
-            file
-            for file, project in self._projects.items()
-            if file == own or (file.name == own.name and not (file.is_file() and own.is_relative_to(project)))
-        ]
-
-    def of(self, path: Path) -> dict[Key, list[dict[str, Any]]]:
-        """The spans of a file: by row and item a list of `by`, `label`, `start`, `end` (in characters), and `text`."""
-        found: dict[Key, list[dict[str, Any]]] = {}
-        lines = [pair for file in self.about(path) for pair in self._last[file].items()]
-        for (row, item, name), line in lines:
-            spans = line.get("spans")
-            for span in spans if isinstance(spans, list) else ():
-                if isinstance(span, Mapping) and all(isinstance(span.get(end), int) for end in ("start", "end")):
-                    place = {"start": span["start"], "end": span["end"], "text": span.get("text")}
-                    found.setdefault((row, item), []).append({"by": name, "label": line.get("label"), **place})
-        return found
-
-
-def marked(target: str | None, spans: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The spans whose text the response has at their place, without their text.
-
-    >>> spans = [{"by": "ann", "start": 2, "end": 5, "text": "red"}, {"by": "ann", "start": 0, "end": 2, "text": "x"}]
-    >>> marked("a red thing", spans)
-    [{'by': 'ann', 'start': 2, 'end': 5}]
-    """
-    return [
-        {name: value for name, value in span.items() if name != "text"}
-        for span in spans
-        if target is not None
-        and 0 <= span["start"] < span["end"]
-        and target[span["start"] : span["end"]] == span["text"]
-    ]
-
+from checklist_rewards.ui.annotations import Spans, marked
 
 _CHUNK = 8192
-Spans = Mapping[Key, Sequence[Mapping[str, Any]]]
-"""Evidence; see [`Evidence`]."""
 METRICS = (
     *("pass_rate", "weighted_score", "expected_score", "normalized_score", "raw_score", "quality"),
     *("answered_weight", "lower", "upper"),

@@ -111,7 +111,7 @@ def test_only_the_rows_with_paraphrases_are_read_for_them(run, scored, engine, m
             read.append(row.number)
             yield row
 
-    monkeypatch.setattr("checklist_rewards.cli.looking.read_rows", counted)
+    monkeypatch.setattr("checklist_rewards.evaluation.scored.read_rows", counted)
     options = ("--paraphrases", "1", "--paraphrase-rows", "2", "--no-embed", "--no-store")
     assert run("inspect", "scored.jsonl", *options).exit_code == 0
     assert read == [1, *range(1, 7), 1, 2]

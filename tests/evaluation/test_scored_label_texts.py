@@ -8,7 +8,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from checklist_rewards.evaluation.labels import same_text
-from checklist_rewards.ui.comparisons import name_of
+from checklist_rewards.ui.annotations import name_of
 from tests.cli.conftest import run, write_jsonl  # noqa: F401 - a fixture
 from tests.evaluation.agreement.files import scored_file
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from checklist_rewards import Checklist, Option
 from checklist_rewards.errors import SampleError
+from checklist_rewards.evaluation.scored import ScoredFile
 from checklist_rewards.files.rows import read_rows, write_rows
 from checklist_rewards.scores import Verdict, rescore, score_checklist
 from checklist_rewards.scores.table import BatchScore, score_from
@@ -234,3 +235,9 @@ def test_what_cannot_be_used_is_refused_by_name(tmp_path, make, words):
     (tmp_path / "odd.jsonl").write_text('{"checklist_score": {"answered": "many"}}\n')
     with pytest.raises(SampleError, match=words):
         make(tmp_path)
+
+
+def test_a_parquet_file_of_a_batch_is_read_by_every_command(tmp_path):
+    """Its probabilities are Arrow's maps, which are read as lists of pairs."""
+    BatchScore([ONE, TWO], [{"id": "a", "target": "x"}, {"id": "b", "target": "y"}]).to_parquet(tmp_path / "b.parquet")
+    assert [text.score for text in ScoredFile(tmp_path / "b.parquet")] == [ONE, TWO]

@@ -1,6 +1,7 @@
 """Code checks flatter no judge: every figure of a judge is the same with them and without them."""
 
 import json
+from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -24,6 +25,7 @@ from checklist_rewards.monitor.seen import seen_of
 from checklist_rewards.scores import Verdict, score_checklist
 from checklist_rewards.ui.report import report_data
 
+LOGGED = {"prompt": "p", "completion": "red"}
 CHECK = {"question": "Is it short?", "check": {"type": "words", "at_most": 9}}
 JUDGED = ["Is it red?", "Is it kind?"]
 NONE = Bootstrap(0)
@@ -88,7 +90,7 @@ def test_figures_of_items_are_over_the_answers_of_judges(tmp_path, way, place):
 
     shadows = [
         [
-            seen_of("p", row.data["target"], 1.0, row.score, shadow=other.score).shadow.agreement
+            seen_of(replace(row, kind="rewards", data=LOGGED | {"shadow": other.score})).shadow.agreement
             for row, other in zip(*files, strict=True)
         ]
         for files in (plain, mixed)
