@@ -1,5 +1,7 @@
 """The reads that only the monitor needs: retests, the shadow judge, canaries, and their common budget.
 
+The reward keeps its judge awake for all of them; only the shadow judge is woken here.
+
 Canaries are degenerate replies that no judge should reward. They are built from a prompt and its checklist, and scored
 like any completion. A judge that gives them a high score can be exploited; this is known before the first step.
 """
@@ -181,8 +183,7 @@ def retest(
             checklist = Checklist(items=tuple(part[1] for part in parts))
             again[place] = replace(sample, checklist=checklist)
             asked[place] = [(how, line) for how, _, line in parts]
-    with keep_awake(scorer.judge):
-        found = scorer.score_batch(list(again.values()))
+    found = scorer.score_batch(list(again.values()))
     return {
         place: [
             Retest(
@@ -239,8 +240,7 @@ def read_canaries(
     reads = sum(len(sample.checklist) for _, sample in made)
     if not made or not budget.spend(reads, on_credit=on_credit):
         return [], 0
-    with keep_awake(scorer.judge):
-        scores = scorer.score_batch([sample for _, sample in made])
+    scores = scorer.score_batch([sample for _, sample in made])
     return [
         Canary(name, (sample.input or "")[:SHOWN], sample.target[:SHOWN], score.under(metric).primary_score)
         for (name, sample), score in zip(made, scores, strict=True)
