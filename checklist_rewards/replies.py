@@ -41,7 +41,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from checklist_rewards.backends import Engine, Messages, Progress, Reply, Sampling, is_kept
+from checklist_rewards.backends import Backend, Engine, Messages, Progress, Reply, Sampling, is_kept
 from checklist_rewards.backends.base import MISSED, is_over
 from checklist_rewards.chat import CompletionReader, Target, strip_thinking
 from checklist_rewards.checklists import Key, key_of
@@ -64,6 +64,8 @@ def sample_replies(
     sampling: Sampling,
     store: Store | None = None,
     progress: Progress | None = None,
+    *,
+    before: Callable[[Backend], None] | None = None,
 ) -> list[list[Reply]]:
     """Sample `sampling.n` replies to each prompt. Only replies that are not in the store are requested from the
     engine.
@@ -75,6 +77,7 @@ def sample_replies(
         store ([`Store`], *optional*): The store of replies.
         progress (callable, *optional*): Called while replies arrive, with the number of prompts answered since the
             last call.
+        before (callable, *optional*): Called with the loaded backend before anything is sent to it.
 
     Returns:
         `list[list[Reply]]`: `sampling.n` replies per prompt, in order. If a reply is missing, its `unanswered` is the
@@ -107,12 +110,13 @@ def sample_replies(
                     if progress is not None:
                         progress(counts[key])
 
-            backend = engine.load()
+            if before is not None:
+                before(engine.load())
             try:
                 if is_over():
                     sampled = [[Reply(None, unanswered=MISSED)] * effective.n] * len(missing)
                 else:
-                    sampled = backend.generate([distinct[key] for key in missing], effective, arrived)
+                    sampled = engine.generate([distinct[key] for key in missing], effective, arrived)
             except BackendError as error:
                 failed = [Reply(None, unanswered=Unanswered(Reason.BACKEND_ERROR, str(error)))] * effective.n
                 sampled = [replies.get(key, failed) for key in missing]

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 
-from checklist_rewards.backends import Arrived, LabelRead, Messages, ReadGroup, ReadResult, Reply, Sampling
+from checklist_rewards.backends import Arrived, Backend, LabelRead, Messages, ReadGroup, ReadResult, Reply, Sampling
 from checklist_rewards.errors import BackendError
 
 
@@ -11,7 +11,7 @@ def half(prefix: str, tail: str) -> float:
     return 0.5
 
 
-class FakeBackend:
+class FakeBackend(Backend):
     """Answers P(yes) by a rule over the rendered text.
 
     Args:

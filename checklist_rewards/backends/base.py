@@ -28,11 +28,11 @@ import json
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any, Protocol
+from typing import Any
 
 from checklist_rewards.errors import ModelError
 from checklist_rewards.scores.reasons import Outcome, Reason, Unanswered, is_transient
@@ -223,9 +223,9 @@ def not_logprobs(values: Sequence[float], *, distinct: bool = True) -> Unanswere
     )
 
 
-def check_continues(backend: Any) -> None:
+def check_continues(backend: Backend) -> None:
     """Raise [`ModelError`] if an engine cannot read labels after a text that the assistant has already written."""
-    if not getattr(backend, "continues", False):
+    if not backend.continues:
         raise ModelError(
             "thinking=... requires an engine that can continue a reply exactly: transformers, vLLM, or a vLLM server "
             "whose tokenizer can be loaded here; a chat server cannot. Use capture_reasoning=True with it."
@@ -249,20 +249,37 @@ def reply_seed(seed: int, prompt: Messages | Sequence[int], index: int = 0) -> i
     return int.from_bytes(digest.digest(), "big") >> 1
 
 
-class Backend(Protocol):
-    """An engine with a loaded model. Create it with [`load_backend`], which shares engines between callers.
-
-    An engine that runs its model in the calling process has the attribute `in_process = True`. One that knows its
-    context has it as `limit`, in tokens, and its tokenizer as `tokens`; longer conversations are then read in windows.
-    """
+class Backend:
+    """Base class of engines with a loaded model. [`load_backend`] builds them and shares them between callers."""
 
     chunk_reads: int
     """Number of reads per call: enough to use the engine fully, but few enough to store results often."""
+    identity: str
+    """Hash of the model (weights, tokenizer, chat template); part of the key of every stored read."""
+    name: str | None = None
+    """The name by which [`load_backend`] builds it, where judges depend on it."""
+    model_name: str | None = None
+    """The name of a model that was not loaded by its name."""
+    in_process: bool = False
+    """Whether the model runs in the calling process."""
+    continues: bool = False
+    """Whether a label can be read after a text that the assistant has written."""
+    limit: int | None = None
+    """The context in tokens, if it is known. Longer conversations are read in windows."""
+    tokens: Any = None
+    """The [`ChatTokenizer`] of the model, if it is here."""
+    requests_per_read: int = 1
+    """Most requests for a label."""
+    context: tuple[str, ...] = ()
+    """What an encoder reads besides target and question: "input", "reference", both or nothing."""
 
-    @property
-    def identity(self) -> str:
-        """Hash of the model (weights, tokenizer, chat template); part of the key of every stored read."""
-        ...
+    def stay_awake(self) -> AbstractContextManager[None]:
+        """Context manager in which an engine that sleeps between calls stays awake."""
+        return nullcontext()
+
+    def stand_in(self, max_tokens: int, place: int) -> str | None:  # noqa: ARG002 - for those that have one
+        """The thought to assume where an engine that only counts has written none."""
+        return None
 
     def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> ReadResult:
         """Compute the log-probabilities of the labels for every tail of every group.
@@ -278,7 +295,7 @@ class Backend(Protocol):
             ModelError: If a label has no single-token surface form, or if two labels share one.
             BackendError: If the engine fails.
         """
-        ...
+        raise NotImplementedError
 
     def generate(
         self, prompts: Sequence[Messages], sampling: Sampling, arrived: Arrived | None = None
@@ -301,4 +318,4 @@ class Backend(Protocol):
         Raises:
             BackendError: If the engine fails. Replies already passed to `arrived` remain valid.
         """
-        ...
+        raise NotImplementedError

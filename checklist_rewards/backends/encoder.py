@@ -44,6 +44,7 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from checklist_rewards.backends.base import (
     Arrived,
+    Backend,
     LabelRead,
     Messages,
     ReadGroup,
@@ -73,7 +74,7 @@ _TOLERANCE = {"float32": 1e-3, "bfloat16": 0.25}
 """Largest difference of log-odds between two ways to compute a read, by precision."""
 
 
-class EncoderBackend:
+class EncoderBackend(Backend):
     """A cross-encoder with one output, on the GPU if there is one.
 
     Args:

@@ -15,12 +15,14 @@ import json
 import logging
 import sys
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, get_args
 
-from checklist_rewards.backends.base import Backend
+from checklist_rewards.backends.base import Arrived, Backend, Messages, ReadGroup, ReadResult, Reply, Sampling
+from checklist_rewards.backends.budget import Bill, Budget
 from checklist_rewards.backends.models import (
     NO_MODEL,
     POCKET,
@@ -41,6 +43,7 @@ logger = logging.getLogger(__name__)
 
 BackendName = Literal["auto", "transformers", "vllm", "openai", "decisions", "encoder"]
 OPENAI, DECISIONS, ENCODER = "openai", "decisions", "encoder"
+UNLOADED_CHUNK = 4096
 SERVED = (OPENAI, DECISIONS)
 """The backends that send requests to a server."""
 BACKENDS: tuple[str, ...] = get_args(BackendName)
@@ -236,6 +239,10 @@ class Engine:
     backend: str | Backend = "auto"
     base_url: str | None = None
     settings: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    budget: Budget | None = None
+    """What its calls may spend."""
+    bill: Bill | None = field(default=None, compare=False, repr=False)
+    """What its replies have cost."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "base_url", joined(self.base_url))
@@ -282,43 +289,101 @@ class Engine:
     @property
     def name(self) -> str:
         """The name of the model; for the reference of a trainer, that of its weights as soon as they are known."""
-        return getattr(self.unwrapped.backend, "model_name", self.model)
+        return self.model if isinstance(self.backend, str) else self.backend.model_name or self.model
 
     def named(self, model: str) -> Engine:
         """This engine with another model."""
         return replace(self, model=model)
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether model, backend and base_url are all there is."""
+        return not self.settings and self.budget is None and self.bill is None
+
     def __getstate__(self) -> dict[str, Any]:
         # A copy in another process builds its own backend.
         return {name: value for name, value in self.__dict__.items() if name in self.__dataclass_fields__}
 
+    def within(self, budget: Budget | None = None, bill: Bill | None = None) -> Engine:
+        """This engine with a budget or a bill. Both share the loaded backend."""
+        again = replace(self, budget=budget or self.budget, bill=bill or self.bill)
+        again.__dict__["_known"] = self._known
+        return again
+
     @cached_property
+    def _known(self) -> dict[str, Any]:
+        """The identity and the backend, as soon as they are known."""
+        return {}
+
+    @property
     def identity(self) -> str:
         """Hash of everything an answer depends on besides its prompt. It does not require the backend to be built.
         Raises [`ModelError`] if the model does not exist."""
-        if isinstance(self.backend, str):
-            return engine_identity(self.model, self.backend, self.base_url, self.settings)
-        return self.backend.identity
-
-    @property
-    def unwrapped(self) -> Engine:
-        """The engine behind wrappers that limit or count calls ([`Wrapper`]); this engine itself without one."""
-        wrapped = getattr(self.backend, "engine", None)
-        return wrapped.unwrapped if isinstance(wrapped, Engine) else self
+        if "identity" not in self._known:
+            backend = self.backend
+            self._known["identity"] = (
+                engine_identity(self.model, backend, self.base_url, self.settings)
+                if isinstance(backend, str)
+                else backend.identity
+            )
+        return self._known["identity"]
 
     @property
     def backend_name(self) -> str | None:
-        """Name of the backend, also of one behind wrappers. None for other backend objects."""
-        backend = self.unwrapped.backend
-        return backend if isinstance(backend, str) else getattr(backend, "name", None)
+        """Name of the backend. None for backend objects without one."""
+        return self.backend if isinstance(self.backend, str) else self.backend.name
+
+    @property
+    def chunk_reads(self) -> int:
+        """Most reads of a call. An engine whose budget is spent is not loaded to find out."""
+        if self.budget is not None and self.budget.is_spent:
+            return UNLOADED_CHUNK
+        return self.load().chunk_reads
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether the backend is built."""
+        return not isinstance(self.backend, str) or "backend" in self._known
 
     def load(self) -> Backend:
         """The backend, built at the first call. Raises [`ModelError`] if it cannot be loaded."""
-        return self._loaded
-
-    @cached_property
-    def _loaded(self) -> Backend:
-        if isinstance(self.backend, str):
+        if not isinstance(self.backend, str):
+            return self.backend
+        if "backend" not in self._known:
             name: Any = self.backend
-            return load_backend(self.model, name, self.base_url, self.settings, identity=self.identity)
-        return self.backend
+            self._known["backend"] = load_backend(
+                self.model, name, self.base_url, self.settings, identity=self.identity
+            )
+        return self._known["backend"]
+
+    def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> ReadResult:
+        """As [`Backend.read`], within the budget."""
+        if self.budget is None:
+            return self.load().read(groups, labels)
+        return self.budget.read(self, groups, labels)
+
+    def generate(
+        self, prompts: Sequence[Messages], sampling: Sampling, arrived: Arrived | None = None
+    ) -> list[list[Reply]]:
+        """As [`Backend.generate`], within the budget. The cost is added to the bill, also that of replies received
+        before the engine failed."""
+        if self.budget is None or not self.budget.is_spent:
+            self.load()  # before the timer starts, so that loading does not count
+        started = time.perf_counter()
+        received: dict[int, list[Reply]] = {}
+
+        def note(place: int, replies: list[Reply]) -> None:
+            received[place] = replies
+            if arrived is not None:
+                arrived(place, replies)
+
+        try:
+            if self.budget is None:
+                replies = self.load().generate(prompts, sampling, note)
+            else:
+                replies = self.budget.generate(self, prompts, sampling, note)
+            received.update(enumerate(replies))
+            return replies
+        finally:
+            if self.bill is not None:
+                self.bill.add_replies(self.model, prompts, received.values(), time.perf_counter() - started)

@@ -134,6 +134,7 @@ class LiveBackend(TransformersBackend):
     """
 
     name = "transformers"
+    model_name: str
 
     def __init__(
         self,

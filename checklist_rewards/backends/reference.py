@@ -18,7 +18,7 @@ from checklist_rewards.validation import unknown
 _SETTINGS = ("max_batch_tokens",)
 
 
-class ReferenceBackend:
+class ReferenceBackend(Backend):
     """A backend whose model is the reference of the trainer that calls the reward.
 
     Args:
@@ -54,24 +54,24 @@ class ReferenceBackend:
         self.bound = engine
 
     @property
-    def model_name(self) -> str:
+    def model_name(self) -> str:  # type: ignore[override]
         """The name of the reference's weights; "reference" before they are known."""
         return REFERENCE if self.bound is None else self.bound.model_name
 
     @property
-    def identity(self) -> str:
+    def identity(self) -> str:  # type: ignore[override]
         """The identity of the weights. Raises [`ModelError`] before they are known."""
         return self._engine.identity
 
     @property
     def tokens(self) -> Any:
         """The tokenizer of the reference."""
-        return self._engine.tokens  # type: ignore[attr-defined]
+        return self._engine.tokens
 
     @property
-    def limit(self) -> int | None:
+    def limit(self) -> int | None:  # type: ignore[override]
         """The context of the reference in tokens."""
-        return getattr(self._engine, "limit", None)
+        return self._engine.limit
 
     def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> ReadResult:
         """Read with the reference."""

@@ -43,6 +43,7 @@ from transformers import AutoModelForCausalLM, GenerationConfig, LogitsProcessor
 from checklist_rewards.backends.base import (
     MISSED,
     Arrived,
+    Backend,
     LabelRead,
     Messages,
     ReadGroup,
@@ -141,7 +142,7 @@ _Place = tuple[int, int]
 """The numbers of a group and of its tail."""
 
 
-class TransformersBackend:
+class TransformersBackend(Backend):
     """A causal language model of `transformers`, on the GPU if there is one.
 
     Args:
@@ -243,7 +244,7 @@ class TransformersBackend:
             yield
 
     @property
-    def limit(self) -> int:
+    def limit(self) -> int:  # type: ignore[override]
         """The model's context in tokens."""
         return self.max_length
 

@@ -40,6 +40,7 @@ from typing import Any
 from checklist_rewards.backends.base import (
     MISSED,
     Arrived,
+    Backend,
     LabelRead,
     Messages,
     ReadGroup,
@@ -114,7 +115,7 @@ def close_all() -> None:
 atexit.register(close_all)
 
 
-class VLLMBackend:
+class VLLMBackend(Backend):
     """A causal language model in a vLLM engine.
 
     Args:

@@ -21,13 +21,13 @@ from rich.table import Table
 from typing_extensions import override
 
 from checklist_rewards.backends import Arrived, Engine, Messages, Progress, Reply, Sampling
+from checklist_rewards.backends.budget import Prices
 from checklist_rewards.chat import prompt_text
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.cli.work import ANSWERS, CANDIDATES, CHECKLISTS, PURPOSES, SCORES, Counter, Line, Work
 from checklist_rewards.errors import GenerationError
 from checklist_rewards.files.rows import CHUNK_ROWS
 from checklist_rewards.files.store import Key, Store
-from checklist_rewards.judges.base import Prices
 from checklist_rewards.progress import FORECAST_VARIABLE
 from checklist_rewards.rows import Request
 from checklist_rewards.scorer import Sample, Scorer
@@ -139,7 +139,7 @@ def forecast_refine(
                 notes[1:] = [_LONGEST.format(len(stand_in))]
             refine_batch(
                 chunk,
-                answers.wrapped,
+                answers.counted,
                 _FailingScorer(pipe.scorer),
                 rounds=rounds,
                 method=method,

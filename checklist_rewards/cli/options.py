@@ -178,14 +178,15 @@ def _parameter(name: str, field: FieldInfo, part: Part, named: Mapping[str, str]
 
 def _kind(annotation: Any, metadata: Sequence[Any]) -> tuple[Any, Any]:
     """The type of a field on the command line, and its lower limit if it has no upper one. Of a union it is the first
-    member that can be written there; a mapping is written as several NAME=VALUE."""
+    member that can be written there, and a mapping only if there is no other: it is several NAME=VALUE."""
     origin = get_origin(annotation)
     if origin is Annotated:
         inner, *more = get_args(annotation)
         return _kind(inner, [*metadata, *more])
     if origin in (Union, UnionType):
-        kinds = (_kind(member, metadata) for member in get_args(annotation) if member is not NoneType)
-        return next(found for found in kinds if found[0] is not None)
+        kinds = [_kind(member, metadata) for member in get_args(annotation) if member is not NoneType]
+        known = [found for found in kinds if found[0] is not None]
+        return next((found for found in known if found[0] != list[str]), known[0])
     if origin in (Mapping, dict, tuple):
         return list[str], None
     if annotation not in (str, bool, int, float, Path) and origin not in (Literal, list):

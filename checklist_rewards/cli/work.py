@@ -1,6 +1,6 @@
 """The engines and the pipeline of one command: the config with the user's changes, the models and the store.
 
-No model is loaded here. A command assembles its pipeline once, with limits and meters on the engines. `--concurrency`
+No model is loaded here. A command assembles its pipeline once, with limits and a bill on the engines. `--concurrency`
 is an engine setting, so it requires an engine of its own.
 
 In a dry run, a [`Counter`] takes the place of each engine, counts requests and answers none. The rows, the prompts and
@@ -31,6 +31,7 @@ from checklist_rewards.backends import (
     OPENAI,
     SERVED,
     Arrived,
+    Backend,
     Engine,
     LabelRead,
     Messages,
@@ -40,6 +41,7 @@ from checklist_rewards.backends import (
     Sampling,
     choose_backend,
 )
+from checklist_rewards.backends.budget import Bill, Budget, Prices, Receipt
 from checklist_rewards.backends.tokens import Bounds, Tokens, local_tokenizer
 from checklist_rewards.backends.trees import floor_tokens
 from checklist_rewards.checklists import Checklist
@@ -49,8 +51,7 @@ from checklist_rewards.datasets.tasks import RowTask
 from checklist_rewards.errors import ConfigError, SampleError
 from checklist_rewards.files.documents import read_text, read_value
 from checklist_rewards.files.store import Store
-from checklist_rewards.judges.base import Judge, Member, Prices, Receipt
-from checklist_rewards.judges.budget import Budget, Meter, Wrapper
+from checklist_rewards.judges import EncoderJudge, Judge, Member
 from checklist_rewards.judges.remote import REMOTE
 from checklist_rewards.judges.settings import load_jury
 from checklist_rewards.pipelines import PipelineConfig
@@ -67,12 +68,32 @@ _ANY_LENGTH = 2**31
 _UNANSWERED = Unanswered(Reason.BACKEND_ERROR, "dry run")  # a reason that the store does not save
 
 
-class Counter(Wrapper):
-    """A backend that counts the requests to its engine and leaves them unanswered. The engine is never loaded."""
+class Counter(Backend):
+    """A backend that counts the requests to an engine and leaves them unanswered. The engine is never loaded."""
+
+    chunk_reads = 4096
+    continues = True
+    limit = None
+    """Unknown: conversations are counted as for a judge that reads them whole, which takes the most tokens."""
 
     def __init__(self, engine: Engine):
-        super().__init__(engine)
+        self.engine, self.name = engine, engine.backend_name
         self.calls = self.prompt_tokens = self.reply_tokens = self.floor_tokens = 0
+
+    @property
+    def identity(self) -> str:  # type: ignore[override]
+        """The identity of the engine."""
+        return self.engine.identity
+
+    @property
+    def context(self) -> tuple[str, ...]:  # type: ignore[override]
+        """What the engine reads, if it is an encoder."""
+        return EncoderJudge(self.engine).context
+
+    @property
+    def counted(self) -> Engine:
+        """The engine that counts, under the name of the model."""
+        return Engine(self.engine.model, self, self.engine.base_url)
 
     @cached_property
     def bounds(self) -> Bounds:
@@ -80,11 +101,7 @@ class Counter(Wrapper):
         requests = 2 if _may_ask_twice(self.engine) else 1
         return Bounds(self.engine.model, local_tokenizer(self.engine.model), requests=requests)
 
-    continues = True
-    limit = None
-    """Unknown: conversations are counted as for a judge that reads them whole, which takes the most tokens."""
-    tokens = None
-
+    @override
     def stand_in(self, max_tokens: int, place: int) -> str:
         """A thought of `max_tokens` words, so that the reads after thoughts are counted too. Thoughts at several
         places differ."""
@@ -184,11 +201,10 @@ class Work:
     concurrency: int | None = None
     budget: Budget | None = None
     dry_run: bool = False
-    meters: list[Meter] = field(default_factory=list)
+    bill: Bill = field(default_factory=Bill)
     """Cost of writing. The cost of judging is in the scorer's receipt."""
     lines: list[Line] = field(default_factory=list)
     """The lines of a dry run's table, one per engine."""
-    _budgeted: dict[Engine, Engine] = field(default_factory=dict, init=False)
 
     @classmethod
     def of(
@@ -268,16 +284,15 @@ class Work:
                 warn_of_models(self.judge_name)
 
     def engine(self, purpose: str, engine: Engine) -> Engine:
-        """An engine as the command uses it: within its limits, and with a meter unless it judges. In a dry run, a
+        """An engine as the command uses it: within its limits, and with a bill unless it judges. In a dry run, a
         counter."""
         if self.dry_run:
             _refuse_remote(engine)
             self.lines.append(Line(purpose, Counter(engine)))
-            return self.lines[-1].counter.wrapped
+            return self.lines[-1].counter.counted
         if purpose == SCORES:
             return self._limited(engine)
-        self.meters.append(Meter(self._limited(engine)))
-        return self.meters[-1].wrapped
+        return self._limited(engine).within(bill=self.bill)
 
     def task(self, columns: Columns, **what: Any) -> RowTask:
         """The work on rows as a value for other processes; `what` as in [`RowTask`]."""
@@ -287,7 +302,7 @@ class Work:
     def account(self, report: RunReport, prices: Prices) -> None:
         """Add the cost of writing to the report and, if prices are given, the total cost."""
         report.left_out.update(self.pipeline.left_out)
-        spent = sum((meter.spent for meter in self.meters), report.written)
+        spent = self.bill.receipt + report.written
         if spent.calls:
             report.extra |= {
                 "writer calls": spent.calls,
@@ -321,14 +336,10 @@ class Work:
         return load_jury(self.config.scorer.judge, store, lambda engine: self.engine(SCORES, engine))
 
     def _limited(self, engine: Engine) -> Engine:
-        """The engine limited by --concurrency and --budget. Equal engines share one limit."""
+        """The engine limited by --concurrency and --budget."""
         if self.concurrency is not None and _served(engine):
             engine = replace(engine, settings={**engine.settings, "concurrency": self.concurrency})
-        if self.budget is None:
-            return engine
-        if engine not in self._budgeted:
-            self._budgeted[engine] = self.budget.limited(engine)
-        return self._budgeted[engine]
+        return engine if self.budget is None else self.budget.limited(engine)
 
 
 def _named_by(

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Self
 from pydantic import TypeAdapter
 
 from checklist_rewards.backends import Engine
+from checklist_rewards.backends.budget import Bill
 from checklist_rewards.backends.models import UNNAMED
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.datasets.columns import PROMPT, checklist_columns
@@ -30,7 +31,6 @@ from checklist_rewards.errors import ChecklistError, ConfigError, GenerationErro
 from checklist_rewards.files.rows import Row
 from checklist_rewards.files.store import Store
 from checklist_rewards.judges import Progress, Receipt
-from checklist_rewards.judges.budget import Meter
 from checklist_rewards.pipelines import PipelineConfig
 from checklist_rewards.progress import Bar
 from checklist_rewards.replies import NoReply
@@ -352,22 +352,17 @@ class RowTask:
         """Build the pipeline, with `store` for its answers."""
         from checklist_rewards.pipelines import assemble
 
-        meters: list[Meter] = []
-
-        def metered(engine: Engine) -> Engine:
-            meters.append(Meter(engine))
-            return meters[-1].wrapped
-
-        writer = self.writer
+        bill = Bill()
+        writer = None if self.writer is None else self.writer.within(bill=bill)
         pipe = assemble(
             self.config,
-            None if writer is None else metered(writer),
+            writer,
             self.judge,
             store,
-            None if writer is None else lambda name: metered(writer.named(name)),
+            None if writer is None else writer.named,
         )
         work = RowWork(pipe, self.columns, Totals(), scores=self.scores, checklists=self.checklists, shard=shard)
-        return Opened(work, meters)
+        return Opened(work, bill)
 
     def check(self) -> None:
         """Check that all models exist, without loading them. Raises a [`ChecklistRewardsError`]."""
@@ -397,14 +392,13 @@ class Opened:
     """A task that was opened in this process."""
 
     work: RowWork
-    meters: Sequence[Meter]
+    bill: Bill
 
     @property
     def totals(self) -> Totals:
         """The totals so far, with their cost."""
         judged = getattr(self.work.pipe.scorer, "receipt", None) if self.work.scores else None
-        written = sum((meter.spent for meter in self.meters), Receipt())
-        return replace(self.work.totals, left_out=self.work.pipe.left_out, judged=judged, written=written)
+        return replace(self.work.totals, left_out=self.work.pipe.left_out, judged=judged, written=self.bill.receipt)
 
 
 def _engine(engine: Engine) -> dict[str, Any]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from checklist_rewards.judges.base import Judge, Member, Prices, Progress, Read, Receipt
-from checklist_rewards.judges.budget import Budget
+from checklist_rewards.backends.budget import Budget, Prices, Receipt
+from checklist_rewards.judges.base import Judge, Member, Progress, Read
 from checklist_rewards.judges.labels import Labelled
 from checklist_rewards.judges.logprob import EncoderJudge, LogprobJudge
 from checklist_rewards.judges.questions import FewShot

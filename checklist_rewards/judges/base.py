@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import json
 import math
-import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from pydantic import BaseModel
 
 from checklist_rewards.backends import Engine, Progress, Sampling
+from checklist_rewards.backends.budget import Receipt
 from checklist_rewards.chat import Message
 from checklist_rewards.checklists import ChecklistItem, Key, key_of
 from checklist_rewards.scores import Verdict
@@ -48,111 +48,6 @@ class Read:
 
 ThinkingPer = Literal["item", "target"]
 """What a thought is about: one question, or all about a target."""
-Prices = Mapping[str, tuple[float, float]]
-"""Model to US dollars per million prompt tokens and per million completion tokens."""
-
-
-@dataclass(frozen=True, slots=True)
-class Receipt:
-    """The cost of answering reads. Receipts can be added and subtracted.
-
-    Only engine calls are counted: an answer from the store costs nothing.
-    """
-
-    reads: int = 0
-    """Requested reads."""
-    deduplicated: int = 0
-    """Reads equal to another read of the same call."""
-    stored: int = 0
-    """Reads answered from the store."""
-    asked: int = 0
-    """Reads sent to the engine: `reads - deduplicated - stored`."""
-    unanswered: int = 0
-    """Distinct reads without an answer."""
-    calls: int = 0
-    """Prompts sent to the engine, for a label or for a reply, including repeated ones."""
-    prompt_tokens: int = 0
-    """Tokens of all prompts, counted without prefix sharing."""
-    completion_tokens: int = 0
-    """Tokens of all replies; a label read counts as one."""
-    computed_tokens: int | None = 0
-    """Prompt tokens computed by the engine; None if a server does not report its cached tokens."""
-    floor_tokens: int = 0
-    """Prompt tokens if those with which several prompts of a call of the engine start are computed once: rules and
-    input of several targets, and a target of its questions. An engine with a cache of earlier calls computes fewer."""
-    separate: int = 0
-    """Reads computed as separate prompts because the model cannot share a prefix exactly."""
-    cached: int = 0
-    """Reads in rows below a prefix (rules, input) that was computed once and kept, where that costs less than longer
-    rows (transformers engine)."""
-    engine_seconds: float = 0.0
-    """Time spent in the engine."""
-    tokens: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    """`prompt_tokens` and `completion_tokens` by model."""
-
-    @classmethod
-    def of(cls, model: str, **counts: Any) -> Receipt:
-        """A receipt whose tokens all belong to one model."""
-        return cls(**counts, tokens={model: (counts.get("prompt_tokens", 0), counts.get("completion_tokens", 0))})
-
-    def cost(self, prices: Prices) -> float | None:
-        """Cost of all tokens in US dollars; None if `prices` lacks a model that was used."""
-        total = 0.0
-        for model, used in self.tokens.items():
-            if not any(used):
-                continue
-            if model not in prices:
-                return None
-            total += sum(count * price for count, price in zip(used, prices[model], strict=True)) / 1e6
-        return total
-
-    def __add__(self, other: Receipt) -> Receipt:
-        return self._combined(other, 1)
-
-    def __sub__(self, other: Receipt) -> Receipt:
-        return self._combined(other, -1)
-
-    def _combined(self, other: Receipt, sign: int) -> Receipt:
-        pairs = {f.name: (getattr(self, f.name), getattr(other, f.name)) for f in fields(self)[:-1]}
-        counts = {name: None if None in pair else pair[0] + sign * pair[1] for name, pair in pairs.items()}
-        tokens = {
-            model: (mine[0] + sign * others[0], mine[1] + sign * others[1])
-            for model in dict.fromkeys([*self.tokens, *other.tokens])
-            for mine, others in [(self.tokens.get(model, (0, 0)), other.tokens.get(model, (0, 0)))]
-        }
-        return Receipt(**counts, tokens=tokens)  # type: ignore[arg-type]
-
-    def __str__(self) -> str:
-        text = f"{self.reads} reads: {self.asked} asked, {self.stored} from the store, {self.deduplicated} duplicates"
-        if self.unanswered:
-            text += f", {self.unanswered} unanswered"
-        if self.floor_tokens and self.computed_tokens is not None:
-            ratio = self.computed_tokens / self.floor_tokens
-            text += f"; {self.computed_tokens} prompt tokens computed, {ratio:.2f} x the floor"
-            if self.cached:
-                text += f" ({self.cached} reads below a kept prefix)"
-            if self.separate:
-                text += f" ({self.separate} reads as separate prompts: this model cannot share a prefix exactly)"
-        elif self.prompt_tokens:
-            text += f"; {self.calls} calls, {self.prompt_tokens} prompt and {self.completion_tokens} completion tokens"
-        if self.computed_tokens is None:
-            text += "; computed tokens not reported by the server"
-        return text
-
-
-class Bill:
-    """What several calls have cost together. Thread-safe."""
-
-    def __init__(self) -> None:
-        self.receipt = Receipt()
-
-    def add(self, spent: Receipt) -> None:
-        """Add the cost of a call."""
-        with _ADDING:
-            self.receipt += spent
-
-
-_ADDING = threading.Lock()
 
 
 def counted(keys: Sequence[Key], asked: Sequence[bool], verdicts: Sequence[Sequence[Verdict]]) -> Receipt:
@@ -220,7 +115,7 @@ class Judge(ABC):
     @property
     def engines(self) -> list[Engine]:
         """The engines of all its parts."""
-        return [part.engine.unwrapped for part in self.parts() if part.engine is not None]
+        return [part.engine for part in self.parts() if part.engine is not None]
 
 
 class Member(NamedTuple):

@@ -44,12 +44,13 @@ from typing_extensions import override
 
 from checklist_rewards.backends import Backend, Engine, LabelRead, Progress, is_finite, is_kept
 from checklist_rewards.backends.base import MISSED, ReadGroup, Written, is_over, not_logprobs, time_left
+from checklist_rewards.backends.budget import Receipt
 from checklist_rewards.backends.encoder_rows import context_of, context_texts
 from checklist_rewards.backends.models import UNNAMED, config_of
 from checklist_rewards.checklists import NO, YES, ChecklistItem, Key, frame, key_of, key_of_frames
 from checklist_rewards.errors import BackendError, ChecklistError
 from checklist_rewards.files.store import Store
-from checklist_rewards.judges.base import Judge, Read, Receipt
+from checklist_rewards.judges.base import Judge, Read
 from checklist_rewards.judges.questions import FewShot, check_askable, check_readable, question_for_reads
 from checklist_rewards.prompts import PromptTemplate, load_prompt
 from checklist_rewards.scores import Method, Verdict
@@ -308,7 +309,6 @@ class LogprobJudge(Judge):
         self, missing: Sequence[RenderedRead], answers: dict[Key, LabelRead], progress: Progress | None
     ) -> Receipt:
         """Ask the engine, add what it answers to `answers` and to the store, and return the cost."""
-        backend = self.engine.load()
         spent = Receipt()
         # The engine is asked in small chunks if answers are stored after each, or if time may run out between them.
         pace = None if self.store is None and time_left() is None else self._pace
@@ -316,8 +316,8 @@ class LogprobJudge(Judge):
         for read in missing:
             by_labels.setdefault(() if self._decides else tuple(read.labels), []).append(read)
         for labels, alike in by_labels.items():
-            for chunk in chunks(group_by_prefix(alike), backend.chunk_reads, pace):
-                fresh, cost = self._read(backend, chunk, labels)
+            for chunk in chunks(group_by_prefix(alike), self.engine.chunk_reads, pace):
+                fresh, cost = self._read(chunk, labels)
                 spent += cost
                 if any(read.unanswered is None for read in fresh.values()):
                     self._pace.took(len(fresh), cost.engine_seconds)
@@ -329,7 +329,7 @@ class LogprobJudge(Judge):
         return spent
 
     def _read(
-        self, backend: Backend, chunk: Sequence[Sequence[RenderedRead]], labels: tuple[str, ...]
+        self, chunk: Sequence[Sequence[RenderedRead]], labels: tuple[str, ...]
     ) -> tuple[dict[Key, LabelRead], Receipt]:
         started = time.perf_counter()
         keys = [read.key for reads in chunk for read in reads]
@@ -347,7 +347,7 @@ class LogprobJudge(Judge):
             for reads in chunk
         ]
         try:
-            result = backend.read(groups, labels)
+            result = self.engine.read(groups, labels)
         except BackendError as error:
             # The reads of this chunk are unanswered. They are not stored, so a rerun repeats them.
             logger.warning("%d reads failed: %s", len(keys), error)
@@ -451,10 +451,10 @@ class EncoderJudge(LogprobJudge):
     def context(self) -> tuple[str, ...]:
         """What the model reads besides target and question: "input", "reference", both or nothing. The model is not
         loaded."""
-        engine = self.engine.unwrapped
+        engine = self.engine
         if isinstance(engine.backend, str):
             return context_of(config_of(engine.model, engine.settings.get("revision")))
-        return getattr(engine.backend, "context", ())
+        return engine.backend.context
 
     @override
     def check_item(self, item: ChecklistItem, where: str) -> None:

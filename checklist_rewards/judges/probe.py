@@ -284,7 +284,7 @@ def probe(
         ProbeLine(item, (v.probabilities or {}).get(YES), v.mass, v.unanswered, opening, v.answer)
         for item, v, opening in zip(PROBE_ITEMS, verdicts, openings, strict=True)
     )
-    tokens = getattr(asked.unwrapped.load(), "tokens", None)
+    tokens = asked.load().tokens
     tail = None if tokens is None else _tail(tokens, judge.prompt)
     return ProbeReport(
         model=judge.name,

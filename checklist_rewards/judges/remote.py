@@ -41,12 +41,14 @@ from pydantic import ValidationError
 from typing_extensions import override
 
 from checklist_rewards.backends import BackendName, Progress, is_transient
+from checklist_rewards.backends.budget import REMOTE as REMOTE
+from checklist_rewards.backends.budget import Receipt
 from checklist_rewards.backends.models import UNNAMED
 from checklist_rewards.backends.servers import Settings
 from checklist_rewards.checklists import ChecklistItem, Key, key_of
 from checklist_rewards.errors import ModelError, NoServerError, without_password
 from checklist_rewards.files.store import Store
-from checklist_rewards.judges.base import Judge, Read, Receipt
+from checklist_rewards.judges.base import Judge, Read
 from checklist_rewards.scores import Score, Verdict, answer_of
 from checklist_rewards.scores.reasons import Reason, Unanswered
 
@@ -57,7 +59,6 @@ logger = logging.getLogger(__name__)
 
 JudgeBackend = Literal[BackendName, "remote"]
 JUDGE_BACKENDS: tuple[str, ...] = get_args(JudgeBackend)
-REMOTE = "remote"
 TOKEN_VARIABLE = "CHECKLIST_REWARDS_TOKEN"
 DEADLINE_HEADER = "X-Deadline-Ms"
 """Milliseconds that the client waits for the response of a request. The server does not score rows after that."""

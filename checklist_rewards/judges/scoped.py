@@ -155,14 +155,13 @@ def _context(judge: Judge, load: bool) -> tuple[int, Any] | None:
     engine = judge.engine
     if engine is None:
         return None
-    inner = engine.unwrapped
-    served = inner.base_url is not None or inner.backend in SERVED
-    if not (load or served or not isinstance(inner.backend, str) or "_loaded" in vars(inner)):
+    served = engine.base_url is not None or engine.backend in SERVED
+    if not (load or served or engine.is_loaded):
         return None
     try:
         backend = engine.load()
-        limit = getattr(backend, "limit", None)
-        return None if limit is None or limit >= UNLIMITED else (limit, getattr(backend, "tokens", None))
+        limit = backend.limit
+        return None if limit is None or limit >= UNLIMITED else (limit, backend.tokens)
     except ChecklistRewardsError:  # raised again by the first read that needs the engine
         return None
 

@@ -41,6 +41,7 @@ from annotated_types import Ge, Le
 from pydantic import ValidationInfo, field_validator, model_validator
 
 from checklist_rewards.backends import DECISIONS, ENCODER, Backend, Engine, is_encoder
+from checklist_rewards.backends.budget import Budget
 from checklist_rewards.backends.models import REFERENCE, UNNAMED
 from checklist_rewards.backends.servers import joined
 from checklist_rewards.config import Config, Object, Unchecked
@@ -48,7 +49,6 @@ from checklist_rewards.errors import ChecklistRewardsError, ConfigError, ModelEr
 from checklist_rewards.files.documents import in_folder, load, read_text, read_value
 from checklist_rewards.files.store import Store, open_store
 from checklist_rewards.judges.base import Judge, Member, ThinkingPer
-from checklist_rewards.judges.budget import Budget
 from checklist_rewards.judges.calibration import Calibration, read_alike
 from checklist_rewards.judges.checked import AllowCode, Checks
 from checklist_rewards.judges.logprob import DEFAULT_MASS_FLOOR, DEFAULT_PROMPT, EncoderJudge, LogprobJudge
@@ -300,7 +300,7 @@ class ScorerConfig(JudgeConfig):
     `judge`: it is judged like any other text."""
     scale: int | None = None
     """Grade items on a scale with this many steps, from worst to best, instead of yes/no."""
-    weights: Unchecked[Weights | Mapping[str, float] | str | Path | None] = None
+    weights: Unchecked[str | Path | Mapping[str, float] | Weights | None] = None
     """JSON or YAML file with new weights by item id, question or category, such as `fit` writes."""
     checks: Checks = "only"
     """Items with a code check are answered by: `only`, the check, and no model is asked; `mean`, both, and P(yes) is
@@ -352,7 +352,7 @@ class ScorerConfig(JudgeConfig):
             refuse_any(self.changed("calibration"), f"with judge={str(judge)!r}; set it in that file")
             judge = load_jury(judge, self.store, None if budget is None else Budget.of(budget).limited)
         elif budget is not None:
-            raise SampleError("budget=... cannot limit a judge object; give its engine a Budgeted backend.")
+            raise SampleError("budget=... cannot limit a judge object; limit its engine: budget.limited(engine).")
         if not isinstance(judge, Judge | Member):
             raise SampleError(f"judge={judge!r:.60} is not allowed; it is a Judge or the path of a file of judges.")
         member = Member.of(judge)
@@ -392,7 +392,7 @@ class ScorerKwargs(TypedDict, total=False):
     abstention: Abstention
     no_answer: NoAnswer
     scale: int | None
-    weights: Weights | Mapping[str, float] | str | Path | None
+    weights: str | Path | Mapping[str, float] | Weights | None
     checks: Checks
     allow_code: AllowCode
     budget: Budget | Mapping[str, Any] | None
@@ -534,16 +534,6 @@ def _one(entry: Any, where: str, folder: Path, store: Store | None, limited: Lim
     judge = _made(settings.build, where, False if store is None else store)
     calibration = settings.loaded_calibration
     return judge if calibration is None else Member(judge, calibration)
-
-
-def placed(settings: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """The settings of a file in `folder`; names of files that exist in it become paths."""
-    return {
-        name: str(folder / value)
-        if name in _FILES and isinstance(value, str) and (folder / value).is_file()
-        else value
-        for name, value in settings.items()
-    }
 
 
 def _known(settings: Any, of: Any, ours: tuple[str, ...], where: str) -> None:

@@ -32,14 +32,14 @@ from typing import NamedTuple, get_args
 
 from typing_extensions import override
 
-from checklist_rewards.backends import Arrived, Backend, Engine, Messages, Progress, Reply, Sampling
+from checklist_rewards.backends import Backend, Engine, Progress, Reply, Sampling
 from checklist_rewards.backends.base import Written, check_continues
+from checklist_rewards.backends.budget import Bill, Receipt
 from checklist_rewards.backends.models import UNNAMED
 from checklist_rewards.checklists import Key, key_of
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.store import Store
-from checklist_rewards.judges.base import Read, Receipt, ThinkingPer, counted, missed_quorum
-from checklist_rewards.judges.budget import Meter
+from checklist_rewards.judges.base import Read, ThinkingPer, counted, missed_quorum
 from checklist_rewards.judges.logprob import (
     DEFAULT_MASS_FLOOR,
     Labels,
@@ -143,9 +143,11 @@ class ThinkingJudge(LogprobJudge):
         if self.per == "target":
             again = [question_for_reads(read.item, read.target, self.name)[0] for read in reads]
         rendered = [replace(read, tail=f"{read.tail}\n\n{_FIRST[self.per]}") for read in self._render(reads)]
-        thinker = _Thinker(self.engine)
+        bill = Bill()
         prompts = [chat_messages(read.system, read.prefix + read.tail) for read in rendered]
-        replies = sample_replies(thinker.wrapped, prompts, self.sampling, self.store, progress)
+        # Before it writes thoughts, an engine is refused if no label can be read after them.
+        engine = self.engine.within(bill=bill)
+        replies = sample_replies(engine, prompts, self.sampling, self.store, progress, before=check_continues)
         thoughts = [[self._thought(reply, place) for place, reply in enumerate(group)] for group in replies]
         after = [
             [_after(read, thought, question) for thought in group]
@@ -158,11 +160,11 @@ class ThinkingJudge(LogprobJudge):
         ]
         keys = [key_of(read.key, question) for read, question in zip(rendered, again, strict=True)]
         fresh = [
-            thinker.asked(prompt) or any(read is not None and read.key in asked for read in group)
+            bill.asked(prompt) or any(read is not None and read.key in asked for read in group)
             for prompt, group in zip(prompts, after, strict=True)
         ]
         verdicts_in_order = [as_declared(verdict, read.item) for verdict, read in zip(combined, reads, strict=True)]
-        return verdicts_in_order, thinker.spent + spent + counted(keys, fresh, [(verdict,) for verdict in combined])
+        return verdicts_in_order, bill.receipt + spent + counted(keys, fresh, [(verdict,) for verdict in combined])
 
     @override
     def _questions(self, reads: Sequence[Read]) -> list[tuple[str, Labels]]:
@@ -173,9 +175,10 @@ class ThinkingJudge(LogprobJudge):
         if reply.thought is not None:
             return Thought(reply.thought.strip(), reply.finish_reason == "length" and not reply.text)
         if reply.text is None:
-            stand_in = getattr(self.engine.backend, "stand_in", None)
-            if stand_in is not None:
-                return Thought(stand_in(self.sampling.max_tokens, place))
+            backend = self.engine.backend
+            assumed = None if isinstance(backend, str) else backend.stand_in(self.sampling.max_tokens, place)
+            if assumed is not None:
+                return Thought(assumed)
             return Thought(None, unanswered=reply.unanswered or Unanswered(Reason.BACKEND_ERROR))
         text, cut_off = reply.text.strip(), reply.finish_reason == "length"
         if text.startswith(_THINK):
@@ -213,17 +216,6 @@ class ThinkingJudge(LogprobJudge):
             method=answered[0].method,
             votes=tuple(votes),
         )
-
-
-class _Thinker(Meter):
-    """A meter that refuses an engine before it writes thoughts, if no label can be read after them."""
-
-    @override
-    def generate(
-        self, prompts: Sequence[Messages], sampling: Sampling, arrived: Arrived | None = None
-    ) -> list[list[Reply]]:
-        check_continues(self.engine.load())
-        return super().generate(prompts, sampling, arrived)
 
 
 def _after(read: RenderedRead, thought: Thought, question: str) -> RenderedRead | None:

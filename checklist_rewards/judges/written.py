@@ -55,12 +55,12 @@ from typing import Any, TypeVar
 from typing_extensions import override
 
 from checklist_rewards.backends import Backend, Engine, Messages, Progress, Reply, Sampling
+from checklist_rewards.backends.budget import Bill, Receipt, prompt_key
 from checklist_rewards.backends.models import UNNAMED
 from checklist_rewards.checklists import ChecklistItem
 from checklist_rewards.errors import GenerationError
 from checklist_rewards.files.store import Store
-from checklist_rewards.judges.base import Judge, Read, Receipt, counted, missed_quorum
-from checklist_rewards.judges.budget import Meter, prompt_key
+from checklist_rewards.judges.base import Judge, Read, counted, missed_quorum
 from checklist_rewards.judges.labels import named
 from checklist_rewards.judges.questions import (
     FewShot,
@@ -160,20 +160,21 @@ class BatchJudge(Judge):
     @override
     def answer(self, reads: Sequence[Read], progress: Progress | None = None) -> tuple[list[Verdict], Receipt]:
         """As [`Judge.answer`]. Reads of one `sample` share a call; identical calls are made once."""
-        meter = Meter(self.engine)
+        bill = Bill()
+        engine = self.engine.within(bill=bill)
         sheets = _sheets(reads, self.max_questions)
         pending = [(sheet, list(range(len(sheet.reads)))) for sheet in sheets]
-        prompts = self._ask(pending, meter, _in_reads(pending, progress))
+        prompts = self._ask(pending, engine, _in_reads(pending, progress))
         for _ in range(_ROUNDS - 1):
             pending = [(sheet, sheet.open) for sheet, _ in pending if sheet.open]
-            self._ask(pending, meter, None)
+            self._ask(pending, engine, None)
         verdicts = [self._verdicts(sheet) for sheet in sheets]
         placed = {
             place: verdict
             for sheet, own in zip(sheets, verdicts, strict=True)
             for place, verdict in zip(sheet.places, own, strict=True)
         }
-        return [placed[place] for place in range(len(reads))], meter.spent + _counted(prompts, meter, verdicts)
+        return [placed[place] for place in range(len(reads))], bill.receipt + _counted(prompts, bill, verdicts)
 
     def form(self, items: Sequence[ChecklistItem]) -> str:
         """The part of the prompt that describes the reply format."""
@@ -192,13 +193,13 @@ class BatchJudge(Judge):
         return answers
 
     def _ask(
-        self, pending: Sequence[tuple[_Sheet, Sequence[int]]], meter: Meter, progress: Progress | None
+        self, pending: Sequence[tuple[_Sheet, Sequence[int]]], engine: Engine, progress: Progress | None
     ) -> list[Messages]:
         """Ask some questions of each sheet, record the outcomes, and return the prompts."""
         items = [[sheet.reads[index].item for index in indices] for sheet, indices in pending]
         prompts = [self._messages(sheet.reads[0], some) for (sheet, _), some in zip(pending, items, strict=True)]
         outcomes = ask_judge(
-            meter,
+            engine,
             prompts,
             [partial(self.read, items=some) for some in items],
             list(map(self.schema, items)),
@@ -409,8 +410,8 @@ def _in_reads(
     return lambda calls: progress(sum(next(sizes) for _ in range(calls)))
 
 
-def _counted(prompts: Sequence[Messages], meter: Meter, verdicts: Sequence[Sequence[Verdict]]) -> Receipt:
-    return counted(list(map(prompt_key, prompts)), list(map(meter.asked, prompts)), verdicts)
+def _counted(prompts: Sequence[Messages], bill: Bill, verdicts: Sequence[Sequence[Verdict]]) -> Receipt:
+    return counted(list(map(prompt_key, prompts)), list(map(bill.asked, prompts)), verdicts)
 
 
 Value = TypeVar("Value")
@@ -451,7 +452,7 @@ class Lost(GenerationError):
 
 
 def ask_judge(
-    meter: Meter,
+    engine: Engine,
     prompts: Sequence[Messages],
     readers: Sequence[Callable[[str], Value]],
     schemas: Sequence[str | None],
@@ -463,7 +464,7 @@ def ask_judge(
     """Ask an engine, and repeat the prompts whose reply cannot be parsed, up to three replies in all.
 
     Args:
-        meter ([`Meter`]):
+        engine ([`Engine`]):
             The engine. Prompts with the same schema are sent together.
         prompts, sampling, store, progress:
             As in [`sample_values`].
@@ -493,7 +494,7 @@ def ask_judge(
     outcomes: dict[int, list[Value | Lost]] = {}
     for schema, alike in by_schema.items():
         some, own = [prompts[index] for index in alike], replace(sampling, schema=schema)
-        groups = sample_values(meter.wrapped, some, parse, own, store=store, retry=_retry, progress=progress)
+        groups = sample_values(engine, some, parse, own, store=store, retry=_retry, progress=progress)
         for index, group in zip(alike, groups, strict=True):
             outcomes[index] = [_lost(each) if isinstance(each, GenerationError) else each for each in group]
     return [outcomes[index] for index in range(len(prompts))]
@@ -598,12 +599,13 @@ class ReasonedJudge(Judge):
     @override
     def answer(self, reads: Sequence[Read], progress: Progress | None = None) -> tuple[list[Verdict], Receipt]:
         """As [`Judge.answer`]. Equal prompts are sent once; stored replies are reused."""
-        meter = Meter(self.engine)
+        bill = Bill()
+        engine = self.engine.within(bill=bill)
         prefixes: dict[tuple[str | None, ...], str] = {}
         prompts = [self._messages(read, prefixes) for read in reads]
         read_reply = read_reasoned if self.reasoning else read_word
         outcomes = ask_judge(
-            meter,
+            engine,
             prompts,
             [partial(read_reply, item=read.item) for read in reads],
             [_schema(read.item) if self.reasoning else None for read in reads],
@@ -612,7 +614,7 @@ class ReasonedJudge(Judge):
             progress=progress,
         )
         verdicts = [self._verdict(outcome, read.item) for outcome, read in zip(outcomes, reads, strict=True)]
-        return verdicts, meter.spent + _counted(prompts, meter, [(verdict,) for verdict in verdicts])
+        return verdicts, bill.receipt + _counted(prompts, bill, [(verdict,) for verdict in verdicts])
 
     def _messages(self, read: Read, prefixes: dict[tuple[str | None, ...], str]) -> Messages:
         prompt = self.prompt if read.item.options is None else self.options_prompt

@@ -530,10 +530,10 @@ def _part(
 ) -> Any:
     entry = entry_of(config)
     arguments = {
-        # User-registered parts expect a model name; an engine with settings has to be passed as an object.
-        "model": engine if engine.settings else engine.model,
-        "backend": "auto" if engine.settings else engine.backend,
-        "base_url": None if engine.settings else engine.base_url,
+        # User-registered parts expect a model name; an engine with more than that has to be passed as an object.
+        "model": engine.model if engine.is_plain else engine,
+        "backend": engine.backend if engine.is_plain else "auto",
+        "base_url": engine.base_url if engine.is_plain else None,
         "store": store if store is not None else False,
         "scorer": scorer,
     }

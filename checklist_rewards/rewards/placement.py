@@ -56,7 +56,7 @@ def in_process(judge: Judge) -> str | None:
         if isinstance(engine.backend, str):
             here = choose_backend(engine.model, engine.backend, engine.base_url) not in SERVED
         else:
-            here = getattr(engine.backend, "in_process", False)
+            here = engine.backend.in_process
         if here:
             return engine.model
     return None
@@ -73,7 +73,7 @@ def keep_awake(judge: Judge | None) -> AbstractContextManager[Any]:
             backend = engine.backend
             if engine.settings.get("enable_sleep_mode"):
                 backend = engine.load()
-            if hasattr(backend, "stay_awake"):
+            if not isinstance(backend, str):
                 stack.enter_context(backend.stay_awake())
         return stack.pop_all()
 
@@ -109,7 +109,7 @@ def _starts(judge: Judge | None) -> Iterator[Callable[[], object]]:
         if isinstance(part, RemoteJudge):
             yield part.server.judge
         elif part.engine is not None:
-            yield part.engine.unwrapped.load
+            yield part.engine.load
 
 
 def references_of(judge: Judge | None) -> list[ReferenceBackend]:
@@ -131,7 +131,7 @@ def bind_reference(judge: Judge | None, trainer: Any) -> None:
         ModelError: If the trainer has no frozen weights. The message says what to change.
     """
     for part in () if judge is None else judge.parts():
-        backend = None if part.engine is None else part.engine.unwrapped.backend
+        backend = None if part.engine is None else part.engine.backend
         if not isinstance(backend, ReferenceBackend):
             continue
         if trainer is None:

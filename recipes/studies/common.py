@@ -21,13 +21,13 @@ from typing import Any
 from typing_extensions import override
 
 from checklist_rewards.backends import Engine, Progress, is_encoder
+from checklist_rewards.backends.budget import Bill
 from checklist_rewards.checklists import YES
 from checklist_rewards.errors import ChecklistRewardsError, ModelError, SampleError
 from checklist_rewards.evaluation.agreement.measures import Measure
 from checklist_rewards.files.atomic import atomic_path
 from checklist_rewards.files.store import Store
 from checklist_rewards.judges import EncoderJudge, Judge, LogprobJudge, Read, Receipt
-from checklist_rewards.judges.base import Bill
 from checklist_rewards.judges.logprob import as_declared
 from checklist_rewards.judges.variants import variant_of
 from checklist_rewards.scores import Verdict

@@ -272,7 +272,7 @@ class TestScorer:
             Engine("valid", "decisions", both(fault_server)).load().generate([[]], Sampling())
 
     def test_the_settings_build_a_decisions_judge_behind_wrappers_too(self):
-        from checklist_rewards.judges.budget import Budget
+        from checklist_rewards.backends.budget import Budget
 
         engine = Engine("valid", "decisions", "http://localhost:1/v1")
         limited = Budget(1.0, {"valid": (1, 1)}).limited(engine)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from checklist_rewards.backends import Engine, LabelRead, ReadResult
+from checklist_rewards.backends import Backend, Engine, LabelRead, ReadResult
 from checklist_rewards.datasets.shards import HIDDEN
 from checklist_rewards.datasets.tasks import Opened, RowTask
 from checklist_rewards.errors import SampleError
@@ -27,7 +27,7 @@ SHORT = {"question": "At most five words?", "check": '{"type": "words", "at_most
 QUESTION = {"question": "Is it kind?", "check": None}
 
 
-class Judge:
+class Judge(Backend):
     """An engine for actors: P(yes) depends on the text, and every read is noted in a file.
 
     Args:

@@ -14,10 +14,10 @@ from checklist_rewards.backends import (
     Sampling,
     is_transient,
 )
+from checklist_rewards.backends.budget import Budget
 from checklist_rewards.backends.openai import OpenAIBackend
 from checklist_rewards.errors import BackendError, SampleError
 from checklist_rewards.files.store import open_store
-from checklist_rewards.judges.budget import Budget, Budgeted
 from checklist_rewards.judges.remote import RewardServer
 from checklist_rewards.pipelines import pipeline
 from tests.fakes import FakeBackend
@@ -43,7 +43,7 @@ class Priced(FakeBackend):
 
 
 def read(engine, budget, groups=HUNDRED):
-    result = Budgeted(Engine("m", engine), budget).read(groups, ("yes", "no"))
+    result = budget.limited(Engine("m", engine)).read(groups, ("yes", "no"))
     return [entry.unanswered for reads in result.reads for entry in reads]
 
 
@@ -73,7 +73,7 @@ def test_what_fits_is_asked_in_one_call():
 
 def test_a_bill_above_its_bound_is_an_overshoot_and_raises_the_next_bounds():
     budget = Budget(20_000e-6, PRICES)
-    engine = Budgeted(Engine("m", Priced(2000)), budget)
+    engine = budget.limited(Engine("m", Priced(2000)))
     engine.read([ReadGroup(None, "", HUNDRED[0].tails[:1])], ("yes", "no"))
     assert budget.overshoot == 0
     [reads] = engine.read(HUNDRED, ("yes", "no")).reads
@@ -85,7 +85,7 @@ def test_a_bill_above_its_bound_is_an_overshoot_and_raises_the_next_bounds():
 
 def test_a_server_that_bills_nothing_is_counted_at_the_bound(fault_server):
     budget = Budget(1.0, {"no_usage": (1.0, 2.0)})
-    engine = Budgeted(Engine("no_usage", OpenAIBackend("no_usage", fault_server)), budget)
+    engine = budget.limited(Engine("no_usage", OpenAIBackend("no_usage", fault_server)))
     engine.read([ReadGroup(None, "Fine. ", ("Is it fine (yes)?",))], ("yes", "no"))
     spent = budget.spent
     assert spent == pytest.approx((2 * (6 + 17 + 128) + 2) * 1e-6)
@@ -102,7 +102,7 @@ def test_the_tokenizer_counts_the_prompts_where_there_is_one(pocket):
 
 
 def read_with(model, engine, budget, groups):
-    result = Budgeted(Engine(model, engine), budget).read(groups, ("yes", "no"))
+    result = budget.limited(Engine(model, engine)).read(groups, ("yes", "no"))
     return [entry.unanswered for reads in result.reads for entry in reads]
 
 
@@ -116,7 +116,7 @@ def test_prompts_are_tokenized_once(pocket, monkeypatch):
     alone, texts[:] = len(texts), []
     budget = Budget(1.0, {"pocket": (1.0, 0.0)})
     for _ in range(2):
-        assert Budgeted(Engine("pocket", pocket), budget).read(group, ("yes", "no")).reads == plain
+        assert budget.limited(Engine("pocket", pocket)).read(group, ("yes", "no")).reads == plain
     assert len(texts) == 2 * alone
 
 
@@ -154,7 +154,7 @@ def user(text):
 
 def test_replies_are_paid_too_and_arrive_under_their_own_places():
     budget, seen = Budget(700e-6, PRICES), []
-    engine = Budgeted(Engine("m", Script(lambda messages: "fine")), budget)  # billed 100 and 10 tokens: 120e-6
+    engine = budget.limited(Engine("m", Script(lambda messages: "fine")))  # billed 100 and 10 tokens: 120e-6
     prompts = [user(f"{n:072}") for n in range(9)]  # at most 200 and 100 tokens: 400e-6
     replies = engine.generate(prompts, Sampling(100), lambda place, found: seen.append(place))
     assert [reply.text for [reply] in replies] == ["fine"] * 3 + [None] * 6
@@ -169,7 +169,7 @@ def test_an_engine_that_breaks_is_paid_for_what_had_arrived():
 
     budget, seen = Budget(1.0, PRICES), []
     with pytest.raises(BackendError):
-        Budgeted(Engine("m", Breaks()), budget).generate(
+        budget.limited(Engine("m", Breaks())).generate(
             [user("a"), user("b")], Sampling(10), lambda place, found: seen.append(place)
         )
     assert seen == [0] and budget.spent == pytest.approx(120e-6)
@@ -237,4 +237,4 @@ def test_a_budget_is_a_sum_of_money(dollars):
 
 def test_a_model_without_a_price_is_refused():
     with pytest.raises(SampleError, match="'other' has none"):
-        Budgeted(Engine("other", Priced()), Budget(1, PRICES))
+        Budget(1, PRICES).limited(Engine("other", Priced()))

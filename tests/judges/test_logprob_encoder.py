@@ -10,6 +10,7 @@ from transformers import AutoTokenizer
 from checklist_rewards import ChecklistScorer
 from checklist_rewards.backends import Engine, choose_backend, is_encoder, load_backend
 from checklist_rewards.backends.base import ReadGroup, Sampling
+from checklist_rewards.backends.budget import Budget
 from checklist_rewards.backends.encoder import EncoderBackend
 from checklist_rewards.backends.encoder_rows import WINDOW, EncoderTexts, rows_of
 from checklist_rewards.checklists import ChecklistItem
@@ -17,7 +18,6 @@ from checklist_rewards.distill.training import Training, train_encoder
 from checklist_rewards.errors import BackendError, ChecklistError, ModelError, SampleError
 from checklist_rewards.files.store import Store, key_of
 from checklist_rewards.judges import EncoderJudge, Read
-from checklist_rewards.judges.budget import Budget
 from checklist_rewards.judges.settings import JudgeConfig
 from tests.encoders import WORDS, compared, mentions, tiny_bert
 

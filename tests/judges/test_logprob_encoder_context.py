@@ -8,6 +8,7 @@ import pytest
 from checklist_rewards import ChecklistScorer, Sample
 from checklist_rewards.backends import Engine
 from checklist_rewards.backends.base import ReadGroup
+from checklist_rewards.backends.budget import Budget
 from checklist_rewards.backends.encoder import EncoderBackend
 from checklist_rewards.backends.encoder_rows import WINDOW
 from checklist_rewards.checklists import ChecklistItem
@@ -15,7 +16,6 @@ from checklist_rewards.distill.folds import read_pairs
 from checklist_rewards.distill.training import Training, train_encoder
 from checklist_rewards.files.store import Store
 from checklist_rewards.judges import EncoderJudge, Read
-from checklist_rewards.judges.budget import Budget
 from tests.encoders import compared, mentions, tiny_bert
 
 YES_NO = ("yes", "no")

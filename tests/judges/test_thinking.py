@@ -8,10 +8,10 @@ import pytest
 
 from checklist_rewards import ChecklistItem, ChecklistScorer, Option
 from checklist_rewards.backends import LabelRead, ReadResult, Reply
+from checklist_rewards.backends.budget import Budget
 from checklist_rewards.errors import BackendError, ModelError, SampleError
 from checklist_rewards.files.store import Store
 from checklist_rewards.judges import FewShot, Labelled, LogprobJudge, Read, ThinkingJudge
-from checklist_rewards.judges.budget import Budget
 from checklist_rewards.judges.calibration import Calibration
 from checklist_rewards.judges.settings import JudgeConfig, load_jury
 from checklist_rewards.scores import score_checklist

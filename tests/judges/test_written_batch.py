@@ -256,7 +256,7 @@ def test_the_example_of_the_form_is_the_beginning_of_valid_json(reasoning):
 
 def test_the_seconds_of_the_engine_are_those_of_its_replies(monkeypatch):
     now = [100.0]
-    monkeypatch.setattr("checklist_rewards.judges.budget.time.perf_counter", lambda: now[0])
+    monkeypatch.setattr("checklist_rewards.backends.engine.time.perf_counter", lambda: now[0])
 
     def slowly(messages):
         now[0] += 2.5

@@ -4,10 +4,10 @@ import json
 import math
 from collections.abc import Callable, Sequence
 
-from checklist_rewards.backends import Arrived, LabelRead, Messages, ReadGroup, ReadResult, Reply, Sampling
+from checklist_rewards.backends import Arrived, Backend, LabelRead, Messages, ReadGroup, ReadResult, Reply, Sampling
 
 
-class Scripted:
+class Scripted(Backend):
     """Replies `rule(text of the last message)`; every read says the last label with probability `last`.
 
     Args:

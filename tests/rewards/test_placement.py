@@ -11,7 +11,7 @@ from types import ModuleType
 import pytest
 
 from checklist_rewards import ChecklistScorer
-from checklist_rewards.backends import Engine, engine
+from checklist_rewards.backends import Backend, Engine, engine
 from checklist_rewards.backends.base import time_left
 from checklist_rewards.errors import BackendError, ModelError
 from checklist_rewards.judges import LogprobJudge, Member, PanelJudge
@@ -123,7 +123,7 @@ def test_an_engine_goes_back_to_sleep_if_another_cannot_be_loaded(tmp_path):
     assert sleeper.events == ["wakes", "sleeps"] and not sleeper.up
 
 
-class Napping:
+class Napping(Backend):
     """The pocket engine as one that sleeps between two scorings; asleep it answers nothing."""
 
     chunk_reads = 4  # so a scoring takes several calls

@@ -7,13 +7,13 @@ import sys
 from pathlib import Path
 
 from checklist_rewards import ChecklistScorer
-from checklist_rewards.backends import LabelRead, ReadResult
+from checklist_rewards.backends import Backend, LabelRead, ReadResult
 from checklist_rewards.cli.serving import listening_on, run_server
 from tests.rewards.integrations.test_queue import knows
 from tests.waiting import until
 
 
-class Gated:
+class Gated(Backend):
     """Answers like the fake engine of the queue's tests, once its file exists."""
 
     identity, chunk_reads = "gated", 4096

@@ -23,6 +23,7 @@ from typing import Any, TypeVar
 
 from checklist_rewards.backends.base import (
     Arrived,
+    Backend,
     LabelRead,
     Messages,
     ReadGroup,
@@ -62,7 +63,7 @@ _OPENROUTER_DECISIONS = "https://openrouter.ai/api/alpha"
 T = TypeVar("T")
 
 
-class DecisionsBackend:
+class DecisionsBackend(Backend):
     """A model behind a Decisions API.
 
     Args:

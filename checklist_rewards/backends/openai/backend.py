@@ -40,6 +40,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 
 from checklist_rewards.backends.base import (
     Arrived,
+    Backend,
     LabelRead,
     Messages,
     ReadGroup,
@@ -225,7 +226,7 @@ class Usage(NamedTuple):
         return Usage(self.prompt + other.prompt, cached, self.completion + other.completion)
 
 
-class OpenAIBackend:
+class OpenAIBackend(Backend):
     """A model on a server.
 
     Args:
@@ -309,7 +310,7 @@ class OpenAIBackend:
         return run(self._read_chats(groups, labels))
 
     @property
-    def continues(self) -> bool:
+    def continues(self) -> bool:  # type: ignore[override]
         """Whether the server accepts prompts of token ids, which may end in a thought of the model. Tested once.
 
         If the server cannot be reached, True: the next request fails with the reason.
@@ -321,7 +322,7 @@ class OpenAIBackend:
         )
 
     @property
-    def requests_per_read(self) -> int:
+    def requests_per_read(self) -> int:  # type: ignore[override]
         """Maximum number of requests per read: 2 for chat requests, because a second one may request a word."""
         return 1 if self._lists is not None and self._lists.supported else 2
 

@@ -49,7 +49,7 @@ import aiohttp
 from rich.console import Console
 from rich.table import Table
 
-from checklist_rewards.backends import Arrived, LabelRead, Messages, ReadGroup, ReadResult, Reply, Sampling
+from checklist_rewards.backends import Arrived, Backend, LabelRead, Messages, ReadGroup, ReadResult, Reply, Sampling
 
 QUESTIONS = [f"Does the response do what point {number} of the instruction asks for?" for number in range(1, 9)]
 WORDS = "amber basil cedar delta ember fjord grove heron inlet jetty knoll larch maple north ocean pearl".split()
@@ -58,7 +58,7 @@ HEALTH_SECONDS = 3.0
 WARM_UP_SECONDS = 2.0
 
 
-class Instant:
+class Instant(Backend):
     """An engine with a constant answer."""
 
     identity = "instant"

@@ -32,7 +32,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from checklist_rewards.backends import Engine, LabelRead, ReadResult
+from checklist_rewards.backends import Backend, Engine, LabelRead, ReadResult
 from checklist_rewards.datasets.shards import HIDDEN
 from checklist_rewards.datasets.tasks import RowTask
 from checklist_rewards.files.rows import read_rows, write_rows
@@ -52,7 +52,7 @@ SHARD_ROWS = 16_384
 _ANSWER = LabelRead((math.log(0.7), math.log(0.3)))
 
 
-class Instant:
+class Instant(Backend):
     """An engine that answers yes at once, and writes the number of its reads to a file per process."""
 
     chunk_reads = 4096

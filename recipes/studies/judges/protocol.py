@@ -45,13 +45,13 @@ from studies.common import DATA, Difference, judge_of, markdown, probabilities_o
 from studies.judges.floors import LENGTH, OVERLAP, REGRESSION, length, overlap, regression
 
 from checklist_rewards.backends import Engine, encoder_rows
+from checklist_rewards.backends.budget import Bill
 from checklist_rewards.backends.packaged import ENGLISH_ENCODER, SMOLLM2
 from checklist_rewards.checklists import NO, YES, ChecklistItem
 from checklist_rewards.evaluation.agreement import Bootstrap, Categories, Figure, Numbers
 from checklist_rewards.evaluation.calibration import Probabilities, ThresholdChoice
 from checklist_rewards.files.store import Store
 from checklist_rewards.judges import EncoderJudge, Judge, Read
-from checklist_rewards.judges.base import Bill
 from checklist_rewards.progress import progress_on
 
 FIGURES = ("auc", "kappa", "accuracy", "ece")

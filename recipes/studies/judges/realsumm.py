@@ -40,6 +40,7 @@ from sklearn.preprocessing import StandardScaler
 from studies.common import DATA, data_file, json_lines, judge_of, probabilities_of_yes, run_main, save_json
 from trl import TrlParser
 
+from checklist_rewards.backends.budget import Bill
 from checklist_rewards.backends.packaged import SMOLLM2
 from checklist_rewards.checklists import NO, YES, ChecklistItem
 from checklist_rewards.distill.adapter import AdapterTraining, train_adapter
@@ -49,7 +50,6 @@ from checklist_rewards.evaluation.agreement import Bootstrap, Categories, Figure
 from checklist_rewards.files.rows import write_rows
 from checklist_rewards.files.store import Store
 from checklist_rewards.judges import Read
-from checklist_rewards.judges.base import Bill
 from checklist_rewards.judges.labels import Labelled
 from checklist_rewards.progress import progress_on
 

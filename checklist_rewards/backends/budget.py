@@ -1,15 +1,15 @@
-"""What a run may spend and what it did spend: engines that count or limit the calls of another.
+"""What calls have cost, and what a run may spend.
 
-Replies may come from the store, so the number of requested replies is not the number of paid ones. A [`Meter`] wraps
-the engine and counts the prompts that reach it.
+A [`Receipt`] is the cost of some calls. Replies may come from the store, so the number of requested replies is not the
+number of paid ones: an engine with a [`Bill`] adds up the prompts that reach it ([`Engine.within`]).
 
 A [`Budget`] is a spending limit in US dollars, shared by all engines of a run.
 
     >>> budget = Budget(5.0, {"org/judge": (0.15, 0.60)})  # US dollars per million prompt and completion tokens
     >>> scorer = ChecklistScorer("org/judge", base_url="http://localhost:8000/v1", budget=budget)  # doctest: +SKIP
 
-It holds the limit, the prices and the amount spent. Each engine is wrapped in a [`Budgeted`] backend. Before
-a call, an upper bound of its cost ([`Bounds`]) is reserved. A batch that exceeds the remaining budget is cut
+It holds the limit, the prices and the amount spent. Each engine that shares it plans its calls here. Before a call, an
+upper bound of its cost ([`Bounds`]) is reserved. A batch that exceeds the remaining budget is cut
 to the part that fits, and the unused part of a reservation is released afterwards. Reads and replies that no longer
 fit are unanswered("budget: ..."); they are not stored, and are listed with the other unanswered reads. Stored answers
 are free, so rerunning with a larger budget resumes where the run stopped.
@@ -23,120 +23,152 @@ from __future__ import annotations
 
 import math
 import threading
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from itertools import accumulate, chain, groupby
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from typing_extensions import override
-
-from checklist_rewards.backends import Arrived, Engine, LabelRead, Messages, ReadGroup, ReadResult, Reply, Sampling
+from checklist_rewards.backends.base import Arrived, LabelRead, Messages, ReadGroup, ReadResult, Reply, Sampling
 from checklist_rewards.backends.models import NO_MODEL, UNNAMED
 from checklist_rewards.backends.tokens import Bounds, Tokens
 from checklist_rewards.checklists import Key, key_of
 from checklist_rewards.errors import BackendError, ModelError, SampleError
-from checklist_rewards.judges.base import Prices, Receipt
-from checklist_rewards.judges.remote import REMOTE
 from checklist_rewards.scores.reasons import Reason, Unanswered
 
+if TYPE_CHECKING:
+    from checklist_rewards.backends.engine import Engine
 
-class Wrapper:
-    """A [`Backend`] that passes every call to an engine. Subclasses override what differs.
+REMOTE = "remote"
+"""The name of a reward server in place of an engine."""
 
-    Creating one loads nothing and does not look up the model.
 
-    Args:
-        engine ([`Engine`]):
-            Engine to wrap. It is loaded at the first call.
+Prices = Mapping[str, tuple[float, float]]
+"""Model to US dollars per million prompt tokens and per million completion tokens."""
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """The cost of answering reads. Receipts can be added and subtracted.
+
+    Only engine calls are counted: an answer from the store costs nothing.
     """
 
-    chunk_reads = 4096
+    reads: int = 0
+    """Requested reads."""
+    deduplicated: int = 0
+    """Reads equal to another read of the same call."""
+    stored: int = 0
+    """Reads answered from the store."""
+    asked: int = 0
+    """Reads sent to the engine: `reads - deduplicated - stored`."""
+    unanswered: int = 0
+    """Distinct reads without an answer."""
+    calls: int = 0
+    """Prompts sent to the engine, for a label or for a reply, including repeated ones."""
+    prompt_tokens: int = 0
+    """Tokens of all prompts, counted without prefix sharing."""
+    completion_tokens: int = 0
+    """Tokens of all replies; a label read counts as one."""
+    computed_tokens: int | None = 0
+    """Prompt tokens computed by the engine; None if a server does not report its cached tokens."""
+    floor_tokens: int = 0
+    """Prompt tokens if those with which several prompts of a call of the engine start are computed once: rules and
+    input of several targets, and a target of its questions. An engine with a cache of earlier calls computes fewer."""
+    separate: int = 0
+    """Reads computed as separate prompts because the model cannot share a prefix exactly."""
+    cached: int = 0
+    """Reads in rows below a prefix (rules, input) that was computed once and kept, where that costs less than longer
+    rows (transformers engine)."""
+    engine_seconds: float = 0.0
+    """Time spent in the engine."""
+    tokens: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """`prompt_tokens` and `completion_tokens` by model."""
 
-    def __init__(self, engine: Engine):
-        self.engine = engine
+    @classmethod
+    def of(cls, model: str, **counts: Any) -> Receipt:
+        """A receipt whose tokens all belong to one model."""
+        return cls(**counts, tokens={model: (counts.get("prompt_tokens", 0), counts.get("completion_tokens", 0))})
 
-    @property
-    def identity(self) -> str:
-        """The identity of the engine. Raises [`ModelError`] if its model does not exist."""
-        return self.engine.identity
+    def cost(self, prices: Prices) -> float | None:
+        """Cost of all tokens in US dollars; None if `prices` lacks a model that was used."""
+        total = 0.0
+        for model, used in self.tokens.items():
+            if not any(used):
+                continue
+            if model not in prices:
+                return None
+            total += sum(count * price for count, price in zip(used, prices[model], strict=True)) / 1e6
+        return total
 
-    @property
-    def wrapped(self) -> Engine:
-        """This backend as an engine, under the model name of the engine that it wraps."""
-        return Engine(self.engine.model, self, self.engine.base_url)
+    def __add__(self, other: Receipt) -> Receipt:
+        return self._combined(other, 1)
 
-    @property
-    def continues(self) -> bool:
-        """Whether the engine reads labels after a text that the assistant has written."""
-        return getattr(self.engine.load(), "continues", False)
+    def __sub__(self, other: Receipt) -> Receipt:
+        return self._combined(other, -1)
 
-    @property
-    def limit(self) -> int | None:
-        """The engine's context in tokens; None if it reports none."""
-        return getattr(self.engine.load(), "limit", None)
+    def _combined(self, other: Receipt, sign: int) -> Receipt:
+        pairs = {f.name: (getattr(self, f.name), getattr(other, f.name)) for f in fields(self)[:-1]}
+        counts = {name: None if None in pair else pair[0] + sign * pair[1] for name, pair in pairs.items()}
+        tokens = {
+            model: (mine[0] + sign * others[0], mine[1] + sign * others[1])
+            for model in dict.fromkeys([*self.tokens, *other.tokens])
+            for mine, others in [(self.tokens.get(model, (0, 0)), other.tokens.get(model, (0, 0)))]
+        }
+        return Receipt(**counts, tokens=tokens)  # type: ignore[arg-type]
 
-    @property
-    def tokens(self) -> Any:
-        """The engine's tokenizer; None if it has none here."""
-        return getattr(self.engine.load(), "tokens", None)
+    def __str__(self) -> str:
+        text = f"{self.reads} reads: {self.asked} asked, {self.stored} from the store, {self.deduplicated} duplicates"
+        if self.unanswered:
+            text += f", {self.unanswered} unanswered"
+        if self.floor_tokens and self.computed_tokens is not None:
+            ratio = self.computed_tokens / self.floor_tokens
+            text += f"; {self.computed_tokens} prompt tokens computed, {ratio:.2f} x the floor"
+            if self.cached:
+                text += f" ({self.cached} reads below a kept prefix)"
+            if self.separate:
+                text += f" ({self.separate} reads as separate prompts: this model cannot share a prefix exactly)"
+        elif self.prompt_tokens:
+            text += f"; {self.calls} calls, {self.prompt_tokens} prompt and {self.completion_tokens} completion tokens"
+        if self.computed_tokens is None:
+            text += "; computed tokens not reported by the server"
+        return text
 
-    def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> ReadResult:
-        """Read with the engine."""
-        return self.engine.load().read(groups, labels)
 
-    def generate(
-        self, prompts: Sequence[Messages], sampling: Sampling, arrived: Arrived | None = None
-    ) -> list[list[Reply]]:
-        """Generate with the engine."""
-        return self.engine.load().generate(prompts, sampling, arrived)
+class Bill:
+    """What several calls have cost together. Thread-safe."""
 
-
-class Meter(Wrapper):
-    """A backend that counts the prompts that its engine replies to. Label reads are not counted here.
-
-    Args:
-        engine ([`Engine`]):
-            Engine to wrap. It is loaded at the first prompt.
-    """
-
-    def __init__(self, engine: Engine):
-        super().__init__(engine)
-        self.spent = Receipt()
+    def __init__(self) -> None:
+        self.receipt = Receipt()
         self._asked: set[Key] = set()
 
+    def add(self, spent: Receipt) -> None:
+        """Add the cost of a call."""
+        with _ADDING:
+            self.receipt += spent
+
+    def add_replies(
+        self, model: str, prompts: Sequence[Messages], replies: Iterable[Sequence[Reply]], seconds: float
+    ) -> None:
+        """Add the cost of prompts that were sent to an engine, and of the replies that it gave."""
+        self._asked.update(map(prompt_key, prompts))
+        received = list(chain.from_iterable(replies))
+        self.add(
+            Receipt.of(
+                model,
+                calls=len(prompts),
+                prompt_tokens=sum(reply.prompt_tokens for reply in received),
+                completion_tokens=sum(reply.completion_tokens for reply in received),
+                engine_seconds=seconds,
+            )
+        )
+
     def asked(self, messages: Messages) -> bool:
-        """Whether this prompt reached the engine."""
+        """Whether this prompt was sent to an engine."""
         return prompt_key(messages) in self._asked
 
-    @override
-    def generate(
-        self, prompts: Sequence[Messages], sampling: Sampling, arrived: Arrived | None = None
-    ) -> list[list[Reply]]:
-        self._asked.update(map(prompt_key, prompts))
-        backend = self.engine.load()  # before the timer starts, so that loading does not count
-        started = time.perf_counter()
-        received: dict[int, list[Reply]] = {}
 
-        def note(place: int, replies: list[Reply]) -> None:
-            received[place] = replies
-            if arrived is not None:
-                arrived(place, replies)
-
-        try:
-            replies = backend.generate(prompts, sampling, note)
-            received.update(enumerate(replies))
-            return replies
-        finally:  # replies received before an engine failure are counted too
-            counted = [reply for replies in received.values() for reply in replies]
-            self.spent += Receipt.of(
-                self.engine.model,
-                calls=len(prompts),
-                prompt_tokens=sum(reply.prompt_tokens for reply in counted),
-                completion_tokens=sum(reply.completion_tokens for reply in counted),
-                engine_seconds=time.perf_counter() - started,
-            )
+_ADDING = threading.Lock()
 
 
 def prompt_key(messages: Messages) -> Key:
@@ -168,6 +200,8 @@ class Budget:
         self.prices = prices
         self.spent = 0.0
         self._reserved = 0.0
+        self._raised: dict[tuple[str, str | None], float] = {}
+        """Factor on the bounds of an engine: the highest ratio of a bill to its bound so far."""
         self._lock = threading.Lock()
 
     @classmethod
@@ -196,7 +230,8 @@ class Budget:
         return self.spent - self.dollars if self.spent > self.dollars + _ROUNDING else 0.0
 
     def limited(self, engine: Engine) -> Engine:
-        """The engine limited by this budget. Raises [`SampleError`] for a reward server or a model without a price."""
+        """The engine, whose calls are limited by this budget. Raises [`SampleError`] for a reward server or a model
+        without a price."""
         if engine.backend == REMOTE:
             raise SampleError(
                 f"a budget cannot limit the reward server at {engine.base_url}, which calls its judge itself; set the "
@@ -204,7 +239,12 @@ class Budget:
             )
         if engine.model == UNNAMED:
             raise ModelError(NO_MODEL)
-        return Budgeted(engine, self).wrapped
+        if engine.model not in self.prices:
+            raise SampleError(
+                f"a budget requires the price of every model; {engine.model!r} has none "
+                f"(--price {engine.model}=IN,OUT)."
+            )
+        return engine.within(budget=self)
 
     def cost(self, model: str, prompt_tokens: int, completion_tokens: int) -> float:
         """Cost in US dollars of a number of tokens."""
@@ -225,51 +265,20 @@ class Budget:
             self._reserved -= reserved
             self.spent += spent
 
-    def refusal(self, cost: float | None) -> Unanswered:
-        """Why a call of this cost is unanswered."""
-        spent = f"{self.spent:.4g} of {self.dollars:.4g} US dollars are spent"
-        more = "" if cost is None else f", and the next call may cost {cost:.4g}"
-        return Unanswered(Reason.BUDGET, spent + more)
-
-
-class Budgeted(Wrapper):
-    """A backend that calls its engine as long as the budget allows.
-
-    Args:
-        engine ([`Engine`]):
-            Engine to call. It is loaded at the first prompt.
-        budget ([`Budget`]):
-            Budget shared by all engines of a run.
-
-    Raises:
-        SampleError: If the engine's model has no price.
-    """
-
-    def __init__(self, engine: Engine, budget: Budget):
-        super().__init__(engine)
-        if engine.model not in budget.prices:
-            raise SampleError(
-                f"a budget requires the price of every model; {engine.model!r} has none "
-                f"(--price {engine.model}=IN,OUT)."
-            )
-        self.budget = budget
-        self._raise = 1.0
-        """Factor on the bounds: the highest ratio of a bill to its bound so far."""
-
-    @override
-    def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> ReadResult:
-        """Answer the reads that fit the budget; the others are unanswered."""
+    def read(self, engine: Engine, groups: Sequence[ReadGroup], labels: Sequence[str]) -> ReadResult:
+        """Answer the reads that fit the budget; the others are unanswered. Without any money left, the engine is not
+        loaded."""
         places = [(number, index) for number, group in enumerate(groups) for index in range(len(group.tails))]
-        bounds: list[Tokens] = [] if self._spent else list(chain(*self._bounds().reads(groups)))
+        bounds: list[Tokens] = [] if self.is_spent else list(chain(*_bounds(engine).reads(groups)))
         results: list[ReadResult] = []
         answers: list[LabelRead] = []
-        while piece := self._piece(bounds[len(answers) :]):
+        while piece := self._piece(engine, bounds[len(answers) :]):
             batch = places[len(answers) : len(answers) + len(piece.bounds)]
-            with self._paid(piece):
+            with self._paid(engine, piece):
                 try:
                     # The engine has the tokens of the same object from the bounds.
                     part = groups if len(batch) == len(places) else _grouped(groups, batch)
-                    result = self.engine.load().read(part, labels)
+                    result = engine.load().read(part, labels)
                 except BackendError as error:
                     if not answers:
                         raise
@@ -282,19 +291,18 @@ class Budgeted(Wrapper):
                 piece.prompt = result.prompt_tokens or (sum(bound.prompt for bound in piece.bounds) * bool(answered))
             results.append(result)
             answers += fresh
-        refused = LabelRead(None, self._refusal(bounds[len(answers) :]))
+        refused = LabelRead(None, self._refusal(engine, bounds[len(answers) :]))
         all_reads = iter(answers + [refused] * (len(places) - len(answers)))
         return _total(results, [tuple(next(all_reads) for _ in group.tails) for group in groups])
 
-    @override
     def generate(
-        self, prompts: Sequence[Messages], sampling: Sampling, arrived: Arrived | None = None
+        self, engine: Engine, prompts: Sequence[Messages], sampling: Sampling, arrived: Arrived | None = None
     ) -> list[list[Reply]]:
         """Reply to the prompts that fit the budget; the others are unanswered."""
-        bound = None if self._spent else self._bounds()
+        bound = None if self.is_spent else _bounds(engine)
         bounds = [] if bound is None else [bound.reply(messages, sampling) for messages in prompts]
         replies: list[list[Reply]] = []
-        while piece := self._piece(bounds[len(replies) :]):
+        while piece := self._piece(engine, bounds[len(replies) :]):
             start, stop = len(replies), len(replies) + len(piece.bounds)
             received: dict[int, list[Reply]] = {}
 
@@ -305,9 +313,9 @@ class Budgeted(Wrapper):
                 if arrived is not None:
                     arrived(start + place, group)
 
-            with self._paid(piece):
+            with self._paid(engine, piece):
                 try:
-                    fresh = self.engine.load().generate(prompts[start:stop], sampling, note)
+                    fresh = engine.load().generate(prompts[start:stop], sampling, note)
                     for place, group in enumerate(fresh):
                         if place not in received:
                             note(place, group)
@@ -315,41 +323,47 @@ class Budgeted(Wrapper):
                     billed = [_billed(group, piece.bounds[place]) for place, group in received.items()]
                     piece.prompt, piece.completion = sum(p for p, _ in billed), sum(c for _, c in billed)
             replies += fresh
-        refused = Reply(None, unanswered=self._refusal(bounds[len(replies) :]))
+        refused = Reply(None, unanswered=self._refusal(engine, bounds[len(replies) :]))
         return replies + [[refused] * sampling.n for _ in prompts[len(replies) :]]
 
     @property
-    def _spent(self) -> bool:
-        """Whether the budget is used up. In this case the engine is not loaded."""
-        return self.budget.spent >= self.budget.dollars
+    def is_spent(self) -> bool:
+        """Whether nothing is left."""
+        return self.spent >= self.dollars
 
-    def _bounds(self) -> Bounds:
-        backend = self.engine.load()
-        requests = getattr(backend, "requests_per_read", 1)
-        return Bounds(self.engine.model, getattr(backend, "tokens", None), requests=requests)
-
-    def _piece(self, bounds: Sequence[Tokens]) -> _Piece | None:
+    def _piece(self, engine: Engine, bounds: Sequence[Tokens]) -> _Piece | None:
         """The calls, from the first, that fit the budget, with their cost reserved; None if the first does not fit."""
-        costs = [self._cost(bound) for bound in bounds]
-        fitting = self.budget.reserve(costs)
+        costs = [self._bound(engine, bound) for bound in bounds]
+        fitting = self.reserve(costs)
         return _Piece(bounds[:fitting], math.fsum(costs[:fitting])) if fitting else None
 
     @contextmanager
-    def _paid(self, piece: _Piece) -> Iterator[None]:
+    def _paid(self, engine: Engine, piece: _Piece) -> Iterator[None]:
         """Settle the reservation of a piece when its call ends, also after an error."""
         try:
             yield
         finally:
-            spent = self.budget.cost(self.engine.model, piece.prompt, piece.completion)
-            self.budget.settle(piece.reserved, spent)
+            spent = self.cost(engine.model, piece.prompt, piece.completion)
+            self.settle(piece.reserved, spent)
             if spent > piece.reserved > 0:
-                self._raise *= spent / piece.reserved
+                key = engine.model, engine.base_url
+                self._raised[key] = self._raised.get(key, 1.0) * spent / piece.reserved
 
-    def _cost(self, bound: Tokens) -> float:
-        return self._raise * self.budget.cost(self.engine.model, bound.prompt, bound.completion)
+    def _bound(self, engine: Engine, bound: Tokens) -> float:
+        """The most that a call may cost."""
+        raised = self._raised.get((engine.model, engine.base_url), 1.0)
+        return raised * self.cost(engine.model, bound.prompt, bound.completion)
 
-    def _refusal(self, bounds: Sequence[Tokens]) -> Unanswered:
-        return self.budget.refusal(self._cost(bounds[0]) if bounds else None)
+    def _refusal(self, engine: Engine, bounds: Sequence[Tokens]) -> Unanswered:
+        """Why the first of some calls is unanswered."""
+        spent = f"{self.spent:.4g} of {self.dollars:.4g} US dollars are spent"
+        more = f", and the next call may cost {self._bound(engine, bounds[0]):.4g}" if bounds else ""
+        return Unanswered(Reason.BUDGET, spent + more)
+
+
+def _bounds(engine: Engine) -> Bounds:
+    backend = engine.load()
+    return Bounds(engine.model, backend.tokens, requests=backend.requests_per_read)
 
 
 @dataclass(slots=True)
@@ -385,8 +399,8 @@ def _grouped(groups: Sequence[ReadGroup], places: Sequence[tuple[int, int]]) -> 
 def _total(results: Sequence[ReadResult], reads: list[tuple[LabelRead, ...]]) -> ReadResult:
     """The sum of several results; a count that is None in one of them is None."""
     counts: dict[str, int | None] = {}
-    for field in fields(ReadResult):
-        if field.name != "reads":
-            values = [getattr(result, field.name) for result in results]
-            counts[field.name] = None if None in values else sum(values)
+    for count in fields(ReadResult):
+        if count.name != "reads":
+            values = [getattr(result, count.name) for result in results]
+            counts[count.name] = None if None in values else sum(values)
     return ReadResult(reads, **counts)  # type: ignore[arg-type]
