@@ -47,6 +47,7 @@ from checklist_rewards.files.store import Store, default_store_path, open_store
 from checklist_rewards.judges.remote import REMOTE
 from checklist_rewards.judges.settings import ENGINE_SETTINGS, JudgeConfig, ScorerConfig
 from checklist_rewards.pipelines import GeneratorConfig, PipelineConfig, load_config
+from checklist_rewards.rows import read_checklist
 
 ROWS, JUDGE, SCORE, WRITER = "Rows", "Judge", "Score", "Checklist writer"
 POLICY, OUTPUT, PIPELINE, CLUSTER = "Policy", "Output and store", "Pipeline", "Cluster"
@@ -462,6 +463,12 @@ class Keys(Options):
     """Column of a reference answer. Defaults to reference for the writer, else none."""
     history_key: str | None = None
     """Column of the conversation before the input, as text. Defaults to history."""
+
+    def columns(self, file: Path | None = None, /, **named: Any) -> dict[str, Any]:
+        """Arguments of [`Columns.of`]: these columns, the checklist in `file`, and `named` ones."""
+        shared = None if file is None else read_checklist(file)
+        keys = {"inputs": self.input_key, "reference": self.reference_key, "history": self.history_key}
+        return {**keys, "shared": shared, **named}
 
 
 class WriterKeys(Keys):

@@ -549,9 +549,7 @@ def _empty_targets(
             f"the file was scored by {name!r} but --model is {scorer.judge.name!r}; --contextual requires the same "
             "judge."
         )
-    columns = Columns.of(
-        rows[0].data, inputs=keys.input_key, reference=keys.reference_key, history=keys.history_key, images="ignore"
-    )
+    columns = Columns.of(rows[0].data, **keys.columns(images="ignore"))
     reads, places = [], []
     for number, row in enumerate(rows):
         input, history = columns.input_of(row.data, row.where)
