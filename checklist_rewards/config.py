@@ -23,7 +23,7 @@ from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, NamedTuple, Self, TypeVar, Union, get_args, get_origin
 
 from annotated_types import Ge, Le
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, WrapValidator
 from pydantic_core import CoreSchema
 from pydantic_core.core_schema import any_schema, is_instance_schema
 
@@ -39,6 +39,7 @@ from checklist_rewards.validation import (
 )
 
 _PLAIN = (str, bool, int, float)
+_PLAIN_FORMS = (*_PLAIN, Mapping, list, BaseModel)
 _WORDS: dict[Any, str] = {
     **{str: "a string", bool: "True or False", Path: "a path"},
     **{Mapping: "a mapping", dict: "a mapping", Sequence: "a list", list: "a list", tuple: "a list"},
@@ -63,6 +64,8 @@ Unchecked = Annotated[_Kind, _Unchecked()]
 """The type of a setting that its user checks, such as a protocol."""
 Object = Annotated[_Kind, _IsInstance()]
 """An object of a class that has no plain form."""
+Made = Annotated[_Kind, WrapValidator(lambda value, check: check(value) if isinstance(value, _PLAIN_FORMS) else value)]
+"""The settings of an object, as a configuration or a mapping; or the object itself, which its user checks."""
 
 
 class Config(BaseModel):
@@ -170,31 +173,26 @@ def sentence(error: ValidationError, model: type[BaseModel]) -> str:
             The validated model.
     """
     detail = first_error(error)
-    owner, path = model, detail["loc"]
-    if detail["type"] == "extra_forbidden" and len(path) == 1:
-        return unknown("key", str(path[0]), model.model_fields)
-    for depth, step in enumerate(path, start=1):
-        field = owner.model_fields.get(str(step))
-        if field is None:
+    owner, path, place = model, list(detail["loc"]), ""
+    while path:
+        name, *inside = path
+        field = owner.model_fields.get(str(name))
+        members = [] if field is None else [one for one, _ in _members(field.annotation)]
+        inner = next((one for one in members if isinstance(one, type) and issubclass(one, BaseModel)), None)
+        if inner is None or not inside:
             break
-        members = [one for one, _ in _members(field.annotation)]
-        inner = next(filter(_is_model, members), None)
-        in_collection = len(path) > depth and any(get_origin(one) in (dict, list, tuple) for one in members)
-        if inner is not None and len(path) > depth and path[depth] in inner.model_fields:
-            owner = inner
-        elif in_collection or not issubclass(owner, Config) or detail["type"] in _SAID:
-            break
-        else:
-            return allowed(owner, str(step)).fault(".".join(map(str, path[:depth])), detail["input"])
+        owner, path, place = inner, inside, f"{place}.{name}" if place else str(name)
+    begin = f"{place}: " if place else ""
+    if len(path) == 1 and detail["type"] == "extra_forbidden":
+        return begin + unknown("key", str(path[0]), owner.model_fields)
+    in_collection = len(path) > 1 and any(get_origin(one) in (dict, list, tuple) for one in members)
+    if path and issubclass(owner, Config) and detail["type"] not in _SAID and field is not None and not in_collection:
+        return begin + allowed(owner, str(path[0])).fault(str(path[0]), detail["input"])
     return one_sentence(error, model)
 
 
 def _word(kind: Any) -> str:
     return _WORDS.get(kind) or ("a mapping of settings" if issubclass(kind, Config) else str(kind.__name__))
-
-
-def _is_model(kind: Any) -> bool:
-    return isinstance(kind, type) and issubclass(kind, BaseModel)
 
 
 def _members(annotation: Any, metadata: tuple[Any, ...] = ()) -> Iterator[tuple[Any, tuple[Any, ...]]]:

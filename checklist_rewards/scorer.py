@@ -12,10 +12,9 @@ anything is sent to the judge. A read that the judge then fails to answer is una
 from __future__ import annotations
 
 import copy
-import inspect
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol, Unpack, runtime_checkable
@@ -43,7 +42,6 @@ from checklist_rewards.rows import Sample
 from checklist_rewards.scores import NO_ANSWER_STATES, Reason, Score, Unanswered, Verdict, score_checklist
 from checklist_rewards.scores.scales import on_scale, ordinal_scale
 from checklist_rewards.scores.weights import Weights
-from checklist_rewards.validation import known
 
 
 class Scorer(Protocol):
@@ -341,14 +339,12 @@ class ScoringPipeline(Protocol):
 
 
 def scorer_of(
-    owner: type, given: Any, arguments: Mapping[str, Any]
+    given: Any, config: ScorerConfig, apart: Sequence[str] = ()
 ) -> tuple[ChecklistScorer, tuple[Option, ...] | None]:
-    """The scorer of a reward of the class `owner`, and its scale, or that of the pipeline."""
-    own = inspect.signature(owner).parameters.values()
-    names = [p.name for p in own if p.kind is not p.VAR_KEYWORD]
-    known(owner.__name__, arguments, [*names, *ScorerConfig.model_fields])
+    """The scorer of a reward and its scale: that of the config, a given one, or that of a given pipeline. With a given
+    one, the config may set no field of a scorer but those in `apart`."""
     if given is None:
-        own_scorer = ChecklistScorer(**arguments)
+        own_scorer = ChecklistScorer(config)
         return own_scorer, own_scorer.scale
     steps = given.config.scorer.scale if isinstance(given, ScoringPipeline) else None
     scorer = given.scorer if isinstance(given, ScoringPipeline) else given
@@ -357,6 +353,8 @@ def scorer_of(
             f"scorer must be a ChecklistScorer or a Pipeline with one, got {scorer!r:.60}; pass a model's name as "
             "model=..."
         )
-    if arguments:
-        raise SampleError(f"{', '.join(arguments)} cannot be combined with scorer=...; set it on the scorer.")
+    usual = ScorerConfig()
+    names = [name for name in ScorerConfig.model_fields if name in config.model_fields_set and name not in apart]
+    if names := [name for name in names if getattr(config, name) != getattr(usual, name)]:
+        raise SampleError(f"{', '.join(names)} cannot be combined with scorer=...; set it on the scorer.")
     return scorer, scorer.scale if steps is None else ordinal_scale(steps)

@@ -10,8 +10,8 @@ from checklist_rewards.config import Config, Object, Unchecked, allowed
 from checklist_rewards.errors import ChecklistError, ConfigError, SampleError
 from checklist_rewards.files.documents import load
 from checklist_rewards.judges.settings import ScorerConfig
-from checklist_rewards.monitor import MonitorSettings
 from checklist_rewards.preferences import Rule
+from checklist_rewards.rewards.settings import EvolvingConfig, MonitorConfig, ProposerConfig, RewardConfig
 
 
 class Oven(Config):
@@ -85,9 +85,9 @@ def test_what_an_annotation_allows_is_accepted():
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("oven:\n  fill: 2\n", ":2: oven.fill=2 is not allowed; it must be a number from 0 to 1."),
-        ("oven:\n  light: 'on'\n", ":2: oven.light='on' is not known; allowed: False, True."),
-        ("oven:\n  lihgt: true\n", ":2: oven.lihgt: unknown key (did you mean 'light'?); allowed: program, racks"),
+        ("oven:\n  fill: 2\n", ":2: oven: fill=2 is not allowed; it must be a number from 0 to 1."),
+        ("oven:\n  light: 'on'\n", ":2: oven: light='on' is not known; allowed: False, True."),
+        ("oven:\n  lihgt: true\n", ":2: oven: unknown key 'lihgt' (did you mean 'light'?); allowed: program, racks"),
         ("\ngrill: {}\n", ":2: unknown key 'grill'; allowed: oven, ovens."),
         ("ovens: {a: {recipe: 3}}\n", ":1: ovens.a.recipe"),
         ("oven: 3\n", ":1: oven=3 is not allowed; it must be a mapping of settings."),
@@ -109,6 +109,6 @@ def test_an_error_of_the_package_is_raised_unchanged_in_python_and_named_in_a_fi
         load({"scale": 1}, ScorerConfig, "judge 2")
 
 
-@pytest.mark.parametrize("owner", [ScorerConfig, Rule, MonitorSettings])
+@pytest.mark.parametrize("owner", [RewardConfig, Rule, MonitorConfig, EvolvingConfig, ProposerConfig])
 def test_every_setting_is_documented(owner):
     assert [name for name, field in owner.model_fields.items() if not field.description] == []

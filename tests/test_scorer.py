@@ -12,7 +12,7 @@ from checklist_rewards.errors import ChecklistError, ModelError, PromptError, Sa
 from checklist_rewards.judges import BatchJudge, Judge, LogprobJudge, QualityJudge, ReasonedJudge, Receipt
 from checklist_rewards.judges.settings import ScorerConfig
 from checklist_rewards.pipelines import ScorerPart
-from checklist_rewards.rewards.configured import config_keys
+from checklist_rewards.rewards.settings import RewardConfig
 from checklist_rewards.scores import Verdict, rescore
 from tests.fakes import FakeBackend
 from tests.judges.fakes import Script
@@ -261,7 +261,7 @@ def test_python_yaml_and_shell_have_the_same_settings_of_a_scorer():
     """Each setting has one name; the shell's are spelled with hyphens."""
     fields = set(ScorerConfig.model_fields)
     assert set(ScorerPart.model_fields) - fields == {"kind", "options"}
-    assert fields < set(config_keys()), "of a reward"
+    assert fields < set(RewardConfig.model_fields), "of a reward"
     command = typer.main.get_command(app).commands["score"]
     options = {name.lstrip("-").removeprefix("judge.") for option in command.params for name in option.opts}
     assert {name.replace("_", "-") for name in fields} <= options

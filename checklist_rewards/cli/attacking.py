@@ -214,14 +214,7 @@ def _gamed(report: AttackReport, max_rise: float | None, max_beats: float | None
 def _rows(path: Path, keys: o.Keys, checklist_key: str | None, shared: object) -> list[Pool]:
     """The prompts with a checklist. Rows with a null checklist are left out."""
     found = []
-    named = {
-        "inputs": keys.input_key,
-        "checklist": checklist_key,
-        "reference": keys.reference_key,
-        "history": keys.history_key,
-        "shared": shared,
-    }
-    for row, columns in Columns.each(path, **named):
+    for row, columns in Columns.each(path, **keys.columns(checklist=checklist_key, shared=shared)):
         request = columns.request_of(row.data, row.where)
         pool = columns.pool_of(row.data, row.where)
         if pool.checklist is not None:

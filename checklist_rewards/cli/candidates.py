@@ -51,7 +51,7 @@ from checklist_rewards.rerank import (
     sample_candidates,
     selection,
 )
-from checklist_rewards.rows import Candidate, Columns, read_checklist
+from checklist_rewards.rows import Candidate, Columns
 from checklist_rewards.scorer import ChecklistScorer
 from checklist_rewards.scores import Aggregation, ItemScore, Score, rescore
 from checklist_rewards.scores.reasons import Reason, Unanswered
@@ -147,13 +147,7 @@ def rerank(
             "ones; omit one of the two."
         )
     file = RowFile(files.rows, files.output, files.summary, (checklist, store_options.store))
-    columns = file.columns(
-        inputs=keys.input_key,
-        checklist=checklist_key,
-        reference=keys.reference_key,
-        history=keys.history_key,
-        shared=None if checklist is None else read_checklist(checklist),
-    )
+    columns = file.columns(**keys.columns(checklist, checklist=checklist_key))
     engine = policy.engine_beside(judge)
     sampling = Sampling(policy.max_tokens, policy.temperature, n=n, seed=policy.seed)
     total, reads, asks = 0, 0, False
@@ -355,13 +349,7 @@ def pairs(
     rule = Rule(**rule_options.given)
     file = RowFile(files.rows, files.output, files.summary, (checklist, store_options.store))
     card = _card_path(card, files, file.others)
-    columns = file.columns(
-        inputs=keys.input_key,
-        checklist=checklist_key,
-        reference=keys.reference_key,
-        history=keys.history_key,
-        shared=None if checklist is None else read_checklist(checklist),
-    )
+    columns = file.columns(**keys.columns(checklist, checklist=checklist_key))
     stored = None if judge.asks else StoredScores(columns, candidates_key, judge.settings)
     reads, asks = 0, False
     for row in file:
@@ -590,13 +578,7 @@ def refine(
             "--checklist."
         )
     file = RowFile(files.rows, files.output, files.summary, (checklist, store_options.store))
-    columns = file.columns(
-        inputs=keys.input_key,
-        checklist=checklist_key,
-        reference=keys.reference_key,
-        history=keys.history_key,
-        shared=None if checklist is None else read_checklist(checklist),
-    )
+    columns = file.columns(**keys.columns(checklist, checklist=checklist_key))
     total = 0
     for row in file:
         _task(columns, row, checklist_key)

@@ -36,7 +36,7 @@ from checklist_rewards.errors import (
     SampleError,
     StoreError,
 )
-from checklist_rewards.files.documents import FORMATS, read_text, read_value
+from checklist_rewards.files.documents import FORMATS, load, read_text, read_value
 from checklist_rewards.files.rows import FORMATS as ROWS
 from checklist_rewards.files.rows import file_format, read_rows
 from checklist_rewards.files.store import Store
@@ -46,10 +46,9 @@ from checklist_rewards.judges.settings import load_jury
 from checklist_rewards.pipelines import GENERATORS, REFINERS, SCORERS, PipelineConfig, get_pipeline, list_pipelines
 from checklist_rewards.pipelines.registry import Registry
 from checklist_rewards.prompts import Kind, lint_prompt, prompts_dir
-from checklist_rewards.rewards.configured import config_keys
 from checklist_rewards.rewards.reward import ChecklistReward
+from checklist_rewards.rewards.settings import RewardConfig
 from checklist_rewards.rows import read_checklist
-from checklist_rewards.validation import unknown
 
 Trainer = Literal["verl", "openrlhf", "swift", "open-instruct", "nemo-gym", "verifiers"]
 _SHOWN = 100
@@ -338,11 +337,11 @@ def _config(path: Path, value: Mapping[Any, Any]) -> str:
     if "distributed_type" in value:
         return "an accelerate config, not checked"
     if any(key in value for key in _TRAINING):
-        _check_reward(value.get("reward") or {}, f"{path}, reward")
+        _check_reward(value.get("reward") or {}, f"{path}, reward", path.parent)
         kind = "a training config with a reward" if "reward" in value else "a training config"
         return f"{kind}; trainer arguments are not checked"
     if not any(key in value for key in _PARTS) and _is_reward(value):
-        _check_reward(value, str(path))
+        _check_reward(value, str(path), path.parent)
         return "a monitored reward" if "monitor" in value else "a reward"
     config = PipelineConfig.load(path)
     return f"pipeline {config.name!r}: {config.generator.kind} generator, {config.scorer.kind} scorer"
@@ -351,19 +350,14 @@ def _config(path: Path, value: Mapping[Any, Any]) -> str:
 def _is_reward(value: Mapping[Any, Any]) -> bool:
     if value.keys() <= PipelineConfig.model_fields.keys():
         return False
-    return value.keys() <= {*config_keys()}
+    return value.keys() <= RewardConfig.model_fields.keys()
 
 
-def _check_reward(settings: Any, where: str) -> None:
-    if not isinstance(settings, Mapping):
-        raise ConfigError(f"{where}: expected a mapping of settings, got {type(settings).__name__} {settings!r:.60}.")
-    allowed = config_keys()
-    for key in settings:
-        if key not in allowed:
-            raise ConfigError(f"{where}: {unknown('key', key, allowed)}")
+def _check_reward(settings: Any, where: str, folder: Path) -> None:
+    config = load(settings, RewardConfig, where, folder)
     try:
-        ChecklistReward(**{**settings, "store": False})
-    except (ChecklistRewardsError, TypeError) as error:
+        ChecklistReward(config.replaced(store=False))
+    except ChecklistRewardsError as error:
         raise ConfigError(f"{where}: {error}") from None
 
 

@@ -335,10 +335,10 @@ def _labelled_rows(
     preferences. Raises [`SampleError`]."""
     found: list[ScoredText] = []
     names: list[set[str]] = []
-    cells = () if label_key is None else [LabelCell(row.where, row.data.get(label_key)) for row in read_rows(path)]
+    rows = list(Columns.each(path, **keys.columns(target=target_key, shared=shared)))
+    cells = () if label_key is None else [LabelCell(row.where, row.data.get(label_key)) for row, _ in rows]
     labels = iter(read_column(cells, label_key or ""))
-    named = {"inputs": keys.input_key, "target": target_key, "reference": keys.reference_key}
-    for row, columns in Columns.each(path, **named, history=keys.history_key, shared=shared):
+    for row, columns in rows:
         for key, option_name in ((label_key, "--label-key"), (group_key, "--group-key")):
             if key is not None and key not in row.data:
                 raise SampleError(

@@ -196,9 +196,7 @@ def _inspect(
     if scorer is not None:
         scorer.check()
         warn_of_models(judge.shown)
-    file = ScoredFile(
-        rows, keys.input_key, checklist=checklist_key, reference=keys.reference_key, history=keys.history_key
-    )
+    file = ScoredFile(rows, **keys.columns(checklist=checklist_key))
     if SCORE_COLUMN not in file.first.data:
         raise SampleError(
             f"{file.first.where}: column {SCORE_COLUMN!r} not found; use a file written by `score` or `run`."
@@ -445,10 +443,7 @@ def _sample(
     data = list(read_rows(rows))
     if not data:
         raise SampleError(f"{rows} has no rows.")
-    columns = Columns.of(
-        data[0], inputs=keys.input_key, checklist=checklist_key, reference=keys.reference_key,
-        history=keys.history_key,
-    )  # fmt: skip
+    columns = Columns.of(data[0], **keys.columns(checklist=checklist_key))
     found = [(row, columns.checklist_of(row.data, row.where)) for row in data]
     known = [(row, checklist) for row, checklist in found if checklist is not None]
     known = random.Random(0).sample(known, min(sampled.prompts, len(known)))

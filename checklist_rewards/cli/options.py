@@ -47,6 +47,7 @@ from checklist_rewards.files.store import Store, default_store_path, open_store
 from checklist_rewards.judges.remote import REMOTE
 from checklist_rewards.judges.settings import ENGINE_SETTINGS, JudgeConfig, ScorerConfig
 from checklist_rewards.pipelines import GeneratorConfig, PipelineConfig, load_config
+from checklist_rewards.rows import read_checklist
 
 ROWS, JUDGE, SCORE, WRITER = "Rows", "Judge", "Score", "Checklist writer"
 POLICY, OUTPUT, PIPELINE, CLUSTER = "Policy", "Output and store", "Pipeline", "Cluster"
@@ -91,7 +92,7 @@ class Part(NamedTuple):
 class Options(BaseModel):
     """A group of options: its fields, and those of its parts."""
 
-    model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, use_attribute_docstrings=True, defer_build=True)
 
     heading: ClassVar[str | None] = None
     prefix: ClassVar[str] = ""
@@ -178,14 +179,15 @@ def _parameter(name: str, field: FieldInfo, part: Part, named: Mapping[str, str]
 
 def _kind(annotation: Any, metadata: Sequence[Any]) -> tuple[Any, Any]:
     """The type of a field on the command line, and its lower limit if it has no upper one. Of a union it is the first
-    member that can be written there; a mapping is written as several NAME=VALUE."""
+    member that can be written there, and a mapping only if there is no other: it is several NAME=VALUE."""
     origin = get_origin(annotation)
     if origin is Annotated:
         inner, *more = get_args(annotation)
         return _kind(inner, [*metadata, *more])
     if origin in (Union, UnionType):
-        kinds = (_kind(member, metadata) for member in get_args(annotation) if member is not NoneType)
-        return next(found for found in kinds if found[0] is not None)
+        kinds = [_kind(member, metadata) for member in get_args(annotation) if member is not NoneType]
+        known = [found for found in kinds if found[0] is not None]
+        return next((found for found in known if found[0] != list[str]), known[0])
     if origin in (Mapping, dict, tuple):
         return list[str], None
     if annotation not in (str, bool, int, float, Path) and origin not in (Literal, list):
@@ -197,7 +199,7 @@ def _kind(annotation: Any, metadata: Sequence[Any]) -> tuple[Any, Any]:
 _METAVARS: dict[Any, str] = {str: "TEXT", Path: "PATH", int: "N", float: "N"}
 
 
-def grouped(*shown: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def grouped(*shown: str) -> Callable[[Callable[..., None]], Grouped]:
     """Expand every parameter of a command that is a group of options into the options of the group.
 
     Args:
@@ -205,42 +207,58 @@ def grouped(*shown: str) -> Callable[[Callable[..., None]], Callable[..., None]]
             Options that `--help` shows, in this order; all others are shown under their headings by `--help-all`.
             Without any, `--help` shows all.
     """
+    return lambda command: Grouped(command, shown)
 
-    def expand(command: Callable[..., None]) -> Callable[..., None]:
-        hints = get_type_hints(command, include_extras=True)
-        groups: dict[str, type[Options]] = {}
+
+class Grouped:
+    """A command with the options of its groups, which are made when typer asks for its signature."""
+
+    def __init__(self, command: Callable[..., None], shown: Sequence[str]):
+        functools.update_wrapper(self, command, ("__module__", "__name__", "__qualname__", "__doc__"))
+        del vars(self)["__wrapped__"]
+        self._command, self._shown = command, shown
+
+    @functools.cached_property
+    def _kinds(self) -> dict[str, Any]:
+        return get_type_hints(self._command, include_extras=True)
+
+    @functools.cached_property
+    def _groups(self) -> dict[str, type[Options]]:
+        return {
+            name: kind for name, kind in self._kinds.items() if isinstance(kind, type) and issubclass(kind, Options)
+        }
+
+    @functools.cached_property
+    def __signature__(self) -> inspect.Signature:
+        kind = inspect.Parameter.KEYWORD_ONLY
         options: dict[str, inspect.Parameter] = {}
-        for name, parameter in inspect.signature(command).parameters.items():
-            kind = hints[name]
-            if isinstance(kind, type) and issubclass(kind, Options):
-                groups[name] = kind
-                options |= kind.parameters()
+        for name, parameter in inspect.signature(self._command).parameters.items():
+            if name in self._groups:
+                options |= self._groups[name].parameters()
             else:
-                options[name] = parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=kind)
-        first = [_without_heading(options.pop(name)) for name in shown]
+                options[name] = parameter.replace(kind=kind, annotation=self._kinds[name])
+        first = [_without_heading(options.pop(name)) for name in self._shown]
+        help_all = inspect.Parameter("help_all", kind, default=False, annotation=HelpAll)
+        of_typer = inspect.Parameter("context", kind, annotation=typer.Context)
+        written = [*map(_with_metavar, [*first, *options.values()]), *([help_all] if self._shown else []), of_typer]
+        return inspect.Signature(written)
 
-        @functools.wraps(command)
-        def call(context: typer.Context, **values: Any) -> None:
-            values.pop("help_all", None)
-            has_checklist = values.get("checklist") is not None
-            instances = {name: kind.of(values) for name, kind in groups.items()}
-            before = running.set(context)
-            try:
-                if has_checklist:
-                    no_effect("with --checklist, which is used for every row", "checklist_key")
-                command(**values, **instances)
-            finally:
-                running.reset(before)
+    @property
+    def __annotations__(self) -> dict[str, Any]:  # type: ignore[override]
+        return {name: parameter.annotation for name, parameter in self.__signature__.parameters.items()}
 
-        of_typer = inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
-        help_all = inspect.Parameter("help_all", of_typer.kind, default=False, annotation=HelpAll)
-        parameters = [*map(_with_metavar, [*first, *options.values()]), *([help_all] if shown else []), of_typer]
-        vars(call)["__signature__"] = inspect.Signature(parameters)
-        call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-        del vars(call)["__wrapped__"]
-        return call
-
-    return expand
+    def __call__(self, context: typer.Context, **values: Any) -> None:
+        """Call the command with its groups, of the values of the options."""
+        values.pop("help_all", None)
+        has_checklist = values.get("checklist") is not None
+        instances = {name: kind.of(values) for name, kind in self._groups.items()}
+        before = running.set(context)
+        try:
+            if has_checklist:
+                no_effect("with --checklist, which is used for every row", "checklist_key")
+            self._command(**values, **instances)
+        finally:
+            running.reset(before)
 
 
 def _with_metavar(parameter: inspect.Parameter) -> inspect.Parameter:
@@ -461,6 +479,12 @@ class Keys(Options):
     """Column of a reference answer. Defaults to reference for the writer, else none."""
     history_key: str | None = None
     """Column of the conversation before the input, as text. Defaults to history."""
+
+    def columns(self, file: Path | None = None, /, **named: Any) -> dict[str, Any]:
+        """Arguments of [`Columns.of`]: these columns, the checklist in `file`, and `named` ones."""
+        shared = None if file is None else read_checklist(file)
+        keys = {"inputs": self.input_key, "reference": self.reference_key, "history": self.history_key}
+        return {**keys, "shared": shared, **named}
 
 
 class WriterKeys(Keys):

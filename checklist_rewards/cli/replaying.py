@@ -211,12 +211,7 @@ def replay(
     replayed = _replay(work, judge, repeat)
     texts = ScoredFile(
         file.path,
-        inputs=keys.input_key,
-        target=target_key,
-        checklist=checklist_key,
-        reference=keys.reference_key,
-        history=keys.history_key,
-        shared=None if checklist is None else read_checklist(checklist),
+        **keys.columns(checklist, target=target_key, checklist=checklist_key),
         output=file.output,
     )
     if texts.kind == "pairs":

@@ -252,7 +252,7 @@ def generate(
             raise SampleError(f"{work.config.name} writes a single checklist, which needs no cluster; omit --ray.")
         return _shared(work, writer, files, dry)
     pipe = work.pipeline
-    named = {"inputs": keys.input_key, "history": keys.history_key, "writer": work.writer_keys(keys)}
+    named = keys.columns(reference=None, writer=work.writer_keys(keys))
     report = RunReport("generate")
     if cluster.ray:
         names, source = work.model_names, Source.WRITTEN
@@ -364,14 +364,7 @@ def score(
     """
     command = Work.of(preset, stores_of(cluster, store_options), judge=judge, concurrency=concurrency, dry=dry)
     pipe = command.pipeline
-    named = {
-        "inputs": keys.input_key,
-        "target": target_key,
-        "checklist": checklist_key,
-        "reference": keys.reference_key,
-        "history": keys.history_key,
-        "shared": None if checklist is None else read_checklist(checklist),
-    }
+    named = keys.columns(checklist, target=target_key, checklist=checklist_key)
     report = RunReport("score")
     if cluster.ray:
         return run_on_ray(command, report, files, cluster, dry, store_options, command.judge_name, columns=named)
@@ -471,14 +464,8 @@ def run(
     loaded_source = _source(command, source, file_checklist)
     per_row = file_checklist is None and loaded_source is None
     report = RunReport("run")
-    named = {
-        "inputs": keys.input_key,
-        "target": target_key,
-        "reference": keys.reference_key,
-        "history": keys.history_key,
-        "writer": command.writer_keys(keys) if per_row else {},
-        "shared": file_checklist,
-    }
+    writer_columns = command.writer_keys(keys) if per_row else {}
+    named = keys.columns(target=target_key, writer=writer_columns, shared=file_checklist)
     checklists: Source | Checklist | None = Source.WRITTEN if per_row else file_checklist
     if cluster.ray:
         if checklists is None:

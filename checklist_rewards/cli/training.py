@@ -34,7 +34,7 @@ from checklist_rewards.evaluation.agreement.measures import DEFAULT_RESAMPLES, L
 from checklist_rewards.files.atomic import check_writable
 from checklist_rewards.files.rows import write_rows
 from checklist_rewards.judges.labels import Labelled
-from checklist_rewards.monitor import Audit, MonitorSettings, audit
+from checklist_rewards.monitor import Audit, MonitorConfig, audit
 from checklist_rewards.monitor.signals import SIGNALS, About, Signal, attack_signals
 from checklist_rewards.validation import import_extra, one_of
 
@@ -215,7 +215,7 @@ _DETECTORS = "Thresholds"
 class Thresholds(o.Options):
     """Options that change the settings of the signals."""
 
-    parts = (o.Part(MonitorSettings, "", _DETECTORS, only=_SETTINGS),)
+    parts = (o.Part(MonitorConfig, "", _DETECTORS, only=_SETTINGS),)
 
 
 @grouped("output", "json", "about", "require", "start", "window", "certainty")
@@ -280,7 +280,7 @@ def audit_log(
     signals_of = [*SIGNALS, *attack_signals(pattern.name for pattern in patterns)]
     for name in require or ():
         one_of("--require", name, [signal.name for signal in signals_of])
-    settings = MonitorSettings(**thresholds.given)
+    settings = MonitorConfig(**thresholds.given)
     with ExitStack() as stack:
         record = None if output is None else stack.enter_context(write_rows(output)).write
         result = audit(logs, settings, record, patterns)
@@ -306,7 +306,7 @@ def audit_log(
         raise typer.Exit(3)
 
 
-def _table(result: Audit, settings: MonitorSettings, signals: Sequence[Signal]) -> Table:
+def _table(result: Audit, settings: MonitorConfig, signals: Sequence[Signal]) -> Table:
     table = Table("signal", "about", "start", "recent", "size", "threshold", "alarms", title="audit")
     table.title_justify = "left"
     table.columns[0].no_wrap = True

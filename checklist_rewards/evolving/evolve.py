@@ -14,7 +14,6 @@ continues.
 
 from __future__ import annotations
 
-import inspect
 import logging
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -42,16 +41,16 @@ from checklist_rewards.evolving.candidates import (
     shown_to_ranks,
 )
 from checklist_rewards.evolving.proposer import FromGenerator, GroupProposer, Proposer
-from checklist_rewards.generators.base import Generator
+from checklist_rewards.judges.settings import ScorerConfig
 from checklist_rewards.refiners.base import Refiner
 from checklist_rewards.refiners.deduplicator import Deduplicator
 from checklist_rewards.refiners.unit_tester import UnitTester
 from checklist_rewards.rewards.batch import Call, RewardLog, log_to_trainer
 from checklist_rewards.rewards.placement import is_collective
 from checklist_rewards.rewards.ranks import gathered, rank
+from checklist_rewards.rewards.settings import EvolvingConfig, ProposerConfig
 from checklist_rewards.scorer import ChecklistScorer
 from checklist_rewards.scores.scales import on_scale
-from checklist_rewards.validation import fraction, unknown, whole_number
 
 logger = logging.getLogger(__name__)
 
@@ -80,24 +79,11 @@ class Evolution:
             Gives the checklist as it is asked; see [`ChecklistReward.prepared`].
         retries (`int`):
             As in [`ChecklistReward`].
-        proposer (callable or [`Generator`]):
-            Proposes items: a [`GroupProposer`], a generator that uses the responses as candidates, or a callable from
-            a list of [`Group`] to a list of checklists.
-        every (`int`, *optional*, defaults to `10`):
-            Calls in training between two proposals. The first is at the first call.
-        max_active (`int`, *optional*, defaults to `5`):
-            Most active items per prompt. Those with the largest standard deviation in the group stay.
-        min_deviation (`float`, *optional*, defaults to `0.01`):
-            Items whose standard deviation in a group is at most this number retire. Credits are in [0, 1]: P(yes), or
-            0 and 1 with `metric="pass"`.
-        max_groups (`int`, *optional*, defaults to `8`):
-            Most groups per call that the proposer sees: those whose last proposal is longest ago.
-        refiners (sequence of [`Refiner`], *optional*):
-            Applied to proposals, in order. Defaults to a [`Deduplicator`], and a [`UnitTester`] (two rewrites per
-            item) if the proposer has a model.
-        buffer (`str` or `Path`, *optional*):
-            JSONL file of the buffer, written after every update. Defaults to `checklists.jsonl` in the trainer's
-            output folder, else next to the log of the reward, if it has one.
+        settings ([`EvolvingConfig`]):
+            What proposes items, how often, and which items stay.
+        judge ([`ScorerConfig`]):
+            The settings of the reward's scorer: `model`, `backend`, `base_url` and `store` are the proposer's too,
+            unless it has its own.
 
     Raises:
         SampleError: For an argument that cannot be used.
@@ -112,30 +98,25 @@ class Evolution:
         scale: tuple[Option, ...] | None,
         prepared: Callable[[Checklist], Checklist],
         retries: int,
-        proposer: Proposer | Generator,
-        *,
-        every: int = 10,
-        max_active: int = 5,
-        min_deviation: float = 0.01,
-        max_groups: int = 8,
-        refiners: Sequence[Refiner] | None = None,
-        buffer: str | Path | None = None,
+        settings: EvolvingConfig,
+        judge: ScorerConfig,
     ):
-        for argument, number in (("every", every), ("max_active", max_active), ("max_groups", max_groups)):
-            whole_number(argument, number)
-        fraction("min_deviation", min_deviation)
-        if not callable(proposer) and hasattr(proposer, "generate_batch"):
+        proposer: Any = settings.proposer
+        if proposer is None or isinstance(proposer, ProposerConfig):
+            proposer = _proposer_of(proposer or ProposerConfig(), judge)
+        elif not callable(proposer) and hasattr(proposer, "generate_batch"):
             proposer = FromGenerator(proposer)
         if not callable(proposer):
             raise SampleError(f"proposer={proposer!r:.60} is not allowed; it must be a generator or a callable.")
+        refiners, buffer = settings.refiners, settings.buffer
         if isinstance(refiners, str | Mapping) or any(isinstance(one, str | Mapping) for one in refiners or ()):
             raise SampleError(f"refiners={refiners!r:.60} is not allowed; it must be a list of refiners.")
         self.name, self.scorer, self.log = name, scorer, log
         self.column, self.scale, self.prepared, self.retries = column, scale, prepared, retries
         self.proposer: Proposer = proposer
-        self.every, self.max_groups = every, max_groups
+        self.every, self.max_groups = settings.every, settings.max_groups
         self.refiners = _default_refiners(proposer, scorer) if refiners is None else tuple(refiners)
-        self.buffer = ChecklistBuffer(max_active, min_deviation)
+        self.buffer = ChecklistBuffer(settings.max_active, settings.min_deviation)
         self.path = None if buffer is None else Path(buffer)
         self.failures: Counter[str] = Counter()
         """Number of failures by part: `proposal` (of one group), `proposer`, `reading`, `rescoring`, `file`."""
@@ -305,40 +286,13 @@ def _default_refiners(proposer: Any, scorer: ChecklistScorer) -> tuple[Refiner, 
 
 
 _OF_THE_JUDGE = ("model", "backend", "base_url", "store")
-_KEYS = ("every", "max_active", "min_deviation", "max_groups", "buffer", "proposer", "refiners")
 
 
-def evolution_of(settings: Mapping[str, Any], judge: Mapping[str, Any], **reward: Any) -> Evolution:
-    """The stage of a reward.
-
-    Args:
-        settings (mapping):
-            Arguments of [`Evolution`], from `proposer` on. `proposer` may be the arguments of a [`GroupProposer`].
-        judge (mapping):
-            Arguments of the reward's scorer: `model`, `backend`, `base_url` and `store` are the proposer's too, unless
-            it has its own.
-        **reward:
-            The other arguments of [`Evolution`].
-    """
-    if not isinstance(settings, Mapping):
-        raise SampleError(f"expected a mapping of settings, got {type(settings).__name__} {settings!r:.60}.")
-    for key in settings:
-        if key not in _KEYS:
-            raise SampleError(unknown("key", key, _KEYS))
-    arguments = dict(settings)
-    proposer = arguments.pop("proposer", None)
-    if proposer is None or isinstance(proposer, Mapping):
-        proposer = _proposer_of(proposer or {}, judge)
-    return Evolution(**reward, proposer=proposer, **arguments)
-
-
-def _proposer_of(settings: Mapping[str, Any], judge: Mapping[str, Any]) -> GroupProposer:
-    if "model" not in settings:
-        settings = {**{name: judge[name] for name in _OF_THE_JUDGE if name in judge}, **settings}
-    if "model" not in settings:
+def _proposer_of(settings: ProposerConfig, judge: ScorerConfig) -> GroupProposer:
+    if settings.model is None:
+        of_judge = {name: getattr(judge, name) for name in _OF_THE_JUDGE if name in judge.model_fields_set}
+        given = {name: getattr(settings, name) for name in settings.model_fields_set}
+        settings = ProposerConfig(**{**of_judge, **given, "model": of_judge.get("model")})
+    if not settings.model:
         raise SampleError("proposer requires a model; set `proposer: {model: ...}`.")
-    allowed = list(inspect.signature(GroupProposer).parameters)
-    for key in settings:
-        if key not in allowed:
-            raise SampleError(f"proposer: {unknown('key', key, allowed)}")
-    return GroupProposer(**settings)
+    return GroupProposer(**dict(settings))

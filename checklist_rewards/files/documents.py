@@ -108,7 +108,7 @@ def load(source: Any, model: type[Model], where: str | None = None, folder: str 
         path = Path(source)
         _check_extension(path)
         text = read_text(path)
-        value = read_value(text, path)
+        value = read_value(text, path) if text.strip() else {}
         folder = folder or path.resolve().parent
     try:
         return model.model_validate(value, context={"folder": folder})

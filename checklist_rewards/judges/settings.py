@@ -300,7 +300,7 @@ class ScorerConfig(JudgeConfig):
     `judge`: it is judged like any other text."""
     scale: int | None = None
     """Grade items on a scale with this many steps, from worst to best, instead of yes/no."""
-    weights: Unchecked[Weights | Mapping[str, float] | str | Path | None] = None
+    weights: Unchecked[str | Path | Mapping[str, float] | Weights | None] = None
     """JSON or YAML file with new weights by item id, question or category, such as `fit` writes."""
     checks: Checks = "only"
     """Items with a code check are answered by: `only`, the check, and no model is asked; `mean`, both, and P(yes) is
@@ -392,7 +392,7 @@ class ScorerKwargs(TypedDict, total=False):
     abstention: Abstention
     no_answer: NoAnswer
     scale: int | None
-    weights: Weights | Mapping[str, float] | str | Path | None
+    weights: str | Path | Mapping[str, float] | Weights | None
     checks: Checks
     allow_code: AllowCode
     budget: Budget | Mapping[str, Any] | None
@@ -534,16 +534,6 @@ def _one(entry: Any, where: str, folder: Path, store: Store | None, limited: Lim
     judge = _made(settings.build, where, False if store is None else store)
     calibration = settings.loaded_calibration
     return judge if calibration is None else Member(judge, calibration)
-
-
-def placed(settings: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """The settings of a file in `folder`; names of files that exist in it become paths."""
-    return {
-        name: str(folder / value)
-        if name in _FILES and isinstance(value, str) and (folder / value).is_file()
-        else value
-        for name, value in settings.items()
-    }
 
 
 def _known(settings: Any, of: Any, ours: tuple[str, ...], where: str) -> None:

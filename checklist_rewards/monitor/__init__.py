@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from checklist_rewards.monitor.audit import Audit, audit
 from checklist_rewards.monitor.monitor import Monitor
-from checklist_rewards.monitor.settings import MonitorSettings
 from checklist_rewards.monitor.watch import Alarm
+from checklist_rewards.rewards.settings import MonitorConfig
 
-__all__ = ["Alarm", "Audit", "Monitor", "MonitorSettings", "audit"]
+__all__ = ["Alarm", "Audit", "Monitor", "MonitorConfig", "audit"]

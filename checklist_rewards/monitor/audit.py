@@ -22,7 +22,6 @@ from checklist_rewards.files.ranks import other_ranks
 from checklist_rewards.files.rows import Row, read_rows
 from checklist_rewards.monitor.detectors import Reading
 from checklist_rewards.monitor.seen import Observation, Retest, Seen, seen_of
-from checklist_rewards.monitor.settings import MonitorSettings
 from checklist_rewards.monitor.watch import (
     Alarm,
     Watch,
@@ -31,6 +30,7 @@ from checklist_rewards.monitor.watch import (
     start_record,
     step_record,
 )
+from checklist_rewards.rewards.settings import MonitorConfig
 
 Record = Callable[[Mapping[str, Any]], None]
 
@@ -62,7 +62,7 @@ class Audit:
 
 def audit(
     paths: Sequence[str | Path],
-    settings: MonitorSettings | None = None,
+    settings: MonitorConfig | None = None,
     record: Record | None = None,
     attacks: Sequence[Pattern] = (),
 ) -> Audit:
@@ -71,7 +71,7 @@ def audit(
     Args:
         paths (sequence of `str` or `Path`):
             Reward logs (`ChecklistReward(log=...)`) of one run; the files of its other ranks are found by their names.
-        settings ([`MonitorSettings`], *optional*):
+        settings ([`MonitorConfig`], *optional*):
             Thresholds and windows.
         record (callable, *optional*):
             Called with the records that a monitor would have written.
@@ -84,7 +84,7 @@ def audit(
     Raises:
         SampleError: If a file is not a reward log; names the file and the row.
     """
-    watch = Watch(settings or MonitorSettings(), attacks=attacks)
+    watch = Watch(settings or MonitorConfig(), attacks=attacks)
     if record is not None:
         record(start_record("audit", 0, watch))
     steps = completions = 0

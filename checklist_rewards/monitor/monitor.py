@@ -32,6 +32,7 @@ from checklist_rewards.checklists import Checklist, content_hash
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.scored import ScoredText
 from checklist_rewards.evolving.buffer import EVOLVING_CATEGORY
+from checklist_rewards.judges.settings import ScorerConfig
 from checklist_rewards.monitor.detectors import Reading
 from checklist_rewards.monitor.extra_reads import (
     Canary,
@@ -44,16 +45,15 @@ from checklist_rewards.monitor.extra_reads import (
     retest,
 )
 from checklist_rewards.monitor.seen import Observation, Seen, asked, seen_of
-from checklist_rewards.monitor.settings import Draw, MonitorSettings
 from checklist_rewards.monitor.text import steering
 from checklist_rewards.monitor.watch import Alarm, Guard, Watch, alarm_record, not_evaluated, start_record, step_record
 from checklist_rewards.rewards.batch import Call, RewardLog, Rewards, log_to_trainer
 from checklist_rewards.rewards.placement import check_child
 from checklist_rewards.rewards.ranks import gathered, rank
+from checklist_rewards.rewards.settings import Draw, MonitorConfig
 from checklist_rewards.rewards.split import only
 from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores import NO_ANSWER_STATES, PrimaryMetric, Score
-from checklist_rewards.validation import unknown
 
 _DIGITS = 13
 
@@ -64,7 +64,7 @@ HeldOut = tuple[Sequence[Sequence[str]], Sequence[Sample | None], Sequence[Score
 def hold_out(
     samples: Sequence[Sample | None],
     scores: Sequence[Score | None],
-    settings: MonitorSettings,
+    settings: MonitorConfig,
     metric: PrimaryMetric,
     step: int,
 ) -> HeldOut:
@@ -168,17 +168,8 @@ class Monitor:
             The metric of the reward.
         stats ([`RewardLog`]):
             The log of the reward, which gets the metrics `<name>/monitor/...`.
-        settings ([`MonitorSettings`]):
+        settings ([`MonitorConfig`]):
             What is read, when it alarms, what it does then.
-        shadow ([`ChecklistScorer`] or mapping, *optional*):
-            A second judge that reads a sample of the completions: another model, another prompt, one that reasons, or
-            the arguments of one.
-        log (`str` or `Path`, *optional*):
-            JSONL file for steps and alarms. Defaults to `monitor.jsonl` in the trainer's output folder, if the trainer
-            is known (GRPO, RLOO), else next to the log of the reward, if it has one.
-        attacks ([`AttackReport`], `str` or `Path`, *optional*):
-            An attack on this judge, or its file (`checklist-rewards attack`). The attacks that raised scores become
-            signals, and with `penalize_attacks=True` completions that show one get no reward.
 
     Raises:
         SampleError: For an argument that cannot be used.
@@ -190,17 +181,14 @@ class Monitor:
         scorer: ChecklistScorer,
         metric: PrimaryMetric,
         stats: RewardLog,
-        settings: MonitorSettings,
-        *,
-        shadow: ChecklistScorer | Mapping[str, Any] | None = None,
-        log: str | Path | None = None,
-        attacks: AttackReport | str | Path | None = None,
+        settings: MonitorConfig,
     ):
         self.name, self.scorer, self.metric, self.stats = name, scorer, metric, stats
         self.settings = settings
-        self.shadow = _scorer_of(shadow)
-        self.log = RewardLog(log)
-        self.attacks = read_attack(attacks) if isinstance(attacks, str | Path) else attacks
+        shadow, attacks = settings.shadow, settings.attacks
+        self.shadow: ChecklistScorer | None = ChecklistScorer(shadow) if isinstance(shadow, ScorerConfig) else shadow
+        self.log = RewardLog(settings.log)
+        self.attacks: AttackReport | None = read_attack(attacks) if isinstance(attacks, str | Path) else attacks
         self._patterns = [] if self.attacks is None else patterns_of(self.attacks)
         if self.settings.penalize_attacks and self.attacks is None:
             raise SampleError("penalize_attacks=True requires attacks=..., the file of an attack on the judge.")
@@ -300,8 +288,8 @@ class Monitor:
     def __getstate__(self) -> dict[str, Any]:
         if self.shadow is not None:
             check_child(f"{self.name}, shadow", self.shadow.judge)
-        names = ("name", "scorer", "metric", "stats", "settings", "shadow", "attacks")
-        return {**{name: getattr(self, name) for name in names}, "log": self.log.path}
+        settings = self.settings.replaced(log=self.log.path, shadow=self.shadow, attacks=self.attacks)
+        return {name: getattr(self, name) for name in ("name", "scorer", "metric", "stats")} | {"settings": settings}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         Monitor.__init__(self, **state)
@@ -472,42 +460,3 @@ def _text(call: Call, place: int, sample: Sample) -> ScoredText:
         "shadow": call.extra.shadow.get(place),
     }
     return ScoredText(str(place), "", call.scores[place], reward=call.rewards[place], data=data, kind="rewards")
-
-
-def monitor_of(
-    settings: MonitorSettings | Mapping[str, Any],
-    name: str,
-    scorer: ChecklistScorer,
-    metric: PrimaryMetric,
-    stats: RewardLog,
-) -> Monitor:
-    """The monitor of a reward.
-
-    Args:
-        settings ([`MonitorSettings`] or mapping):
-            Fields of [`MonitorSettings`], and `shadow`, `log` and `attacks`.
-        name, scorer, metric, stats: As in [`Monitor`].
-    """
-    if isinstance(settings, MonitorSettings):
-        return Monitor(name, scorer, metric, stats, settings)
-    if not isinstance(settings, Mapping):
-        raise SampleError(f"expected a mapping of settings, got {type(settings).__name__} {settings!r:.60}.")
-    own = ("log", "shadow", "attacks")
-    allowed = [*own, *MonitorSettings.model_fields]
-    for key in settings:
-        if key not in allowed:
-            raise SampleError(unknown("key", key, allowed))
-    fields = MonitorSettings(**{key: value for key, value in settings.items() if key not in own})
-    more = {key: value for key, value in settings.items() if key in own}
-    return Monitor(name, scorer, metric, stats, fields, **more)
-
-
-def _scorer_of(shadow: Any) -> ChecklistScorer | None:
-    if shadow is None or isinstance(shadow, ChecklistScorer):
-        return shadow
-    if not isinstance(shadow, Mapping):
-        raise SampleError(f"shadow must be a mapping of judge settings, got {shadow!r:.60}.")
-    try:
-        return ChecklistScorer(**shadow)
-    except SampleError as error:
-        raise SampleError(f"shadow: {error}") from None

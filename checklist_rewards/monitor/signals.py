@@ -31,8 +31,8 @@ from checklist_rewards.monitor.detectors import (
     spread,
 )
 from checklist_rewards.monitor.seen import Line, Observation, Retest, Seen
-from checklist_rewards.monitor.settings import ATTACK, MonitorSettings
 from checklist_rewards.monitor.text import opening
+from checklist_rewards.rewards.settings import ATTACK, MonitorConfig
 from checklist_rewards.scores import NO_ANSWER_STATES, item_keys
 
 About = Literal["hacking", "judge", "training"]
@@ -44,7 +44,7 @@ class Signal:
     """One thing that is watched."""
 
     name: str
-    """`max_<name>` of [`MonitorSettings`] is its threshold."""
+    """`max_<name>` of [`MonitorConfig`] is its threshold."""
     about: About
     """`hacking`: the policy may exploit the reward. `judge`: its answers cannot be trusted. `training`: the reward
     teaches little."""
@@ -64,7 +64,7 @@ class Signal:
     found: Callable[[Observation], str] | None = None
     """What a step shows, as a sentence that an alarm adds to `doc`."""
 
-    def detector(self, settings: MonitorSettings) -> Detector:
+    def detector(self, settings: MonitorConfig) -> Detector:
         """A new detector for this signal."""
         threshold = settings.threshold(self.name)
         if self.size is None:

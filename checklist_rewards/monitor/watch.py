@@ -17,7 +17,6 @@ from checklist_rewards.attacks.patterns import Pattern
 from checklist_rewards.monitor.detectors import LEAST_STEPS, Cusum, Reading, Sums, spread
 from checklist_rewards.monitor.extra_reads import CANARY, Canary, raised
 from checklist_rewards.monitor.seen import Observation, Seen
-from checklist_rewards.monitor.settings import ATTACK, Action, MonitorSettings
 from checklist_rewards.monitor.signals import (
     SIGNALS,
     About,
@@ -29,6 +28,7 @@ from checklist_rewards.monitor.signals import (
     steered,
     within_groups,
 )
+from checklist_rewards.rewards.settings import ATTACK, Action, MonitorConfig
 from checklist_rewards.scores import TargetState
 
 Value = TypeVar("Value")
@@ -118,7 +118,7 @@ class Watch:
     """The detectors of all signals.
 
     Args:
-        settings ([`MonitorSettings`]):
+        settings ([`MonitorConfig`]):
             Thresholds and windows.
         failed (callable, *optional*):
             Called with the name of a signal and its error. Defaults to raising it.
@@ -126,7 +126,7 @@ class Watch:
             Attacks that raised the judge's scores; each is a signal.
     """
 
-    settings: MonitorSettings
+    settings: MonitorConfig
     failed: Failed | None = None
     attacks: Sequence[Pattern] = ()
     alarms: int = 0
@@ -346,7 +346,7 @@ def start_record(name: str, step: int, watch: Watch) -> dict[str, Any]:
         "format": FORMAT,
         "reward": name,
         "step": step,
-        "settings": watch.settings.model_dump(),
+        "settings": watch.settings.model_dump(exclude={"log", "shadow", "attacks"}),
         "signals": [
             {"name": s.name, "about": s.about, "threshold": watch.settings.threshold(s.name), "doc": s.doc}
             for s in watch.signals

@@ -48,11 +48,10 @@ from checklist_rewards.pipelines.config import (
 )
 from checklist_rewards.refiners import CheckAdmission, UnitTester
 from checklist_rewards.refiners.base import refine_all
-from checklist_rewards.rows import CANDIDATES, Sample, fields_of
+from checklist_rewards.rows import CANDIDATES, HISTORY, Columns, Sample
 from checklist_rewards.scorer import Scorer
 from checklist_rewards.scores import NO_ANSWER_STATES, Score
 from checklist_rewards.scores.scales import on_scale, ordinal_scale
-from checklist_rewards.validation import string
 
 TEXTS = ("reference", "history", "context", "chosen", "rejected")
 """The text fields of a row that a generator may use in addition to `input`."""
@@ -60,29 +59,19 @@ TRIED = 20
 _READER = CompletionReader()
 
 
-def request_from(row: Mapping[str, Any], where: str) -> Request:
-    """The generator request of a row. Raises [`SampleError`] if the input is blank or a value has the wrong type."""
-    input = text_of(row, "input", where)
-    if input is None or not input.strip():
-        raise SampleError(f"{where}: the input is blank; a checklist needs an instruction.")
-    return Request(input, **fields_of({name: row.get(name) for name in (*TEXTS, CANDIDATES)}, where))
+_COLUMNS = Columns(
+    ("input",),
+    reference="reference",
+    writer={name: name for name in (*TEXTS, CANDIDATES) if name != HISTORY},
+    optional=frozenset(["input", *TEXTS, CANDIDATES]),
+    named=True,
+)
+"""How the rows of a pipeline are read."""
 
 
-def text_of(row: Mapping[str, Any], name: str, where: str) -> str | None:
-    """A string of the row, or None if missing. Raises [`SampleError`] for other types."""
-    value = row.get(name)
-    if value is not None:
-        string(f"{where}: {name!r}", value)
-    return value
-
-
-def sample_from(row: Mapping[str, Any], where: str, checklist: Any) -> Sample | None:
-    """A sample of the answer in the row's target with `checklist`; None if the row has no target."""
-    text, input, reference, history = (text_of(row, name, where) for name in ("target", "input", *TEXTS[:2]))
-    if text is None:
-        return None
-    target = _READER.read(text)
-    return Sample(checklist, target.text, input, reference, history, state=target.state)
+def _sample(row: Mapping[str, Any], where: str) -> Sample | None:
+    """The answer in the row's target, without a checklist; None if the row has no target."""
+    return None if row.get("target") is None else _COLUMNS.sample_of(row, where, ())
 
 
 def a_few(samples: Sequence[Sample]) -> list[Sample]:
@@ -238,7 +227,7 @@ class Pipeline:
         if unknown:
             raise SampleError(f"{unknown[0]!r} is not a field of a row; allowed: {', '.join((*TEXTS, CANDIDATES))}.")
         row = {**others, "input": input, "target": target}
-        sample_from(row, "the row", ())  # raises before a checklist is generated
+        _sample(row, "the row")  # raises before a checklist is generated
         if source is not None and checklist is None:
             checklist = self.generate(source)
         result = self.run_batch([row], checklist=checklist)[0]
@@ -326,7 +315,7 @@ class Pipeline:
         if self.corpus_level and checklist is None and source is None:
             raise ConfigError(f"pipeline {self.name!r} requires source=... or checklist=....")
         located = [(row, f"row {number}") for number, row in enumerate(rows, start=1)]
-        drafts = [sample_from(row, where, ()) for row, where in located]  # raises if a row cannot be scored
+        drafts = [_sample(row, where) for row, where in located]  # raises if a row cannot be scored
         results: list[Checklist | GenerationError]
         if checklist is not None:
             results = [Checklist.parse(checklist)] * len(rows)
@@ -334,7 +323,7 @@ class Pipeline:
             self.check()
             results = [self.generate(source, a_few([draft for draft in drafts if draft is not None]))] * len(rows)
         else:
-            requests = [self.check_request(request_from(row, where), where) for row, where in located]
+            requests = [self.check_request(_COLUMNS.request_of(row, where), where) for row, where in located]
             self.check()
             results = self.write_batch(requests, progress)
         samples = {

@@ -25,13 +25,14 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
-from checklist_rewards.chat import CompletionReader, Part, completion_text
+from checklist_rewards.backends import Engine
+from checklist_rewards.backends.models import UNNAMED
+from checklist_rewards.chat import CompletionReader, completion_text
 from checklist_rewards.checklists import Checklist, once_per_object
 from checklist_rewards.errors import BackendError, ChecklistRewardsError, SampleError
-from checklist_rewards.messages import Images
+from checklist_rewards.judges.settings import refuse_any
 from checklist_rewards.rewards.batch import (
     COMPLETION_IDS,
     ENVIRONMENTS,
@@ -60,28 +61,24 @@ from checklist_rewards.rewards.batch import (
 )
 from checklist_rewards.rewards.placement import bind_reference, check_child, is_collective, together, within
 from checklist_rewards.rewards.ranks import (
-    ON_FAILURE,
     OnFailure,
     abstained,
     failed_on_any_rank,
     ranks,
 )
+from checklist_rewards.rewards.settings import NOT_COLUMNS, EvolvingConfig, MonitorConfig, RewardConfig, RewardKwargs
 from checklist_rewards.rewards.split import By, RewardPart, split
 from checklist_rewards.rewards.steps import Shaping
 from checklist_rewards.scorer import ChecklistScorer, Sample, ScoringPipeline, scorer_of
-from checklist_rewards.scores import PRIMARY_METRICS, PrimaryMetric, Score
+from checklist_rewards.scores import PrimaryMetric, Score
 from checklist_rewards.scores.scales import on_scale
-from checklist_rewards.validation import finite, one_of, whole_number
 
 if TYPE_CHECKING:
     from checklist_rewards.evolving.evolve import Evolution
     from checklist_rewards.monitor.monitor import Monitor
-    from checklist_rewards.monitor.settings import MonitorSettings
 
-_NOT_COLUMNS = ("prompts", "completions", COMPLETION_IDS, ENVIRONMENTS, "log_extra", "log_metric", "trainer_state")
 _MANY = 0.1
 """Share of the completions of a call above which a state is reported."""
-_TAKEN_NAMES = ("reward", "reward_std", "step", "prompt", "completion", "advantage")
 
 logger = logging.getLogger(__name__)
 
@@ -90,65 +87,13 @@ class ChecklistReward:
     """A reward function for `GRPOTrainer`, `RLOOTrainer` and other trainers with the same reward interface.
 
     Args:
-        scorer ([`ChecklistScorer`] or [`Pipeline`], *optional*):
-            Answers the checklists. A pipeline contributes its scorer and its scale. Alternatively, pass the keyword
-            arguments of a [`ChecklistScorer`] here.
-        metric (`str`, *optional*):
-            Metric to use as the reward: `pass`, `weighted`, `expected`, `normalized`, or `quality` if the scorer
-            grades. Defaults to that of the scorer. Required items and `min_answered` apply to all metrics.
-        name (`str`, *optional*, defaults to `"checklist_reward"`):
-            Name of the reward in the trainer's logs. Two rewards of one trainer need different names.
-        column (`str`, *optional*, defaults to `"checklist"`):
-            Dataset column with the checklists. If the dataset has none, the attribute of this name of each environment
-            (`environment_factory`), which may set it in `reset`; an environment without it gets no reward.
-        reference (`str`, *optional*):
-            Dataset column with reference answers, for judge prompts that contain `{reference}` and for encoders that
-            were trained with references. Rows may be None.
-        target (`str`, *optional*, defaults to `"answer"`):
-            What is judged of a completion with several messages (tools, turns): `"answer"`, the last message of the
-            assistant, or `"transcript"`, all messages. A completion that ends with a tool call has no answer, so
-            environments whose last turn is a call need `"transcript"`.
-        shaping (list of mappings, *optional*):
-            Steps applied to the metric, such as `{"name": "length_penalty", "free": 200, "cap": 400}`. Unless the last
-            step is "clipped", rewards may leave [0, 1].
-        retries (`int`, *optional*, defaults to `1`):
-            How often to repeat reads that failed for a transient reason.
-        deadline (`float`, *optional*):
-            Seconds for all reads of a call, after the judge is loaded and awake. Requests to a server that are not
-            answered by then are cancelled, and their reads are unanswered. An engine in the process finishes its chunk
-            of reads first. By default, only the timeouts of the engine apply.
-        on_failure (`str`, *optional*, defaults to `"row"`):
-            What to do with a completion without a score. `"row"`: its reward is None; if the trainer is known to count
-            None as 0, its whole group gets None. `"group"`: all completions of its prompt get None. `"raise"`:
-            training stops with a [`BackendError`].
-        log (`str` or `Path`, *optional*):
-            JSONL file with a line per completion: step, prompt, completion, reward, [`Score`], and how shaping made
-            the reward from it.
-        keep_thinking (`bool`, *optional*, defaults to `False`):
-            Judge thoughts too.
-        thinking_opened (`bool`, *optional*):
-            Whether completions begin inside a thought, because the policy's chat template opens it. By default this
-            is found out from the trainer's tokenizer and the end of the prompt.
-        tokenizer (`PreTrainedTokenizerBase`, `ProcessorMixin` or `str`, *optional*):
-            The policy's tokenizer, or its folder or Hub id, for trainers that do not show theirs (`AsyncGRPOTrainer`,
-            custom loops). It is used to find the answer in the token ids of a completion.
-        thinking_tags (pair of `str`, *optional*):
-            The markers of a thought of a policy that uses its own, such as `("<reasoning>", "</reasoning>")`.
-            Empty if the policy writes no thoughts: then nothing in a text is taken for one.
-        images (`str`, *optional*, defaults to `"refuse"`):
-            What to do with images, audio and videos in prompts and completions. `"refuse"`: the call raises a
-            [`SampleError`], because a judge reads text only. `"ignore"`: only the text is judged.
-        categories (sequence of `str`, *optional*):
-            Item categories whose pass rate is logged.
-        monitor ([`MonitorSettings`] or mapping, *optional*):
-            Watch the run for reward hacking: the fields of [`MonitorSettings`], and `shadow`, `log` and `attacks` as
-            in [`Monitor`]. `{}` for the defaults. Not watched by default.
-        evolving (mapping, *optional*):
-            Let the checklists evolve: the arguments of [`Evolution`]. `proposer` may be the arguments of a
-            [`GroupProposer`]; by default the judge's model proposes, if it is named here. `{}` for the defaults. The
-            checklists stay as they are by default.
-        **scorer_arguments:
-            Arguments of [`ChecklistScorer`].
+        scorer ([`ChecklistScorer`], [`Pipeline`] or [`RewardConfig`], *optional*):
+            Answers the checklists. A pipeline contributes its scorer and its scale. Alternatively, pass the settings
+            of a scorer here. Or all settings of the reward as one value.
+        **settings:
+            The fields of [`RewardConfig`]: those of a [`ScorerConfig`], and those of the reward, such as `name`,
+            `column`, `shaping`, `monitor` and `evolving`. With a scorer, `metric` is the metric to use as the reward,
+            which defaults to that of the scorer.
 
     Example:
 
@@ -161,93 +106,75 @@ class ChecklistReward:
 
     def __init__(
         self,
-        scorer: ChecklistScorer | ScoringPipeline | None = None,
+        scorer: ChecklistScorer | ScoringPipeline | RewardConfig | None = None,
         *,
-        metric: PrimaryMetric | None = None,
-        name: str = "checklist_reward",
-        column: str = "checklist",
-        reference: str | None = None,
-        target: Part = "answer",
-        shaping: Sequence[Mapping[str, Any] | str] | None = None,
-        retries: int = 1,
-        deadline: float | None = None,
-        on_failure: OnFailure = "row",
-        log: str | Path | None = None,
-        keep_thinking: bool = False,
-        thinking_opened: bool | None = None,
-        tokenizer: Any = None,
-        thinking_tags: Sequence[str] | None = None,
-        images: Images = "refuse",
-        categories: Sequence[str] = (),
-        monitor: MonitorSettings | Mapping[str, Any] | None = None,
-        evolving: Mapping[str, Any] | None = None,
-        **scorer_arguments: Any,
+        model: str | Engine = UNNAMED,
+        **settings: Unpack[RewardKwargs],
     ):
-        if metric is not None:
-            one_of("metric", metric, PRIMARY_METRICS)
-        if metric is not None and scorer is None:
-            scorer_arguments["metric"] = metric
-        scorer, scale = scorer_of(ChecklistReward, scorer, scorer_arguments)
-        if metric == "quality" and "quality" not in (scorer.mode, scorer.aggregation.primary_metric):
+        if isinstance(scorer, RewardConfig):
+            refuse_any(settings, "together with a RewardConfig; set it there")
+            config, scorer = scorer, None
+        else:
+            given: dict[str, Any] = {**settings}
+            config = RewardConfig(model=model, **given)
+        scorer, scale = scorer_of(scorer, config, apart=("metric",))
+        if config.metric == "quality" and "quality" not in (scorer.mode, scorer.aggregation.primary_metric):
             raise SampleError(f"metric='quality' requires a scorer with mode='quality'; its mode is {scorer.mode!r}.")
-        if not isinstance(name, str) or not name or name in _TAKEN_NAMES:
-            raise SampleError(f"name={name!r} is not allowed; use a string other than {', '.join(_TAKEN_NAMES)}.")
-        for argument, key in (("column", column), ("reference", reference)):
-            if key in _NOT_COLUMNS:
-                raise SampleError(f"{argument}={key!r} is not allowed: trainers use this name for another argument.")
-        one_of("on_failure", on_failure, ON_FAILURE)
-        whole_number("retries", retries, at_least=0)
-        if deadline is not None:
-            finite("deadline", deadline, above=0)
-        if isinstance(categories, str) or not isinstance(categories, Sequence):
-            raise SampleError(f"categories={categories!r} is not allowed; it must be a list of strings.")
+        self.config = config
         self.scorer = scorer
         self.scale = scale
-        self.metric = metric
-        self.__name__ = name
-        self.column = column
-        self.reference = reference
-        self.readers = Readers(target, keep_thinking, thinking_opened, tokenizer, thinking_tags, images)
-        self.shaping = Shaping(shaping or ())
-        self.retries = retries
-        self.deadline = deadline
-        self.on_failure: OnFailure = on_failure
-        self.log = RewardLog(log)
-        self.categories = tuple(categories)
+        self.metric = config.metric
+        self.__name__ = config.name
+        self.column = config.column
+        self.reference = config.reference
+        self.readers = Readers(
+            config.target,
+            config.keep_thinking,
+            config.thinking_opened,
+            config.tokenizer,
+            config.thinking_tags,
+            config.images,
+        )
+        self.shaping = Shaping(config.shaping or ())
+        self.retries = config.retries
+        self.deadline = config.deadline
+        self.on_failure: OnFailure = config.on_failure
+        self.log = RewardLog(config.log)
+        self.categories = tuple(config.categories)
         self.ties_are_left_out = False  # set by ChecklistOnlineDPOTrainer
         self._calls = 0
         self.last: Call | None = None
         """The last call, with samples and scores."""
         self._warned = False
         self._warned_of: set[str] = set()
-        self.evolving = None if evolving is None else self._evolution(evolving, scorer_arguments)
+        self.evolving = None if config.evolving is None else self._evolution(config.evolving)
         """The stage in which checklists evolve, with its buffer and its failures."""
-        self.monitor = None if monitor is None else self._monitor(monitor)
+        self.monitor = None if config.monitor is None else self._monitor(config.monitor)
         """The stages of the monitor, with its alarms."""
 
-    def _evolution(self, settings: Mapping[str, Any], judge: Mapping[str, Any]) -> Evolution:
-        from checklist_rewards.evolving.evolve import evolution_of  # loads generators and refiners
+    def _evolution(self, settings: EvolvingConfig) -> Evolution:
+        from checklist_rewards.evolving.evolve import Evolution  # loads generators and refiners
 
         try:
-            return evolution_of(
+            return Evolution(
+                self.__name__,
+                self.scorer,
+                self.log,
+                self.column,
+                self.scale,
+                self.prepared,
+                self.retries,
                 settings,
-                judge,
-                name=self.__name__,
-                scorer=self.scorer,
-                log=self.log,
-                column=self.column,
-                scale=self.scale,
-                prepared=self.prepared,
-                retries=self.retries,
+                self.config,
             )
         except ChecklistRewardsError as error:
             raise type(error)(f"evolving: {error}") from error
 
-    def _monitor(self, settings: MonitorSettings | Mapping[str, Any]) -> Monitor:
-        from checklist_rewards.monitor.monitor import monitor_of  # loads the signals and the bank of attacks
+    def _monitor(self, settings: MonitorConfig) -> Monitor:
+        from checklist_rewards.monitor.monitor import Monitor  # loads the signals and the bank of attacks
 
         try:
-            return monitor_of(settings, self.__name__, self.scorer, self._metric, self.log)
+            return Monitor(self.__name__, self.scorer, self._metric, self.log, settings)
         except ChecklistRewardsError as error:
             raise type(error)(f"monitor: {error}") from error
 
@@ -505,7 +432,7 @@ class ChecklistReward:
             also = f", or set it as an attribute {name!r} of the environments" if environments else ""
             raise SampleError(
                 f"{self.__name__}: the trainer passed no column {name!r} "
-                f"(columns: {', '.join(c for c in columns if c not in _NOT_COLUMNS) or 'none'}). "
+                f"(columns: {', '.join(c for c in columns if c not in NOT_COLUMNS) or 'none'}). "
                 f"Add it to every row of the dataset and set remove_unused_columns=False{also}."
             )
         if isinstance(column, str | Mapping) or not prompts == completions == len(column):

@@ -31,6 +31,7 @@ def test_help_and_default_are_those_of_the_setting():
     assert options["--no-answer"].show_default == Aggregation.no_answer == "lowest"
     assert options["--metric"].show_default == "expected, or quality in mode quality"
     assert options["--model"].opts == ["--model", "-m", "--judge.model"]
+    assert not options["--weights"].multiple and options["--engine"].multiple
     assert options["--judge.samples"].min == 1 and options["--threshold"].max is None
     assert options["--mode"].type_descriptor.annotation == Mode
     assert options["--judge.temperature"].show_default == "0, or 0.7 with several --judge.samples"

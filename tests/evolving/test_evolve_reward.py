@@ -265,7 +265,7 @@ def test_arguments_are_checked(options, message):
 
 def test_the_settings_are_checked():
     scorer = ChecklistScorer(backend=FakeBackend(), store=False)
-    with pytest.raises(SampleError, match="evolving: .*must be a generator or a callable"):
+    with pytest.raises(SampleError, match="evolving: proposer='pocket' is not allowed; it must be a mapping"):
         ChecklistReward(scorer, evolving={"proposer": "pocket"})
     with pytest.raises(SampleError, match="evolving: proposer requires a model"):
         ChecklistReward(scorer, evolving={})

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 from checklist_rewards import ChecklistScorer
 from checklist_rewards.cli import app
 from checklist_rewards.errors import SampleError
-from checklist_rewards.monitor import MonitorSettings, audit
+from checklist_rewards.monitor import MonitorConfig, audit
 from checklist_rewards.monitor.signals import SIGNALS
 from checklist_rewards.rewards.trl import ChecklistReward
 from tests.monitor.fakes import OptionsBackend, call, monitored
@@ -29,7 +29,7 @@ def train(folder, *, hacked, monitor=True, steps=10):
     return reward
 
 
-SETTINGS = MonitorSettings(**QUICK)
+SETTINGS = MonitorConfig(**QUICK)
 FAST = ["--start", "3", "--window", "3", "--certainty", "2"]
 LENIENT = ["--max-length-bias", "2"]
 

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from checklist_rewards.monitor.detectors import Cusum, Shift, changed, fallen, lost, mean, reached, risen
-from checklist_rewards.monitor.settings import MonitorSettings
 from checklist_rewards.monitor.signals import SIGNALS
+from checklist_rewards.rewards.settings import MonitorConfig
 
 
 def shift(size=None, relative=True, *, figure=mean, start=5, window=5, threshold=0.1, certainty=0.0):
@@ -140,7 +140,7 @@ def test_a_level_alarms_absolute_signals_and_no_relative_one(name):
         "cut",
     }
     [signal] = [signal for signal in SIGNALS if signal.name == name]
-    detector = signal.detector(MonitorSettings(start=5, window=5))
+    detector = signal.detector(MonitorConfig(start=5, window=5))
     level = {"shadow_disagreement": (5.0, 5.0, 5.0, 5.0)}.get(name, (10.0, 10.0))
     level = (1.0,) * 6 if name in ("length_bias", "length_reward") else level
     readings = [detector.update([level]) for _ in range(12)]

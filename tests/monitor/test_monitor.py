@@ -15,8 +15,8 @@ from checklist_rewards.errors import SampleError
 from checklist_rewards.monitor import audit
 from checklist_rewards.monitor import monitor as module
 from checklist_rewards.monitor.extra_reads import Canary
-from checklist_rewards.monitor.settings import MonitorSettings
 from checklist_rewards.monitor.watch import Watch
+from checklist_rewards.rewards.settings import MonitorConfig
 from checklist_rewards.rewards.trl import ChecklistReward
 from tests.attacks.test_report import report
 from tests.monitor.fakes import CHECKLIST, OptionsBackend, call, monitored
@@ -300,8 +300,8 @@ def test_a_pickled_reward_has_the_settings_of_its_monitor():
             r"monitor: unknown key .held. \(did you mean .held_out.\?\); allowed: log, shadow, attacks, action",
         ),
         ({"held_out": 2}, "monitor: held_out=2 is not allowed"),
-        ({"shadow": "pocket"}, "monitor: shadow must be a mapping of judge settings, got 'pocket'"),
-        ({"shadow": {"modle": "x"}}, "monitor: shadow: unknown argument 'modle'"),
+        ({"shadow": "pocket"}, "monitor: shadow='pocket' is not allowed; it must be a mapping of settings"),
+        ({"shadow": {"modle": "x"}}, "monitor.shadow: unknown key 'modle'"),
     ],
 )
 def test_wrong_arguments_are_refused(arguments, words):
@@ -311,11 +311,11 @@ def test_wrong_arguments_are_refused(arguments, words):
 
 def test_settings_may_be_an_object_or_a_mapping():
     scorer = ChecklistScorer(backend=OptionsBackend(by_color), store=False)
-    settings = MonitorSettings(held_out=0.3)
+    settings = MonitorConfig(held_out=0.3)
     assert ChecklistReward(scorer, monitor=settings).monitor.settings is settings
-    assert ChecklistReward(scorer, monitor={}).monitor.settings == MonitorSettings()
+    assert ChecklistReward(scorer, monitor={}).monitor.settings == MonitorConfig()
     assert ChecklistReward(scorer).monitor is None and ChecklistReward(scorer).callback is None
-    with pytest.raises(SampleError, match="monitor: expected a mapping of settings, got int 3"):
+    with pytest.raises(SampleError, match="monitor=3 is not allowed; it must be a mapping of settings"):
         ChecklistReward(scorer, monitor=3)
 
 
@@ -331,7 +331,7 @@ def test_all_completions_of_a_prompt_have_the_same_items_held_out(tmp_path):
 
 @pytest.mark.parametrize("score", [0.7, 0.69])
 def test_a_degenerate_reply_with_a_score_exactly_at_the_threshold_alarms(score):
-    watch = Watch(MonitorSettings(max_canary=0.7))
+    watch = Watch(MonitorConfig(max_canary=0.7))
     assert len(watch.canaries(3, [Canary("yes", "p", "Yes.", score)])) == (score == 0.7)
 
 
@@ -376,7 +376,7 @@ def test_attacks_that_raised_scores_are_signals_of_their_own(tmp_path):
     assert "attack_self_praise_other_reward" in last and "attack_self_praise_reward" not in steps[0]["statistics"]
     offline = audit([tmp_path / "rewards.jsonl"], reward.monitor.settings, attacks=patterns_of(attack))
     assert [alarm.step for alarm in offline.alarms if alarm.signal == "attack_self_praise"] == [alarm.step]
-    assert reward.monitor.__getstate__()["attacks"].model_dump() == attack.model_dump()
+    assert reward.monitor.__getstate__()["settings"].attacks.model_dump() == attack.model_dump()
 
 
 def test_completions_that_show_an_attack_that_worked_get_no_reward():

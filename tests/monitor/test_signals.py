@@ -3,7 +3,6 @@
 import pytest
 
 from checklist_rewards.monitor.seen import Retest, Shadowed
-from checklist_rewards.monitor.settings import MonitorSettings, signal_names
 from checklist_rewards.monitor.signals import (
     SIGNALS,
     best,
@@ -15,6 +14,7 @@ from checklist_rewards.monitor.signals import (
     length_reward,
     within_groups,
 )
+from checklist_rewards.rewards.settings import MonitorConfig, signal_names
 from tests.monitor.fakes import line, observed, seen
 
 BY_NAME = {signal.name: signal for signal in SIGNALS}
@@ -121,7 +121,7 @@ def test_the_settings_refuse_what_makes_no_sense():
 
     for wrong in ({"held_out": 1.5}, {"action": "cry"}, {"window": 1}, {"max_flips": -1}, {"steering": True}):
         with pytest.raises(SampleError, match=next(iter(wrong))):
-            MonitorSettings(**wrong)
+            MonitorConfig(**wrong)
 
 
 NONE = {"words": 0, "text": "", "lines": ()}

@@ -7,13 +7,13 @@ from typer.testing import CliRunner
 
 from checklist_rewards import ChecklistScorer
 from checklist_rewards.cli import app
-from checklist_rewards.monitor import MonitorSettings, audit
+from checklist_rewards.monitor import MonitorConfig, audit
 from checklist_rewards.rewards.trl import ChecklistReward
 from tests.monitor.fakes import CHECKLIST, OptionsBackend, call, monitored
 from tests.monitor.test_monitor import QUICK, by_color, records
 
 THOUGHT = "<think>very red, or rather"
-SETTINGS = MonitorSettings(**QUICK)
+SETTINGS = MonitorConfig(**QUICK)
 
 
 def batch(without):
@@ -98,7 +98,7 @@ def test_a_log_without_states_is_not_evaluated(run, tmp_path, monkeypatch):
 
 
 def test_a_signal_that_is_turned_off_is_not_missing(run, tmp_path):
-    settings = MonitorSettings(**QUICK, max_shadow_gap=None, max_no_answer=None)
+    settings = MonitorConfig(**QUICK, max_shadow_gap=None, max_no_answer=None)
     assert not {"shadow_gap", "no_answer"} & set(audit([tmp_path / "rewards.jsonl"], settings).not_evaluated)
 
 

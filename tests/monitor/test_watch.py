@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from checklist_rewards.monitor import MonitorSettings
+from checklist_rewards.monitor import MonitorConfig
 from checklist_rewards.monitor.watch import Watch
 from tests.monitor.fakes import observed, seen
 
@@ -22,18 +22,18 @@ def changed(watch, number, checklists):
 
 @pytest.mark.parametrize("resumed", [False, True])
 def test_a_checklist_that_changes_between_two_runs_is_a_change(resumed):
-    watch = Watch(MonitorSettings())
+    watch = Watch(MonitorConfig())
     assert changed(watch, 0, "aaa") == 0
     if resumed:
         state = json.loads(json.dumps(watch.state))
-        watch = Watch(MonitorSettings())
+        watch = Watch(MonitorConfig())
         watch.restore(state)
     assert changed(watch, 1, "aba") == 1
     assert changed(watch, 2, "aba") == 0
 
 
 def test_a_state_of_an_earlier_version_has_no_checklists():
-    watch = Watch(MonitorSettings())
+    watch = Watch(MonitorConfig())
     changed(watch, 0, "a")
     old = {name: value for name, value in watch.state.items() if name != "checklists"}
     watch.restore(old)

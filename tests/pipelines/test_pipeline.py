@@ -151,9 +151,9 @@ def test_an_unusable_reply_costs_its_row():
 @pytest.mark.parametrize(
     ("row", "words"),
     [
-        ({"target": "x"}, "row 2: the input is blank"),
-        ({"input": "a", "target": 3}, "row 2: 'target' must be a string, got int 3"),
-        ({"input": "a", "candidates": "b"}, "row 2: 'candidates' must be a list of strings"),
+        ({"target": "x"}, "row 2: the input .input. is blank"),
+        ({"input": "a", "target": 3}, "row 2: 'target' must be a string or chat messages, got int 3"),
+        ({"input": "a", "candidates": "b"}, "row 2: 'candidates' must be a list or a JSON list"),
         ({"input": "a", "reference": 1}, "row 2: 'reference' must be a string"),
     ],
 )

@@ -9,7 +9,6 @@ what happened.
 
 from __future__ import annotations
 
-import inspect
 import itertools
 import json
 import re
@@ -23,6 +22,7 @@ from typing import Any, Literal
 
 from checklist_rewards import ChecklistScorer
 from checklist_rewards.errors import SampleError
+from checklist_rewards.rewards.settings import RewardConfig
 from checklist_rewards.rewards.trl import ChecklistReward
 from tests.fakes import FakeBackend
 from tests.families import ARGUMENT, Family, model, tokenizer
@@ -343,7 +343,7 @@ def seen(family: Family, trainer: Trainer, kind: Kind, rows: Sequence[Case], fol
     backend = FakeBackend(lambda prefix, tail: 0.9)
     log = Path(tempfile.mkdtemp(dir=folder)) / "log.jsonl"
     # A version without the argument is given no tokenizer.
-    takes = "tokenizer" in inspect.signature(ChecklistReward).parameters
+    takes = "tokenizer" in RewardConfig.model_fields
     named = {"tokenizer": tokens} if takes and trainer == "OnlineDPO" and kind != "no tokenizer" else {}
     reward = Recorded(ChecklistScorer(backend=backend, store=False), log=log, **named)
     try:

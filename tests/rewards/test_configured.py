@@ -4,8 +4,8 @@ import pytest
 from typer.testing import CliRunner
 
 from checklist_rewards.cli import app
-from checklist_rewards.errors import PromptError, SampleError
-from checklist_rewards.monitor import MonitorSettings
+from checklist_rewards.errors import ConfigError, PromptError, SampleError
+from checklist_rewards.monitor import MonitorConfig
 from checklist_rewards.rewards import configured
 from checklist_rewards.rewards import trl as module
 
@@ -43,20 +43,20 @@ def test_the_yaml_file_may_shape_the_reward(config):
     [
         (
             "modle: pocket\n",
-            r"reward.yaml: unknown key 'modle' .*allowed: metric, name, column.*, model, backend",
+            r"reward.yaml:1: unknown key 'modle' .*allowed: model, backend.*, metric.*, name, column",
         ),
         ("scorer: x\n", "unknown key 'scorer'"),
         ("judge: x\n", "reward.yaml: x: the file of judges cannot be read"),
-        ("- pocket\n", "reward.yaml must be a mapping of settings, got list"),
-        ("a: [\n", "reward.yaml cannot be read as YAML"),
+        ("- pocket\n", "reward.yaml:1: expected a mapping, got"),
+        ("a: [\n", "reward.yaml:2: not valid YAML"),
         ("shaping: clipped\n", "reward.yaml: shaping must be a list of steps"),
         ("shaping: [{name: gate, how: add}]\n", "reward.yaml: shaping, step 1 .gate.: how: .* got 'add'"),
-        ("retries: -1\n", "reward.yaml: retries=-1 is not allowed"),
+        ("retries: -1\n", "reward.yaml:1: retries=-1 is not allowed"),
         ("keep_thinking: 'no'\n", "reward.yaml: keep_thinking='no' is not allowed; it must be True or False"),
         ("thinking_opened: 1\n", "reward.yaml: thinking_opened=1 is not allowed"),
         ("thinking_opened: true\nthinking_tags: []\n", "thinking_opened=True requires thoughts, but thinking_tags="),
         ("log: [a.jsonl]\n", r"reward.yaml: log=\['a.jsonl'\] is not allowed; it must be the path of a JSONL file"),
-        ("threshold: high\n", "reward.yaml: threshold='high'"),
+        ("threshold: high\n", "reward.yaml:1: threshold='high'"),
         ("model: ./nowhere\nstore: false\n", "reward.yaml: model not found: './nowhere'"),
         ("prompt: judges/none\n", "reward.yaml: prompt not found: 'judges/none'"),
     ],
@@ -74,7 +74,7 @@ def test_files_that_it_names_lie_beside_it(config, tmp_path):
 
 
 def test_a_missing_variable_or_file_is_said(config, monkeypatch):
-    with pytest.raises(SampleError, match="reward.yaml cannot be read"):
+    with pytest.raises(ConfigError, match="reward.yaml: cannot be read"):
         _ = module.reward
     monkeypatch.delenv(configured.CONFIG_VARIABLE)
     with pytest.raises(SampleError, match="requires the environment variable CHECKLIST_REWARDS_CONFIG, the path"):
@@ -102,7 +102,7 @@ def test_the_yaml_file_may_monitor_the_reward_and_let_its_checklists_evolve(conf
 
 def test_an_empty_mapping_is_the_default(config):
     config.write_text("model: pocket\nbackend: transformers\nstore: false\nmonitor: {}\nevolving: {}\n")
-    assert module.reward.monitor.settings == MonitorSettings() and module.reward.evolving.every == 10
+    assert module.reward.monitor.settings == MonitorConfig() and module.reward.evolving.every == 10
 
 
 def test_another_model_may_propose(config):
@@ -114,26 +114,26 @@ def test_another_model_may_propose(config):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("monitor: 3", "monitor: expected a mapping of settings, got int 3"),
+        ("monitor: 3", "monitor=3 is not allowed; it must be a mapping of settings"),
         (
             "monitor: {held: 1}",
             r"monitor: unknown key 'held' \(did you mean 'held_out'\?\); allowed: log, shadow, attacks",
         ),
         ("monitor: {held_out: 2}", "monitor: held_out=2 is not allowed"),
-        ("monitor: {shadow: pocket}", "monitor: shadow must be a mapping of judge settings"),
-        ("monitor: {shadow: {modle: x}}", "monitor: shadow: .*modle"),
-        ("evolving: 5", "evolving: expected a mapping of settings, got int 5"),
-        ("evolving: {step: 5}", r"evolving: unknown key 'step'; allowed: every, max_active"),
+        ("monitor: {shadow: pocket}", "monitor: shadow='pocket' is not allowed; it must be a mapping of settings"),
+        ("monitor: {shadow: {modle: x}}", "monitor.shadow: unknown key 'modle'"),
+        ("evolving: 5", "evolving=5 is not allowed; it must be a mapping of settings"),
+        ("evolving: {step: 5}", r"evolving: unknown key 'step'; allowed: proposer, every, max_active"),
         ("evolving: {refiners: [unit_tester]}", "evolving: refiners=.* is not allowed; it must be a list of refiners"),
         (
             "evolving: {proposer: {modell: x}}",
-            r"evolving: proposer: unknown key 'modell' \(did you mean 'model'\?\); allowed: model",
+            r"evolving.proposer: unknown key 'modell' \(did you mean 'model'\?\); allowed: model",
         ),
         ("evolving: {every: 0}", "evolving: every=0"),
     ],
 )
 def test_a_bad_setting_of_a_stage_is_refused_by_name(config, text, words):
     config.write_text(f"model: pocket\nbackend: transformers\nstore: false\n{text}\n")
-    with pytest.raises(SampleError, match=f"reward.yaml: {words}"):
+    with pytest.raises((ConfigError, SampleError), match=f"reward.yaml:(4:)? {words}"):
         _ = module.reward
     assert CliRunner().invoke(app, ["lint", str(config)]).exit_code == 2

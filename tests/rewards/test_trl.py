@@ -439,5 +439,5 @@ def test_threads_may_share_a_reward(tmp_path):
 @pytest.mark.parametrize("scorer", [{}, {"scorer": ChecklistScorer(backend=FakeBackend(), store=False)}])
 @pytest.mark.parametrize(("name", "meant"), [("shapping", "shaping"), ("treshold", "threshold")])
 def test_a_misspelled_argument_is_one_sentence_with_the_right_name(scorer, name, meant):
-    with pytest.raises(SampleError, match=rf"ChecklistReward: unknown argument '{name}' \(did you mean '{meant}'\?\)"):
+    with pytest.raises(SampleError, match=rf"unknown argument '{name}' \(did you mean '{meant}'\?\)"):
         ChecklistReward(**scorer, **{name: 1})

@@ -7,7 +7,7 @@ import yaml
 from datasets import Dataset
 
 from checklist_rewards.errors import ChecklistError, ModelError, SampleError
-from checklist_rewards.rewards.configured import config_keys
+from checklist_rewards.rewards.settings import RewardConfig
 from tests.conftest import REPO
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("trainers")]
@@ -112,5 +112,5 @@ def test_every_config_has_only_settings_that_exist(path):
     from grpo import parse
 
     script, _, _ = parse(["--config", str(path), "--dataset_name", "x", "--use_cpu", "True", "--bf16", "False"])
-    assert set(script.reward) <= set(config_keys())
+    assert set(script.reward) <= set(RewardConfig.model_fields)
     assert yaml.safe_load(path.read_text())["reward"]["model"]

@@ -25,6 +25,7 @@ from typing import Any
 from checklist_rewards.chat import Part, Target, prompt_text, rendered_turns, without_end_tokens
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import BackendError, SampleError
+from checklist_rewards.judges.settings import ScorerConfig
 from checklist_rewards.markers import GRAMMAR, Grammar
 from checklist_rewards.messages import Images, speaker
 from checklist_rewards.rewards.batch import Readers
@@ -87,7 +88,7 @@ class SamplewiseReward:
         ):
             raise SampleError(f"unscored={unscored!r} is not allowed; it must be a finite number, or None to raise.")
         self.queue = MicroBatcher(
-            scorer_of(type(self), scorer, scorer_arguments)[0], max_wait=max_wait, max_batch=max_batch
+            scorer_of(scorer, ScorerConfig(**scorer_arguments))[0], max_wait=max_wait, max_batch=max_batch
         )
         self.unscored = unscored
         self.readers = Readers(target, keep_thinking, thinking_opened, tokenizer, thinking_tags, images)

@@ -61,9 +61,9 @@ from checklist_rewards.backends import pocket_dir
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement.measures import Bootstrap, Figure, Numbers
 from checklist_rewards.monitor.audit import observations
-from checklist_rewards.monitor.settings import ATTACK
 from checklist_rewards.progress import progress_on
 from checklist_rewards.rerank import Pool
+from checklist_rewards.rewards.settings import ATTACK
 
 STRENGTHS = (0.8, 0.4)
 LEAST = 0.3

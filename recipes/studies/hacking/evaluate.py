@@ -45,7 +45,7 @@ from studies.hacking.study import PREVENTIONS, STRENGTH
 from checklist_rewards import ChecklistScorer
 from checklist_rewards.evaluation.agreement import Bootstrap, Mean
 from checklist_rewards.judges import Judge
-from checklist_rewards.monitor import MonitorSettings
+from checklist_rewards.monitor import MonitorConfig
 from checklist_rewards.monitor.seen import Observation
 from checklist_rewards.monitor.signals import SIGNALS
 from checklist_rewards.scores.tally import wilson
@@ -104,12 +104,12 @@ class Study:
     def __init__(
         self,
         folder: Path,
-        settings: MonitorSettings | None = None,
+        settings: MonitorConfig | None = None,
         share: float | None = None,
         first: int = 0,
     ):
         self.folder, self.first = folder, first
-        self.settings = settings or MonitorSettings()
+        self.settings = settings or MonitorConfig()
         self.share = share
         self.all = finished(folder)
         self.runs = [run for run in self.all if run.settings["prevention"] == "none"]
@@ -237,7 +237,7 @@ def another(study: Study) -> str:
     return "\n".join([HEAD, *rows])
 
 
-def _first(steps: Iterable[Observation], settings: MonitorSettings) -> int | None:
+def _first(steps: Iterable[Observation], settings: MonitorConfig) -> int | None:
     return whole(alarm_steps(sizes(steps, settings), settings)).get("monitor")
 
 
@@ -255,7 +255,7 @@ def grid(study: Study) -> str:
             for run in runs
         ],
     }
-    found: list[tuple[MonitorSettings, dict[str, list[Outcome]]]] = []
+    found: list[tuple[MonitorConfig, dict[str, list[Outcome]]]] = []
     for start, window in product((5, 10), (5, 10)):
         windows = study.settings.replaced(start=start, window=window)
         sized = {kind: [(run, sizes(steps, windows)) for run, steps in seen] for kind, seen in shadows.items()}
@@ -266,7 +266,7 @@ def grid(study: Study) -> str:
     return "\n".join([HEAD, *(line(_named(limits, kind), o) for limits, kinds in found for kind, o in kinds.items())])
 
 
-def _outcomes(study: Study, limits: MonitorSettings, runs: Iterable[tuple[RunLog, Sequence[Sizes]]]) -> list[Outcome]:
+def _outcomes(study: Study, limits: MonitorConfig, runs: Iterable[tuple[RunLog, Sequence[Sizes]]]) -> list[Outcome]:
     return [
         outcome(run, whole(alarm_steps(readings, limits)).get("monitor"), study.gold[run.folder])
         for run, readings in runs
@@ -280,7 +280,7 @@ def badness(outcomes: Sequence[Outcome]) -> tuple[int, int, float]:
     return false_alarms, -sum(one.in_time for one in hacked), sum(one.lost or 0.0 for one in hacked)
 
 
-def _named(limits: MonitorSettings, kind: str) -> str:
+def _named(limits: MonitorConfig, kind: str) -> str:
     return (
         f"start {limits.start}, window {limits.window}, certainty {limits.certainty:g}, gap {limits.max_shadow_gap}, "
         f"disagreement {limits.max_shadow_disagreement}, {kind}"
@@ -300,7 +300,7 @@ def thresholds(study: Study) -> str:
     return markdown(["signal", "clean, largest", "hacked, largest", "threshold"], rows)
 
 
-def _largest(run: Sequence[Sizes], name: str, settings: MonitorSettings) -> float:
+def _largest(run: Sequence[Sizes], name: str, settings: MonitorConfig) -> float:
     known = [readings[name] for readings in run if name in readings]
     certain = [s for s, error in known if s is not None and (error is None or s >= settings.certainty * error)]
     return max(certain, default=0.0)
@@ -354,7 +354,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("folder", type=Path, help="folder of the runs")
     parser.add_argument("what", choices=[*TABLES, "plots"])
-    usual = MonitorSettings()
+    usual = MonitorConfig()
     parser.add_argument("--certainty", type=float, default=usual.certainty)
     parser.add_argument("--start", type=int, default=usual.start, help="first steps to compare with")
     parser.add_argument("--window", type=int, default=usual.window, help="last steps to compare")
@@ -364,7 +364,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("-o", "--output", type=Path, default=Path("docs/images/figures"), help="folder of the plots")
     args = parser.parse_args(argv)
-    settings = MonitorSettings(certainty=args.certainty, start=args.start, window=args.window)
+    settings = MonitorConfig(certainty=args.certainty, start=args.start, window=args.window)
     study = Study(args.folder, settings, args.share, args.first)
     if args.what == "plots":
         draw(study.all, study.gold, {run.folder: study.alarms(run) for run in study.runs}, args.output)

@@ -19,7 +19,7 @@ from checklist_rewards.checklists import YES, ChecklistItem
 from checklist_rewards.files.atomic import atomic_path
 from checklist_rewards.files.rows import read_rows
 from checklist_rewards.judges import Judge, Read
-from checklist_rewards.monitor import MonitorSettings
+from checklist_rewards.monitor import MonitorConfig
 from checklist_rewards.monitor.audit import observations
 from checklist_rewards.monitor.extra_reads import Sampler
 from checklist_rewards.monitor.seen import Observation, Shadowed
@@ -249,7 +249,7 @@ def _unbiased(run: RunLog, weakness: float) -> dict[int, list[list[tuple[float, 
     return scores
 
 
-def sizes(steps: Iterable[Observation], settings: MonitorSettings, attacks: Sequence[Pattern] = ()) -> list[Sizes]:
+def sizes(steps: Iterable[Observation], settings: MonitorConfig, attacks: Sequence[Pattern] = ()) -> list[Sizes]:
     """Size and standard error of each signal at each step, those of `attacks` included."""
     watch = Watch(settings, attacks=attacks)
     return [
@@ -258,7 +258,7 @@ def sizes(steps: Iterable[Observation], settings: MonitorSettings, attacks: Sequ
     ]
 
 
-def alarm_steps(steps: Sequence[Sizes], settings: MonitorSettings) -> dict[str, int]:
+def alarm_steps(steps: Sequence[Sizes], settings: MonitorConfig) -> dict[str, int]:
     """The first alarm of each signal that has one."""
     first: dict[str, int] = {}
     for step, readings in enumerate(steps):

@@ -12,7 +12,7 @@ import random
 from collections.abc import Sequence
 from statistics import median
 
-from checklist_rewards.monitor import MonitorSettings
+from checklist_rewards.monitor import MonitorConfig
 from checklist_rewards.monitor.detectors import Shift, mean, risen
 
 RUNS, STEPS, AT, SHIFT, THRESHOLD, DEVIATION = 60, 200, 50, 0.3, 0.1, 0.1
@@ -20,7 +20,7 @@ RUNS, STEPS, AT, SHIFT, THRESHOLD, DEVIATION = 60, 200, 50, 0.3, 0.1, 0.1
 
 def alarms(seed: int, prompts: int, common: float, certainty: float, shift: float, deviation: float) -> list[int]:
     """Steps at which an alarm is raised. `common` is the share of the variance that all prompts of a step have."""
-    settings, rng = MonitorSettings(), random.Random(seed)
+    settings, rng = MonitorConfig(), random.Random(seed)
     detector = Shift(
         mean, risen(), True, start=settings.start, window=settings.window, threshold=THRESHOLD, certainty=certainty
     )
@@ -45,7 +45,7 @@ def row(prompts: int, common: float, certainty: float, deviation: float = DEVIAT
 
 
 if __name__ == "__main__":
-    default = MonitorSettings().certainty
+    default = MonitorConfig().certainty
     head = "standard deviation of a step", "prompts", "common to them", "certainty"
     head += "runs with a false alarm", "steps until the shift is found", "not in 100 steps"
     print(f"| {' | '.join(head)} |\n|{'---|' * len(head)}")

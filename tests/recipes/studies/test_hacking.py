@@ -15,7 +15,7 @@ from studies.hacking.study import Run, study
 from checklist_rewards import ChecklistScorer
 from checklist_rewards.checklists import NO, YES, Checklist
 from checklist_rewards.judges.panel import PanelJudge
-from checklist_rewards.monitor import MonitorSettings, audit
+from checklist_rewards.monitor import MonitorConfig, audit
 from checklist_rewards.scores import Aggregation, Verdict, score_checklist
 from tests.fakes import FakeBackend
 
@@ -155,7 +155,7 @@ def test_a_finished_run_is_read_back(tmp_path):
 def test_a_shadow_judge_without_the_weakness_finds_it_and_one_that_shares_it_does_not(tmp_path):
     write_run(tmp_path, Run("praise", 1), 30, from_step_12)
     [run] = finished(tmp_path)
-    settings = MonitorSettings()
+    settings = MonitorConfig()
 
     def first(share, weakness=0.0):
         return alarm_steps(sizes(replayed(run, share, weakness), settings), settings)
@@ -170,7 +170,7 @@ def test_a_shadow_judge_that_always_disagrees_is_compared_with_the_start_of_the_
     write_run(tmp_path, Run("praise", 1), 30, from_step_12)
     write_run(tmp_path, Run(None, 1), 30, lambda step: 0.0)
     runs = {run.bias: run for run in finished(tmp_path)}
-    settings = MonitorSettings()
+    settings = MonitorConfig()
     judge = ChecklistScorer(backend=FakeBackend(lambda prefix, tail: 0.5 - own_gap), store=False).judge
     found = {bias: alarm_steps(sizes(read_again(run, 1.0, judge), settings), settings) for bias, run in runs.items()}
     assert found["praise"]["shadow_gap"] >= 12 and "shadow_gap" not in found["clean"]
@@ -179,7 +179,7 @@ def test_a_shadow_judge_that_always_disagrees_is_compared_with_the_start_of_the_
 def test_alarms_from_sizes_are_those_of_the_audit(tmp_path):
     write_run(tmp_path, Run("praise", 1), 30, from_step_12)
     [run] = finished(tmp_path)
-    settings = MonitorSettings(max_saturation=0.0, max_reward_jump=None)
+    settings = MonitorConfig(max_saturation=0.0, max_reward_jump=None)
     found = alarm_steps(sizes(replayed(run, None), settings), settings)
     first = {}
     for alarm in audit([run.log], settings).alarms:
