@@ -174,8 +174,13 @@ def agree(
     with bars() as bar:
         intervals = Bootstrap(bootstrap, seed, bar("bootstrap draws", None))
         if against_labels:
-            compared = [_with_labels(name, rows, labels, scale, input_key, intervals) for name, rows in scored.items()]
-            rates = {name: found for name, rows in scored.items() if (found := _rates(rows, labels, scale))}
+            found = {name: labels.of(texts) for name, texts in scored.items()}
+            scored = {name: texts for name, (texts, _) in found.items()}
+            compared = [
+                _with_labels((name, labels.key), texts, unmatched, scale, input_key, intervals)
+                for name, (texts, unmatched) in found.items()
+            ]
+            rates = {name: some for name, texts in scored.items() if (some := _rates(texts, scale))}
             apart = [
                 (one, other)
                 for (one, rows), (other, others) in combinations(scored.items(), 2)
@@ -184,9 +189,7 @@ def agree(
             for one, other in apart if labels.path is not None else ():
                 pairs_of(scored[one], scored[other], (one, other))  # raises: a label is of one text
             wins = {
-                (one, other): win_rate(
-                    labels.of(rows)[0], labels.of(others)[0], (one, other), labels.probabilities(rows)
-                )
+                (one, other): win_rate(rows, others, (one, other))
                 for (one, rows), (other, others) in combinations(scored.items(), 2)
                 if (one, other) in apart
             }
@@ -224,33 +227,31 @@ def agree(
 
 
 def _with_labels(
-    name: str,
-    rows: Sequence[ScoredText],
-    labels: Labels,
+    names: tuple[str, str],
+    texts: Sequence[ScoredText],
+    unmatched: int,
     scale: tuple[float, float],
     input_key: str | None,
     intervals: Bootstrap,
 ) -> tuple[Comparison, list[Unit]]:
-    labelled, unmatched = labels.of(rows)
-    units, targets = units_against_labels(labelled)
-    targets = [_scaled(target, rows, *scale) for target in targets]
-    inputs = _inputs(rows, targets, input_key)
-    compared = compare(
-        (name, labels.key), units, targets, intervals, against_labels=True, inputs=inputs, unmatched_rows=unmatched
-    )
+    units, targets = units_against_labels(texts)
+    targets = [_scaled(target, texts, *scale) for target in targets]
+    inputs = _inputs(texts, targets, input_key)
+    compared = compare(names, units, targets, intervals, against_labels=True, inputs=inputs, unmatched_rows=unmatched)
     return compared, units
 
 
-def _rates(rows: Sequence[ScoredText], labels: Labels, scale: tuple[float, float]) -> list[Rate]:
+def _rates(texts: Sequence[ScoredText], scale: tuple[float, float]) -> list[Rate]:
     """The corrected rates of a file of which some rows are labelled; none if all are."""
     low, high = scale
-    labelled = [
-        replace(text, labels=(text.labels - low) / (high - low)) if isinstance(text.labels, int | float) else text
-        for text in labels.of(rows)[0]
-    ]
-    if all(text.labels is not None for text in labelled):
+    if all(text.labels is not None for text in texts):
         return []
-    return corrected_rates(labelled, labels.probabilities(rows))
+    return corrected_rates(
+        [
+            replace(text, labels=(text.labels - low) / (high - low)) if isinstance(text.labels, int | float) else text
+            for text in texts
+        ]
+    )
 
 
 def _show_rates(name: str, rates: Sequence[Rate]) -> None:
@@ -604,7 +605,15 @@ def _record(calibration: Calibration, reports: Sequence[KindReport], left_out: i
 _HIDDEN = "unknown: the model is on a server"
 
 
-@grouped()
+@grouped(
+    "judge.model",
+    "judge.base_url",
+    "judge.backend",
+    "judge.prompt",
+    "threshold",
+    "margin",
+    "summary",
+)
 def probe(
     judge: o.ProbeOptions,
     margin: Annotated[

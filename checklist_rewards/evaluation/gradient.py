@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from statistics import fmean
 
 from checklist_rewards.errors import SampleError
-from checklist_rewards.evaluation.agreement.measures import Figure
+from checklist_rewards.evaluation.agreement.measures import Figure, correlation
 from checklist_rewards.generators.shapes import question_fault
 from checklist_rewards.scores import EQUAL, Score, item_keys
 from checklist_rewards.scores.tally import wilson
@@ -179,6 +179,4 @@ def _share(scores: np.ndarray, size: int, least: float, rng: np.random.Generator
 
 
 def _correlation(scores: Sequence[float], lengths: Sequence[int]) -> float | None:
-    if len(scores) < 3 or np.ptp(scores) <= EQUAL or np.ptp(lengths) == 0:
-        return None
-    return float(np.corrcoef(scores, lengths)[0, 1])
+    return None if np.ptp(scores) <= EQUAL else correlation(np.array(scores), np.array(lengths), least=3)

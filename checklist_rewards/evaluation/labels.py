@@ -65,8 +65,11 @@ class Labels:
     def of(self, rows: Sequence[ScoredText]) -> tuple[list[ScoredText], int]:
         """The texts with their labels, and the number of labelled rows that were not scored.
 
+        If a row has a value in the column `label_probability`, it is the `chance` of its text, and that of the others
+        is None.
+
         Raises:
-            SampleError: For an invalid label, or if no row has a label.
+            SampleError: For an invalid label or probability, or if no row has a label.
         """
         key, unmatched = self.key, 0
         sources: Sequence[ScoredText | Row | None] = rows
@@ -83,34 +86,12 @@ class Labels:
             for row, source in zip(rows, sources, strict=True)
         ]
         labelled = _with_labels(rows, read_column(cells, key, any_scale=self.any_scale))
+        chances = [_chance(source, row.where) for row, source in zip(rows, sources, strict=True)]
+        if any(chance is not None for chance in chances):
+            labelled = [replace(text, chance=chance) for text, chance in zip(labelled, chances, strict=True)]
         if not any(isinstance(text.labels, float) or any(text.labels or ()) for text in labelled):
             raise SampleError(f"{rows[0].where}: neither this row nor any other has a label in column {key!r}.")
         return labelled, unmatched
-
-    def probabilities(self, rows: Sequence[ScoredText]) -> list[float | None] | None:
-        """The probability with which every row was chosen for labelling, in (0, 1]; None for a row that was not.
-
-        Returns:
-            One per row, from the column `label_probability`; None if no row has one: they were chosen with equal
-            probabilities.
-
-        Raises:
-            SampleError: For another value.
-        """
-        sources: Sequence[ScoredText | Row | None] = rows
-        if self.path is not None:
-            sources = self._matched(self.path, rows)[0]
-        found: list[float | None] = []
-        for row, source in zip(rows, sources, strict=True):
-            value = None if source is None else source.data.get(PROBABILITY)
-            try:
-                number = None if value in (None, "") or isinstance(value, bool) else float(value)
-            except (TypeError, ValueError):
-                number = math.nan
-            if number is not None and not 0 < number <= 1 or isinstance(value, bool):
-                raise SampleError(f"{row.where}: {PROBABILITY!r} must be above 0 and at most 1, got {value!r:.60}.")
-            found.append(number)
-        return None if all(value is None for value in found) else found
 
     def _matched(self, path: Path, rows: Sequence[ScoredText]) -> tuple[list[Row | None], int]:
         """The row of the labels file of every scored row, and the number of its other rows. A row matches if it has
@@ -153,6 +134,20 @@ class Labels:
                     logger.warning("%s: labels are matched by %s alone, %s.", candidate.where, how, why)
             found.append(label)
         return found, len(labels) - sum(label is not None for label in found)
+
+
+def _chance(source: ScoredText | Row | None, where: str) -> float | None:
+    """The probability with which a row was chosen for labelling, in (0, 1]; None if it has none."""
+    value = None if source is None else source.data.get(PROBABILITY)
+    if value in (None, ""):
+        return None
+    try:
+        number = math.nan if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError):
+        number = math.nan
+    if not 0 < number <= 1:
+        raise SampleError(f"{where}: {PROBABILITY!r} must be above 0 and at most 1, got {value!r:.60}.")
+    return number
 
 
 def labelled(texts: Sequence[ScoredText], key: str) -> list[ScoredText]:

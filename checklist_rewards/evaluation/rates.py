@@ -119,7 +119,7 @@ def corrected_rate(
     return Rate(name, len(f), n, by_judge, by_labels, _figure(float(rate), parts, codes, clusters), weight, p)
 
 
-def corrected_rates(texts: Sequence[ScoredText], probabilities: Sequence[float | None] | None = None) -> list[Rate]:
+def corrected_rates(texts: Sequence[ScoredText]) -> list[Rate]:
     """The rates of scored texts of which some are labelled: of all items, of every item with enough labels, and of the
     targets.
 
@@ -127,14 +127,12 @@ def corrected_rates(texts: Sequence[ScoredText], probabilities: Sequence[float |
     rate of targets if their labels are on another scale than 0 to 1.
 
     Args:
-        texts (sequence of [`ScoredText`]): the texts, with their labels.
-        probabilities (sequence of `float` or None, one per text, *optional*): see [`corrected_rate`].
+        texts (sequence of [`ScoredText`]): the texts, with their labels and the chances of being labelled.
     """
     units: dict[str, list[_Unit]] = {}
     targets: list[_Unit] = []
-    chances = [1.0] * len(texts) if probabilities is None else probabilities
-    for row, chance in zip(texts, chances, strict=True):
-        given, score = row.labels, row.judged
+    for row in texts:
+        given, score, chance = row.labels, row.judged, row.chance
         if score.no_answer:
             continue
         if score.primary_score is not None and not isinstance(given, Sequence):
@@ -165,7 +163,6 @@ def win_rate(
     one: Sequence[ScoredText],
     other: Sequence[ScoredText],
     names: tuple[str, str],
-    probabilities: Sequence[float | None] | None = None,
 ) -> Rate:
     """How often the texts of one file are better than those of another, corrected by the labels of both.
 
@@ -173,22 +170,20 @@ def win_rate(
     is the same of the scores by labels, as `agree` computes them.
 
     Args:
-        one, other (sequences of [`ScoredText`]): the texts of either file, with their labels.
+        one, other (sequences of [`ScoredText`]): the texts of either file, with their labels. The chance of a pair is
+            that of its text in `one`.
         names (pair of `str`): of the files.
-        probabilities (sequence of `float` or None, one per row of `one`, *optional*): with which a pair was chosen for
-            labelling; see [`corrected_rate`].
 
     Raises:
         SampleError: If the files have no scored row of the same id.
     """
     truth = [{target.key: target.other for target in units_against_labels(texts)[1]} for texts in (one, other)]
-    chances = dict(zip([row.id for row in one], probabilities or [1.0] * len(one), strict=True))
     units: list[_Unit] = []
     for first, second in pairs_of(one, other, names, same_texts=False)[0]:
         judged = _win(first.judged.primary_score, second.judged.primary_score)
         if judged is not None and not (first.judged.no_answer or second.judged.no_answer):
             true = _win(truth[0].get(first.id), truth[1].get(second.id))
-            units.append((judged, true, first.group, chances[first.id]))
+            units.append((judged, true, first.group, first.chance))
     return corrected_rate(
         [unit[0] for unit in units],
         [unit[1] for unit in units],

@@ -85,6 +85,8 @@ class ScoredText:
     reward: float | None = None
     labels: RowLabels = None
     """What people say of the text; see [`Labels`]."""
+    chance: float | None = 1.0
+    """The probability with which the text was chosen for labelling; None for one that was not chosen."""
     sample: Sample | None = None
     """What a judge is asked, if the text is scored again; see [`asked`]. Its `state` is that of the score, if the
     score records one."""

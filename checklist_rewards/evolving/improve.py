@@ -42,7 +42,7 @@ from checklist_rewards.backends import Progress
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement import Bootstrap, Figure
-from checklist_rewards.evaluation.agreement.measures import group_codes
+from checklist_rewards.evaluation.agreement.measures import correlation, group_codes
 from checklist_rewards.evaluation.fitting import Compared, cross_fitted, labelled_scores
 from checklist_rewards.evaluation.items.items import OFTEN_UNANSWERED, STABLE
 from checklist_rewards.evaluation.items.wording import ITEM_QUESTIONS
@@ -309,7 +309,7 @@ class _Rows:
         own = self.units(values, part)
         known = np.isfinite(own)
         if self.pairs is None:
-            return _correlation(own[known], self.labels(part)[known]), int(known.sum())
+            return correlation(own[known], self.labels(part)[known]) or 0.0, int(known.sum())
         scale = math.sqrt(float((own[known] ** 2).mean())) if known.any() else 0.0
         return (float(own[known].mean()) / scale if scale > 0 else 0.0), int(known.sum())
 
@@ -632,7 +632,7 @@ class _Loop:
         for second, other in enumerate(checklist.items):
             for first, one in enumerate(checklist.items[:second]):
                 both = np.isfinite(credits[:, first]) & np.isfinite(credits[:, second])
-                r = _correlation(credits[both, first], credits[both, second])
+                r = correlation(credits[both, first], credits[both, second]) or 0.0
                 if abs(r) >= SAME:
                     found.append((one, other, r))
         return found
@@ -717,13 +717,6 @@ def _agreement(labels: np.ndarray | None, before: np.ndarray, after: np.ndarray)
 def _clustered(influence: np.ndarray, codes: np.ndarray) -> float:
     """The standard error of a mean of influences, of which those of one group depend on each other."""
     return float(np.sqrt((np.bincount(codes, influence) ** 2).sum()) / len(influence))
-
-
-def _correlation(one: np.ndarray, other: np.ndarray) -> float:
-    """Pearson's r; 0 if a variable is constant."""
-    if len(one) < 2 or one.std() == 0 or other.std() == 0:
-        return 0.0
-    return float(np.corrcoef(one, other)[0, 1])
 
 
 def _standard(values: np.ndarray) -> np.ndarray:

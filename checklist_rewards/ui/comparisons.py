@@ -156,7 +156,7 @@ def against_labels(
     ]
     known = [(p, truth) for p, truth in read if p is not None]
     partly = any(text.labels is None for text in texts)
-    rates = corrected_rates(texts, labels.probabilities(texts)) if partly else []
+    rates = corrected_rates(texts) if partly else []
     return {
         "comparison": compared.model_dump(),
         "rates": [rate.dumped() for rate in rates],

@@ -372,6 +372,14 @@ def tau(one: np.ndarray, other: np.ndarray) -> float:
 _EQUAL = 1e-9
 
 
+def correlation(one: np.ndarray, other: np.ndarray, least: int = 2) -> float | None:
+    """Pearson's r; None for fewer than `least` pairs or if a side is constant."""
+    # Not by scipy, whose p-values take most of the time: a file can have tens of thousands of pairs of items.
+    if len(one) < least or np.ptp(one) == 0 or np.ptp(other) == 0:
+        return None
+    return float(np.clip(np.corrcoef(one, other)[0, 1], -1.0, 1.0))
+
+
 class Preferences(Measure):
     """Agreement of judged and true score differences of pairs.
 

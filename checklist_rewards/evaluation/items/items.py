@@ -35,6 +35,7 @@ from itertools import combinations
 
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import SampleError
+from checklist_rewards.evaluation.agreement.measures import correlation
 from checklist_rewards.refiners.embedding import Embedder, comparable, similarities
 from checklist_rewards.scores import ItemScore, Score, item_keys, ratio
 from checklist_rewards.validation import import_extra, np
@@ -308,7 +309,7 @@ class ItemAnalysis:
         own = np.frombuffer(bytes(record.passed), dtype=np.uint8).astype(float)
         others = np.asarray(self._answered)[targets] - 1.0
         rest = np.asarray(self._passed)[targets] - own
-        return _correlation(own[others > 0], rest[others > 0] / others[others > 0])
+        return correlation(own[others > 0], rest[others > 0] / others[others > 0], MIN_TARGETS)
 
     def _most_similar_answers(self) -> dict[str, tuple[float, str]]:
         """Per item, the phi and the id of the item of the same checklist with the most similar answers."""
@@ -320,9 +321,10 @@ class ItemAnalysis:
             _, first_at, second_at = np.intersect1d(
                 first.targets, second.targets, assume_unique=True, return_indices=True
             )
-            phi = _correlation(
+            phi = correlation(
                 np.frombuffer(bytes(first.passed), dtype=np.uint8)[first_at].astype(float),
                 np.frombuffer(bytes(second.passed), dtype=np.uint8)[second_at].astype(float),
+                MIN_TARGETS,
             )
             if phi is None:
                 continue
@@ -347,14 +349,6 @@ class ItemAnalysis:
                 if candidate[0] > -1.0 and (item.id not in best or candidate > best[item.id]):
                     best[item.id] = candidate
         return best
-
-
-def _correlation(one: np.ndarray, other: np.ndarray) -> float | None:
-    """Pearson's r; None for fewer than 5 pairs or if a variable is constant."""
-    # Not by scipy, whose p-values take most of the time: a file can have tens of thousands of pairs of items.
-    if len(one) < MIN_TARGETS or one.std() == 0 or other.std() == 0:
-        return None
-    return float(np.clip(np.corrcoef(one, other)[0, 1], -1.0, 1.0))
 
 
 def flagged(reports: Sequence[ItemReport]) -> list[ItemReport]:
