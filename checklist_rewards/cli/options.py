@@ -92,7 +92,7 @@ class Part(NamedTuple):
 class Options(BaseModel):
     """A group of options: its fields, and those of its parts."""
 
-    model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, use_attribute_docstrings=True, defer_build=True)
 
     heading: ClassVar[str | None] = None
     prefix: ClassVar[str] = ""
@@ -199,7 +199,7 @@ def _kind(annotation: Any, metadata: Sequence[Any]) -> tuple[Any, Any]:
 _METAVARS: dict[Any, str] = {str: "TEXT", Path: "PATH", int: "N", float: "N"}
 
 
-def grouped(*shown: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def grouped(*shown: str) -> Callable[[Callable[..., None]], Grouped]:
     """Expand every parameter of a command that is a group of options into the options of the group.
 
     Args:
@@ -207,42 +207,58 @@ def grouped(*shown: str) -> Callable[[Callable[..., None]], Callable[..., None]]
             Options that `--help` shows, in this order; all others are shown under their headings by `--help-all`.
             Without any, `--help` shows all.
     """
+    return lambda command: Grouped(command, shown)
 
-    def expand(command: Callable[..., None]) -> Callable[..., None]:
-        hints = get_type_hints(command, include_extras=True)
-        groups: dict[str, type[Options]] = {}
+
+class Grouped:
+    """A command with the options of its groups, which are made when typer asks for its signature."""
+
+    def __init__(self, command: Callable[..., None], shown: Sequence[str]):
+        functools.update_wrapper(self, command, ("__module__", "__name__", "__qualname__", "__doc__"))
+        del vars(self)["__wrapped__"]
+        self._command, self._shown = command, shown
+
+    @functools.cached_property
+    def _kinds(self) -> dict[str, Any]:
+        return get_type_hints(self._command, include_extras=True)
+
+    @functools.cached_property
+    def _groups(self) -> dict[str, type[Options]]:
+        return {
+            name: kind for name, kind in self._kinds.items() if isinstance(kind, type) and issubclass(kind, Options)
+        }
+
+    @functools.cached_property
+    def __signature__(self) -> inspect.Signature:
+        kind = inspect.Parameter.KEYWORD_ONLY
         options: dict[str, inspect.Parameter] = {}
-        for name, parameter in inspect.signature(command).parameters.items():
-            kind = hints[name]
-            if isinstance(kind, type) and issubclass(kind, Options):
-                groups[name] = kind
-                options |= kind.parameters()
+        for name, parameter in inspect.signature(self._command).parameters.items():
+            if name in self._groups:
+                options |= self._groups[name].parameters()
             else:
-                options[name] = parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=kind)
-        first = [_without_heading(options.pop(name)) for name in shown]
+                options[name] = parameter.replace(kind=kind, annotation=self._kinds[name])
+        first = [_without_heading(options.pop(name)) for name in self._shown]
+        help_all = inspect.Parameter("help_all", kind, default=False, annotation=HelpAll)
+        of_typer = inspect.Parameter("context", kind, annotation=typer.Context)
+        written = [*map(_with_metavar, [*first, *options.values()]), *([help_all] if self._shown else []), of_typer]
+        return inspect.Signature(written)
 
-        @functools.wraps(command)
-        def call(context: typer.Context, **values: Any) -> None:
-            values.pop("help_all", None)
-            has_checklist = values.get("checklist") is not None
-            instances = {name: kind.of(values) for name, kind in groups.items()}
-            before = running.set(context)
-            try:
-                if has_checklist:
-                    no_effect("with --checklist, which is used for every row", "checklist_key")
-                command(**values, **instances)
-            finally:
-                running.reset(before)
+    @property
+    def __annotations__(self) -> dict[str, Any]:  # type: ignore[override]
+        return {name: parameter.annotation for name, parameter in self.__signature__.parameters.items()}
 
-        of_typer = inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
-        help_all = inspect.Parameter("help_all", of_typer.kind, default=False, annotation=HelpAll)
-        parameters = [*map(_with_metavar, [*first, *options.values()]), *([help_all] if shown else []), of_typer]
-        vars(call)["__signature__"] = inspect.Signature(parameters)
-        call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-        del vars(call)["__wrapped__"]
-        return call
-
-    return expand
+    def __call__(self, context: typer.Context, **values: Any) -> None:
+        """Call the command with its groups, of the values of the options."""
+        values.pop("help_all", None)
+        has_checklist = values.get("checklist") is not None
+        instances = {name: kind.of(values) for name, kind in self._groups.items()}
+        before = running.set(context)
+        try:
+            if has_checklist:
+                no_effect("with --checklist, which is used for every row", "checklist_key")
+            self._command(**values, **instances)
+        finally:
+            running.reset(before)
 
 
 def _with_metavar(parameter: inspect.Parameter) -> inspect.Parameter:

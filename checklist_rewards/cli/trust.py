@@ -605,7 +605,15 @@ def _record(calibration: Calibration, reports: Sequence[KindReport], left_out: i
 _HIDDEN = "unknown: the model is on a server"
 
 
-@grouped()
+@grouped(
+    "judge.model",
+    "judge.base_url",
+    "judge.backend",
+    "judge.prompt",
+    "threshold",
+    "margin",
+    "summary",
+)
 def probe(
     judge: o.ProbeOptions,
     margin: Annotated[

@@ -25,7 +25,6 @@ reason. Errors that no retry can fix (no server, a wrong token, another judge th
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 import math
@@ -335,6 +334,8 @@ class RewardServer:
             ModelError: If the server does not accept the token, if it is not a reward server, or if its judge is not
                 the one of earlier responses.
         """
+        import asyncio  # a tenth of the time to start a command
+
         from checklist_rewards.backends.openai.client import run_streaming
 
         connection, _ = self._connected(), self._reported()
@@ -358,6 +359,8 @@ class RewardServer:
         return scored
 
     async def _part(self, connection: Connection, rows: Sequence[Mapping[str, Any]]) -> tuple[list[Outcome], int]:
+        import asyncio
+
         from checklist_rewards.backends.openai.wire import Failure
 
         response = await connection.post("/score", {"samples": rows}, key="scores", patience=_PATIENCE)

@@ -83,7 +83,7 @@ _OF_A_MODE = [name for name in JudgeConfig.model_fields if name not in (*ENGINE_
 class _Part(BaseModel):
     """Base of generator, refiner and scorer configs: a registered name and settings."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, defer_build=True)
 
     kind: str
     options: dict[str, JsonValue] = {}
@@ -208,7 +208,7 @@ class ScorerPart(ScorerConfig):
 class PipelineConfig(BaseModel):
     """The config of a pipeline."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     name: str = Field(default="custom", pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")
     description: str = ""
