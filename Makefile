@@ -9,6 +9,7 @@
 #                           some of them: make test-frameworks FRAMEWORKS="verl areal"
 #   make test-versions      parts of the suite with other versions of TRL, transformers, torch, datasets and openai, and the base
 #                           package at its lowest bounds; some of them: make test-versions VERSIONS="trl=1.14.0 base"
+#   make house   counts lines, modules, ideas, options and imports
 #   make mutants    a sample of mutants of the core modules, each against its tests: make mutants MUTANTS=30 SEED=1
 
 PYTHON ?= python3
@@ -19,7 +20,7 @@ RUN := $(VENV)/bin/python
 PIP := $(RUN) -m pip install --quiet --disable-pip-version-check
 CAPPED := OMP_NUM_THREADS=$${OMP_NUM_THREADS:-$$(nproc 2>/dev/null || echo 2)} HF_HUB_OFFLINE=1
 
-.PHONY: demo demo-english test test-all most vllm test-frameworks test-versions mutants bench docs lint clean
+.PHONY: demo demo-english test test-all most vllm test-frameworks test-versions mutants bench house docs lint clean
 
 demo: $(VENV)/.installed
 	$(CAPPED) $(RUN) -m checklist_rewards.cli demo --output runs/demo
@@ -69,6 +70,9 @@ bench: $(VENV)/.installed-test
 	$(CAPPED) $(RUN) -P recipes/studies/benchmarks/offline.py
 	$(CAPPED) $(RUN) -P recipes/studies/benchmarks/report.py
 	$(CAPPED) $(RUN) -P recipes/studies/benchmarks/app.py
+
+house: $(VENV)/.installed-test
+	$(CAPPED) $(RUN) tests/house.py --aim
 
 docs: $(VENV)/.installed-docs
 	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build

@@ -263,13 +263,20 @@ def load_prompt(prompt: str | Path | PromptTemplate, kind: Kind) -> PromptTempla
     """
     if isinstance(prompt, PromptTemplate):
         return prompt
+    path = prompt_file(prompt)
+    return parse_prompt(_text(path), kind, str(path))
+
+
+def prompt_file(prompt: str | Path) -> Path:
+    """The file of a packaged prompt or of a path. Raises [`PromptError`] that lists the packaged prompts if there is
+    none."""
     packaged = prompts_dir() / f"{prompt}.md"
     path = packaged if packaged.is_file() else Path(prompt)
     if not path.is_file():
         names = sorted(str(p.relative_to(prompts_dir()).with_suffix("")) for p in prompts_dir().glob("*/*.md"))
         known = ", ".join(names)
         raise PromptError(f"prompt not found: {prompt!r}; give the path of a Markdown file or one of {known}.")
-    return parse_prompt(_text(path), kind, str(path))
+    return path
 
 
 def lint_prompt(path: Path, kind: Kind | None = None) -> PromptTemplate:

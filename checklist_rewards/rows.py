@@ -1,7 +1,8 @@
 """The values in a row: what a writer, a judge and a policy get from it.
 
-A [`Sample`] is a text to judge, a [`Request`] is a prompt to write a checklist for. [`Columns`] makes both from a row,
-before any model is loaded. All commands, datasets and the app read their rows with it.
+A [`Sample`] is a text to judge, a [`Request`] a prompt to write a checklist for, and a [`Pool`] several texts about
+one prompt. [`Columns`] makes them from a row, before any model is loaded. An error names the row, the column and the
+value. Commands, pipelines, datasets and labels (`judges/labels.py`) read their rows with it.
 
 A column named by the user must exist in every row. Otherwise the first row decides between the two usual names
 (`prompt` or `input`, `target` or `completion`), and all rows must have the same column: if the first row has no input,

@@ -239,6 +239,7 @@ class ChecklistScorer:
             if self._variant:
                 asked = [replace(read, item=variant_of(read.item, self._variant)) for read in reads]
             verdicts, spent = self.judge.answer(asked, progress)
+            verdicts = list(verdicts)
             self._bill.add(spent)
             for _ in range(retries):
                 lost = [(place, verdict.unanswered) for place, verdict in enumerate(verdicts) if verdict.unanswered]

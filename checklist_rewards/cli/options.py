@@ -46,7 +46,7 @@ from checklist_rewards.errors import SampleError
 from checklist_rewards.files.store import Store, default_store_path, open_store
 from checklist_rewards.judges.remote import REMOTE
 from checklist_rewards.judges.settings import ENGINE_SETTINGS, JudgeConfig, ScorerConfig
-from checklist_rewards.pipelines import GeneratorConfig, PipelineConfig, load_config
+from checklist_rewards.pipelines import PipelineConfig, WriterConfig, load_config
 from checklist_rewards.rows import read_checklist
 
 ROWS, JUDGE, SCORE, WRITER = "Rows", "Judge", "Score", "Checklist writer"
@@ -600,7 +600,7 @@ class Writing(Options):
 
     heading = WRITER
     parts: ClassVar[tuple[Part, ...]] = (
-        Part(GeneratorConfig, OF_WRITER, WRITER, apart=("kind", "options", "model", "prompts")),
+        Part(WriterConfig, OF_WRITER, WRITER, apart=("kind", "options", "model", "prompts")),
     )
 
     refiner: list[str] | None = None
@@ -617,7 +617,7 @@ class Writer(Writing):
     """Writer options for commands that need no judge."""
 
     parts: ClassVar[tuple[Part, ...]] = (
-        Part(GeneratorConfig, OF_WRITER, WRITER, short=True, only=("model",)),
+        Part(WriterConfig, OF_WRITER, WRITER, short=True, only=("model",)),
         Part(JudgeConfig, OF_WRITER, WRITER, short=True, only=("backend", "base_url", "engine")),
         *Writing.parts,
     )
@@ -637,7 +637,7 @@ class OwnWriter(Writing):
     """Writer options for commands that also have a judge."""
 
     parts: ClassVar[tuple[Part, ...]] = (
-        Part(GeneratorConfig, OF_WRITER, WRITER, only=("model",)),
+        Part(WriterConfig, OF_WRITER, WRITER, only=("model",)),
         Part(JudgeConfig, OF_WRITER, WRITER, only=("base_url", "engine")),
         *Writing.parts,
     )

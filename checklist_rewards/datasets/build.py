@@ -35,7 +35,7 @@ from checklist_rewards.files.cells import messages_in
 from checklist_rewards.files.rows import CHUNK_ROWS
 from checklist_rewards.generators import Generator
 from checklist_rewards.judges import Progress
-from checklist_rewards.pipelines import GeneratorConfig, Pipeline, PipelineConfig
+from checklist_rewards.pipelines import Pipeline, PipelineConfig, WriterConfig
 from checklist_rewards.pipelines import pipeline as make_pipeline
 from checklist_rewards.rows import HISTORY, Columns
 from checklist_rewards.validation import known, nearest, one_of
@@ -187,7 +187,7 @@ def _writing(generator: Generator) -> Any:
 
 def _writer(pipeline: str | Path | PipelineConfig, settings: dict[str, Any]) -> Pipeline:
     own = [name for name in inspect.signature(build_checklists).parameters if name != "settings"]
-    known("build_checklists", settings, dict.fromkeys((*own, *_PIPELINE_SETTINGS, *GeneratorConfig.model_fields)))
+    known("build_checklists", settings, dict.fromkeys((*own, *_PIPELINE_SETTINGS, *WriterConfig.model_fields)))
     shared = {name: settings.pop(name) for name in _PIPELINE_SETTINGS if name in settings}
     pipe = make_pipeline(pipeline, generator=settings or None, **shared)
     if pipe.corpus_level:

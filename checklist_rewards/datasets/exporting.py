@@ -22,19 +22,19 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from checklist_rewards.chat import prompt_text
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.datasets.columns import CHECKLIST_COLUMNS, PROMPT
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.cells import messages_in
 from checklist_rewards.files.rows import read_rows_for, write_rows
 from checklist_rewards.messages import chat_messages
-from checklist_rewards.rows import REFERENCE
+from checklist_rewards.rows import REFERENCE, Columns
 from checklist_rewards.validation import one_of
 
 Row = dict[str, Any]
 NAME = "checklist"
 """What rows of mixed datasets are called (`data_source`, `ability`, `dataset`)."""
+_COLUMNS = Columns((PROMPT,), history=None, named=True)
 
 
 def _verl(messages: list[Any], label: str, items: str, number: int) -> Row:
@@ -90,12 +90,8 @@ def exported(row: Mapping[str, Any], to: str, number: int = 0, where: str = "the
     for name in (PROMPT, "checklist"):
         if row.get(name) is None:
             raise SampleError(f"{where}: {name!r} is missing; the row has {', '.join(row) or 'no columns'}.")
-    prompt = messages_in(row[PROMPT])
-    try:
-        input, history = prompt_text(prompt)
-    except SampleError as error:
-        raise SampleError(f"{where}: {error}") from None
-    checklist = Checklist.parse(row["checklist"], where)
+    input, history = _COLUMNS.input_of(row, where)
+    prompt, checklist = messages_in(row[PROMPT]), Checklist.parse(row["checklist"], where)
     items: Any = [_without_none(item.model_dump(exclude={"sources"})) for item in checklist.items]
     origin = {
         "source": checklist.source or row.get("checklist_source"),

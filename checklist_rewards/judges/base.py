@@ -27,6 +27,7 @@ from checklist_rewards.scores.reasons import Reason, Unanswered
 if TYPE_CHECKING:
     from checklist_rewards.judges.calibration import Calibration
     from checklist_rewards.judges.questions import FewShot
+    from checklist_rewards.prompts import PromptTemplate
 
 
 @dataclass(slots=True)
@@ -88,6 +89,9 @@ class Judge(ABC):
     """How replies are sampled; None of a judge that writes nothing."""
     examples: FewShot | None = None
     """The examples that are shown with a question."""
+    prompt: PromptTemplate | None = None
+    options_prompt: PromptTemplate | None = None
+    """The prompts of questions, and of those with options; None of a judge without a prompt."""
 
     @abstractmethod
     def answer(self, reads: Sequence[Read], progress: Progress | None = None) -> tuple[list[Verdict], Receipt]:

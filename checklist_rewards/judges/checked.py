@@ -78,9 +78,10 @@ def check_and_ask(
         ask (callable): Asks the judge. It gets items without their checks, and reports its own progress.
         progress (callable, *optional*): Called with the number of reads that a check alone has answered.
     """
-    by_code = [index for index, read in enumerate(reads) if settings.answers(read.item)]
-    if not by_code:
-        return list(ask([_asked(read) for read in reads]))
+    with_check = [index for index, read in enumerate(reads) if read.item.check is not None]
+    if not with_check:
+        return list(ask(list(reads)))
+    by_code = with_check if settings.checks != "judge" else []
     by_judge = [index for index, read in enumerate(reads) if settings.asks(read.item)]
     verdicts: dict[int, Verdict] = {}
     by_key: dict[tuple[str | None, ...], list[int]] = {}

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from typing_extensions import override
 
-from checklist_rewards.backends import DECISIONS, Backend, Engine
+from checklist_rewards.backends import DECISIONS, Backend, Engine, LabelRead
 from checklist_rewards.backends.decisions.protocols import DecisionQuestion
 from checklist_rewards.checklists import ChecklistItem, Key, key_of
 from checklist_rewards.files.store import Store
@@ -24,6 +24,7 @@ from checklist_rewards.judges.base import Read
 from checklist_rewards.judges.logprob import DEFAULT_MASS_FLOOR, LogprobJudge, RenderedRead
 from checklist_rewards.judges.questions import check_askable, in_order, when_to_abstain
 from checklist_rewards.prompts import PromptTemplate
+from checklist_rewards.scores import Method
 
 DEFAULT_PROMPT = "judges/decision"
 MOST_LEVELS = 10
@@ -49,8 +50,6 @@ class DecisionsJudge(LogprobJudge):
             Store for the answers.
     """
 
-    _decides = True
-
     def __init__(
         self,
         model: str | Engine,
@@ -67,6 +66,16 @@ class DecisionsJudge(LogprobJudge):
     def check_item(self, item: ChecklistItem, where: str) -> None:
         check_askable(item, where)
 
+    @override
+    def _by_labels(self, reads: Sequence[RenderedRead]) -> dict[tuple[str, ...], list[RenderedRead]]:
+        """Each question names its own labels to the server, so all of a target fit one request."""
+        return {(): list(reads)}
+
+    @override
+    def _method(self, read: LabelRead) -> Method:
+        return "decision"
+
+    @override
     def _render(self, reads: Sequence[Read]) -> list[RenderedRead]:
         prompt = self.prompt
         states: dict[tuple[str | None, ...], tuple[str, Key]] = {}

@@ -187,9 +187,6 @@ class LogprobJudge(Judge):
 
     _reason_first = False
     """Whether examples show their reason before the answer."""
-    _decides = False
-    """Whether each question names its own labels to the engine, a Decisions API, so that all of a target fit one
-    request."""
 
     def __init__(
         self,
@@ -203,8 +200,10 @@ class LogprobJudge(Judge):
         store: Store | None = None,
     ):
         self.engine: Engine = Engine.of(model, backend, base_url)
-        self.prompt = load_prompt(prompt, "judge")
-        self.options_prompt = load_prompt(OPTIONS_PROMPT, "judge") if prompt == DEFAULT_PROMPT else self.prompt
+        self.prompt: PromptTemplate = load_prompt(prompt, "judge")
+        self.options_prompt: PromptTemplate = (
+            load_prompt(OPTIONS_PROMPT, "judge") if prompt == DEFAULT_PROMPT else self.prompt
+        )
         self.mass_floor = mass_floor
         self.examples = examples
         self.store = store
@@ -312,10 +311,7 @@ class LogprobJudge(Judge):
         spent = Receipt()
         # The engine is asked in small chunks if answers are stored after each, or if time may run out between them.
         pace = None if self.store is None and time_left() is None else self._pace
-        by_labels: dict[tuple[str, ...], list[RenderedRead]] = {}
-        for read in missing:
-            by_labels.setdefault(() if self._decides else tuple(read.labels), []).append(read)
-        for labels, alike in by_labels.items():
+        for labels, alike in self._by_labels(missing).items():
             for chunk in chunks(group_by_prefix(alike), self.engine.chunk_reads, pace):
                 fresh, cost = self._read(chunk, labels)
                 spent += cost
@@ -327,6 +323,13 @@ class LogprobJudge(Judge):
                 if progress is not None:
                     progress(len(fresh))
         return spent
+
+    def _by_labels(self, reads: Sequence[RenderedRead]) -> dict[tuple[str, ...], list[RenderedRead]]:
+        """The reads by the labels that the engine is asked for."""
+        by_labels: dict[tuple[str, ...], list[RenderedRead]] = {}
+        for read in reads:
+            by_labels.setdefault(tuple(read.labels), []).append(read)
+        return by_labels
 
     def _read(
         self, chunk: Sequence[Sequence[RenderedRead]], labels: tuple[str, ...]
@@ -388,8 +391,11 @@ class LogprobJudge(Judge):
         mass = min(1.0, total * math.exp(top)) if read.mass_reported else None
         probabilities = {label: weight / total for label, weight in zip(labels.values(), weights, strict=True)}
         unsure = Unanswered(Reason.OFF_LABEL) if mass is not None and mass < self.mass_floor else None
-        method: Method = "decision" if self._decides else "logprobs" if read.exact else "top_logprobs"
-        return Verdict(probabilities, mass=mass, unanswered=unsure, judge=judge, method=method)
+        return Verdict(probabilities, mass=mass, unanswered=unsure, judge=judge, method=self._method(read))
+
+    def _method(self, read: LabelRead) -> Method:
+        """How probabilities were read."""
+        return "logprobs" if read.exact else "top_logprobs"
 
 
 def as_declared(verdict: Verdict, item: ChecklistItem) -> Verdict:

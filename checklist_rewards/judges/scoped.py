@@ -47,7 +47,7 @@ from checklist_rewards.errors import ChecklistRewardsError
 from checklist_rewards.judges.base import Judge, Read
 from checklist_rewards.judges.remote import RemoteJudge
 from checklist_rewards.judges.written import BatchJudge
-from checklist_rewards.prompts import Growing, PromptTemplate
+from checklist_rewards.prompts import Growing
 from checklist_rewards.scores import Verdict
 from checklist_rewards.scores.reasons import Reason, Unanswered
 from checklist_rewards.scores.score import answer_of
@@ -141,9 +141,9 @@ class Ruler:
         return 1 if sampling is None else min(sampling.max_tokens, share)
 
     def _template(self) -> int:
-        prompts = [getattr(self._judge, name, None) for name in ("prompt", "options_prompt")]
-        texts = ["\n".join([p.system or "", *p.sections]) for p in prompts if isinstance(p, PromptTemplate)]
-        examples = None if self._judge is None else self._judge.examples
+        assert self._judge is not None
+        prompts, examples = (self._judge.prompt, self._judge.options_prompt), self._judge.examples
+        texts = ["\n".join([p.system or "", *p.sections]) for p in prompts if p is not None]
         shown: list[str] = []
         if examples is not None:
             shown = sorted((each.target for each in examples.examples), key=len)[-examples.shots :]

@@ -1,8 +1,9 @@
-"""What a user writes, as a judge: settings as keyword arguments or options, and a YAML file of one or several judges.
+"""The configuration of a judge and of a scorer, and the YAML file of one or several judges.
 
-[`JudgeConfig`] is the only place where these settings are documented and checked. [`ChecklistScorer`], YAML files of
-judges and `CHECKLIST_REWARDS_CONFIG` are all read into it. Everything that cannot be used is refused with one sentence
-before a model is loaded: judges build their engine at the first read that is not in the store.
+[`JudgeConfig`] is the only place where the settings of a judge are documented and checked, and [`ScorerConfig`], which
+adds what is made of the answers, that of a scorer. Keyword arguments of [`ChecklistScorer`], options, files of judges,
+pipelines and `CHECKLIST_REWARDS_CONFIG` are all read into them. Everything that cannot be used is refused with one
+sentence before a model is loaded: judges build their engine at the first read that is not in the store.
 
 A YAML file has a panel, a cascade, or the settings of one judge:
 
@@ -25,8 +26,8 @@ or
     {model: org/judge, base_url: "http://localhost:8001/v1", calibration: map.json}
 
 The keys of `panel` are those of [`PanelJudge`], of `cascade` those of [`CascadeJudge`], and of a judge those of
-[`JudgeConfig`]. Paths in the file (calibration, examples, prompts) start from its
-folder. Unknown keys are refused with the file and the judge.
+[`JudgeConfig`]. Paths in the file (calibration, examples, prompts) start from its folder. Unknown keys are refused
+with the file and the judge.
 """
 
 from __future__ import annotations

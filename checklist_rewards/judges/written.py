@@ -144,7 +144,7 @@ class BatchJudge(Judge):
     ):
         self.engine: Engine = Engine.of(model, backend, base_url)
         self.name = self.engine.model
-        self.prompt = load_prompt(self.default_prompt if prompt is None else prompt, "batch")
+        self.prompt: PromptTemplate = load_prompt(self.default_prompt if prompt is None else prompt, "batch")
         self.reasoning = reasoning
         self.sampling: Sampling = Sampling(max_tokens or DEFAULT_MAX_TOKENS, temperature or 0.0, seed=seed)
         self.store = store
@@ -574,9 +574,9 @@ class ReasonedJudge(Judge):
         self.engine: Engine = Engine.of(model, backend, base_url)
         self.name = self.engine.model
         default = REASONED_PROMPT if reasoning else WORD_PROMPT
-        self.prompt = load_prompt(default if prompt is None else prompt, "judge")
+        self.prompt: PromptTemplate = load_prompt(default if prompt is None else prompt, "judge")
         in_words = prompt is None and not reasoning
-        self.options_prompt = load_prompt(WORD_OPTIONS_PROMPT, "judge") if in_words else self.prompt
+        self.options_prompt: PromptTemplate = load_prompt(WORD_OPTIONS_PROMPT, "judge") if in_words else self.prompt
         self.reasoning = reasoning
         if temperature is None:
             temperature = DEFAULT_TEMPERATURE if samples > 1 else 0.0

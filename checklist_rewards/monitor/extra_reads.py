@@ -1,5 +1,7 @@
 """The reads that only the monitor needs: retests, the shadow judge, canaries, and their common budget.
 
+The reward keeps its judge awake for all of them; only the shadow judge is woken here.
+
 Canaries are degenerate replies that no judge should reward. They are built from a prompt and its checklist, and scored
 like any completion. A judge that gives them a high score can be exploited; this is known before the first step.
 """
@@ -123,10 +125,6 @@ class Extra:
         self.shadow: dict[int, Score] = {}
         self.canaries: list[Canary] = []
 
-    def retested(self, found: tuple[dict[int, list[Retest]], int]) -> None:
-        """Keep the result of [`retest`]."""
-        self.retests, self.reads["retests"] = found
-
     def fields(self, held_out: Sequence[Sequence[str]]) -> list[dict[str, Any]]:
         """The fields of each completion in the reward's log."""
         return [
@@ -144,8 +142,7 @@ class Extra:
 
 def retest(
     scorer: ChecklistScorer,
-    samples: Mapping[int, Sample],
-    scores: Mapping[int, Score],
+    completions: Mapping[int, tuple[Sample, Score]],
     rng: random.Random,
     budget: ReadBudget,
     *,
@@ -156,8 +153,8 @@ def retest(
     Args:
         scorer ([`ChecklistScorer`]):
             The judge.
-        samples, scores (mappings of `int`):
-            The completions, and their scores, by place.
+        completions (mapping of `int` to pairs of [`Sample`] and [`Score`]):
+            The completions by place.
         rng (`random.Random`):
             Chooses the item and the wording.
         budget ([`ReadBudget`]):
@@ -170,10 +167,10 @@ def retest(
     """
     again: dict[int, Sample] = {}
     asked: dict[int, list[tuple[str, ItemScore | None]]] = {}
-    for place, sample in samples.items():
+    for place, (sample, score) in completions.items():
         items = [
             (item, line)
-            for item, line in zip(sample.checklist.items, scores[place].items, strict=True)
+            for item, line in zip(sample.checklist.items, score.items, strict=True)
             if item.check is None and line.answer is not None
         ]
         if not items:
@@ -186,8 +183,7 @@ def retest(
             checklist = Checklist(items=tuple(part[1] for part in parts))
             again[place] = replace(sample, checklist=checklist)
             asked[place] = [(how, line) for how, _, line in parts]
-    with keep_awake(scorer.judge):
-        found = scorer.score_batch(list(again.values()))
+    found = scorer.score_batch(list(again.values()))
     return {
         place: [
             Retest(
@@ -244,8 +240,7 @@ def read_canaries(
     reads = sum(len(sample.checklist) for _, sample in made)
     if not made or not budget.spend(reads, on_credit=on_credit):
         return [], 0
-    with keep_awake(scorer.judge):
-        scores = scorer.score_batch([sample for _, sample in made])
+    scores = scorer.score_batch([sample for _, sample in made])
     return [
         Canary(name, (sample.input or "")[:SHOWN], sample.target[:SHOWN], score.under(metric).primary_score)
         for (name, sample), score in zip(made, scores, strict=True)

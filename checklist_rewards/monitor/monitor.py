@@ -237,7 +237,7 @@ class Monitor:
 
     def read_more(self, call: Call) -> Call:
         """The call with what is read in addition, in training, and with the fields of the monitor for its log."""
-        extra = self._extra_reads(call, self._step) if call.training else Extra(len(call.samples))
+        extra = self._extra_reads(call) if call.training else Extra(len(call.samples))
         return replace(call, extra=extra, log_fields=self._guard("log", lambda: extra.fields(call.held_out), ()))
 
     def __call__(self, call: Call) -> Call:
@@ -310,9 +310,10 @@ class Monitor:
         if trainer is not None and handler is not None and self.callback not in handler.callbacks:
             trainer.add_callback(self.callback)
 
-    def _extra_reads(self, call: Call, step: int) -> Extra:
-        settings, scorer, extra = self.settings, self.scorer, Extra(len(call.samples))
-        rng = random.Random(f"{settings.seed}:{step}:{rank()}")
+    def _extra_reads(self, call: Call) -> Extra:
+        """What is read again, and by the shadow judge, as far as the budget allows."""
+        step, extra = self._step, Extra(len(call.samples))
+        rng = random.Random(f"{self.settings.seed}:{step}:{rank()}")
         scored = {
             place: (sample, score)
             for place, (sample, score) in enumerate(zip(call.samples, call.scores, strict=True))
@@ -322,25 +323,19 @@ class Monitor:
         extra.reads["checklist"] = sum(score.total for _, score in asked.values())
         self._budget.earn(extra.reads["checklist"])
         if rank() == 0 and scored and self._due_canaries(step):
-            extra.canaries = self._guard("canaries", lambda: self._read_canaries(step, scored, extra), [])
-        if self.shadow is not None:
-            chosen = self._samplers["shadow"].choose(list(asked), rng)
-            self._guard("shadow", lambda: self._read_shadow({p: asked[p][0] for p in chosen}, extra), None)
-        chosen = self._samplers["retests"].choose(list(asked), rng)
-        asks = settings.steering != "off"
-        self._guard(
+            samples = [sample for sample, _ in scored.values()]
+            found = self._guard("canaries", lambda: self._read_canaries(step, samples), (extra.canaries, 0))
+            extra.canaries, extra.reads["canaries"] = found
+        if (shadow := self.shadow) is not None:
+            shown = {place: asked[place][0] for place in self._samplers["shadow"].choose(list(asked), rng)}
+            read = self._guard("shadow", lambda: read_shadow(shadow, shown, self._budget), (extra.shadow, 0))
+            extra.shadow, extra.reads["shadow"] = read
+        again = {place: asked[place] for place in self._samplers["retests"].choose(list(asked), rng)}
+        steers = self.settings.steering != "off"
+        extra.retests, extra.reads["retests"] = self._guard(
             "retests",
-            lambda: extra.retested(
-                retest(
-                    scorer,
-                    {p: asked[p][0] for p in chosen},
-                    {p: asked[p][1] for p in chosen},
-                    rng,
-                    self._budget,
-                    steering=asks,
-                )
-            ),
-            None,
+            lambda: retest(self.scorer, again, rng, self._budget, steering=steers),
+            (extra.retests, 0),
         )
         return extra
 
@@ -364,20 +359,14 @@ class Monitor:
         every, last = self.settings.canary_every, self._last_canaries
         return self.settings.max_canary is not None and (last is None or bool(every and step - last >= every))
 
-    def _read_canaries(self, step: int, scored: Mapping[int, tuple[Sample, Score]], extra: Extra) -> list[Canary]:
+    def _read_canaries(self, step: int, samples: Sequence[Sample]) -> tuple[list[Canary], int]:
         first = self._last_canaries is None
-        samples = [sample for sample, _ in scored.values()]
         if first:
             self._last_canaries = step  # also if it fails: a judge that cannot read them now will not be asked again
         found, reads = read_canaries(self.scorer, samples, self._budget, self.metric, on_credit=first)
-        extra.reads["canaries"] += reads
         if found:
             self._last_canaries = step
-        return found
-
-    def _read_shadow(self, samples: Mapping[int, Sample], extra: Extra) -> None:
-        assert self.shadow is not None
-        extra.shadow, extra.reads["shadow"] = read_shadow(self.shadow, samples, self._budget)
+        return found, reads
 
     def _update(self, step: int, call: Call, ranks: Sequence[tuple[list[Seen], Counter[str], list[Canary]]]) -> None:
         observation = Observation(step, [one for seen, _, _ in ranks for one in seen])

@@ -20,10 +20,10 @@ from checklist_rewards.pipelines.builtin import (
     register_pipeline,
 )
 from checklist_rewards.pipelines.config import (
-    GeneratorConfig,
     PipelineConfig,
     RefinerConfig,
     ScorerPart,
+    WriterConfig,
     source_from,
 )
 from checklist_rewards.pipelines.registry import (
@@ -46,7 +46,7 @@ __all__ = [
     "REFINERS",
     "SCORERS",
     "ConfigError",
-    "GeneratorConfig",
+    "WriterConfig",
     "Pipeline",
     "PipelineConfig",
     "PipelineResult",

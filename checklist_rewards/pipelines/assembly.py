@@ -39,10 +39,10 @@ from checklist_rewards.judges import Budget, Judge, Member
 from checklist_rewards.judges.settings import load_jury
 from checklist_rewards.pipelines.builtin import load_config
 from checklist_rewards.pipelines.config import (
-    GeneratorConfig,
     PipelineConfig,
     RefinerConfig,
     ScorerPart,
+    WriterConfig,
     entry_of,
     source_from,
 )
@@ -482,7 +482,7 @@ def assemble(
 
 
 def build_generator(
-    config: GeneratorConfig,
+    config: WriterConfig,
     engine: Engine,
     store: Store | None,
     scorer: Any,
@@ -511,7 +511,7 @@ def build_scorer(config: ScorerPart, engine: Engine, store: Store | None, jury: 
 
 
 def _part(
-    config: GeneratorConfig | RefinerConfig | ScorerPart,
+    config: WriterConfig | RefinerConfig | ScorerPart,
     engine: Engine,
     store: Store | None,
     scorer: Any,

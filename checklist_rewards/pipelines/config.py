@@ -22,23 +22,25 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
     JsonValue,
+    ValidationInfo,
     field_validator,
     model_validator,
 )
 
 from checklist_rewards.checklists import ChecklistItem
+from checklist_rewards.config import Config
 from checklist_rewards.errors import ChecklistRewardsError, ConfigError
-from checklist_rewards.files.documents import load, write_value
+from checklist_rewards.files.documents import in_folder, load, write_value
 from checklist_rewards.judges.settings import ENGINE_SETTINGS, JudgeConfig, ScorerConfig
 from checklist_rewards.pipelines.registry import GENERATORS, REFINERS, SCORERS, SURROUNDINGS, Entry, Registry
-from checklist_rewards.prompts import prompts_dir
+from checklist_rewards.prompts import prompt_file
 from checklist_rewards.validation import unknown
 
 SHAPES = ("questions", "weighted", "categorized", "checked")
@@ -80,10 +82,8 @@ def source_from(config: PipelineConfig, value: Any) -> BaseModel:
 _OF_A_MODE = [name for name in JudgeConfig.model_fields if name not in (*ENGINE_SETTINGS, "mode", "mass_floor")]
 
 
-class _Part(BaseModel):
-    """Base of generator, refiner and scorer configs: a registered name and settings."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, defer_build=True)
+class _Part(Config):
+    """Base of writer and refiner configs: a registered name and settings."""
 
     kind: str
     options: dict[str, JsonValue] = {}
@@ -101,8 +101,14 @@ class _Part(BaseModel):
         return {name: value for name, value in named.items() if value is not None} | self.options
 
 
-class GeneratorConfig(_Part):
-    """Settings of the generator."""
+def _existing(prompt: str, info: ValidationInfo) -> str:
+    placed: str = in_folder(prompt, info)
+    prompt_file(placed)
+    return placed
+
+
+class WriterConfig(_Part):
+    """Settings of the writer: the generator of a pipeline and its model."""
 
     kind: str = "direct"
     model: str | None = None
@@ -117,7 +123,7 @@ class GeneratorConfig(_Part):
     """Fewest questions; the model is asked again for more."""
     max_items: int | None = None
     """Most questions; the model is asked again for fewer."""
-    temperature: float | None = Field(default=None, allow_inf_nan=False)
+    temperature: float | None = None
     """Sampling temperature. 0 is greedy and makes no second attempt."""
     max_tokens: int | None = None
     """Most tokens per reply; thinking models need more."""
@@ -133,21 +139,20 @@ class GeneratorConfig(_Part):
     the reply. English only."""
     num_candidates: int | None = None
     """Number of candidates to sample per input, for rows without candidates."""
-    candidate_models: tuple[str, ...] | None = None
+    candidate_models: Annotated[tuple[str, ...] | None, Field(strict=False)] = None
     """Model to sample candidates from, for rows without candidates."""
-    candidate_temperature: float | None = Field(default=None, allow_inf_nan=False)
+    candidate_temperature: float | None = None
     """Sampling temperature of the candidates."""
 
     @field_validator("prompt")
     @classmethod
-    def _prompt(cls, prompt: str | None, info: Any) -> str | None:
-        return _located(prompt, info.context)
+    def _prompt(cls, prompt: str | None, info: ValidationInfo) -> str | None:
+        return prompt if prompt is None else _existing(prompt, info)
 
     @field_validator("prompts")
     @classmethod
-    def _prompts(cls, prompts: dict[str, str] | None, info: Any) -> dict[str, str] | None:
-        located = {stage: _located(prompt, info.context) for stage, prompt in (prompts or {}).items()}
-        return {stage: prompt for stage, prompt in located.items() if prompt is not None} or None
+    def _prompts(cls, prompts: dict[str, str] | None, info: ValidationInfo) -> dict[str, str] | None:
+        return {stage: _existing(prompt, info) for stage, prompt in (prompts or {}).items()} or None
 
     @field_validator("shape")
     @classmethod
@@ -213,7 +218,7 @@ class PipelineConfig(BaseModel):
     name: str = Field(default="custom", pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")
     description: str = ""
     paper: str | None = None
-    generator: GeneratorConfig = Field(default_factory=GeneratorConfig)
+    generator: WriterConfig = Field(default_factory=WriterConfig)
     refiners: tuple[RefinerConfig, ...] = ()
     scorer: ScorerPart = Field(default_factory=ScorerPart)
     universal: tuple[ChecklistItem, ...] = ()
@@ -290,14 +295,14 @@ class PipelineConfig(BaseModel):
 
 def entry_of(part: _Part | ScorerPart) -> Entry:
     """The registered part of a config. Raises [`ConfigError`] if its name is unknown."""
-    registries: dict[type, Registry] = {GeneratorConfig: GENERATORS, RefinerConfig: REFINERS, ScorerPart: SCORERS}
+    registries: dict[type, Registry] = {WriterConfig: GENERATORS, RefinerConfig: REFINERS, ScorerPart: SCORERS}
     return registries[type(part)].get(part.kind)
 
 
 def _try(part: _Part | ScorerPart) -> None:
     """Validate settings by creating the part (built-in parts only), which loads no model."""
     entry = entry_of(part)
-    what = {GeneratorConfig: "generator", RefinerConfig: "refiner", ScorerPart: "scorer"}[type(part)]
+    what = {WriterConfig: "generator", RefinerConfig: "refiner", ScorerPart: "scorer"}[type(part)]
     settings = part.settings()
     misplaced = [name for name in part.options if name in type(part).model_fields or name in SURROUNDINGS]
     if misplaced:
@@ -318,14 +323,3 @@ def _try(part: _Part | ScorerPart) -> None:
 def _beside(file: str, folder: Path) -> str:
     """An absolute path relative to a folder; a name unchanged."""
     return Path(os.path.relpath(file, folder)).as_posix() if Path(file).is_absolute() else file
-
-
-def _located(prompt: str | None, context: Mapping[str, Any] | None) -> str | None:
-    """The name of a packaged prompt unchanged, or the absolute path of a file."""
-    if prompt is None or (prompts_dir() / f"{prompt}.md").is_file():
-        return prompt
-    path = Path((context or {}).get("folder") or ".", prompt).expanduser()
-    if path.is_file():
-        return str(path.resolve())
-    packaged = sorted(str(p.relative_to(prompts_dir()).with_suffix("")) for p in prompts_dir().glob("*/*.md"))
-    raise ConfigError(f"prompt {prompt!r} not found; give a Markdown file or one of {', '.join(packaged)}.")

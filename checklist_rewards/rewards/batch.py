@@ -182,19 +182,14 @@ class Call:
         cls,
         prompts: Sequence[Any],
         completions: Sequence[Any],
-        checklist: Sequence[Any] | None = None,
-        completion_ids: Sequence[Sequence[int]] | None = None,
         log_extra: LogExtra | None = None,
         log_metric: LogMetric | None = None,
         trainer_state: Any = None,
         **columns: Any,
     ) -> Call:
         """The call with the arguments that a trainer passes; see [`ChecklistReward.__call__`]."""
-        if checklist is not None:
-            columns = {"checklist": checklist, **columns}
-        if completion_ids is not None:
-            columns = {**columns, COMPLETION_IDS: completion_ids}
-        return cls(prompts, completions, columns, log_extra, log_metric, trainer_state)
+        given = {name: column for name, column in columns.items() if column is not None}
+        return cls(prompts, completions, given, log_extra, log_metric, trainer_state)
 
     @property
     def step(self) -> int | None:

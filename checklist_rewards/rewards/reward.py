@@ -23,7 +23,8 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -66,7 +67,7 @@ from checklist_rewards.rewards.ranks import (
     failed_on_any_rank,
     ranks,
 )
-from checklist_rewards.rewards.settings import NOT_COLUMNS, EvolvingConfig, MonitorConfig, RewardConfig, RewardKwargs
+from checklist_rewards.rewards.settings import NOT_COLUMNS, RewardConfig, RewardKwargs
 from checklist_rewards.rewards.split import By, RewardPart, split
 from checklist_rewards.rewards.steps import Shaping
 from checklist_rewards.scorer import ChecklistScorer, Sample, ScoringPipeline, scorer_of
@@ -81,6 +82,15 @@ _MANY = 0.1
 """Share of the completions of a call above which a state is reported."""
 
 logger = logging.getLogger(__name__)
+
+
+@contextmanager
+def _setting(name: str) -> Iterator[None]:
+    """Errors in it begin with the name of a setting."""
+    try:
+        yield
+    except ChecklistRewardsError as error:
+        raise type(error)(f"{name}: {error}") from error
 
 
 class ChecklistReward:
@@ -147,36 +157,30 @@ class ChecklistReward:
         """The last call, with samples and scores."""
         self._warned = False
         self._warned_of: set[str] = set()
-        self.evolving = None if config.evolving is None else self._evolution(config.evolving)
+        self.evolving: Evolution | None = None
         """The stage in which checklists evolve, with its buffer and its failures."""
-        self.monitor = None if config.monitor is None else self._monitor(config.monitor)
+        self.monitor: Monitor | None = None
         """The stages of the monitor, with its alarms."""
+        if config.evolving is not None:
+            from checklist_rewards.evolving.evolve import Evolution  # loads generators and refiners
 
-    def _evolution(self, settings: EvolvingConfig) -> Evolution:
-        from checklist_rewards.evolving.evolve import Evolution  # loads generators and refiners
+            with _setting("evolving"):
+                self.evolving = Evolution(
+                    self.__name__,
+                    self.scorer,
+                    self.log,
+                    self.column,
+                    self.scale,
+                    self.prepared,
+                    self.retries,
+                    config.evolving,
+                    config,
+                )
+        if config.monitor is not None:
+            from checklist_rewards.monitor.monitor import Monitor  # loads the signals and the bank of attacks
 
-        try:
-            return Evolution(
-                self.__name__,
-                self.scorer,
-                self.log,
-                self.column,
-                self.scale,
-                self.prepared,
-                self.retries,
-                settings,
-                self.config,
-            )
-        except ChecklistRewardsError as error:
-            raise type(error)(f"evolving: {error}") from error
-
-    def _monitor(self, settings: MonitorConfig) -> Monitor:
-        from checklist_rewards.monitor.monitor import Monitor  # loads the signals and the bank of attacks
-
-        try:
-            return Monitor(self.__name__, self.scorer, self._metric, self.log, settings)
-        except ChecklistRewardsError as error:
-            raise type(error)(f"monitor: {error}") from error
+            with _setting("monitor"):
+                self.monitor = Monitor(self.__name__, self.scorer, self._metric, self.log, config.monitor)
 
     @property
     def _metric(self) -> PrimaryMetric:
@@ -232,8 +236,8 @@ class ChecklistReward:
             ChecklistError: If a checklist cannot be used; names the row and item. Nothing has been sent to the judge.
             BackendError: If a completion has no score and `on_failure="raise"`.
         """
-        call = Call.of(prompts, completions, checklist, completion_ids, log_extra, log_metric, trainer_state, **kwargs)
-        return self.run(call).rewards
+        columns = {"checklist": checklist, COMPLETION_IDS: completion_ids, **kwargs}
+        return self.run(Call.of(prompts, completions, log_extra, log_metric, trainer_state, **columns)).rewards
 
     def run(self, call: Call) -> Call:
         """The call after all stages. All ranks pass the same stages, so they communicate in the same order."""
@@ -254,27 +258,6 @@ class ChecklistReward:
         if self.monitor is None:
             return [*evolving, self.shape]
         return [*evolving, self.monitor.hold_out, self.shape, self.monitor.penalize, self.monitor.read_more]
-
-    def as_async(self) -> AsyncReward:
-        """The same reward as a coroutine. Trainers await several of them concurrently, each in a thread. With more
-        than one rank, a reward that exchanges completions between ranks is refused."""
-        return AsyncReward(self)
-
-    def split(
-        self,
-        by: By = "category",
-        *,
-        names: Sequence[str] | None = None,
-        dataset: Iterable[Mapping[str, Any]] | None = None,
-    ) -> list[RewardPart]:
-        """Several reward functions, one per part of the checklists, that share one scoring; see [`split`].
-
-        Use `multi_objective_aggregation="normalize_then_sum"` to normalize each part by itself.
-        """
-        if self.evolving is not None:
-            raise SampleError("split() requires fixed checklists; omit evolving=...")
-        columns = (self.column, self.reference)
-        return split(self, by, self._metric, columns, names=names, categories=self.categories, dataset=dataset)
 
     def read(self, call: Call) -> Call:
         """The call with its samples: checklists as they are now, and the answers in the completions."""
@@ -325,6 +308,27 @@ class ChecklistReward:
         self._report_states(call.samples)
         if self.log.path is not None:
             self.log.write(log_records(call))
+
+    def as_async(self) -> AsyncReward:
+        """The same reward as a coroutine. Trainers await several of them concurrently, each in a thread. With more
+        than one rank, a reward that exchanges completions between ranks is refused."""
+        return AsyncReward(self)
+
+    def split(
+        self,
+        by: By = "category",
+        *,
+        names: Sequence[str] | None = None,
+        dataset: Iterable[Mapping[str, Any]] | None = None,
+    ) -> list[RewardPart]:
+        """Several reward functions, one per part of the checklists, that share one scoring; see [`split`].
+
+        Use `multi_objective_aggregation="normalize_then_sum"` to normalize each part by itself.
+        """
+        if self.evolving is not None:
+            raise SampleError("split() requires fixed checklists; omit evolving=...")
+        columns = (self.column, self.reference)
+        return split(self, by, self._metric, columns, names=names, categories=self.categories, dataset=dataset)
 
     @property
     def callback(self) -> Any:

@@ -26,9 +26,9 @@ from checklist_rewards.generators.stages import CorpusWriter
 from checklist_rewards.judges.checked import run_check
 from checklist_rewards.pipelines import (
     REFINERS,
-    GeneratorConfig,
     PipelineConfig,
     RefinerConfig,
+    WriterConfig,
     list_pipelines,
     load_config,
 )
@@ -235,7 +235,7 @@ class Building:
         if not _steps(entry):
             raise SampleError(f"the pipeline {name!r} has no stages; it writes a checklist per input.")
         settings = _settings(body, entry)
-        placed = _placed(settings, GeneratorConfig)
+        placed = _placed(settings, WriterConfig)
         placed["options"] = {**config.generator.options, **placed["options"]}
         config = config.replace({"generator": placed}, "settings")
         judging = self.judging

@@ -76,11 +76,11 @@ WRONG = {
     "kind.md": ("Ask about {input}", ["--kind", "judge"], "kind.md:1: the placeholder {target} is missing"),
     "missing.md": (None, [], "missing.md: cannot be read"),
     "notes.txt": ("x", [], "notes.txt: unknown file type; allowed: prompts (.md)"),
-    "key.yaml": ("name: x\nscorer:\n  mode: item\n  metrik: pass\n", [], "key.yaml:4: scorer.metrik: unknown key"),
+    "key.yaml": ("name: x\nscorer:\n  mode: item\n  metrik: pass\n", [], "key.yaml:4: scorer: unknown key 'metrik'"),
     "prompt.json": (
         '{\n"generator": {\n"prompt": "generators/tikc"\n}}',
         [],
-        "prompt.json:3: generator.prompt: prompt 'generators/tikc' not found; give a Markdown file or one of",
+        "prompt.json:3: generator.prompt: prompt not found: 'generators/tikc'; give the path of a Markdown file",
     ),
     "broken.yaml": ("a: [\n", [], "broken.yaml:2: not valid YAML"),
     "deep.yaml": ("[" * 3000, [], "deep.yaml: nested more than 100 levels deep"),

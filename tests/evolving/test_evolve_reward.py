@@ -1,5 +1,6 @@
 import json
 import logging
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -226,6 +227,19 @@ def test_one_state_has_the_monitor_and_the_checklists():
     second.restore(json.loads(json.dumps({**first.state, "of another callback": {}})))
     assert second.state == first.state
     assert call(second, TEXTS, 1) == pytest.approx([0.5, 0.9, 0.5, 0.9])
+
+
+def test_a_checkpoint_of_before_the_stages_is_restored():
+    """The states of `RewardMonitor(EvolvingChecklistReward(...))` after two steps, written by 46fd139."""
+    path = Path(__file__).parents[1] / "data" / "checkpoint_46fd139.json"
+    saved = json.loads(path.read_text())
+    monitor = {"held_out": 0, "retest_share": 0, "max_canary": None}
+    by_hand, resumed = (evolving(lambda group: [], reward={"monitor": monitor}) for _ in range(2))
+    by_hand.restore(saved)
+    assert json.loads(json.dumps(by_hand.state)) == saved
+    assert call(resumed, TEXTS, 2, trainer_state=state(2, saved)) == pytest.approx([0.5, 0.9, 0.5, 0.9])
+    assert active(resumed) == ["Is it blue?"] and resumed.evolving.state["calls"] == 3
+    assert resumed.monitor.state["calls"] == 3 and saved == json.loads(json.dumps(resumed.state))
 
 
 def test_a_held_out_item_stays_held_out_while_the_checklist_evolves(tmp_path):

@@ -1,6 +1,7 @@
 """Judge settings: one value, from keywords and from files."""
 
-from typing import get_type_hints
+from collections.abc import Mapping
+from typing import Any, get_type_hints
 
 import pytest
 
@@ -8,13 +9,16 @@ from checklist_rewards import ChecklistScorer
 from checklist_rewards.errors import ModelError, SampleError
 from checklist_rewards.judges import LogprobJudge, QualityJudge
 from checklist_rewards.judges.settings import JudgeConfig, ScorerConfig, ScorerKwargs
+from checklist_rewards.rewards.settings import EvolvingConfig, MonitorConfig, RewardConfig, RewardKwargs
 
 
-def test_the_keywords_of_a_scorer_are_the_fields_of_its_config():
-    declared = get_type_hints(ScorerConfig)
-    assert get_type_hints(ScorerKwargs) == {
-        name: declared[name] for name in ScorerConfig.model_fields if name != "model"
-    }
+@pytest.mark.parametrize(("config", "keywords"), [(ScorerConfig, ScorerKwargs), (RewardConfig, RewardKwargs)])
+def test_the_keywords_for_type_checkers_are_the_fields_of_the_config(config, keywords):
+    declared = get_type_hints(config)
+    assert config.model_fields.keys() - {"model"} == (hints := get_type_hints(keywords)).keys()
+    for name, hint in hints.items():
+        nested = declared[name] in (MonitorConfig | None, EvolvingConfig | None)  # a mapping in Python
+        assert hint == (declared[name] | Mapping[str, Any] if nested else declared[name]), name
 
 
 def test_a_config_and_keywords_make_the_same_scorer():

@@ -125,7 +125,7 @@ def test_what_a_caller_passes_beats_the_preset():
     pipe = pipeline("tick", store=False, generator={"max_items": 20}, scorer={"mode": "item", "metric": "expected"})
     assert pipe.generator.max_items == 20 and pipe.generator.min_items == 2
     assert pipe.scorer.aggregation.primary_metric == "expected"
-    with pytest.raises(ConfigError, match="pipeline 'tick': generator.max_itmes: unknown key"):
+    with pytest.raises(ConfigError, match="pipeline 'tick': generator: unknown key 'max_itmes'"):
         pipeline("tick", generator={"max_itmes": 20})
 
 

@@ -115,7 +115,7 @@ def test_a_corpus_pipeline_writes_one_checklist_and_scores_every_row_with_it():
         (
             "checkeval",
             {"source": {"dimension": []}},
-            r"source: dimension: unknown key \(did you mean .dimensions.\?\); allowed: dimensions",
+            r"source: unknown key .dimension. \(did you mean .dimensions.\?\); allowed: dimensions",
         ),
         ("tick", {"source": {}}, "requires a corpus-level pipeline"),
         ("checkeval", {"source": {}, "checklist": ["a?"]}, "cannot be combined with checklist"),

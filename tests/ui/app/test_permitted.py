@@ -10,7 +10,7 @@ from checklist_rewards.backends import Engine
 from checklist_rewards.errors import SampleError
 from checklist_rewards.judges.settings import JudgeConfig
 from checklist_rewards.pipelines import GENERATORS, REFINERS, PipelineConfig
-from checklist_rewards.pipelines.config import GeneratorConfig, RefinerConfig, ScorerPart
+from checklist_rewards.pipelines.config import RefinerConfig, ScorerPart, WriterConfig
 from checklist_rewards.ui.judging import Judging
 from checklist_rewards.ui.project import Project
 from tests.fakes import FakeBackend
@@ -180,7 +180,7 @@ FILES = [
     "loop.json",
     "none.json",
 ]
-PARTS = {"scorer": ScorerPart, "generator": GeneratorConfig, "refiners": RefinerConfig}
+PARTS = {"scorer": ScorerPart, "generator": WriterConfig, "refiners": RefinerConfig}
 OF_FILES = {
     "scorer": ("prompt", "examples", "calibration", "weights", "judge"),
     "generator": ("prompt", "prompts"),
