@@ -9,6 +9,7 @@ from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.labels import Labels, labelled, pairs_of
 from checklist_rewards.evaluation.scored import ScoredFile, answer_given, kind_of, read_scored, shown_completion
+from checklist_rewards.files.rows import read_rows, write_rows
 from tests.cli.conftest import write_jsonl
 from tests.evaluation.agreement.files import LOST, scored_file
 
@@ -128,8 +129,6 @@ def test_a_scale_put_on_plain_questions_is_known_by_its_labels(tmp_path):
 
 
 def test_parquet_and_csv_hold_the_same(tmp_path):
-    from checklist_rewards.files.rows import read_rows, write_rows
-
     path = scored_file(
         tmp_path / "s.jsonl", {"checklist": ["Is it red?", GRADED], "said": [0.7, {"poor": 1.0, "fine": 0.0}]}
     )
@@ -165,8 +164,6 @@ def test_a_labels_file_with_a_repeated_id_is_refused_unless_it_is_read_leniently
 
 
 def test_the_texts_of_two_files_are_compared_as_the_judge_saw_them(tmp_path):
-    from checklist_rewards.files.rows import read_rows, write_rows
-
     chat = [{"role": "assistant", "content": "It is red."}]
     rows = [{"id": "a", "target": chat}, {"id": "b", "target": "42"}]
     path = scored_file(tmp_path / "s.jsonl", *({**row, "checklist": ["Is it red?"], "said": [0.9]} for row in rows))
@@ -206,3 +203,14 @@ def test_files_with_similar_names_are_not_other_ranks(tmp_path):
     for name in ("scored.jsonl", "scored.rank1.jsonl"):
         write_jsonl(tmp_path / name, {"target": "a", "checklist_score": None})
     assert ScoredFile(tmp_path / "scored.jsonl").count() == 1
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "csv", "parquet"])
+def test_a_row_without_an_id_has_its_number_in_every_format(tmp_path, ending):
+    row = {"checklist": ["Is it red?"], "said": [0.9]}
+    path = scored_file(tmp_path / "s.jsonl", {**row, "id": "a"}, {**row, "id": None}, {**row, "id": "c"})
+    with write_rows(tmp_path / f"t.{ending}") as out:
+        for line in read_rows(path):
+            out.write(line.data)
+    found = [text.id for text in ScoredFile(tmp_path / f"t.{ending}")]
+    assert found == [text.id for text in read_scored(tmp_path / f"t.{ending}")] == ["a", "2", "c"]

@@ -12,7 +12,7 @@ from checklist_rewards.distill.labels import read_labels
 from checklist_rewards.files.rows import write_rows
 from checklist_rewards.judges import LogprobJudge, PanelJudge
 from checklist_rewards.judges.questions import FewShot
-from checklist_rewards.ui.annotations import annotators, label_sample, ordered, read_tasks
+from checklist_rewards.ui.annotations import Evidence, annotators, label_sample, ordered, read_tasks
 from checklist_rewards.ui.project import Project
 from tests.cli.test_output_full_disk import no_file_over
 from tests.fakes import FakeBackend
@@ -340,3 +340,14 @@ def test_labels_in_the_order_of_the_sample_get_their_probabilities(client, folde
     expected = label_sample(tasks, 4).probabilities(2)
     assert chances == {tasks[place].id: expected.get(place) for place in (*order[:2], order[3])}
     assert chances[tasks[order[3]].id] is None
+
+
+def test_a_line_that_a_crash_cut_off_is_no_evidence_and_stops_no_report(tmp_path, caplog):
+    path = tmp_path / "annotations" / "ann.jsonl"
+    path.parent.mkdir()
+    span = {"start": 0, "end": 3, "text": "red"}
+    line = {"file": "s.jsonl", "row": "1", "item": "a", "label": "yes", "spans": [span]}
+    path.write_text(json.dumps(line) + '\n{"file": "s.js')
+    found = Evidence([path]).of(tmp_path / "s.jsonl")
+    assert found == {("1", "a"): [{"by": "ann", "label": "yes", **span}]}
+    assert "ann.jsonl, line 2: not valid JSON" in caplog.text
