@@ -185,6 +185,7 @@ def test_the_pocket_model_writes_a_dataset_and_a_rerun_needs_no_engine(pocket, t
     assert all(len(checklist) >= 2 for checklist in dataset["checklist"])
 
     class Silent:
+        name = "silent"
         identity = pocket.identity
 
     assert build_checklists(prompts, model="pocket", backend=Silent(), **settings).to_list() == dataset.to_list()
