@@ -87,8 +87,7 @@ def test_a_wrong_token_and_a_missing_address_are_one_sentence(run, server, monke
     assert result.exit_code == 2 and "address of a reward server" in result.stderr
 
 
-def test_help_says_what_it_is(run, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "250")
-    shown = " ".join(run("score", "--help").stdout.replace("│", " ").split())  # a table: its lines break anywhere
-    assert "remote: a checklist-rewards serve at --base-url" in shown
+def test_help_says_what_it_is(run):
+    shown = " ".join(run("score", "--help-all").stdout.split())  # its lines break anywhere
+    assert "`remote`: a `checklist-rewards serve` at --base-url" in shown
     assert 'ChecklistScorer(backend="remote"' in run("serve", "--help").stdout

@@ -346,4 +346,4 @@ def test_options_that_do_not_fit_are_refused_before_ray_starts(run, tmp_path, mo
             done = run(command, "in", "-o", "out", *options)
             assert done.exit_code == 2 and sentence in done.stderr, done.output
             assert done.stderr.count("error:") == 1 and not Path("out").exists()
-        assert all(option in run(command, "--help").stdout for option in ("--ray", "--actors", "--num-gpus"))
+        assert all(option in run(command, "--help-all").stdout for option in ("--ray", "--actors", "--num-gpus"))
