@@ -384,7 +384,7 @@ class CompletionReader:
             sections = tuple(s for s in sections if s.kind != "thought" and s not in PLAIN)
         return GRAMMAR if sections == SECTIONS else Grammar(sections)
 
-    def check(self) -> None:
+    def validate(self) -> None:
         """Refuse a tokenizer with special tokens that look like markers of a thought, if it is not known how they are
         used. Raises [`SampleError`]."""
         unknown = [token for token in self._special if LIKE_THOUGHTS.search(token)]

@@ -47,7 +47,7 @@ from checklist_rewards.scores.weights import Weights
 class Scorer(Protocol):
     """Protocol of scorers, such as [`ChecklistScorer`]."""
 
-    def check(self) -> None:
+    def validate(self) -> None:
         """Check settings and models without loading an engine."""
         ...
 
@@ -118,11 +118,11 @@ class ChecklistScorer:
             again._variant = number
         return again
 
-    def check(self) -> None:
+    def validate(self) -> None:
         """Refuse a judge that cannot work, before the first read and without loading it."""
         if self.calibration is not None:
             self.calibration.check_judge(self.judge.name)
-        self.judge.check()
+        self.judge.validate()
 
     def asks(self, checklist: Checklist) -> bool:
         """Whether the judge answers any item of a checklist. Without such items, no model is needed."""
@@ -211,7 +211,7 @@ class ChecklistScorer:
 
         def answer(reads: list[Read]) -> list[Verdict]:
             if any(self.checking.asks(read.item) for read in reads):
-                self.check()
+                self.validate()
             return check_and_ask(reads, self.checking, lambda asked: self._asked(asked, progress, retries), progress)
 
         if any([read.item.scope is not None for read in reads]):

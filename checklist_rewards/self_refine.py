@@ -179,7 +179,7 @@ def refine_batch(
     one_of("method", method, METHODS)
     whole_number("rounds", rounds, at_least=0)
     works = [_start(task, f"task {number}", generator) for number, task in enumerate(tasks, start=1)]
-    scorer.check()
+    scorer.validate()
     _write_checklists(works, generator)
     _answer(works, [work.messages for work in works], engine, replace(sampling, n=1), store, progress)
     for number in range(rounds + 1):

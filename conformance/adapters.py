@@ -240,7 +240,7 @@ ADAPTERS: dict[str, Adapter] = {
     "ours-logprobs": Adapter(ours, "word", word, "checklist-rewards", frozenset({"penalties", "gates"})),
     "ours-reasoned": Adapter(partial(ours, capture_reasoning=True), "item", _REASONED, **_OURS),
     "ours-votes": Adapter(
-        partial(ours, capture_reasoning=True, samples=5), "item", _REASONED, _OURS["package"], _OURS["can"] | {"votes"}
+        partial(ours, capture_reasoning=True, votes=5), "item", _REASONED, _OURS["package"], _OURS["can"] | {"votes"}
     ),
     "ours-batch": Adapter(
         partial(ours, mode="batch"), "list", as_list("answers", lambda n, a: {"index": n, "answer": a}), **_OURS

@@ -81,7 +81,7 @@ def check_checklists(dataset: Dataset, column: str, where: str) -> None:
 def main(script: ScriptArguments, training: GRPOConfig, model: ModelConfig) -> GRPOTrainer:
     stages = {"monitor": script.monitor, "evolving": script.evolving}
     reward = ChecklistReward(**{**stages, **script.reward})
-    reward.scorer.check()
+    reward.scorer.validate()
     train, test = load_splits(script, evaluates=training.eval_strategy != "no")
     for name, dataset in ((script.dataset_train_split, train), (script.dataset_test_split, test)):
         if dataset is not None:

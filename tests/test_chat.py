@@ -489,11 +489,11 @@ def test_special_tokens_that_look_like_markers_are_refused_unless_their_use_is_k
     with pytest.raises(
         SampleError, match="look like markers of a thought .*'<|reasoning_start|>', '<|reasoning_end|>'"
     ):
-        CompletionReader(hidden).check()
-    CompletionReader(hidden, thinking_tags=("<|reasoning_start|>", "<|reasoning_end|>")).check()
-    CompletionReader(tokenizer(replace(HIDDEN, special=("<|role|>", "<|reasoning_start|>")))).check()  # has no end
-    CompletionReader(tokenizer(RENDERED)).check()
-    CompletionReader(None).check()
+        CompletionReader(hidden).validate()
+    CompletionReader(hidden, thinking_tags=("<|reasoning_start|>", "<|reasoning_end|>")).validate()
+    CompletionReader(tokenizer(replace(HIDDEN, special=("<|role|>", "<|reasoning_start|>")))).validate()  # has no end
+    CompletionReader(tokenizer(RENDERED)).validate()
+    CompletionReader(None).validate()
 
 
 # --- roles, and parts without text

@@ -22,7 +22,7 @@ MODES = {
     "batch_reasoned": {"mode": "batch", "capture_reasoning": True},
     "quality": {"mode": "quality"},
     "reasoned": {"mode": "item", "capture_reasoning": True},
-    "votes": {"mode": "item", "capture_reasoning": True, "samples": 3},
+    "votes": {"mode": "item", "capture_reasoning": True, "votes": 3},
     "word": {"mode": "item", "use_logprobs": False},
 }
 NUMBERED = ("batch", "batch_reasoned", "quality")

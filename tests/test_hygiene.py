@@ -94,7 +94,7 @@ def test_the_wheel_carries_prompts_recipes_and_the_pocket_model_and_works_alone(
         "from checklist_rewards import ChecklistScorer\n"
         "assert sys.argv[1] in checklist_rewards.__file__\n"
         "load_prompt('judges/item', 'judge')\n"
-        "ChecklistScorer('pocket', store=False).check()\n"
+        "ChecklistScorer('pocket', store=False).validate()\n"
     )
     subprocess.run(
         [sys.executable, "-P", "-c", code, str(tmp_path)],

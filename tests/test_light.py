@@ -75,7 +75,7 @@ def test_a_model_in_this_process_is_refused_with_the_extra_to_install(monkeypatc
     hide(monkeypatch, hidden, "huggingface_hub", "vllm")
     says = rf"^'org/model' without base_url runs in this process, which requires {hidden}: pip install 'checklist-rew"
     with pytest.raises(ModelError, match=says + r"ards\[trl\]', or set base_url to a server\.$"):
-        ChecklistScorer("org/model", backend=backend).check()
+        ChecklistScorer("org/model", backend=backend).validate()
     with pytest.raises(ModelError, match=says):
         load_backend("org/model", backend)
     with pytest.raises(ModelError, match="'pocket' without base_url"):
@@ -112,7 +112,7 @@ def test_code_checks_alone_need_no_model(monkeypatch, tmp_path):
 def test_vllm_names_its_own_extra(monkeypatch):
     hide(monkeypatch, "vllm", "torch")
     with pytest.raises(ModelError, match=r"requires vLLM: pip install 'checklist-rewards\[vllm\]'"):
-        ChecklistScorer("org/model", backend="vllm").check()
+        ChecklistScorer("org/model", backend="vllm").validate()
 
 
 def test_without_transformers_a_vllm_server_is_read_by_chat(monkeypatch, caplog):

@@ -146,14 +146,14 @@ def test_bad_settings_are_refused_with_what_is_allowed(options, words):
     [
         ({"mode": "batch", "use_logprobs": True}, "use_logprobs=True needs mode='item'.*mode is 'batch'"),
         ({"mode": "quality", "use_logprobs": True}, "use_logprobs=True needs mode='item'"),
-        ({"mode": "batch", "samples": 3}, "samples=3 needs mode='item'"),
+        ({"mode": "batch", "votes": 3}, "votes=3 needs mode='item'"),
         ({"use_logprobs": True, "capture_reasoning": True}, "capture_reasoning=True requires use_logprobs=False"),
-        ({"use_logprobs": True, "samples": 5}, "samples=5 requires use_logprobs=False"),
+        ({"use_logprobs": True, "votes": 5}, "votes=5 requires use_logprobs=False"),
         ({"use_logprobs": True, "temperature": 0.5}, "temperature=0.5 requires use_logprobs=False"),
         ({"use_logprobs": True, "max_tokens": 9}, "max_tokens=9 requires use_logprobs=False"),
-        ({"samples": 3, "temperature": 0}, "samples=3 needs a temperature above 0"),
-        ({"samples": 0}, "samples=0.*whole number from 1 up"),
-        ({"samples": 2.5}, "samples=2.5.*whole number"),
+        ({"votes": 3, "temperature": 0}, "votes=3 needs a temperature above 0"),
+        ({"votes": 0}, "votes=0.*whole number from 1 up"),
+        ({"votes": 2.5}, "votes=2.5.*whole number"),
         ({"max_tokens": True, "mode": "batch"}, "max_tokens=True"),
         ({"temperature": -1.0}, "temperature=-1.0.*from 0 up"),
         ({"temperature": float("nan")}, "temperature=nan"),
@@ -181,7 +181,7 @@ def test_a_prompt_of_the_wrong_kind_is_refused():
         ({}, LogprobJudge, "expected", None),
         ({"use_logprobs": False}, ReasonedJudge, "expected", 0.0),
         ({"capture_reasoning": True}, ReasonedJudge, "expected", 0.0),
-        ({"samples": 5}, ReasonedJudge, "expected", 0.7),
+        ({"votes": 5}, ReasonedJudge, "expected", 0.7),
         ({"temperature": 0.3}, ReasonedJudge, "expected", 0.3),
         ({"mode": "batch", "metric": "pass"}, BatchJudge, "pass", 0.0),
         ({"mode": "batch", "temperature": 0.5}, BatchJudge, "expected", 0.5),
@@ -193,7 +193,7 @@ def test_the_settings_choose_the_judge_and_the_defaults(options, judge, metric, 
     assert type(scorer.judge) is judge and scorer.aggregation.primary_metric == metric
     if temperature is not None:
         assert scorer.judge.sampling.temperature == temperature
-    pickle.loads(pickle.dumps(scorer)).check()
+    pickle.loads(pickle.dumps(scorer)).validate()
 
 
 @pytest.mark.parametrize("options", [{"mode": "batch"}, {"capture_reasoning": True}, {"mode": "quality"}])
@@ -215,9 +215,9 @@ def test_rocketevals_prompt_shows_the_history_and_is_read_in_one_token():
 
 def test_a_missing_model_or_prompt_is_refused_before_anything_is_loaded(tmp_path):
     with pytest.raises(ModelError, match="model not found: './gone'"):
-        ChecklistScorer("./gone", store=False).check()
+        ChecklistScorer("./gone", store=False).validate()
     with pytest.raises(ModelError, match="has no config.json"):
-        ChecklistScorer(str(tmp_path), store=False).check()
+        ChecklistScorer(str(tmp_path), store=False).validate()
     with pytest.raises(PromptError, match="prompt not found: 'gone.md'"):
         ChecklistScorer(prompt="gone.md", store=False)
 

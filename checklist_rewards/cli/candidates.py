@@ -589,7 +589,7 @@ def refine(
         tasks = [_task(columns, row, checklist_key) for row in file]
         return forecast_refine(work, engine, prices, tasks, rounds=rounds, method=method, sampling=sampling)
     pipe, answering = work.pipeline, work.engine(ANSWERS, engine)
-    pipe.check()
+    pipe.validate()
     warn_of_models(*work.model_names)
     report, totals = RunReport("refine"), _RefineTotals()
     with write_rows(files.output) as out, bars() as bar:

@@ -174,7 +174,7 @@ class _FailingScorer:
 
     def __init__(self, scorer: Scorer):
         self.scorer = scorer
-        self.check = scorer.check
+        self.validate = scorer.validate
 
     def score_batch(self, samples: Sequence[Sample], progress: Progress | None = None) -> list[Score]:
         """The stored scores, or the worst possible score for the others."""

@@ -277,7 +277,7 @@ def improve(
     if work is not None:
         assert isinstance(work.pipeline.scorer, ChecklistScorer)  # only presets can name another scorer
         scorer = work.pipeline.scorer
-        scorer.check()
+        scorer.validate()
         warn_of_models(judge.shown)
         if writer is not None:
             engine = Engine(writer, *_place(judge.engine), judge.engine.settings)

@@ -163,7 +163,7 @@ def inspect(
             raise SampleError(f"--scored {sampled.scored} requires --policy.model, which samples the completions.")
     embedder = SentenceEmbedder() if analyses.embed else None
     if embedder is not None:
-        embedder.check()
+        embedder.validate()
     if analyses.paraphrases and judge.judge is not None:
         raise SampleError(
             f"--paraphrases {analyses.paraphrases} requires a single --model to write them; omit --judge."
@@ -194,7 +194,7 @@ def _inspect(
     scorer = Work.of(o.Preset(), store_options, judge=judge).pipeline.scorer if uses_judge else None
     assert scorer is None or isinstance(scorer, ChecklistScorer)
     if scorer is not None:
-        scorer.check()
+        scorer.validate()
         warn_of_models(judge.shown)
     file = ScoredFile(rows, **keys.columns(checklist=checklist_key))
     if SCORE_COLUMN not in file.first.data:
@@ -458,7 +458,7 @@ def _sample(
     engine = policy.engine_beside(judge)
     assert engine is not None
     _ = engine.identity  # raises if the policy is not found
-    scorer.check()
+    scorer.validate()
     warn_of_models(judge.shown)
     sampling = Sampling(policy.max_tokens, policy.temperature, n=sampled.n, seed=policy.seed)
     with write_rows(path) as out, bars() as bar:

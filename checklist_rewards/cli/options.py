@@ -419,7 +419,7 @@ class StoreOptions(Options):
     no_store: bool = False
     """Do not store answers."""
 
-    def check(self) -> None:
+    def consistent(self) -> None:
         """Raises [`SampleError`] if both options are set."""
         if self.store is not None and self.no_store:
             raise SampleError(f"--store {self.store} and --no-store contradict each other; set only one of them.")
@@ -427,7 +427,7 @@ class StoreOptions(Options):
     def open(self, *, create: bool = True) -> Store | None:
         """Open the store; without `create`, None if it does not exist. Raises [`SampleError`] if both options are
         set."""
-        self.check()
+        self.consistent()
         if not create and not (self.store or default_store_path()).exists():
             return None
         return open_store(self.store or not self.no_store)

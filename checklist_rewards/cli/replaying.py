@@ -227,7 +227,7 @@ def replay(
             return
         return forecast(work, prices, samples=(text.sample for text in stored if text.sample is not None))
     if work is not None:
-        work.pipeline.scorer.check()
+        work.pipeline.scorer.validate()
         warn_of_models(judge.shown)
     report = RunReport("replay")
     variance = Variance(repeat, by_prompt=prompts) if repeat > 1 else None

@@ -183,7 +183,7 @@ def stores_of(cluster: o.Cluster, store: o.StoreOptions) -> o.StoreOptions:
         SampleError: For cluster options without --ray.
     """
     if cluster.ray:
-        store.check()
+        store.consistent()
         return o.StoreOptions(no_store=True)
     for name in ("actors", "num_gpus", "shard_rows"):
         if (value := getattr(cluster, name)) is not None:
@@ -493,7 +493,7 @@ def run(
         requests = (columns.request_of(row.data, row.where) for row in file) if per_row else ()
         samples = (columns.sample_of(row.data, row.where, file_checklist) for row in file)
         return forecast(command, prices, requests=requests, samples=samples, source=loaded_source)
-    pipe.scorer.check()
+    pipe.scorer.validate()
     if file_checklist is None:
         pipe.check_writers()
     warn_of_models(*command.model_names)

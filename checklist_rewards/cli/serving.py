@@ -151,7 +151,7 @@ def serve(
         "max_tokens": max_queue_tokens,
     }
     max_body = int(max_body_mb * 2**20)
-    scorer.check()
+    scorer.validate()
     # Workers get the scorer as it is before its engine is loaded.
     settings = AppSettings.of(scorer, max_body=max_body, token=token) if workers > 1 else None
     warn_of_models(work.judge_name)
@@ -281,7 +281,7 @@ def ui(
         work.store,
         chosen,
     )
-    judging.pipeline({}).scorer.check()
+    judging.pipeline({}).scorer.validate()
     warn_of_models(work.judge_name)
     token = secrets.token_urlsafe(24)
     app = build_ui(judging, token)

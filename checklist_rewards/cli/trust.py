@@ -560,7 +560,7 @@ def _empty_targets(
                 scorer.judge.check_item(item, row.where)
                 reads.append(Read(item, EMPTY, input, reference, history, number))
                 places.append((row.id, key))
-    scorer.check()
+    scorer.validate()
     with bars() as bar:
         verdicts, _ = scorer.judge.answer(reads, bar("empty targets", len(reads)))
     return dict(zip(places, verdicts, strict=True))

@@ -279,7 +279,7 @@ class Work:
     def check_judge(self, asks: bool = True) -> None:
         """Refuse a judge that cannot work, and warn of the pocket model; neither if no item `asks` it."""
         if asks:
-            self.pipeline.scorer.check()
+            self.pipeline.scorer.validate()
             if self.judge.backend != REMOTE:  # the model is the server's
                 warn_of_models(self.judge_name)
 

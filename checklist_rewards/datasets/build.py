@@ -178,7 +178,7 @@ def _check(generator: Generator) -> None:
     if isinstance(generator, Pipeline):
         generator.check_writers()
     else:
-        generator.check()
+        generator.validate()
 
 
 def _writing(generator: Generator) -> Any:

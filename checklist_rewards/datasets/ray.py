@@ -109,7 +109,7 @@ def run_shards(
         raise SampleError(f"--output {output} is a file, expected a folder.")
     if path in {shard.source.parent for shard in shards}:
         raise SampleError(f"--output {output} is the folder of the input; choose another one.")
-    task.check()
+    task.validate()
     task.open(None).work.validate(first_row(shards))
     folder.claim()
     if whole:

@@ -364,11 +364,11 @@ class RowTask:
         work = RowWork(pipe, self.columns, Totals(), scores=self.scores, checklists=self.checklists, shard=shard)
         return Opened(work, bill)
 
-    def check(self) -> None:
+    def validate(self) -> None:
         """Check that all models exist, without loading them. Raises a [`ChecklistRewardsError`]."""
         pipe = self.open(None).work.pipe
         if self.scores:
-            pipe.scorer.check()
+            pipe.scorer.validate()
         if self.writer is not None:
             pipe.check_writers()
 

@@ -177,7 +177,7 @@ def _grades(
 def _judged(judge: Judge, reads: Sequence[Read], progress: Progress | None) -> list[Verdict]:
     for number, read in enumerate(reads, start=1):
         judge.check_item(read.item, f"read {number}")
-    judge.check()
+    judge.validate()
     return judge.answer(reads, progress)[0]
 
 

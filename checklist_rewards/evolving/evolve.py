@@ -122,11 +122,11 @@ class Evolution:
         """Number of failures by part: `proposal` (of one group), `proposer`, `reading`, `rescoring`, `file`."""
         self._begun = False
 
-    def check(self) -> None:
+    def validate(self) -> None:
         """Check the proposer and the refiners, without loading their models. Raises a [`ChecklistRewardsError`]."""
         for part in (self.proposer, *self.refiners):
             if hasattr(part, "check"):
-                part.check()
+                part.validate()
 
     def current(self, call: Call) -> Call:
         """The call with the checklists of its prompts as they are now."""

@@ -382,7 +382,7 @@ def improve(
     if scorer is not None:
         checklist = scorer.prepared(checklist)
     if writer is not None:
-        writer.check()
+        writer.validate()
     data = _Rows(rows, parts, scorer, max_reads, progress, pairs_of_parts)
     data.start(checklist)
     loop = _Loop(data, writer, tolerance, patience, replace(bootstrap, progress=None), told)

@@ -99,9 +99,9 @@ class GroupProposer:
         """The model that proposes."""
         return self.asker.engine
 
-    def check(self) -> None:
+    def validate(self) -> None:
         """Check that the model exists, without loading it. Raises [`ModelError`]."""
-        self.asker.check()
+        self.asker.validate()
 
     def __call__(self, groups: Sequence[Group]) -> list[Proposal]:
         """Propose items for groups, all in one call of the engine."""
@@ -150,9 +150,9 @@ class FromGenerator:
         """The model of the generator, if it has one."""
         return getattr(self.generator, "engine", None)
 
-    def check(self) -> None:
+    def validate(self) -> None:
         """Check the generator."""
-        self.generator.check()
+        self.generator.validate()
 
     def __call__(self, groups: Sequence[Group]) -> Sequence[Proposal]:
         """Write a checklist for every group."""

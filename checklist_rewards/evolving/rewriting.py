@@ -100,9 +100,9 @@ class Rewriter:
             )
         )
 
-    def check(self) -> None:
+    def validate(self) -> None:
         """Check that the model exists, without loading it. Raises [`ModelError`]."""
-        self.paraphraser.check()
+        self.paraphraser.validate()
 
     def changes(self, checklist: Checklist, findings: Sequence[Finding], groups: Sequence[Group]) -> list[Change]:
         """The proposals for a checklist; a request without a usable reply proposes nothing, see `failures`."""

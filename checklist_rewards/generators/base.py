@@ -24,7 +24,7 @@ from checklist_rewards.validation import finite, string, whole_number
 class Generator(Protocol):
     """Writes one checklist per request."""
 
-    def check(self) -> None:
+    def validate(self) -> None:
         """Check settings and models without loading an engine. Raises a [`ChecklistRewardsError`]."""
         ...
 
@@ -41,7 +41,7 @@ class CorpusGenerator(Protocol):
     stages: Sequence[Stage]
     """The completed stages of the last call of `generate`."""
 
-    def check(self) -> None:
+    def validate(self) -> None:
         """Check settings and models without loading an engine. Raises a [`ChecklistRewardsError`]."""
         ...
 

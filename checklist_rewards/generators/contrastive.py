@@ -115,9 +115,9 @@ class ContrastiveGenerator(DirectGenerator):
         count = 1 if several else num_candidates
         self.candidate_sampling = Sampling(candidate_max_tokens, candidate_temperature, n=count, seed=seed)
 
-    def check(self) -> None:
+    def validate(self) -> None:
         """Check that all models exist, without loading them. Raises [`ModelError`]."""
-        super().check()
+        super().validate()
         for engine in self.candidate_engines:
             _ = engine.identity
 

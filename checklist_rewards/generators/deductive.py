@@ -163,11 +163,11 @@ class DeductiveGenerator(CorpusWriter):
             else None
         )
 
-    def check(self) -> None:
+    def validate(self) -> None:
         """Check that the model exists, without loading it. Raises [`ModelError`]."""
-        super().check()
+        super().validate()
         if self.deduplicator is not None:
-            self.deduplicator.check()
+            self.deduplicator.validate()
 
     def _order(self) -> Mapping[str, StageMethod]:
         order: dict[str, StageMethod] = {"seed": self._seed}

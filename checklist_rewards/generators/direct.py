@@ -113,7 +113,7 @@ class DirectGenerator:
         """Name of the prompt and version of the package, as in `Checklist.source`."""
         return f"{Path(self.prompt.name).stem}/{__version__}"
 
-    def check(self) -> None:
+    def validate(self) -> None:
         """Check that the model exists, without loading it. Raises [`ModelError`]."""
         _ = self.engine.identity
 
@@ -158,7 +158,7 @@ class DirectGenerator:
         checked = [
             self.check_request(request, f"request {number}") for number, request in enumerate(requests, start=1)
         ]
-        self.check()
+        self.validate()
         return self.write_batch(checked, progress)
 
     def check_request(self, request: str | Request, where: str) -> Request:

@@ -104,15 +104,15 @@ class InductiveGenerator(CorpusWriter):
             self.refiners["unit_test"] = UnitTester(model, scorer=scorer, **engine_settings)
         self.refiners["select"] = Selector(max_items, embedder=embedder)
 
-    def check(self) -> None:
+    def validate(self) -> None:
         """Check that all models exist, without loading them. Raises [`ModelError`].
 
         The judge of the unit tests is checked by `generate`, and only if there are samples.
         """
-        super().check()
+        super().validate()
         for stage, refiner in self.refiners.items():
             if stage != "unit_test":
-                refiner.check()
+                refiner.validate()
 
     def generate(
         self,
@@ -136,7 +136,7 @@ class InductiveGenerator(CorpusWriter):
             if not isinstance(sample, Sample):
                 raise SampleError(f"sample {number} must be a Sample, got {type(sample).__name__} {sample!r:.60}.")
         if samples and "unit_test" in self.refiners:
-            self.refiners["unit_test"].check()
+            self.refiners["unit_test"].validate()
         checklist = super().generate(source, progress=progress)
         for stage, refiner in self.refiners.items():
             if (stage == "unit_test" and not samples) or (stage == "select" and len(checklist) <= self.max_items):

@@ -317,7 +317,7 @@ class CorpusWriter:
         self.prompts = {name: known.load((prompts or {}).get(name)) for name, known in self.stage_prompts.items()}
         self.stages: list[Stage] = []
 
-    def check(self) -> None:
+    def validate(self) -> None:
         """Check that the model exists, without loading it. Raises [`ModelError`]."""
         _ = self.engine.identity
 
@@ -369,7 +369,7 @@ class CorpusWriter:
 
     def _walk(self, stages: Sequence[str], source: Any, draft: Any, progress: Watcher | None) -> Any:
         """The draft after some stages, of a checked source and the draft before them."""
-        self.check()
+        self.validate()
         self.stages = []
         order = self._order()
         for stage in stages:

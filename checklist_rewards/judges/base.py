@@ -106,7 +106,7 @@ class Judge(ABC):
             One verdict per read, in order, and what this call has cost.
         """
 
-    def check(self) -> None:  # noqa: B027 - most judges of other authors have nothing to check
+    def validate(self) -> None:  # noqa: B027 - most judges of other authors have nothing to check
         """Raise a [`ChecklistRewardsError`] for a judge that cannot be used, without loading an engine."""
 
     def check_item(self, item: ChecklistItem, where: str) -> None:  # noqa: B027

@@ -220,7 +220,7 @@ class LogprobJudge(Judge):
         return self.engine.identity
 
     @override
-    def check(self) -> None:
+    def validate(self) -> None:
         _ = self.engine.identity
 
     @override

@@ -105,11 +105,11 @@ class JudgeGroup(Judge):
         yield self
 
     @override
-    def check(self) -> None:
+    def validate(self) -> None:
         for judge, calibration in self._members:
             if calibration is not None:
                 calibration.check_judge(judge.name)
-            judge.check()
+            judge.validate()
 
     @override
     def check_item(self, item: ChecklistItem, where: str) -> None:

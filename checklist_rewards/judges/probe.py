@@ -274,7 +274,7 @@ def probe(
     asked = Engine.of(model, backend, base_url)
     kind: type[LogprobJudge] = DecisionsJudge if asked.backend_name == DECISIONS else LogprobJudge
     judge = kind(asked, mass_floor=mass_floor) if prompt is None else kind(asked, prompt=prompt, mass_floor=mass_floor)
-    judge.check()
+    judge.validate()
     engine = asked.load()
     verdicts, _ = judge.answer([Read(ChecklistItem(question=i.question), i.target, i.input) for i in PROBE_ITEMS])
     writes = replies and asked.backend_name != DECISIONS

@@ -11,7 +11,7 @@ A YAML file has a panel, a cascade, or the settings of one judge:
     judges:
       - {model: org/one}
       - {model: org/two, base_url: "http://localhost:8001/v1", calibration: two.json}
-      - {model: org/three, capture_reasoning: true, samples: 3}
+      - {model: org/three, capture_reasoning: true, votes: 3}
 
 or
 
@@ -99,16 +99,16 @@ class JudgeConfig(Config):
     justification of each answer, plus an overall grade from 1 to 5."""
     use_logprobs: bool | None = None
     """Read each answer as the probabilities of one token, instead of parsing the text of a reply. Defaults to True in
-    mode `item`, unless `capture_reasoning`, `samples`, `temperature` or `max_tokens` require text."""
+    mode `item`, unless `capture_reasoning`, `votes`, `temperature` or `max_tokens` require text."""
     capture_reasoning: bool = False
     """Let the judge write its reasoning before it answers, and store the reasoning. Mode `quality` always does."""
-    samples: Annotated[int, Ge(1)] = 1
+    votes: Annotated[int, Ge(1)] = 1
     """Replies per question, combined by majority vote (mode `item`); with `thinking`, thoughts per question."""
     temperature: Annotated[float, Ge(0)] | None = None
-    """Sampling temperature of the judge's replies. Defaults to 0, or 0.7 with several `samples`."""
+    """Sampling temperature of the judge's replies. Defaults to 0, or 0.7 with several `votes`."""
     thinking: Annotated[int, Ge(1)] | None = None
     """Most tokens of a thought that the judge writes before it answers. The answer is read as the probabilities of
-    one token after the thought, averaged over `samples` thoughts (mode `item`)."""
+    one token after the thought, averaged over `votes` thoughts (mode `item`)."""
     thinking_per: ThinkingPer = "item"
     """One thought for each `item`, or one for all items about a `target` in a call, which is cheaper; their answers
     then depend on each other."""
@@ -206,13 +206,13 @@ class JudgeConfig(Config):
             asked = Engine(REFERENCE, ReferenceBackend(**asked.settings))
         use_logprobs = self.use_logprobs
         if use_logprobs is None:
-            writes = self.capture_reasoning or self.samples != 1 or not (self.temperature is self.max_tokens is None)
+            writes = self.capture_reasoning or self.votes != 1 or not (self.temperature is self.max_tokens is None)
             use_logprobs = self.thinking is not None or (self.mode == "item" and not writes)
         _agree(self, use_logprobs)
         if is_reference and not use_logprobs:
             raise SampleError(
                 "model='reference' reads the probabilities of labels and writes no replies: use mode='item' without "
-                "capture_reasoning, samples, temperature and max_tokens, or thinking=..."
+                "capture_reasoning, votes, temperature and max_tokens, or thinking=..."
             )
         few_shot = _few_shot(self.mode, self.examples, self.shots, self.example_reasons)
         if self.loaded_calibration is not None:
@@ -228,7 +228,7 @@ class JudgeConfig(Config):
                 asked,
                 thinking=self.thinking,
                 per=self.thinking_per,
-                samples=self.samples,
+                votes=self.votes,
                 temperature=self.temperature,
                 prompt=THINKING_PROMPT if prompt is None else prompt,
                 mass_floor=self.mass_floor,
@@ -250,9 +250,7 @@ class JudgeConfig(Config):
             return QualityJudge(asked, **written)
         if self.mode == "batch":
             return BatchJudge(asked, reasoning=self.capture_reasoning, **written)
-        return ReasonedJudge(
-            asked, reasoning=self.capture_reasoning, samples=self.samples, examples=few_shot, **written
-        )
+        return ReasonedJudge(asked, reasoning=self.capture_reasoning, votes=self.votes, examples=few_shot, **written)
 
     def _decisions(self, asked: Engine, store: Store | None, budget: Budget | Mapping[str, Any] | None) -> Judge:
         given = self.changed(*_WHO, "prompt", "mass_floor")
@@ -375,7 +373,7 @@ class ScorerKwargs(TypedDict, total=False):
     mode: Mode
     use_logprobs: bool | None
     capture_reasoning: bool
-    samples: int
+    votes: int
     temperature: float | None
     thinking: int | None
     thinking_per: ThinkingPer
@@ -408,7 +406,7 @@ def refuse_any(settings: Mapping[str, Any], why: str) -> None:
 
 def _agree(settings: JudgeConfig, use_logprobs: bool) -> None:
     """Refuse settings that contradict each other."""
-    mode, samples, temperature, max_tokens = settings.mode, settings.samples, settings.temperature, settings.max_tokens
+    mode, votes, temperature, max_tokens = settings.mode, settings.votes, settings.temperature, settings.max_tokens
     capture_reasoning, thinking = settings.capture_reasoning, settings.thinking
     if thinking is not None:
         for name, given, why in (
@@ -423,14 +421,14 @@ def _agree(settings: JudgeConfig, use_logprobs: bool) -> None:
         raise SampleError(f"thinking_per={settings.thinking_per!r} requires thinking=<tokens>.")
     if use_logprobs and mode != "item":
         raise SampleError(f"use_logprobs=True needs mode='item', one token per question; mode is {mode!r}.")
-    if samples > 1 and mode != "item":
-        raise SampleError(f"samples={samples} needs mode='item', where every question is voted on; mode is {mode!r}.")
-    if samples > 1 and temperature == 0:
-        raise SampleError(f"samples={samples} needs a temperature above 0: at 0 all replies are the same.")
+    if votes > 1 and mode != "item":
+        raise SampleError(f"votes={votes} needs mode='item', where every question is voted on; mode is {mode!r}.")
+    if votes > 1 and temperature == 0:
+        raise SampleError(f"votes={votes} needs a temperature above 0: at 0 all replies are the same.")
     if use_logprobs and thinking is None:
         for name, given in (
             ("capture_reasoning=True", capture_reasoning),
-            (f"samples={samples}", samples > 1),
+            (f"votes={votes}", votes > 1),
             (f"temperature={temperature}", temperature is not None),
             (f"max_tokens={max_tokens}", max_tokens is not None),
         ):

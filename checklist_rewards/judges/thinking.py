@@ -16,7 +16,7 @@ What a thought depends on:
   each item is then put again after it. A changed item is a new thought for all; so is a call for only some of the
   items, such as a retry of failed reads or the second judge of a cascade.
 
-With `samples=k`, k thoughts are sampled, and the probability of a label is its mean over them. The verdict of each
+With `votes=k`, k thoughts are sampled, and the probability of a label is its mean over them. The verdict of each
 thought is kept in `votes`; [`ItemScore.spread`] is the standard deviation. A thought without an answer has no part in
 the mean. If fewer than half of the thoughts have one, the item is unanswered("quorum").
 """
@@ -85,7 +85,7 @@ class ThinkingJudge(LogprobJudge):
         per (`str`, *optional*, defaults to `"item"`):
             `"item"`: one thought per question. `"target"`: one for all questions about a target; see the module
             docstring.
-        samples (`int`, *optional*, defaults to `1`):
+        votes (`int`, *optional*, defaults to `1`):
             Number of thoughts over which P(label) is averaged.
         temperature (`float`, *optional*):
             Sampling temperature of the thoughts. Defaults to 0 for one thought and to 0.7 for several.
@@ -107,7 +107,7 @@ class ThinkingJudge(LogprobJudge):
         base_url: str | None = None,
         thinking: int = 256,
         per: ThinkingPer = "item",
-        samples: int = 1,
+        votes: int = 1,
         temperature: float | None = None,
         seed: int = 0,
         prompt: str | Path | PromptTemplate = THINKING_PROMPT,
@@ -126,14 +126,14 @@ class ThinkingJudge(LogprobJudge):
         )
         one_of("per", per, get_args(ThinkingPer))
         whole_number("thinking", thinking)
-        whole_number("samples", samples)
-        if samples > 1 and temperature == 0:
-            raise SampleError(f"samples={samples} needs a temperature above 0: at 0 all thoughts are the same.")
+        whole_number("votes", votes)
+        if votes > 1 and temperature == 0:
+            raise SampleError(f"votes={votes} needs a temperature above 0: at 0 all thoughts are the same.")
         self.options_prompt = self.prompt
         self.per = per
         if temperature is None:
-            temperature = DEFAULT_TEMPERATURE if samples > 1 else 0.0
-        self.sampling: Sampling = Sampling(thinking, temperature, n=samples, seed=seed)
+            temperature = DEFAULT_TEMPERATURE if votes > 1 else 0.0
+        self.sampling: Sampling = Sampling(thinking, temperature, n=votes, seed=seed)
 
     @override
     def answer(self, reads: Sequence[Read], progress: Progress | None = None) -> tuple[list[Verdict], Receipt]:

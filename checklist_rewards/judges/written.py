@@ -8,7 +8,7 @@ The [`ReasonedJudge`] makes one call per item, answered in words, optionally wit
 judge writes its reasoning before the answer, as JSON, so that the answer can follow from it. Otherwise it replies with
 the label only. There are no probabilities, unless several samples vote.
 
-With `samples=k`, every item is sampled k times and the most frequent label is the answer (maj@k as in TICK,
+With `votes=k`, every item is sampled k times and the most frequent label is the answer (maj@k as in TICK,
 arXiv:2410.03608 section 3.2). The fraction of replies with a label is its probability, so soft scores average over the
 samples, as in RLCF. A reply that cannot be parsed has no vote and is kept among the votes, as in a panel (`panel.py`).
 If fewer than half of the replies have a vote, the item is unanswered("quorum"). Among equally frequent labels, the one
@@ -150,7 +150,7 @@ class BatchJudge(Judge):
         self.store = store
 
     @override
-    def check(self) -> None:
+    def validate(self) -> None:
         _ = self.engine.identity
 
     @override
@@ -541,7 +541,7 @@ class ReasonedJudge(Judge):
             reasoning to `"judges/item"`, and `"judges/options"` for items with options.
         reasoning (`bool`, *optional*, defaults to `True`):
             Whether the judge writes its reasoning before the answer.
-        samples (`int`, *optional*, defaults to `1`):
+        votes (`int`, *optional*, defaults to `1`):
             Number of replies per item, combined by majority vote.
         temperature (`float`, *optional*):
             Sampling temperature. Defaults to 0 for one sample and to 0.7 for several.
@@ -564,7 +564,7 @@ class ReasonedJudge(Judge):
         base_url: str | None = None,
         prompt: str | Path | PromptTemplate | None = None,
         reasoning: bool = True,
-        samples: int = 1,
+        votes: int = 1,
         temperature: float | None = None,
         max_tokens: int | None = None,
         seed: int = 0,
@@ -579,15 +579,15 @@ class ReasonedJudge(Judge):
         self.options_prompt: PromptTemplate = load_prompt(WORD_OPTIONS_PROMPT, "judge") if in_words else self.prompt
         self.reasoning = reasoning
         if temperature is None:
-            temperature = DEFAULT_TEMPERATURE if samples > 1 else 0.0
+            temperature = DEFAULT_TEMPERATURE if votes > 1 else 0.0
         if max_tokens is None:
             max_tokens = _REASONED_TOKENS if reasoning else _WORD_TOKENS
-        self.sampling: Sampling = Sampling(max_tokens, temperature, n=samples, seed=seed)
+        self.sampling: Sampling = Sampling(max_tokens, temperature, n=votes, seed=seed)
         self.examples = examples
         self.store = store
 
     @override
-    def check(self) -> None:
+    def validate(self) -> None:
         _ = self.engine.identity
 
     @override

@@ -131,15 +131,15 @@ class Pipeline:
         """Whether the pipeline writes one checklist for all rows."""
         return self.config.corpus_level
 
-    def check(self) -> None:
+    def validate(self) -> None:
         """Check that all models exist, without loading them. Raises a [`ChecklistRewardsError`]."""
         self.check_writers()
-        self.scorer.check()
+        self.scorer.validate()
 
     def check_writers(self) -> None:
-        """[`Pipeline.check`] without the scorer, for writing checklists only."""
+        """[`Pipeline.validate`] without the scorer, for writing checklists only."""
         for part in (self.generator, *self.refiners):
-            part.check()
+            part.validate()
 
     @property
     def finds_constraints(self) -> bool:
@@ -253,7 +253,7 @@ class Pipeline:
         self, requests: Sequence[Request], progress: Progress | None = None
     ) -> list[Checklist | GenerationError]:
         """[`generate_batch`] for requests that [`check_request`] has already accepted."""
-        self.generator.check()
+        self.generator.validate()
         # `generate_batch` of the built-in generators checks requests; that of a subclass must not be bypassed.
         checks = getattr(type(self.generator), "generate_batch", None) is DirectGenerator.generate_batch
         write = self.generator.write_batch if checks else self.generator.generate_batch
@@ -320,11 +320,11 @@ class Pipeline:
         if checklist is not None:
             results = [Checklist.parse(checklist)] * len(rows)
         elif source is not None:
-            self.check()
+            self.validate()
             results = [self.generate(source, a_few([draft for draft in drafts if draft is not None]))] * len(rows)
         else:
             requests = [self.check_request(_COLUMNS.request_of(row, where), where) for row, where in located]
-            self.check()
+            self.validate()
             results = self.write_batch(requests, progress)
         samples = {
             index: replace(draft, checklist=result)

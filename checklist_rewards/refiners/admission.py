@@ -59,9 +59,9 @@ class CheckAdmission(ReportingRefiner):
         self.model = Engine.of(model).model
         self.scorer = scorer or ChecklistScorer(model, backend=backend, base_url=base_url, store=store)
 
-    def check(self) -> None:
+    def validate(self) -> None:
         """Check that the judge is usable, without loading it. Raises [`ModelError`]."""
-        self.scorer.check()
+        self.scorer.validate()
 
     def _refine(self, checklists: Sequence[Checklist], samples: Sequence[Sequence[Sample]]) -> list[Outcome]:
         reasons = [{item.id: self._invalid(item) for item in c.items if item.check is not None} for c in checklists]

@@ -74,7 +74,7 @@ class Outcome:
 class Refiner(Protocol):
     """Improves checklists."""
 
-    def check(self) -> None:
+    def validate(self) -> None:
         """Check settings and models before any call. Raises a [`ChecklistRewardsError`]."""
         ...
 
@@ -157,7 +157,7 @@ class ReportingRefiner:
         """
         self.reports = ()
         parsed = [Checklist.parse(checklist) for checklist in checklists]
-        self.check()
+        self.validate()
         outcomes = self._refine(parsed, samples or [()] * len(parsed))
         self.reports = [
             Report(self.name, tuple(outcome.kept), tuple(outcome.dropped), tuple(outcome.unclear))
@@ -174,7 +174,7 @@ class ReportingRefiner:
             )
         return [self._refined(checklist, outcome) for checklist, outcome in zip(parsed, outcomes, strict=True)]
 
-    def check(self) -> None:
+    def validate(self) -> None:
         """Check settings and models before any call. Raises a [`ChecklistRewardsError`]."""
         raise NotImplementedError
 
@@ -227,7 +227,7 @@ class Asker:
         self.max_tokens, self.max_attempts = max_tokens, max_attempts
         self.store = open_store(store)
 
-    def check(self) -> None:
+    def validate(self) -> None:
         """Check that the model exists, without loading it. Raises [`ModelError`]."""
         _ = self.engine.identity
 

@@ -94,11 +94,11 @@ class Deduplicator(ReportingRefiner):
             else Asker(model, backend, base_url, prompt, ("questions",), max_tokens, max_attempts, store)
         )
 
-    def check(self) -> None:
+    def validate(self) -> None:
         """Check that model and embedder are available, without loading them. Raises [`ModelError`]."""
         check_embedder(self.embedder)
         if self.asker is not None:
-            self.asker.check()
+            self.asker.validate()
 
     def _refine(self, checklists: Sequence[Checklist], samples: Sequence[Sequence[Sample]]) -> list[Outcome]:
         lists = [checklist.items for checklist in checklists]

@@ -57,7 +57,7 @@ class SentenceEmbedder:
     def __init__(self, model: str | None = None):
         self.model = model
 
-    def check(self) -> None:
+    def validate(self) -> None:
         """Check that the required packages are installed. Raises [`ModelError`] with the install command."""
         needed = ["sentence_transformers"] if self.model is not None else ["sentence_transformers", PACKAGED]
         missing = [name.replace("_", "-") for name in needed if importlib.util.find_spec(name) is None]
@@ -69,7 +69,7 @@ class SentenceEmbedder:
 
     def __call__(self, texts: Sequence[str], /) -> np.ndarray:
         """Unit vectors of `texts`."""
-        self.check()
+        self.validate()
         with _lock:  # loaded once per process; the encoder is not thread-safe
             encoder = _encoder(self.model, _saved(self.model))
             return encoder.encode(list(texts), normalize_embeddings=True, show_progress_bar=False)
@@ -109,7 +109,7 @@ def choose_embedder(embedder: str | Embedder | None) -> Embedder:
 def check_embedder(embedder: Embedder) -> None:
     """Check that a [`SentenceEmbedder`] is usable; other callables are not checked. Raises [`ModelError`]."""
     if isinstance(embedder, SentenceEmbedder):
-        embedder.check()
+        embedder.validate()
 
 
 def similarities(embedder: Embedder, items: Sequence[ChecklistItem]) -> np.ndarray:

@@ -90,7 +90,7 @@ class Selector(ReportingRefiner):
         self.size_penalty, self.alpha = size_penalty, alpha
         self.embedder = choose_embedder(embedder)
 
-    def check(self) -> None:
+    def validate(self) -> None:
         """Check that the embedder is available. Raises [`ModelError`]."""
         check_embedder(self.embedder)
 

@@ -69,9 +69,9 @@ class Tagger(ReportingRefiner):
         needs = ("item", "qualities")
         self.asker = Asker(model, backend, base_url, prompt, needs, max_tokens, max_attempts, store)
 
-    def check(self) -> None:
+    def validate(self) -> None:
         """Check that the model exists, without loading it. Raises [`ModelError`]."""
-        self.asker.check()
+        self.asker.validate()
 
     def _refine(self, checklists: Sequence[Checklist], samples: Sequence[Sequence[Sample]]) -> list[Outcome]:
         listed = "\n".join(f"- {name}: {definition}" for name, definition in self.qualities.items())

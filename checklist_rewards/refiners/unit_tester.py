@@ -102,10 +102,10 @@ class UnitTester(ReportingRefiner):
         self.asker = Asker(model, backend, base_url, prompt, needs, max_tokens, max_attempts, store)
         self.scorer = scorer or ChecklistScorer(model, backend=backend, base_url=base_url, store=store)
 
-    def check(self) -> None:
+    def validate(self) -> None:
         """Check that model and judge are usable, without loading them. Raises [`ModelError`]."""
-        self.asker.check()
-        self.scorer.check()
+        self.asker.validate()
+        self.scorer.validate()
 
     def _refine(self, checklists: Sequence[Checklist], samples: Sequence[Sequence[Sample]]) -> list[Outcome]:
         tried = [

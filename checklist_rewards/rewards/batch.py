@@ -386,7 +386,7 @@ class Readers:
         thinking_tags: Sequence[str] | None = None,
         images: Images = "refuse",
     ):
-        one_of("target", part, PARTS)
+        one_of("judged", part, PARTS)
         one_of("images", images, IMAGES)
         if not isinstance(keep_thinking, bool):
             raise SampleError(f"keep_thinking={keep_thinking!r} is not allowed; it must be True or False.")
@@ -465,7 +465,7 @@ class Readers:
                 thinking_tags=self.thinking_tags,
                 images=self.images,
             )
-            reader.check()
+            reader.validate()
             self._readers = {key: (tokenizer, reader)}  # the tokenizer is kept, so that its id stays its own
         return self._readers[key][1]
 
@@ -535,7 +535,7 @@ NOT_ANSWERED: Mapping[TargetState, str] = {
     "cut_in_thought": "were cut in their thought or never closed it; they are scored as no_answer says. Allow longer "
     "completions, or shorter thoughts.",
     "unfinished": "end with a tool call instead of an answer; they are scored as no_answer says. Allow more turns, or "
-    "judge target='transcript'.",
+    "set judged='transcript'.",
     "cut": "reached the length limit in their answer; what they wrote is judged.",
 }
 """The states that a reward counts, and what they mean."""

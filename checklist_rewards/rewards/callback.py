@@ -1,6 +1,6 @@
 """Checklist evaluation on held-out prompts during training.
 
-    >>> callback = ChecklistEvalCallback(trainer, scorer, held_out, every=50, reference="answer")  # doctest: +SKIP
+    >>> callback = ChecklistEvalCallback(trainer, scorer, held_out, reference_column="answer")  # doctest: +SKIP
     >>> trainer.add_callback(callback)  # doctest: +SKIP
 
 Every `every` steps the policy answers the prompts (split across ranks), the main process scores the answers, and the
@@ -63,7 +63,7 @@ class ChecklistEvalCallback(TrainerCallback):
             Prefix of the logged metrics.
         column (`str`, *optional*, defaults to `"checklist"`):
             Column of the checklists. It must not be None in any row.
-        reference (`str`, *optional*):
+        reference_column (`str`, *optional*):
             Column of reference texts for the win rate. They are judged like the answers. A prompt counts 1 if the
             answer's score is higher than that of its reference, and 0.5 if they are equal.
         generation ([`~transformers.GenerationConfig`], *optional*):
@@ -94,7 +94,7 @@ class ChecklistEvalCallback(TrainerCallback):
         at_start: bool = True,
         name: str = "checklist_eval",
         column: str = "checklist",
-        reference: str | None = None,
+        reference_column: str | None = None,
         generation: GenerationConfig | None = None,
         batch_size: int | None = None,
         keep_thinking: bool = False,
@@ -112,7 +112,7 @@ class ChecklistEvalCallback(TrainerCallback):
         if not rows:
             raise SampleError(f"{name}: the dataset has no rows.")
         for number, row in enumerate(rows, start=1):
-            for key in ("prompt", column, *([] if reference is None else [reference])):
+            for key in ("prompt", column, *([] if reference_column is None else [reference_column])):
                 if row.get(key) is None:
                     raise SampleError(
                         f"{name}, row {number}: column {key!r} is missing or None; the row has {', '.join(row)}."
@@ -123,7 +123,9 @@ class ChecklistEvalCallback(TrainerCallback):
                 raise SampleError(f"{name}, row {number}: {error}") from None
         self.prompts = [row["prompt"] for row in rows]
         self.checklists = [Checklist.parse(row[column], f"{name}, row {n}") for n, row in enumerate(rows, start=1)]
-        self.references = None if reference is None else [Target(completion_text(row[reference])) for row in rows]
+        self.references = (
+            None if reference_column is None else [Target(completion_text(row[reference_column])) for row in rows]
+        )
         self.categories = list(
             dict.fromkeys(item.category for c in self.checklists for item in c.items if item.category is not None)
         )

@@ -27,7 +27,7 @@ _OF_TRL = {
     "retries": "omit it, these frameworks repeat a call themselves or not at all",
     "on_failure": "omit it; a sample without a score raises Unscored",
     "log": "omit it, or log the metrics that the framework collects",
-    "reference": "put `reference` into the label",
+    "reference_column": "put `reference` into the label",
     "column": "omit it, these frameworks pass the checklist as a label",
     "categories": "omit it",
     "monitor": "omit it",
@@ -61,7 +61,7 @@ def configured_reward(path: str | None) -> ChecklistReward:
         reward = ChecklistReward(config)
         judges = config.model_fields_set & {*JudgeConfig.model_fields, "judge"}  # code checks alone need no judge
         if judges and not references_of(reward.scorer.judge):  # a reference is known at the first call
-            reward.check()
+            reward.validate()
     except ChecklistRewardsError as error:
         where = "" if str(error).startswith(path) else f"{path}: "
         raise type(error)(f"{CONFIG_VARIABLE}: {where}{error}") from error
@@ -89,7 +89,7 @@ def _configured(path: str | None) -> SamplewiseReward:
     readers = reward.readers
     return SamplewiseReward(
         reward.scorer,
-        target=readers.part,
+        judged=readers.part,
         keep_thinking=readers.keep_thinking,
         thinking_opened=readers.thinking_opened,
         tokenizer=readers.tokenizer,

@@ -136,9 +136,9 @@ class ChecklistReward:
         self.metric = config.metric
         self.__name__ = config.name
         self.column = config.column
-        self.reference = config.reference
+        self.reference_column = config.reference_column
         self.readers = Readers(
-            config.target,
+            config.judged,
             config.keep_thinking,
             config.thinking_opened,
             config.tokenizer,
@@ -186,17 +186,17 @@ class ChecklistReward:
     def _metric(self) -> PrimaryMetric:
         return self.metric or self.scorer.aggregation.primary_metric
 
-    def check(self) -> None:
+    def validate(self) -> None:
         """Check the judges and the models that propose items, without loading them.
 
         Raises:
             ChecklistRewardsError: If one of them cannot be used.
         """
-        self.scorer.check()
+        self.scorer.validate()
         if self.evolving is not None:
-            self.evolving.check()
+            self.evolving.validate()
         if self.monitor is not None and self.monitor.shadow is not None:
-            self.monitor.shadow.check()
+            self.monitor.shadow.validate()
 
     def __call__(
         self,
@@ -327,7 +327,7 @@ class ChecklistReward:
         """
         if self.evolving is not None:
             raise SampleError("split() requires fixed checklists; omit evolving=...")
-        columns = (self.column, self.reference)
+        columns = (self.column, self.reference_column)
         return split(self, by, self._metric, columns, names=names, categories=self.categories, dataset=dataset)
 
     @property
@@ -392,8 +392,8 @@ class ChecklistReward:
     ) -> list[Sample | None]:
         checklists = self._column(self.column, columns, len(prompts), len(completions))
         references = [None] * len(completions)
-        if self.reference is not None:
-            references = self._column(self.reference, columns, len(prompts), len(completions))
+        if self.reference_column is not None:
+            references = self._column(self.reference_column, columns, len(prompts), len(completions))
         judged = [place for place, checklist in enumerate(checklists) if checklist is not None]
         ids = columns.get(COMPLETION_IDS)
         reader = self.readers.of(trainer)

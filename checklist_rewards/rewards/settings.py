@@ -224,10 +224,10 @@ class RewardConfig(ScorerConfig):
     column: str = "checklist"
     """Dataset column with the checklists. If the dataset has none, the attribute of this name of each environment
     (`environment_factory`), which may set it in `reset`; an environment without it gets no reward."""
-    reference: str | None = None
+    reference_column: str | None = None
     """Dataset column with reference answers, for judge prompts that contain `{reference}` and for encoders that were
     trained with references. Rows may be None."""
-    target: Unchecked[Part] = "answer"
+    judged: Unchecked[Part] = "answer"
     """What is judged of a completion with several messages (tools, turns): `answer`, the last message of the
     assistant, or `transcript`, all messages. A completion that ends with a tool call has no answer, so environments
     whose last turn is a call need `transcript`."""
@@ -273,7 +273,7 @@ class RewardConfig(ScorerConfig):
         name, categories = self.name, self.categories
         if not isinstance(name, str) or not name or name in _TAKEN_NAMES:
             raise SampleError(f"name={name!r} is not allowed; use a string other than {', '.join(_TAKEN_NAMES)}.")
-        for argument, key in (("column", self.column), ("reference", self.reference)):
+        for argument, key in (("column", self.column), ("reference_column", self.reference_column)):
             if key in NOT_COLUMNS:
                 raise SampleError(f"{argument}={key!r} is not allowed: trainers use this name for another argument.")
         if self.deadline is not None:
@@ -288,8 +288,8 @@ class RewardKwargs(ScorerKwargs, total=False):
 
     name: str
     column: str
-    reference: str | None
-    target: Part
+    reference_column: str | None
+    judged: Part
     shaping: Sequence[Mapping[str, Any] | str] | None
     retries: int
     deadline: float | None

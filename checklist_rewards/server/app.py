@@ -246,7 +246,7 @@ def build_app(
         SampleError: If the token is blank.
     """
     check_token(token)
-    scorer.check()
+    scorer.validate()
     queue = LocalQueue(scorer, max_wait=max_wait, max_batch=max_batch, max_queue=max_queue, max_tokens=max_tokens)
     return app_of(scorer, queue, Drain(), max_body=max_body, token=token)
 

@@ -212,7 +212,7 @@ class Judging:
             pipe = self.pipeline(body.get("settings") or {})
             sample = self.sample(body)
             pipe.check_checklist(sample.checklist, "checklist")
-            pipe.scorer.check()
+            pipe.scorer.validate()
             yield {"event": "start", "items": len(sample.checklist), "judge": self.shown}
             started = time.perf_counter()
             score: Score | None = None

@@ -97,7 +97,7 @@ class ListWriter(Rewriter):
     def __init__(self) -> None:
         self.known = [Checklist.parse([question]).items[0] for question in questions() if question not in IGNORED][::2]
 
-    def check(self) -> None:
+    def validate(self) -> None:
         """There is no model."""
 
     def changes(self, checklist: Checklist, findings: Sequence[Any], groups: Sequence[Any]) -> list[Change]:

@@ -178,7 +178,7 @@ def test_the_hub_is_asked_once_for_a_model_and_a_revision_is_another_model(tmp_p
         return ChecklistScorer("org/judge", backend="transformers", engine=engine, store=False)
 
     one = scorer()
-    one.check()
+    one.validate()
     assert len(asked) == 1
     one.score(["Is it short?"], "Text 0.")
     loaded = len(asked)
@@ -262,7 +262,7 @@ def test_a_model_that_changes_between_check_and_loading_is_refused(retrained, tm
     store = Store(tmp_path / "store.sqlite")
     found = retrained(what, 0)
     scorer = ChecklistScorer(found["model"], backend="transformers", engine=found["settings"], store=store)
-    scorer.check()
+    scorer.validate()
     retrained(what, 1)
     with pytest.raises(ModelError, match="have changed since they were checked"):
         scorer.score(["Is it short?"], "A cat.")

@@ -32,7 +32,7 @@ def test_what_is_right_is_said_to_be(run, no_engine):
 
 
 def test_every_yaml_file_that_the_package_reads_is_known_for_what_it_is(run, no_engine):
-    Path("panel.yaml").write_text("panel: {rule: majority}\njudges: [pocket, {model: pocket, samples: 3}]\n")
+    Path("panel.yaml").write_text("panel: {rule: majority}\njudges: [pocket, {model: pocket, votes: 3}]\n")
     Path("cascade.yaml").write_text(
         "cascade: {margin: 0.4}\njudges:\n- pocket\n- panel: {}\n  judges: [pocket, pocket]\n"
     )

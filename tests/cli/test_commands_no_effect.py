@@ -13,7 +13,7 @@ from tests.cli.conftest import run  # noqa: F401
 MISSING = "missing.jsonl"
 SAMPLING = ["--n", "--policy.temperature", "--policy.max-tokens", "--policy.seed"]
 OF_A_WRITER = ["--context-key", "--candidates-key", "--chosen-key", "--rejected-key"]
-JUDGE = ["--model", "--base-url", "--backend", "--mode", "--threshold", "--judge.prompt", "--judge.samples"]
+JUDGE = ["--model", "--base-url", "--backend", "--mode", "--threshold", "--judge.prompt", "--judge.votes"]
 JUDGE += ["--judge", "--scale"]
 STORE = ["--store", "--no-store"]
 KEYS = ["--input-key", "--reference-key", "--history-key"]

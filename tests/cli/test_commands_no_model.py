@@ -80,19 +80,19 @@ IN_PYTHON = {
     "encoder": lambda: scored(ChecklistScorer(backend="encoder", store=False)),
     "a server": lambda: scored(ChecklistScorer(base_url="http://localhost:9/v1", store=False)),
     "decisions": lambda: scored(ChecklistScorer(backend="decisions", base_url="http://localhost:9/v1", store=False)),
-    "check": lambda: ChecklistScorer(store=False).check(),
+    "check": lambda: ChecklistScorer(store=False).validate(),
     "rerank": lambda: rerank(ChecklistScorer(store=False), ROW["checklist"], ROW["candidates"]),
     "reward": lambda: ChecklistReward(store=False)(
         prompts=["A"], completions=["Rain falls."], checklist=[ROW["checklist"]]
     ),
-    "judge": lambda: LogprobJudge(store=False).check(),
+    "judge": lambda: LogprobJudge(store=False).validate(),
     "probe": lambda: probe(),
     "pipeline": lambda: pipeline("tick", store=False)(input="Write.", target="Rain falls."),
     "pipeline, one of two": lambda: pipeline("tick", scorer_model="pocket", store=False)(input="Write."),
     "build_checklists": lambda: build_checklists(["Write about rain."], store=False),
     "direct": lambda: DirectGenerator(store=False).generate_batch([Request("Write.")]),
     "contrastive": lambda: ContrastiveGenerator(store=False).generate_batch([Request("W.", candidates=("a", "b"))]),
-    "inductive": lambda: InductiveGenerator(store=False).check(),
+    "inductive": lambda: InductiveGenerator(store=False).validate(),
 }
 
 

@@ -73,7 +73,7 @@ def test_the_tokenizer_of_a_model_on_this_machine_counts_the_prompts_exactly(run
 def test_thoughts_and_the_reads_after_them_are_forecast(run, pocket, per, samples):
     write_jsonl("rows.jsonl", *ROWS)
     options = ("--backend", "transformers", "--no-store", "--judge.thinking", "16", "--judge.thinking-per", per)
-    options += ("--judge.samples", str(samples))
+    options += ("--judge.votes", str(samples))
     shown = run("score", "rows.jsonl", "-o", "out.jsonl", *options, "--dry-run")
     [line] = table(shown.stdout)
     done = run("score", "rows.jsonl", "-o", "out.jsonl", *options, "--summary", "sum.json")

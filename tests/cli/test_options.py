@@ -32,15 +32,15 @@ def test_help_and_default_are_those_of_the_setting():
     assert options["--metric"].show_default == "expected, or quality in mode quality"
     assert options["--model"].opts == ["--model", "-m", "--judge.model"]
     assert not options["--weights"].multiple and options["--engine"].multiple
-    assert options["--judge.samples"].min == 1 and options["--threshold"].max is None
+    assert options["--judge.votes"].min == 1 and options["--threshold"].max is None
     assert options["--mode"].type_descriptor.annotation == Mode
-    assert options["--judge.temperature"].show_default == "0, or 0.7 with several --judge.samples"
+    assert options["--judge.temperature"].show_default == "0, or 0.7 with several --judge.votes"
 
 
 def test_settings_in_the_help_are_called_as_on_the_command_line():
     options = options_of("run")
     assert "the server at --base-url if given, else `encoder`" in options["--backend"].help
-    unless = "True in mode item, unless --judge.capture-reasoning, --judge.samples,"
+    unless = "True in mode item, unless --judge.capture-reasoning, --judge.votes,"
     assert options["--judge.use-logprobs"].show_default.startswith(unless)
     assert "`judge`: it is judged like any other text" in options["--no-answer"].help, "a choice is no option"
 
@@ -79,11 +79,11 @@ def test_a_group_has_only_what_the_user_gave():
     [
         (["--judge.temprature", "1"], ["No such option: --judge.temprature", "--judge.temperature"]),
         (
-            ["--judge.samples", "0"],
-            ["Invalid value for '--judge.samples': Input should be greater than or equal to 1"],
+            ["--judge.votes", "0"],
+            ["Invalid value for '--judge.votes': Input should be greater than or equal to 1"],
         ),
         (["--metric", "best"], ["Invalid value for '--metric'", "'weighted'"]),
-        (["--judge.samples", "some"], ["Invalid value for '--judge.samples'"]),
+        (["--judge.votes", "some"], ["Invalid value for '--judge.votes'"]),
     ],
 )
 def test_a_bad_option_is_one_sentence(run, no_engine, written, words):

@@ -198,7 +198,7 @@ def test_a_pipeline_of_ones_own_from_a_file(run, scripted):
     ("options", "calls", "n"),
     [
         (["--mode", "batch", "--judge.temperature", "0.5"], 1, 1),
-        (["--judge.samples", "3", "--judge.temperature", "0.5"], 2, 3),
+        (["--judge.votes", "3", "--judge.temperature", "0.5"], 2, 3),
         (["--judge.no-use-logprobs"], 2, 1),
         (["--pipeline", "rocketeval", "--mode", "batch"], 1, 1),
     ],

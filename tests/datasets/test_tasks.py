@@ -142,13 +142,13 @@ def test_a_missing_model_is_found_before_the_first_row():
     columns = Columns.of(ONE)
     judge, writer = Engine("judge", FakeBackend()), Engine("./no-writer", "transformers")
     with pytest.raises(ModelError, match="./no-judge"):
-        RowTask(PipelineConfig(), Engine("./no-judge", "transformers"), columns).check()
+        RowTask(PipelineConfig(), Engine("./no-judge", "transformers"), columns).validate()
     with pytest.raises(ModelError, match="./no-writer"):
-        RowTask(PipelineConfig(), judge, columns, checklists=Source.WRITTEN, writer=writer).check()
+        RowTask(PipelineConfig(), judge, columns, checklists=Source.WRITTEN, writer=writer).validate()
     # Rows that are not scored need no judge.
     writing = Engine("writer", FakeBackend())
     no_judge = Engine("./no-judge", "transformers")
-    RowTask(PipelineConfig(), no_judge, columns, scores=False, checklists=Source.WRITTEN, writer=writing).check()
+    RowTask(PipelineConfig(), no_judge, columns, scores=False, checklists=Source.WRITTEN, writer=writing).validate()
     with pytest.raises(ConfigError, match="requires a writer"):
         RowTask(PipelineConfig(), judge, columns, checklists=Source.WRITTEN)
 

@@ -336,7 +336,7 @@ def test_the_pocket_judge_reads_a_scale_in_one_token(pocket):
 def test_a_model_that_is_not_there_is_refused_before_anything_is_asked():
     for name in ("./no/such/model", "/no/such/model", "a/b/c", "nonsense"):
         with pytest.raises(ModelError, match="model not found"):
-            LogprobJudge(name).check()
+            LogprobJudge(name).validate()
 
 
 def test_a_judge_pickles_as_configuration(tmp_path):

@@ -216,7 +216,7 @@ def test_items_that_are_not_answered_by_yes_or_no_are_refused(folder):
 
 @pytest.mark.parametrize(
     ("settings", "named"),
-    [({"mode": "batch"}, "mode='batch'"), ({"prompt": "judges/item"}, "prompt="), ({"samples": 3}, "samples=3")],
+    [({"mode": "batch"}, "mode='batch'"), ({"prompt": "judges/item"}, "prompt="), ({"votes": 3}, "votes=3")],
 )
 def test_settings_that_say_how_a_model_is_prompted_are_refused(folder, settings, named):
     with pytest.raises(SampleError, match=named):
@@ -242,7 +242,7 @@ def test_a_model_that_is_no_judge_is_refused(tmp_path):
     with pytest.raises(ModelError, match="has 3 outputs; an encoder judge needs exactly one"):
         EncoderBackend(str(tmp_path / "three"))
     with pytest.raises(ModelError, match="model not found:"):
-        EncoderJudge(str(tmp_path / "nothing")).check()
+        EncoderJudge(str(tmp_path / "nothing")).validate()
 
 
 @pytest.mark.slow

@@ -223,7 +223,7 @@ def abstains(shown: dict[str, str]) -> dict[str, float]:
 MODES = {
     "logprobs": {"backend": Lettered(abstains, lambda prefix, tail: 1.0)},
     "reasoned": {"backend": Script(in_words), "capture_reasoning": True},
-    "samples": {"backend": Script(in_words), "capture_reasoning": True, "samples": 3},
+    "samples": {"backend": Script(in_words), "capture_reasoning": True, "votes": 3},
     "batch": {"backend": Script(in_words), "mode": "batch"},
     "quality": {"backend": Script(in_words), "mode": "quality", "metric": "weighted"},
 }

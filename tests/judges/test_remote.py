@@ -178,7 +178,7 @@ def test_rewards_and_callers_in_many_threads_use_it(url):
     [
         {"mode": "batch"},
         {"prompt": "judges/item"},
-        {"samples": 3},
+        {"votes": 3},
         {"capture_reasoning": True},
         {"use_logprobs": False},
         {"mass_floor": 0.9},

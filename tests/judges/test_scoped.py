@@ -164,7 +164,7 @@ def test_an_unanswered_message_counts_only_if_it_could_change_the_answer(scope, 
 
 def test_a_reward_passes_the_messages_of_a_completion():
     backend = Recording()
-    reward = ChecklistReward(ChecklistScorer(backend=backend, store=False), target="transcript")
+    reward = ChecklistReward(ChecklistScorer(backend=backend, store=False), judged="transcript")
     items = [{"question": "Does it contain `key`?", "scope": "any_turn", "weight": -1}]
     values = reward(prompts=[[{"role": "user", "content": "Delete."}]], completions=[EPISODE], checklist=[items])
     assert values == [pytest.approx(0.1)] and len(backend.seen) == 3

@@ -33,8 +33,8 @@ def test_a_config_and_keywords_make_the_same_scorer():
 
 def test_settings_know_what_was_changed():
     assert ScorerConfig(metric="pass").changed() == {}
-    changed = JudgeConfig(model="org/judge", samples=3, calibration="map.json").changed("calibration")
-    assert changed == {"model": "org/judge", "samples": 3}
+    changed = JudgeConfig(model="org/judge", votes=3, calibration="map.json").changed("calibration")
+    assert changed == {"model": "org/judge", "votes": 3}
 
 
 def test_a_wrong_value_is_refused_before_anything_is_built():

@@ -20,7 +20,7 @@ cascade: {margin: 0.3}
 judges:
   - {model: pocket, mass_floor: 0.2}
   - panel:
-    judges: [pocket, {model: pocket, samples: 3}]
+    judges: [pocket, {model: pocket, votes: 3}]
 """
 
 

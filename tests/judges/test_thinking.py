@@ -106,7 +106,7 @@ def test_other_settings_are_other_thoughts(tmp_path):
         {"thinking": 8},
         {"thinking": 16},
         {"thinking": 8, "per": "target"},
-        {"thinking": 8, "samples": 2},
+        {"thinking": 8, "votes": 2},
     ):
         engine = Thinks(lambda messages: "0.9")
         ThinkingJudge(backend=engine, store=store, **settings).answer(TWO[:1])
@@ -156,15 +156,15 @@ def test_the_spread_is_that_of_the_answers_in_the_mean():
         def _of(self, written):
             return LabelRead((-9.0, -9.0)) if "aside" in written.thought else super()._of(written)
 
-    judge = ThinkingJudge(backend=OffLabel(lambda messages: ["0.9", "aside", "0.7"]), samples=3)
+    judge = ThinkingJudge(backend=OffLabel(lambda messages: ["0.9", "aside", "0.7"]), votes=3)
     [item] = ChecklistScorer(judge=judge).score([SHORT.question], target="Hi.").items
     assert item.probabilities["yes"] == pytest.approx(0.8) and item.spread == pytest.approx(0.1)
 
 
 @pytest.mark.parametrize(
     ("settings", "message"),
-    [({"per": "word"}, "per='word'"), ({"thinking": 0}, "thinking"), ({"samples": 0}, "samples")]
-    + [({"samples": 2, "temperature": 0.0}, "temperature above 0")],
+    [({"per": "word"}, "per='word'"), ({"thinking": 0}, "thinking"), ({"votes": 0}, "votes")]
+    + [({"votes": 2, "temperature": 0.0}, "temperature above 0")],
 )
 def test_a_judge_checks_its_settings(settings, message):
     with pytest.raises(SampleError, match=message):
@@ -180,7 +180,7 @@ def test_a_calibration_of_plain_reads_is_refused():
 
 def test_several_thoughts_are_averaged_and_each_is_kept():
     engine = Thinks(lambda messages: ["sure 0.9", "less so 0.5", "no 0.1"])
-    judge = ThinkingJudge(backend=engine, samples=3)
+    judge = ThinkingJudge(backend=engine, votes=3)
     [verdict] = judge.answer(TWO[:1])[0]
     assert verdict.probabilities["yes"] == pytest.approx(0.5)
     assert [vote.probabilities["yes"] for vote in verdict.votes] == pytest.approx([0.9, 0.5, 0.1])
@@ -196,7 +196,7 @@ def test_several_thoughts_are_averaged_and_each_is_kept():
 
 def test_several_thoughts_per_target_are_a_group_each():
     engine = Thinks(lambda messages: ["one 0.9", "two 0.7"])
-    verdicts = ThinkingJudge(backend=engine, samples=2, per="target").answer(TWO)[0]
+    verdicts = ThinkingJudge(backend=engine, votes=2, per="target").answer(TWO)[0]
     assert [v.probabilities["yes"] for v in verdicts] == [pytest.approx(0.8)] * 2
     assert [len(group.written) for group in engine.groups] == [2, 2]
     assert all(len({written.thought for written in group.written}) == 1 for group in engine.groups)
@@ -221,12 +221,12 @@ def test_a_thought_that_is_missing_makes_the_read_unanswered_with_the_reason(tmp
 
 
 def test_a_missing_thought_has_no_part_in_the_mean():
-    [verdict] = ThinkingJudge(backend=Thinks([["0.9", LOST, "0.7"]]), samples=3).answer(TWO[:1])[0]
+    [verdict] = ThinkingJudge(backend=Thinks([["0.9", LOST, "0.7"]]), votes=3).answer(TWO[:1])[0]
     assert verdict.probabilities["yes"] == pytest.approx(0.8)
     assert [vote.unanswered for vote in verdict.votes] == [None, "timeout", None]
-    [verdict] = ThinkingJudge(backend=Thinks([["0.9", LOST, LOST]]), samples=3).answer(TWO[:1])[0]
+    [verdict] = ThinkingJudge(backend=Thinks([["0.9", LOST, LOST]]), votes=3).answer(TWO[:1])[0]
     assert (verdict.unanswered, verdict.probabilities) == ("quorum: timeout: 1 of 3 thoughts answered", None)
-    [verdict] = ThinkingJudge(backend=Thinks([[LOST] * 2]), samples=2).answer(TWO[:1])[0]
+    [verdict] = ThinkingJudge(backend=Thinks([[LOST] * 2]), votes=2).answer(TWO[:1])[0]
     assert (verdict.unanswered, verdict.probabilities) == ("timeout", None)
 
 
@@ -302,7 +302,7 @@ def test_a_budget_limits_thoughts_and_reads():
 
 
 def test_a_repeat_writes_other_thoughts_only_if_they_are_sampled():
-    sampled = ThinkingJudge(backend=Thinks(lambda messages: ["0.9", "0.8"]), samples=2)
+    sampled = ThinkingJudge(backend=Thinks(lambda messages: ["0.9", "0.8"]), votes=2)
     assert ChecklistScorer(judge=sampled).repeated(1).judge.sampling.seed != sampled.sampling.seed
 
 
@@ -314,7 +314,7 @@ def test_progress_counts_reads():
 
 
 def test_settings_make_the_judge_and_change_nothing_without_thinking(tmp_path):
-    judge = JudgeConfig(thinking=64, thinking_per="target", samples=4).build(store=False)
+    judge = JudgeConfig(thinking=64, thinking_per="target", votes=4).build(store=False)
     assert isinstance(judge, ThinkingJudge) and judge.per == "target"
     assert (judge.sampling.max_tokens, judge.sampling.n, judge.sampling.temperature) == (64, 4, 0.7)
     assert JudgeConfig(thinking=8, temperature=0.3).build(store=False).sampling.temperature == 0.3
@@ -343,7 +343,7 @@ def test_a_file_of_judges_takes_thinking(tmp_path):
         ({"use_logprobs": False}, "thinking=8 contradicts use_logprobs=False: the label after the thought is read"),
         ({"capture_reasoning": True}, "thinking=8 contradicts capture_reasoning=True: the thought is the reasoning"),
         ({"max_tokens": 9}, "thinking=8 contradicts max_tokens=9"),
-        ({"samples": 2, "temperature": 0.0}, "samples=2 needs a temperature above 0"),
+        ({"votes": 2, "temperature": 0.0}, "votes=2 needs a temperature above 0"),
         ({"backend": "decisions", "base_url": "http://x"}, "thinking=8 has no effect with backend='decisions'"),
         ({"backend": "encoder", "model": "m"}, "thinking=8 has no effect with the cross-encoder"),
         ({"backend": "remote", "base_url": "http://x"}, "thinking=8 has no effect with a reward server"),

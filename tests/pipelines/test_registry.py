@@ -46,7 +46,7 @@ def test_a_registered_refiner_is_made_by_name_and_gets_what_it_takes():
             made.append((keep, model))
             self.keep = keep
 
-        def check(self):
+        def validate(self):
             pass
 
         def refine(self, checklist, samples=()):
@@ -81,7 +81,7 @@ def test_a_pipeline_of_parts_of_ones_own():
 
         stages = ()
 
-        def check(self): ...
+        def validate(self): ...
 
         def generate(self, source):
             return Checklist.parse([f"Is {topic} in it?" for topic in source.topics])
@@ -90,7 +90,7 @@ def test_a_pipeline_of_parts_of_ones_own():
     class Words:
         """Looks for the word."""
 
-        def check(self): ...
+        def validate(self): ...
 
         def score_batch(self, samples, progress=None):
             return [

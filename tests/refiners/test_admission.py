@@ -156,7 +156,7 @@ def test_what_cannot_be_tried():
     with pytest.raises(SampleError, match="threshold=2 is not allowed"):
         admission(threshold=2)
     with pytest.raises(ModelError, match="model not found: './gone'"):
-        CheckAdmission("./gone", store=False).check()
+        CheckAdmission("./gone", store=False).validate()
     assert admission().refine(Checklist.parse(["Is it kind?"])).items[0].question == "Is it kind?"  # nothing to try
 
 

@@ -108,7 +108,7 @@ def test_the_selector_embeds_all_questions_once():
 
 def test_a_refiner_of_ones_own_needs_no_batch_form():
     class First:
-        def check(self):
+        def validate(self):
             pass
 
         def refine(self, checklist, samples=()):

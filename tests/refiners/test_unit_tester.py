@@ -192,7 +192,7 @@ def test_the_pocket_judge_enforces_what_it_can_see(scorer):
 
 def test_what_can_be_refused_is_refused_before_any_call(tmp_path):
     with pytest.raises(ModelError):
-        UnitTester(str(tmp_path / "none"), store=False).check()
+        UnitTester(str(tmp_path / "none"), store=False).validate()
     for name, value in (("threshold", 2), ("max_samples", 0)):
         with pytest.raises(SampleError, match=f"{name}={value}"):
             UnitTester("fake", store=False, **{name: value})

@@ -11,7 +11,7 @@ from tests.rewards.test_callback import HELD_OUT, trainer_in
 folder, rank = Path(sys.argv[1]), int(os.environ["RANK"])
 os.environ["TENSORBOARD_LOGGING_DIR"] = str(folder / "events")
 trainer, scorer = trainer_in(folder, max_steps=2, report_to="tensorboard")
-callback = ChecklistEvalCallback(trainer, scorer, HELD_OUT, every=2, reference="answer", name="held_out")
+callback = ChecklistEvalCallback(trainer, scorer, HELD_OUT, every=2, reference_column="answer", name="held_out")
 callback.generation.max_new_tokens = 8
 share = []
 generate = callback._generate

@@ -65,7 +65,7 @@ class Kept(ChecklistReward):
 @trainers
 def test_completions_of_a_row_are_one_group_although_their_environments_changed_the_prompt(tmp_path):
     judge = ChecklistScorer(backend=FakeBackend(finds), store=False)
-    centred = Kept(judge, target="transcript", shaping=["centred"], log=tmp_path / "log.jsonl")
+    centred = Kept(judge, judged="transcript", shaping=["centred"], log=tmp_path / "log.jsonl")
     trainer, _ = played(ROLLOUTS, tmp_path, centred, Dice, word="plum")
     assert centred.rewards == [pytest.approx(0.4), pytest.approx(-0.4), None, None]
     prompts = [prompt[-1]["content"] for prompt in centred.last.prompts]
@@ -81,7 +81,7 @@ def test_completions_of_a_row_are_one_group_although_their_environments_changed_
 @trainers
 def test_a_lost_completion_takes_its_group_along_where_the_trainer_sums(tmp_path):
     judge = ChecklistScorer(backend=FakeBackend(finds), store=False)
-    summed = Kept(judge, target="transcript")
+    summed = Kept(judge, judged="transcript")
     trainer, out = played(ROLLOUTS, tmp_path, summed, Dice, word="plum")
     assert len(trainer.reward_funcs) == 2, "the environment has a reward of its own"
     assert summed.rewards == [pytest.approx(0.9), pytest.approx(0.1), None, None]
@@ -92,7 +92,7 @@ def test_a_lost_completion_takes_its_group_along_where_the_trainer_sums(tmp_path
 @trainers
 def test_a_monitor_and_evolving_checklists_take_the_groups_of_the_trainer(tmp_path):
     judge = ChecklistScorer(backend=FakeBackend(finds), store=False)
-    watched = ChecklistReward(judge, target="transcript", monitor={})
+    watched = ChecklistReward(judge, judged="transcript", monitor={})
     seen = []
     watched.monitor._watch.update = lambda observation: seen.append(observation) or ({}, [])
     played(ROLLOUTS, tmp_path, watched, Dice, word="plum")
@@ -101,7 +101,7 @@ def test_a_monitor_and_evolving_checklists_take_the_groups_of_the_trainer(tmp_pa
         ["plum", "idea."],
     ]
     proposer = lambda groups: [None] * len(groups)  # noqa: E731
-    evolving = ChecklistReward(judge, target="transcript", evolving={"proposer": proposer})
+    evolving = ChecklistReward(judge, judged="transcript", evolving={"proposer": proposer})
     with pytest.raises(SampleError, match="completions of one group have different prompts or checklists"):
         played(ROLLOUTS, tmp_path, evolving, Dice, word="plum", checklist=["Does it say `plum`?"])
 
@@ -117,7 +117,7 @@ def test_items_are_not_compared_across_different_checklists(tmp_path, step):
             self.checklist = [{"question": f"Does it say `{next(self.numbers)}`?"}]
             return text
 
-    reward = reward_by(lambda prefix, tail: 0.5, shaping=[step], target="transcript")
+    reward = reward_by(lambda prefix, tail: 0.5, shaping=[step], judged="transcript")
     with pytest.raises(SampleError, match=f"'{step}' compares items across a group, but completions of one group"):
         played(ROLLOUTS, tmp_path, reward, Different, word="plum")
 

@@ -46,7 +46,7 @@ def trainer_in(folder, rule=gold_is_best, **options):
 @pytest.mark.xdist_group("trainers")
 def test_a_training_run_logs_held_out_scores_beside_its_own(tmp_path):
     trainer, scorer = trainer_in(tmp_path, max_steps=2)
-    callback = ChecklistEvalCallback(trainer, scorer, HELD_OUT, every=1, reference="answer", name="held_out")
+    callback = ChecklistEvalCallback(trainer, scorer, HELD_OUT, every=1, reference_column="answer", name="held_out")
     callback.generation.max_new_tokens = 8
     trainer.add_callback(callback)
     trainer.train()
@@ -162,7 +162,7 @@ def test_references_that_were_lost_are_read_again_at_the_next_evaluation(tmp_pat
     )
     trainer, _ = trainer_in(tmp_path)
     callback = ChecklistEvalCallback(
-        trainer, ChecklistScorer(backend=backend, store=False), HELD_OUT, every=1, reference="answer"
+        trainer, ChecklistScorer(backend=backend, store=False), HELD_OUT, every=1, reference_column="answer"
     )
     callback.generation.max_new_tokens = 8
     read: list[list[str]] = []

@@ -182,6 +182,6 @@ def test_a_judge_that_sleeps_is_awake_for_the_reward_and_never_while_the_policy_
 def test_an_engine_can_be_built_before_the_first_read_and_says_then_that_it_cannot(tmp_path, mode):
     (tmp_path / "config.json").write_text("{}")
     scorer = ChecklistScorer(str(tmp_path), backend="transformers", mode=mode, store=False)
-    scorer.check()
+    scorer.validate()
     with pytest.raises(ModelError, match="cannot be loaded with transformers"):
         load(scorer.judge)

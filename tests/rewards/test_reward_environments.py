@@ -92,7 +92,7 @@ def say(text: str) -> str:
 
 
 def test_the_environment_writes_the_checklist_and_turns_are_judged_one_by_one(tmp_path):
-    reward = Kept(ChecklistScorer(backend=FakeBackend(knows), store=False), target="transcript")
+    reward = Kept(ChecklistScorer(backend=FakeBackend(knows), store=False), judged="transcript")
     rollouts = [
         (call("pear", "A try."), call("plum", "Again.", after_tool=True), say("It is plum.")),
         (call("plum", "The secret is out."), say("It is plum.")),  # tells the secret in its first turn
@@ -116,7 +116,7 @@ def test_an_environment_without_a_checklist_gets_no_reward_and_none_with_one_is_
                 self.checklist = None
             return "Guess."
 
-    reward = Kept(ChecklistScorer(backend=FakeBackend(knows), store=False), target="transcript")
+    reward = Kept(ChecklistScorer(backend=FakeBackend(knows), store=False), judged="transcript")
     rollouts = [(call("pear", "A try."), say("No."))] * 2
     played(rollouts, tmp_path, reward, Silent, word="")
     assert reward.rewards == [None, None]
@@ -141,7 +141,7 @@ def test_two_environments_in_one_batch(tmp_path):
             del self.checklist  # nothing to judge here
             return "Guess."
 
-    reward = Kept(ChecklistScorer(backend=FakeBackend(knows), store=False), target="transcript")
+    reward = Kept(ChecklistScorer(backend=FakeBackend(knows), store=False), judged="transcript")
     environments = [Game(), Other()]
     for environment in environments:
         environment.reset("plum")

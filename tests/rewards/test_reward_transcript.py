@@ -48,7 +48,7 @@ def test_what_is_no_completion_is_refused():
 @pytest.mark.parametrize(("target", "reward"), [("answer", 0.1), ("transcript", 0.9)])
 def test_the_reward_judges_the_last_text_or_all_of_it(target, reward):
     backend = FakeBackend(lambda prefix, tail: 0.9 if "tool weather: rain" in prefix else 0.1)
-    judged = ChecklistReward(ChecklistScorer(backend=backend, store=False), target=target)
+    judged = ChecklistReward(ChecklistScorer(backend=backend, store=False), judged=target)
     assert judged(prompts=["A"], completions=[TOOLS], checklist=[["Was it looked up?"]]) == pytest.approx([reward])
 
 
@@ -56,7 +56,7 @@ def test_a_reference_column_is_shown_to_a_judge_that_has_a_place_for_it(tmp_path
     prompt = tmp_path / "judge.md"
     prompt.write_text("# User\n## Good\n{reference}\n## Response\n{target}\n## Question\n{question}\n")
     backend = FakeBackend(lambda prefix, tail: 0.9 if "gold" in prefix else 0.1)
-    reward = ChecklistReward(ChecklistScorer(backend=backend, store=False, prompt=prompt), reference="answer")
+    reward = ChecklistReward(ChecklistScorer(backend=backend, store=False, prompt=prompt), reference_column="answer")
     batch = dict(prompts=["A"] * 3, completions=["x"] * 3, checklist=[["Is it so?"]] * 3)
     answers = ["gold", None, [{"role": "assistant", "content": "gold"}]]
     assert reward(**batch, answer=answers) == pytest.approx([0.9, 0.1, 0.9])

@@ -356,8 +356,8 @@ def test_a_pipeline_whose_scorer_is_another_object_is_refused():
     [
         ({"metric": "mean"}, "metric='mean'.*weighted"),
         ({"metric": "quality"}, "metric='quality' requires mode='quality', which grades; mode is 'item'"),
-        ({"reference": "completion_ids"}, "reference='completion_ids'"),
-        ({"target": "first"}, "target='first' is not known; allowed: 'answer', 'transcript'"),
+        ({"reference_column": "completion_ids"}, "reference_column='completion_ids'"),
+        ({"judged": "first"}, "judged='first' is not known; allowed: 'answer', 'transcript'"),
         ({"on_failure": "zero"}, "on_failure='zero' is not known; allowed: 'row', 'group', 'raise'"),
         ({"name": "reward"}, "name='reward'"),
         ({"name": ""}, "name=''"),

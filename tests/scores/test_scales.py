@@ -45,7 +45,7 @@ def test_rlcf_in_one_read_and_in_samples_gives_the_same_mean():
         backend=Script([["100", "100", "50", "70"], ["80", "80", "80", "80"]]),
         prompt="judges/rlcf",
         use_logprobs=False,
-        samples=4,
+        votes=4,
         temperature=1.0,
         store=False,
     ).score(on_scale(checklist, ordinal_scale(101)), "Hi.")

@@ -68,9 +68,9 @@ class Paraphraser:
         self.failures: list[GenerationError] = []
         """Why items in the last call got no usable reply."""
 
-    def check(self) -> None:
+    def validate(self) -> None:
         """Check that the model exists, without loading it. Raises [`ModelError`]."""
-        self.asker.check()
+        self.asker.validate()
 
     def reword(self, items: Sequence[ChecklistItem]) -> list[list[ChecklistItem]]:
         """For every item, `count` copies that differ in the question only."""

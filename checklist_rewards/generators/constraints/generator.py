@@ -106,7 +106,7 @@ class ConstraintsGenerator:
 
     constraints: ClassVar[bool] = True
 
-    def check(self) -> None:
+    def validate(self) -> None:
         """Nothing to check: there are no settings and no model."""
 
     def check_request(self, request: str | Request, where: str) -> Request:

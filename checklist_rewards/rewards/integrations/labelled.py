@@ -58,7 +58,7 @@ class SamplewiseReward:
         unscored (`float`, *optional*):
             Reward of a sample that could not be scored. By default [`Unscored`] is raised, because any number would
             change the policy for a failure of the judge.
-        target (`str`, *optional*, defaults to `"answer"`):
+        judged (`str`, *optional*, defaults to `"answer"`):
             What is judged of a completion of several messages: `"answer"`, the last message of the assistant, or
             `"transcript"`, all of them. Items with a scope look at single messages in either case.
         keep_thinking, thinking_opened, tokenizer, thinking_tags, images (*optional*):
@@ -75,7 +75,7 @@ class SamplewiseReward:
         max_wait: float = DEFAULT_MAX_WAIT,
         max_batch: int = DEFAULT_MAX_BATCH,
         unscored: float | None = None,
-        target: Part = "answer",
+        judged: Part = "answer",
         keep_thinking: bool = False,
         thinking_opened: bool | None = None,
         tokenizer: Any = None,
@@ -91,7 +91,7 @@ class SamplewiseReward:
             scorer_of(scorer, ScorerConfig(**scorer_arguments))[0], max_wait=max_wait, max_batch=max_batch
         )
         self.unscored = unscored
-        self.readers = Readers(target, keep_thinking, thinking_opened, tokenizer, thinking_tags, images)
+        self.readers = Readers(judged, keep_thinking, thinking_opened, tokenizer, thinking_tags, images)
 
     def scores(
         self,

@@ -36,7 +36,7 @@ class ChecklistRubric(TrajectoryRubric):
         checklist (*optional*): The label (see `labelled.py`). An environment may set `checklist` in its `reset`.
         text (`str`, *optional*): Field of the actions that is a text of the policy. Actions without it are calls.
         prompt (`str` or list of messages, *optional*): What the judge sees as the input. An environment may set it.
-        target (`str`, *optional*, defaults to `"transcript"`): `"transcript"`, the whole episode, or `"answer"`, the
+        judged (`str`, *optional*, defaults to `"transcript"`): `"transcript"`, the whole episode, or `"answer"`, the
             last text of the policy.
         intermediate_reward (`float`, *optional*, defaults to `0.0`): Value of the steps before the last.
         reward ([`SamplewiseReward`], *optional*): Alternatively, pass the keyword arguments of one.
@@ -48,14 +48,14 @@ class ChecklistRubric(TrajectoryRubric):
         *,
         text: str | None = None,
         prompt: Any = None,
-        target: Any = "transcript",
+        judged: Any = "transcript",
         intermediate_reward: float = 0.0,
         reward: SamplewiseReward | None = None,
         **settings: Any,
     ):
         super().__init__(intermediate_reward)
         self.checklist, self.text, self.prompt = checklist, text, prompt
-        self.reward = reward or SamplewiseReward(target=target, **settings)
+        self.reward = reward or SamplewiseReward(judged=judged, **settings)
 
     def __call__(self, action: Any, observation: Any) -> float | Coroutine[Any, Any, float]:
         """The value of a step; in a running event loop (`step_async`) a coroutine, as of OpenEnv's containers."""

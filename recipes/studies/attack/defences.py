@@ -83,9 +83,9 @@ class Changed(Judge):
         yield from self.inner.parts()
         yield self
 
-    def check(self) -> None:
+    def validate(self) -> None:
         """Raise a [`ChecklistRewardsError`] if the inner judge cannot be used."""
-        self.inner.check()
+        self.inner.validate()
 
     def check_item(self, item: ChecklistItem, where: str) -> None:
         """Raise [`ChecklistError`] for an item that the inner judge cannot answer."""

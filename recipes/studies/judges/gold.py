@@ -208,7 +208,7 @@ def main(arguments: EvaluateArguments) -> dict[str, Any]:
     )
     if arguments.gold_key:
         check_gold(dataset, arguments.gold_key)
-    scorer.check()
+    scorer.validate()
     output = Path(arguments.output_dir)
     summary = evaluate(dataset, scorer, arguments.gold_key, output / "scored.jsonl")
     save_json(output / "summary.json", summary)

@@ -111,8 +111,8 @@ class Recorder(Judge):
         yield from self.judge_of.parts()
         yield self
 
-    def check(self) -> None:
-        self.judge_of.check()
+    def validate(self) -> None:
+        self.judge_of.validate()
 
     def check_item(self, item: ChecklistItem, where: str) -> None:
         self.judge_of.check_item(item, where)

@@ -24,7 +24,7 @@ HARMLESS = {
     "mode": "item",
     "use_logprobs": True,
     "capture_reasoning": True,
-    "samples": 3,
+    "votes": 3,
     "temperature": 0.7,
     "thinking": 100,
     "thinking_per": "item",
