@@ -178,7 +178,7 @@ def sentence(error: ValidationError, model: type[BaseModel]) -> str:
         name, *inside = path
         field = owner.model_fields.get(str(name))
         members = [] if field is None else [one for one, _ in _members(field.annotation)]
-        inner = next((one for one in members if isinstance(one, type) and issubclass(one, BaseModel)), None)
+        inner = next((one for one in members if isinstance(one, type) and issubclass(one, Config)), None)
         if inner is None or not inside:
             break
         owner, path, place = inner, inside, f"{place}.{name}" if place else str(name)

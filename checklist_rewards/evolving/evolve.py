@@ -125,7 +125,7 @@ class Evolution:
     def validate(self) -> None:
         """Check the proposer and the refiners, without loading their models. Raises a [`ChecklistRewardsError`]."""
         for part in (self.proposer, *self.refiners):
-            if hasattr(part, "check"):
+            if hasattr(part, "validate"):
                 part.validate()
 
     def current(self, call: Call) -> Call:
