@@ -25,8 +25,8 @@ from checklist_rewards.backends.budget import Bill, Receipt
 from checklist_rewards.backends.models import UNNAMED
 from checklist_rewards.checklists import Checklist, ChecklistItem, Option, once_per_object
 from checklist_rewards.errors import SampleError
-from checklist_rewards.judges.base import Member, Progress, Read, judge_identity
-from checklist_rewards.judges.calibration import empty_targets
+from checklist_rewards.judges.base import Progress, Read
+from checklist_rewards.judges.calibration import Member, empty_targets
 from checklist_rewards.judges.checked import (
     CODE,
     CheckSettings,
@@ -35,6 +35,7 @@ from checklist_rewards.judges.checked import (
     usable_check,
     without_check,
 )
+from checklist_rewards.judges.identity import judge_identity
 from checklist_rewards.judges.logprob import as_declared
 from checklist_rewards.judges.settings import Mode, ScorerConfig, ScorerKwargs, refuse_any
 from checklist_rewards.judges.variants import check_rewordable, how_repeated, reseeded, variant_of
