@@ -46,7 +46,7 @@ from checklist_rewards.ui.project import Project
 
 SETTINGS = (
     *("mode", "metric", "threshold", "min_answered", "abstention", "no_answer"),
-    *("scale", "capture_reasoning", "samples"),
+    *("scale", "capture_reasoning", "votes"),
 )
 """Settings of the scorer that the page has fields for. `pipeline`, `judge` and `calibration` are names of files."""
 _READER = CompletionReader()
