@@ -286,7 +286,7 @@ def own_id(data: Mapping[str, Any], key: str | None = None) -> str | None:
 
 
 def kind_of_row(data: Mapping[str, Any]) -> Kind | None:
-    """The kind of a file whose first row this is; None for rows that are no scored texts."""
+    """The kind of a file whose first row this is; None if the row is not a scored text."""
     if SCORE_COLUMN in data:
         return "scored"
     if all(name in data for name in REWARDS):
