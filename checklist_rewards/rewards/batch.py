@@ -664,7 +664,7 @@ def completion_metrics(
 ) -> dict[str, float | None]:
     """The metrics of one completion. The names are the same for all completions; a metric without a value is None."""
     lines = () if sample is None or score is None else tuple(zip(sample.checklist.items, score.items, strict=True))
-    items = () if score is None or score.no_answer else [pair for pair in lines if not pair[1].not_needed]
+    items = () if score is None or score.no_answer else lines
     abstained = sum([line.answer is not None and item.values[line.answer] is None for item, line in items])
     masses = [line.mass for _, line in items if line.mass is not None]
     # Without a score, only a part of the items has an answer, such as the code checks.
@@ -676,7 +676,7 @@ def completion_metrics(
         "unanswered": ratio(sum([line.unanswered is not None for _, line in items]), len(items)),
         "abstained": ratio(abstained, len(items)),
         "mass": ratio(sum(masses), len(masses)),
-        **{state: None if sample is None else float(sample.target_state == state) for state in NOT_ANSWERED},
+        **{state: None if score is None else float(score.state == state) for state in NOT_ANSWERED},
     }
     for category in categories:
         passed = [line.passed for item, line in lines if item.category == category and line.passed is not None]
