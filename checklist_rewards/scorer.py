@@ -184,8 +184,10 @@ class ChecklistScorer:
         answers = iter(self._verdicts(samples, checklists, judged, progress, retries))
         scores = []
         for checklist, state, is_judged in zip(checklists, states, judged, strict=True):
-            unread = Verdict(unanswered=Unanswered(Reason.NO_ANSWER, state))
-            verdicts = [next(answers) if is_judged else unread for _ in checklist.items]
+            if is_judged:
+                verdicts = [next(answers) for _ in checklist.items]
+            else:
+                verdicts = [Verdict(unanswered=Unanswered(Reason.NO_ANSWER, state))] * len(checklist.items)
             scores.append(score_checklist(checklist, verdicts, self.aggregation, state=state))
         return scores
 

@@ -328,14 +328,16 @@ def groups_of(trainer: Any, call: Call, number: int) -> list[str]:
     return [f"{number}.{group}" for group in groups]
 
 
-def adds_up(hook: Any) -> bool:
-    """Whether the trainer that owns this hook sums several rewards and counts None as 0.
+def counts_none(hook: Any) -> bool:
+    """Whether the trainer that owns this hook counts None as 0: it sums several rewards, or TRL is too old to leave
+    None out.
 
     `GRPOTrainer` and `RLOOTrainer` pass bound methods of their own to a reward. Rewards with weight 0 count too.
     """
     trainer = getattr(hook, "__self__", None)
     several = len(getattr(trainer, "reward_funcs", None) or ()) > 1
-    return several and getattr(trainer, "multi_objective_aggregation", None) != "normalize_then_sum"
+    sums = several and getattr(trainer, "multi_objective_aggregation", None) != "normalize_then_sum"
+    return sums or trl_before(LEAVES_NONE_OUT) is not None
 
 
 def trl_before(version: tuple[int, int]) -> str | None:

@@ -48,9 +48,9 @@ from checklist_rewards.rewards.batch import (
     RewardLog,
     Scores,
     Stage,
-    adds_up,
     completion_metrics,
     content_key,
+    counts_none,
     groups_of,
     log_records,
     log_to_trainer,
@@ -314,7 +314,8 @@ class ChecklistReward:
         rows = zip(call.samples, call.scores, call.rewards, strict=True)
         numbers = [*metrics_of(rows, self.categories), *call.metrics, ("judge_seconds", call.seconds)]
         metrics = [(f"{name}/{key}", value) for key, value in numbers]
-        log_to_trainer(call.log_metric, metrics)
+        if call.log_metric is not None:
+            log_to_trainer(call.log_metric, metrics)
         self.log.add(metrics)
         self._report_states(call.scores)
         if self.log.path is not None:
@@ -391,8 +392,7 @@ class ChecklistReward:
 
     def fails_by_group(self, hook: Any) -> bool:
         """Whether all completions of a group get None if one has no score, in the trainer that passed this hook."""
-        counts_none = adds_up(hook) or trl_before(LEAVES_NONE_OUT) is not None
-        return self.on_failure == "group" or (self.on_failure == "row" and counts_none)
+        return self.on_failure == "group" or (self.on_failure == "row" and counts_none(hook))
 
     def __getstate__(self) -> dict[str, Any]:
         check_child(self.__name__, self.scorer.judge)
