@@ -40,7 +40,15 @@ from checklist_rewards.judges.logprob import as_declared
 from checklist_rewards.judges.settings import Mode, ScorerConfig, ScorerKwargs, refuse_any
 from checklist_rewards.judges.variants import check_rewordable, how_repeated, reseeded, variant_of
 from checklist_rewards.rows import Sample
-from checklist_rewards.scores import NO_ANSWER_STATES, Reason, Score, Unanswered, Verdict, score_checklist
+from checklist_rewards.scores import (
+    NO_ANSWER_STATES,
+    Reason,
+    Score,
+    TargetState,
+    Unanswered,
+    Verdict,
+    score_checklist,
+)
 from checklist_rewards.scores.scales import on_scale, ordinal_scale
 from checklist_rewards.scores.weights import Weights
 
@@ -179,8 +187,7 @@ class ChecklistScorer:
         """
         checklists = self._parsed(samples)
         states = [sample.target_state for sample in samples]
-        judges_all = self.aggregation.no_answer == "judge"
-        judged = [judges_all or state not in NO_ANSWER_STATES for state in states]
+        judged = [self._is_judged(state) for state in states]
         answers = iter(self._verdicts(samples, checklists, judged, progress, retries))
         scores = []
         for checklist, state, is_judged in zip(checklists, states, judged, strict=True):
@@ -280,8 +287,7 @@ class ChecklistScorer:
         checklist = Checklist.parse(sample.checklist, "sample")
         whole = [item for item in checklist.items if item.scope is None]
         checks = {item.check: item for item in whole if item.check is not None and self.checking.answers(item)}
-        unread = self.aggregation.no_answer != "judge" and sample.target_state in NO_ANSWER_STATES
-        if not checks or unread:
+        if not checks or not self._is_judged(sample.target_state):
             return sample
         over = time.monotonic() + seconds
         late = Verdict(
@@ -301,6 +307,9 @@ class ChecklistScorer:
         """The checklist as this scorer asks it: on its scale and with its weights, if it has them."""
         checklist = checklist if self.scale is None else on_scale(checklist, self.scale)
         return checklist if self.weights is None else self.weights.of(checklist)
+
+    def _is_judged(self, state: TargetState) -> bool:
+        return self.aggregation.no_answer == "judge" or state not in NO_ANSWER_STATES
 
     def _parsed(self, samples: Sequence[Sample]) -> list[Checklist]:
         """The samples' checklists, prepared. One that several samples share is checked once."""

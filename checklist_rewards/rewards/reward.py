@@ -162,7 +162,7 @@ class ChecklistReward:
         self._calls = 0
         self.last: Call | None = None
         """The last call, with samples and scores."""
-        self._judges = [scorer.judge]
+        self._judges = [scorer.judge]  # and that of the shadow, if the monitor has one
         self._warned = False
         self._warned_of: set[str] = set()
         self.evolving: Evolution | None = None
