@@ -5,7 +5,17 @@ from typing import get_type_hints
 import pytest
 
 from checklist_rewards.errors import SampleError
-from checklist_rewards.generators import ContrastiveGenerator, DirectGenerator
+from checklist_rewards.evaluation.items.wording import Paraphraser
+from checklist_rewards.evolving.proposer import GroupProposer
+from checklist_rewards.evolving.rewriting import Rewriter
+from checklist_rewards.generators import (
+    ContrastiveGenerator,
+    DeductiveGenerator,
+    DirectGenerator,
+    InductiveGenerator,
+    InteractiveGenerator,
+)
+from checklist_rewards.refiners import Deduplicator, Tagger, UnitTester
 from checklist_rewards.writer import Writer, WriterKwargs, parameters_of
 from tests.generators.fakes import Replies
 
@@ -57,3 +67,18 @@ def test_the_parameters_of_a_part_are_those_of_its_writer_too():
     assert WriterKwargs.__annotations__.keys() < known.keys() and "drop_faults" not in known
     assert (known["temperature"].default, known["temperature"].hint, known["seed"].default) == (0.0, float, 0)
     assert parameters_of(lambda **anything: None) is None
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        *(DirectGenerator, ContrastiveGenerator, InductiveGenerator, DeductiveGenerator, InteractiveGenerator),
+        *(Deduplicator, Tagger, UnitTester, Paraphraser, GroupProposer, Rewriter),
+    ],
+)
+def test_every_part_that_writes_takes_a_writer_and_completes_it(part):
+    made = part(Writer(model="pocket", max_tokens=64, store=False)).writer
+    assert (made.engine.model, made.max_tokens, made.replies) == ("pocket", 64, None)
+    assert made.max_attempts == part.writing["max_attempts"] and made.temperature == part.writing["temperature"]
+    assert part("pocket", seed=2, max_tokens=64, store=False).writer == made.replaced(seed=2)
+    assert part.writing.keys() == {"temperature", "max_tokens", "max_attempts"}
