@@ -14,10 +14,9 @@ the code checks of a checklist. With
 preferences for labels it is the fraction of pairs in which the chosen text has the higher score; ties count half. Test
 number t has the one-sided level 0.05 / (t (t + 1)) on a gain divided by its standard error, which follows from the
 influence of every row on a correlation r, z z' - r (z^2 + z'^2) / 2 (Devlin et al. 1975), or of every pair on a
-fraction, summed over the rows or pairs of a group. The quantile is that of Student's t with one degree of freedom fewer
-than there are groups.
-These levels sum to 0.05, so the probability that a run keeps any change without an effect is at most about 5 %,
-however many changes it tries (alpha spending, Lan and DeMets 1983, with a sum that telescopes).
+fraction, summed over the rows or pairs of a group. The quantile is that of Student's t with one degree of freedom
+fewer than there are groups. These levels sum to 0.05, so the probability that a run keeps any change without an effect
+is at most about 5 %, however many changes it tries (alpha spending, Lan and DeMets 1983, with a sum that telescopes).
 
 There are three stages, and after a kept change the loop starts again with the first one:
 

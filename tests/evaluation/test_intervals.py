@@ -15,7 +15,9 @@ def test_the_error_is_that_of_a_mean_and_grows_with_dependence():
     parts = (values - values.mean()) / 6
     assert clustered_error(parts, np.arange(6), 6) == pytest.approx(values.std(ddof=1) / math.sqrt(6))
     pairs = np.repeat(parts, 2) / 2  # every unit twice: no more is known
-    assert clustered_error(pairs, np.repeat(np.arange(6), 2), 6) == pytest.approx(clustered_error(parts, np.arange(6), 6))
+    assert clustered_error(pairs, np.repeat(np.arange(6), 2), 6) == pytest.approx(
+        clustered_error(parts, np.arange(6), 6)
+    )
     assert math.isnan(clustered_error(parts, np.zeros(6, int), 1))
 
 

@@ -46,7 +46,7 @@ def test_intervals_cover_the_truth_where_those_of_the_judge_do_not():
 
 @pytest.mark.parametrize("judged", ["useless", "right"])
 def test_labels_that_are_all_equal_have_an_interval_that_covers(judged):
-    """25 labels of a rate of 0.97 are often all yes. The interval was [1, 1] then, and covered in 54 % of the draws."""
+    """25 labels of a rate of 0.97 are often all yes. The interval was [1, 1] then, and covered in 54 % of draws."""
     hits, rng = {"labelled": [], "corrected": []}, np.random.default_rng(0)
     for _ in range(200):
         truth = (rng.random(250) < 0.97).astype(float)
