@@ -15,7 +15,8 @@ pairs that are far apart in the right order. The second term is then a hundredth
 Squared errors are minimized by `scipy.optimize.nnls`, the solver of scikit-learn's `LinearRegression(positive=True)`,
 without the cost of its estimators for problems of this size, and the logistic loss by L-BFGS-B. The strength is the
 one with the lowest loss in cross-validation over groups; "infinite" is one of them. All figures are *out-of-fold*:
-every text is scored by weights that were fitted, with their strength, on other groups.
+every text is scored by weights that were fitted, with their strength, on other groups. Groups whose texts are compared
+in a preference are one group.
 
 A weight belongs to an item, if the items repeat over texts, or else to a category. Items that are too rare and items
 without a category keep their weights.
@@ -90,7 +91,7 @@ class LabelledScores:
     labels: np.ndarray
     """One per text; for preferences, 1 per pair."""
     groups: list[str]
-    """One per label."""
+    """One per label. Groups of texts that a preference connects are one group."""
     pairs: np.ndarray | None = None
     """For preferences: indices of the chosen and the rejected text, as an array of pairs x 2."""
 
@@ -194,11 +195,23 @@ def labelled_scores(
         texts=occurring,
         bases=bases,
         labels=np.ones(len(of_labels)) if pairs is not None else np.array([row.labels for _, row, _ in used], float),
-        groups=[used[number][1].group for number in of_labels],
+        groups=_connected([row.group for _, row, _ in used], kept),
         pairs=kept,
     )
     _enough(found, texts[0].where.rpartition(",")[0])
     return found
+
+
+def _connected(groups: list[str], pairs: np.ndarray | None) -> list[str]:
+    """The group of every text, or of every pair: groups that a pair connects are one, so that no text is in two."""
+    if pairs is None or not len(pairs):
+        return groups if pairs is None else []
+    sparse, graphs = import_extra("scipy.sparse", "scipy.sparse.csgraph")
+    one, other = group_codes(groups)[pairs].T
+    size = len(groups)
+    _, parts = graphs.connected_components(sparse.coo_array((np.ones(len(one)), (one, other)), shape=(size, size)))
+    names: dict[int, str] = {}
+    return [names.setdefault(int(parts[code]), groups[place]) for code, place in zip(one, pairs[:, 0], strict=True)]
 
 
 def _value(line: ItemScore) -> Any:

@@ -88,6 +88,20 @@ def test_preferences():
     assert fit.weights[0].weight > 2 * abs(fit.weights[2].weight) and fit.weights[4].weight < -1
 
 
+def test_pairs_that_share_a_text_are_held_out_together():
+    """Each text is in two pairs, once chosen and once rejected, and is a group of its own: a chain per prompt."""
+    answers, _ = drawn(120)
+    pairs = [(n, n + 1) for n in range(119) if n % 4 != 3]
+    labelled = labelled_scores(scored(answers), pairs=pairs)
+    assert len(labelled.groups) == 90 and len(set(labelled.groups)) == 30
+    of_text = {}
+    for group, pair in zip(labelled.groups, pairs, strict=True):
+        for text in pair:
+            assert of_text.setdefault(text, group) == group
+    with pytest.raises(SampleError, match="has 119 pairs in 1 groups; fitting weights needs at least 20 in 5"):
+        labelled_scores(scored(answers), pairs=[(n, n + 1) for n in range(119)])  # a single chain
+
+
 def test_categories_where_items_do_not_repeat():
     rng = np.random.default_rng(2)
     rows = []
