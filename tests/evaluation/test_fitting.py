@@ -5,7 +5,7 @@ import pytest
 
 from checklist_rewards import Checklist
 from checklist_rewards.errors import SampleError
-from checklist_rewards.evaluation.agreement import Bootstrap
+from checklist_rewards.evaluation.bootstrap import Bootstrap
 from checklist_rewards.evaluation.fitting import fit_weights, labelled_scores
 from checklist_rewards.evaluation.scored import ScoredText
 from checklist_rewards.scores import Verdict, rescore, score_checklist
