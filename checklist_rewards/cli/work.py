@@ -55,7 +55,7 @@ from checklist_rewards.judges import EncoderJudge, Judge, Member
 from checklist_rewards.judges.remote import REMOTE
 from checklist_rewards.judges.settings import load_jury
 from checklist_rewards.pipelines import PipelineConfig
-from checklist_rewards.rows import Columns
+from checklist_rewards.rows import CONTEXT, HISTORY, Columns
 from checklist_rewards.scorer import ChecklistScorer
 from checklist_rewards.scores.reasons import Reason, Unanswered
 
@@ -184,9 +184,6 @@ def _pair(value: object, where: str) -> tuple[float, float]:
     if not (0 <= per_prompt < float("inf") and 0 <= per_reply < float("inf")):
         raise SampleError(f"{where}: prices must be at least 0, got {value!r:.60}.")
     return per_prompt, per_reply
-
-
-_WRITER_FIELDS = ("reference", "context", "candidates", "chosen", "rejected")
 
 
 @dataclass(frozen=True)
@@ -322,7 +319,7 @@ class Work:
 
     def writer_keys(self, keys: o.WriterKeys) -> dict[str, str | None]:
         """The fields that the writer's prompt uses, each with the column named by the user."""
-        named = {name: getattr(keys, f"{name}_key") for name in _WRITER_FIELDS}
+        named = {name: getattr(keys, f"{name}_key") for name in CONTEXT if name != HISTORY}
         return {name: key for name, key in named.items() if name in self.pipeline.shown or key is not None}
 
     def _jury(self) -> Judge | Member | None:
