@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -28,7 +29,7 @@ from checklist_rewards.evaluation.agreement import Bootstrap
 from checklist_rewards.evaluation.agreement.measures import DEFAULT_RESAMPLES
 from checklist_rewards.evaluation.fitting import By, Fit, fit_weights, labelled_scores
 from checklist_rewards.evaluation.labels import text_of
-from checklist_rewards.evaluation.scored import ID, ScoredText
+from checklist_rewards.evaluation.scored import ScoredFile, ScoredText
 from checklist_rewards.evolving.improve import FAULTS, Improvement
 from checklist_rewards.evolving.improve import improve as improved
 from checklist_rewards.evolving.rewriting import Rewriter
@@ -37,7 +38,7 @@ from checklist_rewards.judges.labels import LabelCell, read_column
 from checklist_rewards.replies import NoReply
 from checklist_rewards.rows import Columns, read_checklist
 from checklist_rewards.scorer import ChecklistScorer
-from checklist_rewards.scores.table import SCORE_COLUMN, score_from
+from checklist_rewards.scores.table import SCORE_COLUMN
 from checklist_rewards.version import __version__
 
 _SHOWN = 40
@@ -335,10 +336,11 @@ def _labelled_rows(
     preferences. Raises [`SampleError`]."""
     found: list[ScoredText] = []
     names: list[set[str]] = []
-    rows = list(Columns.each(path, **keys.columns(target=target_key, shared=shared)))
-    cells = () if label_key is None else [LabelCell(row.where, row.data.get(label_key)) for row, _ in rows]
+    file = ScoredFile(path, **keys.columns(target=target_key, shared=shared), unscored=True, images="refuse")
+    rows = list(file)
+    cells = () if label_key is None else [LabelCell(row.where, row.data.get(label_key)) for row in rows]
     labels = iter(read_column(cells, label_key or ""))
-    for row, columns in rows:
+    for row in rows:
         for key, option_name in ((label_key, "--label-key"), (group_key, "--group-key")):
             if key is not None and key not in row.data:
                 raise SampleError(
@@ -353,13 +355,11 @@ def _labelled_rows(
             raise SampleError(
                 f"{row.where}: column {SCORE_COLUMN!r} not found; score the rows first, or name a judge with --model."
             )
-        score = score_from(row.data[SCORE_COLUMN], row.where) if stored else None
-        sample = columns.sample_of(row.data, row.where, shared)
+        sample = file.columns.sample_of(row.data, row.where, shared)
         group = str(row.data[group_key]) if group_key is not None else str((sample.input or row.where, sample.history))
-        found.append(ScoredText(row.where, row.where, score, group, labels=label, sample=sample))
-        names.append(
-            {text_of(row.data.get(columns.target)), *([str(row.data[ID])] if row.data.get(ID) is not None else [])}
-        )
+        score = row.score if stored else None
+        found.append(replace(row, id=row.where, score=score, group=group, labels=label, sample=sample))
+        names.append({text_of(row.data.get(file.columns.target)), *([row.id] if row.has_id else [])})
     if not found:
         raise SampleError(f"{path}: no row has a label in column {label_key!r}.")
     return found, names
