@@ -239,7 +239,7 @@ def _requested(row: Any, where: str, scorer: ChecklistScorer) -> Sample:
         _check_items(checklist, where, scorer)
     messages = _messages(row.get("messages"))
     if as_is:
-        return AsItIs(checklist, *map(row.get, _TEXTS), messages=messages)
+        return AsItIs(checklist, row["target"], *map(row.get, _TEXTS[1:]), messages=messages)
     if messages:
         raise _RowError("messages", 'requires "as_is": true; give chat messages as the target otherwise.')
     for field, read in (("input", FIELDS.input_of), ("reference", FIELDS.reference_of)):
