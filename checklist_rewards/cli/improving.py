@@ -15,13 +15,12 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 from checklist_rewards.backends import Engine
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.cli import options as o
 from checklist_rewards.cli.options import Json, Resamples, Seed, grouped
-from checklist_rewards.cli.output import bars, check_outputs, console, warn_of_models, write_json
+from checklist_rewards.cli.output import bars, check_outputs, console, table, warn_of_models
 from checklist_rewards.cli.trust import LABELS, Labelled
 from checklist_rewards.cli.work import CHECKLISTS, Work
 from checklist_rewards.errors import SampleError
@@ -33,6 +32,7 @@ from checklist_rewards.evaluation.scored import ScoredFile, ScoredText
 from checklist_rewards.evolving.improve import FAULTS, Improvement
 from checklist_rewards.evolving.improve import improve as improved
 from checklist_rewards.evolving.rewriting import Rewriter
+from checklist_rewards.files.atomic import write_json
 from checklist_rewards.files.rows import read_rows
 from checklist_rewards.judges.labels import LabelCell, read_column
 from checklist_rewards.replies import NoReply
@@ -137,19 +137,17 @@ def _show(fitted: Fit) -> None:
     out = Console()
     what = "labels" if fitted.measure == "correlation" else "pairs"
     title = f"weights by {fitted.by}, {fitted.labels} {what} in {fitted.groups} groups"
-    table = Table(fitted.by, "before", "weight", "95 % interval", "adds", "texts", title=title, title_justify="left")
+    rows = []
     for line in sorted(fitted.weights, key=lambda line: -line.adds)[:_SHOWN]:
         interval = "" if line.low is None else f"{line.low:.2f} to {line.high:.2f}"
         numbers = (f"{line.before:.2f}", f"{line.weight:.2f}", interval, f"{line.adds:+.3f}", str(line.texts))
-        table.add_row(escape(line.question[:_QUESTION]), *numbers)
-    out.print(table)
+        rows.append((line.question[:_QUESTION], *numbers))
+    out.print(table(fitted.by, "before", "weight", "95 % interval", "adds", "texts", rows=rows, title=title))
     if len(fitted.weights) > _SHOWN:
         out.print(f"{len(fitted.weights) - _SHOWN} more are in the file.")
     names = {"present": "present weights", "fitted": "fitted weights", "gain": "gain", "train": "fitted, in training"}
-    figures = Table(fitted.measure, "on held-out groups", show_header=True)
-    for name, shown in names.items():
-        figures.add_row(shown, fitted.figures[name].shown())
-    out.print(figures)
+    figures = ((shown, fitted.figures[name].shown()) for name, shown in names.items())
+    out.print(table(fitted.measure, "on held-out groups", rows=figures))
     if fitted.needed is not None:
         console.print(
             f"[yellow]The gain is not shown: its interval includes 0. About {fitted.needed:,} {what} would be needed "
@@ -276,8 +274,7 @@ def improve(
     rewriter: Rewriter | None = None
     scorer: ChecklistScorer | None = None
     if work is not None:
-        assert isinstance(work.pipeline.scorer, ChecklistScorer)  # only presets can name another scorer
-        scorer = work.pipeline.scorer
+        scorer = work.scorer
         scorer.validate()
         warn_of_models(judge.shown)
         if writer is not None:
@@ -367,11 +364,9 @@ def _labelled_rows(
 
 def _show_improvement(found: Improvement) -> None:
     out = Console()
-    table = Table("item", "fault", "found", title="weak items", title_justify="left")
-    for line in found.findings[:_SHOWN]:
-        table.add_row(escape(line.item.question[:_QUESTION]), escape(line.fault), escape(line.detail))
     if found.findings:
-        out.print(table)
+        rows = ((line.item.question[:_QUESTION], line.fault, line.detail) for line in found.findings[:_SHOWN])
+        out.print(table("item", "fault", "found", rows=rows, title="weak items"))
         for fault in dict.fromkeys(line.fault for line in found.findings):
             out.print(escape(f"{fault}: {FAULTS[fault]}"), soft_wrap=True)
     out.print(escape(found.diff()), soft_wrap=True, highlight=False)

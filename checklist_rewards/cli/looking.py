@@ -17,13 +17,12 @@ from typing import Annotated, Any
 import typer
 from annotated_types import Ge
 from rich.markup import escape
-from rich.table import Table
 
 from checklist_rewards.backends import Sampling
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.cli import options as o
 from checklist_rewards.cli.options import Resamples, Seed, grouped
-from checklist_rewards.cli.output import bars, check_outputs, console, warn_of_models, write_json
+from checklist_rewards.cli.output import bars, check_outputs, console, decimal, table, warn_of_models
 from checklist_rewards.cli.trust import Labelled
 from checklist_rewards.cli.work import Work
 from checklist_rewards.errors import SampleError
@@ -34,6 +33,7 @@ from checklist_rewards.evaluation.items.items import FLAGS, ItemAnalysis, catego
 from checklist_rewards.evaluation.items.wording import Paraphraser, Review, reads_of, review, reworded
 from checklist_rewards.evaluation.labels import same_text
 from checklist_rewards.evaluation.scored import ScoredFile, ScoredText
+from checklist_rewards.files.atomic import write_json
 from checklist_rewards.files.rows import read_rows, write_rows
 from checklist_rewards.monitor.extra_reads import degenerate_replies
 from checklist_rewards.refiners.embedding import SentenceEmbedder
@@ -191,8 +191,7 @@ def _inspect(
     forecast: GradientForecast,
 ) -> None:
     uses_judge = analyses.meta or analyses.paraphrases > 0
-    scorer = Work.of(o.Preset(), store_options, judge=judge).pipeline.scorer if uses_judge else None
-    assert scorer is None or isinstance(scorer, ChecklistScorer)
+    scorer = Work.of(o.Preset(), store_options, judge=judge).scorer if uses_judge else None
     if scorer is not None:
         scorer.validate()
         warn_of_models(judge.shown)
@@ -364,12 +363,11 @@ def _print(
 ) -> None:
     reports, figures = analysis.report(embedder), collected.figures
     flagged_items = flagged(reports)
-    table = Table("question", "n", "pass", "discr.", "stable", "flags", title=f"inspect {rows}", title_justify="left")
+    lines = []
     for line in flagged_items[:_SHOWN]:
-        numbers = (line.pass_rate, line.discrimination, line.stability)
-        shown = ["–" if value is None else f"{value:.2f}" for value in numbers]
-        table.add_row(escape(line.question), str(line.answered), *shown, ", ".join(line.flags))
-    console.print(table)
+        shown = (decimal(value, ".2f", "–") for value in (line.pass_rate, line.discrimination, line.stability))
+        lines.append((line.question, str(line.answered), *shown, ", ".join(line.flags)))
+    console.print(table("question", "n", "pass", "discr.", "stable", "flags", rows=lines, title=f"inspect {rows}"))
     console.print(
         f"{len(reports)} items over {analysis.targets} targets ({collected.unscored} rows without a score, "
         f"{analysis.no_answer} without an answer); {len(flagged_items)} flagged"
@@ -406,22 +404,19 @@ def _print(
 
 def _show_gradient(predicted: GradientReport) -> None:
     def share(value: float | None) -> str:
-        return "–" if value is None else f"{value:.0%}"
+        return decimal(value, ".0%", "–")
 
     lines = {
         "items that all completions of a prompt pass": share(predicted.all_pass),
         "items that none passes": share(predicted.none_pass),
         "items that tell completions apart": share(predicted.varying),
-        "standard deviation within a prompt": "–" if predicted.spread is None else f"{predicted.spread:.3f}",
+        "standard deviation within a prompt": decimal(predicted.spread, ".3f", "–"),
         "reads with a label mass below 0.5": share(predicted.low_mass),
-        "correlation of score and length": "–" if predicted.length is None else f"{predicted.length:+.2f}",
+        "correlation of score and length": decimal(predicted.length, "+.2f", "–"),
     }
     lines |= {f"items that {fault}": f"{n} of {predicted.items}" for fault, n in predicted.faults.items()}
     lines |= {f"prompts on which {name!r} is as good": share(value) for name, value in predicted.canaries.items()}
-    table = Table(show_header=False, title="before training", title_justify="left")
-    for name, value in lines.items():
-        table.add_row(escape(name), value)
-    console.print(table)
+    console.print(table(rows=lines.items(), title="before training", header=False))
     console.print(predicted.sentence)
 
 
@@ -438,8 +433,7 @@ def _sample(
 ) -> None:
     """Sample completions for some prompts, score them and degenerate replies, and write the scored rows."""
     work = Work.of(o.Preset(), store_options, judge=judge)
-    scorer = work.pipeline.scorer
-    assert isinstance(scorer, ChecklistScorer)  # only presets can name another scorer
+    scorer = work.scorer
     data = list(read_rows(rows))
     if not data:
         raise SampleError(f"{rows} has no rows.")
