@@ -456,8 +456,10 @@ def run(
                 "--source cannot be combined with --ray: write the checklist with `checklist-rewards generate`, then "
                 "give it with --checklist."
             )
-        report, names, on = RunReport("run"), command.model_names, {"columns": named}
-        return run_on_ray(command, report, files, cluster, dry, store_options, *names, **on, checklists=checklists)
+        report, names = RunReport("run"), command.model_names
+        return run_on_ray(
+            command, report, files, cluster, dry, store_options, *names, columns=named, checklists=checklists
+        )
     this = RowRun("run", command, files, named, checklist, source, store_options.store)
     file, columns, report = this.file, this.columns, this.report
     work = RowWork(pipe, columns, report, scores=True, checklists=checklists)
