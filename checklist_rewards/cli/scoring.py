@@ -104,8 +104,8 @@ ExampleInput = Annotated[
 
 
 def run_on_ray(
-    command: Work,
-    report: RunReport,
+    command: str,
+    work: Work,
     files: o.Files,
     cluster: o.Cluster,
     dry: o.Dry,
@@ -118,8 +118,8 @@ def run_on_ray(
     """Process all shards and print the report of all actors.
 
     Args:
-        command ([`Work`]): config and engines.
-        report ([`RunReport`]): the report of the command.
+        command (`str`): the name of the command.
+        work ([`Work`]): config and engines.
         files, cluster, dry, store: options of the command.
         *models (`str`): the models, to warn about the pocket model.
         columns (`dict`): arguments of [`Columns.of`].
@@ -139,7 +139,8 @@ def run_on_ray(
             "give the name of a folder."
         )
     first = first_row(shards)
-    task = command.task(Columns.of(first, **columns), scores=scores, checklists=checklists)
+    report = RunReport(command)
+    task = work.task(Columns.of(first, **columns), scores=scores, checklists=checklists)
     warn_of_models(*models)
     keep = store.store or not store.no_store
     settings = {"actors": cluster.actors, "num_gpus": cluster.num_gpus, "shard_rows": cluster.shard_rows}
@@ -168,7 +169,7 @@ def run_on_ray(
             "shards are kept; free some space and rerun the same command to continue."
         )
         raise typer.Exit(1) from None
-    command.account(report)
+    work.account(report)
     raise typer.Exit(report.finish(files.output, report.judged, files.summary))
 
 
@@ -255,8 +256,8 @@ def generate(
     named = keys.columns(reference=None, writer=work.writer_keys(keys))
     what: dict[str, Any] = {"scores": False, "checklists": Source.WRITTEN}
     if cluster.ray:
-        report, names = RunReport("generate"), work.model_names
-        return run_on_ray(work, report, files, cluster, dry, store_options, *names, columns=named, **what)
+        names = work.model_names
+        return run_on_ray("generate", work, files, cluster, dry, store_options, *names, columns=named, **what)
     run = RowRun("generate", work, files, named, store_options.store)
     rows = RowWork(pipe, run.columns, run.report, **what)
     total = sum(1 for _ in map(rows.validate, run.file))
@@ -356,8 +357,8 @@ def score(
     command = Work.of(preset, stores_of(cluster, store_options), judge=judge, concurrency=concurrency, dry=dry)
     named = keys.columns(checklist, target=target_key, checklist=checklist_key)
     if cluster.ray:
-        report, name = RunReport("score"), command.judge_name
-        return run_on_ray(command, report, files, cluster, dry, store_options, name, columns=named)
+        name = command.judge_name
+        return run_on_ray("score", command, files, cluster, dry, store_options, name, columns=named)
     run = RowRun("score", command, files, named, checklist, store_options.store)
     work = RowWork(command.pipeline, run.columns, run.report, scores=True, checklists=Source.COLUMN)
     reads, asks = 0, False
@@ -456,9 +457,9 @@ def run(
                 "--source cannot be combined with --ray: write the checklist with `checklist-rewards generate`, then "
                 "give it with --checklist."
             )
-        report, names = RunReport("run"), command.model_names
+        names = command.model_names
         return run_on_ray(
-            command, report, files, cluster, dry, store_options, *names, columns=named, checklists=checklists
+            "run", command, files, cluster, dry, store_options, *names, columns=named, checklists=checklists
         )
     this = RowRun("run", command, files, named, checklist, source, store_options.store)
     file, columns, report = this.file, this.columns, this.report
