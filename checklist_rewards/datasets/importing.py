@@ -9,7 +9,6 @@ Every row is validated. The error of the first invalid row names its file, line,
 
 from __future__ import annotations
 
-import json
 import logging
 import re
 from collections import Counter
@@ -50,7 +49,7 @@ from checklist_rewards.datasets.rubrics import (
 from checklist_rewards.datasets.sources import read_source
 from checklist_rewards.datasets.texts import levels_of
 from checklist_rewards.errors import SampleError
-from checklist_rewards.files.atomic import write_text
+from checklist_rewards.files.atomic import write_json
 from checklist_rewards.files.cells import at, decoded, messages_in, places, without
 from checklist_rewards.files.documents import FORMATS as DOCUMENTS
 from checklist_rewards.files.documents import load
@@ -279,7 +278,7 @@ def write_imported(imported: ImportedRows, file: str | Path, output: Path) -> tu
     """
     if output.suffix.lower() == ".json":
         checklist = _only({checklist.id: checklist for _, checklist in imported.rows}, file, output)
-        write_text(output, json.dumps(checklist.model_dump(mode="json"), indent=2, ensure_ascii=False) + "\n")
+        write_json(output, checklist.model_dump(mode="json"))
         return None, len(checklist)
     rows = items = 0
     with write_rows(output) as out:

@@ -48,29 +48,17 @@ from checklist_rewards.pipelines.config import (
 )
 from checklist_rewards.refiners import CheckAdmission, UnitTester
 from checklist_rewards.refiners.base import refine_all
-from checklist_rewards.rows import CANDIDATES, HISTORY, Columns, Sample
+from checklist_rewards.rows import CONTEXT, FIELDS, Sample
 from checklist_rewards.scorer import ChecklistScorer, Scorer
 from checklist_rewards.scores import NO_ANSWER_STATES, Score
 
-TEXTS = ("reference", "history", "context", "chosen", "rejected")
-"""The text fields of a row that a generator may use in addition to `input`."""
 TRIED = 20
 _READER = CompletionReader()
 
 
-_COLUMNS = Columns(
-    ("input",),
-    reference="reference",
-    writer={name: name for name in (*TEXTS, CANDIDATES) if name != HISTORY},
-    optional=frozenset(["input", *TEXTS, CANDIDATES]),
-    named=True,
-)
-"""How the rows of a pipeline are read."""
-
-
 def _sample(row: Mapping[str, Any], where: str) -> Sample | None:
     """The answer in the row's target, without a checklist; None if the row has no target."""
-    return None if row.get("target") is None else _COLUMNS.sample_of(row, where, ())
+    return None if row.get("target") is None else FIELDS.sample_of(row, where, ())
 
 
 def a_few(samples: Sequence[Sample]) -> list[Sample]:
@@ -221,9 +209,9 @@ class Pipeline:
         Raises:
             GenerationError: If no checklist could be written.
         """
-        unknown = sorted(set(others) - {*TEXTS, CANDIDATES})
+        unknown = sorted(set(others) - set(CONTEXT))
         if unknown:
-            raise SampleError(f"{unknown[0]!r} is not a field of a row; allowed: {', '.join((*TEXTS, CANDIDATES))}.")
+            raise SampleError(f"{unknown[0]!r} is not a field of a row; allowed: {', '.join(CONTEXT)}.")
         row = {**others, "input": input, "target": target}
         _sample(row, "the row")  # raises before a checklist is generated
         if source is not None and checklist is None:
@@ -320,7 +308,7 @@ class Pipeline:
             self.validate()
             results = [self.generate(source, a_few([draft for draft in drafts if draft is not None]))] * len(rows)
         else:
-            requests = [self.check_request(_COLUMNS.request_of(row, where), where) for row, where in located]
+            requests = [self.check_request(FIELDS.request_of(row, where), where) for row, where in located]
             self.validate()
             results = self.write_batch(requests, progress)
         samples = {

@@ -24,18 +24,16 @@ from pydantic import create_model
 from checklist_rewards.backends import Engine, choose_backend
 from checklist_rewards.backends.packaged import ENGLISH_WRITER, SMOLLM2
 from checklist_rewards.backends.servers import OPENAI
-from checklist_rewards.chat import CompletionReader
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import ChecklistRewardsError, GenerationError, SampleError
 from checklist_rewards.files.documents import read_text, read_value
 from checklist_rewards.files.store import Store
-from checklist_rewards.generators import Request
 from checklist_rewards.judges.probe import probe
 from checklist_rewards.judges.remote import REMOTE
 from checklist_rewards.judges.settings import FILE_SETTINGS, ScorerConfig, load_jury
 from checklist_rewards.pipelines import Pipeline, PipelineConfig, assemble, list_pipelines, load_config
 from checklist_rewards.pipelines.registry import SURROUNDINGS
-from checklist_rewards.rows import fields_of
+from checklist_rewards.rows import CONTEXT, FIELDS
 from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores import Score, score_checklist
 from checklist_rewards.scores.reasons import ADVICE
@@ -48,9 +46,7 @@ SETTINGS = (
     *("scale", "capture_reasoning", "votes"),
 )
 """Settings of the scorer that the page has fields for. `pipeline`, `judge` and `calibration` are names of files."""
-_READER = CompletionReader()
 _FILES = ("judge", "calibration")
-_FIELDS = ("reference", "history", "context", "chosen", "rejected", "candidates")
 _CONCURRENT = 8
 _MOST_PIPELINES = 64
 _PLAIN = (str, bool, int, float)
@@ -200,10 +196,8 @@ class Judging:
     def sample(self, body: Mapping[str, Any]) -> Sample:
         """What the page wants to have scored. As in `score`, only the answer of the response is judged."""
         checklist = Checklist.parse(body.get("checklist"))
-        target = _READER.read(_text(body, "target") or "")
-        input, reference = (_text(body, name) or None for name in ("input", "reference"))
-        history = _text(body, "history") or None
-        return Sample(checklist, target.text, input, reference, history, state=target.state)
+        row = {name: _text(body, name) or None for name in ("input", "reference", "history")}
+        return FIELDS.sample_of({**row, "target": _text(body, "target") or ""}, "the response", checklist)
 
     def score(self, body: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         """Score a response: an event per item as it is answered, then one with the score, or one with an error."""
@@ -231,9 +225,8 @@ class Judging:
             raise SampleError(
                 f"{pipe.name} writes one checklist for many inputs; use `checklist-rewards run --source`."
             )
-        values = {name: body[name] for name in _FIELDS if body.get(name)}
-        request = Request(_text(body, "input") or "", **fields_of(values, "the prompt"))
-        pipe.check_request(request, "the prompt")
+        row = {name: body[name] for name in CONTEXT if body.get(name)} | {"input": _text(body, "input") or ""}
+        request = pipe.check_request(FIELDS.request_of(row, "the prompt"), "the prompt")
         pipe.check_writers()
         [result] = pipe.write_batch([request])
         if isinstance(result, GenerationError):
@@ -346,9 +339,10 @@ def _engines_of(jury: str) -> list[Engine]:
     return found
 
 
-def _text(body: Mapping[str, Any], name: str) -> str | None:
+def _text(body: Mapping[str, Any], name: str) -> str | list[Any] | None:
+    """A text of a request, or its chat messages."""
     value = body.get(name)
-    if value is not None and not isinstance(value, str):
+    if not isinstance(value, str | list | None):
         raise SampleError(f"{name} must be a text, got {type(value).__name__}.")
     return value
 
