@@ -7,9 +7,9 @@ same model share its weights.
 from __future__ import annotations
 
 from checklist_rewards.backends.base import (
+    Answer,
     Arrived,
     Backend,
-    LabelRead,
     Message,
     Messages,
     Progress,
@@ -47,7 +47,7 @@ __all__ = [
     "SERVED",
     "BackendName",
     "Engine",
-    "LabelRead",
+    "Answer",
     "Message",
     "Messages",
     "Progress",

@@ -104,14 +104,14 @@ class ReadGroup:
 
 
 @dataclass(slots=True)
-class LabelRead(Outcome):
-    """The result of one read as returned by an engine: `logprobs`, or an `answer`, or a reason in `unanswered`."""
+class Answer(Outcome):
+    """The answer of an engine to one read. Exactly one of `logprobs`, `label` and `unanswered` is set."""
 
-    logprobs: tuple[float, ...] | None
+    logprobs: tuple[float, ...] | None = None
     """ln P(label) in the order of the requested labels. Each is the sum over all surface forms of the label, from the
     softmax over the full vocabulary. -inf for a label that is missing from a server's list of likely tokens."""
     unanswered: Unanswered | None = None
-    answer: str | None = None
+    label: str | None = None
     """The label that the model wrote, if a server returns no probabilities."""
     exact: bool = True
     """Whether `logprobs` come from the full vocabulary. False if they come from a server's list of likely tokens."""
@@ -126,7 +126,7 @@ class LabelRead(Outcome):
 class ReadResult:
     """The result of `Backend.read`, with its cost in tokens."""
 
-    reads: list[tuple[LabelRead, ...]]
+    reads: list[tuple[Answer, ...]]
     """One tuple per group with one entry per tail, in the order of the request."""
     prompt_tokens: int = 0
     """Tokens of all prompts, as if each were computed separately."""
@@ -172,7 +172,7 @@ class Reply(Outcome):
     completion_tokens: int = 0
     """Tokens of this reply."""
     keep: bool = True
-    """Whether the reply may be stored; as in [`LabelRead`]."""
+    """Whether the reply may be stored; as in [`Answer`]."""
     thought: str | None = None
     """The thought, if a server returned it apart from the text. Otherwise the text contains it, as a `<think>` block.
     """
@@ -182,15 +182,15 @@ Arrived = Callable[[int, list[Reply]], None]
 """Called with the index of a prompt and its replies."""
 
 
-def is_kept(outcome: LabelRead | Reply) -> bool:
+def is_kept(outcome: Answer | Reply) -> bool:
     """Whether to store this result, because a retry would give the same one. Numbers that are no log-probabilities are
     never stored."""
-    if isinstance(outcome, LabelRead) and not_logprobs(outcome.logprobs or (), distinct=False) is not None:
+    if isinstance(outcome, Answer) and not_logprobs(outcome.logprobs or (), distinct=False) is not None:
         return False
     return outcome.keep and not is_transient(outcome.unanswered)
 
 
-def is_finite(read: LabelRead) -> bool:
+def is_finite(read: Answer) -> bool:
     """Whether no log-probability of a read is NaN or +inf. -inf is the logarithm of 0."""
     return all([logprob < math.inf for logprob in read.logprobs or ()])  # False for NaN, also of numpy
 
@@ -289,7 +289,7 @@ class Backend:
             labels (sequence of `str`): The labels, such as "yes" and "no".
 
         Returns:
-            [`ReadResult`]: One [`LabelRead`] per tail, with the cost in tokens.
+            [`ReadResult`]: One [`Answer`] per tail, with the cost in tokens.
 
         Raises:
             ModelError: If a label has no single-token surface form, or if two labels share one.

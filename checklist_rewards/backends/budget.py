@@ -29,7 +29,7 @@ from dataclasses import dataclass, field, fields, replace
 from itertools import accumulate, chain, groupby
 from typing import TYPE_CHECKING, Any
 
-from checklist_rewards.backends.base import Arrived, LabelRead, Messages, ReadGroup, ReadResult, Reply, Sampling
+from checklist_rewards.backends.base import Answer, Arrived, Messages, ReadGroup, ReadResult, Reply, Sampling
 from checklist_rewards.backends.models import NO_MODEL, UNNAMED
 from checklist_rewards.backends.tokens import Bounds, Tokens
 from checklist_rewards.checklists import Key, key_of
@@ -271,7 +271,7 @@ class Budget:
         places = [(number, index) for number, group in enumerate(groups) for index in range(len(group.tails))]
         bounds: list[Tokens] = [] if self.is_spent else list(chain(*_bounds(engine).reads(groups)))
         results: list[ReadResult] = []
-        answers: list[LabelRead] = []
+        answers: list[Answer] = []
         while piece := self._piece(engine, bounds[len(answers) :]):
             batch = places[len(answers) : len(answers) + len(piece.bounds)]
             with self._paid(engine, piece):
@@ -282,16 +282,14 @@ class Budget:
                 except BackendError as error:
                     if not answers:
                         raise
-                    result = ReadResult(
-                        [(LabelRead(None, Unanswered(Reason.BACKEND_ERROR, str(error))),) * len(batch)]
-                    )
+                    result = ReadResult([(Answer(None, Unanswered(Reason.BACKEND_ERROR, str(error))),) * len(batch)])
                 fresh = list(chain(*result.reads))
                 answered = sum(read.unanswered is None for read in fresh)
                 piece.completion = answered if result.completion_tokens is None else result.completion_tokens
                 piece.prompt = result.prompt_tokens or (sum(bound.prompt for bound in piece.bounds) * bool(answered))
             results.append(result)
             answers += fresh
-        refused = LabelRead(None, self._refusal(engine, bounds[len(answers) :]))
+        refused = Answer(None, self._refusal(engine, bounds[len(answers) :]))
         all_reads = iter(answers + [refused] * (len(places) - len(answers)))
         return _total(results, [tuple(next(all_reads) for _ in group.tails) for group in groups])
 
@@ -396,7 +394,7 @@ def _grouped(groups: Sequence[ReadGroup], places: Sequence[tuple[int, int]]) -> 
     return parts
 
 
-def _total(results: Sequence[ReadResult], reads: list[tuple[LabelRead, ...]]) -> ReadResult:
+def _total(results: Sequence[ReadResult], reads: list[tuple[Answer, ...]]) -> ReadResult:
     """The sum of several results; a count that is None in one of them is None."""
     counts: dict[str, int | None] = {}
     for count in fields(ReadResult):

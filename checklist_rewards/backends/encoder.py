@@ -43,9 +43,9 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from checklist_rewards.backends.base import (
+    Answer,
     Arrived,
     Backend,
-    LabelRead,
     Messages,
     ReadGroup,
     ReadResult,
@@ -158,9 +158,9 @@ class EncoderBackend(Backend):
             raise BackendError(f"the encoder failed: {str(error).strip().splitlines()[0]}") from error
         reads = [
             tuple(
-                LabelRead(None, Unanswered(Reason.NOT_FINITE))
+                Answer(None, Unanswered(Reason.NOT_FINITE))
                 if (group, tail) in broken
-                else _label_read(best.get((group, tail)))
+                else _answer(best.get((group, tail)))
                 for tail in range(len(read_group.tails))
             )
             for group, read_group in enumerate(groups)
@@ -175,10 +175,10 @@ class EncoderBackend(Backend):
         raise ModelError("an encoder can only answer questions; use another model to generate text.")
 
 
-def _label_read(value: float | None) -> LabelRead:
+def _answer(value: float | None) -> Answer:
     if value is None:
-        return LabelRead(None, Unanswered(Reason.TOO_LONG))
-    return LabelRead((-_softplus(-value), -_softplus(value)))
+        return Answer(None, Unanswered(Reason.TOO_LONG))
+    return Answer((-_softplus(-value), -_softplus(value)))
 
 
 def _softplus(value: float) -> float:

@@ -42,9 +42,9 @@ from transformers import AutoModelForCausalLM, GenerationConfig, LogitsProcessor
 
 from checklist_rewards.backends.base import (
     MISSED,
+    Answer,
     Arrived,
     Backend,
-    LabelRead,
     Messages,
     ReadGroup,
     ReadResult,
@@ -137,7 +137,7 @@ _CPU_OUT_OF_MEMORY = re.compile(r"not enough memory|can't allocate memory|out of
 
 R = TypeVar("R")
 T = TypeVar("T")
-_TOO_LONG = LabelRead(None, Unanswered(Reason.TOO_LONG))
+_TOO_LONG = Answer(None, Unanswered(Reason.TOO_LONG))
 _Place = tuple[int, int]
 """The numbers of a group and of its tail."""
 
@@ -258,13 +258,13 @@ class TransformersBackend(Backend):
         """Compute the log-probabilities of the labels, in rows of several prompts if the model allows it."""
         forms = self.tokens.label_groups(labels)
         tokenized = self.tokens.groups(groups)
-        reads: list[list[LabelRead]] = [[_TOO_LONG] * len(group.tails) for group in tokenized]
+        reads: list[list[Answer]] = [[_TOO_LONG] * len(group.tails) for group in tokenized]
         branches, costs = self._branches(tokenized), self._costs
         below: list[Kept[_Place]] = []
         if self.packs and self.keeps:
             plan = keep_prefixes(branches[False], costs)
             branches[False], below = plan.branches, plan.below
-        found: list[tuple[TreeRow[_Place], list[LabelRead]]] = []
+        found: list[tuple[TreeRow[_Place], list[Answer]]] = []
         computed = sum(self._read_below(kept, None, forms, found, branches[False]) for kept in below)
         cached = sum(len(row.values) for row, _ in found)
         room, worth = (self.max_batch_tokens, costs.saves) if self.packs else (0, None)
@@ -285,7 +285,7 @@ class TransformersBackend(Backend):
         kept: Kept[_Place],
         above: Past | None,
         forms: Sequence[tuple[int, ...]],
-        found: list[tuple[TreeRow[_Place], list[LabelRead]]],
+        found: list[tuple[TreeRow[_Place], list[Answer]]],
         lost: list[Branch[_Place]],
     ) -> int:
         """Read the rows below a prefix, and return the number of computed tokens. If the prefix does not fit into
@@ -309,21 +309,21 @@ class TransformersBackend(Backend):
 
     def _answered(
         self, rows: Sequence[TreeRow[_Place]], forms: Sequence[tuple[int, ...]], past: Past | None = None
-    ) -> tuple[list[list[LabelRead]], int]:
+    ) -> tuple[list[list[Answer]], int]:
         """The reads of each row, and the number of tokens computed for them."""
         computed, before = 0, 0 if past is None else past.length
 
-        def answer(batch: Sequence[TreeRow[_Place]]) -> list[list[LabelRead]]:
+        def answer(batch: Sequence[TreeRow[_Place]]) -> list[list[Answer]]:
             nonlocal computed
             with self.in_turn():
                 logprobs = iter(self._label_logprobs(batch, forms, past).tolist())
             computed += sum(len(row.ids) for row in batch)
-            return [[LabelRead(tuple(next(logprobs))) for _ in row.values] for row in batch]
+            return [[Answer(tuple(next(logprobs))) for _ in row.values] for row in batch]
 
-        def lost(row: TreeRow[_Place]) -> list[LabelRead]:
+        def lost(row: TreeRow[_Place]) -> list[Answer]:
             if len(row.values) > 1:
                 return [read for half in row.halves() for read in _in_memory([half], answer, lost)[0]]
-            return [LabelRead(None, _no_memory(f"a row of {before + len(row.ids)} tokens"))]
+            return [Answer(None, _no_memory(f"a row of {before + len(row.ids)} tokens"))]
 
         batches = self._batches(rows, lambda row: before + len(row.ids), self._costs.batch, self._kind)
         return [reads for batch in batches for reads in _in_memory(batch, answer, lost)], computed

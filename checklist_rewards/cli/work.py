@@ -30,10 +30,10 @@ from typing_extensions import override
 from checklist_rewards.backends import (
     OPENAI,
     SERVED,
+    Answer,
     Arrived,
     Backend,
     Engine,
-    LabelRead,
     Messages,
     ReadGroup,
     ReadResult,
@@ -113,7 +113,7 @@ class Counter(Backend):
         self._count([tokens for group in self.bounds.reads(groups) for tokens in group])
         if self.bounds.tokens is not None:
             self.floor_tokens += floor_tokens(self.bounds.tokens.groups(groups), _ANY_LENGTH)[1]
-        return ReadResult([(LabelRead(None, _UNANSWERED),) * len(group.tails) for group in groups])
+        return ReadResult([(Answer(None, _UNANSWERED),) * len(group.tails) for group in groups])
 
     @override
     def generate(

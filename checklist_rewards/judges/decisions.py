@@ -16,7 +16,7 @@ from pathlib import Path
 
 from typing_extensions import override
 
-from checklist_rewards.backends import DECISIONS, Backend, Engine, LabelRead
+from checklist_rewards.backends import DECISIONS, Answer, Backend, Engine
 from checklist_rewards.backends.decisions.protocols import DecisionQuestion
 from checklist_rewards.checklists import ChecklistItem, Key, key_of
 from checklist_rewards.files.store import Store
@@ -72,7 +72,7 @@ class DecisionsJudge(LogprobJudge):
         return {(): list(reads)}
 
     @override
-    def _method(self, read: LabelRead) -> Method:
+    def _method(self, read: Answer) -> Method:
         return "decision"
 
     @override

@@ -42,7 +42,7 @@ from pathlib import Path
 
 from typing_extensions import override
 
-from checklist_rewards.backends import Backend, Engine, LabelRead, Progress, is_finite, is_kept
+from checklist_rewards.backends import Answer, Backend, Engine, Progress, is_finite, is_kept
 from checklist_rewards.backends.base import MISSED, ReadGroup, Written, is_over, not_logprobs, time_left
 from checklist_rewards.backends.budget import Receipt
 from checklist_rewards.backends.encoder_rows import context_of, context_texts
@@ -245,7 +245,7 @@ class LogprobJudge(Judge):
     ) -> tuple[dict[Key, Verdict], set[Key], Receipt]:
         """The verdict of every distinct read by its key, the keys that were not in the store, and the cost."""
         distinct = {read.key: read for read in rendered}
-        answers: dict[Key, LabelRead] = {}
+        answers: dict[Key, Answer] = {}
         if self.store is not None:
             answers.update(self.store.get(list(distinct), lambda key, text: _loaded(text, distinct[key].labels)))
         missing = [read for key, read in distinct.items() if key not in answers]
@@ -304,9 +304,7 @@ class LogprobJudge(Judge):
             questions.append((question, labels))
         return questions
 
-    def _ask(
-        self, missing: Sequence[RenderedRead], answers: dict[Key, LabelRead], progress: Progress | None
-    ) -> Receipt:
+    def _ask(self, missing: Sequence[RenderedRead], answers: dict[Key, Answer], progress: Progress | None) -> Receipt:
         """Ask the engine, add what it answers to `answers` and to the store, and return the cost."""
         spent = Receipt()
         # The engine is asked in small chunks if answers are stored after each, or if time may run out between them.
@@ -333,11 +331,11 @@ class LogprobJudge(Judge):
 
     def _read(
         self, chunk: Sequence[Sequence[RenderedRead]], labels: tuple[str, ...]
-    ) -> tuple[dict[Key, LabelRead], Receipt]:
+    ) -> tuple[dict[Key, Answer], Receipt]:
         started = time.perf_counter()
         keys = [read.key for reads in chunk for read in reads]
         if is_over():
-            return dict.fromkeys(keys, LabelRead(None, MISSED)), Receipt()
+            return dict.fromkeys(keys, Answer(None, MISSED)), Receipt()
         groups = [
             ReadGroup(
                 reads[0].system,
@@ -354,7 +352,7 @@ class LogprobJudge(Judge):
         except BackendError as error:
             # The reads of this chunk are unanswered. They are not stored, so a rerun repeats them.
             logger.warning("%d reads failed: %s", len(keys), error)
-            fresh = dict.fromkeys(keys, LabelRead(None, Unanswered(Reason.BACKEND_ERROR, str(error))))
+            fresh = dict.fromkeys(keys, Answer(None, Unanswered(Reason.BACKEND_ERROR, str(error))))
             return fresh, Receipt(calls=len(keys), engine_seconds=time.perf_counter() - started)
         except BaseException:
             self._pace = Pace()  # restart with small chunks, so that the next call stores its first answers early
@@ -374,10 +372,10 @@ class LogprobJudge(Judge):
             engine_seconds=time.perf_counter() - started,
         )
 
-    def _verdict(self, read: LabelRead, labels: Labels, judge: str) -> Verdict:
+    def _verdict(self, read: Answer, labels: Labels, judge: str) -> Verdict:
         if read.logprobs is None:
-            if read.answer is not None:
-                return Verdict(answer=labels[read.answer], judge=judge, method="word")
+            if read.label is not None:
+                return Verdict(answer=labels[read.label], judge=judge, method="word")
             return Verdict(unanswered=read.unanswered, judge=judge)
         if not is_finite(read):
             return Verdict(unanswered=Unanswered(Reason.NOT_FINITE), judge=judge)
@@ -393,7 +391,7 @@ class LogprobJudge(Judge):
         unsure = Unanswered(Reason.OFF_LABEL) if mass is not None and mass < self.mass_floor else None
         return Verdict(probabilities, mass=mass, unanswered=unsure, judge=judge, method=self._method(read))
 
-    def _method(self, read: LabelRead) -> Method:
+    def _method(self, read: Answer) -> Method:
         """How probabilities were read."""
         return "logprobs" if read.exact else "top_logprobs"
 
@@ -410,27 +408,27 @@ def as_declared(verdict: Verdict, item: ChecklistItem) -> Verdict:
     )
 
 
-def _dumped(read: LabelRead) -> str:
+def _dumped(read: Answer) -> str:
     if read.unanswered is not None:
         return json.dumps({"unanswered": read.unanswered})
-    if read.answer is not None:
-        return json.dumps({"answer": read.answer})
+    if read.label is not None:
+        return json.dumps({"answer": read.label})
     flags = {"exact": read.exact, "mass_reported": read.mass_reported}
     return json.dumps({"logprobs": read.logprobs} | {name: flag for name, flag in flags.items() if not flag})
 
 
-def _loaded(text: str, labels: Labels) -> LabelRead:
+def _loaded(text: str, labels: Labels) -> Answer:
     """Parse what [`_dumped`] wrote about these labels. Raises `ValueError` for any other text."""
     match json.loads(text):
         case {"logprobs": [*numbers], **rest} if len(numbers) == len(labels):
             logprobs = tuple(map(float, numbers))
             if not_logprobs(logprobs, distinct=False) is None:
                 exact, mass_reported = rest.get("exact") is not False, rest.get("mass_reported") is not False
-                return LabelRead(logprobs, exact=exact, mass_reported=mass_reported)
+                return Answer(logprobs, exact=exact, mass_reported=mass_reported)
         case {"answer": str(answer)} if answer in labels:
-            return LabelRead(None, answer=answer)
+            return Answer(label=answer)
         case {"unanswered": str(reason)}:
-            return LabelRead(None, Unanswered(reason))
+            return Answer(None, Unanswered(reason))
     raise ValueError(f"not a read of {list(labels)}: {text:.60}")
 
 

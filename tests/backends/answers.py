@@ -4,10 +4,10 @@ import math
 from collections.abc import Sequence
 from itertools import chain
 
-from checklist_rewards.backends import LabelRead, ReadResult
+from checklist_rewards.backends import Answer, ReadResult
 
 
-def p_yes(result: ReadResult | Sequence[Sequence[LabelRead]]) -> list[float]:
+def p_yes(result: ReadResult | Sequence[Sequence[Answer]]) -> list[float]:
     reads = result.reads if isinstance(result, ReadResult) else result
     out = []
     for read in chain.from_iterable(reads):

@@ -363,7 +363,7 @@ def test_other_models_do_not(model):
 def test_a_word_is_an_answer_only_where_it_stands_alone(text, answer):
     choice = {"message": {"content": text}, "finish_reason": "stop"}
     read = label_of(choice, LABELS)
-    assert (read.answer, read.unanswered, read.logprobs) == (answer, None if answer else "off_label", None)
+    assert (read.label, read.unanswered, read.logprobs) == (answer, None if answer else "off_label", None)
 
 
 def test_a_served_model_is_known_by_name_and_address():

@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from checklist_rewards import ChecklistScorer
-from checklist_rewards.backends import Engine, LabelRead, ReadGroup, Reply, Sampling, is_kept, pocket_dir
+from checklist_rewards.backends import Answer, Engine, ReadGroup, Reply, Sampling, is_kept, pocket_dir
 from checklist_rewards.backends.openai import OpenAIBackend
 from checklist_rewards.backends.servers import SERVERS
 from checklist_rewards.errors import ModelError
@@ -99,7 +99,7 @@ def test_a_tokenizer_that_cannot_be_read_costs_the_lists_only(broken_server, tmp
         shutil.copy(pocket_dir() / file, tmp_path)
     (tmp_path / "tokenizer.json").write_text('{"model": {"type": "none of these"}}')
     broken_server.card |= {"root": str(tmp_path)}
-    assert connect(broken_server).read(ONE, LABELS).reads == [(LabelRead((-0.5, -1.5), exact=False),)]
+    assert connect(broken_server).read(ONE, LABELS).reads == [(Answer((-0.5, -1.5), exact=False),)]
 
 
 @pytest.mark.parametrize("requests", [1, 7])
@@ -137,7 +137,7 @@ def test_a_server_that_refuses_the_templates_setting_is_asked_without_it(broken_
     broken_server.refuses = lambda asked: "chat_template_kwargs" in asked and complaint
     judge = connect(broken_server)
     for _ in range(2):
-        assert judge.read(ONE, LABELS).reads == [(LabelRead((-0.5, -1.5), exact=False),)]
+        assert judge.read(ONE, LABELS).reads == [(Answer((-0.5, -1.5), exact=False),)]
     assert ["chat_template_kwargs" in asked for asked in broken_server.asked] == [True, False, False]
     assert all("logprobs" in asked for asked in broken_server.asked)
 
@@ -178,7 +178,7 @@ def test_a_server_without_one_of_these_parameters_is_asked_without_them(broken_s
     broken_server.refuses = lambda asked: name in asked and complaint.format(name)
     judge = connect(broken_server)
     for _ in range(2):
-        assert judge.read(ONE, LABELS).reads == [(LabelRead((-0.5, -1.5), exact=False),)]
+        assert judge.read(ONE, LABELS).reads == [(Answer((-0.5, -1.5), exact=False),)]
         assert judge.generate([user("?")], WARM) == [[Reply("yes", "stop")]]
     read, reply = broken_server.asked[-2:]
     assert name not in read and name not in reply and (reply["temperature"], reply["top_p"]) == (1.0, 1.0)

@@ -52,7 +52,7 @@ def reads_of(respond, *texts, card=None):
 def test_after_an_accepted_request_a_refusal_costs_one_read(status):
     reads = reads_of(chats(for_text(status)), "fine", BAD, "good")
     assert [read.logprobs is not None for read in reads] == [True, False, True]
-    assert reads[1].answer is None and reads[1].unanswered is not None
+    assert reads[1].label is None and reads[1].unanswered is not None
 
 
 @pytest.mark.parametrize("status", LASTING)

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from checklist_rewards.backends import LabelRead, ReadGroup
+from checklist_rewards.backends import Answer, ReadGroup
 from checklist_rewards.backends.reads import read_prompts
 from checklist_rewards.errors import ModelError
 from tests.backends.words import word_tokenizer
@@ -40,7 +40,7 @@ def test_a_label_is_the_sum_of_its_surface_forms():
 
 def test_a_label_without_any_probability_is_minus_infinity():
     result = read(lambda prompts, ids, groups: ([dict.fromkeys(ids, -math.inf) for _ in prompts], 0))
-    assert result.reads[1] == (LabelRead((-math.inf, -math.inf)),)
+    assert result.reads[1] == (Answer((-math.inf, -math.inf)),)
 
 
 def test_one_failed_prompt_costs_one_read():
@@ -54,12 +54,12 @@ def test_one_failed_prompt_costs_one_read():
 
 def test_what_is_over_the_limit_is_not_asked_and_says_so():
     [long, [short]] = read(all_equal, limit=6).reads
-    assert long == (LabelRead(None, "too_long"),) * 2
+    assert long == (Answer(None, "too_long"),) * 2
     assert short.logprobs is not None
     nothing = read(
         lambda prompts, ids, groups: pytest.fail("asked"),
         limit=2,
-        over_limit=LabelRead(None, "too_long: small engine", keep=False),
+        over_limit=Answer(None, "too_long: small engine", keep=False),
     )
     assert nothing.reads[0][0].unanswered == "too_long: small engine" and not nothing.reads[0][0].keep
 

@@ -4,7 +4,7 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 
-from checklist_rewards.backends import Arrived, LabelRead, Messages, ReadGroup, ReadResult, Reply, Sampling
+from checklist_rewards.backends import Answer, Arrived, Messages, ReadGroup, ReadResult, Reply, Sampling
 from checklist_rewards.errors import BackendError
 from tests.fakes import FakeBackend, half
 
@@ -21,7 +21,7 @@ class Labels(FakeBackend):
 
     def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> ReadResult:
         self.read_calls.append((tuple(labels), list(groups)))
-        read = LabelRead(tuple(math.log(self.probabilities.get(label, 1e-9)) for label in labels))
+        read = Answer(tuple(math.log(self.probabilities.get(label, 1e-9)) for label in labels))
         return ReadResult([(read,) * len(group.tails) for group in groups])
 
 
@@ -43,11 +43,11 @@ class Lettered(FakeBackend):
         self.asked += [(group.prefix, tail) for group in groups for tail in group.tails]
         return ReadResult([tuple(self._of(tail, labels) for tail in group.tails) for group in groups])
 
-    def _of(self, tail: str, labels: Sequence[str]) -> LabelRead:
+    def _of(self, tail: str, labels: Sequence[str]) -> Answer:
         shown = dict(re.findall(r"^([A-Z])\. (.+)$", tail, re.MULTILINE))
         assert sorted(shown) == list(labels), (shown, labels)
         shares = self.letters(shown)
-        return LabelRead(tuple(math.log(shares.get(label, 0) or 1e-12) for label in labels))
+        return Answer(tuple(math.log(shares.get(label, 0) or 1e-12) for label in labels))
 
 
 class Script(FakeBackend):

@@ -6,8 +6,8 @@ import pytest
 
 from checklist_rewards import ChecklistScorer, Sample
 from checklist_rewards.backends import (
+    Answer,
     Engine,
-    LabelRead,
     ReadGroup,
     ReadResult,
     Reply,
@@ -38,7 +38,7 @@ class Priced(FakeBackend):
 
     def read(self, groups, labels):
         self.calls.append(list(groups))
-        reads = [(LabelRead((-0.1, -2.4)),) * len(group.tails) for group in groups]
+        reads = [(Answer((-0.1, -2.4)),) * len(group.tails) for group in groups]
         return ReadResult(reads, prompt_tokens=self.bill * sum(map(len, reads)))
 
 

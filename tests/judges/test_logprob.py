@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from checklist_rewards import Checklist, ChecklistItem, ChecklistScorer, Option
-from checklist_rewards.backends import LabelRead, ReadResult
+from checklist_rewards.backends import Answer, ReadResult
 from checklist_rewards.errors import ChecklistError, ModelError
 from checklist_rewards.files.store import Store
 from checklist_rewards.judges import LogprobJudge, Read, Receipt
@@ -44,7 +44,7 @@ def test_p_yes_is_the_labels_share_and_mass_their_sum():
 def test_a_read_that_is_not_finite_is_unanswered_and_not_stored(logprobs, tmp_path):
     class Broken(FakeBackend):
         def _read(self, prefix, tail):
-            return LabelRead(logprobs)
+            return Answer(logprobs)
 
     backend = Broken()
     for _ in range(2):
@@ -290,7 +290,7 @@ def test_an_option_read_is_stored_and_other_labels_are_another_read(tmp_path):
 def test_a_server_without_logprobs_answers_in_a_word_and_the_verdict_says_so(tmp_path):
     class Word(FakeBackend):
         def read(self, groups, labels):
-            return ReadResult([tuple(LabelRead(None, answer=labels[0]) for _ in group.tails) for group in groups])
+            return ReadResult([tuple(Answer(label=labels[0]) for _ in group.tails) for group in groups])
 
     for backend in (Word(), FakeBackend(fails=lambda *_: True)):  # asked, then from the store
         [verdict] = LogprobJudge(backend=backend, store=Store(tmp_path / "s")).answer([Read(TONE, "Hi.")])[0]

@@ -3,7 +3,7 @@
 import pytest
 from pocket.world import parse_question
 
-from checklist_rewards.backends import LabelRead, Reply
+from checklist_rewards.backends import Answer, Reply
 from checklist_rewards.backends.tokens import ChatTokenizer
 from checklist_rewards.errors import BackendError, ModelError
 from checklist_rewards.judges.probe import PROBE_ITEMS, probe
@@ -144,7 +144,7 @@ def test_a_judge_that_answers_with_words_is_measured_by_them(right, refused):
                     ]
                     answers.append("yes" if PROBE_ITEMS[place].holds == (place < right) else "no")
             rest = iter(answers)
-            result.reads[:] = [tuple(LabelRead(None, answer=next(rest)) for _ in reads) for reads in result.reads]
+            result.reads[:] = [tuple(Answer(label=next(rest)) for _ in reads) for reads in result.reads]
             return result
 
     report = probe("fake", backend=Words(truth, replies=["yes"]))

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from checklist_rewards import ChecklistItem, ChecklistScorer, Option
-from checklist_rewards.backends import LabelRead, ReadResult, Reply
+from checklist_rewards.backends import Answer, ReadResult, Reply
 from checklist_rewards.backends.budget import Budget
 from checklist_rewards.errors import BackendError, ModelError, SampleError
 from checklist_rewards.files.store import Store
@@ -40,7 +40,7 @@ class Thinks(Script):
         words = [word for word in written.thought.split() if word.startswith("0.")]
         p = float(words[0]) if words else 0.5
         rest = (1 - p) / (len(self.labels) - 1)
-        return LabelRead((math.log(p), *[math.log(rest)] * (len(self.labels) - 1)))
+        return Answer((math.log(p), *[math.log(rest)] * (len(self.labels) - 1)))
 
 
 def thought_about(questions):
@@ -132,7 +132,7 @@ def test_the_letters_of_each_item_are_its_own_after_one_thought():
     class Polite(Thinks):
         def _of(self, written):
             shown = dict(re.findall(r"^([A-Z])\. (.+)$", written.question, re.MULTILINE))
-            return LabelRead(tuple(math.log(0.9 if shown[label] == "polite" else 0.05) for label in self.labels))
+            return Answer(tuple(math.log(0.9 if shown[label] == "polite" else 0.05) for label in self.labels))
 
     options = tuple(
         Option(label=label, value=value) for label, value in (("rude", 0), ("neutral", 0.5), ("polite", 1))
@@ -154,7 +154,7 @@ def test_one_thought_per_target_has_no_question_about_another_target():
 def test_the_spread_is_that_of_the_answers_in_the_mean():
     class OffLabel(Thinks):
         def _of(self, written):
-            return LabelRead((-9.0, -9.0)) if "aside" in written.thought else super()._of(written)
+            return Answer((-9.0, -9.0)) if "aside" in written.thought else super()._of(written)
 
     judge = ThinkingJudge(backend=OffLabel(lambda messages: ["0.9", "aside", "0.7"]), votes=3)
     [item] = ChecklistScorer(judge=judge).score([SHORT.question], target="Hi.").items
@@ -278,7 +278,7 @@ def test_options_and_examples_are_put_as_in_a_read_without_thoughts():
 def test_an_off_label_answer_after_a_thought_is_unanswered():
     class Off(Thinks):
         def _of(self, written):
-            return LabelRead((math.log(0.1), math.log(0.05)))
+            return Answer((math.log(0.1), math.log(0.05)))
 
     [verdict] = ThinkingJudge(backend=Off(lambda messages: "Hm.")).answer(TWO[:1])[0]
     assert (verdict.unanswered, verdict.mass, verdict.reasoning) == ("off_label", pytest.approx(0.15), "Hm.")

@@ -5,7 +5,7 @@ import re
 from types import SimpleNamespace
 
 from checklist_rewards import ChecklistScorer
-from checklist_rewards.backends import LabelRead, ReadResult
+from checklist_rewards.backends import Answer, ReadResult
 from checklist_rewards.monitor.seen import Line, Observation, Seen
 from checklist_rewards.rewards.trl import ChecklistReward
 from tests.fakes import FakeBackend
@@ -26,7 +26,7 @@ class OptionsBackend(FakeBackend):
     def _lettered(self, prefix, tail, labels):
         yes = re.search(r"^([A-Z])\. yes$", tail, re.M)[1]
         p = self.rule(prefix, tail)
-        return LabelRead(tuple(math.log(max(p if label == yes else 1 - p, 1e-9)) for label in labels))
+        return Answer(tuple(math.log(max(p if label == yes else 1 - p, 1e-9)) for label in labels))
 
 
 def monitored(rule, *, backend=None, reward=None, **options):

@@ -4,7 +4,7 @@ import json
 import math
 from collections.abc import Callable, Sequence
 
-from checklist_rewards.backends import Arrived, Backend, LabelRead, Messages, ReadGroup, ReadResult, Reply, Sampling
+from checklist_rewards.backends import Answer, Arrived, Backend, Messages, ReadGroup, ReadResult, Reply, Sampling
 
 
 class Scripted(Backend):
@@ -38,4 +38,4 @@ class Scripted(Backend):
         self.reads += [(group.prefix, tail, tuple(labels)) for group in groups for tail in group.tails]
         some = [1 - self.last, *[0.0] * (len(labels) - 2), self.last]
         logprobs = tuple(math.log(p) if p else -math.inf for p in some)
-        return ReadResult([(LabelRead(logprobs),) * len(group.tails) for group in groups])
+        return ReadResult([(Answer(logprobs),) * len(group.tails) for group in groups])

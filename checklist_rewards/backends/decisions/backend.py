@@ -22,9 +22,9 @@ from itertools import chain
 from typing import Any, TypeVar
 
 from checklist_rewards.backends.base import (
+    Answer,
     Arrived,
     Backend,
-    LabelRead,
     Messages,
     ReadGroup,
     ReadResult,
@@ -132,7 +132,7 @@ class DecisionsBackend(Backend):
                 Not used: each question has its own labels.
 
         Returns:
-            [`ReadResult`]: One [`LabelRead`] per question, with log-probabilities in the order of its labels.
+            [`ReadResult`]: One [`Answer`] per question, with log-probabilities in the order of its labels.
 
         Raises:
             ModelError: If the server has no Decisions API, does not accept the API key, rejects all questions about
@@ -164,7 +164,7 @@ class DecisionsBackend(Backend):
             [tuple(reads) for reads, _ in outcomes], prompt, computed, completion_tokens=completion or None
         )
 
-    async def _group(self, group: ReadGroup) -> tuple[list[LabelRead], list[Usage]]:
+    async def _group(self, group: ReadGroup) -> tuple[list[Answer], list[Usage]]:
         """The answers to all questions about one input."""
         usages: list[Usage] = []
         most = min(protocol.most_questions for protocol in self._protocols)
@@ -182,10 +182,10 @@ class DecisionsBackend(Backend):
 
     async def _part(
         self, group: ReadGroup, questions: Sequence[DecisionQuestion], usages: list[Usage]
-    ) -> list[LabelRead]:
+    ) -> list[Answer]:
         """The answers of one request. What has no usable answer is sent once more."""
-        reads: dict[int, LabelRead] = {}
-        lost: dict[int, LabelRead] = {}
+        reads: dict[int, Answer] = {}
+        lost: dict[int, Answer] = {}
         for _ in range(_ATTEMPTS):
             places = [place for place in range(len(questions)) if place not in reads]
             if not places:
@@ -200,23 +200,21 @@ class DecisionsBackend(Backend):
                     )
                     reads.update(zip(places, chain(*halves), strict=True))
                 else:
-                    failed = LabelRead(None, response.unanswered, keep=response.unanswered.reason != Reason.TOO_LONG)
+                    failed = Answer(None, response.unanswered, keep=response.unanswered.reason != Reason.TOO_LONG)
                     reads.update(dict.fromkeys(places, failed))
                 break
             for place in places:
                 name = f"q{place + 1}"
                 read = response.get(name)
                 if read is None:
-                    lost[place] = LabelRead(
-                        None, Unanswered(Reason.UNPARSABLE if name in response else Reason.MISSING)
-                    )
+                    lost[place] = Answer(None, Unanswered(Reason.UNPARSABLE if name in response else Reason.MISSING))
                 else:
                     reads[place] = read
         return [reads[place] if place in reads else lost[place] for place in range(len(questions))]
 
     async def _post(
         self, group: ReadGroup, questions: dict[str, DecisionQuestion], usages: list[Usage]
-    ) -> dict[str, LabelRead | None] | Failure:
+    ) -> dict[str, Answer | None] | Failure:
         """Send one request, in the first protocol that the server has."""
         characters = len(group.prefix) + sum(len(question.instructions) for question in questions.values())
         missing: list[Failure] = []
@@ -271,7 +269,7 @@ async def _all(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
             task.cancel()
 
 
-def _is_rejected(read: LabelRead) -> bool:
+def _is_rejected(read: Answer) -> bool:
     """Whether the server rejected the question with a status of the 400s that no retry can change."""
     why = read.unanswered
     return why is not None and why.reason == Reason.BACKEND_ERROR and _REJECTION.match(why.detail) is not None

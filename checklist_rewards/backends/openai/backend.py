@@ -39,9 +39,9 @@ from itertools import chain
 from typing import Any, Literal, NamedTuple, TypeVar
 
 from checklist_rewards.backends.base import (
+    Answer,
     Arrived,
     Backend,
-    LabelRead,
     Messages,
     ReadGroup,
     ReadResult,
@@ -56,7 +56,7 @@ from checklist_rewards.backends.openai.client import Connection, run, run_stream
 from checklist_rewards.backends.openai.replicas import prefix_key
 from checklist_rewards.backends.openai.served import PrefixCache, served_card, served_prompt
 from checklist_rewards.backends.openai.wire import Failure, neutral
-from checklist_rewards.backends.reads import Answer, read_prompts
+from checklist_rewards.backends.reads import TokenAnswer, read_prompts
 from checklist_rewards.backends.servers import SERVERS, Settings, is_hosted, server_addresses, server_key
 from checklist_rewards.backends.tokens import ChatTokenizer, load_chat_tokenizer, local_tokenizer
 from checklist_rewards.chat import CompletionReader
@@ -123,7 +123,7 @@ class PromptLists:
 
     async def answers(
         self, prompts: Sequence[list[int]], ids: list[int], keys: Sequence[str]
-    ) -> tuple[list[Answer], int | None]:
+    ) -> tuple[list[TokenAnswer], int | None]:
         """Get an answer per prompt.
 
         Args:
@@ -132,14 +132,14 @@ class PromptLists:
             keys (sequence of `str`): The prefix of each prompt; see [`prefix_key`].
 
         Returns:
-            `tuple[list[Answer], int | None]`: The answers in order, and the number of computed prompt tokens, None if
-            unknown.
+            `tuple[list[TokenAnswer], int | None]`: The answers in order, and the number of computed prompt tokens,
+            None if unknown.
 
         Raises:
             ModelError: If the server rejects all requests, for example because of a wrong key.
         """
         before = None if self._cache is None else await self._cache.counts()
-        answers: list[Answer] = [Unanswered(Reason.EMPTY_CHOICES)] * len(prompts)
+        answers: list[TokenAnswer] = [Unanswered(Reason.EMPTY_CHOICES)] * len(prompts)
 
         async def ask(places: list[int]) -> None:
             found = await self._complete([prompts[place] for place in places], ids, keys[places[0]])
@@ -164,10 +164,10 @@ class PromptLists:
         # In turns, so that all replicas are busy from the start.
         return sorted(chain(*lists), key=lambda places: places[0])
 
-    async def _complete(self, prompts: Sequence[list[int]], ids: list[int], key: str) -> list[Answer]:
+    async def _complete(self, prompts: Sequence[list[int]], ids: list[int], key: str) -> list[TokenAnswer]:
         """Send one request. Answers that are missing or duplicated in the response are requested once more. A request
         that the server rejects is halved, until the prompt that it rejects is alone."""
-        answers: list[Answer | None] = [None] * len(prompts)
+        answers: list[TokenAnswer | None] = [None] * len(prompts)
         for _ in range(_ATTEMPTS):
             missing = [place for place, answer in enumerate(answers) if answer is None]
             if not missing:
@@ -190,7 +190,7 @@ class PromptLists:
                 if response.concerns_request and len(batch) > 1:
                     middle = len(batch) // 2
                     halves = (self._complete(half, ids, key) for half in (batch[:middle], batch[middle:]))
-                    found: Sequence[Answer | None] = list(chain(*await asyncio.gather(*halves)))
+                    found: Sequence[TokenAnswer | None] = list(chain(*await asyncio.gather(*halves)))
                 else:
                     found = [response.unanswered] * len(batch)
                 for place, answer in zip(missing, found, strict=True):
@@ -296,13 +296,13 @@ class OpenAIBackend(Backend):
             ids = sorted(set(chain.from_iterable(self.tokens.label_groups(labels))))
             supported = run(lists.probe(ids))
             if isinstance(supported, Failure):
-                return ReadResult([(LabelRead(None, supported.unanswered),) * len(group.tails) for group in groups])
+                return ReadResult([(Answer(None, supported.unanswered),) * len(group.tails) for group in groups])
             if supported:
                 keys = list_keys(groups, len(self.connection.addresses))
 
                 def ask(
                     prompts: list[list[int]], ids: list[int], numbers: list[int]
-                ) -> tuple[list[Answer], int | None]:
+                ) -> tuple[list[TokenAnswer], int | None]:
                     return run(lists.answers(prompts, ids, [keys[number] for number in numbers]))
 
                 result = read_prompts(self.tokens, groups, labels, ask, limit=self.limit)
@@ -403,9 +403,9 @@ class OpenAIBackend(Backend):
 
     async def _label(
         self, messages: Messages, prefix: str, labels: Sequence[str], without: frozenset[str] = frozenset()
-    ) -> tuple[LabelRead, Usage]:
+    ) -> tuple[Answer, Usage]:
         if self._room(messages) < 1:
-            return LabelRead(None, Unanswered(Reason.TOO_LONG)), Usage()
+            return Answer(None, Unanswered(Reason.TOO_LONG)), Usage()
         limits = self._limits
         response, sent = await self._chat(
             lambda refused, limits: wire.label_body(self.model, messages, refused | without, self._controls, limits),
@@ -414,7 +414,7 @@ class OpenAIBackend(Backend):
             prefix,
         )
         if isinstance(response, Failure):
-            return LabelRead(None, response.unanswered), Usage()
+            return Answer(None, response.unanswered), Usage()
         choice, usage = wire.choices_of(response)[0], Usage(*wire.usage_of(response))
         read = wire.label_of(choice, labels)
         if read.logprobs is not None:
@@ -427,7 +427,7 @@ class OpenAIBackend(Backend):
                 omitted = without if again else frozenset({"logprobs"})
                 read, more = await self._label(messages, prefix, labels, omitted)
                 return read, usage.plus(more)
-        if read.answer is not None:
+        if read.label is not None:
             self._warn_of_words(
                 f"its replies to {self.model!r} have no list of likely tokens"
                 if "logprobs" not in self._without
@@ -676,7 +676,7 @@ def _may_be_thought(reply: Reply) -> bool:
     return _END_THINK not in text and not text.lstrip().startswith(_THINK)
 
 
-def _of_this_start(read: LabelRead) -> LabelRead:
+def _of_this_start(read: Answer) -> Answer:
     """Mark a read as not to be stored if the prompt is too long, because the server's context may change at a
     restart."""
     return replace(read, keep=False) if read.unanswered == Reason.TOO_LONG else read

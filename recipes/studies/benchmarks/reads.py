@@ -46,7 +46,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from pocket.world import FAMILIES, Constraint, sample_plan, sample_task, words_of, write_text
 
 from checklist_rewards import ChecklistScorer, Sample
-from checklist_rewards.backends import Arrived, Backend, LabelRead, Messages, ReadGroup, ReadResult, Reply, Sampling
+from checklist_rewards.backends import Answer, Arrived, Backend, Messages, ReadGroup, ReadResult, Reply, Sampling
 from checklist_rewards.backends.transformers import TransformersBackend
 from checklist_rewards.backends.trees import PrefixTree, floor_tokens
 from checklist_rewards.errors import ModelError
@@ -288,7 +288,7 @@ class InstantBackend(Backend):
 
     identity = "instant"
     chunk_reads = 512
-    answer = LabelRead((math.log(0.7), math.log(0.2)))
+    answer = Answer((math.log(0.7), math.log(0.2)))
 
     def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> ReadResult:
         return ReadResult([(self.answer,) * len(group.tails) for group in groups])

@@ -32,7 +32,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from checklist_rewards.backends import Backend, Engine, LabelRead, ReadResult
+from checklist_rewards.backends import Answer, Backend, Engine, ReadResult
 from checklist_rewards.datasets.shards import HIDDEN
 from checklist_rewards.datasets.tasks import RowTask
 from checklist_rewards.files.rows import read_rows, write_rows
@@ -49,7 +49,7 @@ MOST_ALONE = 200_000
 """Most rows of the runs that are compared with one process."""
 SHARD_ROWS = 16_384
 """Rows per shard; a small dataset has 16 shards."""
-_ANSWER = LabelRead((math.log(0.7), math.log(0.3)))
+_ANSWER = Answer((math.log(0.7), math.log(0.3)))
 
 
 class Instant(Backend):
