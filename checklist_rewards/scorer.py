@@ -25,7 +25,7 @@ from checklist_rewards.backends.budget import Bill, Receipt
 from checklist_rewards.backends.models import UNNAMED
 from checklist_rewards.checklists import Checklist, ChecklistItem, Option, once_per_object
 from checklist_rewards.errors import SampleError
-from checklist_rewards.judges.base import Member, Progress, Read, judge_identity
+from checklist_rewards.judges.base import Ask, Member, Progress, judge_identity
 from checklist_rewards.judges.calibration import empty_targets
 from checklist_rewards.judges.checked import (
     CODE,
@@ -192,7 +192,7 @@ class ChecklistScorer:
         """The verdicts on the items of each sample, in one plan."""
         judged = [self._is_judged(sample) for sample in samples]
         reads = [
-            Read(
+            Ask(
                 item,
                 sample.target,
                 sample.input,
@@ -209,7 +209,7 @@ class ChecklistScorer:
         if progress is not None and skipped:
             progress(skipped)
 
-        def answer(reads: list[Read]) -> list[Verdict]:
+        def answer(reads: list[Ask]) -> list[Verdict]:
             if any(self.checking.asks(read.item) for read in reads):
                 self.validate()
             return check_and_ask(reads, self.checking, lambda asked: self._asked(asked, progress, retries), progress)
@@ -231,10 +231,10 @@ class ChecklistScorer:
             for sample, checklist, asked in zip(samples, checklists, judged, strict=True)
         ]
 
-    def _asked(self, reads: Sequence[Read], progress: Progress | None, retries: int) -> list[Verdict]:
+    def _asked(self, reads: Sequence[Ask], progress: Progress | None, retries: int) -> list[Verdict]:
         """The calibrated verdicts of the judge on reads, in order. Reads that failed are repeated."""
 
-        def ask(reads: Sequence[Read], progress: Progress | None = None) -> list[Verdict]:
+        def ask(reads: Sequence[Ask], progress: Progress | None = None) -> list[Verdict]:
             asked = reads
             if self._variant:
                 asked = [replace(read, item=variant_of(read.item, self._variant)) for read in reads]

@@ -7,7 +7,7 @@ import pytest
 from checklist_rewards import Checklist, ChecklistScorer
 from checklist_rewards.backends import Engine, load_backend
 from checklist_rewards.backends.packaged import ADAPTED, ENGLISH, ENGLISH_WRITER, adapter_of
-from checklist_rewards.judges import LogprobJudge, Read
+from checklist_rewards.judges import Ask, LogprobJudge
 from checklist_rewards.judges.panel import PanelJudge
 from checklist_rewards.pipelines import pipeline
 from checklist_rewards.rerank import rerank
@@ -58,7 +58,7 @@ def test_it_is_a_judge_like_any_other(english):
     )
     assert low < high
     panel = PanelJudge([scorer.judge, LogprobJudge(Engine("pocket", "transformers"), store=None)])
-    [verdict] = panel.answer([Read(CHECKLIST.items[0], ANSWER)])[0]
+    [verdict] = panel.answer([Ask(CHECKLIST.items[0], ANSWER)])[0]
     assert verdict.unanswered is None
 
 

@@ -7,7 +7,7 @@ from transformers import AutoTokenizer
 
 from checklist_rewards.backends import Engine, ReadGroup, Sampling
 from checklist_rewards.checklists import ChecklistItem
-from checklist_rewards.judges import Read, ThinkingJudge
+from checklist_rewards.judges import Ask, ThinkingJudge
 from checklist_rewards.judges.probe import probe
 from checklist_rewards.prompts import load_prompt
 from checklist_rewards.rewards.trl import ChecklistReward
@@ -71,7 +71,7 @@ def test_it_writes(engine):
 
 def test_a_label_after_a_thought_is_a_plain_forward_pass_over_all_that_was_written(smollm2, engine):
     judge = ThinkingJudge(engine, thinking=12, mass_floor=0.0)
-    reads = [Read(ChecklistItem(question=question), "A dog barks at the moon.") for question in QUESTIONS[:2]]
+    reads = [Ask(ChecklistItem(question=question), "A dog barks at the moon.") for question in QUESTIONS[:2]]
     verdicts = judge.answer(reads)[0]
     tokenizer, model = AutoTokenizer.from_pretrained(smollm2), engine.load().model
     for read, verdict in zip(reads, verdicts, strict=True):

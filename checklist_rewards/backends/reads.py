@@ -24,7 +24,7 @@ TokenAnswer = Mapping[int, float] | Unanswered
 """ln P of each requested token id, from the softmax over the full vocabulary; or why there is no
 answer."""
 
-Ask = Callable[[list[list[int]], list[int], list[int]], tuple[list[TokenAnswer], int | None]]
+Send = Callable[[list[list[int]], list[int], list[int]], tuple[list[TokenAnswer], int | None]]
 """Called with prompts, token ids, and the index of each prompt's group. Returns an answer per prompt, and the number
 of computed prompt tokens (None if unknown)."""
 
@@ -33,7 +33,7 @@ def read_prompts(
     tokens: ChatTokenizer,
     groups: Sequence[ReadGroup],
     labels: Sequence[str],
-    ask: Ask,
+    ask: Send,
     *,
     limit: int,
     over_limit: Answer = Answer(None, Unanswered(Reason.TOO_LONG)),  # noqa: B008 - a constant

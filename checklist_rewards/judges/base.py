@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class Read:
+class Ask:
     """One item to be answered about one target. Not frozen, for the reason that [`Outcome`] gives."""
 
     item: ChecklistItem
@@ -47,6 +47,8 @@ class Read:
     """The messages of the target, if the judge itself asks about them what the item's scope says."""
 
 
+Answers = Callable[[list[Ask]], Sequence[Verdict]]
+"""Answers asks, in order."""
 ThinkingPer = Literal["item", "target"]
 """What a thought is about: one question, or all about a target."""
 
@@ -94,11 +96,11 @@ class Judge(ABC):
     """The prompts of questions, and of those with options; None of a judge without a prompt."""
 
     @abstractmethod
-    def answer(self, reads: Sequence[Read], progress: Progress | None = None) -> tuple[list[Verdict], Receipt]:
+    def answer(self, reads: Sequence[Ask], progress: Progress | None = None) -> tuple[list[Verdict], Receipt]:
         """Answer reads. A read that fails is unanswered, with the reason.
 
         Args:
-            reads (sequence of [`Read`]): Reads to answer.
+            reads (sequence of [`Ask`]): Reads to answer.
             progress (`Callable[[int], None]`, *optional*): Called with the number of reads answered since the last
                 call.
 

@@ -20,7 +20,7 @@ from checklist_rewards.backends import DECISIONS, Answer, Backend, Engine
 from checklist_rewards.backends.decisions.protocols import DecisionQuestion
 from checklist_rewards.checklists import ChecklistItem, Key, key_of
 from checklist_rewards.files.store import Store
-from checklist_rewards.judges.base import Read
+from checklist_rewards.judges.base import Ask
 from checklist_rewards.judges.logprob import DEFAULT_MASS_FLOOR, LogprobJudge, RenderedRead
 from checklist_rewards.judges.questions import check_askable, in_order, when_to_abstain
 from checklist_rewards.prompts import PromptTemplate
@@ -76,7 +76,7 @@ class DecisionsJudge(LogprobJudge):
         return "decision"
 
     @override
-    def _render(self, reads: Sequence[Read]) -> list[RenderedRead]:
+    def _render(self, reads: Sequence[Ask]) -> list[RenderedRead]:
         prompt = self.prompt
         states: dict[tuple[str | None, ...], tuple[str, Key]] = {}
         rendered: list[RenderedRead] = []

@@ -50,7 +50,7 @@ from checklist_rewards.backends.models import UNNAMED, config_of
 from checklist_rewards.checklists import NO, YES, ChecklistItem, Key, frame, key_of, key_of_frames
 from checklist_rewards.errors import BackendError, ChecklistError
 from checklist_rewards.files.store import Store
-from checklist_rewards.judges.base import Judge, Read
+from checklist_rewards.judges.base import Ask, Judge
 from checklist_rewards.judges.questions import FewShot, check_askable, check_readable, question_for_reads
 from checklist_rewards.prompts import PromptTemplate, load_prompt
 from checklist_rewards.scores import Method, Verdict
@@ -68,7 +68,7 @@ Labels = Mapping[str, str]
 
 @dataclass(slots=True)
 class RenderedRead:
-    """A read rendered to text, with the store key of everything its answer depends on. Not frozen, as [`Read`]."""
+    """A read rendered to text, with the store key of everything its answer depends on. Not frozen, as [`Ask`]."""
 
     key: Key
     labels: Labels
@@ -230,7 +230,7 @@ class LogprobJudge(Judge):
             self.examples.check(item)
 
     @override
-    def answer(self, reads: Sequence[Read], progress: Progress | None = None) -> tuple[list[Verdict], Receipt]:
+    def answer(self, reads: Sequence[Ask], progress: Progress | None = None) -> tuple[list[Verdict], Receipt]:
         """As [`Judge.answer`]. Equal reads are computed once; stored reads are reused."""
         rendered = self._render(reads)
         verdicts, asked, spent = self._answered(rendered, progress)
@@ -256,7 +256,7 @@ class LogprobJudge(Judge):
         verdicts = {key: self._verdict(answer, distinct[key].labels, judge) for key, answer in answers.items()}
         return verdicts, {read.key for read in missing}, spent
 
-    def _render(self, reads: Sequence[Read]) -> list[RenderedRead]:
+    def _render(self, reads: Sequence[Ask]) -> list[RenderedRead]:
         """The reads as text, each with its question."""
         identity = self.engine.identity
         inputs: dict[tuple[str | None, ...], tuple[Key, Key]] = {}
@@ -288,7 +288,7 @@ class LogprobJudge(Judge):
             rendered.append(RenderedRead(key, labels, prompt.system, prefix, tail, start=start))
         return rendered
 
-    def _questions(self, reads: Sequence[Read]) -> list[tuple[str, Labels]]:
+    def _questions(self, reads: Sequence[Ask]) -> list[tuple[str, Labels]]:
         """The question of each read, and its labels."""
         questions: list[tuple[str, Labels]] = []
         judge = self.name
@@ -468,7 +468,7 @@ class EncoderJudge(LogprobJudge):
                 f"{where}, item {item.id} ({item.question!r}): it has options, but an encoder only answers yes or no."
             )
 
-    def _render(self, reads: Sequence[Read]) -> list[RenderedRead]:
+    def _render(self, reads: Sequence[Ask]) -> list[RenderedRead]:
         bases: dict[tuple[str, tuple[tuple[str, str], ...]], Key] = {}
         rendered = []
         for read in reads:

@@ -47,7 +47,7 @@ from checklist_rewards.backends.servers import Settings
 from checklist_rewards.checklists import ChecklistItem, Key, key_of
 from checklist_rewards.errors import ModelError, NoServerError, without_password
 from checklist_rewards.files.store import Store
-from checklist_rewards.judges.base import Judge, Read
+from checklist_rewards.judges.base import Ask, Judge
 from checklist_rewards.scores import Score, Verdict, answer_of
 from checklist_rewards.scores.reasons import Reason, Unanswered
 
@@ -114,7 +114,7 @@ class RemoteJudge(Judge):
         return self.server.messages_threshold() == threshold
 
     @override
-    def answer(self, reads: Sequence[Read], progress: Progress | None = None) -> tuple[list[Verdict], Receipt]:
+    def answer(self, reads: Sequence[Ask], progress: Progress | None = None) -> tuple[list[Verdict], Receipt]:
         """As [`Judge.answer`].
 
         Raises:
@@ -416,7 +416,7 @@ def _is_lasting(verdicts: Sequence[Verdict]) -> bool:
     return not any(is_transient(reason) or reason.reason == Reason.TOO_LONG for reason in reasons)
 
 
-def _row(reads: Sequence[Read]) -> dict[str, Any]:
+def _row(reads: Sequence[Ask]) -> dict[str, Any]:
     """The row of one target."""
     first = reads[0]
     row: dict[str, Any] = {"checklist": [_item(read.item) for read in reads], "target": first.target, "as_is": True}

@@ -27,7 +27,7 @@ from checklist_rewards.errors import ChecklistRewardsError, ModelError, SampleEr
 from checklist_rewards.evaluation.agreement.measures import Measure
 from checklist_rewards.files.atomic import atomic_path
 from checklist_rewards.files.store import Store
-from checklist_rewards.judges import EncoderJudge, Judge, LogprobJudge, Read, Receipt
+from checklist_rewards.judges import Ask, EncoderJudge, Judge, LogprobJudge, Receipt
 from checklist_rewards.judges.logprob import as_declared
 from checklist_rewards.judges.variants import variant_of
 from checklist_rewards.scores import Verdict
@@ -72,7 +72,7 @@ def judge_of(model: str, adapter: str | None = None, store: Store | None = None)
 
 
 def probabilities_of_yes(
-    judge: Judge, reads: Sequence[Read], progress: Progress | None = None, bill: Bill | None = None
+    judge: Judge, reads: Sequence[Ask], progress: Progress | None = None, bill: Bill | None = None
 ) -> list[float]:
     """P(yes) of every read. Raises [`ModelError`] if one is unanswered: figures over some of the reads would not be
     comparable."""
@@ -96,7 +96,7 @@ class Reworded(Judge):
         yield from self.inner.parts()
         yield self
 
-    def answer(self, reads: Sequence[Read], progress: Progress | None = None) -> tuple[list[Verdict], Receipt]:
+    def answer(self, reads: Sequence[Ask], progress: Progress | None = None) -> tuple[list[Verdict], Receipt]:
         """As the inner judge, about the variants."""
         varied = [replace(read, item=variant_of(read.item, self.number)) for read in reads]
         verdicts, spent = self.inner.answer(varied, progress)
@@ -104,7 +104,7 @@ class Reworded(Judge):
 
 
 def checklist_scores(
-    judge: Judge, checklists: Sequence[Sequence[Read]], progress: Progress | None = None
+    judge: Judge, checklists: Sequence[Sequence[Ask]], progress: Progress | None = None
 ) -> list[float | None]:
     """Mean P(yes) over the reads of every checklist; None if one of them does not fit the model's context. Raises
     [`ModelError`] if a read is unanswered for another reason."""

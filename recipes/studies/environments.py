@@ -38,7 +38,7 @@ from typing_extensions import override
 
 from checklist_rewards import ChecklistScorer
 from checklist_rewards.backends import Engine, pocket_dir
-from checklist_rewards.judges import LogprobJudge, Progress, Read, Receipt
+from checklist_rewards.judges import Ask, LogprobJudge, Progress, Receipt
 from checklist_rewards.rewards.trl import ChecklistReward
 from checklist_rewards.scores import Verdict
 from checklist_rewards.scores.reasons import Reason, Unanswered
@@ -316,12 +316,12 @@ class LosingJudge(LogprobJudge):
         self.one_in = one_in
 
     @override
-    def answer(self, reads: Sequence[Read], progress: Progress | None = None) -> tuple[list[Verdict], Receipt]:
+    def answer(self, reads: Sequence[Ask], progress: Progress | None = None) -> tuple[list[Verdict], Receipt]:
         verdicts, spent = super().answer(reads, progress)
         lost = Verdict(unanswered=Unanswered(Reason.BACKEND_ERROR, "lost by the study"))
         return [lost if self._loses(read) else v for read, v in zip(reads, verdicts, strict=True)], spent
 
-    def _loses(self, read: Read) -> bool:
+    def _loses(self, read: Ask) -> bool:
         return bool(self.one_in) and zlib.crc32(f"{read.item.question}{read.target}".encode()) % self.one_in == 0
 
 

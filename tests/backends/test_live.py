@@ -11,12 +11,12 @@ from checklist_rewards import ChecklistItem, ChecklistScorer
 from checklist_rewards.backends import Engine, ReadGroup, Sampling, model_identity, pocket_dir
 from checklist_rewards.backends.live import LiveBackend, check_frozen, frozen, weights_hash
 from checklist_rewards.errors import ModelError
-from checklist_rewards.judges.base import Read
+from checklist_rewards.judges.base import Ask
 from checklist_rewards.judges.logprob import LogprobJudge
 from tests.backends.architectures import in_autocast
 
 READS = [
-    Read(ChecklistItem(question=question), target, "Write a short text. Use at least one digit.")
+    Ask(ChecklistItem(question=question), target, "Write a short text. Use at least one digit.")
     for target in ("The 24 ronto holds this zatte.", "who is there?")
     for question in ("Does the response contain a digit?", "Does the response end with a question mark?")
 ]

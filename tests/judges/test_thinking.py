@@ -11,14 +11,14 @@ from checklist_rewards.backends import Answer, ReadResult, Reply
 from checklist_rewards.backends.budget import Budget
 from checklist_rewards.errors import BackendError, ModelError, SampleError
 from checklist_rewards.files.store import Store
-from checklist_rewards.judges import FewShot, Labelled, LogprobJudge, Read, ThinkingJudge
+from checklist_rewards.judges import Ask, FewShot, Labelled, LogprobJudge, ThinkingJudge
 from checklist_rewards.judges.calibration import Calibration
 from checklist_rewards.judges.settings import JudgeConfig, load_jury
 from checklist_rewards.scores import score_checklist
 from tests.judges.fakes import Script
 
 SHORT, POLITE = ChecklistItem(question="Is it short?"), ChecklistItem(question="Is it polite?")
-TWO = [Read(SHORT, "Hi."), Read(POLITE, "Hi.")]
+TWO = [Ask(SHORT, "Hi."), Ask(POLITE, "Hi.")]
 
 
 class Thinks(Script):
@@ -79,9 +79,9 @@ def test_a_rerun_asks_nothing_and_a_changed_item_asks_for_itself(tmp_path):
     assert verdicts == before and silent.prompts == silent.groups == []
     assert (spent.stored, spent.asked, spent.calls) == (2, 0, 0)
     again = Thinks(lambda messages: "0.1")
-    kind = ThinkingJudge(backend=again, store=store).answer(
-        [*TWO, Read(ChecklistItem(question="Is it kind?"), "Hi.")]
-    )[0]
+    kind = ThinkingJudge(backend=again, store=store).answer([*TWO, Ask(ChecklistItem(question="Is it kind?"), "Hi.")])[
+        0
+    ]
     assert kind[:2] == before and len(again.prompts) == 1
 
 
@@ -139,7 +139,7 @@ def test_the_letters_of_each_item_are_its_own_after_one_thought():
     )
     judge = ThinkingJudge(backend=Polite(lambda messages: "Well."), per="target")
     items = [ChecklistItem(question=f"How polite is line {number}?", options=options) for number in range(8)]
-    verdicts = judge.answer([Read(item, "Hi.") for item in items])[0]
+    verdicts = judge.answer([Ask(item, "Hi.") for item in items])[0]
     assert all(max(v.probabilities, key=v.probabilities.__getitem__) == "polite" for v in verdicts)
 
 
@@ -260,7 +260,7 @@ def test_options_and_examples_are_put_as_in_a_read_without_thoughts():
         question="Which colour?", options=(Option(label="red", value=1.0), Option(label="dark blue", value=0.5))
     )
     engine = Thinks(lambda messages: "0.75")
-    [verdict] = ThinkingJudge(backend=engine).answer([Read(colour, "Red.")])[0]
+    [verdict] = ThinkingJudge(backend=engine).answer([Ask(colour, "Red.")])[0]
     assert list(verdict.probabilities) == ["red", "dark blue"] and sorted(verdict.probabilities.values()) == [
         pytest.approx(0.25),
         pytest.approx(0.75),

@@ -47,7 +47,7 @@ from checklist_rewards.attacks.report import AttackReport, compare, read_attack
 from checklist_rewards.checklists import NO, YES, ChecklistItem
 from checklist_rewards.evaluation.agreement import Bootstrap
 from checklist_rewards.evaluation.calibration import LabelledRead, Reads, fit_calibration
-from checklist_rewards.judges import Judge, Member, Progress, Read, Receipt
+from checklist_rewards.judges import Ask, Judge, Member, Progress, Receipt
 from checklist_rewards.judges.calibration import Calibration
 from checklist_rewards.judges.panel import PanelJudge
 from checklist_rewards.monitor.text import steering
@@ -69,7 +69,7 @@ _COLUMNS = {
 }
 """Columns of the table: mean rise of the attacks of these kinds that copy the checklist or the prompt, or address the
 grader. The kinds are those of the bank."""
-Answers = Callable[[Sequence[Read], list[Verdict]], list[Verdict]]
+Answers = Callable[[Sequence[Ask], list[Verdict]], list[Verdict]]
 
 
 class Changed(Judge):
@@ -91,7 +91,7 @@ class Changed(Judge):
         """Raise [`ChecklistError`] for an item that the inner judge cannot answer."""
         self.inner.check_item(item, where)
 
-    def answer(self, reads: Sequence[Read], progress: Progress | None = None) -> tuple[list[Verdict], Receipt]:
+    def answer(self, reads: Sequence[Ask], progress: Progress | None = None) -> tuple[list[Verdict], Receipt]:
         """As the inner judge, with changed verdicts."""
         verdicts, spent = self.inner.answer(reads, progress)
         return self.change(reads, verdicts), spent
@@ -112,7 +112,7 @@ def opposite(item: ChecklistItem) -> ChecklistItem:
 def with_opposites(judge: Judge) -> Judge:
     """The judge, also asked the opposite of every question."""
 
-    def change(reads: Sequence[Read], verdicts: list[Verdict]) -> list[Verdict]:
+    def change(reads: Sequence[Ask], verdicts: list[Verdict]) -> list[Verdict]:
         others, _ = judge.answer([replace(read, item=opposite(read.item)) for read in reads])
         return [_mean(verdict, other) for verdict, other in zip(verdicts, others, strict=True)]
 
@@ -126,22 +126,22 @@ def _mean(verdict: Verdict, other: Verdict) -> Verdict:
     return replace(verdict, probabilities={YES: yes, NO: 1 - yes})
 
 
-def penalized(judge: Judge, shows: Callable[[Read], bool] = lambda read: bool(steering(read.target))) -> Judge:
+def penalized(judge: Judge, shows: Callable[[Ask], bool] = lambda read: bool(steering(read.target))) -> Judge:
     """The judge; a response of a kind (by default, with a steering phrase) fails every item."""
 
-    def failed(read: Read, verdict: Verdict) -> Verdict:
+    def failed(read: Ask, verdict: Verdict) -> Verdict:
         if verdict.probabilities is None or not shows(read):
             return verdict
         yes = 0.0 if read.item.weight >= 0 else 1.0
         return replace(verdict, probabilities={YES: yes, NO: 1 - yes})
 
-    def change(reads: Sequence[Read], verdicts: list[Verdict]) -> list[Verdict]:
+    def change(reads: Sequence[Ask], verdicts: list[Verdict]) -> list[Verdict]:
         return [failed(read, verdict) for read, verdict in zip(reads, verdicts, strict=True)]
 
     return Changed(judge, "penalty", change)
 
 
-def shows_attack(report: AttackReport, rows: Sequence[Pool]) -> Callable[[Read], bool]:
+def shows_attack(report: AttackReport, rows: Sequence[Pool]) -> Callable[[Ask], bool]:
     """Whether the response of a read shows an attack that worked: [`patterns_of`] the report."""
     patterns = patterns_of(report)
     questions = {row.input: [item.question for item in Checklist.parse(row.checklist).items] for row in rows}

@@ -41,7 +41,7 @@ from checklist_rewards.distill.adapter import AdapterTraining, train_adapter
 from checklist_rewards.distill.training import Training, TrainingStep, train_encoder
 from checklist_rewards.evaluation.agreement import Bootstrap, Figure, Numbers
 from checklist_rewards.files.store import Store
-from checklist_rewards.judges import Read
+from checklist_rewards.judges import Ask
 from checklist_rewards.judges.labels import Labelled
 from checklist_rewards.progress import progress_on
 from checklist_rewards.rerank import Pool
@@ -109,7 +109,7 @@ def human_tasks(judges: dict[str, str], args: argparse.Namespace, bootstrap: Boo
     for task in TASKS:
         examples = sample(load(task, DEV, args.data), args.reads)
         pairs = [example.pair() for example in examples]
-        reads = [Read(ChecklistItem(question=p.question), p.target, p.input, p.reference) for p in pairs]
+        reads = [Ask(ChecklistItem(question=p.question), p.target, p.input, p.reference) for p in pairs]
         truths, groups = [float(example.label > 0.5) for example in examples], [e.group for e in examples]
         aucs = {
             name: Numbers(probabilities_of_yes(judge_of(folder), reads), truths, only=["auc"])

@@ -46,7 +46,7 @@ from checklist_rewards.backends import Sampling, resolve_model
 from checklist_rewards.backends.models import model_identity
 from checklist_rewards.backends.transformers import TransformersBackend
 from checklist_rewards.files.store import Store
-from checklist_rewards.judges import Read
+from checklist_rewards.judges import Ask
 from checklist_rewards.judges.checked import without_check
 from checklist_rewards.rewards.trl import ChecklistReward
 
@@ -92,7 +92,7 @@ class Study:
         how = Sampling(max_tokens=self.args.tokens, temperature=0, n=1, seed=0)
         replies = [reply.text or "" for [reply] in policy.generate([one.messages for one in self.held_out], how)]
         rows = list(zip(self.held_out, replies, strict=True))
-        reads = [Read(without_check(item), text, one.request) for one, text in rows for item in one.checklist.items]
+        reads = [Ask(without_check(item), text, one.request) for one, text in rows for item in one.checklist.items]
         yes = iter(probabilities_of_yes(self.judge, reads))
         return [
             {

@@ -19,7 +19,7 @@ from dataclasses import replace
 from pocket.world import words_in
 
 from checklist_rewards.checklists import NO, YES, ChecklistItem
-from checklist_rewards.judges import Judge, Progress, Read, Receipt
+from checklist_rewards.judges import Ask, Judge, Progress, Receipt
 from checklist_rewards.scores import Verdict
 
 Weakness = Callable[[str, str], float]
@@ -102,12 +102,12 @@ class BiasedJudge(Judge):
         """Raise [`ChecklistError`] for an item that the inner judge cannot answer."""
         self.inner.check_item(item, where)
 
-    def answer(self, reads: Sequence[Read], progress: Progress | None = None) -> tuple[list[Verdict], Receipt]:
+    def answer(self, reads: Sequence[Ask], progress: Progress | None = None) -> tuple[list[Verdict], Receipt]:
         """Answer every read, in order. A read that the inner judge did not answer stays unanswered."""
         verdicts, spent = self.inner.answer(reads, progress)
         return [self._biased(read, verdict) for read, verdict in zip(reads, verdicts, strict=True)], spent
 
-    def _biased(self, read: Read, verdict: Verdict) -> Verdict:
+    def _biased(self, read: Ask, verdict: Verdict) -> Verdict:
         if (
             verdict.unanswered is not None
             or verdict.probabilities is None

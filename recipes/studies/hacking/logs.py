@@ -18,7 +18,7 @@ from checklist_rewards.attacks.patterns import Pattern
 from checklist_rewards.checklists import YES, ChecklistItem
 from checklist_rewards.files.atomic import atomic_path
 from checklist_rewards.files.rows import read_rows
-from checklist_rewards.judges import Judge, Read
+from checklist_rewards.judges import Ask, Judge
 from checklist_rewards.monitor import MonitorConfig
 from checklist_rewards.monitor.audit import observations
 from checklist_rewards.monitor.extra_reads import Sampler
@@ -193,7 +193,7 @@ def read_again(run: RunLog, share: float, judge: Judge, first: int = 0) -> Itera
     def answers(chosen: Sequence[tuple[int, int]]) -> list[list[tuple[float, float]]]:
         completions = [rows[step][place] for step, place in chosen]
         reads = [
-            Read(ChecklistItem(question=item["question"]), data["completion"], data["prompt"][-1]["content"])
+            Ask(ChecklistItem(question=item["question"]), data["completion"], data["prompt"][-1]["content"])
             for data in completions
             for item in _answered(data)
         ]

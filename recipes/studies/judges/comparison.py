@@ -15,7 +15,7 @@ from studies.judges.floors import OVERLAP
 from studies.judges.realsumm import content_recall
 
 from checklist_rewards.evaluation.agreement import Bootstrap, Figure, Numbers
-from checklist_rewards.judges import Read
+from checklist_rewards.judges import Ask
 from checklist_rewards.progress import progress_on
 
 
@@ -23,7 +23,7 @@ from checklist_rewards.progress import progress_on
 class Case:
     """A question about a text, whether yes is right, and the group for the bootstrap."""
 
-    read: Read
+    read: Ask
     yes: bool
     group: str
 

@@ -57,7 +57,7 @@ from checklist_rewards.errors import ModelError
 from checklist_rewards.evaluation.agreement import Bootstrap, Categories, Figure, Numbers
 from checklist_rewards.files.store import Store
 from checklist_rewards.generators import DirectGenerator
-from checklist_rewards.judges import LogprobJudge, Read
+from checklist_rewards.judges import Ask, LogprobJudge
 from checklist_rewards.progress import progress_on
 
 FIGURES = ("auc", "kappa", "accuracy")
@@ -108,7 +108,7 @@ class Study:
             )
         self.points, self.unsplit = point_questions([*self.train, *self.dev], writer)
 
-    def reads(self, setup: Setup, examples: Sequence[Example]) -> list[list[Read]]:
+    def reads(self, setup: Setup, examples: Sequence[Example]) -> list[list[Ask]]:
         """The reads of every answer."""
         return [setup.reads(example, self.points[expected(example)]) for example in examples]
 

@@ -13,7 +13,7 @@ from rich.console import Console
 from checklist_rewards.checklists import ChecklistItem
 from checklist_rewards.errors import GenerationError
 from checklist_rewards.generators import DirectGenerator, Request
-from checklist_rewards.judges import FewShot, Labelled, Read
+from checklist_rewards.judges import Ask, FewShot, Labelled
 from checklist_rewards.judges.logprob import DEFAULT_PROMPT
 from checklist_rewards.progress import progress_on
 
@@ -54,7 +54,7 @@ class Setup:
     """Ask about each point of the expected answer, too."""
     wordings: int = 1
 
-    def reads(self, example: Example, points: Sequence[str]) -> list[Read]:
+    def reads(self, example: Example, points: Sequence[str]) -> list[Ask]:
         """The reads of one answer. The items about the whole answer have the id of its examples."""
         questions = [
             question.replace("{}", example.statement)
@@ -63,7 +63,7 @@ class Setup:
         items = [ChecklistItem(id=self.example_id(example), question=question) for question in questions]
         items += [ChecklistItem(question=question) for question in points if self.points]
         reference = example.statement if self.reference else None
-        return [Read(item, example.target, example.input, reference) for item in items]
+        return [Ask(item, example.target, example.input, reference) for item in items]
 
     def example_id(self, example: Example) -> str:
         """The item id that an answer shares with its examples."""

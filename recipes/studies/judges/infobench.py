@@ -28,7 +28,7 @@ from studies.judges.comparison import Case, arguments, compare
 
 from checklist_rewards.checklists import ChecklistItem
 from checklist_rewards.files.rows import read_rows
-from checklist_rewards.judges import Read
+from checklist_rewards.judges import Ask
 
 FILE = "infobench/infobench_en_gpt4out_gpt4judge.jsonl"
 LABELS, OTHER = "labels", "another answer"
@@ -51,7 +51,7 @@ def cases(path: Path, count: int, seed: int = 0) -> dict[str, list[Case]]:
         row = rows[number]
         instruction = f"{row['instruction']}\n{row['input'] or ''}"[:INPUT_LETTERS]
         target = rows[answered]["output"][:TARGET_LETTERS]
-        return Case(Read(ChecklistItem(question=question), target, instruction), yes, str(number))
+        return Case(Ask(ChecklistItem(question=question), target, instruction), yes, str(number))
 
     def another(number: int) -> int:
         category = rows[number]["category"]

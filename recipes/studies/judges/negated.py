@@ -22,7 +22,7 @@ from studies.common import run_main
 from studies.judges.comparison import Case, arguments, compare
 
 from checklist_rewards.checklists import ChecklistItem
-from checklist_rewards.judges import Read
+from checklist_rewards.judges import Ask
 
 WORDINGS = {
     "realsumm": "Does the summary omit the following: '{}'?",
@@ -38,8 +38,8 @@ def cases(example: Example) -> tuple[Case, Case]:
     yes, opposite = example.label > 0.5, WORDINGS[example.task].replace("{}", example.statement)
     plain = example.pair().question
     return (
-        Case(Read(ChecklistItem(question=plain), example.target, example.input), yes, example.group),
-        Case(Read(ChecklistItem(question=opposite), example.target, example.input), not yes, example.group),
+        Case(Ask(ChecklistItem(question=plain), example.target, example.input), yes, example.group),
+        Case(Ask(ChecklistItem(question=opposite), example.target, example.input), not yes, example.group),
     )
 
 

@@ -26,7 +26,7 @@ from studies.common import checklist_scores
 from checklist_rewards.backends import Progress
 from checklist_rewards.checklists import ChecklistItem
 from checklist_rewards.evaluation.agreement import Bootstrap, Preferences, permutation_p
-from checklist_rewards.judges import Judge, Read
+from checklist_rewards.judges import Ask, Judge
 from checklist_rewards.scores.tally import wilson
 
 SUMMARIES = "realsumm"
@@ -71,11 +71,11 @@ def _ordered(group: str, one: Side, other: Side) -> Pair:
     return Pair(group, one, other) if _yes(one) > _yes(other) else Pair(group, other, one)
 
 
-def reads_of(side: Side) -> list[Read]:
+def reads_of(side: Side) -> list[Ask]:
     """The checklist of a text: its facts in the first wording, or its only label in three wordings."""
     wordings = range(1 if side[0].task == SUMMARIES else 3)
     asked = [example.pair(wording) for example in side for wording in wordings]
-    return [Read(ChecklistItem(question=pair.question), pair.target, pair.input) for pair in asked]
+    return [Ask(ChecklistItem(question=pair.question), pair.target, pair.input) for pair in asked]
 
 
 def judged(judge: Judge, pairs: Sequence[Pair], progress: Progress | None = None) -> list[float | None]:

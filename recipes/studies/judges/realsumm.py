@@ -49,7 +49,7 @@ from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement import Bootstrap, Categories, Figure, Mean, Numbers
 from checklist_rewards.files.rows import write_rows
 from checklist_rewards.files.store import Store
-from checklist_rewards.judges import Read
+from checklist_rewards.judges import Ask
 from checklist_rewards.judges.labels import Labelled
 from checklist_rewards.progress import progress_on
 
@@ -171,7 +171,7 @@ def predictions(
         judge = judge_of(base or SMOLLM2, str(model), store)
     items = {criterion: ChecklistItem(question=criterion) for criterion in {unit.criterion for unit in held_out}}
     bill = Bill()
-    reads = [Read(items[unit.criterion], unit.summary) for unit in held_out]
+    reads = [Ask(items[unit.criterion], unit.summary) for unit in held_out]
     found = probabilities_of_yes(judge, reads, bill=bill)
     console.print(f"{folder.name}, fold {fold}: {bill.receipt}")
     kept.write_text(json.dumps(found))

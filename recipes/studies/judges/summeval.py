@@ -20,7 +20,7 @@ from studies.judges.realsumm import content_recall
 from checklist_rewards.backends import Progress
 from checklist_rewards.checklists import ChecklistItem
 from checklist_rewards.evaluation.agreement import Bootstrap, Numbers
-from checklist_rewards.judges import Judge, Read
+from checklist_rewards.judges import Ask, Judge
 
 QUESTIONS: dict[str, tuple[str, ...]] = {
     "coherence": (
@@ -97,7 +97,7 @@ def judged(judge: Judge, rated: Sequence[Rated], progress: Progress | None = Non
     """Mean P(yes) of every summary, by dimension."""
     items = {name: [ChecklistItem(question=question) for question in some] for name, some in QUESTIONS.items()}
     checklists = [
-        [Read(item, one.summary, f"Summarize this article.\n\n{one.article}") for item in some]
+        [Ask(item, one.summary, f"Summarize this article.\n\n{one.article}") for item in some]
         for one in rated
         for some in items.values()
     ]

@@ -38,7 +38,7 @@ from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement import Bootstrap, Figure, Mean, Numbers
 from checklist_rewards.files.rows import write_rows
 from checklist_rewards.files.store import open_store
-from checklist_rewards.judges import LogprobJudge, Read, ThinkingJudge
+from checklist_rewards.judges import Ask, LogprobJudge, ThinkingJudge
 from checklist_rewards.scores import Verdict
 
 
@@ -68,7 +68,7 @@ class ThinkingArguments:
 class Labelled:
     """A read with its gold label and the group with which it is resampled."""
 
-    read: Read
+    read: Ask
     label: bool
     group: str
 
@@ -77,7 +77,7 @@ def pocket_reads(count: int, seed: int) -> list[Labelled]:
     """Reads of the pocket world, with its code checks as labels; groups are tasks."""
     rng = random.Random(seed)
     found = [
-        Labelled(Read(ChecklistItem(question=c.question()), text, task.instruction, sample=n), c.holds(text), str(n))
+        Labelled(Ask(ChecklistItem(question=c.question()), text, task.instruction, sample=n), c.holds(text), str(n))
         for n, task in enumerate(tasks(count, seed=seed + 40, split="test"))
         for text in [write_response(rng, task, 0.5, "test")]
         for c in task.constraints
@@ -93,7 +93,7 @@ def labelled_reads(path: Path, count: int, seed: int) -> list[Labelled]:
     drawn = sorted(random.Random(seed).sample(range(len(rows)), count))
     return [
         Labelled(
-            Read(
+            Ask(
                 ChecklistItem(question=row["question"]),
                 row["target"],
                 row.get("input"),

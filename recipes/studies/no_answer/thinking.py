@@ -43,7 +43,7 @@ from transformers.utils import logging as transformers_logging
 from checklist_rewards import Checklist, ChecklistItem, ChecklistScorer
 from checklist_rewards.backends import Progress, resolve_model
 from checklist_rewards.backends.models import model_identity
-from checklist_rewards.judges import Judge, Read, Receipt
+from checklist_rewards.judges import Ask, Judge, Receipt
 from checklist_rewards.rewards.batch import Call
 from checklist_rewards.scores import Verdict
 
@@ -117,7 +117,7 @@ class Recorder(Judge):
     def check_item(self, item: ChecklistItem, where: str) -> None:
         self.judge_of.check_item(item, where)
 
-    def answer(self, reads: Sequence[Read], progress: Progress | None = None) -> tuple[list[Verdict], Receipt]:
+    def answer(self, reads: Sequence[Ask], progress: Progress | None = None) -> tuple[list[Verdict], Receipt]:
         for read in reads:
             self.texts.setdefault(read.sample, []).append(read.target)
         return self.judge_of.answer(reads, progress)

@@ -13,7 +13,7 @@ from studies.judges.validation import Named, named
 from checklist_rewards.checklists import ChecklistItem
 from checklist_rewards.errors import ModelError, SampleError
 from checklist_rewards.evaluation.agreement import Bootstrap
-from checklist_rewards.judges import LogprobJudge, Read
+from checklist_rewards.judges import Ask, LogprobJudge
 from tests.fakes import FakeBackend
 
 
@@ -21,11 +21,11 @@ def test_a_score_needs_all_answers_of_a_checklist():
     items = [ChecklistItem(question=f"Is it {n}?") for n in (2, 4, 6)]
     rule = lambda prefix, tail: None if "long" in prefix else int(tail[6]) / 10  # noqa: E731
     judge = LogprobJudge(backend=FakeBackend(rule))
-    found = checklist_scores(judge, [[Read(item, target) for item in items] for target in ("short", "too long")])
+    found = checklist_scores(judge, [[Ask(item, target) for item in items] for target in ("short", "too long")])
     assert found == [pytest.approx(0.4), None]
     broken = LogprobJudge(backend=FakeBackend(fails=lambda prefix, tail: True))
     with pytest.raises(ModelError, match="1 of 1 reads are unanswered, the first because of backend_error"):
-        checklist_scores(broken, [[Read(items[0], "short")]])
+        checklist_scores(broken, [[Ask(items[0], "short")]])
 
 
 @pytest.mark.parametrize(("task", "number"), [("realsumm", 60), ("semeval", 60), ("evouna", 50)])
