@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 
-from checklist_rewards.backends import Answer, Arrived, Backend, Messages, ReadGroup, ReadResult, Reply, Sampling
+from checklist_rewards.backends import Answer, Arrived, Backend, Messages, ReadGroup, Reply, Sampling, Usage
 from checklist_rewards.errors import BackendError
 
 
@@ -36,14 +36,14 @@ class FakeBackend(Backend):
         self.asked: list[tuple[str, str]] = []
         self.calls: list[list[ReadGroup]] = []
 
-    def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> ReadResult:
+    def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> tuple[list[Answer], Usage]:
         assert list(labels) == ["yes", "no"]
         self.calls.append(list(groups))
         pairs = [(group.prefix, tail) for group in groups for tail in group.tails]
         if any(self.fails(*pair) for pair in pairs):
             raise BackendError("the engine broke")
         self.asked += pairs
-        return ReadResult([tuple(self._read(group.prefix, tail) for tail in group.tails) for group in groups])
+        return [self._read(*pair) for pair in pairs], Usage()
 
     def generate(
         self, prompts: Sequence[Messages], sampling: Sampling, arrived: Arrived | None = None

@@ -46,11 +46,11 @@ def test_labels_have_all_their_forms(engine):
 def test_packed_reads_are_those_of_separate_prompts(engine):
     backend, prompt = engine.load(), load_prompt("judges/item", "judge")
     prefix, tails = prompt.prefix(target="A dog barks at the moon."), tuple(map(prompt.tail, QUESTIONS))
-    packed = backend.read([ReadGroup(prompt.system, prefix, tails)], ("yes", "no"))
-    separate = backend.read([ReadGroup(prompt.system, prefix, (tail,)) for tail in tails], ("yes", "no"))
+    ours, packed = backend.read([ReadGroup(prompt.system, prefix, tails)], ("yes", "no"))
+    theirs, _ = backend.read([ReadGroup(prompt.system, prefix, (tail,)) for tail in tails], ("yes", "no"))
     assert backend.packs and packed.computed_tokens == packed.floor_tokens < packed.prompt_tokens
-    for ours, theirs in zip(packed.reads[0], (reads[0] for reads in separate.reads), strict=True):
-        assert ours.logprobs == pytest.approx(theirs.logprobs, abs=1e-3)
+    for together, alone in zip(ours, theirs, strict=True):
+        assert together.logprobs == pytest.approx(alone.logprobs, abs=1e-3)
 
 
 @pytest.mark.study

@@ -3,7 +3,7 @@
 A [`Backend`] has two methods. `generate` samples replies to chat messages. `read` answers reads (one item about one
 target): each [`ReadGroup`] is a prompt prefix with the question tails that share it, and the engine returns the
 log-probability of each label as the next token of every tail. Engines share the computation of a prefix in different
-ways; the result reports the cost in tokens.
+ways; the [`Usage`] reports the cost in tokens.
 
 A prompt that does not fit the context is unanswered with the reason "too_long"; prompts are never truncated. If an
 engine fails, it raises [`BackendError`].
@@ -30,7 +30,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from hashlib import blake2b
 from typing import Any
 
@@ -123,11 +123,9 @@ class Answer(Outcome):
 
 
 @dataclass(frozen=True, slots=True)
-class ReadResult:
-    """The result of `Backend.read`, with its cost in tokens."""
+class Usage:
+    """The cost of reads in tokens."""
 
-    reads: list[tuple[Answer, ...]]
-    """One tuple per group with one entry per tail, in the order of the request."""
     prompt_tokens: int = 0
     """Tokens of all prompts, as if each were computed separately."""
     computed_tokens: int | None = 0
@@ -140,6 +138,22 @@ class ReadResult:
     """Reads in rows below a prefix that was computed once and kept."""
     completion_tokens: int | None = None
     """Tokens that the engine generated. None means one per answered read."""
+
+    @classmethod
+    def reported(cls, prompt: int, cached: int | None, completion: int) -> Usage:
+        """The usage of one request to a server. `cached` is None if the server does not report it."""
+        return cls(prompt, None if cached is None else prompt - cached, completion_tokens=completion)
+
+    @classmethod
+    def total(cls, usages: Sequence[Usage]) -> Usage:
+        """The sum of the usage of several calls. A count that is None in one of them is None."""
+        columns = zip(*map(astuple, usages), strict=True)
+        sums = [None if None in column else sum(column) for column in columns]
+        return cls(*sums) if sums else NO_USAGE  # type: ignore[arg-type]
+
+
+NO_USAGE = Usage(completion_tokens=0)
+"""The usage without a call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,7 +295,7 @@ class Backend:
         """The thought to assume where an engine that only counts has written none."""
         return None
 
-    def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> ReadResult:
+    def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> tuple[list[Answer], Usage]:
         """Compute the log-probabilities of the labels for every tail of every group.
 
         Args:
@@ -289,7 +303,7 @@ class Backend:
             labels (sequence of `str`): The labels, such as "yes" and "no".
 
         Returns:
-            [`ReadResult`]: One [`Answer`] per tail, with the cost in tokens.
+            `tuple[list[Answer], Usage]`: One answer per tail, in the order of the groups, and the cost in tokens.
 
         Raises:
             ModelError: If a label has no single-token surface form, or if two labels share one.

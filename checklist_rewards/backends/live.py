@@ -34,7 +34,7 @@ from weakref import WeakKeyDictionary
 import torch
 from transformers import AutoConfig
 
-from checklist_rewards.backends.base import Answer, Arrived, Messages, ReadGroup, ReadResult, Reply, Sampling
+from checklist_rewards.backends.base import Answer, Arrived, Messages, ReadGroup, Reply, Sampling, Usage
 from checklist_rewards.backends.costs import MAX_BATCH_TOKENS
 from checklist_rewards.backends.inputs import Past, base_of
 from checklist_rewards.backends.models import POCKET, model_folder, model_identity, pocket_dir
@@ -190,7 +190,7 @@ class LiveBackend(TransformersBackend):
             finally:
                 self._depth -= 1
 
-    def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> ReadResult:
+    def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> tuple[list[Answer], Usage]:
         """Compute the log-probabilities of the labels; see [`TransformersBackend.read`]. If the forward pass is
         collective, only within [`together`]."""
         self._check_weights()

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 
-from checklist_rewards.backends.base import Answer, ReadGroup, ReadResult, not_logprobs
+from checklist_rewards.backends.base import Answer, ReadGroup, Usage, not_logprobs
 from checklist_rewards.backends.tokens import ChatTokenizer
 from checklist_rewards.backends.trees import floor_tokens, in_order
 from checklist_rewards.errors import ModelError
@@ -37,7 +38,7 @@ def read_prompts(
     *,
     limit: int,
     over_limit: Answer = Answer(None, Unanswered(Reason.TOO_LONG)),  # noqa: B008 - a constant
-) -> ReadResult:
+) -> tuple[list[Answer], Usage]:
     """Implement `Backend.read` with a function that sends prompts to an engine.
 
     Args:
@@ -67,7 +68,7 @@ def read_prompts(
     for (number, index), answer in zip(places, answers, strict=True):
         reads[number][index] = _answer(answer, forms)
     prompt_tokens, floor = floor_tokens(tokenized, limit)
-    return ReadResult([tuple(group) for group in reads], prompt_tokens, computed, floor)
+    return list(chain.from_iterable(reads)), Usage(prompt_tokens, computed, floor)
 
 
 def _answer(answer: TokenAnswer, forms: Sequence[tuple[int, ...]]) -> Answer:

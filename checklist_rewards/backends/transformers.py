@@ -2,11 +2,11 @@
 
 Reads are packed into rows that contain shared tokens once (`trees.py`): the rules and the input of several targets,
 and each target of its questions. Rows are padded to a batch. The output head runs only at the answer positions. If
-such rows would not be exact for a model, every prompt is read separately; `ReadResult.separate` counts these reads.
+such rows would not be exact for a model, every prompt is read separately; `Usage.separate` counts these reads.
 
 A longer row shares more, but attention is computed over all pairs of its tokens, also where the mask hides them. So
 what several targets start with (rules and input) is computed once and kept as a cache of keys and values for the rows
-below it, where the estimated cost is lower (`trees.py`); `ReadResult.cached` counts these reads. Otherwise, and for
+below it, where the estimated cost is lower (`trees.py`); `Usage.cached` counts these reads. Otherwise, and for
 models that fail [`keeps_exactly`], targets continue a row only while the tokens that this saves cost more than the
 pairs that it adds.
 
@@ -35,6 +35,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import cached_property
+from itertools import chain
 from typing import Any, TypeVar
 
 import torch
@@ -47,9 +48,9 @@ from checklist_rewards.backends.base import (
     Backend,
     Messages,
     ReadGroup,
-    ReadResult,
     Reply,
     Sampling,
+    Usage,
     is_over,
     reply_seed,
 )
@@ -254,7 +255,7 @@ class TransformersBackend(Backend):
         with self._lock, torch.inference_mode():
             yield
 
-    def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> ReadResult:
+    def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> tuple[list[Answer], Usage]:
         """Compute the log-probabilities of the labels, in rows of several prompts if the model allows it."""
         forms = self.tokens.label_groups(labels)
         tokenized = self.tokens.groups(groups)
@@ -276,9 +277,7 @@ class TransformersBackend(Backend):
                 reads[number][index] = read
         separate = 0 if self.packs else sum(len(row.values) for row in rows)
         prompt_tokens, floor = floor_tokens(tokenized, self.max_length)
-        return ReadResult(
-            [tuple(group) for group in reads], prompt_tokens, computed + more, floor, separate, cached=cached
-        )
+        return list(chain.from_iterable(reads)), Usage(prompt_tokens, computed + more, floor, separate, cached)
 
     def _read_below(
         self,

@@ -44,9 +44,9 @@ from checklist_rewards.backends.base import (
     Backend,
     Messages,
     ReadGroup,
-    ReadResult,
     Reply,
     Sampling,
+    Usage,
     is_over,
     reply_seed,
 )
@@ -216,7 +216,7 @@ class VLLMBackend(Backend):
         except Exception as error:  # the answers are complete; a broken engine fails at the next call
             logger.warning("the judge's vLLM engine cannot be put to sleep: %s", _short(error))
 
-    def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> ReadResult:
+    def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> tuple[list[Answer], Usage]:
         """Compute the log-probabilities of the labels. Shared prefixes are computed once by the prefix cache."""
         over = Answer(None, self.over_limit, keep=not self._reduced)
         return read_prompts(self.tokens, groups, labels, self._ask, limit=self.limit, over_limit=over)

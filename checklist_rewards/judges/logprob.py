@@ -348,7 +348,7 @@ class LogprobJudge(Judge):
             for reads in chunk
         ]
         try:
-            result = self.engine.read(groups, labels)
+            answers, usage = self.engine.read(groups, labels)
         except BackendError as error:
             # The reads of this chunk are unanswered. They are not stored, so a rerun repeats them.
             logger.warning("%d reads failed: %s", len(keys), error)
@@ -357,18 +357,18 @@ class LogprobJudge(Judge):
         except BaseException:
             self._pace = Pace()  # restart with small chunks, so that the next call stores its first answers early
             raise
-        fresh = dict(zip(keys, chain.from_iterable(result.reads), strict=True))
+        fresh = dict(zip(keys, answers, strict=True))
         return fresh, Receipt.of(
             self.name,
             calls=len(keys),
-            prompt_tokens=result.prompt_tokens,
+            prompt_tokens=usage.prompt_tokens,
             completion_tokens=sum(read.unanswered is None for read in fresh.values())
-            if result.completion_tokens is None
-            else result.completion_tokens,
-            computed_tokens=result.computed_tokens,
-            floor_tokens=result.floor_tokens,
-            separate=result.separate,
-            cached=result.cached,
+            if usage.completion_tokens is None
+            else usage.completion_tokens,
+            computed_tokens=usage.computed_tokens,
+            floor_tokens=usage.floor_tokens,
+            separate=usage.separate,
+            cached=usage.cached,
             engine_seconds=time.perf_counter() - started,
         )
 

@@ -266,11 +266,11 @@ def precision(args: argparse.Namespace) -> None:
             model.forward = torch.autocast(device, dtype=cast)(model.forward)
         backend = Engine.of_model(model).load()
         found = [backend.read(groups, labels) for groups, labels in asked]
-        ours = [_yes(read.logprobs) for result in found for group in result.reads for read in group]
+        ours = [_yes(read.logprobs) for answers, _ in found for read in answers]
         same = _separately(backend, asked)
         figures = [max(map(abs, np.subtract(*pair))) for pair in ((ours, same), (ours, exact), (same, exact))]
         shown = " | ".join(f"{figure:.1e}" for figure in figures)
-        receipt = sum(result.computed_tokens for result in found) / sum(result.floor_tokens for result in found)
+        receipt = sum(usage.computed_tokens for _, usage in found) / sum(usage.floor_tokens for _, usage in found)
         print(f"| {name} | {len(ours)} ({receipt:.2f} of the floor) | {shown} |", flush=True)
 
 

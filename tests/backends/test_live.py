@@ -291,12 +291,11 @@ def test_where_a_forward_pass_is_collective_nothing_is_kept_and_answers_are_the_
     one = LiveBackend(model)
     ranks = LiveBackend(model, forward=lambda **inputs: model(**inputs), gathered=lambda value: [value])
     with ranks.together():
-        shared = ranks.read(groups, ("yes", "no"))
-    alone = one.read(groups, ("yes", "no"))
+        answers, shared = ranks.read(groups, ("yes", "no"))
+    expected, alone = one.read(groups, ("yes", "no"))
     assert (one.keeps, ranks.keeps) == (True, False) and (alone.cached, shared.cached) == (8, 0)
-    for mine, theirs in zip(alone.reads, shared.reads, strict=True):
-        for first, second in zip(mine, theirs, strict=True):
-            assert first.logprobs == pytest.approx(second.logprobs, abs=1e-4)
+    for first, second in zip(expected, answers, strict=True):
+        assert first.logprobs == pytest.approx(second.logprobs, abs=1e-4)
 
 
 def test_a_tokenizer_to_spare_is_used_if_the_files_have_none():

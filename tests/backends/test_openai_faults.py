@@ -53,8 +53,8 @@ def test_every_fault_is_expected_to_do_something():
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_label_read_is_right_or_unanswered_with_its_reason(fault, fault_server):
     sound, broken = ReadGroup("Be fair.", "A text. ", QUESTIONS), ReadGroup("Be fair.", f"A {MARK} text. ", QUESTIONS)
-    result = judge(fault, fault_server).read([sound, broken], LABELS)
-    [first, second] = result.reads
+    answers, usage = judge(fault, fault_server).read([sound, broken], LABELS)
+    first, second = answers[: len(QUESTIONS)], answers[len(QUESTIONS) :]
     for read, right in zip(first, LABELS, strict=True):
         assert read.unanswered is None
         assert answer(read) == right and (read.logprobs is None) == (read.label is not None)
@@ -69,7 +69,7 @@ def test_a_label_read_is_right_or_unanswered_with_its_reason(fault, fault_server
         else:
             assert answer(read) == right
             assert sum(math.exp(p) for p in read.logprobs) > 0.9
-    assert result.prompt_tokens > 0
+    assert usage.prompt_tokens > 0
 
 
 @pytest.mark.parametrize("fault", FAULTS)

@@ -90,7 +90,7 @@ def p_yes(read: Answer) -> float:
 
 def read_of(server, **settings):
     judge = OpenAIBackend(MODEL, server.base_url, pause=0.01, **settings)
-    [[read]] = judge.read(ONE, LABELS).reads
+    [read], _ = judge.read(ONE, LABELS)
     return judge, read
 
 
@@ -177,9 +177,8 @@ def test_a_list_read_of_logits_is_unanswered(values):
 def test_an_engine_that_returns_logits_is_unanswered_and_not_stored(values, tmp_path):
     class Logits(FakeBackend):
         def read(self, groups, labels):
-            result = super().read(groups, labels)
-            result.reads[:] = [tuple(Answer(values) for _ in reads) for reads in result.reads]
-            return result
+            answers, usage = super().read(groups, labels)
+            return [Answer(values) for _ in answers], usage
 
     store = Store(tmp_path / "store.sqlite")
     score = ChecklistScorer("m", backend=Logits(lambda p, t: 0.5), store=store).score(["Is it?"], "Hi.")
@@ -265,7 +264,7 @@ def test_a_server_without_lists_falls_back_to_words_with_one_warning(logprobs, c
     with answering(lambda path, body: chat("Yes", logprobs)) as server:
         judge, read = read_of(server)
         asked = len(server.asked)
-        [[again, _]] = judge.read([ReadGroup(None, "Hi. ", ("Is it?", "Was it?"))], LABELS).reads
+        [again, _], _ = judge.read([ReadGroup(None, "Hi. ", ("Is it?", "Was it?"))], LABELS)
     assert read.label == again.label == "yes" and len(server.asked) == asked + 2  # the search is not repeated
     [said] = [record for record in caplog.records if "read as the words" in record.message]
     assert said.levelno == logging.WARNING and "no list of likely tokens" in said.message
@@ -277,7 +276,7 @@ def test_one_reply_without_a_list_changes_nothing_for_the_others():
 
     with answering(respond) as server:
         judge = OpenAIBackend(MODEL, server.base_url)
-        [reads] = judge.read([ReadGroup(None, "Hi. ", ("Is it?", "Was it?", "Will it?"))], LABELS).reads
+        reads, _ = judge.read([ReadGroup(None, "Hi. ", ("Is it?", "Was it?", "Will it?"))], LABELS)
     assert [read.label for read in reads] == [None, "yes", None]
     assert all("logprobs" in body for body in server.of("/chat/completions"))
 
@@ -305,8 +304,8 @@ def test_a_feature_that_was_accepted_is_omitted_from_the_request_that_is_rejecte
 
     with answering(respond) as server:
         judge = OpenAIBackend(MODEL, server.base_url)
-        [reads] = judge.read([ReadGroup(None, "Hi. ", ("Is it?", "Was it?", "Will it?"))], LABELS).reads
-        [[later]] = judge.read(ONE, LABELS).reads
+        reads, _ = judge.read([ReadGroup(None, "Hi. ", ("Is it?", "Was it?", "Will it?"))], LABELS)
+        [later], _ = judge.read(ONE, LABELS)
     assert [read.label for read in reads] == [None, "yes", None] and p_yes(later) == pytest.approx(P_YES)
 
 
@@ -377,7 +376,7 @@ def test_a_server_that_changes_while_it_is_used_is_warned_of_once_and_asked_once
 
     with answering(respond) as server:
         judge = OpenAIBackend(MODEL, server.base_url, concurrency=8)
-        reads = [read for [read] in judge.read(MANY, LABELS).reads]
+        reads = judge.read(MANY, LABELS)[0]
         asked = len(server.asked)
         judge.read(MANY, LABELS)
     assert len(server.asked) == asked + len(MANY)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from checklist_rewards import Checklist, ChecklistItem, ChecklistScorer, Option
-from checklist_rewards.backends import Answer, ReadResult
+from checklist_rewards.backends import Answer, Usage
 from checklist_rewards.errors import ChecklistError, ModelError
 from checklist_rewards.files.store import Store
 from checklist_rewards.judges import Ask, LogprobJudge, Receipt
@@ -290,7 +290,7 @@ def test_an_option_read_is_stored_and_other_labels_are_another_read(tmp_path):
 def test_a_server_without_logprobs_answers_in_a_word_and_the_verdict_says_so(tmp_path):
     class Word(FakeBackend):
         def read(self, groups, labels):
-            return ReadResult([tuple(Answer(label=labels[0]) for _ in group.tails) for group in groups])
+            return [Answer(label=labels[0]) for group in groups for _ in group.tails], Usage()
 
     for backend in (Word(), FakeBackend(fails=lambda *_: True)):  # asked, then from the store
         [verdict] = LogprobJudge(backend=backend, store=Store(tmp_path / "s")).answer([Ask(TONE, "Hi.")])[0]
@@ -312,7 +312,8 @@ def test_items_that_cannot_be_read_in_one_token_are_refused_by_name():
 def test_a_receipt_counts_calls_and_tokens_and_what_they_cost(tmp_path):
     class Counting(FakeBackend):
         def read(self, groups, labels):
-            return replace(super().read(groups, labels), prompt_tokens=1000)
+            answers, usage = super().read(groups, labels)
+            return answers, replace(usage, prompt_tokens=1000)
 
     store = Store(tmp_path / "s")
     judge = LogprobJudge("judge-1", backend=Counting(), store=store)

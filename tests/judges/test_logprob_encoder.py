@@ -48,7 +48,7 @@ def asked(word):
 
 
 def p_yes(engine, target, *words):
-    [reads] = engine.read([ReadGroup(None, target, tuple(asked(word).question for word in words))], YES_NO).reads
+    reads, _ = engine.read([ReadGroup(None, target, tuple(asked(word).question for word in words))], YES_NO)
     return [read.logprobs and read.logprobs[0] for read in reads]
 
 
@@ -81,7 +81,7 @@ def test_an_answer_does_not_depend_on_what_else_is_asked(engine):
 
 def test_packed_each_target_is_read_once_for_all_its_questions(engine, layout):
     target = ReadGroup(None, "red cat dog tree river", tuple(asked(word).question for word in WORDS[:4]))
-    cost = engine.read([target], YES_NO)
+    _, cost = engine.read([target], YES_NO)
     assert cost.floor_tokens == (5 + 2) + 4 * (5 + 2)
     if layout == "packed":
         assert cost.computed_tokens == cost.floor_tokens
@@ -198,7 +198,7 @@ def test_a_window_without_a_number_is_not_hidden_by_one_with(folder, monkeypatch
         return found
 
     monkeypatch.setattr(encoder, "logits", one_broken)
-    [[read]] = engine.read([ReadGroup(None, "cat " * 3 * WINDOW, ("does it mention red ?",))], YES_NO).reads
+    [read], _ = engine.read([ReadGroup(None, "cat " * 3 * WINDOW, ("does it mention red ?",))], YES_NO)
     assert read.unanswered == "not_finite"
 
 

@@ -56,7 +56,7 @@ def accuracy(engine, pairs):
 
 
 def p_yes(engine, *groups):
-    return [read.logprobs[0] for reads in engine.read(groups, YES_NO).reads for read in reads]
+    return [read.logprobs[0] for read in engine.read(groups, YES_NO)[0]]
 
 
 def asked(target, reference, *questions, given="lamp"):

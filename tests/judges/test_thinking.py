@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from checklist_rewards import ChecklistItem, ChecklistScorer, Option
-from checklist_rewards.backends import Answer, ReadResult, Reply
+from checklist_rewards.backends import Answer, Reply, Usage
 from checklist_rewards.backends.budget import Budget
 from checklist_rewards.errors import BackendError, ModelError, SampleError
 from checklist_rewards.files.store import Store
@@ -34,7 +34,7 @@ class Thinks(Script):
     def read(self, groups, labels):
         self.groups += groups
         self.labels = tuple(labels)
-        return ReadResult([tuple(map(self._of, group.written)) for group in groups], prompt_tokens=7)
+        return [self._of(written) for group in groups for written in group.written], Usage(7)
 
     def _of(self, written):
         words = [word for word in written.thought.split() if word.startswith("0.")]

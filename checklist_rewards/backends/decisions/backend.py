@@ -18,6 +18,7 @@ import asyncio
 import logging
 import re
 from collections.abc import Coroutine, Iterable, Sequence
+from dataclasses import replace
 from itertools import chain
 from typing import Any, TypeVar
 
@@ -27,16 +28,15 @@ from checklist_rewards.backends.base import (
     Backend,
     Messages,
     ReadGroup,
-    ReadResult,
     Reply,
     Sampling,
+    Usage,
 )
 from checklist_rewards.backends.decisions.protocols import (
     DecisionProtocol,
     DecisionQuestion,
     OpenAIDecisions,
     SystemOne,
-    Usage,
 )
 from checklist_rewards.backends.models import decisions_identity
 from checklist_rewards.backends.openai.client import Connection, run
@@ -122,7 +122,7 @@ class DecisionsBackend(Backend):
         self._rejected_inputs = 0
         self._judge: str | None = None
 
-    def read(self, groups: Sequence[ReadGroup], labels: Sequence[str] = ()) -> ReadResult:
+    def read(self, groups: Sequence[ReadGroup], labels: Sequence[str] = ()) -> tuple[list[Answer], Usage]:
         """Answer questions about texts.
 
         Args:
@@ -132,7 +132,8 @@ class DecisionsBackend(Backend):
                 Not used: each question has its own labels.
 
         Returns:
-            [`ReadResult`]: One [`Answer`] per question, with log-probabilities in the order of its labels.
+            `tuple[list[Answer], Usage]`: One answer per question, with log-probabilities in the order of its labels,
+            and the cost in tokens.
 
         Raises:
             ModelError: If the server has no Decisions API, does not accept the API key, rejects all questions about
@@ -149,20 +150,15 @@ class DecisionsBackend(Backend):
             "another model or backend='openai' for that."
         )
 
-    async def _read(self, groups: Sequence[ReadGroup]) -> ReadResult:
+    async def _read(self, groups: Sequence[ReadGroup]) -> tuple[list[Answer], Usage]:
         before = None if self._cache is None else await self._cache.counts()
         outcomes = await _all(self._group(group) for group in groups)
-        usages = list(chain.from_iterable(usages for _, usages in outcomes))
-        prompt, completion = sum(u.prompt for u in usages), sum(u.completion for u in usages)
-        cached = [usage.cached for usage in usages]
-        computed: int | None = None
+        answers = list(chain.from_iterable(answers for answers, _ in outcomes))
+        usage = Usage.total([usage for _, usages in outcomes for usage in usages])
+        computed = usage.computed_tokens
         if self._cache is not None:
-            computed = await self._cache.computed(before, prompt)
-        elif None not in cached:
-            computed = prompt - sum(count for count in cached if count is not None)
-        return ReadResult(
-            [tuple(reads) for reads, _ in outcomes], prompt, computed, completion_tokens=completion or None
-        )
+            computed = await self._cache.computed(before, usage.prompt_tokens)
+        return answers, replace(usage, computed_tokens=computed, completion_tokens=usage.completion_tokens or None)
 
     async def _group(self, group: ReadGroup) -> tuple[list[Answer], list[Usage]]:
         """The answers to all questions about one input."""

@@ -18,9 +18,9 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Literal, NamedTuple, Protocol, Self, get_args
+from typing import Any, Literal, Protocol, Self, get_args
 
-from checklist_rewards.backends.base import Answer
+from checklist_rewards.backends.base import Answer, Usage
 from checklist_rewards.checklists import NO, YES
 from checklist_rewards.scores.reasons import Reason, Unanswered
 
@@ -61,14 +61,6 @@ _ROUNDING = 0.005
 """Largest error of a rounded probability: some servers report two decimals."""
 _LEAST_SLACK = 0.02
 """How far the probabilities of an answer may add up to something else than 1, even if they are few."""
-
-
-class Usage(NamedTuple):
-    """Tokens of one request. `cached` is None if the server does not report it."""
-
-    prompt: int = 0
-    cached: int | None = None
-    completion: int = 0
 
 
 class DecisionProtocol(Protocol):
@@ -240,7 +232,7 @@ def _question(name: str, question: DecisionQuestion) -> dict[str, Any]:
 def _usage(response: Mapping[str, Any]) -> Usage:
     usage = _mapping(response.get("usage"))
     cached = _mapping(usage.get("input_tokens_details")).get("cached_tokens")
-    return Usage(
+    return Usage.reported(
         _tokens(usage.get("input_tokens")),
         cached if isinstance(cached, int) else None,
         _tokens(usage.get("output_tokens")),

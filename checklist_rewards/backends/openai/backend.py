@@ -36,17 +36,18 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import chain
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, TypeVar
 
 from checklist_rewards.backends.base import (
+    NO_USAGE,
     Answer,
     Arrived,
     Backend,
     Messages,
     ReadGroup,
-    ReadResult,
     Reply,
     Sampling,
+    Usage,
     check_continues,
     reply_seed,
 )
@@ -213,19 +214,6 @@ T = TypeVar("T")
 Body = Callable[[frozenset[str], wire.Limits], dict[str, Any]]
 
 
-class Usage(NamedTuple):
-    """Tokens used by the requests of one read. `cached` is None if the server does not report it."""
-
-    prompt: int = 0
-    cached: int | None = 0
-    completion: int = 0
-
-    def plus(self, other: Usage) -> Usage:
-        """The sum of both."""
-        cached = None if self.cached is None or other.cached is None else self.cached + other.cached
-        return Usage(self.prompt + other.prompt, cached, self.completion + other.completion)
-
-
 class OpenAIBackend(Backend):
     """A model on a server.
 
@@ -283,7 +271,7 @@ class OpenAIBackend(Backend):
         # By default, OpenRouter removes the middle of a prompt that is too long.
         self._extra: dict[str, Any] = {"transforms": []} if self.base_url == SERVERS["openrouter"][0] else {}
 
-    def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> ReadResult:
+    def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> tuple[list[Answer], Usage]:
         """Compute the log-probabilities of the labels, in lists of prompts if the server supports them.
 
         `computed_tokens` is None if the server does not report cached tokens, and its counters are missing or were
@@ -296,7 +284,7 @@ class OpenAIBackend(Backend):
             ids = sorted(set(chain.from_iterable(self.tokens.label_groups(labels))))
             supported = run(lists.probe(ids))
             if isinstance(supported, Failure):
-                return ReadResult([(Answer(None, supported.unanswered),) * len(group.tails) for group in groups])
+                return [Answer(None, supported.unanswered)] * sum(len(group.tails) for group in groups), Usage()
             if supported:
                 keys = list_keys(groups, len(self.connection.addresses))
 
@@ -305,8 +293,8 @@ class OpenAIBackend(Backend):
                 ) -> tuple[list[TokenAnswer], int | None]:
                     return run(lists.answers(prompts, ids, [keys[number] for number in numbers]))
 
-                result = read_prompts(self.tokens, groups, labels, ask, limit=self.limit)
-                return replace(result, reads=[tuple(map(_of_this_start, reads)) for reads in result.reads])
+                answers, usage = read_prompts(self.tokens, groups, labels, ask, limit=self.limit)
+                return list(map(_of_this_start, answers)), usage
         return run(self._read_chats(groups, labels))
 
     @property
@@ -383,7 +371,7 @@ class OpenAIBackend(Backend):
             )
             return None
 
-    async def _read_chats(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> ReadResult:
+    async def _read_chats(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> tuple[list[Answer], Usage]:
         prompts = [
             (chat_messages(group.system, group.prefix + tail), key)
             for group, key in ((group, prefix_key(group.system, group.prefix)) for group in groups)
@@ -391,21 +379,18 @@ class OpenAIBackend(Backend):
         ]
         before = None if self._cache is None else await self._cache.counts()
         results = await self._each(prompts, lambda prompt: self._label(prompt[0], prompt[1], labels))
-        remaining = iter(results)
-        reads = [tuple(_of_this_start(next(remaining)[0]) for _ in group.tails) for group in groups]
-        total = Usage()
-        for _, usage in results:
-            total = total.plus(usage)
-        computed = None if total.cached is None else total.prompt - total.cached
+        answers = [_of_this_start(answer) for answer, _ in results]
+        usage = Usage.total([usage for _, usage in results])
+        computed = usage.computed_tokens
         if computed is None and self._cache is not None:
-            computed = await self._cache.computed(before, total.prompt)
-        return ReadResult(reads, total.prompt, computed, completion_tokens=total.completion or None)
+            computed = await self._cache.computed(before, usage.prompt_tokens)
+        return answers, replace(usage, computed_tokens=computed, completion_tokens=usage.completion_tokens or None)
 
     async def _label(
         self, messages: Messages, prefix: str, labels: Sequence[str], without: frozenset[str] = frozenset()
     ) -> tuple[Answer, Usage]:
         if self._room(messages) < 1:
-            return Answer(None, Unanswered(Reason.TOO_LONG)), Usage()
+            return Answer(None, Unanswered(Reason.TOO_LONG)), NO_USAGE
         limits = self._limits
         response, sent = await self._chat(
             lambda refused, limits: wire.label_body(self.model, messages, refused | without, self._controls, limits),
@@ -414,8 +399,8 @@ class OpenAIBackend(Backend):
             prefix,
         )
         if isinstance(response, Failure):
-            return Answer(None, response.unanswered), Usage()
-        choice, usage = wire.choices_of(response)[0], Usage(*wire.usage_of(response))
+            return Answer(None, response.unanswered), NO_USAGE
+        choice, usage = wire.choices_of(response)[0], Usage.reported(*wire.usage_of(response))
         read = wire.label_of(choice, labels)
         if read.logprobs is not None:
             self._has_likely = True
@@ -426,7 +411,7 @@ class OpenAIBackend(Backend):
                 # The token may be the start of a label. A request without log-probabilities allows the whole word.
                 omitted = without if again else frozenset({"logprobs"})
                 read, more = await self._label(messages, prefix, labels, omitted)
-                return read, usage.plus(more)
+                return read, Usage.total([usage, more])
         if read.label is not None:
             self._warn_of_words(
                 f"its replies to {self.model!r} have no list of likely tokens"

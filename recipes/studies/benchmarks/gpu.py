@@ -352,11 +352,16 @@ def read_case(backend: Shape, run: Run, input_tokens: int, peak: float, fitted: 
                 for seed, groups in enumerate(batches):  # the first is the warm-up
                     spent, last = timed(lambda groups=groups: backend.read(groups, LABELS), device)
                     taken.append(spent)
-                    answers[way].append(p_yes(last))
+                    answers[way].append(p_yes(last[0]))
                     if seed and sum(taken) > 6:
                         break
             seconds[way] = statistics.median(taken[1:])
-            found["ways"][way] = {"computed": last.computed_tokens, "cached": last.cached, "separate": last.separate}
+            _, usage = last
+            found["ways"][way] = {
+                "computed": usage.computed_tokens,
+                "cached": usage.cached,
+                "separate": usage.separate,
+            }
         except Exception as error:
             found["ways"][way] = {"error": first_line(error)}
             cleared(device)
@@ -383,13 +388,13 @@ def single_case(backend: Shape, run: Run) -> Figures:
 
     def read(way: str, groups: list[TokenGroup]) -> list[float]:
         with reading(backend, way):
-            return p_yes(backend.read(groups, LABELS))
+            return p_yes(backend.read(groups, LABELS)[0])
 
     half = {way: [read(way, groups) for groups in batches] for way in ("planner", "separate")}
     backend.model.float()
     exact = Shape(backend.model)
     with reading(exact, "separate"):
-        single = [p_yes(exact.read(groups, LABELS)) for groups in batches]
+        single = [p_yes(exact.read(groups, LABELS)[0]) for groups in batches]
     return {way: difference(values, single) for way, values in half.items()}
 
 
@@ -641,7 +646,7 @@ def flex_case(run: Run, name: str, shape: Figures) -> Figures:
     for tokens in run.inputs:
         [groups] = run.reads(backend, tokens, 1)
         with reading(backend, "separate"):
-            plain = p_yes(backend.read(groups, LABELS))
+            plain = p_yes(backend.read(groups, LABELS)[0])
         with using(backend, "block_masks"):
             if run.device.type == "cuda":
                 read(groups)  # compiles the kernels
@@ -896,8 +901,8 @@ def by_hand(run: Run) -> Figures:
         cleared(run.device)
         steps[arm] = [timed(lambda arm=arm: step(arm == "judge"), run.device)[0] for _ in range(count)]
         memory[arm] = memory_in_use(run.device, peak=True)
-    more = {"computed_tokens": read[-1].computed_tokens, "floor_tokens": read[-1].floor_tokens}
-    more |= {"separate": read[-1].separate, "completion_tokens": length}
+    more = {"computed_tokens": read[-1][1].computed_tokens, "floor_tokens": read[-1][1].floor_tokens}
+    more |= {"separate": read[-1][1].separate, "completion_tokens": length}
     return step_summary(steps, judge, memory, "a step written in this script stands in for TRL's", **more)
 
 

@@ -32,7 +32,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from checklist_rewards.backends import Answer, Backend, Engine, ReadResult
+from checklist_rewards.backends import Answer, Backend, Engine, Usage
 from checklist_rewards.datasets.shards import HIDDEN
 from checklist_rewards.datasets.tasks import RowTask
 from checklist_rewards.files.rows import read_rows, write_rows
@@ -61,10 +61,10 @@ class Instant(Backend):
     def __init__(self, log: str):
         self.log, self.reads = log, 0
 
-    def read(self, groups: Any, labels: Any) -> ReadResult:
+    def read(self, groups: Any, labels: Any) -> tuple[list[Answer], Usage]:
         self.reads += sum(len(group.tails) for group in groups)
         Path(self.log, f"{os.getpid()}.reads").write_text(str(self.reads))
-        return ReadResult([(_ANSWER,) * len(group.tails) for group in groups])
+        return [_ANSWER for group in groups for _ in group.tails], Usage()
 
     def generate(self, prompts: Any, sampling: Any, arrived: Any = None) -> Any:
         raise NotImplementedError
