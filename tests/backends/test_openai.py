@@ -202,7 +202,7 @@ def test_a_first_request_that_takes_long_keeps_no_other_waiting(broken_server, m
     monkeypatch.setattr("checklist_rewards.backends.openai.backend._HEAD_START", 0.05)
     broken_server.card = {}
     broken_server.answers = lambda server: server.most == 2  # the first one only once the second one is there
-    [reads] = connect(broken_server, attempts=1).read([ReadGroup(None, "Hello. ", ("Is it?", "Was it?"))], LABELS)
+    reads, _ = connect(broken_server, attempts=1).read([ReadGroup(None, "Hello. ", ("Is it?", "Was it?"))], LABELS)
     assert [read.unanswered for read in reads] == [None, None]
 
 
