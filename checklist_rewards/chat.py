@@ -546,7 +546,7 @@ class CompletionReader:
             SampleError: If the completion is neither a string nor a list of messages.
         """
         if isinstance(completion, str):
-            return self._turn(completion, {}, raw, opened, cut, tools)[0]
+            return self._turn(completion, None, raw, opened, cut, tools)[0]
         messages = conversation(completion, "a completion", self.images)
         own = [place for place, message in enumerate(messages) if speaker(message) == "assistant"]
         called = any(speaker(message) == "tool" or calls_of(message) for message in messages)
@@ -583,15 +583,19 @@ class CompletionReader:
     def _turn(
         self,
         text: str,
-        message: Mapping[str, Any],
+        message: Mapping[str, Any] | None,
         raw: str | None,
         opened: Section | bool | None,
         cut: bool,
         tools: bool,
     ) -> tuple[Target, str]:
-        """The turn that answers, from its text, its message and its text with special tokens: its target, and its text
-        without regard to its state."""
-        thought, called = parsed_thought(message), bool(calls_of(message))
+        """The turn that answers, from its text, its message (None of a text) and its text with special tokens: its
+        target, and its text without regard to its state."""
+        given: str | None = None
+        called = False
+        if message is not None:
+            given, called = parsed_thought(message), bool(calls_of(message))
+        thought = given
         text = _without_header(text, self.grammar)
         if raw is not None:
             parsed = self.grammar.parse(_without_header(raw, self.grammar), opened, calls=tools)
@@ -615,7 +619,7 @@ class CompletionReader:
             state = "cut" if state == "answered" else "cut_in_thought" if thought else "empty"
         shown = parsed.answer
         if self.keep_thinking and thought:
-            inline = parsed_thought(message) is None and self.grammar.parse(text, opened, calls=tools).thought
+            inline = given is None and self.grammar.parse(text, opened, calls=tools).thought
             shown = without_end_tokens(text, self._end_token) if inline else _thinking_block(thought) + shown
             state = {"cut_in_thought": "cut", "empty": "answered"}.get(state, state)  # type: ignore[assignment]
         return Target("" if state in NO_ANSWER_STATES else shown, state, thought), shown

@@ -69,7 +69,7 @@ class Sample:
 
     @property
     def target_state(self) -> TargetState:
-        """The state, which is `empty` if there is no text to judge."""
+        """The state, `empty` if the text is blank."""
         return "empty" if self.state in ("answered", "cut") and not self.target.strip() else self.state
 
 

@@ -25,8 +25,8 @@ from checklist_rewards.backends.budget import Bill, Receipt
 from checklist_rewards.backends.models import UNNAMED
 from checklist_rewards.checklists import Checklist, ChecklistItem, Option, once_per_object
 from checklist_rewards.errors import SampleError
-from checklist_rewards.judges.base import Ask, Member, Progress, judge_identity
-from checklist_rewards.judges.calibration import empty_targets
+from checklist_rewards.judges.base import Answers, Ask, Progress
+from checklist_rewards.judges.calibration import Member, empty_targets
 from checklist_rewards.judges.checked import (
     CODE,
     CheckSettings,
@@ -35,11 +35,20 @@ from checklist_rewards.judges.checked import (
     usable_check,
     without_check,
 )
+from checklist_rewards.judges.identity import judge_identity
 from checklist_rewards.judges.logprob import as_declared
 from checklist_rewards.judges.settings import Mode, ScorerConfig, ScorerKwargs, refuse_any
 from checklist_rewards.judges.variants import check_rewordable, how_repeated, reseeded, variant_of
 from checklist_rewards.rows import Sample
-from checklist_rewards.scores import NO_ANSWER_STATES, Reason, Score, Unanswered, Verdict, score_checklist
+from checklist_rewards.scores import (
+    NO_ANSWER_STATES,
+    Reason,
+    Score,
+    TargetState,
+    Unanswered,
+    Verdict,
+    score_checklist,
+)
 from checklist_rewards.scores.scales import on_scale, ordinal_scale
 from checklist_rewards.scores.weights import Weights
 
@@ -131,12 +140,13 @@ class ChecklistScorer:
     def check_item(self, item: ChecklistItem, where: str) -> None:
         """Refuse an item that neither a check nor the judge can answer. Raises [`ChecklistError`] that begins with
         `where`."""
-        if self.checking.answers(item):
-            usable_check(item, where, self.checking.allow_code)
-        if not self.checking.asks(item):
-            return
-        item = without_check(item)
-        self.judge.check_item(variant_of(item, self._variant), where)
+        if item.check is not None:
+            if self.checking.answers(item):
+                usable_check(item, where, self.checking.allow_code)
+            if not self.checking.asks(item):
+                return
+            item = without_check(item)
+        self.judge.check_item(variant_of(item, self._variant) if self._variant else item, where)
         if self.calibration is not None:
             self.calibration.check_item(item, where)
 
@@ -176,21 +186,27 @@ class ChecklistScorer:
             ModelError: If the judge cannot be used.
         """
         checklists = self._parsed(samples)
-        verdicts = self._verdicts(samples, checklists, progress, retries)
-        return [
-            score_checklist(checklist, answers, self.aggregation, state=sample.target_state)
-            for sample, checklist, answers in zip(samples, checklists, verdicts, strict=True)
-        ]
+        states = [sample.target_state for sample in samples]
+        judged = [self._is_judged(state) for state in states]
+        answers = iter(self._verdicts(samples, checklists, judged, progress, retries))
+        scores = []
+        for checklist, state, is_judged in zip(checklists, states, judged, strict=True):
+            if is_judged:
+                verdicts = [next(answers) for _ in checklist.items]
+            else:
+                verdicts = [Verdict(unanswered=Unanswered(Reason.NO_ANSWER, state))] * len(checklist.items)
+            scores.append(score_checklist(checklist, verdicts, self.aggregation, state=state))
+        return scores
 
     def _verdicts(
         self,
         samples: Sequence[Sample],
         checklists: Sequence[Checklist],
+        judged: Sequence[bool],
         progress: Progress | None,
         retries: int,
-    ) -> list[list[Verdict]]:
-        """The verdicts on the items of each sample, in one plan."""
-        judged = [self._is_judged(sample) for sample in samples]
+    ) -> Sequence[Verdict]:
+        """The verdicts on the items of the samples that are judged, in one plan."""
         reads = [
             Ask(
                 item,
@@ -208,12 +224,13 @@ class ChecklistScorer:
         skipped = sum(len(checklist.items) for checklist, asked in zip(checklists, judged, strict=True) if not asked)
         if progress is not None and skipped:
             progress(skipped)
-
-        def answer(reads: list[Ask]) -> list[Verdict]:
-            if any(self.checking.asks(read.item) for read in reads):
-                self.validate()
-            return check_and_ask(reads, self.checking, lambda asked: self._asked(asked, progress, retries), progress)
-
+        if not reads:
+            return []
+        # Each step is left out where nothing needs it: calibration, code checks, items about single messages.
+        ask = self._asked if self.calibration is None else self._calibrated
+        answer: Answers = partial(ask, progress=progress, retries=retries)
+        if any([read.item.check is not None for read in reads]):
+            answer = partial(check_and_ask, settings=self.checking, ask=answer, progress=progress)
         if any([read.item.scope is not None for read in reads]):
             from checklist_rewards.judges.scoped import ScopedReads
 
@@ -223,42 +240,37 @@ class ChecklistScorer:
                 by_code = read.item.scope is not None and self.checking.answers(read.item)
                 run = partial(run_check, allow_code=self.checking.allow_code) if by_code else None
                 scoped.add(read, samples[read.sample].messages, run)
-            answers = iter(scoped.answered(answer))
-        else:
-            answers = iter(answer(reads) if reads else [])
-        return [
-            [next(answers) for _ in checklist.items] if asked else _unread(sample, checklist)
-            for sample, checklist, asked in zip(samples, checklists, judged, strict=True)
-        ]
+            return scoped.answered(answer)
+        return answer(reads)
+
+    def _calibrated(self, reads: Sequence[Ask], progress: Progress | None, retries: int) -> list[Verdict]:
+        """The calibrated verdicts of the judge on reads, in order."""
+        assert self.calibration is not None
+        verdicts = self._asked(reads, progress, retries)
+        empties = self._asked(empty_targets(reads), None, retries) if self.calibration.contextual else None
+        return self.calibration.calibrated(reads, verdicts, empties)
 
     def _asked(self, reads: Sequence[Ask], progress: Progress | None, retries: int) -> list[Verdict]:
-        """The calibrated verdicts of the judge on reads, in order. Reads that failed are repeated."""
-
-        def ask(reads: Sequence[Ask], progress: Progress | None = None) -> list[Verdict]:
-            asked = reads
-            if self._variant:
-                asked = [replace(read, item=variant_of(read.item, self._variant)) for read in reads]
-            verdicts, spent = self.judge.answer(asked, progress)
-            verdicts = list(verdicts)
+        """The judge's own verdicts on reads, in order. Reads that failed are repeated."""
+        self.validate()
+        asked = reads
+        if self._variant:
+            asked = [replace(read, item=variant_of(read.item, self._variant)) for read in reads]
+        verdicts, spent = self.judge.answer(asked, progress)
+        verdicts = list(verdicts)
+        self._bill.add(spent)
+        for _ in range(retries):
+            lost = [(place, verdict.unanswered) for place, verdict in enumerate(verdicts) if verdict.unanswered]
+            failed = [place for place, why in lost if is_transient(why)]
+            if not failed or is_over():
+                break
+            again, spent = self.judge.answer([asked[place] for place in failed])
             self._bill.add(spent)
-            for _ in range(retries):
-                lost = [(place, verdict.unanswered) for place, verdict in enumerate(verdicts) if verdict.unanswered]
-                failed = [place for place, why in lost if is_transient(why)]
-                if not failed or is_over():
-                    break
-                again, spent = self.judge.answer([asked[place] for place in failed])
-                self._bill.add(spent)
-                for place, verdict in zip(failed, again, strict=True):
-                    verdicts[place] = verdict
-            if not self._variant:
-                return verdicts
-            return [as_declared(verdict, read.item) for verdict, read in zip(verdicts, reads, strict=True)]
-
-        verdicts = ask(reads, progress)
-        if self.calibration is None:
+            for place, verdict in zip(failed, again, strict=True):
+                verdicts[place] = verdict
+        if not self._variant:
             return verdicts
-        empties = ask(empty_targets(reads)) if self.calibration.contextual else None
-        return self.calibration.calibrated(reads, verdicts, empties)
+        return [as_declared(verdict, read.item) for verdict, read in zip(verdicts, reads, strict=True)]
 
     def checked(self, sample: Sample, seconds: float = math.inf) -> Sample:
         """Run the code checks of a sample now, in this thread. A later [`score_batch`] does not run them again.
@@ -275,7 +287,7 @@ class ChecklistScorer:
         checklist = Checklist.parse(sample.checklist, "sample")
         whole = [item for item in checklist.items if item.scope is None]
         checks = {item.check: item for item in whole if item.check is not None and self.checking.answers(item)}
-        if not checks or not self._is_judged(sample):
+        if not checks or not self._is_judged(sample.target_state):
             return sample
         over = time.monotonic() + seconds
         late = Verdict(
@@ -296,33 +308,28 @@ class ChecklistScorer:
         checklist = checklist if self.scale is None else on_scale(checklist, self.scale)
         return checklist if self.weights is None else self.weights.of(checklist)
 
-    def _is_judged(self, sample: Sample) -> bool:
-        return self.aggregation.no_answer == "judge" or sample.target_state not in NO_ANSWER_STATES
+    def _is_judged(self, state: TargetState) -> bool:
+        return self.aggregation.no_answer == "judge" or state not in NO_ANSWER_STATES
 
     def _parsed(self, samples: Sequence[Sample]) -> list[Checklist]:
         """The samples' checklists, prepared. One that several samples share is checked once."""
         checklists: list[Checklist] = []
-
-        def prepared(checklist: Checklist, where: str) -> Checklist:
-            checklist = self.prepared(checklist)
-            for item in checklist.items:
-                self.check_item(item, where)
-            return checklist
-
-        parsed, usable = once_per_object(Checklist.parse), once_per_object(prepared)
+        known: dict[int, Checklist] = {}  # by the id of the parsed checklist, which `parsed` keeps alive
+        parsed = once_per_object(Checklist.parse)
         for number, sample in enumerate(samples, start=1):
             where = f"sample {number}"
-            checklists.append(usable(parsed(sample.checklist, where), where))
+            given = parsed(sample.checklist, where)
+            checklist = known.get(id(given))
+            if checklist is None:
+                checklist = known[id(given)] = self.prepared(given)
+                for item in checklist.items:
+                    self.check_item(item, where)
+            checklists.append(checklist)
             for name in ("target", "input", "reference", "history"):
                 text = getattr(sample, name)
                 if not isinstance(text, str) and (text is not None or name == "target"):
                     raise SampleError(f"{where}: {name} must be a string, got {type(text).__name__} {text!r:.60}.")
         return checklists
-
-
-def _unread(sample: Sample, checklist: Checklist) -> list[Verdict]:
-    """The verdicts on a target without an answer."""
-    return [Verdict(unanswered=Unanswered(Reason.NO_ANSWER, sample.target_state))] * len(checklist.items)
 
 
 @runtime_checkable

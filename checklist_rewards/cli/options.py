@@ -73,7 +73,7 @@ class Part(NamedTuple):
     only: Sequence[str] = ()
     """The fields; empty for all."""
     apart: Sequence[str] = ()
-    """Fields that are no options."""
+    """Fields without an option."""
 
     def fields(self) -> dict[str, FieldInfo]:
         """The fields by their names on the command line."""
@@ -178,8 +178,9 @@ def _parameter(name: str, field: FieldInfo, part: Part, named: Mapping[str, str]
 
 
 def _kind(annotation: Any, metadata: Sequence[Any]) -> tuple[Any, Any]:
-    """The type of a field on the command line, and its lower limit if it has no upper one. Of a union it is the first
-    member that can be written there, and a mapping only if there is no other: it is several NAME=VALUE."""
+    """The type of a field on the command line, and its lower limit if it has no upper one. For a union, the first
+    member that can be written as text. A mapping, written as repeated NAME=VALUE, is used only if no other member can.
+    """
     origin = get_origin(annotation)
     if origin is Annotated:
         inner, *more = get_args(annotation)

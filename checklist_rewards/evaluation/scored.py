@@ -51,7 +51,7 @@ _SCORES: Mapping[Kind, str] = {"scored": SCORE_COLUMN, "rewards": "score"}
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ItemAnswer:
     """The answer of one side to an item."""
 
     label: str
@@ -63,7 +63,7 @@ class Answer:
     """Probabilities of the judge."""
 
 
-RowLabels = Sequence[Answer | None] | float | None
+RowLabels = Sequence[ItemAnswer | None] | float | None
 """The labels of a text: one per item, or one number for the whole text, or None for an unlabelled one."""
 
 
@@ -286,7 +286,7 @@ def own_id(data: Mapping[str, Any], key: str | None = None) -> str | None:
 
 
 def kind_of_row(data: Mapping[str, Any]) -> Kind | None:
-    """The kind of a file whose first row this is; None for rows that are no scored texts."""
+    """The kind of a file whose first row this is; None if the row is not a scored text."""
     if SCORE_COLUMN in data:
         return "scored"
     if all(name in data for name in REWARDS):
@@ -446,13 +446,15 @@ def shown_completion(value: Any) -> str | None:
         return str(value)
 
 
-def answer_given(item: ChecklistItem, line: ItemScore) -> Answer | None:
+def answer_given(item: ChecklistItem, line: ItemScore) -> ItemAnswer | None:
     """The judge's answer; None if unanswered."""
     if line.unanswered is not None or line.answer is None:
         return None
     value = item.values.get(line.answer)
     probabilities = line.probabilities
-    return Answer(line.answer, value, value if probabilities is None else expected(item, probabilities), probabilities)
+    return ItemAnswer(
+        line.answer, value, value if probabilities is None else expected(item, probabilities), probabilities
+    )
 
 
 def expected(item: ChecklistItem, probabilities: Mapping[str, float]) -> float | None:

@@ -289,10 +289,10 @@ _OF_THE_JUDGE = ("model", "backend", "base_url", "store")
 
 
 def _proposer_of(settings: ProposerConfig, judge: ScorerConfig) -> GroupProposer:
-    if settings.model is None:
-        of_judge = {name: getattr(judge, name) for name in _OF_THE_JUDGE if name in judge.model_fields_set}
-        given = {name: getattr(settings, name) for name in settings.model_fields_set}
-        settings = ProposerConfig(**{**of_judge, **given, "model": of_judge.get("model")})
+    if not settings.model:
+        given = settings.model_fields_set - {"model"}
+        of_judge = {name: getattr(judge, name) for name in _OF_THE_JUDGE if name in judge.model_fields_set - given}
+        settings = settings.replaced(**of_judge)
     if not settings.model:
         raise SampleError("proposer requires a model; set `proposer: {model: ...}`.")
-    return GroupProposer(**dict(settings))
+    return GroupProposer(settings, max_items=settings.max_items, prompt=settings.prompt)

@@ -10,19 +10,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, ClassVar, Unpack
 
 from pydantic import BaseModel
 
-from checklist_rewards.backends import Backend, Engine
+from checklist_rewards.backends import Engine
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import GenerationError
-from checklist_rewards.files.store import Store
 from checklist_rewards.generators.base import Generator, Request
 from checklist_rewards.generators.shapes import question_fault, tidy
 from checklist_rewards.prompts import PromptTemplate, fence
-from checklist_rewards.refiners.base import Asker
 from checklist_rewards.validation import whole_number
+from checklist_rewards.writer import Writer, WriterKwargs, prompt_with, writer_of
 
 DEFAULT_PROMPT = "evolving/propose"
 _NEEDS = ("conversation", "instruction", "reference", "responses", "questions", "most")
@@ -63,49 +62,45 @@ class GroupProposer:
     questions.
 
     Args:
-        model (`str`): the model that proposes: "pocket", a folder, a Hub id, or, with `base_url`, the name of a served
-            model.
-        backend (`str` or [`Backend`], *optional*, defaults to `"auto"`): `"auto"`, `"transformers"`, `"vllm"`,
-            `"openai"`, or a [`Backend`] object.
-        base_url (`str`, *optional*): URL of an OpenAI-compatible server.
+        model (`str`, [`Engine`] or [`Writer`]): the model that proposes: "pocket", a folder, a Hub id, or, with
+            `base_url`, the name of a served model.
         max_items (`int`, *optional*, defaults to `5`): most questions per group.
         prompt (`str` or `Path`, *optional*): a prompt with the placeholders of `evolving/propose`.
-        max_tokens, max_attempts (`int`, *optional*, default to `1024` and `2`): tokens per reply, and replies per
-            group.
-        store (`bool`, path or [`Store`], *optional*, defaults to `True`): where replies are stored; False disables it.
+        **settings: the other fields of [`Writer`]. By default `temperature` is 0, `max_tokens` 1024 and `max_attempts`
+            2.
 
     Raises:
         ChecklistRewardsError: If an argument is not valid.
     """
 
+    writing: ClassVar[WriterKwargs] = {"temperature": 0.0, "max_tokens": 1024, "max_attempts": 2}
+
     def __init__(
         self,
-        model: str | Engine,
+        model: str | Engine | Writer,
         *,
-        backend: str | Backend = "auto",
-        base_url: str | None = None,
         max_items: int = 5,
         prompt: str | Path | PromptTemplate = DEFAULT_PROMPT,
-        max_tokens: int = 1024,
-        max_attempts: int = 2,
-        store: bool | str | Path | Store = True,
+        **settings: Unpack[WriterKwargs],
     ):
         whole_number("max_items", max_items)
         self.max_items = max_items
-        self.asker = Asker(model, backend, base_url, prompt, _NEEDS, max_tokens, max_attempts, store)
+        self.writer = writer_of(self, model, settings)
+        self.prompt = prompt_with(prompt, _NEEDS)
 
     @property
     def engine(self) -> Engine:
         """The model that proposes."""
-        return self.asker.engine
+        return self.writer.engine
 
     def validate(self) -> None:
         """Check that the model exists, without loading it. Raises [`ModelError`]."""
-        self.asker.validate()
+        self.writer.validate()
 
     def __call__(self, groups: Sequence[Group]) -> list[Proposal]:
         """Propose items for groups, all in one call of the engine."""
-        replies = self.asker.ask([self._fields(group) for group in groups], Questions, self._complaint)
+        prompts = [self.prompt.messages(**self._fields(group)) for group in groups]
+        replies = self.writer.ask(prompts, Questions, self._complaint)
         return [
             reply if isinstance(reply, GenerationError) else _items(reply, group)
             for group, reply in zip(groups, replies, strict=True)

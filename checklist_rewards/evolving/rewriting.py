@@ -5,21 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from statistics import fmean
-from typing import Literal
+from typing import ClassVar, Literal, Unpack
 
 from pydantic import BaseModel, Field
 
-from checklist_rewards.backends import Backend, Engine
+from checklist_rewards.backends import Engine
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import ChecklistError, GenerationError
 from checklist_rewards.evaluation.items.wording import Paraphraser
 from checklist_rewards.evolving.proposer import FromGenerator, Group, Proposer
-from checklist_rewards.files.store import Store
 from checklist_rewards.generators.contrastive import ContrastiveGenerator
 from checklist_rewards.generators.shapes import CategorizedQuestions, question_fault, tidy
-from checklist_rewards.refiners.base import Asker
+from checklist_rewards.writer import Writer, WriterKwargs, prompt_with, writer_of
 
 _MOST_NEW = 6
 
@@ -67,36 +65,36 @@ class Rewriter:
     """Proposes changes that need a writer: other wordings, split questions, and new items.
 
     Args:
-        model (`str`): the model that writes.
-        backend, base_url, store: as in the refiners.
+        model (`str`, [`Engine`] or [`Writer`]): the model that writes.
         proposer (callable, *optional*): proposes new items for groups of texts, best first by their residuals; see
             [`Proposer`]. Defaults to the prompt `generators/openrubrics_listwise`.
         wordings (`int`, *optional*, defaults to `2`): other wordings per weak item.
+        **settings: the other fields of [`Writer`]. By default `temperature` is 0, `max_tokens` 512 and `max_attempts`
+            2.
     """
+
+    writing: ClassVar[WriterKwargs] = {"temperature": 0.0, "max_tokens": 512, "max_attempts": 2}
 
     def __init__(
         self,
-        model: str | Engine,
+        model: str | Engine | Writer,
         *,
-        backend: str | Backend = "auto",
-        base_url: str | None = None,
         proposer: Proposer | None = None,
         wordings: int = 2,
-        store: bool | str | Path | Store = True,
+        **settings: Unpack[WriterKwargs],
     ):
-        engine = Engine.of(model, backend, base_url)
+        self.writer = writer_of(self, model, settings)
+        parts = self.writer.with_defaults_of_parts
         self.failures: list[ChecklistError | GenerationError] = []
         """Why requests got no usable reply. They propose nothing."""
-        self.paraphraser = Paraphraser(engine, count=wordings, store=store)
-        self.splitter = Asker(engine, "auto", None, "refiners/split", ("item",), 512, 2, store)
+        self.paraphraser = Paraphraser(parts, count=wordings)
+        self.prompt = prompt_with("refiners/split", ("item",))
         self.proposer = proposer or FromGenerator(
             ContrastiveGenerator(
-                engine,
+                parts.replaced(max_attempts=2),
                 prompt="generators/openrubrics_listwise",
                 shape=CategorizedQuestions,
                 max_items=20,
-                max_attempts=2,
-                store=store,
             )
         )
 
@@ -114,7 +112,8 @@ class Rewriter:
             other = dict.fromkeys(one for one in wordings if one.question != item.question)
             found += [Change("reword", (item,), (one,), faults[item.id].detail) for one in other]
         self.failures += self.paraphraser.failures if weak else []
-        replies = self.splitter.ask([{"item": item.question} for item in double], _Halves) if double else []
+        prompts = [self.prompt.messages(item=item.question) for item in double]
+        replies = self.writer.ask(prompts, _Halves) if prompts else []
         for item, reply in zip(double, replies, strict=True):
             if isinstance(reply, GenerationError):
                 self.failures.append(reply)

@@ -18,7 +18,7 @@ from checklist_rewards.backends import Progress
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import GenerationError, SampleError
 from checklist_rewards.rows import Request
-from checklist_rewards.validation import finite, string, whole_number
+from checklist_rewards.validation import string, whole_number
 
 
 class Generator(Protocol):
@@ -87,8 +87,10 @@ def check_request(request: str | Request, where: str) -> Request:
     return request
 
 
-def check_numbers(temperature: float, **counts: int) -> None:
-    """Check that all counts are at least 1 and the temperature at least 0. Raises [`SampleError`]."""
+def check_counts(**counts: int) -> None:
+    """Check that all counts are at least 1, and `max_items` at least `min_items`. Raises [`SampleError`]."""
     for name, value in counts.items():
         whole_number(name, value)
-    finite("temperature", temperature, at_least=0)
+    least, most = counts.get("min_items", 1), counts.get("max_items")
+    if most is not None and most < least:
+        raise SampleError(f"max_items={most!r} is not allowed; it must be at least min_items={least}.")

@@ -21,22 +21,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import ClassVar, Unpack
 
 from pydantic import BaseModel
 from typing_extensions import override
 
-from checklist_rewards.backends import Backend, Engine, Messages, Progress, Sampling
+from checklist_rewards.backends import Engine, Messages, Progress, Sampling
 from checklist_rewards.backends.models import UNNAMED
 from checklist_rewards.chat import CompletionReader
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import GenerationError, PromptError, SampleError
-from checklist_rewards.files.store import Store
-from checklist_rewards.generators.base import Request, check_numbers
+from checklist_rewards.generators.base import Request, check_counts
 from checklist_rewards.generators.direct import DirectGenerator
 from checklist_rewards.generators.shapes import WeightedQuestions
 from checklist_rewards.prompts import PromptTemplate
 from checklist_rewards.replies import NoReply, sample_replies, target_of
 from checklist_rewards.scores.reasons import Reason, Unanswered
+from checklist_rewards.validation import finite
+from checklist_rewards.writer import Writer, WriterKwargs
 
 DEFAULT_PROMPT = "generators/rlcf_candidate"
 _READER = CompletionReader()
@@ -47,8 +49,7 @@ class ContrastiveGenerator(DirectGenerator):
     """Writes questions that distinguish responses of different quality.
 
     Args:
-        model, backend, base_url, prompt, shape, min_items, max_items, temperature, max_tokens, max_attempts, seed,
-            store, constraints: see [`DirectGenerator`]. The defaults follow RLCF.
+        model, prompt, shape, min_items, max_items, constraints: see [`DirectGenerator`]. The defaults follow RLCF.
         candidate_models (sequence of `str` or [`Engine`], *optional*): models that write candidates for requests
             without any: a single model writes `num_candidates`, several models write one each. Names are resolved with
             the same `backend` and `base_url` as `model`.
@@ -57,46 +58,38 @@ class ContrastiveGenerator(DirectGenerator):
             and 0.7 for several.
         candidate_max_tokens (`int`, *optional*, defaults to `1024`): tokens per candidate. Truncated candidates are
             used if they have an answer.
+        **settings: the other fields of [`Writer`]. By default `temperature` is 0, `max_tokens` 1024 and `max_attempts`
+            3.
 
     Raises:
         ChecklistRewardsError: If an argument is not valid.
     """
 
+    writing: ClassVar[WriterKwargs] = {"temperature": 0.0, "max_tokens": 1024, "max_attempts": 3}
+
     def __init__(
         self,
-        model: str | Engine = UNNAMED,
+        model: str | Engine | Writer = UNNAMED,
         *,
-        backend: str | Backend = "auto",
-        base_url: str | None = None,
         prompt: str | Path | PromptTemplate = DEFAULT_PROMPT,
         shape: type[BaseModel] | None = WeightedQuestions,
         min_items: int = 1,
         max_items: int = 7,
-        temperature: float = 0.0,
-        max_tokens: int = 1024,
-        max_attempts: int = 3,
-        seed: int = 0,
-        store: bool | str | Path | Store = True,
         candidate_models: Sequence[str | Engine] = (),
         num_candidates: int = 4,
         candidate_temperature: float | None = None,
         candidate_max_tokens: int = 1024,
         constraints: bool = False,
+        **settings: Unpack[WriterKwargs],
     ):
         super().__init__(
             model,
-            backend=backend,
-            base_url=base_url,
             prompt=prompt,
             shape=shape,
             min_items=min_items,
             max_items=max_items,
-            temperature=temperature,
-            max_tokens=max_tokens,
-            max_attempts=max_attempts,
-            seed=seed,
-            store=store,
             constraints=constraints,
+            **settings,
         )
         self.needs = _needs(self.prompt)
         named = [candidate_models] if isinstance(candidate_models, str | Engine) else candidate_models
@@ -106,14 +99,15 @@ class ContrastiveGenerator(DirectGenerator):
         several = len(self.candidate_engines) > 1
         default = SEVERAL_MODELS_TEMPERATURE if several else ONE_MODEL_TEMPERATURE
         candidate_temperature = default if candidate_temperature is None else candidate_temperature
-        check_numbers(candidate_temperature, num_candidates=num_candidates, candidate_max_tokens=candidate_max_tokens)
+        check_counts(num_candidates=num_candidates, candidate_max_tokens=candidate_max_tokens)
+        finite("candidate_temperature", candidate_temperature, at_least=0)
         if candidate_temperature == 0 and not several and num_candidates > 1:
             raise SampleError(
                 f"candidate_temperature=0 is not allowed with num_candidates={num_candidates} from one model: "
                 "all candidates would be identical."
             )
         count = 1 if several else num_candidates
-        self.candidate_sampling = Sampling(candidate_max_tokens, candidate_temperature, n=count, seed=seed)
+        self.candidate_sampling = Sampling(candidate_max_tokens, candidate_temperature, n=count, seed=self.writer.seed)
 
     def validate(self) -> None:
         """Check that all models exist, without loading them. Raises [`ModelError`]."""
@@ -169,7 +163,9 @@ class ContrastiveGenerator(DirectGenerator):
         if not requests:
             return []
         prompts = [_plain(request) for request in requests]
-        by_model = [sample_replies(e, prompts, self.candidate_sampling, self.store) for e in self.candidate_engines]
+        by_model = [
+            sample_replies(e, prompts, self.candidate_sampling, self.writer.replies) for e in self.candidate_engines
+        ]
         results: list[tuple[str, ...] | GenerationError] = []
         for of_request in zip(*by_model, strict=True):
             named = [(e.model, r) for e, rs in zip(self.candidate_engines, of_request, strict=True) for r in rs]

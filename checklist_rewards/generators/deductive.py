@@ -13,17 +13,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, Unpack, get_args
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from checklist_rewards.backends import Backend, Engine, Messages
+from checklist_rewards.backends import Engine, Messages
 from checklist_rewards.backends.models import UNNAMED
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import SampleError
-from checklist_rewards.files.store import Store
-from checklist_rewards.generators.base import check_numbers
+from checklist_rewards.generators.base import check_counts
 from checklist_rewards.generators.shapes import Questions, Shape, tidy
 from checklist_rewards.generators.stages import (
     CorpusWriter,
@@ -39,6 +37,7 @@ from checklist_rewards.generators.stages import (
 )
 from checklist_rewards.refiners import Deduplicator
 from checklist_rewards.validation import one_of
+from checklist_rewards.writer import Writer, WriterKwargs
 
 Augmentation = Literal["both", "elaboration", "diversification", "none"]
 _MODES = {"elaboration": "elaborate", "diversification": "diversify"}
@@ -92,8 +91,8 @@ class DeductiveGenerator(CorpusWriter):
     """Writes one checklist for a corpus from quality dimensions.
 
     Args:
-        model, backend, base_url, prompts, temperature, max_tokens, max_attempts, seed, store: see
-            [`InductiveGenerator`]. The stages with a prompt are `seed`, `elaborate`, `diversify` and `filter`.
+        model, prompts: see [`InductiveGenerator`]. The stages with a prompt are `seed`, `elaborate`, `diversify` and
+            `filter`.
         augmentation (`str`, *optional*, defaults to `"both"`): questions to add to the seeds: `"elaboration"`,
             `"diversification"`, `"both"` or `"none"`.
         filtering (`bool`, *optional*, defaults to `False`): whether to filter the questions and then deduplicate them
@@ -103,6 +102,8 @@ class DeductiveGenerator(CorpusWriter):
         max_items (`int`, *optional*): maximum number of items of the checklist, spread evenly over the dimensions.
         threshold (`float`, *optional*, defaults to `0.85`): least cosine at which questions count as the same.
         embedder (*optional*): embedder of the deduplication; see [`Deduplicator`].
+        **settings: the other fields of [`Writer`]. By default `temperature` is 0.7, `max_tokens` 2048 and
+            `max_attempts` 3.
 
     Raises:
         ChecklistRewardsError: If an argument is not valid.
@@ -123,10 +124,8 @@ class DeductiveGenerator(CorpusWriter):
 
     def __init__(
         self,
-        model: str | Engine = UNNAMED,
+        model: str | Engine | Writer = UNNAMED,
         *,
-        backend: str | Backend = "auto",
-        base_url: str | None = None,
         prompts: Mapping[str, Prompt] | None = None,
         augmentation: Augmentation | None = "both",
         filtering: bool = False,
@@ -136,29 +135,18 @@ class DeductiveGenerator(CorpusWriter):
         max_items: int | None = None,
         threshold: float = 0.85,
         embedder: Any = None,
-        temperature: float = 0.7,
-        max_tokens: int = 2048,
-        max_attempts: int = 3,
-        seed: int = 0,
-        store: bool | str | Path | Store = True,
+        **settings: Unpack[WriterKwargs],
     ):
-        super().__init__(model, backend, base_url, prompts, temperature, max_tokens, max_attempts, seed, store)
+        super().__init__(model, prompts, **settings)
         augmentation = "none" if augmentation is None else augmentation
         one_of("augmentation", augmentation, get_args(Augmentation))
-        check_numbers(temperature, seeds=seeds, elaborations=elaborations, diversifications=diversifications)
-        check_numbers(temperature, max_items=1 if max_items is None else max_items)
+        check_counts(seeds=seeds, elaborations=elaborations, diversifications=diversifications)
+        check_counts(max_items=1 if max_items is None else max_items)
         self.modes = [mode for mode in _MODES if augmentation in (mode, "both")]
         self.filtering, self.max_items = filtering, max_items
         self.counts = {"seed": seeds, "elaborate": elaborations, "diversify": diversifications}
         self.deduplicator = (
-            Deduplicator(
-                model,
-                backend=backend,
-                base_url=base_url,
-                threshold=threshold,
-                embedder=embedder,
-                store=False if self.store is None else self.store,
-            )
+            Deduplicator(self.writer.with_defaults_of_parts, threshold=threshold, embedder=embedder)
             if filtering
             else None
         )

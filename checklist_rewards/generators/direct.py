@@ -16,21 +16,22 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from typing import ClassVar, Unpack
 
 from pydantic import BaseModel
 
-from checklist_rewards.backends import Backend, Engine, Messages, Progress, Reply, Sampling
+from checklist_rewards.backends import Engine, Messages, Progress, Reply
 from checklist_rewards.backends.models import UNNAMED
 from checklist_rewards.backends.packaged import ENGLISH_WRITER
 from checklist_rewards.checklists import Checklist
-from checklist_rewards.errors import GenerationError, SampleError
-from checklist_rewards.files.store import Store, open_store
-from checklist_rewards.generators.base import Request, check_numbers, check_request
+from checklist_rewards.errors import GenerationError
+from checklist_rewards.generators.base import Request, check_counts, check_request
 from checklist_rewards.generators.constraints import constraint_items, covering, with_constraints
 from checklist_rewards.generators.shapes import ask_in_shape, items_of, list_field, parse_questions
 from checklist_rewards.prompts import PromptTemplate, fence, load_prompt
-from checklist_rewards.replies import ask, sample_values
+from checklist_rewards.replies import sample_values
 from checklist_rewards.version import __version__
+from checklist_rewards.writer import Writer, WriterKwargs, writer_of
 
 DEFAULT_PROMPT = "generators/tick"
 
@@ -39,11 +40,8 @@ class DirectGenerator:
     """Writes the questions of each input with a model.
 
     Args:
-        model (`str`, *optional*): the model that writes: "pocket", a folder, a Hub id, or,
-            with `base_url`, the name of a served model.
-        backend (`str` or [`Backend`], *optional*, defaults to `"auto"`): `"auto"`, `"transformers"`, `"vllm"`,
-            `"openai"`, or a [`Backend`] object.
-        base_url (`str`, *optional*): URL of an OpenAI-compatible server, such as "http://localhost:8000/v1".
+        model (`str`, [`Engine`] or [`Writer`], *optional*): the model that writes: "pocket", a folder, a Hub id, or,
+            with `base_url`, the name of a served model. Or all settings of the writer as one value.
         prompt (`str` or `Path`, *optional*): a Markdown file, or the name of a packaged prompt. `Checklist.source` is
             its file name and the version of this package ("tick/0.1.0").
         shape (pydantic model class, *optional*): the JSON form of a reply: a model with one list field, of strings or
@@ -52,12 +50,6 @@ class DirectGenerator:
             described in a last section of the prompt. Without a shape, the reply is a plain numbered list.
         min_items, max_items (`int`, *optional*, default to `2` and `8`): allowed number of questions. A reply with
             more is not truncated but requested again. The packaged prompt asks for two to eight questions.
-        temperature (`float`, *optional*, defaults to `0.7`): sampling temperature. With 0 and without a shape there is
-            only one attempt, because all attempts would give the same reply.
-        max_tokens (`int`, *optional*, defaults to `512`): tokens per reply. Reasoning models need more.
-        max_attempts (`int`, *optional*, defaults to `3`): replies per request.
-        seed (`int`, *optional*, defaults to `0`): seed of the first attempt.
-        store (`bool`, path or [`Store`], *optional*, defaults to `True`): where replies are stored; False disables it.
         constraints (`bool`, *optional*, defaults to `False`): begin each checklist with the code checks that rules
             find in the input ([`ConstraintsGenerator`]), and ask the model only about the rest. `min_items` and
             `max_items` count the model's questions.
@@ -66,44 +58,37 @@ class DirectGenerator:
             (English only); the rest is used if it has `min_items` questions. By default such a reply is refused and
             requested again, except from `"english-writer"`, which is too small to do without. `left_out` counts the
             entries by fault.
+        **settings: the other fields of [`Writer`]. By default `temperature` is 0.7, `max_tokens` 512 and
+            `max_attempts` 3. With `temperature=0` and without a shape there is only one attempt, because all attempts
+            would give the same reply.
 
     Raises:
         ChecklistRewardsError: If an argument is not valid. The model is not loaded here, but at the first reply that
             is not in the store.
     """
 
+    writing: ClassVar[WriterKwargs] = {"temperature": 0.7, "max_tokens": 512, "max_attempts": 3}
+
     def __init__(
         self,
-        model: str | Engine = UNNAMED,
+        model: str | Engine | Writer = UNNAMED,
         *,
-        backend: str | Backend = "auto",
-        base_url: str | None = None,
         prompt: str | Path | PromptTemplate = DEFAULT_PROMPT,
         shape: type[BaseModel] | None = None,
         min_items: int = 2,
         max_items: int = 8,
-        temperature: float = 0.7,
-        max_tokens: int = 512,
-        max_attempts: int = 3,
-        seed: int = 0,
-        store: bool | str | Path | Store = True,
         constraints: bool = False,
         drop_faults: bool | None = None,
+        **settings: Unpack[WriterKwargs],
     ):
-        check_numbers(
-            temperature, min_items=min_items, max_items=max_items, max_tokens=max_tokens, max_attempts=max_attempts
-        )
-        if max_items < min_items:
-            raise SampleError(f"max_items={max_items!r} is not allowed; it must be at least min_items={min_items}.")
+        self.writer = writer_of(self, model, settings)
+        check_counts(min_items=min_items, max_items=max_items)
         if shape is not None:
             list_field(shape)
-        self.engine = Engine.of(model, backend, base_url)
+        self.engine = self.writer.engine
         self.model, self.shape = self.engine.model, shape
         self.prompt = load_prompt(prompt, "generator")
         self.min_items, self.max_items = min_items, max_items
-        self.temperature, self.max_tokens, self.seed = temperature, max_tokens, seed
-        self.max_attempts = max_attempts if temperature > 0 or shape is not None else 1
-        self.store = open_store(store)
         self.constraints = constraints
         self.drop_faults = self.model == ENGLISH_WRITER if drop_faults is None else drop_faults
         self.left_out: Counter[str] = Counter()
@@ -115,7 +100,7 @@ class DirectGenerator:
 
     def validate(self) -> None:
         """Check that the model exists, without loading it. Raises [`ModelError`]."""
-        _ = self.engine.identity
+        self.writer.validate()
 
     def generate(
         self,
@@ -187,13 +172,14 @@ class DirectGenerator:
     def _write_list(
         self, messages: Sequence[Messages], inputs: Sequence[str], progress: Progress | None
     ) -> list[Checklist | GenerationError]:
+        sampling = self.writer.sampling
         results = sample_values(
             self.engine,
             messages,
             lambda place, reply: self._checklist(reply, inputs[place]),
-            Sampling(self.max_tokens, self.temperature, seed=self.seed),
-            store=self.store,
-            attempts=self.max_attempts,
+            sampling,
+            store=self.writer.replies,
+            attempts=self.writer.attempts if sampling.temperature > 0 else 1,
             progress=progress,
         )
         return [result for [result] in results]
@@ -202,15 +188,8 @@ class DirectGenerator:
         self, messages: Sequence[Messages], progress: Progress | None
     ) -> list[Checklist | GenerationError]:
         assert self.shape is not None
-        values = ask(
-            self.engine,
-            [ask_in_shape(prompt, self.shape) for prompt in messages],
-            self.shape,
-            Sampling(self.max_tokens, self.temperature, seed=self.seed),
-            store=self.store,
-            attempts=self.max_attempts,
-            check=self._complaint,
-            progress=progress,
+        values = self.writer.ask(
+            [ask_in_shape(prompt, self.shape) for prompt in messages], self.shape, self._complaint, progress=progress
         )
         return [value if isinstance(value, GenerationError) else self._from_value(value) for value in values]
 
@@ -231,7 +210,8 @@ class DirectGenerator:
     def _checklist(self, reply: Reply, input: str) -> Checklist:
         text = reply.text or ""
         if reply.finish_reason == "length":
-            raise GenerationError(f"the reply was cut off at max_tokens={self.max_tokens}; increase max_tokens.", text)
+            most = self.writer.sampling.max_tokens
+            raise GenerationError(f"the reply was cut off at max_tokens={most}; increase max_tokens.", text)
         parsed = parse_questions(
             text,
             min_items=self.min_items,

@@ -12,15 +12,13 @@ silently. The draft of the stage `questions` holds them as [`SourcedQuestions`];
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Unpack
 
-from checklist_rewards.backends import Backend, Engine
+from checklist_rewards.backends import Engine
 from checklist_rewards.backends.models import UNNAMED
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import GenerationError, SampleError
-from checklist_rewards.files.store import Store
-from checklist_rewards.generators.base import check_numbers
+from checklist_rewards.generators.base import check_counts
 from checklist_rewards.generators.shapes import SourcedQuestion, SourcedQuestions, items_of
 from checklist_rewards.generators.stages import (
     CorpusWriter,
@@ -36,16 +34,14 @@ from checklist_rewards.generators.stages import (
 from checklist_rewards.refiners import Deduplicator, Refiner, Selector, Tagger, UnitTester
 from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores.reasons import Reason
+from checklist_rewards.writer import Writer, WriterKwargs
 
 
 class InductiveGenerator(CorpusWriter):
     """Writes one checklist for a corpus from observations about its texts.
 
     Args:
-        model (`str`, *optional*): the model that writes, merges, tags and tests.
-        backend (`str` or [`Backend`], *optional*, defaults to `"auto"`): `"auto"`, `"transformers"`, `"vllm"`,
-            `"openai"`, or a [`Backend`] object.
-        base_url (`str`, *optional*): URL of an OpenAI-compatible server, such as "http://localhost:8000/v1".
+        model (`str`, [`Engine`] or [`Writer`], *optional*): the model that writes, merges, tags and tests.
         prompts (mapping, *optional*): prompts to replace, as stage name to a Markdown file or the name of a packaged
             prompt. This generator has one stage with a prompt, `questions`.
         max_items (`int`, *optional*, defaults to `20`): maximum number of questions. If there are more, a subset is
@@ -56,26 +52,22 @@ class InductiveGenerator(CorpusWriter):
             prompt, and of their characters.
         embedder (*optional*): embedder of deduplication and selection; see [`Deduplicator`].
         scorer ([`ChecklistScorer`], *optional*): judge of the unit tests. Defaults to a scorer with the same model.
-        temperature (`float`, *optional*, defaults to `0.7`): sampling temperature.
-        max_tokens (`int`, *optional*, defaults to `4096`): tokens per reply. Reasoning models need more.
-        max_attempts (`int`, *optional*, defaults to `3`): replies per prompt.
-        seed (`int`, *optional*, defaults to `0`): seed of the first attempt.
-        store (`bool`, path or [`Store`], *optional*, defaults to `True`): where replies are stored; False disables it.
+        **settings: the other fields of [`Writer`]. By default `temperature` is 0.7, `max_tokens` 4096 and
+            `max_attempts` 3.
 
     Raises:
         ChecklistRewardsError: If an argument is not valid.
     """
 
     name = "feedback"
+    writing: ClassVar[WriterKwargs] = {"temperature": 0.7, "max_tokens": 4096, "max_attempts": 3}
     source_shape, draft_shape = Feedback, SourcedQuestions
     stage_prompts = {"questions": StagePrompt("generators/feedback_questions", ("observations",), ("domain",))}
 
     def __init__(
         self,
-        model: str | Engine = UNNAMED,
+        model: str | Engine | Writer = UNNAMED,
         *,
-        backend: str | Backend = "auto",
-        base_url: str | None = None,
         prompts: Mapping[str, Prompt] | None = None,
         max_items: int = 20,
         refine: bool = True,
@@ -83,25 +75,17 @@ class InductiveGenerator(CorpusWriter):
         batch_chars: int = 20_000,
         embedder: Any = None,
         scorer: ChecklistScorer | None = None,
-        temperature: float = 0.7,
-        max_tokens: int = 4096,
-        max_attempts: int = 3,
-        seed: int = 0,
-        store: bool | str | Path | Store = True,
+        **settings: Unpack[WriterKwargs],
     ):
-        super().__init__(model, backend, base_url, prompts, temperature, max_tokens, max_attempts, seed, store)
-        check_numbers(temperature, max_items=max_items, batch_size=batch_size, batch_chars=batch_chars)
+        super().__init__(model, prompts, **settings)
+        check_counts(max_items=max_items, batch_size=batch_size, batch_chars=batch_chars)
         self.max_items, self.batch_size, self.batch_chars = max_items, batch_size, batch_chars
-        engine_settings: dict[str, Any] = {
-            "backend": backend,
-            "base_url": base_url,
-            "store": False if self.store is None else self.store,
-        }
+        writer = self.writer.with_defaults_of_parts
         self.refiners: dict[str, Refiner] = {}
         if refine:
-            self.refiners["deduplicate"] = Deduplicator(model, embedder=embedder, **engine_settings)
-            self.refiners["tag"] = Tagger(model, **engine_settings)
-            self.refiners["unit_test"] = UnitTester(model, scorer=scorer, **engine_settings)
+            self.refiners["deduplicate"] = Deduplicator(writer, embedder=embedder)
+            self.refiners["tag"] = Tagger(writer)
+            self.refiners["unit_test"] = UnitTester(writer, scorer=scorer)
         self.refiners["select"] = Selector(max_items, embedder=embedder)
 
     def validate(self) -> None:

@@ -12,17 +12,15 @@ in the prompt; after the last attempt the stage raises a [`StageError`]. The dra
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from pydantic import BaseModel, ConfigDict
 
-from checklist_rewards.backends import Backend, Engine
+from checklist_rewards.backends import Engine
 from checklist_rewards.backends.models import UNNAMED
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import SampleError
-from checklist_rewards.files.store import Store
-from checklist_rewards.generators.base import check_numbers
+from checklist_rewards.generators.base import check_counts
 from checklist_rewards.generators.shapes import Questions, Shape, is_question, tidy
 from checklist_rewards.generators.stages import (
     CorpusWriter,
@@ -36,6 +34,7 @@ from checklist_rewards.generators.stages import (
     numbered,
     questions_of,
 )
+from checklist_rewards.writer import Writer, WriterKwargs
 
 SUB_QUESTIONS = (2, 3)
 _ABOUT = ("dimension", "definition")
@@ -105,12 +104,13 @@ class InteractiveGenerator(CorpusWriter):
     """Writes one checklist for a corpus from think-aloud protocols about one quality dimension.
 
     Args:
-        model, backend, base_url, prompts, temperature, max_tokens, max_attempts, seed, store: see
-            [`InductiveGenerator`]. The stages with a prompt are `components`, `assign`, `key_questions`,
-            `sub_questions` and `validate`.
+        model, prompts: see [`InductiveGenerator`]. The stages with a prompt are `components`, `assign`,
+            `key_questions`, `sub_questions` and `validate`.
         max_components (`int`, *optional*, defaults to `5`): maximum number of components.
         min_items, max_items (`int`, *optional*, default to `2` and `15`): allowed number of questions after
             validation.
+        **settings: the other fields of [`Writer`]. By default `temperature` is 0.7, `max_tokens` 2048 and
+            `max_attempts` 3.
 
     Raises:
         ChecklistRewardsError: If an argument is not valid.
@@ -130,24 +130,16 @@ class InteractiveGenerator(CorpusWriter):
 
     def __init__(
         self,
-        model: str | Engine = UNNAMED,
+        model: str | Engine | Writer = UNNAMED,
         *,
-        backend: str | Backend = "auto",
-        base_url: str | None = None,
         prompts: Mapping[str, Prompt] | None = None,
         max_components: int = 5,
         min_items: int = 2,
         max_items: int = 15,
-        temperature: float = 0.7,
-        max_tokens: int = 2048,
-        max_attempts: int = 3,
-        seed: int = 0,
-        store: bool | str | Path | Store = True,
+        **settings: Unpack[WriterKwargs],
     ):
-        super().__init__(model, backend, base_url, prompts, temperature, max_tokens, max_attempts, seed, store)
-        check_numbers(temperature, max_components=max_components, min_items=min_items)
-        if max_items < min_items:
-            raise SampleError(f"max_items={max_items!r} is not allowed; it must be at least min_items={min_items}.")
+        super().__init__(model, prompts, **settings)
+        check_counts(max_components=max_components, min_items=min_items, max_items=max_items)
         self.max_components, self.min_items, self.max_items = max_components, min_items, max_items
 
     def _order(self) -> Mapping[str, StageMethod]:

@@ -21,22 +21,21 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, TypeVar
+from typing import Annotated, Any, ClassVar, TypeVar, Unpack
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from checklist_rewards.backends import Backend, Engine, Messages, Sampling
+from checklist_rewards.backends import Engine, Messages
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import ChecklistError, GenerationError, PromptError, SampleError, StageError
-from checklist_rewards.files.store import Store, open_store
-from checklist_rewards.generators.base import Stage, check_numbers
+from checklist_rewards.generators.base import Stage
 from checklist_rewards.generators.shapes import ask_in_shape, items_of, question_fault
 from checklist_rewards.prompts import PromptTemplate, load_prompt
-from checklist_rewards.replies import ask
 from checklist_rewards.validation import one_of, one_sentence
 from checklist_rewards.version import __version__
+from checklist_rewards.writer import Writer, WriterKwargs, writer_of
 
 AnySource = TypeVar("AnySource", bound="Source")
 
@@ -207,7 +206,7 @@ class StagePrompt:
 class Step:
     """A running stage; `asked` and `kept` are copied to its [`Stage`] on completion."""
 
-    writer: CorpusWriter
+    generator: CorpusWriter
     name: str
     asked: int = 0
     kept: int = 0
@@ -245,19 +244,15 @@ class Step:
     ) -> list[Value | GenerationError]:
         """As [`Step.ask`], but returns errors in place of values instead of raising."""
         self.asked += len(prompts)
-        writer = self.writer
-        sampling = writer.sampling if temperature is None else replace(writer.sampling, temperature=temperature)
         requests = [ask_in_shape(prompt, shape) for prompt in prompts]
-        return ask(
-            writer.engine, requests, shape, sampling, store=writer.store, attempts=writer.max_attempts, check=check
-        )
+        return self.generator.writer.ask(requests, shape, check, temperature=temperature)
 
     def refuse(self, values: Sequence[object], parts: Sequence[str]) -> None:
         """Raise a [`StageError`] naming the parts whose value is an error, if any."""
         failed = {part: v for part, v in zip(parts, values, strict=True) if isinstance(v, GenerationError)}
         if failed:
             part, first = next(iter(failed.items()))
-            stored = " The replies so far are stored." if self.writer.store is not None else ""
+            stored = " The replies so far are stored." if self.generator.writer.replies is not None else ""
             raise self.error(f"{part}: {str(first).rstrip('.')}.{stored}", list(failed), len(parts), first.raw)
 
     def error(self, message: str, parts: Sequence[str], total: int, raw: str = "") -> StageError:
@@ -265,7 +260,7 @@ class Step:
         listed = ", ".join(parts[:_LISTED]) + (f" and {len(parts) - _LISTED} more" if len(parts) > _LISTED else "")
         where = f" for {len(parts)} of {total} ({listed})" if total > 1 else ""
         return StageError(
-            f"{self.writer.name}: the stage {self.name!r} failed{where}. {message}", raw, self.name, parts
+            f"{self.generator.name}: the stage {self.name!r} failed{where}. {message}", raw, self.name, parts
         )
 
 
@@ -282,10 +277,12 @@ StageMethod = Callable[[Step, Any, Any], BaseModel]
 
 
 class CorpusWriter:
-    """Base of the corpus-level generators: engine, sampling, prompts, store, and the walk through the stages.
+    """Base of the corpus-level generators: writer, prompts, and the walk through the stages.
 
     Args: as in [`InductiveGenerator`].
     """
+
+    writing: ClassVar[WriterKwargs] = {"temperature": 0.7, "max_tokens": 2048, "max_attempts": 3}
 
     name: ClassVar[str] = ""
     """Name in `Checklist.source`, before the version."""
@@ -294,32 +291,21 @@ class CorpusWriter:
     draft_shape: ClassVar[type[BaseModel]]
 
     def __init__(
-        self,
-        model: str | Engine,
-        backend: str | Backend,
-        base_url: str | None,
-        prompts: Mapping[str, Prompt] | None,
-        temperature: float,
-        max_tokens: int,
-        max_attempts: int,
-        seed: int,
-        store: bool | str | Path | Store,
+        self, model: str | Engine | Writer, prompts: Mapping[str, Prompt] | None, **settings: Unpack[WriterKwargs]
     ):
-        check_numbers(temperature, max_tokens=max_tokens, max_attempts=max_attempts)
+        self.writer = writer_of(self, model, settings)
+        self.engine = self.writer.engine
+        self.model = self.engine.model
         for stage in prompts or {}:
             if stage not in self.stage_prompts:
                 stages = ", ".join(self.stage_prompts)
                 raise SampleError(f"prompts: the stage {stage!r} is not known; allowed: {stages}.")
-        self.engine = Engine.of(model, backend, base_url)
-        self.model, self.max_attempts = self.engine.model, max_attempts
-        self.sampling = Sampling(max_tokens, temperature, seed=seed)
-        self.store = open_store(store)
         self.prompts = {name: known.load((prompts or {}).get(name)) for name, known in self.stage_prompts.items()}
         self.stages: list[Stage] = []
 
     def validate(self) -> None:
         """Check that the model exists, without loading it. Raises [`ModelError`]."""
-        _ = self.engine.identity
+        self.writer.validate()
 
     def generate(self, source: Any, *, progress: Watcher | None = None) -> Checklist:
         """Write the checklist of a source.

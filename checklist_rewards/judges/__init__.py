@@ -6,7 +6,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from checklist_rewards.backends.budget import Budget, Prices, Receipt
-from checklist_rewards.judges.base import Ask, Judge, Member, Progress
+from checklist_rewards.judges.base import Ask, Judge, Progress
+from checklist_rewards.judges.calibration import Member
 from checklist_rewards.judges.labels import Labelled
 from checklist_rewards.judges.logprob import EncoderJudge, LogprobJudge
 from checklist_rewards.judges.questions import FewShot

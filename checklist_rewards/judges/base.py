@@ -7,25 +7,20 @@ read.
 
 from __future__ import annotations
 
-import json
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
-
-from pydantic import BaseModel
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
 
 from checklist_rewards.backends import Engine, Progress, Sampling
 from checklist_rewards.backends.budget import Receipt
 from checklist_rewards.chat import Message
-from checklist_rewards.checklists import ChecklistItem, Key, key_of
+from checklist_rewards.checklists import ChecklistItem, Key
 from checklist_rewards.scores import Verdict
 from checklist_rewards.scores.reasons import Reason, Unanswered
 
 if TYPE_CHECKING:
-    from checklist_rewards.judges.calibration import Calibration
     from checklist_rewards.judges.questions import FewShot
     from checklist_rewards.prompts import PromptTemplate
 
@@ -122,65 +117,6 @@ class Judge(ABC):
     def engines(self) -> list[Engine]:
         """The engines of all its parts."""
         return [part.engine for part in self.parts() if part.engine is not None]
-
-
-class Member(NamedTuple):
-    """A judge with a calibration of its verdicts: what a panel, a cascade or a scorer takes in place of a judge."""
-
-    judge: Judge
-    calibration: Calibration | None = None
-
-    @classmethod
-    def of(cls, judge: Judge | Member) -> Member:
-        """A judge as a member."""
-        return judge if isinstance(judge, Member) else cls(judge)
-
-
-_WITHOUT_EFFECT = frozenset({"store", "budget"})
-"""Attributes of judges that change no verdict."""
-
-
-def judge_identity(judge: Any, *settings: Any) -> str:
-    """Hash of everything on which the verdicts of a judge depend: models, prompts and settings, and those of its inner
-    judges. No model is loaded. A judge of another author is known by its class and name.
-
-    Args:
-        judge ([`Judge`]): The judge.
-        *settings: What else the verdicts depend on.
-    """
-    return key_of("judge-1", json.dumps(_content_of([judge, *settings]), sort_keys=True)).hex()
-
-
-def _content_of(value: Any) -> Any:
-    """A judge or a setting as JSON."""
-    if value is None or isinstance(value, str | bool | int | float):
-        return value
-    if isinstance(value, Engine):
-        identity = value.identity if hasattr(value.backend, "identity") or isinstance(value.backend, str) else None
-        return [value.name, identity]
-    if isinstance(value, Path):
-        return str(value)
-    if isinstance(value, BaseModel):
-        return value.model_dump(mode="json")
-    if isinstance(value, Mapping):
-        return {str(name): _content_of(part) for name, part in value.items()}
-    if (
-        isinstance(value, Member) and value.calibration is not None
-    ):  # as the judge that once applied it, so that the hash stays
-        return ["CalibratedJudge", {"inner": _content_of(value.judge), "calibration": _content_of(value.calibration)}]
-    if isinstance(value, Member):
-        return _content_of(value.judge)
-    if isinstance(value, list | tuple):
-        return [_content_of(part) for part in value]
-    if isinstance(value, set | frozenset):
-        return sorted(json.dumps(_content_of(part)) for part in value)
-    kind = type(value)
-    if not kind.__module__.startswith("checklist_rewards."):
-        name = getattr(value, "__qualname__", getattr(value, "name", ""))
-        return [kind.__qualname__, name if isinstance(name, str) else ""]
-    names = [one.name for one in fields(value)] if hasattr(kind, "__dataclass_fields__") else list(vars(value))
-    shown = [name for name in names if not name.startswith("_") and name not in _WITHOUT_EFFECT]
-    return [kind.__qualname__, {name: _content_of(getattr(value, name)) for name in shown}]
 
 
 DEFAULT_QUORUM = 0.5

@@ -33,7 +33,7 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, Self, get_args
+from typing import Any, Literal, NamedTuple, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -41,7 +41,7 @@ from checklist_rewards.backends.models import UNNAMED
 from checklist_rewards.checklists import NO, YES, ChecklistItem
 from checklist_rewards.errors import ChecklistError, ModelError, SampleError
 from checklist_rewards.files.atomic import write_text
-from checklist_rewards.judges.base import Ask
+from checklist_rewards.judges.base import Ask, Judge
 from checklist_rewards.scores import Verdict
 from checklist_rewards.scores.reasons import Reason, Unanswered
 from checklist_rewards.validation import one_sentence
@@ -296,3 +296,15 @@ def _with_cause(verdict: Verdict, empty: Verdict) -> Verdict:
 def empty_targets(reads: Sequence[Ask]) -> list[Ask]:
     """The same reads about an empty target."""
     return [replace(read, target=EMPTY) for read in reads]
+
+
+class Member(NamedTuple):
+    """A judge with a calibration of its verdicts: what a panel, a cascade or a scorer takes in place of a judge."""
+
+    judge: Judge
+    calibration: Calibration | None = None
+
+    @classmethod
+    def of(cls, judge: Judge | Member) -> Member:
+        """A judge as a member."""
+        return judge if isinstance(judge, Member) else cls(judge)

@@ -65,13 +65,12 @@ from checklist_rewards.judges.base import (
     DEFAULT_QUORUM,
     Ask,
     Judge,
-    Member,
     Progress,
     Receipt,
     missed_quorum,
     quorate,
 )
-from checklist_rewards.judges.calibration import empty_targets
+from checklist_rewards.judges.calibration import Member, empty_targets
 from checklist_rewards.scores import DEFAULT_THRESHOLD, Verdict, answer_of
 from checklist_rewards.scores.reasons import Reason, Unanswered
 from checklist_rewards.validation import fraction, one_of

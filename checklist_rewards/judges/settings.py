@@ -49,8 +49,8 @@ from checklist_rewards.config import Config, Object, Unchecked
 from checklist_rewards.errors import ChecklistRewardsError, ConfigError, ModelError, SampleError
 from checklist_rewards.files.documents import in_folder, load, read_text, read_value
 from checklist_rewards.files.store import Store, open_store
-from checklist_rewards.judges.base import Judge, Member, ThinkingPer
-from checklist_rewards.judges.calibration import Calibration, read_alike
+from checklist_rewards.judges.base import Judge, ThinkingPer
+from checklist_rewards.judges.calibration import Calibration, Member, read_alike
 from checklist_rewards.judges.checked import AllowCode, Checks
 from checklist_rewards.judges.logprob import DEFAULT_MASS_FLOOR, DEFAULT_PROMPT, EncoderJudge, LogprobJudge
 from checklist_rewards.judges.questions import DEFAULT_SHOTS, FewShot

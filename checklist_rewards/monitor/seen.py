@@ -1,7 +1,7 @@
 """What the monitor keeps of a completion: a few numbers per item, and a short text.
 
-A [`Seen`] is computed from a [`ScoredText`], of a call or of a reward log. It is no second record of the row: it has
-only what the signals compare, and is small enough to be sent between the ranks at every step.
+A [`Seen`] is computed from a [`ScoredText`], of a call or of a reward log. It holds only
+what the signals compare, so that it is small enough to be sent between the ranks at every step.
 
 An [`Observation`] holds the completions of one call of the reward, on all ranks. It is all that signals see, so the
 same signals work in a training run and on a reward log.

@@ -193,7 +193,7 @@ class ScorerPart(ScorerConfig):
         given = {name: value for name, value in data.items() if value is not None}
         for name in ("store", "budget"):
             if given.pop(name, cls.model_fields[name].default) is not cls.model_fields[name].default:
-                raise ConfigError(f"{name} is no part of a pipeline; give it to the command or to `pipeline`.")
+                raise ConfigError(f"{name} is not allowed in a pipeline; pass it to the command or to `pipeline`.")
         return given
 
     @model_validator(mode="after")

@@ -29,8 +29,8 @@ from typing import Any, TypeVar
 from pydantic import BaseModel
 
 from checklist_rewards.errors import ConfigError
-from checklist_rewards.judges.settings import ScorerConfig
 from checklist_rewards.validation import unknown
+from checklist_rewards.writer import parameters_of
 
 Factory = TypeVar("Factory", bound=Callable[..., Any])
 
@@ -47,8 +47,6 @@ class Entry:
     """The class or function; of a built-in part its place, `module:name`."""
     built_in: bool
     of_source: type[BaseModel] | str | None = None
-    config: type[BaseModel] | None = None
-    """The class whose fields are its parameters, if these are `**settings`."""
 
     @cached_property
     def factory(self) -> Callable[..., Any]:
@@ -67,13 +65,9 @@ class Entry:
 
     @property
     def settings(self) -> tuple[str, ...] | None:
-        """The names of its parameters; None if it has `**kwargs`."""
-        if self.config is not None:
-            return tuple(self.config.model_fields)
-        parameters = inspect.signature(self.factory).parameters.values()
-        if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
-            return None
-        return tuple(parameter.name for parameter in parameters if parameter.kind is not parameter.VAR_POSITIONAL)
+        """The names of its parameters; None if it takes any."""
+        parameters = parameters_of(self.factory)
+        return None if parameters is None else tuple(parameters)
 
     def takes(self, name: str) -> bool:
         """Whether it has a parameter `name`."""
@@ -117,11 +111,9 @@ class Registry:
 
         return register
 
-    def build_in(
-        self, name: str, place: str, source: str | None = None, config: type[BaseModel] | None = None
-    ) -> None:
+    def build_in(self, name: str, place: str, source: str | None = None) -> None:
         """Register the part of this package at `place`."""
-        self._entries[name] = Entry(name, place, True, source, config)
+        self._entries[name] = Entry(name, place, True, source)
 
     def get(self, name: str) -> Entry:
         """The part with this name. Raises [`ConfigError`] that lists the known names."""
@@ -189,4 +181,4 @@ for _name, _place in (
     ("check_admission", "CheckAdmission"),
 ):
     REFINERS.build_in(_name, f"refiners:{_place}")
-SCORERS.build_in("checklist", "scorer:ChecklistScorer", config=ScorerConfig)
+SCORERS.build_in("checklist", "scorer:ChecklistScorer")

@@ -12,26 +12,17 @@ if no item is left, the result is a [`ChecklistError`], and the report still giv
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import ClassVar, Protocol
 
-from pydantic import BaseModel
-
-from checklist_rewards.backends import Backend, Engine, Sampling
 from checklist_rewards.checklists import Checklist, ChecklistItem
-from checklist_rewards.errors import ChecklistError, GenerationError, PromptError, SampleError
-from checklist_rewards.files.store import Store, open_store
-from checklist_rewards.prompts import PromptTemplate, load_prompt
-from checklist_rewards.replies import NoReply, ask
+from checklist_rewards.errors import ChecklistError, SampleError
+from checklist_rewards.replies import NoReply
 from checklist_rewards.scorer import Sample
-from checklist_rewards.validation import whole_number
 from checklist_rewards.version import __version__
 
 logger = logging.getLogger(__name__)
-
-Value = TypeVar("Value", bound=BaseModel)
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,52 +186,6 @@ class ReportingRefiner:
             "model": _joined(checklist.model, outcome.model),
         }
         return Checklist.parse(fields, f"{self.name}: the refined checklist")
-
-
-class Asker:
-    """Asks a model with one prompt: engine, prompt template and greedy sampling, with replies kept in the store.
-
-    Args: as in the refiners. `needs` are the placeholders of the prompt: it must have all of them and no others.
-    """
-
-    def __init__(
-        self,
-        model: str | Engine,
-        backend: str | Backend,
-        base_url: str | None,
-        prompt: str | Path | PromptTemplate,
-        needs: Sequence[str],
-        max_tokens: int,
-        max_attempts: int,
-        store: bool | str | Path | Store,
-    ):
-        for name, value in (("max_tokens", max_tokens), ("max_attempts", max_attempts)):
-            whole_number(name, value)
-        self.engine = Engine.of(model, backend, base_url)
-        self.model = self.engine.model
-        self.prompt = load_prompt(prompt, "stage")
-        if self.prompt.placeholders != set(needs):
-            got, want = (
-                ", ".join(f"{{{name}}}" for name in names) for names in (sorted(self.prompt.placeholders), needs)
-            )
-            raise PromptError(f"{self.prompt.name}: the placeholders must be {want}; got {got or 'none'}.")
-        self.max_tokens, self.max_attempts = max_tokens, max_attempts
-        self.store = open_store(store)
-
-    def validate(self) -> None:
-        """Check that the model exists, without loading it. Raises [`ModelError`]."""
-        _ = self.engine.identity
-
-    def ask(
-        self,
-        fields: Sequence[Mapping[str, str]],
-        shape: type[Value],
-        check: Callable[[int, Any], str | None] | None = None,
-    ) -> list[Value | GenerationError]:
-        """Fill the prompt with each entry of `fields` and ask for a reply of `shape`; see [`replies.ask`]."""
-        prompts = [self.prompt.messages(**entry) for entry in fields]
-        sampling = Sampling(self.max_tokens, temperature=0.0)
-        return ask(self.engine, prompts, shape, sampling, store=self.store, attempts=self.max_attempts, check=check)
 
 
 def check_samples(refiner: str, samples: Sequence[Sample], checklist: Checklist) -> list[Sample]:

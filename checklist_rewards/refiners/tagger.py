@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Unpack
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
-from checklist_rewards.backends import Backend, Engine
+from checklist_rewards.backends import Engine
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import GenerationError, SampleError
-from checklist_rewards.files.store import Store
 from checklist_rewards.prompts import PromptTemplate
-from checklist_rewards.refiners.base import Asker, Note, Outcome, ReportingRefiner, transient_failure
+from checklist_rewards.refiners.base import Note, Outcome, ReportingRefiner, transient_failure
 from checklist_rewards.scorer import Sample
+from checklist_rewards.writer import Writer, WriterKwargs, prompt_with, writer_of
 
 DEFAULT_PROMPT = "refiners/tag"
 QUALITIES: Mapping[str, str] = {
@@ -34,49 +34,42 @@ class Tagger(ReportingRefiner):
     """Keeps items with all given qualities.
 
     Args:
-        model (`str`): the model that assesses the qualities.
+        model (`str`, [`Engine`] or [`Writer`]): the model that assesses the qualities.
         qualities (mapping of `str` to `str`, *optional*): name to definition of each required quality. Defaults to
             `general` and `specific`.
-        backend (`str` or [`Backend`], *optional*, defaults to `"auto"`): `"auto"`, `"transformers"`, `"vllm"`,
-            `"openai"`, or a [`Backend`] object.
-        base_url (`str`, *optional*): URL of an OpenAI-compatible server.
         prompt (`str` or `Path`, *optional*): a prompt with `{item}` and `{qualities}` (one per line).
-        max_tokens, max_attempts (`int`, *optional*, default to `512` and `3`): tokens per reply, and replies per
-            item.
-        store (`bool`, path or [`Store`], *optional*, defaults to `True`): where replies are stored; False disables it.
+        **settings: the other fields of [`Writer`]. By default `temperature` is 0, `max_tokens` 512 and `max_attempts`
+            3.
 
     Raises:
         ChecklistRewardsError: If an argument is not valid.
     """
 
     name = "tagger"
+    writing: ClassVar[WriterKwargs] = {"temperature": 0.0, "max_tokens": 512, "max_attempts": 3}
 
     def __init__(
         self,
-        model: str | Engine,
+        model: str | Engine | Writer,
         *,
         qualities: Mapping[str, str] = QUALITIES,
-        backend: str | Backend = "auto",
-        base_url: str | None = None,
         prompt: str | Path | PromptTemplate = DEFAULT_PROMPT,
-        max_tokens: int = 512,
-        max_attempts: int = 3,
-        store: bool | str | Path | Store = True,
+        **settings: Unpack[WriterKwargs],
     ):
         self.qualities = _checked(qualities)
-        self.model = Engine.of(model).model
+        self.writer = writer_of(self, model, settings)
+        self.model = self.writer.engine.model
         self.shape = _shape(self.qualities)
-        needs = ("item", "qualities")
-        self.asker = Asker(model, backend, base_url, prompt, needs, max_tokens, max_attempts, store)
+        self.prompt = prompt_with(prompt, ("item", "qualities"))
 
     def validate(self) -> None:
         """Check that the model exists, without loading it. Raises [`ModelError`]."""
-        self.asker.validate()
+        self.writer.validate()
 
     def _refine(self, checklists: Sequence[Checklist], samples: Sequence[Sequence[Sample]]) -> list[Outcome]:
         listed = "\n".join(f"- {name}: {definition}" for name, definition in self.qualities.items())
-        fields = [{"item": item.question, "qualities": listed} for c in checklists for item in c.items]
-        replies = iter(self.asker.ask(fields, self.shape))
+        prompts = [self.prompt.messages(item=i.question, qualities=listed) for c in checklists for i in c.items]
+        replies = iter(self.writer.ask(prompts, self.shape))
         return [self._refinement(checklist, [next(replies) for _ in checklist.items]) for checklist in checklists]
 
     def _refinement(self, checklist: Checklist, replies: Sequence[BaseModel | GenerationError]) -> Outcome:

@@ -14,16 +14,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import ClassVar, Unpack
 
 from pydantic import BaseModel
 
-from checklist_rewards.backends import Backend, Engine
+from checklist_rewards.backends import Engine
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import GenerationError
-from checklist_rewards.files.store import Store
 from checklist_rewards.prompts import PromptTemplate
 from checklist_rewards.refiners.base import (
-    Asker,
     Note,
     Outcome,
     ReportingRefiner,
@@ -34,6 +33,7 @@ from checklist_rewards.replies import NoReply
 from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores import PASS_CREDIT, Score
 from checklist_rewards.validation import fraction, whole_number
+from checklist_rewards.writer import Writer, WriterKwargs, prompt_with, writer_of
 
 DEFAULT_PROMPT = "refiners/rewrite_to_fail"
 
@@ -62,49 +62,42 @@ class UnitTester(ReportingRefiner):
     """Keeps items that texts rewritten to violate them fail.
 
     Args:
-        model (`str`): the model that rewrites the samples.
+        model (`str`, [`Engine`] or [`Writer`]): the model that rewrites the samples.
         scorer ([`ChecklistScorer`], *optional*): the judge. Defaults to a scorer with the same model.
         threshold (`float`, *optional*, defaults to `0.7`): least fraction of an item's rewrites that must fail it.
         max_samples (`int`, *optional*, defaults to `10`): number of passing samples rewritten per item.
-        backend (`str` or [`Backend`], *optional*, defaults to `"auto"`): `"auto"`, `"transformers"`, `"vllm"`,
-            `"openai"`, or a [`Backend`] object.
-        base_url (`str`, *optional*): URL of an OpenAI-compatible server.
         prompt (`str` or `Path`, *optional*): a prompt with `{response}`, `{item}` and `{answer}` (the failing answer).
-        max_tokens, max_attempts (`int`, *optional*, default to `2048` and `3`): tokens per rewrite, and replies per
-            rewrite.
-        store (`bool`, path or [`Store`], *optional*, defaults to `True`): where replies are stored; False disables it.
+        **settings: the other fields of [`Writer`]. By default `temperature` is 0, `max_tokens` 2048 and `max_attempts`
+            3.
 
     Raises:
         ChecklistRewardsError: If an argument is not valid.
     """
 
     name = "unit_tester"
+    writing: ClassVar[WriterKwargs] = {"temperature": 0.0, "max_tokens": 2048, "max_attempts": 3}
 
     def __init__(
         self,
-        model: str | Engine,
+        model: str | Engine | Writer,
         *,
         scorer: ChecklistScorer | None = None,
         threshold: float = 0.7,
         max_samples: int = 10,
-        backend: str | Backend = "auto",
-        base_url: str | None = None,
         prompt: str | Path | PromptTemplate = DEFAULT_PROMPT,
-        max_tokens: int = 2048,
-        max_attempts: int = 3,
-        store: bool | str | Path | Store = True,
+        **settings: Unpack[WriterKwargs],
     ):
         fraction("threshold", threshold)
         whole_number("max_samples", max_samples)
         self.threshold, self.max_samples = threshold, max_samples
-        self.model = Engine.of(model).model
-        needs = ("response", "item", "answer")
-        self.asker = Asker(model, backend, base_url, prompt, needs, max_tokens, max_attempts, store)
-        self.scorer = scorer or ChecklistScorer(model, backend=backend, base_url=base_url, store=store)
+        self.writer = writer_of(self, model, settings)
+        self.model = self.writer.engine.model
+        self.prompt = prompt_with(prompt, ("response", "item", "answer"))
+        self.scorer = scorer or ChecklistScorer(self.writer.engine, store=self.writer.store)
 
     def validate(self) -> None:
         """Check that model and judge are usable, without loading them. Raises [`ModelError`]."""
-        self.asker.validate()
+        self.writer.validate()
         self.scorer.validate()
 
     def _refine(self, checklists: Sequence[Checklist], samples: Sequence[Sequence[Sample]]) -> list[Outcome]:
@@ -145,8 +138,8 @@ class UnitTester(ReportingRefiner):
 
     def _rewrite_and_judge(self, trials: Sequence[_Trial]) -> None:
         pairs = [(trial, sample) for trial in trials if failing_answers(trial.item) for sample in trial.passing]
-        fields = [
-            {"response": sample.target, "item": trial.item.question, "answer": failing_answers(trial.item)}
+        prompts = [
+            self.prompt.messages(response=sample.target, item=trial.item.question, answer=failing_answers(trial.item))
             for trial, sample in pairs
         ]
 
@@ -157,7 +150,7 @@ class UnitTester(ReportingRefiner):
                 return "'response' is the response as it was; it must be changed."
             return None
 
-        rewrites = self.asker.ask(fields, Rewrite, complaint) if pairs else []
+        rewrites = self.writer.ask(prompts, Rewrite, complaint) if pairs else []
         rewritten = []
         for (trial, sample), reply in zip(pairs, rewrites, strict=True):
             if isinstance(reply, GenerationError):

@@ -328,14 +328,16 @@ def groups_of(trainer: Any, call: Call, number: int) -> list[str]:
     return [f"{number}.{group}" for group in groups]
 
 
-def adds_up(hook: Any) -> bool:
-    """Whether the trainer that owns this hook sums several rewards and counts None as 0.
+def counts_none(hook: Any) -> bool:
+    """Whether the trainer that owns this hook counts None as 0: it sums several rewards, or TRL is too old to leave
+    None out.
 
     `GRPOTrainer` and `RLOOTrainer` pass bound methods of their own to a reward. Rewards with weight 0 count too.
     """
     trainer = getattr(hook, "__self__", None)
     several = len(getattr(trainer, "reward_funcs", None) or ()) > 1
-    return several and getattr(trainer, "multi_objective_aggregation", None) != "normalize_then_sum"
+    sums = several and getattr(trainer, "multi_objective_aggregation", None) != "normalize_then_sum"
+    return sums or trl_before(LEAVES_NONE_OUT) is not None
 
 
 def trl_before(version: tuple[int, int]) -> str | None:
@@ -664,7 +666,7 @@ def completion_metrics(
 ) -> dict[str, float | None]:
     """The metrics of one completion. The names are the same for all completions; a metric without a value is None."""
     lines = () if sample is None or score is None else tuple(zip(sample.checklist.items, score.items, strict=True))
-    items = () if score is None or score.no_answer else [pair for pair in lines if not pair[1].not_needed]
+    items = () if score is None or score.no_answer else lines
     abstained = sum([line.answer is not None and item.values[line.answer] is None for item, line in items])
     masses = [line.mass for _, line in items if line.mass is not None]
     # Without a score, only a part of the items has an answer, such as the code checks.
@@ -676,7 +678,7 @@ def completion_metrics(
         "unanswered": ratio(sum([line.unanswered is not None for _, line in items]), len(items)),
         "abstained": ratio(abstained, len(items)),
         "mass": ratio(sum(masses), len(masses)),
-        **{state: None if sample is None else float(sample.target_state == state) for state in NOT_ANSWERED},
+        **{state: None if score is None else float(score.state == state) for state in NOT_ANSWERED},
     }
     for category in categories:
         passed = [line.passed for item, line in lines if item.category == category and line.passed is not None]

@@ -62,6 +62,15 @@ def in_process(judge: Judge) -> str | None:
     return None
 
 
+def is_placed(judge: Judge) -> bool:
+    """Whether anything has to be done for a judge around a call of a reward: an engine sleeps between calls, or is an
+    object with a state of its own, such as the reference of a trainer."""
+    return any(
+        not isinstance(engine.backend, str) or bool(engine.settings.get("enable_sleep_mode"))
+        for engine in judge.engines
+    )
+
+
 def keep_awake(judge: Judge | None) -> AbstractContextManager[Any]:
     """Context manager that wakes the judge's engines for a scoring and puts them to sleep afterwards.
 

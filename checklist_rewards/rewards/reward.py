@@ -24,13 +24,13 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Unpack
 
 from checklist_rewards.backends import Engine
 from checklist_rewards.backends.models import UNNAMED
-from checklist_rewards.chat import CompletionReader, completion_text
+from checklist_rewards.chat import completion_text
 from checklist_rewards.checklists import Checklist, once_per_object
 from checklist_rewards.errors import BackendError, ChecklistRewardsError, SampleError
 from checklist_rewards.judges.settings import refuse_any
@@ -46,11 +46,11 @@ from checklist_rewards.rewards.batch import (
     LogMetric,
     Readers,
     RewardLog,
-    Samples,
+    Scores,
     Stage,
-    adds_up,
     completion_metrics,
     content_key,
+    counts_none,
     groups_of,
     log_records,
     log_to_trainer,
@@ -60,7 +60,14 @@ from checklist_rewards.rewards.batch import (
     trainer_of,
     trl_before,
 )
-from checklist_rewards.rewards.placement import bind_reference, check_child, is_collective, together, within
+from checklist_rewards.rewards.placement import (
+    bind_reference,
+    check_child,
+    is_collective,
+    is_placed,
+    together,
+    within,
+)
 from checklist_rewards.rewards.ranks import (
     OnFailure,
     abstained,
@@ -155,6 +162,7 @@ class ChecklistReward:
         self._calls = 0
         self.last: Call | None = None
         """The last call, with samples and scores."""
+        self._judges = [scorer.judge]  # and that of the shadow, if the monitor has one
         self._warned = False
         self._warned_of: set[str] = set()
         self.evolving: Evolution | None = None
@@ -181,6 +189,9 @@ class ChecklistReward:
 
             with _setting("monitor"):
                 self.monitor = Monitor(self.__name__, self.scorer, self._metric, self.log, config.monitor)
+            if self.monitor.shadow is not None:
+                self._judges.append(self.monitor.shadow.judge)
+        self._placed = any(map(is_placed, self._judges))
 
     @property
     def _metric(self) -> PrimaryMetric:
@@ -241,23 +252,24 @@ class ChecklistReward:
 
     def run(self, call: Call) -> Call:
         """The call after all stages. All ranks pass the same stages, so they communicate in the same order."""
-        shadow = None if self.monitor is None or self.monitor.shadow is None else self.monitor.shadow.judge
         call = self.read(call)
         started = time.perf_counter()
-        with within(self.scorer.judge if self._asks(call) else None, self.deadline), together(shadow):
+        evolving: list[Stage] = [] if self.evolving is None else [self.evolving]
+        stages: list[Stage] = [self.shape]
+        if self.monitor is not None:
+            stages = [self.monitor.hold_out, self.shape, self.monitor.penalize, self.monitor.read_more]
+        with ExitStack() as awake:
+            if self._placed or self.deadline is not None:
+                judge, *shadow = self._judges
+                awake.enter_context(within(judge if self._asks(call) else None, self.deadline))
+                for other in shadow:
+                    awake.enter_context(together(other))
             call = replace(self.judge(call), seconds=time.perf_counter() - started)
-            for stage in self._while_awake():
+            for stage in [*evolving, *stages]:
                 call = stage(call)
         self.last = call
         self.record(call)
         return call if self.monitor is None else self.monitor(call)
-
-    def _while_awake(self) -> list[Stage]:
-        """The stages after the judge that may ask it more."""
-        evolving: list[Stage] = [] if self.evolving is None else [self.evolving]
-        if self.monitor is None:
-            return [*evolving, self.shape]
-        return [*evolving, self.monitor.hold_out, self.shape, self.monitor.penalize, self.monitor.read_more]
 
     def read(self, call: Call) -> Call:
         """The call with its samples: checklists as they are now, and the answers in the completions."""
@@ -267,9 +279,8 @@ class ChecklistReward:
                 f"two rewards of this trainer are named {self.__name__!r}, so their metrics would be mixed; give each "
                 "a name of its own with name=..."
             )
-        bind_reference(self.scorer.judge, trainer)
-        if self.monitor is not None and self.monitor.shadow is not None:
-            bind_reference(self.monitor.shadow.judge, trainer)
+        for judge in self._judges if self._placed else ():
+            bind_reference(judge, trainer)
         if self.evolving is not None:
             call = self.evolving.current(call)
         samples = self._samples(call.prompts, call.completions, call.columns, trainer)
@@ -303,9 +314,10 @@ class ChecklistReward:
         rows = zip(call.samples, call.scores, call.rewards, strict=True)
         numbers = [*metrics_of(rows, self.categories), *call.metrics, ("judge_seconds", call.seconds)]
         metrics = [(f"{name}/{key}", value) for key, value in numbers]
-        log_to_trainer(call.log_metric, metrics)
+        if call.log_metric is not None:
+            log_to_trainer(call.log_metric, metrics)
         self.log.add(metrics)
-        self._report_states(call.samples)
+        self._report_states(call.scores)
         if self.log.path is not None:
             self.log.write(log_records(call))
 
@@ -380,8 +392,7 @@ class ChecklistReward:
 
     def fails_by_group(self, hook: Any) -> bool:
         """Whether all completions of a group get None if one has no score, in the trainer that passed this hook."""
-        counts_none = adds_up(hook) or trl_before(LEAVES_NONE_OUT) is not None
-        return self.on_failure == "group" or (self.on_failure == "row" and counts_none)
+        return self.on_failure == "group" or (self.on_failure == "row" and counts_none(hook))
 
     def __getstate__(self) -> dict[str, Any]:
         check_child(self.__name__, self.scorer.judge)
@@ -391,42 +402,36 @@ class ChecklistReward:
         self, prompts: Sequence[Any], completions: Sequence[Any], columns: Mapping[str, Any], trainer: Any
     ) -> list[Sample | None]:
         checklists = self._column(self.column, columns, len(prompts), len(completions))
-        references = [None] * len(completions)
+        references: Any = [None] * len(completions)
         if self.reference_column is not None:
             references = self._column(self.reference_column, columns, len(prompts), len(completions))
         judged = [place for place, checklist in enumerate(checklists) if checklist is not None]
         ids = columns.get(COMPLETION_IDS)
         reader = self.readers.of(trainer)
-        inputs = {place: self._input(reader, prompts[place], place + 1) for place in judged}
-        targets = iter(
-            self.readers.read(
-                [completions[place] for place in judged],
-                [prompts[place] for place in judged],
-                None if ids is None else [ids[place] for place in judged],
-                trainer,
-            )
+        inputs = []
+        for place in judged:
+            try:
+                inputs.append(reader.prompt_text(prompts[place]))
+            except SampleError as error:
+                raise SampleError(f"{self.__name__}, row {place + 1} of the batch: {error}") from None
+        targets = self.readers.read(
+            [completions[place] for place in judged],
+            [prompts[place] for place in judged],
+            None if ids is None else [ids[place] for place in judged],
+            trainer,
         )
         prepared = once_per_object(self.prepared)
-        samples: list[Sample | None] = []
-        for row, (value, reference) in enumerate(zip(checklists, references, strict=True), start=1):
-            if value is None:
-                samples.append(None)
-                continue
-            target = next(targets)
-            input, history = inputs[row - 1]
-            where = f"{self.__name__}, row {row} of the batch (prompt {input or history or ''!r:.80})"
-            checklist = prepared(Checklist.parse(value, where))
-            answer = reference if reference is None or isinstance(reference, str) else completion_text(reference)
-            samples.append(
-                Sample(checklist, target.text, input, answer, history, state=target.state, messages=target.messages)
+        samples: list[Sample | None] = [None] * len(completions)
+        for place, (input, history), target in zip(judged, inputs, targets, strict=True):
+            where = f"{self.__name__}, row {place + 1} of the batch (prompt {input or history or ''!r:.80})"
+            checklist = prepared(Checklist.parse(checklists[place], where))
+            answer = references[place]
+            if answer is not None and not isinstance(answer, str):
+                answer = completion_text(answer)
+            samples[place] = Sample(
+                checklist, target.text, input, answer, history, state=target.state, messages=target.messages
             )
         return samples
-
-    def _input(self, reader: CompletionReader, prompt: Any, row: int) -> tuple[str | None, str | None]:
-        try:
-            return reader.prompt_text(prompt)
-        except SampleError as error:
-            raise SampleError(f"{self.__name__}, row {row} of the batch: {error}") from None
 
     def _column(self, name: str, columns: Mapping[str, Any], prompts: int, completions: int) -> Any:
         column, environments = columns.get(name), columns.get(ENVIRONMENTS) or ()
@@ -488,9 +493,9 @@ class ChecklistReward:
         rows = zip(call.prompts, call.samples, strict=True)
         return [content_key([prompt, s and shown(s.checklist), s and s.reference]) for prompt, s in rows]
 
-    def _report_states(self, samples: Samples) -> None:
+    def _report_states(self, scores: Scores) -> None:
         """Warn once for every state without a whole answer that many completions of a call have."""
-        states = Counter(sample.target_state for sample in samples if sample is not None)
+        states = Counter([score.state for score in scores if score is not None])
         for state, what in NOT_ANSWERED.items():
             share = states[state] / max(1, states.total())
             if share > _MANY and state not in self._warned_of:

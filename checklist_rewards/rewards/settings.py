@@ -17,12 +17,12 @@ from checklist_rewards.chat import Part
 from checklist_rewards.config import Config, Made, Unchecked
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.documents import in_folder
-from checklist_rewards.files.store import Store
 from checklist_rewards.judges.settings import ScorerConfig, ScorerKwargs
 from checklist_rewards.messages import Images
 from checklist_rewards.rewards.batch import COMPLETION_IDS, ENVIRONMENTS
 from checklist_rewards.rewards.ranks import OnFailure
 from checklist_rewards.validation import finite
+from checklist_rewards.writer import Writer
 
 Action = Literal["log", "warn", "stop"]
 Steering = Literal["off", "flag", "penalize"]
@@ -171,25 +171,13 @@ def signal_names() -> list[str]:
     return [name.removeprefix("max_") for name in names if name.startswith("max_")]
 
 
-class ProposerConfig(Config):
-    """The model that proposes items; see [`GroupProposer`]. By default it is the judge's."""
+class ProposerConfig(Writer):
+    """The writer that proposes items; see [`GroupProposer`]. By default, it is the judge's model."""
 
-    model: Unchecked[Any] = None
-    """Model that proposes: "pocket", a folder, a Hub id, or, with `base_url`, the name of a served model."""
-    backend: Unchecked[Any] = "auto"
-    """Inference engine, as in [`JudgeConfig`]."""
-    base_url: str | None = None
-    """URL of an OpenAI-compatible server."""
     max_items: Annotated[int, Ge(1)] = 5
     """Most questions per group."""
     prompt: Unchecked[Any] = "evolving/propose"
     """A prompt with the placeholders of `evolving/propose`."""
-    max_tokens: Annotated[int, Ge(1)] = 1024
-    """Tokens per reply."""
-    max_attempts: Annotated[int, Ge(1)] = 2
-    """Replies per group."""
-    store: Unchecked[bool | str | Path | Store] = True
-    """Where replies are stored; False disables it."""
 
 
 class EvolvingConfig(Config):

@@ -26,7 +26,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import pstdev
-from typing import Annotated, Literal, Protocol, get_args
+from typing import Annotated, Literal, NamedTuple, Protocol, get_args
 
 from annotated_types import Ge, Le
 from pydantic import AfterValidator, BaseModel, ConfigDict, model_validator
@@ -43,22 +43,15 @@ ROUNDING = 1e-3
 """How far the numbers of a file may be from their range, for probabilities that somebody has rounded."""
 
 
-def _fraction(value: float) -> float:
-    if not -ROUNDING <= value <= 1 + ROUNDING:  # also NaN
-        raise ValueError("it must be a number from 0 to 1")
-    return value
+def _number(what: str, least: float = -math.inf, most: float = math.inf) -> AfterValidator:
+    """Refuses a number out of a range, NaN, and infinite numbers."""
 
+    def tested(value: float) -> float:
+        if not least <= value <= most or not math.isfinite(value):
+            raise ValueError(f"it must be {what}")
+        return value
 
-def _finite(value: float) -> float:
-    if not math.isfinite(value):
-        raise ValueError("it must be a finite number")
-    return value
-
-
-def _at_most_one(value: float) -> float:
-    if not value <= 1 + ROUNDING or not math.isfinite(value):
-        raise ValueError("it must be a number up to 1")
-    return value
+    return AfterValidator(tested)
 
 
 def _distribution(probabilities: dict[str, float]) -> dict[str, float]:
@@ -68,11 +61,11 @@ def _distribution(probabilities: dict[str, float]) -> dict[str, float]:
     return probabilities
 
 
-Fraction = Annotated[float, AfterValidator(_fraction)]
+Fraction = Annotated[float, _number("a number from 0 to 1", -ROUNDING, 1 + ROUNDING)]
 """A number from 0 to 1; tested when a file is read."""
-Finite = Annotated[float, AfterValidator(_finite)]
+Finite = Annotated[float, _number("a finite number")]
 """A finite number; tested when a file is read."""
-AtMostOne = Annotated[float, AfterValidator(_at_most_one)]
+AtMostOne = Annotated[float, _number("a number up to 1", most=1 + ROUNDING)]
 """A finite number up to 1; tested when a file is read."""
 Probabilities = Annotated[dict[str, Fraction], AfterValidator(_distribution)]
 """P(label) of each label, summing to 1; tested when a file is read."""
@@ -223,8 +216,14 @@ class Aggregation:
         one_of("no_answer", self.no_answer, NO_ANSWER)
 
 
-_Counted = tuple[float, float, float, bool]
-"""The numbers of one item that enter the aggregates: weight, value, soft value, and whether it is required."""
+class _Counted(NamedTuple):
+    """What of one item enters the aggregates."""
+
+    weight: float
+    value: float
+    soft: float
+    required: bool
+    passed: bool
 
 
 @dataclass(slots=True)
@@ -388,11 +387,7 @@ class Score(BaseModel):
             state (`str`, *optional*, defaults to `"answered"`):
                 What the policy made of its turn.
         """
-        counted: list[_Counted] = [
-            (line.weight or 0.0, line.value, line.value if line.soft is None else line.soft, line.required)
-            for line in items
-            if line.value is not None
-        ]
+        counted = [_counted(line, line.value, line.soft) for line in items if line.value is not None]
         missing = [line for line in items if line.unanswered is not None]
         lowest = bool(missing) and all(line.value is not None for line in missing)  # the target has no answer
         if lowest:
@@ -407,16 +402,14 @@ class Score(BaseModel):
         penalty_lost = not only_penalties and any((line.weight or 0.0) < 0 for line in lost)
         if penalty_lost:
             metrics |= dict.fromkeys(_EARNED_LESS_PENALTIES)
-        gates = _gates(counted)
-        gated = lower = upper = _gated(metrics[metric], gates)
+        gated = lower = upper = _gated(metrics[metric], counted)
         if missing or gated is None:
-            lower, upper = (
-                _gated(_metrics(full, only_penalties, bound)[metric], _gates(full))
-                for full, bound in (
-                    (counted + [_as_if(line, credit) for line in missing], grade if quality is None else quality)
-                    for credit, grade in ((0.0, LEAST_QUALITY), (1.0, BEST_QUALITY))
-                )
-            )
+            bounds = []
+            for credit, grade in ((0.0, LEAST_QUALITY), (1.0, BEST_QUALITY)):
+                full = counted + [_counted(line, credit_of(line.weight or 0.0, credit)) for line in missing]
+                bound = _metrics(full, only_penalties, grade if quality is None else quality)
+                bounds.append(_gated(bound[metric], full))
+            lower, upper = bounds
         all_weight = math.fsum(map(abs, weights))
         answered_weight = 1 - math.fsum(abs(line.weight or 0.0) for line in missing) / all_weight
         answered_weight = min(1.0, max(0.0, answered_weight))
@@ -429,6 +422,7 @@ class Score(BaseModel):
                 fixed = lower is not None and upper is not None and upper - lower <= EQUAL
                 primary = lower if fixed else None
         required_passed = None
+        gates = [one.passed for one in counted if one.required]
         if not all(gates):
             required_passed = False
         elif gates and not any(line.required for line in missing):
@@ -440,7 +434,7 @@ class Score(BaseModel):
             weighted_score=metrics["weighted"],
             expected_score=metrics["expected"],
             normalized_score=metrics["normalized"],
-            raw_score=math.fsum([weight * value for weight, value, _, _ in counted]) if counted else None,
+            raw_score=math.fsum([one.weight * one.value for one in counted]) if counted else None,
             quality=quality,
             state=state,
             answered=0 if lowest else len(items) - len(missing),
@@ -546,22 +540,23 @@ def ratio(numerator: float, denominator: float) -> float | None:
 _EARNED_LESS_PENALTIES = ("weighted", "expected", "net")
 
 
-def _as_if(line: ItemScore, credit: float) -> _Counted:
-    """The numbers of an item that is missing, if its answer had earned that credit."""
-    value = credit_of(line.weight or 0.0, credit)
-    return line.weight or 0.0, value, value, line.required
+def _counted(line: ItemScore, value: float, soft: float | None = None) -> _Counted:
+    """An item with this value, and its soft value if it has another one."""
+    weight = line.weight or 0.0
+    passed = credit_of(weight, value) >= PASS_CREDIT
+    return _Counted(weight, value, value if soft is None else soft, line.required, passed)
 
 
 def _metrics(counted: Sequence[_Counted], only_penalties: bool, quality: float | None) -> dict[str, float | None]:
-    passed = sum([credit_of(weight, value) >= PASS_CREDIT for weight, value, _, _ in counted])
-    soft_credit = math.fsum([credit_of(weight, soft) for weight, _, soft, _ in counted])
+    passed = sum([one.passed for one in counted])
+    soft_credit = math.fsum([credit_of(one.weight, one.soft) for one in counted])
     # The scale depends on the checklist, not on which items were answered. Otherwise a mixed checklist whose
     # positive items are all unanswered would be scored as penalties only, and get 1.
-    scale = math.fsum([abs(weight) for weight, _, _, _ in counted if only_penalties or weight > 0])
+    scale = math.fsum([abs(one.weight) for one in counted if only_penalties or one.weight > 0])
     net = soft = None
     if scale:
-        net = min(1.0, math.fsum([weight * value for weight, value, _, _ in counted]) / scale + only_penalties)
-        soft = min(1.0, math.fsum([weight * soft for weight, _, soft, _ in counted]) / scale + only_penalties)
+        net = min(1.0, math.fsum([one.weight * one.value for one in counted]) / scale + only_penalties)
+        soft = min(1.0, math.fsum([one.weight * one.soft for one in counted]) / scale + only_penalties)
     return {
         "pass": ratio(passed, len(counted)),
         "weighted": None if net is None else min(1.0, max(0.0, net)),
@@ -572,13 +567,10 @@ def _metrics(counted: Sequence[_Counted], only_penalties: bool, quality: float |
     }
 
 
-def _gates(counted: Sequence[_Counted]) -> list[bool]:
-    """Whether each of the required items passed."""
-    return [credit_of(weight, value) >= PASS_CREDIT for weight, value, _, required in counted if required]
-
-
-def _gated(metric: float | None, gates: Sequence[bool]) -> float | None:
-    return metric if metric is None or all(gates) else min(0.0, metric)
+def _gated(metric: float | None, counted: Sequence[_Counted]) -> float | None:
+    """A metric, which is at most 0 if a required item failed."""
+    failed = any([one.required and not one.passed for one in counted])
+    return min(0.0, metric) if failed and metric is not None else metric
 
 
 def credit_of(weight: float, value: float) -> float:

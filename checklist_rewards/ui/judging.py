@@ -8,7 +8,6 @@ answers a checklist in one pass, as `score` does. The score is computed from the
 
 from __future__ import annotations
 
-import inspect
 import json
 import threading
 import time
@@ -18,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Union, get_args, get_origin
 
 from pydantic import create_model
 
@@ -27,7 +26,6 @@ from checklist_rewards.backends.packaged import ENGLISH_WRITER, SMOLLM2
 from checklist_rewards.backends.servers import OPENAI
 from checklist_rewards.chat import CompletionReader
 from checklist_rewards.checklists import Checklist
-from checklist_rewards.config import Config
 from checklist_rewards.errors import ChecklistRewardsError, GenerationError, SampleError
 from checklist_rewards.files.documents import read_text, read_value
 from checklist_rewards.files.store import Store
@@ -43,10 +41,11 @@ from checklist_rewards.scores import Score, score_checklist
 from checklist_rewards.scores.reasons import ADVICE
 from checklist_rewards.ui.permitted import Address, Permitted, named_addresses
 from checklist_rewards.ui.project import Project
+from checklist_rewards.writer import parameters_of
 
 SETTINGS = (
     *("mode", "metric", "threshold", "min_answered", "abstention", "no_answer"),
-    *("scale", "capture_reasoning", "samples"),
+    *("scale", "capture_reasoning", "votes"),
 )
 """Settings of the scorer that the page has fields for. `pipeline`, `judge` and `calibration` are names of files."""
 _READER = CompletionReader()
@@ -361,16 +360,11 @@ def settings_form(factory: Callable[..., Any]) -> dict[str, Any]:
     Parameters of other kinds, such as a prompt file, an embedder or the permission to run code, are left out: the page
     cannot set them.
     """
-    made: Any = factory
-    if isinstance(factory, type) and not issubclass(factory, Config):
-        made = factory.__init__
-    hints = get_type_hints(made)
-    fields: dict[str, Any] = {}
-    for name, parameter in inspect.signature(factory).parameters.items():
-        hint = hints.get(name)
-        if name not in SURROUNDINGS and _is_plain(hint):
-            default = ... if parameter.default is parameter.empty else parameter.default
-            fields[name] = (hint, default)
+    fields: dict[str, Any] = {
+        name: parameter
+        for name, parameter in (parameters_of(factory) or {}).items()
+        if name not in SURROUNDINGS and _is_plain(parameter.hint)
+    }
     return create_model("Settings", **fields).model_json_schema() | {"title": "settings"} if fields else _EMPTY
 
 

@@ -35,7 +35,7 @@ Address = tuple[str, str]
 _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}(/[A-Za-z0-9][\w.-]{0,95})?", re.ASCII)
 _PLAIN_JUDGE = (
-    *("mode", "use_logprobs", "capture_reasoning", "samples", "temperature", "thinking", "thinking_per"),
+    *("mode", "use_logprobs", "capture_reasoning", "votes", "temperature", "thinking", "thinking_per"),
     *("max_tokens", "mass_floor", "shots", "example_reasons"),
 )
 _PLAIN_SCORER = (*("metric", "threshold", "min_answered", "abstention", "no_answer", "checks", "scale"),)

@@ -21,7 +21,7 @@ from checklist_rewards.backends.tokens import load_chat_tokenizer
 from checklist_rewards.errors import ModelError, SampleError
 from checklist_rewards.refiners.embedding import choose_embedder
 from checklist_rewards.rewards.batch import _loaded
-from checklist_rewards.rewards.steps import _tokenize
+from checklist_rewards.rewards.shaping import _tokenize
 from tests.conftest import HANG
 
 COMMIT = "a" * 40

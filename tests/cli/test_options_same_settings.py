@@ -89,7 +89,7 @@ def test_settings_are_the_same_from_everywhere(tmp_path, monkeypatch, seed):
     file = tmp_path / "reward.yaml"
     file.write_text(yaml.safe_dump(settings | {"store": False}))
     monkeypatch.setenv(configured.CONFIG_VARIABLE, str(file))
-    monkeypatch.setattr(configured.ChecklistReward, "check", lambda reward: None)  # asks the server
+    monkeypatch.setattr(configured.ChecklistReward, "validate", lambda reward: None)  # asks the server
     configured.configured_reward.cache_clear()
 
     def from_python() -> tuple[Any, Any]:

@@ -53,7 +53,7 @@ def files(run):
     ],
 )
 def test_an_output_over_another_file_is_refused(run, files, no_engine, monkeypatch, command, complaint):
-    monkeypatch.setattr("checklist_rewards.cli.scoring.read_checklist", lambda path: CHECKLIST)
+    monkeypatch.setattr("checklist_rewards.cli.options.read_checklist", lambda path: CHECKLIST)
     done = run(*command.split())
     assert done.exit_code == 2 and complaint in done.output, done.output
     assert {path.name: path.read_bytes() for path in Path().iterdir()} == files

@@ -130,7 +130,7 @@ REFUSED = {
     "no such pipeline": (["--pipeline", "tik"], ["unknown pipeline 'tik'", "did you mean 'tick'"]),
     "pipeline and config": (["--pipeline", "tick", "--config", "c.yaml"], ["--pipeline tick", "--config c.yaml"]),
     "no such config": (["--config", "c.yaml"], ["c.yaml", "cannot be read"]),
-    "a bad config": (["--config", "bad.yaml"], ["bad.yaml:2: generator.promt: unknown key"]),
+    "a bad config": (["--config", "bad.yaml"], ["bad.yaml:2: generator: unknown key 'promt'"]),
     "no such refiner": (["--refiner", "tager"], ["unknown refiner 'tager'", "'tagger'"]),
     "a setting it lacks": (
         ["--pipeline", "checkeval", "--writer.shape", "questions"],

@@ -135,7 +135,7 @@ def test_equal_reads_are_asked_once_and_stored_replies_cost_nothing(tmp_path):
 
 def votes(item: ChecklistItem, *answers: str | Reply):
     backend = Script([[a if isinstance(a, Reply) else reasoned(a, f"because {a}") for a in answers]])
-    [verdict] = ReasonedJudge(backend=backend, samples=len(answers)).answer([Ask(item, "Hi.")])[0]
+    [verdict] = ReasonedJudge(backend=backend, votes=len(answers)).answer([Ask(item, "Hi.")])[0]
     assert backend.samplings[0].temperature == 0.7 and len(backend.prompts) == 1
     return verdict
 

@@ -209,7 +209,7 @@ def test_an_answer_to_a_prompt_that_opens_the_thinking_block_is_thinking_until_i
         ([], {}, SampleError, "no rows"),
         ([{"prompt": "A"}], {}, SampleError, "row 1: column 'checklist' is missing or None; the row has prompt"),
         ([{"prompt": "A", "checklist": []}], {}, ChecklistError, "checklist_eval, row 1.*empty"),
-        (HELD_OUT, {"reference": "best"}, SampleError, "row 1: column 'best' is missing or None"),
+        (HELD_OUT, {"reference_column": "best"}, SampleError, "row 1: column 'best' is missing or None"),
     ],
 )
 def test_what_cannot_be_evaluated_is_refused_when_it_is_made(data, options, error, words):

@@ -102,6 +102,16 @@ def test_the_deadline_starts_after_an_engine_behind_a_budget_is_loaded(monkeypat
         assert loaded == [("pocket", None)]
 
 
+def test_a_reward_prepares_only_judges_that_sleep_or_are_objects(monkeypatch):
+    sleeping = Engine("pocket", "transformers", settings={"enable_sleep_mode": True})
+    assert placement.is_placed(PanelJudge([LogprobJudge("pocket"), LogprobJudge(sleeping)]))
+    assert placement.is_placed(LogprobJudge("judge", backend=FakeBackend()))
+    reward = ChecklistReward(model="pocket", backend="transformers", store=False)
+    assert not placement.is_placed(reward.scorer.judge)
+    monkeypatch.setattr("checklist_rewards.rewards.reward.within", None)  # it is not called
+    assert reward(prompts=["A"], completions=["red?"], checklist=[["Is it a question?"]]) != [None]
+
+
 def test_sleep_mode_works_behind_a_budget(monkeypatch):
     sleeper = Napping(None)
     monkeypatch.setattr(engine, "load_backend", lambda *_, **identity: sleeper)

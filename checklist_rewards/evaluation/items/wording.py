@@ -18,18 +18,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar, Unpack
 
 from pydantic import BaseModel, Field
 
-from checklist_rewards.backends import Backend, Engine, Progress
+from checklist_rewards.backends import Engine, Progress
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import GenerationError
-from checklist_rewards.files.store import Store
 from checklist_rewards.prompts import PromptTemplate
-from checklist_rewards.refiners.base import Asker
 from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores import Score
 from checklist_rewards.validation import whole_number
+from checklist_rewards.writer import Writer, WriterKwargs, prompt_with, writer_of
 
 DEFAULT_PROMPT = "refiners/paraphrase"
 
@@ -42,27 +42,27 @@ class Paraphraser:
     """Writes paraphrases of items.
 
     Args:
-        model (`str`): the model that writes the paraphrases.
+        model (`str`, [`Engine`] or [`Writer`]): the model that writes the paraphrases.
         count (`int`, *optional*, defaults to `2`): paraphrases per item.
-        backend, base_url, prompt, max_tokens, max_attempts, store: as in the refiners. The placeholders of the prompt
-            are `{item}` and `{count}`.
+        prompt (`str` or `Path`, *optional*): a prompt with `{item}` and `{count}`.
+        **settings: the other fields of [`Writer`]. By default `temperature` is 0, `max_tokens` 512 and `max_attempts`
+            3.
     """
+
+    writing: ClassVar[WriterKwargs] = {"temperature": 0.0, "max_tokens": 512, "max_attempts": 3}
 
     def __init__(
         self,
-        model: str | Engine,
+        model: str | Engine | Writer,
         *,
         count: int = 2,
-        backend: str | Backend = "auto",
-        base_url: str | None = None,
         prompt: str | Path | PromptTemplate = DEFAULT_PROMPT,
-        max_tokens: int = 512,
-        max_attempts: int = 3,
-        store: bool | str | Path | Store = True,
+        **settings: Unpack[WriterKwargs],
     ):
         whole_number("count", count)
         self.count = count
-        self.asker = Asker(model, backend, base_url, prompt, ("item", "count"), max_tokens, max_attempts, store)
+        self.writer = writer_of(self, model, settings)
+        self.prompt = prompt_with(prompt, ("item", "count"))
         self.unchanged = 0
         """Number of items in the last call that got fewer than `count` paraphrases."""
         self.failures: list[GenerationError] = []
@@ -70,11 +70,12 @@ class Paraphraser:
 
     def validate(self) -> None:
         """Check that the model exists, without loading it. Raises [`ModelError`]."""
-        self.asker.validate()
+        self.writer.validate()
 
     def reword(self, items: Sequence[ChecklistItem]) -> list[list[ChecklistItem]]:
         """For every item, `count` copies that differ in the question only."""
-        replies = self.asker.ask([{"item": item.question, "count": str(self.count)} for item in items], _Wordings)
+        prompts = [self.prompt.messages(item=item.question, count=str(self.count)) for item in items]
+        replies = self.writer.ask(prompts, _Wordings)
         self.unchanged = 0
         self.failures = [reply for reply in replies if isinstance(reply, GenerationError)]
         out: list[list[ChecklistItem]] = []

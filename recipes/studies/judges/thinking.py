@@ -143,7 +143,7 @@ def measured(
     settings: dict[str, Any] = {"store": store} | ({} if arguments.prompt is None else {"prompt": arguments.prompt})
     judge = LogprobJudge(engine, **settings)
     if tokens:
-        judge = ThinkingJudge(engine, thinking=tokens, per=arguments.per, samples=arguments.samples, **settings)
+        judge = ThinkingJudge(engine, thinking=tokens, per=arguments.per, votes=arguments.samples, **settings)
     started = time.perf_counter()
     verdicts, spent = judge.answer([one.read for one in labelled])
     seconds = time.perf_counter() - started

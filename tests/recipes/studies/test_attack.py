@@ -54,7 +54,7 @@ def test_a_response_that_steers_its_grader_fails_every_item():
 
 def test_the_material_has_prompts_apart_for_calibration():
     rows, others = material("english-encoder", 16)
-    assert len(rows) == 16 and not {row.prompt for row in rows} & {row.prompt for row in others}
+    assert len(rows) == 16 and not {row.input for row in rows} & {row.input for row in others}
     rows, others = material("pocket", 4)
     assert len(rows) == 4 and all(item.check is not None for row in rows for item in row.checklist.items)
 

@@ -188,7 +188,10 @@ def test_the_configured_reward_is_one_per_process_and_needs_its_file(adapter, mo
         ("retries: 3", "retries is supported by TRL trainers only"),
         ("on_failure: raise", "on_failure is supported by TRL trainers only"),
         ("log: rewards.jsonl", "log is supported by TRL trainers only"),
-        ("reference: answer", "reference is supported by TRL trainers only; put `reference` into the label"),
+        (
+            "reference_column: answer",
+            "reference_column is supported by TRL trainers only; put `reference` into the label",
+        ),
         ("column: rubric", "column is supported by TRL trainers only"),
     ],
 )

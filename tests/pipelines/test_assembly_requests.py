@@ -4,8 +4,8 @@ import pytest
 
 from checklist_rewards.errors import SampleError
 from checklist_rewards.generators import Request
-from checklist_rewards.pipelines.assembly import a_few, fields_of, sample_from, samples_of
-from checklist_rewards.scorer import Sample
+from checklist_rewards.pipelines.assembly import a_few, samples_of
+from checklist_rewards.rows import Columns, Sample, fields_of
 
 WRITTEN = ["Open with <think>.", "<think>2 + 2</think>4", "a\n</think>\nb", "<response>Four</response>", "finalFour"]
 
@@ -31,11 +31,11 @@ def test_of_messages_the_answer_is_used():
 
 def test_the_answer_in_a_target_is_scored():
     row = {"input": "Open with <think>.", "target": "<think>2 + 2</think>4", "reference": "<think>2</think>4"}
-    sample = sample_from(row, "row 1", ["Is it?"])
+    sample = Columns.of(row, reference="reference").sample_of(row, "row 1", ["Is it?"])
     assert sample == Sample(["Is it?"], "4", "Open with <think>.", "<think>2</think>4")
-    assert sample_from({"target": "<think>2"}, "row 1", ()).target_state == "cut_in_thought"
-    assert sample_from({"target": ""}, "row 1", ()).target_state == "empty"
-    assert sample_from({"input": "x"}, "row 1", ()) is None
+    cut, empty = {"target": "<think>2"}, {"target": ""}
+    assert Columns.of(cut).sample_of(cut, "row 1", ()).target_state == "cut_in_thought"
+    assert Columns.of(empty).sample_of(empty, "row 1", ()).target_state == "empty"
 
 
 def test_refiners_test_checklists_on_answers():

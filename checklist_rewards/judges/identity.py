@@ -1,0 +1,61 @@
+"""The identity of a judge: a hash of everything on which its verdicts depend, for servers and their clients."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from checklist_rewards.backends import Engine
+from checklist_rewards.checklists import key_of
+from checklist_rewards.judges.calibration import Member
+
+_WITHOUT_EFFECT = frozenset({"store", "budget"})
+"""Attributes of judges that change no verdict."""
+
+
+def judge_identity(judge: Any, *settings: Any) -> str:
+    """Hash of everything on which the verdicts of a judge depend: models, prompts and settings, and those of its inner
+    judges. No model is loaded. A judge of another author is known by its class and name.
+
+    Args:
+        judge ([`Judge`]): The judge.
+        *settings: What else the verdicts depend on.
+    """
+    return key_of("judge-1", json.dumps(_content_of([judge, *settings]), sort_keys=True)).hex()
+
+
+def _content_of(value: Any) -> Any:
+    """A judge or a setting as JSON."""
+    if value is None or isinstance(value, str | bool | int | float):
+        return value
+    if isinstance(value, Engine):
+        identity = value.identity if hasattr(value.backend, "identity") or isinstance(value.backend, str) else None
+        return [value.name, identity]
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json")
+    if isinstance(value, Mapping):
+        return {str(name): _content_of(part) for name, part in value.items()}
+    if (
+        isinstance(value, Member) and value.calibration is not None
+    ):  # as the judge that once applied it, so that the hash stays
+        return ["CalibratedJudge", {"inner": _content_of(value.judge), "calibration": _content_of(value.calibration)}]
+    if isinstance(value, Member):
+        return _content_of(value.judge)
+    if isinstance(value, list | tuple):
+        return [_content_of(part) for part in value]
+    if isinstance(value, set | frozenset):
+        return sorted(json.dumps(_content_of(part)) for part in value)
+    kind = type(value)
+    if not kind.__module__.startswith("checklist_rewards."):
+        name = getattr(value, "__qualname__", getattr(value, "name", ""))
+        return [kind.__qualname__, name if isinstance(name, str) else ""]
+    names = [one.name for one in fields(value)] if hasattr(kind, "__dataclass_fields__") else list(vars(value))
+    shown = [name for name in names if not name.startswith("_") and name not in _WITHOUT_EFFECT]
+    return [kind.__qualname__, {name: _content_of(getattr(value, name)) for name in shown}]
