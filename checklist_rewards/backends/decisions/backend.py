@@ -14,13 +14,12 @@ than the first one, for example after a restart of the server, raises [`ModelErr
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import re
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import Any, TypeVar
+from typing import Any
 
 from checklist_rewards.backends.base import (
     Answer,
@@ -39,7 +38,7 @@ from checklist_rewards.backends.decisions.protocols import (
     SystemOne,
 )
 from checklist_rewards.backends.models import decisions_identity
-from checklist_rewards.backends.openai.client import Connection, run
+from checklist_rewards.backends.openai.client import Connection, in_parts, run, together
 from checklist_rewards.backends.openai.replicas import prefix_key
 from checklist_rewards.backends.openai.served import PrefixCache, served_card
 from checklist_rewards.backends.openai.wire import NOT_SERVED, Failure
@@ -52,15 +51,14 @@ logger = logging.getLogger(__name__)
 
 PROTOCOLS: dict[str, DecisionProtocol] = {"systemone": SystemOne(), "decisions": OpenAIDecisions()}
 _CHARACTERS_PER_TOKEN = 4  # an estimate for rate limits only
-_ATTEMPTS = 2
+_MISSING = Answer(None, Unanswered(Reason.MISSING))
+_UNPARSABLE = Answer(None, Unanswered(Reason.UNPARSABLE))
 _REJECTED_INPUTS = 8
 _REJECTION = re.compile(r"status 4(?!08|09|25|29)")
 
 _OPENAI, _OPENROUTER = SERVERS["openai"][0], SERVERS["openrouter"][0]
 _OPENROUTER_DECISIONS = "https://openrouter.ai/api/alpha"
 """OpenRouter's Decisions API: System One's format at the path of OpenAI's, without a list of models."""
-
-T = TypeVar("T")
 
 
 class DecisionsBackend(Backend):
@@ -152,7 +150,7 @@ class DecisionsBackend(Backend):
 
     async def _read(self, groups: Sequence[ReadGroup]) -> tuple[list[Answer], Usage]:
         before = None if self._cache is None else await self._cache.counts()
-        outcomes = await _all(self._group(group) for group in groups)
+        outcomes = await together(self._group(group) for group in groups)
         answers = list(chain.from_iterable(answers for answers, _ in outcomes))
         usage = Usage.total([usage for _, usages in outcomes for usage in usages])
         computed = usage.computed_tokens
@@ -166,7 +164,7 @@ class DecisionsBackend(Backend):
         most = min(protocol.most_questions for protocol in self._protocols)
         questions = [DecisionQuestion.parse(tail) for tail in group.tails]
         parts = [questions[start : start + most] for start in range(0, len(questions), most)]
-        reads = list(chain.from_iterable(await _all(self._part(group, part, usages) for part in parts)))
+        reads = list(chain(*await together(self._part(group, part, usages) for part in parts)))
         if reads and all(_is_rejected(read) for read in reads) and not self._accepted:
             self._rejected_inputs += 1
             if self._rejected_inputs >= _REJECTED_INPUTS:
@@ -179,34 +177,18 @@ class DecisionsBackend(Backend):
     async def _part(
         self, group: ReadGroup, questions: Sequence[DecisionQuestion], usages: list[Usage]
     ) -> list[Answer]:
-        """The answers of one request. What has no usable answer is sent once more."""
-        reads: dict[int, Answer] = {}
-        lost: dict[int, Answer] = {}
-        for _ in range(_ATTEMPTS):
-            places = [place for place in range(len(questions)) if place not in reads]
-            if not places:
-                break
-            response = await self._post(group, {f"q{place + 1}": questions[place] for place in places}, usages)
+        """The answers of one request."""
+
+        async def send(some: Mapping[int, DecisionQuestion]) -> list[Answer] | Failure:
+            response = await self._post(group, {f"q{place + 1}": question for place, question in some.items()}, usages)
             if isinstance(response, Failure):
-                if len(places) > 1 and response.status >= 400 and not response.retry:
-                    half = len(places) // 2
-                    halves = await _all(
-                        self._part(group, [questions[place] for place in some], usages)
-                        for some in (places[:half], places[half:])
-                    )
-                    reads.update(zip(places, chain(*halves), strict=True))
-                else:
-                    failed = Answer(None, response.unanswered, keep=response.unanswered.reason != Reason.TOO_LONG)
-                    reads.update(dict.fromkeys(places, failed))
-                break
-            for place in places:
-                name = f"q{place + 1}"
-                read = response.get(name)
-                if read is None:
-                    lost[place] = Answer(None, Unanswered(Reason.UNPARSABLE if name in response else Reason.MISSING))
-                else:
-                    reads[place] = read
-        return [reads[place] if place in reads else lost[place] for place in range(len(questions))]
+                return response
+            return [response.get(f"q{place + 1}", _MISSING) or _UNPARSABLE for place in some]
+
+        def failed(failure: Failure) -> Answer:
+            return Answer(None, failure.unanswered, keep=failure.unanswered.reason != Reason.TOO_LONG)
+
+        return await in_parts(questions, send, failed, lambda read: read is _MISSING or read is _UNPARSABLE)
 
     async def _post(
         self, group: ReadGroup, questions: dict[str, DecisionQuestion], usages: list[Usage]
@@ -253,16 +235,6 @@ class DecisionsBackend(Backend):
                 f"{self._judge[:12]} to {judge[:12]}; answers of two judges are not mixed. Start the server with the "
                 "first judge again, or restart this program."
             )
-
-
-async def _all(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """The results of coroutines that run concurrently. After an error, the others are cancelled."""
-    tasks = [asyncio.ensure_future(one) for one in work]
-    try:
-        return await asyncio.gather(*tasks)
-    finally:
-        for task in tasks:
-            task.cancel()
 
 
 def _is_rejected(read: Answer) -> bool:

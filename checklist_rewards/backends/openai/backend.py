@@ -31,7 +31,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -53,7 +53,7 @@ from checklist_rewards.backends.base import (
 )
 from checklist_rewards.backends.models import served_identity
 from checklist_rewards.backends.openai import wire
-from checklist_rewards.backends.openai.client import Connection, run, run_streaming
+from checklist_rewards.backends.openai.client import Connection, in_parts, run, run_streaming, together
 from checklist_rewards.backends.openai.replicas import prefix_key
 from checklist_rewards.backends.openai.served import PrefixCache, served_card, served_prompt
 from checklist_rewards.backends.openai.wire import Failure, neutral
@@ -72,7 +72,7 @@ BY_PROMPT = 10
 """Replicas from which on lists are routed by prompt."""
 _READS_PER_REQUEST = 256
 _PATIENCE = 4.0
-_ATTEMPTS = 2
+_NO_ANSWER = Unanswered(Reason.EMPTY_CHOICES)
 
 
 def list_keys(groups: Sequence[ReadGroup], replicas: int) -> list[str]:
@@ -140,14 +140,14 @@ class PromptLists:
             ModelError: If the server rejects all requests, for example because of a wrong key.
         """
         before = None if self._cache is None else await self._cache.counts()
-        answers: list[TokenAnswer] = [Unanswered(Reason.EMPTY_CHOICES)] * len(prompts)
+        answers: list[TokenAnswer] = [_NO_ANSWER] * len(prompts)
 
         async def ask(places: list[int]) -> None:
             found = await self._complete([prompts[place] for place in places], ids, keys[places[0]])
             for place, answer in zip(places, found, strict=True):
                 answers[place] = answer
 
-        await asyncio.gather(*map(ask, self._requests(keys)))
+        await together(map(ask, self._requests(keys)))
         if self._cache is None or any(isinstance(answer, str) for answer in answers):
             return answers, None
         return answers, await self._cache.computed(before, sum(map(len, prompts)))
@@ -166,40 +166,29 @@ class PromptLists:
         return sorted(chain(*lists), key=lambda places: places[0])
 
     async def _complete(self, prompts: Sequence[list[int]], ids: list[int], key: str) -> list[TokenAnswer]:
-        """Send one request. Answers that are missing or duplicated in the response are requested once more. A request
-        that the server rejects is halved, until the prompt that it rejects is alone."""
-        answers: list[TokenAnswer | None] = [None] * len(prompts)
-        for _ in range(_ATTEMPTS):
-            missing = [place for place, answer in enumerate(answers) if answer is None]
-            if not missing:
-                break
-            batch = [prompts[place] for place in missing]
-            tokens = sum(map(len, batch)) + len(batch)
+        """The answers to the prompts of one request. Those that are missing or duplicated in the response are
+        requested once more."""
+
+        async def send(some: Mapping[int, list[int]]) -> list[TokenAnswer] | Failure:
+            batch = list(some.values())
             response = await self.connection.post(
                 "/completions",
                 wire.list_body(self.model, batch, ids),
-                tokens=tokens,
+                tokens=sum(map(len, batch)) + len(batch),
                 patience=_PATIENCE,
                 prefix=key,
                 reads=len(batch),
             )
-            if isinstance(response, Failure):
-                if response.fatal:
-                    raise ModelError(
-                        f"the server at {self.connection.address} rejected a request: {response.unanswered.detail}"
-                    )
-                if response.concerns_request and len(batch) > 1:
-                    middle = len(batch) // 2
-                    halves = (self._complete(half, ids, key) for half in (batch[:middle], batch[middle:]))
-                    found: Sequence[TokenAnswer | None] = list(chain(*await asyncio.gather(*halves)))
-                else:
-                    found = [response.unanswered] * len(batch)
-                for place, answer in zip(missing, found, strict=True):
-                    answers[place] = answer
-                break
-            for place, answer in zip(missing, wire.list_answers(response["choices"], ids, len(batch)), strict=True):
-                answers[place] = answer
-        return [Unanswered(Reason.EMPTY_CHOICES) if answer is None else answer for answer in answers]
+            if not isinstance(response, Failure):
+                answers = wire.list_answers(response["choices"], ids, len(batch))
+                return [_NO_ANSWER if answer is None else answer for answer in answers]
+            if response.fatal:
+                raise ModelError(
+                    f"the server at {self.connection.address} rejected a request: {response.unanswered.detail}"
+                )
+            return response
+
+        return await in_parts(prompts, send, lambda failure: failure.unanswered, lambda answer: answer is _NO_ANSWER)
 
 
 _CHARACTERS_PER_TOKEN = 4  # an estimate for rate limits only
