@@ -17,7 +17,6 @@ from checklist_rewards.backends.base import (
     Reply,
     Sampling,
     Usage,
-    is_finite,
     is_kept,
 )
 from checklist_rewards.backends.engine import (
@@ -60,7 +59,6 @@ __all__ = [
     "close_engines",
     "engine_identity",
     "is_encoder",
-    "is_finite",
     "is_kept",
     "is_transient",
     "load_backend",

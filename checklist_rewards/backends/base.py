@@ -204,11 +204,6 @@ def is_kept(outcome: Answer | Reply) -> bool:
     return outcome.keep and not is_transient(outcome.unanswered)
 
 
-def is_finite(read: Answer) -> bool:
-    """Whether no log-probability of a read is NaN or +inf. -inf is the logarithm of 0."""
-    return all([logprob < math.inf for logprob in read.logprobs or ()])  # False for NaN, also of numpy
-
-
 _ROUNDING = 0.01
 """How far rounding may take a log-probability above 0."""
 _SUM_ROUNDING = 0.05

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from typing_extensions import override
 
-from checklist_rewards.backends import DECISIONS, Answer, Backend, Engine
+from checklist_rewards.backends import DECISIONS, Backend, Engine
 from checklist_rewards.backends.decisions.protocols import DecisionQuestion
 from checklist_rewards.checklists import ChecklistItem, Key, key_of
 from checklist_rewards.files.store import Store
@@ -24,7 +24,6 @@ from checklist_rewards.judges.base import Ask
 from checklist_rewards.judges.logprob import DEFAULT_MASS_FLOOR, LogprobJudge, RenderedRead
 from checklist_rewards.judges.questions import check_askable, in_order, when_to_abstain
 from checklist_rewards.prompts import PromptTemplate
-from checklist_rewards.scores import Method
 
 DEFAULT_PROMPT = "judges/decision"
 MOST_LEVELS = 10
@@ -50,6 +49,9 @@ class DecisionsJudge(LogprobJudge):
             Store for the answers.
     """
 
+    _labels_apart = False  # each question names its own labels to the server, so all of a target fit one request
+    _method = "decision"
+
     def __init__(
         self,
         model: str | Engine,
@@ -65,15 +67,6 @@ class DecisionsJudge(LogprobJudge):
     @override
     def check_item(self, item: ChecklistItem, where: str) -> None:
         check_askable(item, where)
-
-    @override
-    def _by_labels(self, reads: Sequence[RenderedRead]) -> dict[tuple[str, ...], list[RenderedRead]]:
-        """Each question names its own labels to the server, so all of a target fit one request."""
-        return {(): list(reads)}
-
-    @override
-    def _method(self, read: Answer) -> Method:
-        return "decision"
 
     @override
     def _render(self, reads: Sequence[Ask]) -> list[RenderedRead]:

@@ -42,7 +42,7 @@ from pathlib import Path
 
 from typing_extensions import override
 
-from checklist_rewards.backends import Answer, Backend, Engine, Progress, is_finite, is_kept
+from checklist_rewards.backends import Answer, Backend, Engine, Progress, is_kept
 from checklist_rewards.backends.base import MISSED, ReadGroup, Written, is_over, not_logprobs, time_left
 from checklist_rewards.backends.budget import Receipt
 from checklist_rewards.backends.encoder_rows import context_of, context_texts
@@ -187,6 +187,10 @@ class LogprobJudge(Judge):
 
     _reason_first = False
     """Whether examples show their reason before the answer."""
+    _labels_apart = True
+    """Whether the reads of one call of the engine have the same labels, which are passed to it."""
+    _method: Method | None = None
+    """How probabilities are read, if the engine's answers do not tell."""
 
     def __init__(
         self,
@@ -309,25 +313,21 @@ class LogprobJudge(Judge):
         spent = Receipt()
         # The engine is asked in small chunks if answers are stored after each, or if time may run out between them.
         pace = None if self.store is None and time_left() is None else self._pace
-        for labels, alike in self._by_labels(missing).items():
+        by_labels: dict[tuple[str, ...], list[RenderedRead]] = {}
+        for read in missing:
+            by_labels.setdefault(tuple(read.labels) if self._labels_apart else (), []).append(read)
+        for labels, alike in by_labels.items():
             for chunk in chunks(group_by_prefix(alike), self.engine.chunk_reads, pace):
                 fresh, cost = self._read(chunk, labels)
                 spent += cost
-                if any(read.unanswered is None for read in fresh.values()):
+                if any(answer.unanswered is None for answer in fresh.values()):
                     self._pace.took(len(fresh), cost.engine_seconds)
                 answers.update(fresh)
                 if self.store is not None:
-                    self.store.put((key, _dumped(read)) for key, read in fresh.items() if is_kept(read))
+                    self.store.put((key, _dumped(answer)) for key, answer in fresh.items() if is_kept(answer))
                 if progress is not None:
                     progress(len(fresh))
         return spent
-
-    def _by_labels(self, reads: Sequence[RenderedRead]) -> dict[tuple[str, ...], list[RenderedRead]]:
-        """The reads by the labels that the engine is asked for."""
-        by_labels: dict[tuple[str, ...], list[RenderedRead]] = {}
-        for read in reads:
-            by_labels.setdefault(tuple(read.labels), []).append(read)
-        return by_labels
 
     def _read(
         self, chunk: Sequence[Sequence[RenderedRead]], labels: tuple[str, ...]
@@ -377,7 +377,7 @@ class LogprobJudge(Judge):
             if read.label is not None:
                 return Verdict(answer=labels[read.label], judge=judge, method="word")
             return Verdict(unanswered=read.unanswered, judge=judge)
-        if not is_finite(read):
+        if not all([logprob < math.inf for logprob in read.logprobs]):  # False for NaN, also of numpy
             return Verdict(unanswered=Unanswered(Reason.NOT_FINITE), judge=judge)
         if (reason := not_logprobs(read.logprobs, distinct=False)) is not None:
             return Verdict(unanswered=reason, judge=judge)
@@ -389,11 +389,8 @@ class LogprobJudge(Judge):
         mass = min(1.0, total * math.exp(top)) if read.mass_reported else None
         probabilities = {label: weight / total for label, weight in zip(labels.values(), weights, strict=True)}
         unsure = Unanswered(Reason.OFF_LABEL) if mass is not None and mass < self.mass_floor else None
-        return Verdict(probabilities, mass=mass, unanswered=unsure, judge=judge, method=self._method(read))
-
-    def _method(self, read: Answer) -> Method:
-        """How probabilities were read."""
-        return "logprobs" if read.exact else "top_logprobs"
+        method = self._method or ("logprobs" if read.exact else "top_logprobs")
+        return Verdict(probabilities, mass=mass, unanswered=unsure, judge=judge, method=method)
 
 
 def as_declared(verdict: Verdict, item: ChecklistItem) -> Verdict:
