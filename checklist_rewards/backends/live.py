@@ -35,13 +35,12 @@ import torch
 from transformers import AutoConfig
 
 from checklist_rewards.backends.base import Answer, Arrived, Messages, ReadGroup, Reply, Sampling, Usage
-from checklist_rewards.backends.costs import MAX_BATCH_TOKENS
 from checklist_rewards.backends.inputs import Past, base_of
 from checklist_rewards.backends.models import POCKET, model_folder, model_identity, pocket_dir
 from checklist_rewards.backends.packaged import ENGLISH_ENCODER, PACKAGED, packaged_folder
 from checklist_rewards.backends.tokens import ChatTokenizer, chat_tokenizer, load_chat_tokenizer
 from checklist_rewards.backends.transformers import TransformersBackend
-from checklist_rewards.backends.trees import TreeRow, tree_rows
+from checklist_rewards.backends.trees import MAX_BATCH_TOKENS, TreeRow, tree_rows
 from checklist_rewards.errors import ChecklistRewardsError, ModelError
 
 _locks: WeakKeyDictionary[Any, threading.RLock] = WeakKeyDictionary()

@@ -54,7 +54,6 @@ from checklist_rewards.backends.base import (
     is_over,
     reply_seed,
 )
-from checklist_rewards.backends.costs import MAX_BATCH_TOKENS, Costs, device_costs
 from checklist_rewards.backends.inputs import (
     Inputs,
     Layers,
@@ -79,9 +78,12 @@ from checklist_rewards.backends.inputs import (
 from checklist_rewards.backends.models import adapter_dir, load_whole, model_identity, pinned, resolve_model
 from checklist_rewards.backends.tokens import ChatTokenizer, TokenGroup, load_chat_tokenizer
 from checklist_rewards.backends.trees import (
+    MAX_BATCH_TOKENS,
     Branch,
+    Costs,
     Kept,
     TreeRow,
+    device_costs,
     floor_tokens,
     in_order,
     keep_prefixes,

@@ -11,10 +11,9 @@ from transformers.cache_utils import DynamicCache
 
 from checklist_rewards.backends import ReadGroup
 from checklist_rewards.backends.budget import Receipt
-from checklist_rewards.backends.costs import Costs
 from checklist_rewards.backends.inputs import Past, cache_argument
 from checklist_rewards.backends.transformers import TransformersBackend
-from checklist_rewards.backends.trees import keep_prefixes
+from checklist_rewards.backends.trees import Costs, keep_prefixes
 
 LABELS = ("yes", "no")
 QUESTIONS = tuple(f"Does it mention the word number {number}?" for number in range(4))

@@ -19,7 +19,7 @@ file and the page are written after each case, so that nothing is lost if the pr
   (`wide`), prefixes kept as if a pass cost nothing (`kept`), separate prompts (`separate`), and `prefill`: plain rows
   of 512 tokens, together as many as the tree of the prompts has. Seconds are medians of wall time with the device
   synchronized before and after, on new tokens each time, after a warm-up.
-- *passes*: forward passes of known shapes. The figures of `backends/costs.py` are fitted to their times, and the reads
+- *passes*: forward passes of known shapes. The figures of `backends/trees.py` are fitted to their times, and the reads
   are repeated with a planner that uses them (`fitted`).
 - *flex*: the same rows as long as possible, with block masks and flex_attention. The package has no such way.
 - *grpo*: steps with and without the judge.
@@ -55,11 +55,10 @@ try:
     from studies.common import save_json
     from transformers import AttentionInterface, AutoConfig, AutoModelForCausalLM
 
-    from checklist_rewards.backends.costs import MAX_BATCH_TOKENS, DeviceCosts
     from checklist_rewards.backends.inputs import Inputs, Past, plain_inputs, prefix_inputs, tree_inputs
     from checklist_rewards.backends.tokens import TokenGroup
     from checklist_rewards.backends.transformers import TransformersBackend, first_line
-    from checklist_rewards.backends.trees import TreeRow, floor_tokens, tree_rows
+    from checklist_rewards.backends.trees import MAX_BATCH_TOKENS, DeviceCosts, TreeRow, floor_tokens, tree_rows
 except ModuleNotFoundError as error:
     raise SystemExit(
         f"error: {error.name} is not installed; gpu.py needs torch, transformers, pydantic and rich "
