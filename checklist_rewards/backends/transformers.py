@@ -200,7 +200,7 @@ class TransformersBackend(Backend):
         self.model, self.tokens, self.max_batch_tokens = model, tokens, max_batch_tokens
         self._forward, self._cache = model if forward is None else forward, cache_argument(model)
         self.device = torch.device(model.get_input_embeddings().weight.device)
-        self.max_length: int = getattr(config, "max_position_embeddings", None) or 2**31
+        self.limit: int = getattr(config, "max_position_embeddings", None) or 2**31
         self._boundary = rope_boundary(config)
         self.device_costs = device_costs(self.device.type)
         self._compiled = any("_orig_mod" in part._modules or part._compiled_call_impl for part in model.modules())
@@ -246,11 +246,6 @@ class TransformersBackend(Backend):
                 stack.enter_context(torch.compiler.set_stance("force_eager"))
             yield
 
-    @property
-    def limit(self) -> int:  # type: ignore[override]
-        """The model's context in tokens."""
-        return self.max_length
-
     @contextmanager
     def in_turn(self) -> Iterator[None]:
         """Context manager for forward passes: one thread at a time, without gradients."""
@@ -278,7 +273,7 @@ class TransformersBackend(Backend):
             for (number, index), read in zip(row.values, answers, strict=True):
                 reads[number][index] = read
         separate = 0 if self.packs else sum(len(row.values) for row in rows)
-        prompt_tokens, floor = floor_tokens(tokenized, self.max_length)
+        prompt_tokens, floor = floor_tokens(tokenized, self.limit)
         return list(chain.from_iterable(reads)), Usage(prompt_tokens, computed + more, floor, separate, cached)
 
     def _read_below(
@@ -340,11 +335,11 @@ class TransformersBackend(Backend):
         ids = [self.tokens.prompt(messages) for messages in prompts]
         too_long = Reply(None, unanswered=Unanswered(Reason.TOO_LONG))
         replies: list[list[Reply]] = [[too_long] * sampling.n for _ in prompts]
-        fitting = [index for index, prompt in enumerate(ids) if len(prompt) < self.max_length]
+        fitting = [index for index, prompt in enumerate(ids) if len(prompt) < self.limit]
         fitting.sort(key=lambda index: len(ids[index]))
 
         def room(index: int) -> int:
-            return min(sampling.max_tokens, self.max_length - len(ids[index]))
+            return min(sampling.max_tokens, self.limit - len(ids[index]))
 
         def cost(index: int) -> int:
             return (len(ids[index]) + sampling.max_tokens) * sampling.n
@@ -374,7 +369,7 @@ class TransformersBackend(Backend):
         branches: dict[bool, list[Branch[_Place]]] = {False: [], True: []}
         for number in in_order(groups):
             group, by_length = groups[number], dict[bool, list[tuple[list[int], _Place]]]()
-            for index, tail in group.fitting(self.max_length):
+            for index, tail in group.fitting(self.limit):
                 by_length.setdefault(self._long(len(group.prefix) + len(tail)), []).append((tail, (number, index)))
             for long, tails in by_length.items():
                 branches[long] += [(group.prefix, tails)] if self.packs else [(group.prefix, [tail]) for tail in tails]

@@ -79,7 +79,7 @@ class DecisionsJudge(LogprobJudge):
                 state = prompt.prefix(
                     target=read.target, input=read.input, reference=read.reference, history=read.history
                 ).rstrip()
-                states[about] = state, key_of(_FORMAT, self.identity, prompt.system or "", state)
+                states[about] = state, key_of(_FORMAT, self.engine.identity, prompt.system or "", state)
             state, state_key = states[about]
             question = question_of(read.item, read.target, self.name, prompt)
             text = question.text()

@@ -218,11 +218,6 @@ class LogprobJudge(Judge):
         """The name of the model."""
         return self.engine.name
 
-    @property
-    def identity(self) -> str:
-        """Hash that identifies the model. It is computed without loading the engine."""
-        return self.engine.identity
-
     @override
     def validate(self) -> None:
         _ = self.engine.identity
@@ -472,7 +467,8 @@ class EncoderJudge(LogprobJudge):
             context = context_texts(read, self.context)
             about = read.target, context
             if about not in bases:
-                bases[about] = key_of(_ENCODER_FORMAT, self.identity, read.target, *chain.from_iterable(context))
+                texts = chain.from_iterable(context)
+                bases[about] = key_of(_ENCODER_FORMAT, self.engine.identity, read.target, *texts)
             question = read.item.question
             key = key_of(bases[about], question)
             rendered.append(RenderedRead(key, _LABELS, None, read.target, question, context))

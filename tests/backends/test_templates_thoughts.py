@@ -168,7 +168,7 @@ def test_packed_reads_after_thoughts_are_those_of_separate_prompts(pocket):
 
 
 def test_a_thought_that_does_not_fit_the_context_is_too_long(pocket):
-    written = (Written("7" * pocket.max_length), Written("7"))
+    written = (Written("7" * pocket.limit), Written("7"))
     reads, _ = pocket.read([ReadGroup(None, "Is it ", ("short?",) * 2, written=written)], ("yes", "no"))
     assert [read.unanswered for read in reads] == ["too_long", None]
 

@@ -77,7 +77,7 @@ def test_a_row_is_widened_by_other_targets_up_to_its_mask_and_the_questions_of_a
     own_pocket, world_reads, monkeypatch
 ):
     whole = own_pocket.read(world_reads, LABELS)
-    each = [floor_tokens([group], own_pocket.max_length)[1] for group in own_pocket.tokens.groups(world_reads)]
+    each = [floor_tokens([group], own_pocket.limit)[1] for group in own_pocket.tokens.groups(world_reads)]
     costs = own_pocket.device_costs._replace(even=math.inf, widest=max(each) - 1)
     monkeypatch.setattr(own_pocket, "device_costs", costs)
     widths = []

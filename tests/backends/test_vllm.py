@@ -79,7 +79,7 @@ def test_order_does_not_change_an_answer(vllm_pocket, world_reads):
 @with_engine
 def test_the_same_reads_are_too_long_in_both_engines(pocket, vllm_pocket):
     [frame] = pocket.tokens.groups([ReadGroup(None, "", ("",))])
-    room = pocket.max_length - len(frame.prefix) - len(frame.tails[0])
+    room = pocket.limit - len(frame.prefix) - len(frame.tails[0])
     groups = [ReadGroup(None, "7" * (room - spare), ("",)) for spare in (2, 1, 0, -5)]  # a digit is a token
     for engine in (pocket, vllm_pocket):
         reasons = [answer.unanswered for answer in engine.read(groups, LABELS)[0]]

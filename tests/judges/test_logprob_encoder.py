@@ -123,7 +123,7 @@ def test_input_and_reference_do_not_change_what_it_sees_unless_it_was_trained_wi
     reads = [Ask(asked("red"), "red cat"), Ask(asked("red"), "red cat", input="Paint.", reference="blue")]
     assert judge.answer(reads)[1].deduplicated == 1 and judge.context == ()
     # Answers stored by earlier versions are found.
-    key = key_of(key_of("encoder-read-1", judge.identity, "red cat"), asked("red").question)
+    key = key_of(key_of("encoder-read-1", judge.engine.identity, "red cat"), asked("red").question)
     assert len(judge.store.get([key])) == 1
 
 

@@ -335,7 +335,7 @@ def prefill(backend: Shape, tokens: int, width: int = 512) -> None:
 def read_case(backend: Shape, run: Run, input_tokens: int, peak: float, fitted: DeviceCosts | None) -> Figures:
     """The reads of one length of input, in each way."""
     device, batches = backend.device, run.reads(backend, input_tokens, run.repeats + 1)
-    separate, floor = floor_tokens(batches[0], backend.max_length)
+    separate, floor = floor_tokens(batches[0], backend.limit)
     found: Figures = {"prompt_tokens": separate, "floor": floor, "packs": backend.packs, "keeps": backend.keeps}
     seconds: Figures = {}
     answers: dict[str, list[list[float]]] = {}

@@ -163,7 +163,7 @@ def compare_engines(model: str, targets: int, questions: int, repeats: int) -> d
 
 
 def ours_floor(backend: TransformersBackend, groups: Sequence[ReadGroup]) -> int:
-    return floor_tokens(backend.tokens.groups(groups), backend.max_length)[1]
+    return floor_tokens(backend.tokens.groups(groups), backend.limit)[1]
 
 
 def group_workload(input_tokens: int, seed: int) -> list[ReadGroup]:
@@ -190,7 +190,7 @@ def compare_groups(model: str, repeats: int) -> list[dict[str, float]]:
     clock = time.process_time if backend.device.type == "cpu" and torch.get_num_threads() == 1 else time.perf_counter
     peak = matmul_peak(backend, clock)
     for input_tokens in INPUT_TOKENS:
-        if input_tokens + 400 > backend.max_length:
+        if input_tokens + 400 > backend.limit:
             continue
         seconds: dict[str, list[float]] = {"together": [], "rows": [], "one_by_one": [], "prefill": []}
         for repeat in range(repeats):
