@@ -131,15 +131,15 @@ def test_a_retrained_folder_is_another_judge(folder, tmp_path):
     import shutil
 
     copy = shutil.copytree(folder, tmp_path / "copy")
-    assert EncoderJudge(str(copy)).identity == EncoderJudge(folder).identity
+    assert EncoderJudge(str(copy)).engine.identity == EncoderJudge(folder).engine.identity
     config = json.loads((copy / "config.json").read_text())
     (copy / "config.json").write_text(json.dumps(config | {"layer_norm_eps": 1e-5}))
-    assert EncoderJudge(str(copy)).identity != EncoderJudge(folder).identity
+    assert EncoderJudge(str(copy)).engine.identity != EncoderJudge(folder).engine.identity
 
 
 def test_half_precision_gives_nearly_the_same_answers_and_is_another_judge(folder, engine):
     half = EncoderJudge(Engine(folder, settings={"dtype": "bfloat16"}))
-    assert half.identity != EncoderJudge(folder).identity
+    assert half.engine.identity != EncoderJudge(folder).engine.identity
     assert {weight.dtype for weight in half.engine.load().model.parameters()} == {torch.bfloat16}
     for target in ("red cat dog tree river", "cat dog " * WINDOW + "red"):
         found = half.answer([Ask(asked(word), target) for word in WORDS])[0]
