@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, get_args
 
-from checklist_rewards.backends.base import Arrived, Backend, Messages, ReadGroup, ReadResult, Reply, Sampling
+from checklist_rewards.backends.base import Answer, Arrived, Backend, Messages, ReadGroup, Reply, Sampling, Usage
 from checklist_rewards.backends.budget import Bill, Budget
 from checklist_rewards.backends.models import (
     NO_MODEL,
@@ -356,7 +356,7 @@ class Engine:
             )
         return self._known["backend"]
 
-    def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> ReadResult:
+    def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> tuple[list[Answer], Usage]:
         """As [`Backend.read`], within the budget."""
         if self.budget is None:
             return self.load().read(groups, labels)

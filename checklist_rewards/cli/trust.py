@@ -52,7 +52,7 @@ from checklist_rewards.evaluation.labels import Labels, other_texts, pairs_of
 from checklist_rewards.evaluation.rates import Rate, corrected_rates, win_rate
 from checklist_rewards.evaluation.scored import ScoredText
 from checklist_rewards.files.atomic import write_json
-from checklist_rewards.judges import Read
+from checklist_rewards.judges import Ask
 from checklist_rewards.judges.calibration import EMPTY, YES_NO, Calibration, CalibrationMap, CalibrationMethod
 from checklist_rewards.judges.probe import DEFAULT_MARGIN, ProbeLine, ProbeReport
 from checklist_rewards.judges.probe import probe as ask
@@ -545,7 +545,7 @@ def _empty_targets(
         for key, item in zip(row.keys, row.items, strict=True):
             if item.check is None:
                 scorer.judge.check_item(item, row.where)
-                reads.append(Read(item, EMPTY, input, reference, history, number))
+                reads.append(Ask(item, EMPTY, input, reference, history, number))
                 places.append((row.id, key))
     scorer.validate()
     with bars() as bar:

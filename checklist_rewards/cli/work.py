@@ -31,15 +31,15 @@ from typing_extensions import override
 from checklist_rewards.backends import (
     OPENAI,
     SERVED,
+    Answer,
     Arrived,
     Backend,
     Engine,
-    LabelRead,
     Messages,
     ReadGroup,
-    ReadResult,
     Reply,
     Sampling,
+    Usage,
     choose_backend,
 )
 from checklist_rewards.backends.budget import Bill, Budget, Prices, Receipt
@@ -110,12 +110,12 @@ class Counter(Backend):
         return " ".join(["and", "or"][place >> bit & 1] for bit in range(max_tokens))
 
     @override
-    def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> ReadResult:
+    def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> tuple[list[Answer], Usage]:
         """Count the reads; none is answered."""
         self._count([tokens for group in self.bounds.reads(groups) for tokens in group])
         if self.bounds.tokens is not None:
             self.floor_tokens += floor_tokens(self.bounds.tokens.groups(groups), _ANY_LENGTH)[1]
-        return ReadResult([(LabelRead(None, _UNANSWERED),) * len(group.tails) for group in groups])
+        return [Answer(None, _UNANSWERED)] * sum(len(group.tails) for group in groups), Usage()
 
     @override
     def generate(

@@ -52,7 +52,7 @@ _SCORES: Mapping[Kind, str] = {"scored": SCORE_COLUMN, "rewards": "score"}
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ItemAnswer:
     """The answer of one side to an item."""
 
     label: str
@@ -64,7 +64,7 @@ class Answer:
     """Probabilities of the judge."""
 
 
-RowLabels = Sequence[Answer | None] | float | None
+RowLabels = Sequence[ItemAnswer | None] | float | None
 """The labels of a text: one per item, or one number for the whole text, or None for an unlabelled one."""
 
 
@@ -452,13 +452,15 @@ def shown_completion(value: Any) -> str | None:
         return str(value)
 
 
-def answer_given(item: ChecklistItem, line: ItemScore) -> Answer | None:
+def answer_given(item: ChecklistItem, line: ItemScore) -> ItemAnswer | None:
     """The judge's answer; None if unanswered."""
     if line.unanswered is not None or line.answer is None:
         return None
     value = item.values.get(line.answer)
     probabilities = line.probabilities
-    return Answer(line.answer, value, value if probabilities is None else expected(item, probabilities), probabilities)
+    return ItemAnswer(
+        line.answer, value, value if probabilities is None else expected(item, probabilities), probabilities
+    )
 
 
 def expected(item: ChecklistItem, probabilities: Mapping[str, float]) -> float | None:

@@ -63,9 +63,9 @@ from checklist_rewards.checklists import NO, YES, ChecklistItem
 from checklist_rewards.errors import ChecklistError, NoServerError, SampleError
 from checklist_rewards.judges.base import (
     DEFAULT_QUORUM,
+    Ask,
     Judge,
     Progress,
-    Read,
     Receipt,
     missed_quorum,
     quorate,
@@ -122,7 +122,7 @@ class JudgeGroup(Judge):
 
 
 def answers_of(
-    member: Member, reads: Sequence[Read], progress: Progress | None = None
+    member: Member, reads: Sequence[Ask], progress: Progress | None = None
 ) -> tuple[list[Verdict] | NoServerError, Receipt]:
     """The calibrated verdicts of one judge of a group, or the error if its server is unreachable; and the cost."""
     judge, calibration = member
@@ -208,7 +208,7 @@ class PanelJudge(JudgeGroup):
         super().check_item(item, where)
 
     @override
-    def answer(self, reads: Sequence[Read], progress: Progress | None = None) -> tuple[list[Verdict], Receipt]:
+    def answer(self, reads: Sequence[Ask], progress: Progress | None = None) -> tuple[list[Verdict], Receipt]:
         shared = None if progress is None else SharedProgress(progress, len(self.judges))
         answers = [answers_of(member, reads, shared) for member in self._members]
         errors = [found for found, _ in answers if isinstance(found, NoServerError)]
@@ -377,7 +377,7 @@ class CascadeJudge(JudgeGroup):
         return " then ".join(self._names())
 
     @override
-    def answer(self, reads: Sequence[Read], progress: Progress | None = None) -> tuple[list[Verdict], Receipt]:
+    def answer(self, reads: Sequence[Ask], progress: Progress | None = None) -> tuple[list[Verdict], Receipt]:
         verdicts: list[list[Verdict]] = [[] for _ in reads]
         open_reads = list(range(len(reads)))
         unreachable_errors: list[NoServerError] = []

@@ -60,7 +60,7 @@ from checklist_rewards.backends.models import UNNAMED
 from checklist_rewards.checklists import ChecklistItem
 from checklist_rewards.errors import GenerationError
 from checklist_rewards.files.store import Store
-from checklist_rewards.judges.base import Judge, Read, counted, missed_quorum
+from checklist_rewards.judges.base import Ask, Judge, counted, missed_quorum
 from checklist_rewards.judges.labels import named
 from checklist_rewards.judges.questions import (
     FewShot,
@@ -158,7 +158,7 @@ class BatchJudge(Judge):
         check_askable(item, where)
 
     @override
-    def answer(self, reads: Sequence[Read], progress: Progress | None = None) -> tuple[list[Verdict], Receipt]:
+    def answer(self, reads: Sequence[Ask], progress: Progress | None = None) -> tuple[list[Verdict], Receipt]:
         """As [`Judge.answer`]. Reads of one `sample` share a call; identical calls are made once."""
         bill = Bill()
         engine = self.engine.within(bill=bill)
@@ -211,7 +211,7 @@ class BatchJudge(Judge):
             sheet.take(indices, outcome)
         return prompts
 
-    def _messages(self, about: Read, items: Sequence[ChecklistItem]) -> Messages:
+    def _messages(self, about: Ask, items: Sequence[ChecklistItem]) -> Messages:
         user = self.prompt.render(
             input=about.input,
             target=about.target,
@@ -355,7 +355,7 @@ def object_schema(properties: Mapping[str, Any]) -> dict[str, Any]:
 class _Sheet:
     """The reads of one sample, and their answers so far."""
 
-    reads: list[Read] = field(default_factory=list)
+    reads: list[Ask] = field(default_factory=list)
     places: list[int] = field(default_factory=list)
     answers: Answers = field(default_factory=Answers)
     lost: dict[int, Unanswered] = field(default_factory=dict)
@@ -385,7 +385,7 @@ class _Sheet:
             self.answers.grade = answers.grade
 
 
-def _sheets(reads: Sequence[Read], most: int | None) -> list[_Sheet]:
+def _sheets(reads: Sequence[Ask], most: int | None) -> list[_Sheet]:
     """The reads by sample; those of a sample with more than `most` in several sheets."""
     samples: dict[tuple[Any, ...], list[int]] = {}
     for place, read in enumerate(reads):
@@ -597,7 +597,7 @@ class ReasonedJudge(Judge):
             self.examples.check(item)
 
     @override
-    def answer(self, reads: Sequence[Read], progress: Progress | None = None) -> tuple[list[Verdict], Receipt]:
+    def answer(self, reads: Sequence[Ask], progress: Progress | None = None) -> tuple[list[Verdict], Receipt]:
         """As [`Judge.answer`]. Equal prompts are sent once; stored replies are reused."""
         bill = Bill()
         engine = self.engine.within(bill=bill)
@@ -616,7 +616,7 @@ class ReasonedJudge(Judge):
         verdicts = [self._verdict(outcome, read.item) for outcome, read in zip(outcomes, reads, strict=True)]
         return verdicts, bill.receipt + _counted(prompts, bill, [(verdict,) for verdict in verdicts])
 
-    def _messages(self, read: Read, prefixes: dict[tuple[str | None, ...], str]) -> Messages:
+    def _messages(self, read: Ask, prefixes: dict[tuple[str | None, ...], str]) -> Messages:
         prompt = self.prompt if read.item.options is None else self.options_prompt
         about = (prompt.name, read.target, read.input, read.reference, read.history)
         if about not in prefixes:
