@@ -12,8 +12,8 @@ from collections.abc import Collection, Mapping
 from functools import lru_cache
 from typing import Any, Literal
 
-from checklist_rewards.checklists import NO, YES
-from checklist_rewards.datasets.texts import GRADES, number_in
+from checklist_rewards.datasets.names import NAMES
+from checklist_rewards.datasets.texts import number_in
 from checklist_rewards.files.cells import decoded
 
 LOSES_A_SCORE = re.compile(
@@ -25,24 +25,11 @@ LOSES_A_SCORE = re.compile(
     re.IGNORECASE,
 )
 """Keys that are only dropped if the user names them."""
-WORDS: tuple[dict[str, float], ...] = (
-    {"essential": 1.0, "important": 0.7, "optional": 0.3, "pitfall": -0.9},
-    {"critical": 4.0, "major": 3.0, "minor": 2.0, "additional": 1.0},
-)
-"""Weights in words: those of Rubrics as Rewards (arXiv:2507.17746) and of ProfBench (arXiv:2510.18941)."""
-ANSWERS = {"yes": YES, "y": YES, "true": YES, "no": NO, "n": NO, "false": NO}
-"""The answers that the values of a row stand for, in lower case."""
-SCALES = frozenset(("likert", "ordinal", "numeric", "rating", "scale", "graded", "1 5", "1 10", "0 10", "0 5"))
-"""Kinds of items that are not answered with yes or no."""
 
 _COUNTERS = re.compile(
     r"#|(?:\w+_)?(?:id|idx|index|number|num|no)|n|order|rank|position|step|turn|line|page|version|year", re.IGNORECASE
 )
 """Keys whose numbers are no part of a score."""
-_RANKS = frozenset(
-    "high medium low must should could required mandatory optional p0 p1 p2 p3 p4 blocker minor major critical "
-    "essential important additional trivial crucial bonus".split()
-) | {"nice to have", "must have", "should have", "could have", "wont have", "good to have"}
 _PREFIX = re.compile(r"\s*(?:\[([^\[\]]{1,30})\]|\(([^()]{1,30})\)|([^:.!?]{1,30}):|([❌✗✘👎⛔🚫]))[:\s]\s*")
 _SIGN = re.compile(r"invert|revers|negat|bad|penal|deduct|pitfall|fault|sign", re.IGNORECASE)
 _GATE = re.compile(r"required|mandatory|must(?!_be)|hard|gate|veto|critical|essential", re.IGNORECASE)
@@ -68,7 +55,6 @@ _GOOD = re.compile(
     r"|allowed|desired|wanted)"
     r"(?: (?:criteri(?:a|on)|items?|points?|rules?|aspects?|signs?|behaviou?rs?|if|when))?"
 )
-_OFF = frozenset("deprecated disabled inactive deleted removed retired draft archived obsolete skip skipped".split())
 _INSIDE = re.compile(r"any_?of|all_?of|one_?of|alternatives|items|questions|checks|rules|claims|facts|requirements")
 _INLINE_LEVEL = re.compile(r"(?:\A|[;,.|(\n]|\s-)\s*\(?(\d{1,3})\)?\s*(?:points?|pts?)?\s*[:=–-]\s*[^\W\d]")
 
@@ -103,7 +89,7 @@ def is_opposed(section: str, others: Collection[str]) -> bool:
 
 def is_rank(name: str | None) -> bool:
     """Whether a section or a kind is a rank ("must", "nice to have"), which may stand for a weight."""
-    return plain(name) in _RANKS
+    return plain(name) in NAMES.ranks
 
 
 def holds_levels(text: str) -> bool:
@@ -143,7 +129,7 @@ def way_to_keep(key: str, value: Any, *, inside: bool = True, numbers: bool = Tr
         inner = next((name for name in value if LOSES_A_SCORE.search(str(name))), None)
         if inner is not None:
             return f"Map it to a field of the items (such as --item-key weight={key}.{inner})"
-    if inside and isinstance(value, str) and plain(value) in _OFF:
+    if inside and isinstance(value, str) and plain(value) in NAMES.unused:
         return "Remove the criteria that are not in use"
     if inside and isinstance(value, str) and holds_levels(value):
         return "List the levels under 'options' (a label and a value from 0 to 1 each)"
@@ -160,7 +146,7 @@ def way_to_keep(key: str, value: Any, *, inside: bool = True, numbers: bool = Tr
         return "Write its entries as criteria of their own"
     if inside and isinstance(value, list) and words and _INSIDE.fullmatch(key.lower()):
         return "Write its entries as criteria of their own"
-    if inside and isinstance(value, str) and plain(key) in GRADES:
+    if inside and isinstance(value, str) and plain(key) in NAMES.grades:
         return f"Give the levels their numbers with --weights {key}=NUMBER"
     if inside and not _NOT_RANKED.search(key):
         for word in words:
