@@ -38,7 +38,7 @@ from checklist_rewards.datasets.meanings import (
     plain,
     way_to_keep,
 )
-from checklist_rewards.datasets.names import NAMES
+from checklist_rewards.datasets.names import ANSWERS, INNER, LEVEL, LEVELS, OF_A_CHECKLIST, SCALES, TITLES, WORDS
 from checklist_rewards.datasets.parts import (
     answer_in,
     are_mappings,
@@ -197,7 +197,7 @@ class CriteriaReader:
         if isinstance(value, str) and self.source == "rows" and len(_QUESTIONS.findall(value)) > 1:
             raise ChecklistError(f"{where}: {value!r:.60} holds several questions; write them as a list.")
         while isinstance(value, Mapping):
-            key = next((key for key in NAMES.inner if key in value), None)
+            key = next((key for key in INNER if key in value), None)
             lists = [decoded(entry) for entry in value.values()]
             if key is None and value and all(answer_in(entry) for entry in lists):
                 return None, [
@@ -222,7 +222,7 @@ class CriteriaReader:
             if key is None:
                 raise ChecklistError(f"{where}: a rubric needs criteria or sections; the keys are {keys_of(value)}.")
             guidelines = value.get("guidelines", guidelines)
-            used = (key, "guidelines", *NAMES.of_a_checklist)
+            used = (key, "guidelines", *OF_A_CHECKLIST)
             self.leave("rubric.", {name: content for name, content in value.items() if name not in used}, where)
             value = decoded(value[key])
         if guidelines is not None and not isinstance(guidelines, str):
@@ -239,7 +239,7 @@ class CriteriaReader:
             if not isinstance(entry, Mapping) or isinstance(entry.get("criteria", ""), str):
                 criteria.append((None, entry))
                 continue
-            title = next((key for key in NAMES.titles if entry.get(key)), "")
+            title = next((key for key in TITLES if entry.get(key)), "")
             if not isinstance(entry["criteria"], list):
                 raise ChecklistError(
                     f"{where}, section {number}: 'criteria' must be a list, got {entry['criteria']!r:.60}."
@@ -402,7 +402,7 @@ class CriteriaReader:
             category = named
         category = category or axis_of(rest) or section or rest.pop("name", None)
         category = None if category is None else str(category)
-        if category and options is None and plain(category) in NAMES.scales and "category" not in self.needed:
+        if category and options is None and plain(category) in SCALES and "category" not in self.needed:
             raise ChecklistError(
                 f"{where}: {category!r} asks for a grade, and no levels are given; list them under 'options' (a "
                 "label and a value from 0 to 1 each)."
@@ -422,8 +422,8 @@ class CriteriaReader:
                 f"and no question for a model."
             )
         required = part.get("required")
-        if isinstance(required, str) and required.strip().lower() in NAMES.answers:
-            required = NAMES.answers[required.strip().lower()] == YES
+        if isinstance(required, str) and required.strip().lower() in ANSWERS:
+            required = ANSWERS[required.strip().lower()] == YES
         item["required"], item["id"] = required, part.get("id")
         expected = part.get("expected")
         if expected is not None:
@@ -443,14 +443,14 @@ class CriteriaReader:
     ) -> float:
         if weight is None and key is None and self.default_weight in (None, 1) and "category" not in self.needed:
             word = str(category).strip().lower()
-            tables = [self.words] if self.words else NAMES.words
+            tables = [self.words] if self.words else WORDS
             weight = next((category for table in tables if word in table), None)  # "essential" with no number
         if weight is None:
             if self.default_weight is None and key is not None and self.shape == "items":
                 raise ChecklistError(f"{where}: {key!r} must be a number; the keys are {keys_of(criterion)}.")
             return 1.0 if self.default_weight is None else self.default_weight
         if isinstance(weight, str):
-            words = self.words or next((table for table in NAMES.words if weight.strip().lower() in table), {})
+            words = self.words or next((table for table in WORDS if weight.strip().lower() in table), {})
             if weight.strip().lower() in words:
                 self.counts.words[weight.strip()] = words[weight.strip().lower()]
                 return words[weight.strip().lower()]
@@ -549,7 +549,7 @@ class CriteriaReader:
         """The options of a criterion with its levels in a list or mapping, or in keys such as "1" and "score_5"."""
         if not rest:
             return None
-        for key in NAMES.levels:
+        for key in LEVELS:
             levels = decoded(rest.get(key))
             if isinstance(levels, list | Mapping) and (options := options_of(levels)):
                 rest.pop(key)
@@ -566,7 +566,7 @@ class CriteriaReader:
         """Raise an error for criteria that have ranks instead of weights, unless one table has all of them."""
         kinds = {plain(item["category"] or ""): item["category"] for item in items if item["weight"] > 0}
         ranks = [word for word in kinds if is_rank(word)]
-        tables = [self.words] if self.words else [table for table in NAMES.words if len(ranks) == len(kinds)]
+        tables = [self.words] if self.words else [table for table in WORDS if len(ranks) == len(kinds)]
         if not ranks or len(kinds) < 2 or any(all(kinds[r].lower() in table for r in ranks) for table in tables):
             return
         names = ", ".join(repr(kinds[word]) for word in ranks)
@@ -602,8 +602,8 @@ class CriteriaReader:
         if len(numbers) < len(given) or len(set(numbers)) < len(numbers) or numbers[0] < 0:
             return
         counted = numbers == [numbers[0] + n for n in range(len(numbers))]
-        alone = key in NAMES.levels_of_one and all(isinstance(entry, Mapping) and len(entry) == 2 for entry in value)
-        if alone or (counted and numbers[0] == 0) or (counted and numbers[0] == 1 and key in NAMES.levels_of_one):
+        alone = key in LEVEL and all(isinstance(entry, Mapping) and len(entry) == 2 for entry in value)
+        if alone or (counted and numbers[0] == 0) or (counted and numbers[0] == 1 and key in LEVEL):
             raise ChecklistError(
                 f"{where}: {key!r} is {', '.join(map(str, given))}, so these may be the levels of one grade; use it "
                 f"as the weight with --item-key weight={key}, or {shape}."

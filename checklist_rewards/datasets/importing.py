@@ -30,7 +30,7 @@ from checklist_rewards.datasets.columns import (
 )
 from checklist_rewards.datasets.criteria import PARTS, Counts, CriteriaReader
 from checklist_rewards.datasets.meanings import LOSES_A_SCORE, holds_faults, is_number
-from checklist_rewards.datasets.names import NAMES
+from checklist_rewards.datasets.names import AROUND
 from checklist_rewards.datasets.parts import keys_of
 from checklist_rewards.datasets.pitfalls import POLARITIES
 from checklist_rewards.datasets.rubrics import (
@@ -442,9 +442,7 @@ def _check_siblings(
     if outer := in_a_rubric(format.checklist):
         around = decoded(at(row.data, outer))
         last = format.checklist.rpartition(".")[2]
-        reader.leave(
-            "rubric.", {name: one for name, one in around.items() if name not in (last, *NAMES.around)}, row.where
-        )
+        reader.leave("rubric.", {name: one for name, one in around.items() if name not in (last, *AROUND)}, row.where)
     for name, other in row.data.items() if format.checklist and format.shape in ("items", "text") else ():
         taken = {name, str(name)} & {*reader.keys.values(), format.checklist, format.section_weights, *reader.drop}
         if taken or not isinstance(other, list | str | Mapping) or not _may_lose(str(name)):

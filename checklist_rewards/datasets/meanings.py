@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 from functools import lru_cache
 from typing import Any, Literal
 
-from checklist_rewards.datasets.names import NAMES
+from checklist_rewards.datasets.names import GRADES, RANKS, UNUSED
 from checklist_rewards.datasets.texts import number_in
 from checklist_rewards.files.cells import decoded
 
@@ -89,7 +89,7 @@ def is_opposed(section: str, others: Collection[str]) -> bool:
 
 def is_rank(name: str | None) -> bool:
     """Whether a section or a kind is a rank ("must", "nice to have"), which may stand for a weight."""
-    return plain(name) in NAMES.ranks
+    return plain(name) in RANKS
 
 
 def holds_levels(text: str) -> bool:
@@ -129,7 +129,7 @@ def way_to_keep(key: str, value: Any, *, inside: bool = True, numbers: bool = Tr
         inner = next((name for name in value if LOSES_A_SCORE.search(str(name))), None)
         if inner is not None:
             return f"Map it to a field of the items (such as --item-key weight={key}.{inner})"
-    if inside and isinstance(value, str) and plain(value) in NAMES.unused:
+    if inside and isinstance(value, str) and plain(value) in UNUSED:
         return "Remove the criteria that are not in use"
     if inside and isinstance(value, str) and holds_levels(value):
         return "List the levels under 'options' (a label and a value from 0 to 1 each)"
@@ -146,7 +146,7 @@ def way_to_keep(key: str, value: Any, *, inside: bool = True, numbers: bool = Tr
         return "Write its entries as criteria of their own"
     if inside and isinstance(value, list) and words and _INSIDE.fullmatch(key.lower()):
         return "Write its entries as criteria of their own"
-    if inside and isinstance(value, str) and plain(key) in NAMES.grades:
+    if inside and isinstance(value, str) and plain(key) in GRADES:
         return f"Give the levels their numbers with --weights {key}=NUMBER"
     if inside and not _NOT_RANKED.search(key):
         for word in words:

@@ -8,7 +8,7 @@ from typing import Any
 
 from checklist_rewards.checklists import NO, YES
 from checklist_rewards.datasets.meanings import is_rank, plain
-from checklist_rewards.datasets.names import NAMES
+from checklist_rewards.datasets.names import ANSWERS, GRADES
 from checklist_rewards.errors import ChecklistError
 from checklist_rewards.files.cells import at, decoded
 
@@ -54,7 +54,7 @@ def axis_of(rest: dict[str, Any]) -> str | None:
 
 def expecting(expected: Any, options: Any, where: str, key: str) -> list[dict[str, Any]] | None:
     """The options of a question with an expected answer; None for yes, which is what items expect."""
-    answer = NAMES.answers.get(str(expected).strip().lower())
+    answer = ANSWERS.get(str(expected).strip().lower())
     if answer is None or options is not None:
         raise ChecklistError(
             f"{where}: {key!r} must be yes or no, for a question without options; got {expected!r:.60}."
@@ -72,7 +72,7 @@ def not_per_item(where: str, key: str, count: int, value: Any) -> ChecklistError
 
 def answer_in(value: Any) -> bool:
     """Whether a value is an answer: true, false, "yes", "N"."""
-    return isinstance(value, bool) or (isinstance(value, str) and value.strip().lower() in NAMES.answers)
+    return isinstance(value, bool) or (isinstance(value, str) and value.strip().lower() in ANSWERS)
 
 
 def are_mappings(value: Any) -> bool:
@@ -84,4 +84,4 @@ def names_grades(entries: list[Mapping[str, Any]], key: str) -> bool:
     """Whether the values of a key are different names of levels: A, B, C."""
     given = [entry.get(key) for entry in entries]
     names = {plain(name) for name in given if isinstance(name, str)}
-    return len(names) == len(entries) and names <= NAMES.grades and not any(is_rank(name) for name in names)
+    return len(names) == len(entries) and names <= GRADES and not any(is_rank(name) for name in names)

@@ -2,7 +2,7 @@
 
 A [`Format`] is a small YAML document. Those in `formats.yaml` are known by name and detected; a file of the user's own
 is passed as `format="mine.yaml"`. For everything else, [`inferred`] finds the same things by the shapes of values and
-by the names of keys (`names.yaml`): a list of objects with a text and a number, numbered text, levels, a tree,
+by the names of keys (`names.py`): a list of objects with a text and a number, numbered text, levels, a tree,
 verifiable instructions.
 
     name: healthbench
@@ -26,7 +26,20 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from checklist_rewards.datasets.criteria import PARTS, Shape
 from checklist_rewards.datasets.meanings import holds_faults
-from checklist_rewards.datasets.names import NAMES
+from checklist_rewards.datasets.names import (
+    ANSWERS,
+    AROUND,
+    CATEGORIES,
+    EXPECTED,
+    INNER,
+    LISTS,
+    PROMPTS,
+    QUESTIONS,
+    REFERENCES,
+    TEXTS,
+    WEIGHTS,
+    WEIGHTS_BESIDE,
+)
 from checklist_rewards.datasets.texts import (
     doubtful_levels,
     is_asked,
@@ -169,9 +182,7 @@ def inferred(
     keys = (
         tuple(prompt) if prompt is not None else prompt_keys(first, key) or (("prompt",) if "prompt" in first else ())
     )
-    reference = next(
-        (name for name in first if name.lower() in NAMES.references and isinstance(first[name], str)), None
-    )
+    reference = next((name for name in first if name.lower() in REFERENCES and isinstance(first[name], str)), None)
     taken = {*keys, key.partition(".")[0]}
     return Format(
         name=ROWS,
@@ -188,7 +199,7 @@ def in_a_rubric(key: str) -> str:
     """The key of the mapping around criteria if it is a rubric; what else it has belongs to them. Otherwise empty."""
     outer = key.rpartition(".")[0]
     name = outer.rpartition(".")[2].lower()
-    return outer if name in NAMES.lists or (name and _ALIKE.search(name)) else ""
+    return outer if name in LISTS or (name and _ALIKE.search(name)) else ""
 
 
 def numbered(row: Mapping[str, Any], key: str) -> list[str]:
@@ -214,7 +225,7 @@ def _entries(value: Any) -> Iterator[Any]:
     value = decoded(value)
     value = table_of(value) or value
     if isinstance(value, Mapping):
-        inner = [value[key] for key in NAMES.inner if key in value]
+        inner = [value[key] for key in INNER if key in value]
         lists = inner[:1] or [entry for entry in value.values() if isinstance(decoded(entry), list)]
         for entry in lists:
             yield from _entries(entry)
@@ -236,27 +247,27 @@ def _shapes_of(value: Any, key: str) -> tuple[Shape, ...]:
     """The shapes that a value may have, surest first."""
     value, name = decoded(value), key.rpartition(".")[2].lower()
     if isinstance(value, str):
-        if name in NAMES.lists and len(levels_of(value, sure=False)) > 1:
+        if name in LISTS and len(levels_of(value, sure=False)) > 1:
             return ("levels",)
-        if name in NAMES.lists and (table_of(value) or not is_list(value)):
+        if name in LISTS and (table_of(value) or not is_list(value)):
             return ("items",) if table_of(value) or is_asked(value) else ()
-        return ("text",) if name in NAMES.lists else ("items",) if name in NAMES.questions and is_asked(value) else ()
+        return ("text",) if name in LISTS else ("items",) if name in QUESTIONS and is_asked(value) else ()
     if isinstance(value, Mapping):
         if {"instruction_id_list", "instruction_id", "func_name"} & value.keys():
             return ("instructions",)
         if {"requirements", "sub_tasks"} <= value.keys():
             return ("tree",)
         numbered = any(number_in(str(key)) is not None for key in value)
-        if len(levels_of(value, sure=False)) > 1 and (name in NAMES.lists or not numbered):
+        if len(levels_of(value, sure=False)) > 1 and (name in LISTS or not numbered):
             return ("levels",)
-        if name in NAMES.lists and _all_texts(value) and (names_levels(value) or doubtful_levels(value)):
+        if name in LISTS and _all_texts(value) and (names_levels(value) or doubtful_levels(value)):
             return ("levels",)  # its reader asks
-        if name in NAMES.lists and value and all(isinstance(n, int | float) for n in value.values()):
+        if name in LISTS and value and all(isinstance(n, int | float) for n in value.values()):
             return ("items",) if all(" " in str(text).strip() for text in value) else ()
-        lists = [key for key in NAMES.inner if key in value]
-        if lists and not {*value} <= {lists[0], *NAMES.around}:
+        lists = [key for key in INNER if key in value]
+        if lists and not {*value} <= {lists[0], *AROUND}:
             return ()  # its list is found by itself
-        if not lists and len(value) == 1 and name not in NAMES.lists:
+        if not lists and len(value) == 1 and name not in LISTS:
             return ()  # so is its only value
         if not lists and len({type(decoded(one)) for one in value.values()} - {int, float}) > 1:
             return ()  # no sections; so are the criteria among its values
@@ -270,7 +281,7 @@ def _shapes_of(value: Any, key: str) -> tuple[Shape, ...]:
         return ()
     if all(isinstance(entry, str) for entry in entries):
         asked = all(map(is_asked, entries))
-        return ("items",) if name in NAMES.lists or _names_criteria(name) or asked else ()
+        return ("items",) if name in LISTS or _names_criteria(name) or asked else ()
     if not all(isinstance(entry, Mapping | str) for entry in entries) or any(
         isinstance(e, Mapping) and ("role" in e or {"from", "value"} <= e.keys()) for e in entries
     ):
@@ -278,10 +289,10 @@ def _shapes_of(value: Any, key: str) -> tuple[Shape, ...]:
     mappings = [entry for entry in entries if isinstance(entry, Mapping)]
     text = _text_key(mappings)
     if mappings and text is None and all(len(levels_of(entry)) > 1 for entry in mappings):
-        return ("items",) if name in NAMES.lists or _names_criteria(name) else ()  # a grade for each
-    number = _first(mappings, NAMES.weights, int | float | str)
-    sectioned = isinstance(value, Mapping) and value.keys().isdisjoint(NAMES.inner)
-    sure = name in NAMES.lists or _names_criteria(name) or text in ("question", "criterion", "requirement")
+        return ("items",) if name in LISTS or _names_criteria(name) else ()  # a grade for each
+    number = _first(mappings, WEIGHTS, int | float | str)
+    sectioned = isinstance(value, Mapping) and value.keys().isdisjoint(INNER)
+    sure = name in LISTS or _names_criteria(name) or text in ("question", "criterion", "requirement")
     return ("items",) if text and (number if sectioned and not sure else number or sure) else ()
 
 
@@ -306,7 +317,7 @@ def _spelled(key: Any) -> str:
 
 def _text_key(entries: Sequence[Mapping[str, Any]]) -> str | None:
     """The key of the text of items: one of the names of texts, otherwise the key with the longest texts."""
-    if found := _first(entries, NAMES.texts, str):
+    if found := _first(entries, TEXTS, str):
         return found
     lengths = {key: sum(len(entry[key]) for entry in entries) / len(entries) for key in _texts(entries)}
     longest = max(lengths, key=lambda key: lengths[key], default=None)
@@ -329,7 +340,7 @@ def _parts(entries: Sequence[Any], row: Mapping[str, Any]) -> dict[str, str]:
     text = _text_key(mappings) or "question"
     parts = {"question": text}
     present = {_spelled(key): str(key) for entry in mappings for key, value in entry.items() if value is not None}
-    for part, names in (("weight", NAMES.weights), ("expected", NAMES.expected), ("category", NAMES.categories)):
+    for part, names in (("weight", WEIGHTS), ("expected", EXPECTED), ("category", CATEGORIES)):
         others = [present[name] for name in names if name in present and present[name] != text]
         if part == "expected":
             others = [key for key in others if all(_is_answer(entry.get(key)) for entry in mappings)]
@@ -337,7 +348,7 @@ def _parts(entries: Sequence[Any], row: Mapping[str, Any]) -> dict[str, str]:
             parts[part] = others[0]
     if "weight" not in parts:
         beside = {name.lower(): name for name in row if isinstance(decoded(row[name]), list)}
-        if key := next((beside[name] for name in NAMES.weights_beside if name in beside), None):
+        if key := next((beside[name] for name in WEIGHTS_BESIDE if name in beside), None):
             parts["weight"] = key
     for part, meant in _OWN_PARTS.items():
         if part in present and present[part] != text and (part != "id" or text == "question"):
@@ -348,7 +359,7 @@ def _parts(entries: Sequence[Any], row: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _is_answer(value: Any) -> bool:
-    return value is None or str(value).strip().lower() in NAMES.answers
+    return value is None or str(value).strip().lower() in ANSWERS
 
 
 _OWN_PARTS: Mapping[str, Callable[[Any], bool]] = {
@@ -384,7 +395,7 @@ def _criteria(row: Mapping[str, Any], where: str) -> tuple[str, Shape]:
     ):
         return "", whole[0]
     different = [one for n, one in enumerate(outer) if all(one[2] != other[2] for other in outer[:n])]
-    named = [one for one in different if one[0].rpartition(".")[2].lower() in NAMES.lists]
+    named = [one for one in different if one[0].rpartition(".")[2].lower() in LISTS]
     chosen = different if len(different) == 1 else named
     if len(chosen) == 1:
         key, shape, value = chosen[0]
@@ -435,7 +446,7 @@ def _shape_at(row: Mapping[str, Any], key: str, where: str) -> Shape:
     value = decoded(at(row, key))
     if value is None and key not in row:
         return "items"  # the error names the row and its keys
-    leaf = key if key.rpartition(".")[2].lower() in NAMES.lists else f"{key}.rubric"
+    leaf = key if key.rpartition(".")[2].lower() in LISTS else f"{key}.rubric"
     return next(iter(_shapes_of(value, leaf)), "items")
 
 
@@ -462,6 +473,6 @@ def prompt_keys(row: Mapping[str, Any], checklist: str) -> tuple[str, ...]:
                     candidates.setdefault("chat", key)
         if "instruction" in candidates and "input" in candidates and not {"prompt", "question"} & candidates.keys():
             return (candidates["instruction"], candidates["input"])
-        if name := next((name for name in (*NAMES.prompts, "chat") if name in candidates), None):
+        if name := next((name for name in (*PROMPTS, "chat") if name in candidates), None):
             return (candidates[name],)
     return ()

@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from checklist_rewards.datasets.names import NAMES
+from checklist_rewards.datasets.names import GRADES
 from checklist_rewards.generators.shapes import is_question
 
 _LINE = re.compile(r"^[ \t]*(?:(\d{1,3})([.):])|[-*•])[ \t]+")
@@ -260,7 +260,7 @@ def names_levels(value: Any) -> bool:
         isinstance(value, Mapping)
         and len(value) > 1
         and all(isinstance(text, str) for text in value.values())
-        and all(str(key).strip().lower() in NAMES.grades for key in value)
+        and all(str(key).strip().lower() in GRADES for key in value)
     )
 
 
@@ -329,7 +329,7 @@ def _number(key: Any, words: Mapping[str, float] | None) -> float | None:
     if (number := (words or {}).get(name, number_in(name))) is not None:
         return number
     found = _IN_BRACKETS.search(name)
-    return float(found.group(1)) if found and name[: found.start()].strip() in NAMES.grades else None
+    return float(found.group(1)) if found and name[: found.start()].strip() in GRADES else None
 
 
 def _counts_up(value: Mapping[Any, Any]) -> bool:
