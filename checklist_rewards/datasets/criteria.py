@@ -29,26 +29,24 @@ from checklist_rewards.checklists import YES, Checklist, ChecklistItem
 from checklist_rewards.checks.base import parse_check
 from checklist_rewards.checks.ifeval import question_of_instruction, spec_of_instruction
 from checklist_rewards.datasets.meanings import (
+    answer_in,
+    are_mappings,
+    axis_of,
+    expecting,
     fault_named,
     holds_faults,
     holds_levels,
     is_number,
     is_opposed,
     is_rank,
-    plain,
-    way_to_keep,
-)
-from checklist_rewards.datasets.names import ANSWERS, INNER, LEVEL, LEVELS, OF_A_CHECKLIST, SCALES, TITLES, WORDS
-from checklist_rewards.datasets.parts import (
-    answer_in,
-    are_mappings,
-    axis_of,
-    expecting,
     keys_of,
     names_grades,
     not_per_item,
+    plain,
     taken,
+    way_to_keep,
 )
+from checklist_rewards.datasets.names import ANSWERS, INNER, LEVEL, LEVELS, OF_A_CHECKLIST, SCALES, TITLES, WORDS
 from checklist_rewards.datasets.pitfalls import Polarity, polarity
 from checklist_rewards.datasets.promptfoo import criteria_of_asserts
 from checklist_rewards.datasets.texts import (
