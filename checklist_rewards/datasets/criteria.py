@@ -1,7 +1,7 @@
 """The criteria of other projects as checklist items.
 
 A *shape* is how a file writes its criteria down: as items, as numbered text, as levels of a grade, as a tree, as
-verifiable instructions, or as assertions. [`CriteriaReader`] reads all of them, for one [`Format`] of `formats.py`:
+verifiable instructions, or as assertions. [`CriteriaReader`] reads all of them, for one [`Format`] of `rubrics.py`:
 
 - A statement ("Names the capital.") becomes a question about it, in one way ([`question_of`]). A question, or a
   criterion with options, is kept.
@@ -29,28 +29,24 @@ from checklist_rewards.checklists import YES, Checklist, ChecklistItem
 from checklist_rewards.checks.base import parse_check
 from checklist_rewards.checks.ifeval import question_of_instruction, spec_of_instruction
 from checklist_rewards.datasets.meanings import (
-    ANSWERS,
-    SCALES,
-    WORDS,
+    answer_in,
+    are_mappings,
+    axis_of,
+    expecting,
     fault_named,
     holds_faults,
     holds_levels,
     is_number,
     is_opposed,
     is_rank,
-    plain,
-    way_to_keep,
-)
-from checklist_rewards.datasets.parts import (
-    answer_in,
-    are_mappings,
-    axis_of,
-    expecting,
     keys_of,
     names_grades,
     not_per_item,
+    plain,
     taken,
+    way_to_keep,
 )
+from checklist_rewards.datasets.names import ANSWERS, INNER, LEVEL, LEVELS, OF_A_CHECKLIST, SCALES, TITLES, WORDS
 from checklist_rewards.datasets.pitfalls import Polarity, polarity
 from checklist_rewards.datasets.promptfoo import criteria_of_asserts
 from checklist_rewards.datasets.texts import (
@@ -83,17 +79,12 @@ PARTS = ("question", "weight", "category", "required", "options", "id", "check",
 """The parts of an item that a format can name."""
 
 _LARGEST = 1e300
-_LEVELS = ("levels", "scale", "anchors", "grades", "scoring", "choices")
 _POINTS, _ANSWERED = "(points)", "(answer)"
 """The keys of points and expected answers that were read from a text or a mapping."""
 _QUESTIONS = re.compile(r"[?？؟](?=\s|\Z)")
-_GRADES = ("score", "level", "grade", "rating")
 _KIND = re.compile(r"\A\s*(essential|important|optional|pitfall)(?: criteri(?:a|on))?\s*:\s*", re.IGNORECASE)
 _MACHINE = re.compile(r"[a-z][a-z0-9_]*:[a-z0-9][a-z0-9_]*|(?:verify|validate)_[a-z_]+")
 _TAG = re.compile(r"\s*\[([A-Z][\w ]{1,30})\]\s*\Z")
-_TITLES = ("name", "title", "section", "dimension", "category")
-_LISTS = ("rubric", "rubrics", "sections", "criteria", "items")
-_OF_A_CHECKLIST = ("id", "source_method", "generation_level", "created_at", "input", "source", "model")
 
 
 @dataclass(slots=True)
@@ -204,7 +195,7 @@ class CriteriaReader:
         if isinstance(value, str) and self.source == "rows" and len(_QUESTIONS.findall(value)) > 1:
             raise ChecklistError(f"{where}: {value!r:.60} holds several questions; write them as a list.")
         while isinstance(value, Mapping):
-            key = next((key for key in _LISTS if key in value), None)
+            key = next((key for key in INNER if key in value), None)
             lists = [decoded(entry) for entry in value.values()]
             if key is None and value and all(answer_in(entry) for entry in lists):
                 return None, [
@@ -229,7 +220,7 @@ class CriteriaReader:
             if key is None:
                 raise ChecklistError(f"{where}: a rubric needs criteria or sections; the keys are {keys_of(value)}.")
             guidelines = value.get("guidelines", guidelines)
-            used = (key, "guidelines", *_OF_A_CHECKLIST)
+            used = (key, "guidelines", *OF_A_CHECKLIST)
             self.leave("rubric.", {name: content for name, content in value.items() if name not in used}, where)
             value = decoded(value[key])
         if guidelines is not None and not isinstance(guidelines, str):
@@ -246,7 +237,7 @@ class CriteriaReader:
             if not isinstance(entry, Mapping) or isinstance(entry.get("criteria", ""), str):
                 criteria.append((None, entry))
                 continue
-            title = next((key for key in _TITLES if entry.get(key)), "")
+            title = next((key for key in TITLES if entry.get(key)), "")
             if not isinstance(entry["criteria"], list):
                 raise ChecklistError(
                     f"{where}, section {number}: 'criteria' must be a list, got {entry['criteria']!r:.60}."
@@ -556,7 +547,7 @@ class CriteriaReader:
         """The options of a criterion with its levels in a list or mapping, or in keys such as "1" and "score_5"."""
         if not rest:
             return None
-        for key in _LEVELS:
+        for key in LEVELS:
             levels = decoded(rest.get(key))
             if isinstance(levels, list | Mapping) and (options := options_of(levels)):
                 rest.pop(key)
@@ -609,8 +600,8 @@ class CriteriaReader:
         if len(numbers) < len(given) or len(set(numbers)) < len(numbers) or numbers[0] < 0:
             return
         counted = numbers == [numbers[0] + n for n in range(len(numbers))]
-        alone = key in _GRADES and all(isinstance(entry, Mapping) and len(entry) == 2 for entry in value)
-        if alone or (counted and numbers[0] == 0) or (counted and numbers[0] == 1 and key in _GRADES):
+        alone = key in LEVEL and all(isinstance(entry, Mapping) and len(entry) == 2 for entry in value)
+        if alone or (counted and numbers[0] == 0) or (counted and numbers[0] == 1 and key in LEVEL):
             raise ChecklistError(
                 f"{where}: {key!r} is {', '.join(map(str, given))}, so these may be the levels of one grade; use it "
                 f"as the weight with --item-key weight={key}, or {shape}."

@@ -28,11 +28,15 @@ from checklist_rewards.datasets.columns import (
     in_order,
 )
 from checklist_rewards.datasets.criteria import PARTS, Counts, CriteriaReader
-from checklist_rewards.datasets.meanings import LOSES_A_SCORE, holds_faults, is_number
-from checklist_rewards.datasets.parts import keys_of
+from checklist_rewards.datasets.meanings import (
+    LOSES_A_SCORE,
+    holds_faults,
+    is_number,
+    keys_of,
+)
+from checklist_rewards.datasets.names import AROUND
 from checklist_rewards.datasets.pitfalls import POLARITIES
 from checklist_rewards.datasets.rubrics import (
-    AROUND,
     ROWS,
     Format,
     alike,

@@ -1,8 +1,9 @@
 """Formats of rubrics: where a row has its prompt, its criteria and their parts.
 
-A [`Format`] is a small YAML file. Those in `rubric_formats/` are known by name and detected; a file of the user's own
-is passed as `format="mine.yaml"`. For everything else, [`inferred`] finds the same things by their shape: a list of
-objects with a text and a number, numbered text, levels, a tree, verifiable instructions.
+A [`Format`] is a small YAML document. Those in `formats.yaml` are known by name and detected; a file of the user's own
+is passed as `format="mine.yaml"`. For everything else, [`inferred`] finds the same things by the shapes of values and
+by the names of keys (`names.py`): a list of objects with a text and a number, numbered text, levels, a tree,
+verifiable instructions.
 
     name: healthbench
     about: HealthBench (OpenAI, simple-evals)
@@ -20,10 +21,25 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import yaml
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from checklist_rewards.datasets.criteria import PARTS, Shape
-from checklist_rewards.datasets.meanings import ANSWERS, holds_faults
+from checklist_rewards.datasets.meanings import holds_faults
+from checklist_rewards.datasets.names import (
+    ANSWERS,
+    AROUND,
+    CATEGORIES,
+    EXPECTED,
+    INNER,
+    LISTS,
+    PROMPTS,
+    QUESTIONS,
+    REFERENCES,
+    TEXTS,
+    WEIGHTS,
+    WEIGHTS_BESIDE,
+)
 from checklist_rewards.datasets.texts import (
     doubtful_levels,
     is_asked,
@@ -35,99 +51,16 @@ from checklist_rewards.datasets.texts import (
 )
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.cells import at, decoded, messages_in, places
-from checklist_rewards.files.documents import load
+from checklist_rewards.files.documents import read_text
 from checklist_rewards.scores.score import PrimaryMetric
 
 ROWS = "rows"
-FOLDER = Path(__file__).resolve().parent / "rubric_formats"
+_PACKAGED = Path(__file__).with_name("formats.yaml")
 
-TEXTS = (
-    "question",
-    "criterion",
-    "criterion_text",
-    "criterion_description",
-    "criteria",
-    "description",
-    "requirement",
-    "requirements",
-    "point",
-    "rubric",
-    "text",
-    "statement",
-    "content",
-    "title",
-    "name",
-)
-WEIGHTS = (
-    "weight",
-    "points",
-    "score",
-    "importance",
-    "criterion_weight",
-    "point_value",
-    "max_points",
-    "max_score",
-    "marks",
-)
-CATEGORIES = ("category", "axis", "section", "dimension", "criterion_type", "type", "kind", "title", "name")
-EXPECTED = ("pass_criteria", "expected", "expected_answer", "correct_answer", "desired", "desired_answer", "pass_if")
-LISTS = (
-    "checklist",
-    "checklists",
-    "rubric",
-    "rubrics",
-    "criteria",
-    "criterion",
-    "criterions",
-    "requirements",
-    "questions",
-    "decomposed_questions",
-    "rubric_list",
-    "rubric_items",
-    "rubric_json",
-    "evaluation_criteria",
-    "grading_criteria",
-    "score_rubric",
-    "assert",
-)
-PROMPTS = (
-    "prompt",
-    "question",
-    "instruction",
-    "query",
-    "problem",
-    "task",
-    "goal",
-    "input",
-    "user_input",
-    "user_prompt",
-    "user_query",
-    "user_message",
-    "question_text",
-    "prompt_text",
-    "task_description",
-    "conversation",
-    "messages",
-    "conversation_input",
-    "conversation_history",
-    "context_messages",
-    "instruction_text",
-)
-REFERENCES = (
-    "reference",
-    "reference_answer",
-    "reference_solution",
-    "reference solution",
-    "ideal_answer",
-    "gold_answer",
-    "reference_response",
-)
-QUESTIONS = ("target_question",)
 _ALIKE = re.compile(
     r"rubric|criteri|checklist|requirement|pitfall|penalt|deduct|violation|demerit|must_?not|forbidden|hard_?rule|bonus",
     re.IGNORECASE,
 )
-_WEIGHTS_BESIDE = ("weights", "weight", "points", "importances", "rubric_weights", "criteria_weights", "item_weights")
 _LEAST_TEXT = 12
 """Characters that texts of criteria have on average, where their key is not known."""
 
@@ -211,7 +144,7 @@ class Format(BaseModel):
 @lru_cache(maxsize=1)
 def known_formats() -> Mapping[str, Format]:
     """The packaged formats by name."""
-    formats = [load(path, Format) for path in sorted(FOLDER.glob("*.yaml"))]
+    formats = map(Format.model_validate, yaml.safe_load_all(read_text(_PACKAGED)))
     return {format.name: format for format in formats}
 
 
@@ -292,7 +225,7 @@ def _entries(value: Any) -> Iterator[Any]:
     value = decoded(value)
     value = table_of(value) or value
     if isinstance(value, Mapping):
-        inner = [value[key] for key in ("rubric", "rubrics", "sections", "criteria", "items") if key in value]
+        inner = [value[key] for key in INNER if key in value]
         lists = inner[:1] or [entry for entry in value.values() if isinstance(decoded(entry), list)]
         for entry in lists:
             yield from _entries(entry)
@@ -308,10 +241,6 @@ def _entries(value: Any) -> Iterator[Any]:
                 yield from _entries(entry["criteria"])
             else:
                 yield entry
-
-
-AROUND = ("guidelines", "name", "title", "description", "id", "version", "source", "source_method", "model")
-"""Keys beside a list of criteria that belong to it."""
 
 
 def _shapes_of(value: Any, key: str) -> tuple[Shape, ...]:
@@ -335,7 +264,7 @@ def _shapes_of(value: Any, key: str) -> tuple[Shape, ...]:
             return ("levels",)  # its reader asks
         if name in LISTS and value and all(isinstance(n, int | float) for n in value.values()):
             return ("items",) if all(" " in str(text).strip() for text in value) else ()
-        lists = [key for key in ("rubric", "rubrics", "sections", "criteria", "items") if key in value]
+        lists = [key for key in INNER if key in value]
         if lists and not {*value} <= {lists[0], *AROUND}:
             return ()  # its list is found by itself
         if not lists and len(value) == 1 and name not in LISTS:
@@ -362,9 +291,7 @@ def _shapes_of(value: Any, key: str) -> tuple[Shape, ...]:
     if mappings and text is None and all(len(levels_of(entry)) > 1 for entry in mappings):
         return ("items",) if name in LISTS or _names_criteria(name) else ()  # a grade for each
     number = _first(mappings, WEIGHTS, int | float | str)
-    sectioned = (
-        isinstance(value, Mapping) and not {"rubric", "rubrics", "sections", "criteria", "items"} & value.keys()
-    )
+    sectioned = isinstance(value, Mapping) and value.keys().isdisjoint(INNER)
     sure = name in LISTS or _names_criteria(name) or text in ("question", "criterion", "requirement")
     return ("items",) if text and (number if sectioned and not sure else number or sure) else ()
 
@@ -389,7 +316,7 @@ def _spelled(key: Any) -> str:
 
 
 def _text_key(entries: Sequence[Mapping[str, Any]]) -> str | None:
-    """The key of the text of items: one of `TEXTS`, otherwise the key with the longest texts."""
+    """The key of the text of items: one of the names of texts, otherwise the key with the longest texts."""
     if found := _first(entries, TEXTS, str):
         return found
     lengths = {key: sum(len(entry[key]) for entry in entries) / len(entries) for key in _texts(entries)}
@@ -421,7 +348,7 @@ def _parts(entries: Sequence[Any], row: Mapping[str, Any]) -> dict[str, str]:
             parts[part] = others[0]
     if "weight" not in parts:
         beside = {name.lower(): name for name in row if isinstance(decoded(row[name]), list)}
-        if key := next((beside[name] for name in _WEIGHTS_BESIDE if name in beside), None):
+        if key := next((beside[name] for name in WEIGHTS_BESIDE if name in beside), None):
             parts["weight"] = key
     for part, meant in _OWN_PARTS.items():
         if part in present and present[part] != text and (part != "id" or text == "question"):
