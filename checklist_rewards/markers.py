@@ -84,8 +84,8 @@ SECTIONS = (
     Section("call", r"<\|START_ACTION\|>", r"<\|END_ACTION\|>", tools=True),  # Cohere
     Section("call", r"\[TOOL_CALLS\]|<\|python_tag\|>|<\|action_start\|>|<function=", r"\Z", tools=True),
 )  # fmt: skip
-"""The markers of thoughts, answers and tool calls that do not occur in ordinary text. If several match at one place, the
-first one counts."""
+"""The markers of thoughts, answers and tool calls that do not occur in ordinary text. If several match at one place,
+the first one counts."""
 PLAIN = (
     Section("thought", r"(?:<\|im_start\|>assistant)?/think\n", r"<\|im_end\|>\s*<\|im_start\|>assistant\n?",
             shown=("assistant/think",)),  # HyperCLOVA X
