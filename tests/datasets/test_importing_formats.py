@@ -1,6 +1,6 @@
 """Rubrics as people have them: what is taken from each format, what is asked, and whose number the score is.
 
-`python -m tests.datasets.test_importing_formats` writes the table of `docs/checklists.md`.
+`python -m tests.datasets.test_importing_formats` writes the table of `docs/importing.md`.
 """
 
 import csv
@@ -31,7 +31,7 @@ from tests.datasets.building import jsonl
 from tests.datasets.samples import ASK, SAMPLES, TURNS, Sample
 from tests.judges.fakes import Lettered
 
-PAGE = REPO / "docs" / "checklists.md"
+PAGE = REPO / "docs" / "importing.md"
 
 
 def write(folder: Path, sample: Sample) -> Path:
