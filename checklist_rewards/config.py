@@ -23,7 +23,14 @@ from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, NamedTuple, Self, TypeVar, Union, get_args, get_origin
 
 from annotated_types import Ge, Le
-from pydantic import BaseModel, ConfigDict, ValidationError, WrapValidator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+    field_validator,
+)
 from pydantic_core import CoreSchema
 from pydantic_core.core_schema import any_schema, is_instance_schema
 
@@ -98,6 +105,13 @@ class Config(BaseModel):
             raise SampleError(sentence(error, type(self))) from None
 
     __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]  # validation of files does not call it
+
+    @field_validator("*", mode="wrap")
+    @classmethod
+    def _as_given(cls, value: Any, check: ValidatorFunctionWrapHandler) -> Any:
+        """A whole number stays an `int` where a `float` is expected: keys of the store are made from it."""
+        checked = check(value)
+        return value if type(value) is int and type(checked) is float else checked
 
     def replaced(self, **settings: Any) -> Self:
         """A copy with other settings."""

@@ -25,15 +25,15 @@ or
 
     {model: org/judge, base_url: "http://localhost:8001/v1", calibration: map.json}
 
-The keys of `panel` are those of [`PanelJudge`], of `cascade` those of [`CascadeJudge`], and of a judge those of
+The keys of `panel` are those of [`PanelConfig`], of `cascade` those of [`CascadeConfig`], and of a judge those of
 [`JudgeConfig`]. Paths in the file (calibration, examples, prompts) start from its folder. Unknown keys are refused
 with the file and the judge.
 """
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypedDict
@@ -53,13 +53,14 @@ from checklist_rewards.judges.base import Judge, ThinkingPer
 from checklist_rewards.judges.calibration import Calibration, Member, read_alike
 from checklist_rewards.judges.checked import AllowCode, Checks
 from checklist_rewards.judges.logprob import DEFAULT_MASS_FLOOR, DEFAULT_PROMPT, EncoderJudge, LogprobJudge
+from checklist_rewards.judges.panel import CascadeConfig, PanelConfig
 from checklist_rewards.judges.questions import DEFAULT_SHOTS, FewShot
 from checklist_rewards.judges.remote import JUDGE_BACKENDS, REMOTE, JudgeBackend, RemoteJudge, RewardServer
 from checklist_rewards.prompts import PromptTemplate
 from checklist_rewards.scores import Abstention, Aggregation, NoAnswer, PrimaryMetric
 from checklist_rewards.scores.scales import ordinal_scale
 from checklist_rewards.scores.weights import Weights
-from checklist_rewards.validation import one_of, unknown
+from checklist_rewards.validation import one_of
 
 Mode = Literal["item", "batch", "quality"]
 ENGINE_SETTINGS = ("model", "backend", "base_url", "engine")
@@ -505,49 +506,41 @@ def parse_jury(
     """
     if isinstance(content, Mapping) and "model" in content:
         return _one(content, where, folder, store, limited)
-    from checklist_rewards.judges.panel import CascadeJudge, PanelJudge
-
-    shapes: dict[str, Any] = {"panel": PanelJudge, "cascade": CascadeJudge}
-    kinds = [kind for kind in shapes if isinstance(content, Mapping) and kind in content]
+    kinds = [kind for kind in ("panel", "cascade") if isinstance(content, Mapping) and kind in content]
     if len(kinds) != 1 or not isinstance(content.get("judges"), list) or len(content) != 2:
         raise ConfigError(
             f"{where}: expected either 'panel' or 'cascade', and 'judges', a list; or 'model' and other settings of "
             f"one judge; got {content!r:.80}."
         )
     [kind] = kinds
-    settings = {} if content[kind] is None else content[kind]
-    _known(settings, shapes[kind], ("judges",), f"{where}, {kind}")
+    place, given = f"{where}, {kind}", {} if content[kind] is None else content[kind]
+    if not isinstance(given, Mapping):
+        raise ConfigError(f"{place}: expected settings by name, got {given!r:.80}.")
+    settings: PanelConfig | CascadeConfig = load(given, PanelConfig if kind == "panel" else CascadeConfig, place)
     judges = [
         _one(entry, f"{where}, judge {number}", folder, store, limited)
         for number, entry in enumerate(content["judges"], start=1)
     ]
-    return _made(shapes[kind], f"{where}, {kind}", judges, **settings)
+    with _at(place):
+        return settings.build(judges)
 
 
 def _one(entry: Any, where: str, folder: Path, store: Store | None, limited: Limited | None) -> Judge | Member:
     if isinstance(entry, Mapping) and "judges" in entry:
         return parse_jury(entry, where, folder, store, limited)
     settings = load({"model": entry} if isinstance(entry, str) else entry, JudgeConfig, where, folder)
-    if limited is not None:
-        settings = settings.replaced(model=_made(limited, where, settings.asked))
-    judge = _made(settings.build, where, False if store is None else store)
-    calibration = settings.loaded_calibration
+    with _at(where):
+        if limited is not None:
+            settings = settings.replaced(model=limited(settings.asked))
+        judge = settings.build(False if store is None else store)
+        calibration = settings.loaded_calibration
     return judge if calibration is None else Member(judge, calibration)
 
 
-def _known(settings: Any, of: Any, ours: tuple[str, ...], where: str) -> None:
-    allowed = [name for name in inspect.signature(of).parameters if name not in ours]
-    if not isinstance(settings, Mapping):
-        raise ConfigError(f"{where}: expected settings by name, got {settings!r:.80}.")
-    for name in settings:
-        if name not in allowed:
-            raise ConfigError(f"{where}: {unknown('key', name, allowed)}")
-
-
-def _made(factory: Any, where: str, *arguments: Any, **settings: Any) -> Any:
+@contextmanager
+def _at(where: str) -> Iterator[None]:
+    """Begin the sentences of errors with their place."""
     try:
-        return factory(*arguments, **settings)
+        yield
     except ChecklistRewardsError as error:
         raise ConfigError(f"{where}: {error}") from None
-    except TypeError as error:  # a list where a number belongs
-        raise ConfigError(f"{where}: {settings!r:.120} cannot be used ({error}).") from None

@@ -9,7 +9,9 @@ from checklist_rewards import ChecklistScorer
 from checklist_rewards.errors import ModelError, SampleError
 from checklist_rewards.judges import LogprobJudge, QualityJudge
 from checklist_rewards.judges.settings import JudgeConfig, ScorerConfig, ScorerKwargs
+from checklist_rewards.pipelines import PipelineConfig
 from checklist_rewards.rewards.settings import EvolvingConfig, MonitorConfig, RewardConfig, RewardKwargs
+from checklist_rewards.writer import Writer
 
 
 @pytest.mark.parametrize(("config", "keywords"), [(ScorerConfig, ScorerKwargs), (RewardConfig, RewardKwargs)])
@@ -35,6 +37,14 @@ def test_settings_know_what_was_changed():
     assert ScorerConfig(metric="pass").changed() == {}
     changed = JudgeConfig(model="org/judge", votes=3, calibration="map.json").changed("calibration")
     assert changed == {"model": "org/judge", "votes": 3}
+
+
+def test_a_whole_number_stays_one_so_that_stored_answers_are_found():
+    config = JudgeConfig(temperature=1, mass_floor=0)
+    assert type(config.temperature) is type(config.mass_floor) is int
+    assert type(Writer(temperature=1).temperature) is int
+    part = PipelineConfig.parse({"scorer": {"threshold": 1}, "generator": {"temperature": 1}})  # there, always a float
+    assert type(part.scorer.threshold) is type(part.generator.temperature) is float
 
 
 def test_a_wrong_value_is_refused_before_anything_is_built():
