@@ -36,7 +36,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, TypedDict
+from typing import Annotated, Any, ClassVar, Literal, Self, TypedDict
 
 from annotated_types import Ge, Le
 from pydantic import ValidationInfo, field_validator, model_validator
@@ -63,7 +63,7 @@ from checklist_rewards.scores.weights import Weights
 from checklist_rewards.validation import one_of
 
 Mode = Literal["item", "batch", "quality"]
-ENGINE_SETTINGS = ("model", "backend", "base_url", "engine")
+ENGINE_SETTINGS = ("model", "backend", "base_url", "engine_args")
 FILE_SETTINGS = ("prompt", "examples", "calibration")
 _WHO = (*ENGINE_SETTINGS, "calibration")
 
@@ -75,6 +75,8 @@ class JudgeConfig(Config):
         ChecklistRewardsError: One sentence, for a setting that cannot be used or that contradicts another. [`build`]
             raises it as well.
     """
+
+    older: ClassVar[Mapping[str, str]] = {"engine": "engine_args", "samples": "votes"}
 
     model: str | Object[Engine] = UNNAMED
     """Judge model: "english-encoder", "english", a local folder, a Hub id, or with `base_url` the name of the model on
@@ -90,7 +92,7 @@ class JudgeConfig(Config):
     base_url: Unchecked[str | Sequence[str] | None] = None
     """URL of an OpenAI-compatible server, such as http://localhost:8000/v1, or of a reward server; or the name
     `openai` or `openrouter`. Replicas of a server: a list of URLs, or one string with commas between them."""
-    engine: Unchecked[Mapping[str, Any] | None] = None
+    engine_args: Unchecked[Mapping[str, Any] | None] = None
     """Engine arguments under the engine's own names: of vLLM (tensor_parallel_size=2, quantization=fp8), of
     transformers (dtype=bfloat16, device_map=auto), of a server (concurrency=256); revision and trust_remote_code as in
     `from_pretrained`; adapter, the folder of a LoRA adapter. Arguments that change answers are part of the store
@@ -154,7 +156,9 @@ class JudgeConfig(Config):
         """The engine that answers. Raises [`ModelError`] for engine arguments that cannot be used."""
         if isinstance(self.model, Engine):
             return self.model
-        return Engine(self.model, self.backend, joined(self.base_url), {} if self.engine is None else self.engine)  # type: ignore[arg-type]
+        return Engine(
+            self.model, self.backend, joined(self.base_url), {} if self.engine_args is None else self.engine_args
+        )  # type: ignore[arg-type]
 
     @property
     def is_remote(self) -> bool:
@@ -281,6 +285,8 @@ class JudgeConfig(Config):
 class ScorerConfig(JudgeConfig):
     """A scorer: which model judges, or which judges of a file, and what is made of the answers."""
 
+    older: ClassVar[Mapping[str, str]] = {**JudgeConfig.older, "primary_metric": "metric"}
+
     judge: Unchecked[Judge | Member | str | Path | None] = None
     """YAML file that defines a panel, a cascade or one judge, instead of the options of a model."""
     metric: PrimaryMetric | None = None
@@ -370,7 +376,7 @@ class ScorerKwargs(TypedDict, total=False):
 
     backend: JudgeBackend | str | Backend | RewardServer
     base_url: str | Sequence[str] | None
-    engine: Mapping[str, Any] | None
+    engine_args: Mapping[str, Any] | None
     mode: Mode
     use_logprobs: bool | None
     capture_reasoning: bool

@@ -80,7 +80,7 @@ def load_reward(arm: str, start: Path, folder: Path) -> Reward:
 def _scorer(start: Path, adapter: Path | None, calibration: Path | None = None) -> ChecklistScorer:
     """The judge without a floor of label mass: after few labels, it often is most sure of another token."""
     engine = {} if adapter is None else {"adapter": str(adapter)}
-    settings = {"backend": "transformers", "engine": engine, "mass_floor": 0.0, "calibration": calibration}
+    settings = {"backend": "transformers", "engine_args": engine, "mass_floor": 0.0, "calibration": calibration}
     return ChecklistScorer(str(start), store=False, **settings)
 
 
