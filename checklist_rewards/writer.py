@@ -193,8 +193,9 @@ def parameters_of(factory: Callable[..., Any]) -> dict[str, Parameter] | None:
     any keyword argument. Those of a configuration are its fields."""
     if isinstance(factory, type) and issubclass(factory, Config):
         return {name: Parameter(one.rebuild_annotation(), one.default) for name, one in factory.model_fields.items()}
+    is_class = isinstance(factory, type)
     try:
-        hints = get_type_hints(factory.__init__ if isinstance(factory, type) else factory)
+        hints = get_type_hints(factory.__init__ if is_class else factory)
     except (NameError, TypeError):  # annotations that exist only where the part was defined
         hints = {}
     defaults: Mapping[str, Any] = {"seed": 0, **getattr(factory, "writing", {})}

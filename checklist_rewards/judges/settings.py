@@ -156,9 +156,8 @@ class JudgeConfig(Config):
         """The engine that answers. Raises [`ModelError`] for engine arguments that cannot be used."""
         if isinstance(self.model, Engine):
             return self.model
-        return Engine(
-            self.model, self.backend, joined(self.base_url), {} if self.engine_args is None else self.engine_args
-        )  # type: ignore[arg-type]
+        arguments = {} if self.engine_args is None else self.engine_args
+        return Engine(self.model, self.backend, joined(self.base_url), arguments)  # type: ignore[arg-type]
 
     @property
     def is_remote(self) -> bool:
@@ -290,9 +289,9 @@ class ScorerConfig(JudgeConfig):
     judge: Unchecked[Judge | Member | str | Path | None] = None
     """YAML file that defines a panel, a cascade or one judge, instead of the options of a model."""
     metric: PrimaryMetric | None = None
-    """Metric to use as the primary score: `pass`, `weighted`, `expected`, `normalized`, `net` (as `weighted`, but not
-    clipped: below 0 where penalties outweigh what is earned), or `quality` (the grade of mode `quality`, as
-    (grade - 1) / 4). Defaults to expected, or quality in mode quality."""
+    """Metric to use as the primary score. `net` is `weighted`, but not clipped: below 0 where penalties outweigh what
+    is earned. `quality` is the grade of mode `quality`, as (grade - 1) / 4. Defaults to expected, or quality in mode
+    quality."""
     threshold: Annotated[float, Ge(0), Le(1)] | None = None
     """Lowest P(yes), from 0 to 1, that counts as yes. Defaults to that of the calibration, else 0.6."""
     min_answered: Annotated[float, Ge(0), Le(1)] = Aggregation.min_answered
@@ -522,7 +521,8 @@ def parse_jury(
     place, given = f"{where}, {kind}", {} if content[kind] is None else content[kind]
     if not isinstance(given, Mapping):
         raise ConfigError(f"{place}: expected settings by name, got {given!r:.80}.")
-    settings: PanelConfig | CascadeConfig = load(given, PanelConfig if kind == "panel" else CascadeConfig, place)
+    shape: type[PanelConfig | CascadeConfig] = PanelConfig if kind == "panel" else CascadeConfig
+    settings = load(given, shape, place)
     judges = [
         _one(entry, f"{where}, judge {number}", folder, store, limited)
         for number, entry in enumerate(content["judges"], start=1)
