@@ -190,10 +190,12 @@ class Parameter(NamedTuple):
 
 def parameters_of(factory: Callable[..., Any]) -> dict[str, Parameter] | None:
     """The parameters of a class or function by name, those of `**settings: Unpack[...]` included; None if it accepts
-    any keyword argument."""
-    made = isinstance(factory, type) and not issubclass(factory, Config)  # by its own constructor
+    any keyword argument. Those of a configuration are its fields."""
+    if isinstance(factory, type) and issubclass(factory, Config):
+        return {name: Parameter(one.rebuild_annotation(), one.default) for name, one in factory.model_fields.items()}
+    is_class = isinstance(factory, type)
     try:
-        hints = get_type_hints(factory.__init__ if made else factory)
+        hints = get_type_hints(factory.__init__ if is_class else factory)
     except (NameError, TypeError):  # annotations that exist only where the part was defined
         hints = {}
     defaults: Mapping[str, Any] = {"seed": 0, **getattr(factory, "writing", {})}

@@ -344,7 +344,7 @@ def pairs(
     ```
     """
     if not judge.asks:
-        o.no_effect("without a judge; set --model to score the candidates", "judge.engine")
+        o.no_effect("without a judge; set --model to score the candidates", "judge.engine_args")
     work = Work.of(o.Preset(), store_options, judge=judge)
     scorer = work.scorer
     rule = Rule(**rule_options.given)

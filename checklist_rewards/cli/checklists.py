@@ -350,7 +350,7 @@ def _config(path: Path, value: Mapping[Any, Any]) -> str:
 def _is_reward(value: Mapping[Any, Any]) -> bool:
     if value.keys() <= PipelineConfig.model_fields.keys():
         return False
-    return value.keys() <= RewardConfig.model_fields.keys()
+    return value.keys() <= RewardConfig.model_fields.keys() | RewardConfig.older.keys()
 
 
 def _check_reward(settings: Any, where: str, folder: Path) -> None:

@@ -193,7 +193,7 @@ def replay(
     if json is not None and repeat == 1:
         raise SampleError(f"--json {json} holds the variances of repeated answers; set --repeat to 2 or more.")
     if not judge.asks:
-        of_judges = ("judge.engine", "concurrency", "budget", "price")
+        of_judges = ("judge.engine_args", "concurrency", "budget", "price")
         o.no_effect("on stored answers; set --model to ask a judge", *of_judges, o.StoreOptions)
     if repeat == 1:
         o.no_effect("without --repeat of 2 or more", "precision", "bootstrap", "seed")

@@ -30,6 +30,7 @@ from pydantic import (
     Field,
     JsonValue,
     ValidationInfo,
+    ValidatorFunctionWrapHandler,
     field_validator,
     model_validator,
 )
@@ -88,6 +89,11 @@ class _Part(Config):
     kind: str
     options: dict[str, JsonValue] = {}
     """Further settings for registered parts with other parameters."""
+
+    @field_validator("*", mode="wrap")
+    @classmethod
+    def _as_given(cls, value: Any, check: ValidatorFunctionWrapHandler) -> Any:
+        return check(value)  # 1 is 1.0 in a pipeline: keys of the store are made from it
 
     @model_validator(mode="after")
     def _can_be_made(self) -> Self:
@@ -184,6 +190,11 @@ class ScorerPart(ScorerConfig):
     """YAML file of judges; see [`ScorerConfig`]."""
     options: dict[str, JsonValue] = {}
     """Further settings for registered scorers with other parameters."""
+
+    @field_validator("*", mode="wrap")
+    @classmethod
+    def _as_given(cls, value: Any, check: ValidatorFunctionWrapHandler) -> Any:
+        return check(value)  # 1 is 1.0 in a pipeline: keys of the store are made from it
 
     @model_validator(mode="before")
     @classmethod

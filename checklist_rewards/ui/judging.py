@@ -17,9 +17,9 @@ from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-from pydantic import create_model
+from pydantic import TypeAdapter
 
 from checklist_rewards.backends import Engine, choose_backend
 from checklist_rewards.backends.packaged import ENGLISH_WRITER, SMOLLM2
@@ -50,7 +50,6 @@ _FILES = ("judge", "calibration")
 _CONCURRENT = 8
 _MOST_PIPELINES = 64
 _PLAIN = (str, bool, int, float)
-_EMPTY: dict[str, Any] = {"type": "object", "properties": {}}
 WRITERS = ("pocket", ENGLISH_WRITER, SMOLLM2)
 """The packaged models that can write checklists."""
 
@@ -260,7 +259,7 @@ class Judging:
 
     def _settings_form(self, files: Sequence[str]) -> dict[str, Any]:
         """The JSON schema of the settings. What is left empty stays as the app was started."""
-        known = settings_form(ScorerConfig)["properties"]
+        known = dict(settings_form(ScorerConfig)["properties"])
         known["scale"] = {"type": "integer", "default": "yes/no"}
         known["capture_reasoning"] = {"type": "json", "enum": [False, True], "default": False}
         fields = {name: {key: one for key, one in known[name].items() if key != "default"} for name in SETTINGS}
@@ -354,15 +353,18 @@ def settings_form(factory: Callable[..., Any]) -> dict[str, Any]:
     Parameters of other kinds, such as a prompt file, an embedder or the permission to run code, are left out: the page
     cannot set them.
     """
-    fields: dict[str, Any] = {
-        name: parameter
+    fields = {
+        name: TypeAdapter(parameter.hint).json_schema()
+        | ({} if parameter.default is ... else {"default": parameter.default})
         for name, parameter in (parameters_of(factory) or {}).items()
         if name not in SURROUNDINGS and _is_plain(parameter.hint)
     }
-    return create_model("Settings", **fields).model_json_schema() | {"title": "settings"} if fields else _EMPTY
+    return {"type": "object", "title": "settings", "properties": fields}
 
 
 def _is_plain(hint: Any) -> bool:
+    if get_origin(hint) is Annotated:
+        return _is_plain(get_args(hint)[0])
     if get_origin(hint) in (Union, UnionType):
         kinds = [kind for kind in get_args(hint) if kind is not NoneType]
         return len(kinds) == 1 and _is_plain(kinds[0])

@@ -27,7 +27,7 @@ def drawn(chance: random.Random) -> dict[str, Any]:
     """A few random settings, which may contradict each other."""
     settings: dict[str, Any] = {"model": "org/judge", "base_url": URL}
     if chance.random() < 0.5:
-        settings |= {"backend": "openai", "engine": {"concurrency": chance.randint(1, 9)}}
+        settings |= {"backend": "openai", "engine_args": {"concurrency": chance.randint(1, 9)}}
     for name in chance.sample(PLAIN, chance.randint(0, 4)):
         what = allowed(ScorerConfig, name)
         if what.choices:
@@ -68,7 +68,7 @@ def from_a_pipeline_file(settings: dict[str, Any], path: Any) -> ChecklistScorer
     own = {name: value for name, value in settings.items() if name not in ENGINE_SETTINGS}
     path.write_text(yaml.safe_dump({"name": "drawn", "scorer": own}))
     engine = {f"{o.OF_JUDGE}{name}": value for name, value in settings.items() if name in ENGINE_SETTINGS}
-    engine |= {"judge.engine": [json.dumps(engine["judge.engine"])]} if "judge.engine" in engine else {}
+    engine |= {"judge.engine_args": [json.dumps(engine["judge.engine_args"])]} if "judge.engine_args" in engine else {}
     judge = o.JudgeOptions(given=engine)
     work = Work.of(o.Preset(config=path), o.StoreOptions(no_store=True), judge=judge)
     return work.pipeline.scorer
