@@ -26,7 +26,6 @@ from checklist_rewards.ui.judging import Judging
 from checklist_rewards.ui.project import Project
 from tests.fakes import FakeBackend
 
-pytest_plugins = ["tests.cli.conftest"]
 QUESTION = "Is it free of digits?"
 
 
