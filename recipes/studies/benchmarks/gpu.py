@@ -415,7 +415,7 @@ PASSES: dict[str, dict[str, list[tuple[int, int, int]]]] = {
 
 
 def pass_case(backend: Shape, run: Run, peak: float) -> Figures:
-    """Seconds of passes of known shapes, and the figures of `costs.py` that fit them."""
+    """Seconds of passes of known shapes, and the figures of `backends/trees.py` that fit them."""
     passes = []
     specs = [(kind, *spec) for kind, several in PASSES[run.args.shapes].items() for spec in several]
     for kind, rows, width, past in specs:
