@@ -125,7 +125,7 @@ def test_the_refiners_keep_what_can_be_checked_and_say_what_they_dropped(run):
 
 # --- the page --------------------------------------------------------------------------------------------------------
 
-SHOWN = ("tick", "openrubrics_pairwise", "checkeval")
+SHOWN = ("tick", "checkeval")
 """The pipelines with an example on the page."""
 PAGE = REPO / "docs" / "pipelines.md"
 BEGIN, END = "<!-- examples: python -m tests.cli.test_scoring_replies -->\n", "<!-- end of examples -->\n"
