@@ -14,6 +14,9 @@ IFEval has a rule of its own (any line that starts with a hyphen is a bullet, th
 a keyword may occur inside a word), an option of the check selects it. Words, sentences and letters are counted by
 IFEval's rules, which are for English: the option `ifeval`.
 
+The packages `if-verifiable` and `lm-eval` are not used: they need data that NLTK downloads, and draw at random (the
+language of a text; a letter in the place of a punctuation mark), so a verdict could not be repeated.
+
 `tests/checks/test_ifeval_official.py` compares the checks with 14,178 official verdicts.
 """
 

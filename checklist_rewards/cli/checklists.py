@@ -25,8 +25,8 @@ from checklist_rewards.cli.options import grouped
 from checklist_rewards.cli.output import bars, check_outputs, console, refuse
 from checklist_rewards.datasets.columns import PROMPT
 from checklist_rewards.datasets.exporting import export_file
+from checklist_rewards.datasets.formats import known_formats
 from checklist_rewards.datasets.importing import Found, imported_rows, listed_fields, write_imported
-from checklist_rewards.datasets.rubrics import known_formats
 from checklist_rewards.datasets.sources import source_files
 from checklist_rewards.errors import (
     ChecklistError,

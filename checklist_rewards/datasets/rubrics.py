@@ -1,16 +1,8 @@
-"""Formats of rubrics: where a row has its prompt, its criteria and their parts.
+"""The format of rows whose format is not named: a packaged one that fits, or one that is inferred.
 
-A [`Format`] is a small YAML document. Those in `formats.yaml` are known by name and detected; a file of the user's own
-is passed as `format="mine.yaml"`. For everything else, [`inferred`] finds the same things by the shapes of values and
-by the names of keys (`names.py`): a list of objects with a text and a number, numbered text, levels, a tree,
-verifiable instructions.
-
-    name: healthbench
-    about: HealthBench (OpenAI, simple-evals)
-    prompt: [prompt]
-    checklist: rubrics
-    item: {question: criterion, weight: points}
-    metric: net
+[`inferred`] finds prompt and criteria by the shapes of values and by the names of keys (`names.py`): a list of objects
+with a text and a number, numbered text, levels, a tree, verifiable instructions. If several values could be meant, it
+raises an error.
 """
 
 from __future__ import annotations
@@ -18,13 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
-import yaml
-from pydantic import BaseModel, ConfigDict, Field, field_validator
-
-from checklist_rewards.datasets.criteria import PARTS, Shape
+from checklist_rewards.datasets.formats import ROWS, Format, Shape, known_formats
 from checklist_rewards.datasets.meanings import holds_faults
 from checklist_rewards.datasets.names import (
     ANSWERS,
@@ -51,11 +39,6 @@ from checklist_rewards.datasets.texts import (
 )
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.cells import at, decoded, messages_in, places
-from checklist_rewards.files.documents import read_text
-from checklist_rewards.scores.score import PrimaryMetric
-
-ROWS = "rows"
-_PACKAGED = Path(__file__).with_name("formats.yaml")
 
 _ALIKE = re.compile(
     r"rubric|criteri|checklist|requirement|pitfall|penalt|deduct|violation|demerit|must_?not|forbidden|hard_?rule|bonus",
@@ -65,93 +48,29 @@ _LEAST_TEXT = 12
 """Characters that texts of criteria have on average, where their key is not known."""
 
 
-class Format(BaseModel):
-    """Where rows have their parts. All keys may be dotted (`reward_model.rubrics`) and may lead through JSON text.
-
-    Args:
-        name (`str`): The name, also the value of `checklist_source`.
-        about (`str`): One line: whose format it is.
-        checklist (`str`): The key of the criteria. With "{n}", each criterion has a column of its own, and empty ones
-            are left out: `criterion_{n}`.
-        shape (`str`): How they are written: `items` (a list of objects or texts, in sections or not), `text`
-            (numbered), `levels` (of a grade), `tree`, `instructions` (IFEval's), `asserts` (promptfoo's).
-        prompt (list of `str`): The keys of the prompt: text, or chat messages. Several are joined by blank lines. Keys
-            with "{n}" are turns: `["prompt_{n}", "response_{n}"]`. Empty for rubrics without a prompt.
-        promptless (`bool`): Whether rows may have no prompt.
-        item (mapping): The key of each part of an item; the parts are those of `criteria.PARTS`.
-        reference, target (`str`, *optional*): The keys of the reference answer and of a text to score.
-        grade (`str`, *optional*): The key of a grade that people gave; with the shape `levels` it becomes `labels`.
-        words (mapping, *optional*): Weights in words, lower case.
-        default_weight (`float`, *optional*): The weight of a criterion without one.
-        section_weights (`str`, *optional*): The key of a mapping from sections to factors.
-        pitfalls (`bool`): Whether negative weights stand both for faults and for what good responses avoid.
-        drop (list of `str`): Keys of items that may be dropped, although they sound like part of the score.
-        needs (list of `str`): More keys that a row of this format has.
-        metric (`str`, *optional*): The primary metric that gives the data set's own score.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    name: str
-    about: str = ""
-    checklist: str
-    shape: Shape = "items"
-    prompt: tuple[str, ...] = ()
-    promptless: bool = False
-    item: dict[str, str] = Field(default_factory=dict)
-    reference: str | None = None
-    target: str | None = None
-    grade: str | None = None
-    words: dict[str, float] | None = None
-    default_weight: float | None = None
-    section_weights: str | None = None
-    pitfalls: bool = False
-    drop: tuple[str, ...] = ()
-    needs: tuple[str, ...] = ()
-    metric: PrimaryMetric | None = None
-
-    @field_validator("item")
-    @classmethod
-    def _known_parts(cls, item: dict[str, str]) -> dict[str, str]:
-        for name in item:
-            if name not in PARTS:
-                raise ValueError(f"{name!r} is not a part of an item; allowed: {', '.join(PARTS)}")
-        return item
-
-    def fits(self, row: Mapping[str, Any]) -> bool:
-        """Whether a row has all keys of this format."""
-        value = decoded(criteria_at(row, self.checklist))
-        prompts = [key.format(n=0) if "{n}" in key else key for key in self.prompt]
-        needed = (*([] if self.promptless else prompts[:1]), *self.needs)
-        if value is None or any(at(row, key) is None for key in needed):
-            return False
-        if self.shape != "items" or not self.item:
-            return self.shape in _shapes_of(value, self.checklist)
-        first = next(_entries([value] if isinstance(value, str) else value), None)
-        must = ("question", "expected", *(() if self.default_weight is not None else ("weight",)))
-        parts = [self.item[part].partition(".*")[0] for part in must if part in self.item]
-        if isinstance(first, str):
-            beside = [key for part, key in self.item.items() if part != "question"]
-            return bool(beside) and all(at(row, key) is not None for key in beside)
-        return isinstance(first, Mapping) and all(key in first or at(first, key) is not None for key in parts)
-
-    @property
-    def specificity(self) -> int:
-        """The number of its keys; of two formats that fit, the one with more of them is meant."""
-        return len(self.item) + len(self.prompt) + 2 * len(self.needs)
-
-
-@lru_cache(maxsize=1)
-def known_formats() -> Mapping[str, Format]:
-    """The packaged formats by name."""
-    formats = map(Format.model_validate, yaml.safe_load_all(read_text(_PACKAGED)))
-    return {format.name: format for format in formats}
-
-
 def detected(rows: Sequence[Mapping[str, Any]]) -> Format | None:
     """The packaged format that all of these rows fit, the most specific one; None if there is none."""
-    fitting = [f for f in known_formats().values() if rows and all(f.fits(row) for row in rows)]
-    return max(fitting, key=lambda format: format.specificity, default=None)
+    fitting = [f for f in known_formats().values() if rows and all(_fits(f, row) for row in rows)]
+    # of two formats that fit, the one with more keys is meant
+    return max(fitting, key=lambda f: len(f.item) + len(f.prompt) + 2 * len(f.needs), default=None)
+
+
+def _fits(format: Format, row: Mapping[str, Any]) -> bool:
+    """Whether a row has all keys of this format."""
+    value = decoded(criteria_at(row, format.checklist))
+    prompts = [key.format(n=0) if "{n}" in key else key for key in format.prompt]
+    needed = (*([] if format.promptless else prompts[:1]), *format.needs)
+    if value is None or any(at(row, key) is None for key in needed):
+        return False
+    if format.shape != "items" or not format.item:
+        return format.shape in _shapes_of(value, format.checklist)
+    first = next(_entries([value] if isinstance(value, str) else value), None)
+    must = ("question", "expected", *(() if format.default_weight is not None else ("weight",)))
+    parts = [format.item[part].partition(".*")[0] for part in must if part in format.item]
+    if isinstance(first, str):
+        beside = [key for part, key in format.item.items() if part != "question"]
+        return bool(beside) and all(at(row, key) is not None for key in beside)
+    return isinstance(first, Mapping) and all(key in first or at(first, key) is not None for key in parts)
 
 
 def inferred(
