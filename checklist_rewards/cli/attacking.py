@@ -23,8 +23,7 @@ from checklist_rewards.cli.options import Resamples, Seed, grouped
 from checklist_rewards.cli.output import bars, cause, check_outputs, console, decimal, table
 from checklist_rewards.cli.work import Work
 from checklist_rewards.errors import SampleError
-from checklist_rewards.evaluation.agreement import Bootstrap
-from checklist_rewards.evaluation.agreement.measures import DEFAULT_RESAMPLES
+from checklist_rewards.evaluation.bootstrap import DEFAULT_RESAMPLES, Bootstrap
 from checklist_rewards.files.atomic import write_json
 from checklist_rewards.files.rows import file_format, write_rows
 from checklist_rewards.rerank import Pool

@@ -26,8 +26,7 @@ from checklist_rewards.cli.output import bars, check_outputs, console, decimal, 
 from checklist_rewards.cli.trust import Labelled
 from checklist_rewards.cli.work import Work
 from checklist_rewards.errors import SampleError
-from checklist_rewards.evaluation.agreement import Bootstrap
-from checklist_rewards.evaluation.agreement.measures import DEFAULT_RESAMPLES
+from checklist_rewards.evaluation.bootstrap import DEFAULT_RESAMPLES, Bootstrap
 from checklist_rewards.evaluation.gradient import GradientForecast, GradientReport
 from checklist_rewards.evaluation.items.items import FLAGS, ItemAnalysis, category_figures, flagged, similarity
 from checklist_rewards.evaluation.items.wording import Paraphraser, Review, reads_of, review, reworded

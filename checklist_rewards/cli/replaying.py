@@ -38,12 +38,8 @@ from checklist_rewards.cli.output import (
 )
 from checklist_rewards.cli.work import Work
 from checklist_rewards.errors import SampleError
-from checklist_rewards.evaluation.agreement import (
-    Bootstrap,
-    Figure,
-)
 from checklist_rewards.evaluation.agreement.compare import check_plots
-from checklist_rewards.evaluation.agreement.measures import DEFAULT_RESAMPLES
+from checklist_rewards.evaluation.bootstrap import DEFAULT_RESAMPLES, Bootstrap, Figure
 from checklist_rewards.evaluation.cascade_replay import DEFAULT_TOLERANCE, as_rows, choose, plot_curve
 from checklist_rewards.evaluation.cascade_replay import replay as replay_cascade
 from checklist_rewards.evaluation.differences import DifferenceReport, Differences, Matching, packed

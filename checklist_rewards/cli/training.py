@@ -29,8 +29,7 @@ from checklist_rewards.cli.output import bars, check_outputs, console, decimal, 
 from checklist_rewards.distill.folds import cross_validate, held_out_figures, model_card, no_better_than_chance
 from checklist_rewards.distill.labels import folds_of, read_labels
 from checklist_rewards.errors import SampleError
-from checklist_rewards.evaluation.agreement import Bootstrap, Figure
-from checklist_rewards.evaluation.agreement.measures import DEFAULT_RESAMPLES, LIBRARIES
+from checklist_rewards.evaluation.bootstrap import DEFAULT_RESAMPLES, LIBRARIES, Bootstrap, Figure
 from checklist_rewards.files.atomic import check_writable, write_json
 from checklist_rewards.files.rows import write_rows
 from checklist_rewards.judges.labels import Labelled

@@ -27,7 +27,6 @@ from checklist_rewards.cli.output import bars, check_outputs, console, decimal, 
 from checklist_rewards.cli.work import Work
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement import (
-    Bootstrap,
     Comparison,
     PairedTest,
     Section,
@@ -40,7 +39,8 @@ from checklist_rewards.evaluation.agreement import (
     units_of_judges,
 )
 from checklist_rewards.evaluation.agreement.compare import check_plots, plot_confusion, plot_reliability
-from checklist_rewards.evaluation.agreement.measures import AGAINST_LABELS, CATEGORICAL, DEFAULT_RESAMPLES
+from checklist_rewards.evaluation.agreement.measures import AGAINST_LABELS, CATEGORICAL
+from checklist_rewards.evaluation.bootstrap import DEFAULT_RESAMPLES, Bootstrap
 from checklist_rewards.evaluation.calibration import (
     KindReport,
     ThresholdChoice,

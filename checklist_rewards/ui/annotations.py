@@ -28,8 +28,8 @@ from typing import Any, Literal, get_args
 
 from checklist_rewards.checklists import CANNOT_ASSESS, NO, YES, ChecklistItem, content_hash
 from checklist_rewards.errors import SampleError
-from checklist_rewards.evaluation.agreement import Bootstrap, Section, agreement_of
-from checklist_rewards.evaluation.agreement.measures import LIBRARIES
+from checklist_rewards.evaluation.agreement import Section, agreement_of
+from checklist_rewards.evaluation.bootstrap import LIBRARIES, Bootstrap
 from checklist_rewards.evaluation.labels import PROBABILITY
 from checklist_rewards.evaluation.rates import LabelSample
 from checklist_rewards.evaluation.scored import CHECKLIST, ScoredFile, ScoredText, read_scored
