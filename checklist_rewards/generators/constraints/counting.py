@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from checklist_rewards.generators.constraints.amounts import NUMBER, Amount, Bounds, amount, number, numbers, quantity
-from checklist_rewards.generators.constraints.filtering import APPROXIMATE, Found, polarity
+from checklist_rewards.generators.constraints.filtering import A_PART, APPROXIMATE, Found, polarity
 from checklist_rewards.generators.constraints.reading import Clause, Spec, Strings, contains, pattern
 
 
@@ -279,6 +279,8 @@ def _bare(text: str, found: Amount, name: str, before: str) -> str | None:
     if name in ("words", "characters"):
         if name == "words" and low <= 10 and (found.how == "only" or re.search(r"\b(?:in|using)\s*$", before)):
             return None
+        if text[found.start : found.end].count("-") and low < 20:
+            return A_PART
         if low >= 20 and not re.search(r"\b(?:list|set|number|pairs?) of\s*$", before):
             return f'a number of {name} without "at least" or "at most" may be approximate'
         return ""

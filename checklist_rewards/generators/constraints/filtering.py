@@ -47,8 +47,6 @@ class Found(NamedTuple):
     """Each part of a response has the thing too, so a part that is named before it may be meant."""
     counts: bool = True
     """The check counts words or letters, which it cannot in every language."""
-    fixed: bool = False
-    """The rule has read the negation itself."""
 
 
 RESPONSE = (
@@ -103,7 +101,8 @@ _PERMISSION_WORDS = (
     *("possible", "up to you", "good to", "nice", "suggest", "great", "matter"),
 )
 _PERMITTED = pattern(
-    r"""\b(?:feel free|free to|might|(?:may|could|can)(?! (?:not|you|i)\b)(?! be (?:no|at most|up to)\b)
+    r"""\b(?:feel free|free to|might|you (?:also )?(?:may|can|could)(?! not\b)
+    |(?:may|could|can)(?! (?:not|you|i)\b)
     |(?:would(?:n't| not)?|do(?:n't| not)?) (?:not )?mind|(?:is|are|it's|be|would be|'s)
     (?: also| perfectly| totally| completely| quite| just| all)? (?:fine|ok|okay|acceptable|alright|right|optional
     |welcome|up to you|good|nice|great|possible|permissible)|optional(?:ly)?|no need|(?:do|does)(?:n't| not)
@@ -121,7 +120,7 @@ _EXCEPTION = pattern(
     |depending|outside(?: of)?|barring|when needed|(?:if|when(?:ever)?)\b
     (?! (?:you(?:'re| are)? )?(?:writing|responding|answering|replying|write|respond|answer|reply|finished|done)\b))"""
 )
-_BUT_JUST = re.compile(r"\b(?:not|n't|dont|never|cannot)\s+(?:just|only|simply|merely|always)\b")
+_BUT_JUST = re.compile(r"(?:\bnot|n't|\bdont|\bnever|\bcannot)\s+(?:just|only|simply|merely|always)\b")
 _CODE_WORDS = ("function", "script", "program", "code", "python", "java", "c++", "sql", "method", "regex", "algorithm",
                "macro", "bash", "html", "query")  # fmt: skip
 _LANGUAGES_OF_CODE = r"(?:python3?|java|javascript|typescript|c\+\+|c#|php|ruby|rust|golang|bash|shell|sql|perl|html)"
@@ -163,9 +162,9 @@ _LIMITED = pattern(
     rf"""\b(?:limit|restrict|cap|confine|keep)(?:s|ing|ping)?\s+
     (?!(?:(?:the|your|this|its|it|each|entire|whole|overall|total|length|size|of|word|count)\s+)*
     (?:{RESPONSE}\s+(?:length\s+)?|length\s+|count\s+|size\s+)?(?:to|at|under|below|within|between|$)\b)
-    [a-z' ]+?\s+(?:to|at|under|below|within|between)\b[^,;]*$|\([^()]{{0,20}}$"""
+    [a-z' ]+?\s+(?:to|at|under|below|within|between)\b[^,;]*$|\b(?:descriptions?|explanations?|definitions?|answers|examples?|reasons?|tips?|bios|{PART})\s*\([^()]{{0,30}}$"""
 )
-"""A limit on something else than the response: "limit each description to 50 words"; a number in brackets."""
+"""A limit on something else than the response: "limit descriptions to 50 words", "a title (max 5 words)"."""
 
 _NEGATION_WORDS = ("not", "n't", "dont", "never", "nor", "neither", "cannot", "no ", "without", "avoid", "refrain",
                    "exclud", "omit", "leav", "free of", "devoid", "skip", "abstain", "forbid", "prohibit", "ban")  # fmt: skip
@@ -181,7 +180,7 @@ _POSITIVE = pattern(
 )
 _PARTICIPLE = re.compile(r"\s+[a-z]+ing\b")
 _BREAK = pattern(
-    r""",?\s+\bbut\b|\binstead\b|:\s|,\s+and\b|(?<!\x01)\s+(?:and|then)\s+(?:(?:it|you|that|please|also|instead|only|
+    r""",?\s+\bbut\b|\binstead\b|,\s+and\b|(?<!\x01)\s+(?:and|then)\s+(?:(?:it|you|that|please|also|instead|only|
     always|make sure|to|finally|do)\s+)*(?:use|write|include|make|end|start|begin|finish|keep|limit|add|answer|respond
     |reply|put|wrap|give|mention|contain|have|has|be|separate|highlight|repeat|ensure|must|should|with|provide|in|at)\b"""
 )
@@ -189,12 +188,13 @@ _OUT_OF_REACH = re.compile(r",|\b(?:in|with|at|and|that|which|for|to|by|on|about
 _MOST_WORDS = 9
 """Number of words between a negation and the thing that it forbids."""
 _PASSIVE_WORDS = ("use", "allow", "permit", "appear", "includ", "forbid", "prohibit", "ban", "avoid", "exclud", "omit",
-                  "present", "mention", "occur", "fine", "ok", "accept", "welcome", "contain", "optional")  # fmt: skip
+                  "present", "mention", "occur", "fine", "ok", "accept", "welcome", "contain", "optional", " in ", " part of ")  # fmt: skip
 _PASSIVE = pattern(
     r"""\s*(?:(?:(?P<modal>should|must|ha(?:s|ve) to|needs? to|may|can|could|might|will|shall|is|are|to|would|do|does)?
     \s*(?P<no>not\b|never\b|n't)?|(?P<never>cannot|can't|must ?n't|shouldn't|isn't|aren't|never|not))
     (?:\s+(?:be|to be|appear to be))?\s*(?:all |both |also |explicitly |anywhere )*)
-    (?:(?P<asked>used|included|appears?|mentioned|occurs?|present|contained|featured|incorporated|shown|found)
+    (?:(?P<asked>used|included|appears?|mentioned|occurs?|present|contained|featured|incorporated|shown|found
+    |in (?:it|there|(?:your|the) [a-z]+)|part of (?:it|(?:your|the) [a-z]+))
     |(?P<allowed>allowed|permitted|fine|ok|okay|acceptable|welcome|optional)
     |(?P<refused>forbidden|banned|prohibited|avoided|excluded|omitted))\b"""
 )
@@ -246,18 +246,16 @@ def decide(clause: Clause, found: Found) -> Requirement | None:
     if _elsewhere(text, before, text[: found.end]):
         return None
     start, end, reason = found.start, found.end, found.reason
-    required: bool | None = True
-    if not found.fixed:
-        required = polarity(before)
-        by_passive, length, permits = passive(after)
-        if permits and not (found.check and "at_most" in found.check):
-            reason = reason or PERMITTED
-        if by_passive is not None:
-            required = by_passive if required else (None if required is None or not by_passive else False)
-            end += length
-        if required is False and (negation := list(_NEGATION.finditer(before))):
-            start = negation[-1].start()
+    required = polarity(before)
+    by_passive, length, permits = passive(after)
+    if permits and not (found.check and "at_most" in found.check):
+        reason = reason or PERMITTED
+    if by_passive is not None:
+        required = by_passive if required else (None if required is None or not by_passive else False)
+        end += length
     reason = _reason(clause, found, before, after) or reason
+    if required is False and not reason and (negations := list(_NEGATION.finditer(before))):
+        start = negations[-1].start()
     check, question = found.check, found.question
     if required is False:
         check, question = found.denied, found.denied_question
@@ -290,7 +288,7 @@ def _reason(clause: Clause, found: Found, before: str, after: str) -> str:
         return CONDITIONAL
     if _BUT_JUST.search(before) or (header and polarity(f"{header[:-1]} ") is not True):
         return UNCLEAR
-    if asks_for_code(view) and not _OF_RESPONSE.search(clause.text):
+    if asks_for_code(view) and (_CODE.search(clause.text) or not _OF_RESPONSE.search(clause.text)):
         return OF_CODE
     if found.counts and in_uncounted_language(view):
         return OTHER_LANGUAGE
@@ -299,13 +297,13 @@ def _reason(clause: Clause, found: Found, before: str, after: str) -> str:
 
 def _of_a_part(clause: Clause, found: Found, before: str, after: str) -> bool:
     header, until = clause.header, clause.text[: found.end]
-    if contains(until + after[:50], _EACH_WORDS) and (_EACH.search(before) or _EACH_AFTER.match(after)):
+    if contains(until + after[:50], _EACH_WORDS) and (_EACH.search(until) or _EACH_AFTER.match(after)):
         return True
     if (header and _EACH.search(header)) or _PART_FIRST.match(before):
         return True
     if not found.every:
         return False
-    limited = contains(before, _LIMIT_WORDS) and _LIMITED.search(before)
+    limited = contains(until, _LIMIT_WORDS) and _LIMITED.search(until)
     return bool(_OF_PART.search(before) or _EACH_AFTER.match(after) or limited)
 
 

@@ -156,13 +156,13 @@ _JSON = pattern(
     (?:[- ](?:format(?:ted)?|objects?|array|string|code|block|syntax|structure|output|only|response))*"""
 )
 _OTHER_JSON = pattern(
-    r"""\b(?:function|script|program|code that|parse|api|endpoint|file|python|javascript|convert(?:s|ing)? (?:this |the|a)
-     json|class|query|database|stored|example|sample|following json|given json|request|payload|library|difference|input
+    r"""\b(?:function|script|program|code that|parse|api|endpoint|file|python|javascript|convert(?:s|ing)? (?:this|the|a) json
+    |class|query|database|stored|example|sample|following json|given json|request|payload|library|difference|input
     |table)\b"""
 )
 _TITLE = pattern(
     r"""\b(?:titles?|entitled|titled)\b[^.\n]{0,80}?(?:double angular brackets|double angle brackets|<<[^<>\n]{0,60}>>)
-    |(?:double angular brackets|double angle brackets|<<\s*title)[^.\n]{0,60}"""
+    |(?:double angular brackets|double angle brackets|<<\s*title)"""
 )
 _HEADING = pattern(
     r"""\b(?:start|begin|include|add|with|use|have|has)\b[^.\n]{0,40}?\b(?:a )?(?:markdown (?:heading|title|header)
@@ -359,6 +359,9 @@ _UNQUOTED_END = pattern(
 )
 
 
+_MORE_THAN_PHRASE = re.compile(rf"\b(?:unless|except)\b|\bin (?:{_TONGUE})\W*$")
+
+
 def _unquoted_end(clause: Clause, match: Match) -> Found | None:
     """A last sentence without quotation marks: "End with this exact phrase: See you soon."."""
     start, prompt = clause.start + match.start("phrase"), clause.view.prompt
@@ -367,10 +370,12 @@ def _unquoted_end(clause: Clause, match: Match) -> Found | None:
     if stop := re.search(r"[.!?](?=\s|$)|,? and (?:no|do not|nothing|don't)", phrase):
         phrase = phrase[: stop.end() if stop.group()[0] in ".!?" else stop.start()]
     phrase = phrase.strip()
+    if _MORE_THAN_PHRASE.search(phrase.lower()):
+        return None
     check = {"type": "ends", "phrase": phrase}
     end = match.start("phrase") + len(phrase)
     question = f'Does the response end with "{phrase}"?'
-    return Found(match.start(), end, check, None, question, counts=False) if phrase else None
+    return Found(match.start(), end, check, None, question) if phrase else None
 
 
 _ENDING_MARKS = {
@@ -378,10 +383,10 @@ _ENDING_MARKS = {
     "colon": ":", "semicolon": ";",
 }  # fmt: skip
 _ENDING_MARK = pattern(
-    rf"""\b(?:(?:end|finish|conclude|close)(?:s|ing)?(?: (?:your|the|this|it|its|my|each|every)(?: [a-z-]+){{0,3}})?
-     (?:with|in|on) (?:an?|one|exactly one|a single)
-    |(?:very )?(?:last|final) (?:character|symbol|punctuation mark|mark|thing)\b[^.\n\x01]{{0,40}}? (?:is|be) an?)
-     (?P<mark>{"|".join(_ENDING_MARKS)})\b"""
+    rf"""\b(?:(?:end|finish|conclude|close)(?:s|ing)?(?: (?:your|the|this|it|its|my|each|every)(?: [a-z-]+){{0,3}})?\s
+    (?:with|in|on) (?:an?|one|exactly one|a single)
+    |(?:very )?(?:last|final) (?:character|symbol|punctuation mark|mark|thing)\b[^.\n\x01]{{0,40}}? (?:is|be) an?)\s
+    (?P<mark>{"|".join(_ENDING_MARKS)})\b"""
 )
 
 
@@ -406,7 +411,8 @@ def _paragraph_start(clause: Clause, match: Match) -> Found | None:
     if match["word"] in FUNCTION_WORDS:
         return None
     paragraph = number(match["n"]) if match["n"] else ORDINALS[match["nth"]]
-    return _whole(match, {"type": "paragraph_start", "paragraph": paragraph, "word": clause.prompt(*match.span("word"))})
+    check = {"type": "paragraph_start", "paragraph": paragraph, "word": clause.prompt(*match.span("word"))}
+    return _whole(match, check)._replace(counts=True)
 
 
 _REPEAT = pattern(
@@ -429,7 +435,8 @@ def _repeats_prompt(clause: Clause, match: Match) -> Found | None:
     check: Spec = {"type": "repeats_prompt"}
     if match["quoted"]:
         given = next((one for one in clause.strings if one.start == match.start("quoted")), None)
-        return _whole(match, {**check, "prompt": given.values[0]}, question) if given else None
+        check["prompt"] = given.values[0] if given else ""
+        return _whole(match, check, question)._replace(end=match.end("quoted")) if given else None
     below = re.search(r"\b(?:below|following)\b", match.group())
     named = below or re.search(r"\babove\b", match.group())
     if not named and not match["what"].startswith(("request", "prompt", "question", "query", "instruction")):
@@ -438,7 +445,7 @@ def _repeats_prompt(clause: Clause, match: Match) -> Found | None:
     text = view.prompt[gap:].strip() if (below or start == 0) and gap > 0 else view.prompt[:start].strip()
     if below and not text:
         return None
-    return _whole(match, check | ({"prompt": text} if text else {}), question)
+    return _whole(match, check | ({"prompt": text} if text else {}), question)._replace(end=match.end("what"))
 
 
 # Parts with dividers
@@ -464,7 +471,7 @@ def _two_responses(clause: Clause, match: Match) -> Found | None:
         return None
     if _MORE_THAN_TWO.search(text, max(clause.start - 150, 0), clause.start + match.end()):
         return None
-    return _whole(match, {"type": "two_responses"})._replace(start=0)
+    return _whole(match, {"type": "two_responses"})
 
 
 def _divided(clause: Clause, match: Match) -> Found | None:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from checklist_rewards.generators.constraints.amounts import NUMBER, number
 from checklist_rewards.generators.constraints.counting import FUNCTION_WORDS, SECTION_MARK, regex_check
-from checklist_rewards.generators.constraints.filtering import A_PART, RESPONSE, Found, passive
+from checklist_rewards.generators.constraints.filtering import A_PART, RESPONSE, Found, passive, polarity
 from checklist_rewards.generators.constraints.reading import Clause, Spec, Strings, contains, one_line, pattern
 
 _LONGEST = 300
@@ -217,7 +217,7 @@ def _placed(
     paragraph = _PARAGRAPH.search(around) if kind == "starts" and one and " " not in one else None
     if paragraph and one:
         n = number(paragraph[1]) if paragraph[1] else ORDINALS.get(paragraph[2]) or int(paragraph[2])
-        return Found(start, end, {"type": "paragraph_start", "paragraph": n, "word": one}, whole=True, counts=False)
+        return Found(start, end, {"type": "paragraph_start", "paragraph": n, "word": one}, whole=True)
     if _PART_HERE.search(head if unit else around):
         return Found(start, end, reason=A_PART)
     any_of = "|".join(re.escape(value) for value in given.values)
@@ -226,11 +226,11 @@ def _placed(
     refused = f"Does the response {kind[:-1]} with something else than {named}?"
     if one is None:
         reason = "one of several phrases at this place" if given.either else ""
-        return Found(start, end, None, denied, "", refused, counts=False, reason="" if " not " in head else reason)
+        return Found(start, end, None, denied, "", refused, reason="" if polarity(head) is False else reason)
     check: Spec = {"type": kind, "phrase": one}
     if unit == "word":
         check = regex_check(expression, exactly=1)
-    return Found(start, end, check, denied, f'Does the response {kind[:-1]} with "{one}"?', refused, counts=False)
+    return Found(start, end, check, denied, f'Does the response {kind[:-1]} with "{one}"?', refused)
 
 
 def _keys(clause: Clause, given: Strings, before: str) -> Found | None:
@@ -285,7 +285,7 @@ def _words(given: Strings, before: str, after: str) -> Found | None:
         return None
     found = _required(given, role.start(), letters, between)
     if verb is None:
-        return found._replace(check=found.denied, denied=None, question=found.denied_question, fixed=False)
+        return found._replace(check=found.denied, denied=None, question=found.denied_question)
     return found
 
 
