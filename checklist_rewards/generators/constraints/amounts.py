@@ -71,12 +71,12 @@ _COMPARISON = one_line(
     |(?P<under>(?:fewer|less|shorter|smaller|lower) than|under|below|<)"""
 )
 _COMPARED = pattern(
-    rf"""(?:^|(?<=[\W_]))(?:{_COMPARISON}
+    rf"""[(]?(?:{_COMPARISON}
     |(?P<exact>exactly|precisely|strictly|an exact(?: total| number| count)?|exact)|(?P<only>only|just)
     |(?P<about>about|around|approximately|approx\.?|roughly|nearly|almost|close to|some|~|circa|ca\.|an average of
     |on average|in the region of|or so)
     |(?P<between>(?:anywhere |somewhere )?between|(?:anywhere |ranging )?from|in the range of|range of))
-    \s*(?:(?:a total of|a|an|the|of|is|be|:)\s+)?$"""
+    \s*(?:(?:a total of|a|an|the|of|is|be|:)\s+)?"""
 )
 _SECOND = re.compile(rf"\s*,?\s*(?:and|but|or)\s+(?:{_COMPARISON})\s*(?P<n>{NUMBER})\b")
 _TO = re.compile(rf"\s*(?P<to>-|to|and|or|through)\s*(?P<n>{NUMBER})(?![\w%])")
@@ -86,8 +86,9 @@ _MORE = pattern(
     |(?P<max>max\b\.?|maximum|at (?:the )?most|tops|limit\b)|(?P<min>min\b\.?|minimum|at (?:the )?least))"""
 )
 _ANOTHER_UNIT = pattern(r"[\s-]+(?!(?:in|for|and|or|but|to|long|total|when|with|about|on|at|please|so|each)\b)[a-z]")
-_WINDOW = 60
-"""Number of characters before a number that are searched for a comparison."""
+_WORD = re.compile(r"[^\s(]+")
+_MOST_WORDS = 7
+"""Number of words before a number among which its comparison can start."""
 
 Bounds = dict[str, int]
 
@@ -138,10 +139,9 @@ def amount(text: str, match: re.Match[str], first: int = 0) -> Amount:
     """The amount of a number of a text, with the comparison before it (from `first` on) and the range after it. Its
     `end` is where a unit can start."""
     value = number(match.group())
-    window = max(first, match.start() - _WINDOW)
-    compared = _COMPARED.search(text[window : match.start()])
+    compared = _comparison(text, first, match.start())
     how = str(next((name for name, found in compared.groupdict().items() if found), "bare")) if compared else "bare"
-    start = window + compared.start() if compared else match.start()
+    start = compared.start() if compared else match.start()
     other = _TO.match(text, match.end())
     if other and (other["to"] != "and" or how == "between") and number(other["n"]) > value:
         high = number(other["n"])
@@ -154,6 +154,15 @@ def amount(text: str, match: re.Match[str], first: int = 0) -> Amount:
         return _bounded(found, more, more.end())
     second = _SECOND.match(text, match.end())
     return (second and _with_second(found, second)) or found
+
+
+def _comparison(text: str, first: int, end: int) -> re.Match[str] | None:
+    """The longest comparison that ends where a number starts."""
+    words = [word.start() for word in _WORD.finditer(text, max(first, end - 60), end)]
+    for start in words[-_MOST_WORDS:]:
+        if compared := _COMPARED.fullmatch(text, start, end):
+            return compared
+    return None
 
 
 def _bounded(found: Amount, more: re.Match[str], end: int) -> Amount:

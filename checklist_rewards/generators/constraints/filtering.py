@@ -16,7 +16,7 @@ import re
 from typing import NamedTuple
 
 from checklist_rewards.checks.ifeval import question_of_instruction
-from checklist_rewards.generators.constraints.reading import Clause, PromptText, Requirement, Spec, contains, pattern
+from checklist_rewards.generators.constraints.reading import Clause, PromptText, Requirement, Spec, pattern, starts
 
 A_PART = "it is about a part of the response"
 CONDITIONAL = "it holds only under a condition"
@@ -76,15 +76,14 @@ _TEXT_VERBS = (
     r"explain\w*|mark\w*|be|is|are|have|has|want|requir\w+|need\w*)"
 )
 
-# Each look for words comes before a search by a pattern, which takes ten times as long.
-_REPORT_WORDS = ("said", "says", "told", "taught", "heard", "claim", "believe", "think", "quote", "argue", "wrote")
+_REPORT_WORDS = starts("said says told taught heard claims believe think argue wrote")
 _REPORTED = re.compile(
     r"\b(?:said|says|told me|(?:was|were|am|been) told|taught|heard|claim(?:s|ed)|believes?|thinks?|argue[sd]?|wrote)\b"
 )
 _QUESTION = pattern(
     r"""[\s\W]*(?:what|why|who|which|when|where|how|is|are|was|were|does|did|do|has|have|if|should|must)\b(?! about)"""
 )
-_HOW_WORDS = ("how", "why", "whether", "who", "in which", "where", "because", " to ", "people", "character")
+_HOW_WORDS = starts("how why whether who whom whose in where because to people character")
 _HOW = pattern(
     rf"""\bhow (?:to|do|does|did|can|should|would|could|might)\b
     |\b(?:ways?|reasons?|trie[sd]|trying|difficult|hard|easy|challenge|wanted|learn\w*|decide[sd]?|attempts?) to\b
@@ -95,11 +94,7 @@ _OTHERS = pattern(
     (?:has|have|had|contains?|contained|is|are|was|were)\b|.*\b(?:had|contained|was|were)\s+(?:a |an )?$"""
 )
 """A statement about something else: "the book has"."""
-_PERMISSION_WORDS = (
-    *("free to", "may", "might", "could", " can ", "mind", "fine", "ok", "accept", "right", "permit", "allow", "option"),
-    *("no need", "not need", "n't need", "have to", "necess", "requir", "mandator", "welcome", "prefer", "consider"),
-    *("possible", "up to you", "good to", "nice", "suggest", "great", "matter"),
-)
+_PERMISSION_WORDS = starts("free may might could can mind fine ok okay acceptable alright right permitted allowed optional no need necessary required mandatory welcome prefer consider possible up good nice suggest great matter permissible")
 _PERMITTED = pattern(
     r"""\b(?:feel free|free to|might|you (?:also )?(?:may|can|could)(?! not\b)
     |(?:may|could|can)(?! (?:not|you|i)\b)
@@ -111,9 +106,7 @@ _PERMITTED = pattern(
     | this)|i suggest)\b
     |(?<!not )(?<!only )\ballowed to\b"""
 )
-_EXCEPTION_WORDS = ("except", "unless", "apart", "aside", "other than", "besides", "save for", "if", "when", "in case",
-                    "whether", "assuming", "provided", "where", "as needed", "instead", "rather", "only in", "only for",
-                    "only to", "but only", "depending", "outside", "barring", "excluding", "alone", "only as")  # fmt: skip
+_EXCEPTION_WORDS = starts("except unless apart aside other besides save only if when case whether assuming provided where as instead rather depending outside barring")
 _EXCEPTION = pattern(
     r"""\b(?:except\w*|unless|apart from|aside from|other than|besides|save for|only (?:in|for|to|as|where)|in case
     |whether|assuming|provided|where (?:necessary|needed|possible|appropriate|it)|as needed|instead of|rather than
@@ -121,11 +114,14 @@ _EXCEPTION = pattern(
     (?! (?:you(?:'re| are)? )?(?:writing|responding|answering|replying|write|respond|answer|reply|finished|done)\b))"""
 )
 _BUT_JUST = re.compile(r"(?:\bnot|n't|\bdont|\bnever|\bcannot)\s+(?:just|only|simply|merely|always)\b")
-_CODE_WORDS = ("function", "script", "program", "code", "python", "java", "c++", "sql", "method", "regex", "algorithm",
-               "macro", "bash", "html", "query")  # fmt: skip
-_LANGUAGES_OF_CODE = r"(?:python3?|java|javascript|typescript|c\+\+|c#|php|ruby|rust|golang|bash|shell|sql|perl|html)"
+_LANGUAGES_OF_CODE = r"(?:python3?|java|javascript|typescript|c\+\+|c#|php|ruby|rust|golang|bash|sql|perl|html)"
+_CODE_WORDS = tuple(
+    "function script program code method macro quer regex algorithm python java c++ c# php ruby rust golang bash sql "
+    "perl html".split()
+)
 _CODE = pattern(
-    rf"""(?<!\w){_LANGUAGES_OF_CODE}(?!\w)|\b(?:functions?|programs?|scripts?|code|methods?|macros?|query|queries|regex
+    rf"""\b(?:in|using) {_LANGUAGES_OF_CODE}(?!\w)|(?<!\w){_LANGUAGES_OF_CODE} (?:script|program|code|function|class|method|query)
+    |\b(?:functions?|programs?|scripts?|code|methods?|macros?|query|queries|regex
     |algorithms?)\s+(?:that|which|to|prints?|returns?|outputs?|displays?|snippet)\b
     |\b(?:write|create|implement|give me|fix|debug|run)\s+(?:a |an |the |some |this |my )?(?:[a-z]+ )?(?:functions?
     |code|regex|algorithm|macro)\b"""
@@ -133,15 +129,14 @@ _CODE = pattern(
 _OF_RESPONSE = re.compile(
     r"\b(?:your|the|this)(?: (?:entire|whole|full|complete|final))? (?:response|answer|reply|output)\b"
 )
-UNCOUNTED = (
+UNCOUNTED = tuple(
     "japanese chinese mandarin cantonese thai lao khmer burmese tibetan hindi bengali gujarati kannada malayalam "
     "marathi nepali punjabi tamil telugu urdu arabic persian farsi hebrew korean sinhala sanskrit pashto sindhi "
-    "amharic georgian armenian"
-).split()
+    "amharic georgian armenian".split()
+)
 """Languages with a script in which words, sentences, letters or capitals cannot be counted as in English."""
-_UNCOUNTED_WORDS = tuple(UNCOUNTED)
 _IN_LANGUAGE = re.compile(rf"\b(?:in|into|to|use|using|only|the)\s+(?:{'|'.join(UNCOUNTED)})\b")
-_EACH_WORDS = ("each", "every", "per ", "any ", "apiece")
+_EACH_WORDS = starts("each every per apiece")
 _EACH = pattern(
     r"""\b(?:each|every|per)\b(?! of (?:the|these|those)(?: following)? (?:key ?)?(?:words|terms|phrases|letters)
     | (?:response|answer|reply|output)\b| (?:separated|divided)\b)"""
@@ -157,7 +152,7 @@ _PART_FIRST = re.compile(
     r"(?!,? (?:and|with|in|of|using|without|containing)\b)"
 )
 _OF_PART = re.compile(rf"\b{PART}\b(?:(?!,|\band\b|\bbut\b|\bin (?:your|the) (?:entire|whole)?).)*$")
-_LIMIT_WORDS = ("limit", "restrict", "cap", "confine", "keep", "(")
+_LIMIT_WORDS = starts("limit restrict cap caps capped confine keep descriptions max maximum at up")
 _LIMITED = pattern(
     rf"""\b(?:limit|restrict|cap|confine|keep)(?:s|ing|ping)?\s+
     (?!(?:(?:the|your|this|its|it|each|entire|whole|overall|total|length|size|of|word|count)\s+)*
@@ -166,8 +161,7 @@ _LIMITED = pattern(
 )
 """A limit on something else than the response: "limit descriptions to 50 words", "a title (max 5 words)"."""
 
-_NEGATION_WORDS = ("not", "n't", "dont", "never", "nor", "neither", "cannot", "no ", "without", "avoid", "refrain",
-                   "exclud", "omit", "leav", "free of", "devoid", "skip", "abstain", "forbid", "prohibit", "ban")  # fmt: skip
+_NEGATION_WORDS = starts("not don't doesn't mustn't shouldn't won't isn't aren't can't dont do does never nor neither cannot no without avoid refrain exclude omit leave leaving free devoid skip abstain forbid prohibit ban banned")
 _VERBAL = (
     r"(?:do not|don't|dont|does not|doesn't|must not|mustn't|should not|shouldn't|shall not|will not|won't|cannot|"
     r"can not|can't|may not|never|not|isn't|aren't|nor|neither|avoid(?:s|ing)?|refrain(?:s|ing)? from|forbid(?:s|den)?|"
@@ -187,8 +181,7 @@ _BREAK = pattern(
 _OUT_OF_REACH = re.compile(r",|\b(?:in|with|at|and|that|which|for|to|by|on|about)\b")
 _MOST_WORDS = 9
 """Number of words between a negation and the thing that it forbids."""
-_PASSIVE_WORDS = ("use", "allow", "permit", "appear", "includ", "forbid", "prohibit", "ban", "avoid", "exclud", "omit",
-                  "present", "mention", "occur", "fine", "ok", "accept", "welcome", "contain", "optional", " in ", " part of ")  # fmt: skip
+_PASSIVE_WORDS = starts("used allowed permitted appear include forbidden prohibited banned avoided excluded omitted present mention occur fine ok okay acceptable welcome contain optional in part feature incorporate shown found")
 _PASSIVE = pattern(
     r"""\s*(?:(?:(?P<modal>should|must|ha(?:s|ve) to|needs? to|may|can|could|might|will|shall|is|are|to|would|do|does)?
     \s*(?P<no>not\b|never\b|n't)?|(?P<never>cannot|can't|must ?n't|shouldn't|isn't|aren't|never|not))
@@ -202,8 +195,6 @@ _PASSIVE = pattern(
 
 def polarity(before: str) -> bool | None:
     """Whether the words before a thing ask for it (True) or forbid it (False); None if this is not clear."""
-    if not contains(before, _NEGATION_WORDS):
-        return True
     text = _POSITIVE.sub("", before)
     found = list(_NEGATION.finditer(text))
     if not found:
@@ -227,7 +218,7 @@ def polarity(before: str) -> bool | None:
 
 def passive(after: str) -> tuple[bool | None, int, bool]:
     """What a passive after a thing says: required or forbidden (None: nothing), where it ends, whether it permits."""
-    match = _PASSIVE.match(after) if contains(after[:60], _PASSIVE_WORDS) else None
+    match = _PASSIVE.match(after)
     if match is None:
         return None, 0, False
     refused = bool(match["no"] or match["never"])
@@ -243,11 +234,11 @@ def decide(clause: Clause, found: Found) -> Requirement | None:
     requires nothing."""
     text, view = clause.text, clause.view
     before, after = text[: found.start], text[found.end :]
-    if _elsewhere(text, before, text[: found.end]):
+    if _elsewhere(clause, before, text[: found.end]):
         return None
     start, end, reason = found.start, found.end, found.reason
-    required = polarity(before)
-    by_passive, length, permits = passive(after)
+    required = polarity(before) if clause.has(_NEGATION_WORDS) else True
+    by_passive, length, permits = passive(after) if clause.has(_PASSIVE_WORDS) else (None, 0, False)
     if permits and not (found.check and "at_most" in found.check):
         reason = reason or PERMITTED
     if by_passive is not None:
@@ -268,12 +259,12 @@ def decide(clause: Clause, found: Found) -> Requirement | None:
     return Requirement(start, end, check, question or question_of_instruction(check))
 
 
-def _elsewhere(text: str, before: str, until: str) -> bool:
+def _elsewhere(clause: Clause, before: str, until: str) -> bool:
     """Whether a clause speaks of something else than what the response must be."""
     return bool(
-        (contains(before, _REPORT_WORDS) and _REPORTED.search(before))
-        or (text.rstrip().endswith("?") and _QUESTION.match(text))
-        or (contains(until, _HOW_WORDS) and _HOW.search(until))
+        (clause.has(_REPORT_WORDS) and _REPORTED.search(before))
+        or (clause.text.rstrip().endswith("?") and _QUESTION.match(clause.text))
+        or (clause.has(_HOW_WORDS) and _HOW.search(until))
         or _OTHERS.match(before)
     )
 
@@ -282,11 +273,11 @@ def _reason(clause: Clause, found: Found, before: str, after: str) -> str:
     """Why a thing is not required as it stands, "" if it is."""
     header, view = clause.header, clause.view
     around = f"{header} {before} \x02 {after}"
-    if contains(around, _PERMISSION_WORDS) and _PERMITTED.search(around):
+    if (header or clause.has(_PERMISSION_WORDS)) and _PERMITTED.search(around):
         return PERMITTED
-    if contains(around, _EXCEPTION_WORDS) and _EXCEPTION.search(around):
+    if (header or clause.has(_EXCEPTION_WORDS)) and _EXCEPTION.search(around):
         return CONDITIONAL
-    if _BUT_JUST.search(before) or (header and polarity(f"{header[:-1]} ") is not True):
+    if (clause.has(_NEGATION_WORDS) and _BUT_JUST.search(before)) or (header and polarity(f"{header[:-1]} ") is not True):
         return UNCLEAR
     if asks_for_code(view) and (_CODE.search(clause.text) or not _OF_RESPONSE.search(clause.text)):
         return OF_CODE
@@ -297,21 +288,21 @@ def _reason(clause: Clause, found: Found, before: str, after: str) -> str:
 
 def _of_a_part(clause: Clause, found: Found, before: str, after: str) -> bool:
     header, until = clause.header, clause.text[: found.end]
-    if contains(until + after[:50], _EACH_WORDS) and (_EACH.search(until) or _EACH_AFTER.match(after)):
+    if clause.has(_EACH_WORDS) and (_EACH.search(until) or _EACH_AFTER.match(after)):
         return True
     if (header and _EACH.search(header)) or _PART_FIRST.match(before):
         return True
     if not found.every:
         return False
-    limited = contains(until, _LIMIT_WORDS) and _LIMITED.search(until)
+    limited = (clause.has(_LIMIT_WORDS) or "(" in until) and _LIMITED.search(until)
     return bool(_OF_PART.search(before) or _EACH_AFTER.match(after) or limited)
 
 
 def asks_for_code(view: PromptText) -> bool:
     """Whether a prompt speaks of code that is to be written."""
-    return contains(view.text, _CODE_WORDS) and view.in_text(_CODE)
+    return view.in_text(_CODE, _CODE_WORDS) is not None
 
 
 def in_uncounted_language(view: PromptText) -> bool:
     """Whether a prompt asks for a text in one of the languages of `UNCOUNTED`."""
-    return contains(view.text, _UNCOUNTED_WORDS) and view.in_text(_IN_LANGUAGE)
+    return view.in_text(_IN_LANGUAGE, UNCOUNTED) is not None

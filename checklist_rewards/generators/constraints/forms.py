@@ -6,13 +6,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from checklist_rewards.generators.constraints.amounts import NUMBER, amount, number, numbers
 from checklist_rewards.generators.constraints.counting import FUNCTION_WORDS, regex_check
 from checklist_rewards.generators.constraints.filtering import A_PART, PART, RESPONSE, Found
-from checklist_rewards.generators.constraints.reading import Clause, Spec, pattern
+from checklist_rewards.generators.constraints.reading import Clause, Spec, pattern, starts
 from checklist_rewards.generators.constraints.strings import ORDINALS, one_of, only_one_of
 
 Match = re.Match[str]
@@ -21,9 +21,16 @@ Match = re.Match[str]
 class Form(NamedTuple):
     """A phrase that states a requirement."""
 
-    triggers: tuple[str, ...]
+    words: frozenset[str]
     pattern: re.Pattern[str]
     build: Callable[[Clause, Match], Found | None]
+
+    def read(self, clause: Clause) -> Iterator[Found]:
+        """The requirements of a clause that the phrase states."""
+        for match in self.pattern.finditer(clause.text):
+            found = self.build(clause, match)
+            if found is not None:
+                yield found
 
 
 def _whole(match: Match, check: Spec, question: str = "", denied: Spec | None = None, refused: str = "") -> Found:
@@ -171,7 +178,7 @@ _HEADING = pattern(
 _POSTSCRIPT = re.compile(
     r"\b(?:postscript|post script|(?:add|include|write|with|append) (?:a |an )?p\.\s?(?:p\.\s?)?s\b\.?)"
 )
-_MARKER = re.compile(r"(?<![\w.])(?:P\.\s?P\.\s?S\.?|P\.\s?S\.?|PPS|PS)(?!\w)", re.IGNORECASE)
+_MARKER = re.compile(r"[Pp](?<![\w.].)(?:\.\s?[Pp]\.\s?[Ss]\.?|\.\s?[Ss]\.?|[Pp][Ss]|[Ss])(?!\w)")
 _MARKS = r"(?:double[- ])?(?:quotations?[- ]marks|quotes|quote marks)"
 _WRAPPED = pattern(
     rf"""\b(?:wrap(?:ped)?|enclos(?:e|ed)|surround(?:ed)?|put|place|be|contained|begin and end|start and end
@@ -236,6 +243,9 @@ def _list(clause: Clause, match: Match) -> Found | None:
     else:
         check, question = _TABLE if match["kind"] == "markdown table" else _NUMBERED
     return Found(match.start(), match.end(), check, None, question, counts=False)
+
+
+_BRACKETS = re.compile(r"\bplace-?holders?\b[^.\n]{0,80}?\b(?:square )?brackets\b")
 
 
 def _brackets(clause: Clause, match: Match) -> Found:
@@ -490,31 +500,32 @@ def _divided(clause: Clause, match: Match) -> Found | None:
     return None
 
 
-def _form(triggers: str, expression: re.Pattern[str], build: Callable[[Clause, Match], Found | None]) -> Form:
-    return Form(tuple(triggers.split("|")), expression, build)
+def _form(words: str, expression: re.Pattern[str], build: Callable[[Clause, Match], Found | None]) -> Form:
+    return Form(starts(words), expression, build)
 
 
+_CASES = "lowercase uppercase lower upper capital capitals caps capitalize small"
 FORMS = (
-    _form("case|capital|caps|small", _CASING, _english),
-    _form("case|capital|caps|small", _CASING, _casing),
-    _form("|".join(LANGUAGES), _LANGUAGE, _language),
+    _form(_CASES, _CASING, _english),
+    _form(_CASES, _CASING, _casing),
+    _form(" ".join(LANGUAGES), _LANGUAGE, _language),
     _form("json", _JSON, _json),
-    _form("<<|angular|angle brackets", _TITLE, _title),
+    _form("<< angular angle", _TITLE, _title),
     _form("markdown", _HEADING, _heading),
-    _form("postscript|p.s|p. s|p.p", _POSTSCRIPT, _postscript),
-    _form("quot", _WRAPPED, _quoted),
-    _form("list|bullet|markdown table", _LISTS, _list),
-    _form("holder", re.compile(r"\bplace-?holders?\b[^.\n]{0,80}?\b(?:square )?brackets\b"), _brackets),
-    _form("yml|yaml|xml|csv|html|latex|toml", _OTHER_FORMAT, _other_format),
-    _form("yes|true", _YES_NO, _yes_or_no),
-    _form("options|choices|phrases|answers|responses|sentences", _CHOICES, _choices),
-    _form("one of|only |either |classify|label|categori|rate ", _LABELS, _labels),
-    _form("number|integer|digit|numeral|letter", _ONE_THING, _one_thing),
-    _form("mark|point|period|stop|colon", _ENDING_MARK, _ending_mark),
-    _form("end |finish|conclu|close|last|ending", _UNQUOTED_END, _unquoted_end),
+    _form("postscript p pps ps", _POSTSCRIPT, _postscript),
+    _form("quotes quotation", _WRAPPED, _quoted),
+    _form("list bullet bulleted table", _LISTS, _list),
+    _form("placeholder place holder", _BRACKETS, _brackets),
+    _form("yml yaml xml csv html latex toml", _OTHER_FORMAT, _other_format),
+    _form("yes true", _YES_NO, _yes_or_no),
+    _form("one either from", _CHOICES, _choices),
+    _form("one only either classify label categorize rate", _LABELS, _labels),
+    _form("number integer digit numeral numerical letter", _ONE_THING, _one_thing),
+    _form("mark point period stop colon semicolon", _ENDING_MARK, _ending_mark),
+    _form("end ending finish conclude close last", _UNQUOTED_END, _unquoted_end),
     _form("paragraph", _PARAGRAPH_START, _paragraph_start),
-    _form("repeat|copy|restate|rewrite|reproduce", _REPEAT, _repeats_prompt),
-    _form("*****|asterisk", _STARS, _two_responses),
+    _form("repeat copy restate rewrite reproduce", _REPEAT, _repeats_prompt),
+    _form("*** asterisk", _STARS, _two_responses),
     _form("***", _DIVIDED, _divided),
 )
 """The phrases, in the order in which they are read."""

@@ -16,22 +16,30 @@ from checklist_rewards.generators.base import Request, check_request
 from checklist_rewards.generators.constraints.counting import count_of, counts, without
 from checklist_rewards.generators.constraints.filtering import Found, decide
 from checklist_rewards.generators.constraints.forms import FORMS
-from checklist_rewards.generators.constraints.reading import QUOTE, Clause, PromptText, Requirement, Spec, contains
+from checklist_rewards.generators.constraints.reading import QUOTE, Clause, PromptText, Requirement, Spec, starts
 from checklist_rewards.generators.constraints.strings import strings, unquoted
 from checklist_rewards.version import __version__
 
 SOURCE = f"constraints/{__version__}"
 
-_RULES: tuple[tuple[tuple[str, ...], Callable[[Clause], Iterator[Found]]], ...] = (
-    (tuple("word sentence paragraph bullet holder hash mark comma colon dash hyphen emo character line section part "
-           "phrase time once twice page syllable stanza highlight italic point scene chapter verse".split()), counts),
-    (tuple("letter comma punctuation emo digit numeral number mark hash colon hyphen dash period stop capital case "
-           "bullet parenthes asterisk heading".split()), without),
-    ((QUOTE,), strings),
-    (("word", "term", "phrase"), unquoted),
-    (("count", "limit", "length", "minimum", "maximum", "requirement"), count_of),
-)  # fmt: skip
-"""The rules with the words of which one must occur in a clause."""
+_RULES: tuple[tuple[frozenset[str], Callable[[Clause], Iterator[Found]]], ...] = (
+    (starts("word sentence paragraph bullet placeholder place hash hashtag exclamation question comma colon semi semicolon "
+            "em en dash dashes hyphen emoji emoticon character line section part phrase time times once twice thrice page syllable stanza "
+            "verse highlight italic emphasize point key keyword scene chapter text segment area passage portion term idea item "
+            "capital caps uppercase lines"), counts),
+    (starts("letter comma punctuation emoji emoticon digit numeral number exclamation question hash hashtag colon semi "
+            "semicolon hyphen em en dash period full capital caps uppercase upper lowercase lower bullet parenthesis "
+            "quotation asterisk heading markdown"), without),
+    (starts(QUOTE), strings),
+    (starts("word keyword key term phrase"), unquoted),
+    (starts("word character sentence line paragraph"), count_of),
+    *((form.words, form.read) for form in FORMS),
+)
+"""The rules with words of which one must occur in a clause."""
+_PLACES: dict[str, list[int]] = {}
+for _place, (_words, _) in enumerate(_RULES):
+    for _start in _words:
+        _PLACES.setdefault(_start, []).append(_place)
 
 
 def find_requirements(prompt: str) -> list[Requirement]:
@@ -47,14 +55,8 @@ def find_requirements(prompt: str) -> list[Requirement]:
 
 
 def _things(clause: Clause) -> Iterator[Found]:
-    for triggers, rule in _RULES:
-        if contains(clause.text, triggers):
-            yield from rule(clause)
-    for form in FORMS:
-        if contains(clause.text, form.triggers):
-            for match in form.pattern.finditer(clause.text):
-                if (thing := form.build(clause, match)) is not None:
-                    yield thing
+    for place in sorted({place for start in clause.starts & _PLACES.keys() for place in _PLACES[start]}):
+        yield from _RULES[place][1](clause)
 
 
 def _without_weaker(found: list[Requirement]) -> list[Requirement]:

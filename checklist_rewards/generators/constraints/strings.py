@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from checklist_rewards.generators.constraints.amounts import NUMBER, number
 from checklist_rewards.generators.constraints.counting import FUNCTION_WORDS, SECTION_MARK, regex_check
 from checklist_rewards.generators.constraints.filtering import A_PART, RESPONSE, Found, passive, polarity
-from checklist_rewards.generators.constraints.reading import Clause, Spec, Strings, contains, one_line, pattern
+from checklist_rewards.generators.constraints.reading import Clause, Spec, Strings, one_line, pattern, starts
 
 _LONGEST = 300
 """Number of characters of a string that can be a keyword or a phrase."""
@@ -91,8 +91,7 @@ _PLACES = {
         r"|\s*as (?:the|your) (?:very )?(?:first|opening) (?:words?|phrase|sentence|line)\b",
     ),
 }
-_PLACE_WORDS = ("end", "finish", "conclud", "clos", "wrap", "sign", "last", "final", "start", "begin", "open", "pref",
-                "first")  # fmt: skip
+_PLACE_WORDS = starts("end ends ending finish conclude close closing wrap sign last final start begin open opening preface prefix first")
 _ADD = re.compile(r"\b(?:add|put|place|write|append|say|include)\b[^\x01]{0,60}$")
 _SUBJECT = pattern(
     rf"""(?:^|[,:(\"-]|\b(?:{RESPONSE}|should|must|shall|will|to|and|then|please|also|always|needs?|has|have|only|finally
@@ -182,7 +181,7 @@ _COUNTED = re.compile(
 
 def _at_place(clause: Clause, given: Strings, before: str, after: str) -> tuple[bool, Found | None]:
     """Whether the words speak of the start or the end of something, and the requirement if this is the response."""
-    if not contains(clause.text, _PLACE_WORDS):
+    if not clause.has(_PLACE_WORDS):
         return False, None
     for kind, (verbs, nouns, suffixes) in _PLACES.items():
         place = verbs.search(before) or nouns.search(before)
@@ -333,7 +332,7 @@ def unquoted(clause: Clause) -> Iterator[Found]:
         given = _enumerated(clause, match, several=bool(role and role["without"]) or " not " in before)
         if given is None:
             continue
-        if contains(before, _PLACE_WORDS):
+        if clause.has(_PLACE_WORDS):
             decided, found = _at_place(clause, given, before, text[match.end("list") :])
             if decided:
                 if found is not None and given.one and not match["noun"].startswith("phrase"):
