@@ -403,13 +403,15 @@ def _times(clause: Clause, found: Amount, given: list[Strings]) -> Iterator[Foun
             check, refused = {**_letters(value), **bounds}, denied and {**_letters(value), **denied}
             yield Found(min(found.start, at), max(found.end, letter.end()), check, refused)
     elif words := _words_of(clause, found, text, given):
-        start, end = min(found.start, words.start), max(found.end, words.end)
+        each = re.match(r"\s+each\b(?! [a-z])", text[found.end :])
+        start, end = min(found.start, words.start), max(found.end + (each.end() if each else 0), words.end)
         if _USED.search(text) and not (text[words.start] != "\x01" and found.how == "bare"):
             given[:] = [strings for strings in given if strings.start != words.start]
             negative = polarity(text[:start]) is False  # "do not use "a" twice" is not understood
             for word in words.values:
                 check = {"type": "keyword_count", "word": word}
-                yield Found(start, end, {**check, **found.bounds}, {**check, **denied} if negative and denied else None)
+                refused = {**check, **denied} if negative and denied else None
+                yield Found(start, end, {**check, **found.bounds}, refused, whole=each is not None)
 
 
 def _words_of(clause: Clause, found: Amount, text: str, given: list[Strings]) -> Strings | None:

@@ -87,7 +87,7 @@ _HOW_WORDS = starts("how why whether who whom whose in where because to people c
 _HOW = pattern(
     rf"""\bhow (?:to|do|does|did|can|should|would|could|might)\b
     |\b(?:ways?|reasons?|trie[sd]|trying|difficult|hard|easy|challenge|wanted|learn\w*|decide[sd]?|attempts?) to\b
-    |\b(?:how|why|whether|who|whom|whose|in which|where|because|people|characters?)\b.*?\b{_TEXT_VERBS}\b"""
+    |\b(?:how|why|whether|who|whom|whose|in which|where|because|people|(?<!last )(?<!final )characters?)\b.*?\b{_TEXT_VERBS}\b"""
 )
 _OTHERS = pattern(
     rf"""[\s\W]*(?:the|my|a|an|our|his|her|their|some|most|many)\s+(?:(?!(?:{RESPONSE}|{PART})\b)[a-z]+\s+){{1,4}}
