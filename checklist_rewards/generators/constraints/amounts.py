@@ -66,7 +66,7 @@ _COMPARISON = one_line(
     (?: of| is|:)?|max\.?(?: of|:)?|up to|(?:no|not|nothing|never) (?:more|longer|greater|bigger|larger|higher) than
     |(?:not|never) (?:over|above|to exceed|exceed(?:ing)?)|no over|within(?: a limit of)?
     |(?:limit|restrict|cap|confine)(?:s|ed|ped|ing|ping)?(?: [a-z']+){0,6}? (?:to|at)(?: a maximum of| no more than)?
-    |upper limit of|(?:a |the )?(?:[a-z]+ )?limit (?:of|is)|<=|≤|=<)
+    |upper limit of|(?:a |the )?(?:[a-z]+ )?limit(?: of| is|:)|<=|≤|=<)
     |(?P<over>(?:more|greater|longer|larger) than|over|above|exceed(?:s|ing)?|upwards of|in excess of|beyond|>)
     |(?P<under>(?:fewer|less|shorter|smaller|lower) than|under|below|<)"""
 )

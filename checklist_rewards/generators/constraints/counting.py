@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from checklist_rewards.generators.constraints.amounts import NUMBER, Amount, Bounds, amount, number, numbers, quantity
-from checklist_rewards.generators.constraints.filtering import A_PART, APPROXIMATE, Found, polarity
+from checklist_rewards.generators.constraints.filtering import A_PART, APPROXIMATE, Found
 from checklist_rewards.generators.constraints.reading import Clause, Spec, Strings, pattern, starts
 
 
@@ -232,7 +232,7 @@ def _other_noun(clause: Clause, match: re.Match[str], found: Amount) -> Iterator
             capitals = re.search(r"\b(?:capital|caps|upper-?case)", named["rest"])
             name = next(name for name, value in named.groupdict().items() if value and name != "rest")
             thing = THINGS["capital_words" if capitals else name]
-            yield counted(named.start(), found.end, thing, found.bounds, found.denied)
+            yield counted(named.start(), found.end, thing, found.bounds, found.denied)._replace(stated=found.start)
     elif (marked := _emphasis(clause, before)) and re.match(r"\s+[a-z]", text[match.end() :]) and found.how != "about":
         if found.start - marked.start() < 16:
             yield counted(marked.start(), found.end, THINGS["highlights"], found.several.bounds)
@@ -298,7 +298,7 @@ def _bare(text: str, found: Amount, name: str, before: str) -> str | None:
     if name == "lines":
         return "code cannot tell these lines from the other lines of the response"
     if text[found.end - 1 : found.end + 1] and "-" in text[found.start : found.end] and name != "bullets":
-        return None if _FIRST_ASKED.match(before) else "it may be about a part of the response"
+        return None if _FIRST_ASKED.match(before) else A_PART
     return None
 
 
@@ -391,7 +391,7 @@ def _times(clause: Clause, found: Amount, given: list[Strings]) -> Iterator[Foun
     elif capitals := _CAPITAL_WORDS.search(text):
         if found.how != "bare":
             start, end = min(found.start, capitals.start()), max(found.end, capitals.end())
-            yield counted(start, end, THINGS["capital_words"], bounds, denied)
+            yield counted(start, end, THINGS["capital_words"], bounds, denied)._replace(stated=found.start)
     elif marks := _MARKS.search(before):
         yield counted(marks.start(), found.end, THINGS[str(marks.lastgroup)], bounds, denied)
     elif letter := _LETTER.search(text):
@@ -401,17 +401,17 @@ def _times(clause: Clause, found: Amount, given: list[Strings]) -> Iterator[Foun
             value = near.one if near and near.one and len(near.one) == 1 else None
         if value is not None:
             check, refused = {**_letters(value), **bounds}, denied and {**_letters(value), **denied}
-            yield Found(min(found.start, at), max(found.end, letter.end()), check, refused)
+            yield Found(min(found.start, at), max(found.end, letter.end()), check, refused, stated=found.start)
     elif words := _words_of(clause, found, text, given):
         each = re.match(r"\s+each\b(?! [a-z])", text[found.end :])
         start, end = min(found.start, words.start), max(found.end + (each.end() if each else 0), words.end)
         if _USED.search(text) and not (text[words.start] != "\x01" and found.how == "bare"):
             given[:] = [strings for strings in given if strings.start != words.start]
-            negative = polarity(text[:start]) is False  # "do not use "a" twice" is not understood
             for word in words.values:
                 check = {"type": "keyword_count", "word": word}
-                refused = {**check, **denied} if negative and denied else None
-                yield Found(start, end, {**check, **found.bounds}, refused, whole=each is not None)
+                refused = {**check, **denied} if denied else None
+                required = {**check, **found.bounds}
+                yield Found(start, end, required, refused, whole=each is not None, stated=found.start)
 
 
 def _words_of(clause: Clause, found: Amount, text: str, given: list[Strings]) -> Strings | None:
@@ -460,6 +460,8 @@ def without(clause: Clause) -> Iterator[Found]:
         filler = _FILLER.search(text, 0, match.start())
         head = text[: filler.start() if filler else match.start()]
         free = _FREE.match(text, match.end())
+        if filler and "quot" in match.group() and re.search(r"\b(?:in|with|put)\b", filler.group()):
+            continue  # the whole response in quotation marks
         direct = bool(filler) and _NEGATED.search(head) is not None
         if not (direct or free or _PASSIVE_NO.match(text, match.end())) or _NOT_ALL.match(text, match.end()):
             continue

@@ -45,6 +45,8 @@ class Found(NamedTuple):
     """It is never about a part of the response."""
     every: bool = True
     """Each part of a response has the thing too, so a part that is named before it may be meant."""
+    stated: int | None = None
+    """Where a negation ends that belongs to it, if not at `start`: "the letter e must not appear more than twice"."""
     counts: bool = True
     """The check counts words or letters, which it cannot in every language."""
 
@@ -55,7 +57,7 @@ RESPONSE = (
     r"limerick|joke|riddle|list|note|proposal|resume|explanation|translation|whole thing|everything|entire thing|it|"
     r"this|that|which|you|document|piece|submission|completion|dialogue|conversation|monologue|memo|ad|slogan|product|"
     r"advert(?:isement)?|pitch|bio|biography|abstract|outline|plan|guide|recipe|narrative|passage|composition|analysis|"
-    r"itinerary|lyrics|announcement|rubric|quiz|template|brochure|statement|verse|length|total|there|number|words?)"
+    r"itinerary|lyrics|announcement|rubric|quiz|template|brochure|statement|verse|length|total|there)"
 )
 """Nouns that stand for the response as a whole."""
 _NTH = "(?:first|second|third|fourth|fifth|last|final|opening|closing|introductory|concluding|next)"
@@ -63,6 +65,7 @@ PART = (
     r"(?:titles?|subtitles?|headlines?|headings?|subject(?: lines?)?|introductions?|intro|conclusions?|abstract|chorus|"
     r"verses?|refrain|scenes?|acts?|slides?|descriptions|summaries|biographies|definitions|explanations|lines|names?|"
     r"sentences|paragraphs|bullets?|bullet points|points|stanzas|steps|items|sections|chapters|questions|examples|"
+    r"stories|poems|essays|tweets|posts|books|articles|messages|e-?mails|slogans|jokes|riddles|haikus|songs|reviews|"
     rf"captions?|paragraph \d+|{_NTH}(?: [a-z]+)? (?:paragraph|sentence|line|section|part|stanza|bullet|word|half|"
     r"verse))"
 )
@@ -76,13 +79,12 @@ _TEXT_VERBS = (
     r"explain\w*|mark\w*|be|is|are|have|has|want|requir\w+|need\w*)"
 )
 
-_REPORT_WORDS = starts("said says told taught heard claims believe think argue wrote")
+_REPORT_WORDS = starts("asked asks want wants wanted requires tells ordered like likes prefer said says told taught heard claims believe think argue wrote")
 _REPORTED = re.compile(
-    r"\b(?:said|says|told me|(?:was|were|am|been) told|taught|heard|claim(?:s|ed)|believes?|thinks?|argue[sd]?|wrote)\b"
+    r"\b(?:said|says|told me|(?:was|were|am|been) told|taught|heard|claim(?:s|ed)|believes?|thinks?|argue[sd]?|wrote|(?:asked|asks|wants?|wanted|requires|required|tells|ordered) "
+    r"(?:me|us|him|her|them|you|students|users|people)|likes?|prefers?)\b"
 )
-_QUESTION = pattern(
-    r"""[\s\W]*(?:what|why|who|which|when|where|how|is|are|was|were|does|did|do|has|have|if|should|must)\b(?! about)"""
-)
+_REQUEST = re.compile(r"\b(?:can|could|would|will|may) (?:you|i)\b|\bplease\b")
 _HOW_WORDS = starts("how why whether who whom whose in where because to people character")
 _HOW = pattern(
     rf"""\bhow (?:to|do|does|did|can|should|would|could|might)\b
@@ -90,28 +92,35 @@ _HOW = pattern(
     |\b(?:how|why|whether|who|whom|whose|in which|where|because|people|(?<!last )(?<!final )characters?)\b.*?\b{_TEXT_VERBS}\b"""
 )
 _OTHERS = pattern(
-    rf"""[\s\W]*(?:the|my|a|an|our|his|her|their|some|most|many)\s+(?:(?!(?:{RESPONSE}|{PART})\b)[a-z]+\s+){{1,4}}
+    rf"""[\s\W]*(?:an?|most|some|many)\s+(?:[a-z]+\s+){{1,3}}(?:has|have|contains?|is|are)\b
+    |[\s\W]*(?:this|my|our|his|her|their)\s+(?:[a-z]+\s+){{0,3}}(?:is|has|was|contains|had)\s*$
+    |[\s\W]*(?:nobody|no one|everyone|everybody|people|readers|users|i)\b(?! (?:want|need|expect|would|require|ask))
+    |[\s\W]*(?:the|my|a|an|our|his|her|their|some|most|many)\s+(?:(?!(?:{RESPONSE}|{PART}|number|words?)\b)[a-z]+\s+){{1,4}}
     (?:has|have|had|contains?|contained|is|are|was|were)\b|.*\b(?:had|contained|was|were)\s+(?:a |an )?$"""
 )
 """A statement about something else: "the book has"."""
-_PERMISSION_WORDS = starts("free may might could can mind fine ok okay acceptable alright right permitted allowed optional no need necessary required mandatory welcome prefer consider possible up good nice suggest great matter permissible")
+_INDICATIVE = pattern(
+    rf"""(?<![\w'])(?!(?:{RESPONSE}|count|number|words?|letters?|and|must|should|also|only|part)\b)[a-z']+,?\s+(?:which |that |who )?(?:contains
+    |has|had|includes|uses|reads|is|was)\s*$"""
+)
+_PERMISSION_WORDS = starts("afraid have don't doesn't does do ideally ignore disregard regardless free may might could can mind fine ok okay acceptable alright right permitted allowed optional no need necessary required mandatory welcome prefer consider possible up good nice suggest great matter permissible")
 _PERMITTED = pattern(
     r"""\b(?:feel free|free to|might|you (?:also )?(?:may|can|could)(?! not\b)
     |(?:may|could|can)(?! (?:not|you|i)\b)
     |(?:would(?:n't| not)?|do(?:n't| not)?) (?:not )?mind|(?:is|are|it's|be|would be|'s)
     (?: also| perfectly| totally| completely| quite| just| all)? (?:fine|ok|okay|acceptable|alright|right|optional
     |welcome|up to you|good|nice|great|possible|permissible)|optional(?:ly)?|no need|(?:do|does)(?:n't| not)
-    (?:really |necessarily |strictly )?(?:have|need)|need(?:n't| not)|not (?:really |strictly )?(?:necessary|required
+    \s(?:really |necessarily |strictly )?(?:have|need)|need(?:n't| not)|not (?:really |strictly )?(?:necessary|required
     |needed|mandatory|necessarily|matter)|(?:n't|not) matter|welcome to|prefer(?:ably|red)?|consider(?! the
-    | this)|i suggest)\b
+    | this)|i suggest|ideally|afraid (?:to|of)|ignor\w+|disregard\w*|regardless)\b
     |(?<!not )(?<!only )\ballowed to\b"""
 )
 _EXCEPTION_WORDS = starts("except unless apart aside other besides save only if when case whether assuming provided where as instead rather depending outside barring")
 _EXCEPTION = pattern(
     r"""\b(?:except\w*|unless|apart from|aside from|other than|besides|save for|only (?:in|for|to|as|where)|in case
     |whether|assuming|provided|where (?:necessary|needed|possible|appropriate|it)|as needed|instead of|rather than
-    |depending|outside(?: of)?|barring|when needed|(?:if|when(?:ever)?)\b
-    (?! (?:you(?:'re| are)? )?(?:writing|responding|answering|replying|write|respond|answer|reply|finished|done)\b))"""
+    |depending|outside(?: of)?|barring|when needed|if\b
+    |when(?:ever)?\b(?! (?:you(?:'re| are)? )?(?:writing|responding|answering|replying|write|respond|answer|reply)\b))"""
 )
 _BUT_JUST = re.compile(r"(?:\bnot|n't|\bdont|\bnever|\bcannot)\s+(?:just|only|simply|merely|always)\b")
 _LANGUAGES_OF_CODE = r"(?:python3?|java|javascript|typescript|c\+\+|c#|php|ruby|rust|golang|bash|sql|perl|html)"
@@ -120,7 +129,8 @@ _CODE_WORDS = tuple(
     "perl html".split()
 )
 _CODE = pattern(
-    rf"""\b(?:in|using) {_LANGUAGES_OF_CODE}(?!\w)|(?<!\w){_LANGUAGES_OF_CODE} (?:script|program|code|function|class|method|query)
+    rf"""\b(?:in|using) {_LANGUAGES_OF_CODE}(?!\w)|(?<!\w){_LANGUAGES_OF_CODE} (?:script|program|code|function|class|method|query|page
+    |file|document|app)
     |\b(?:functions?|programs?|scripts?|code|methods?|macros?|query|queries|regex
     |algorithms?)\s+(?:that|which|to|prints?|returns?|outputs?|displays?|snippet)\b
     |\b(?:write|create|implement|give me|fix|debug|run)\s+(?:a |an |the |some |this |my )?(?:[a-z]+ )?(?:functions?
@@ -135,11 +145,13 @@ UNCOUNTED = tuple(
     "amharic georgian armenian".split()
 )
 """Languages with a script in which words, sentences, letters or capitals cannot be counted as in English."""
-_IN_LANGUAGE = re.compile(rf"\b(?:in|into|to|use|using|only|the)\s+(?:{'|'.join(UNCOUNTED)})\b")
+_IN_LANGUAGE = re.compile(
+    rf"\b(?:in|into|to|use|using|only|the)\s+(?:{'|'.join(UNCOUNTED)})\b|\b(?:{'|'.join(UNCOUNTED)})\s+{RESPONSE}\b"
+)
 _EACH_WORDS = starts("each every per apiece")
 _EACH = pattern(
     r"""\b(?:each|every|per)\b(?! of (?:the|these|those)(?: following)? (?:key ?)?(?:words|terms|phrases|letters)
-    | (?:response|answer|reply|output)\b| (?:separated|divided)\b)"""
+    | (?:separated|divided)\b)"""
 )
 _EACH_AFTER = pattern(
     rf"""[^.;]{{0,40}}?\b(?:in|of|for|per|to|about|within|at the (?:start|beginning|end) of)\s+
@@ -148,10 +160,15 @@ _EACH_AFTER = pattern(
     |quotes?|paragraphs?|lines?|stanzas?|steps?|bullets?|sections?|chapters?)\b"""
 )
 _PART_FIRST = re.compile(
-    rf"[\s\W\d]*(?:(?:in|for|the|your|its|of|and|then|limit|keep)\s+)*(?:[a-z]+ )?{PART}\b"
+    rf"[\s\W\d]*for (?:the |all |any )?(?!(?:the |your )?(?:whole|entire|{RESPONSE}))[a-z' -]+,"
+    rf"|[\s\W\d]*(?:(?:in|for|the|your|its|of|and|then|limit|keep)\s+)*(?:[a-z]+ )?{PART}\b"
     r"(?!,? (?:and|with|in|of|using|without|containing)\b)"
 )
-_OF_PART = re.compile(rf"\b{PART}\b(?:(?!,|\band\b|\bbut\b|\bin (?:your|the) (?:entire|whole)?).)*$")
+_OF_PART = re.compile(
+    r"\b(?:conclud|end|start|begin|clos|open|finish)\w*\b[^,]*\bwith (?:an?|the|one) [^,]*$"
+    r"|\band (?:then )?(?:explain|justify|describe|say|tell|summari[sz]e)\b[^,]*$"
+    rf"|\b{PART}\b(?:(?!,|\band\b|\bbut\b|\bin (?:your|the) (?:entire|whole)?).)*$"
+)
 _LIMIT_WORDS = starts("limit restrict cap caps capped confine keep descriptions max maximum at up")
 _LIMITED = pattern(
     rf"""\b(?:limit|restrict|cap|confine|keep)(?:s|ing|ping)?\s+
@@ -191,6 +208,21 @@ _PASSIVE = pattern(
     |(?P<allowed>allowed|permitted|fine|ok|okay|acceptable|welcome|optional)
     |(?P<refused>forbidden|banned|prohibited|avoided|excluded|omitted))\b"""
 )
+
+
+_EITHER_BEFORE = re.compile(r"\b(?:or|either)\s+(?:[a-z]+\s+){0,3}$")
+_TOGETHER = re.compile(r"[^.]*\b(?:both|together|at the same time)\b")
+_OR_AFTER = re.compile(r"\s*,?\s+or\b(?! (?:so|else)\b)")
+_MATERIAL = pattern(
+    r"""\b(?:summari[sz]e|translate|proofread|paraphrase|improve|rewrite|edit|correct|explain|review|analy[sz]e|shorten
+    |simplify)\b[^.:\n\x01]{0,80}:[ \t]*(?![\s\x01])[^\n]*"""
+)
+
+
+def of_material(clause: Clause) -> bool:
+    """Whether a clause belongs to a text that the prompt gives: "Summarize these rules: ..."."""
+    found = clause.view.in_text(_MATERIAL, (":",))
+    return found is not None and found.start() < clause.start < found.end()
 
 
 def polarity(before: str) -> bool | None:
@@ -236,8 +268,9 @@ def decide(clause: Clause, found: Found) -> Requirement | None:
     before, after = text[: found.start], text[found.end :]
     if _elsewhere(clause, before, text[: found.end]):
         return None
+    inside = found.whole and clause.has(_NEGATION_WORDS) and polarity(text[found.start : found.end]) is not True
     start, end, reason = found.start, found.end, found.reason
-    required = polarity(before) if clause.has(_NEGATION_WORDS) else True
+    required = polarity(text[: found.start if found.stated is None else found.stated]) if clause.has(_NEGATION_WORDS) else True
     by_passive, length, permits = passive(after) if clause.has(_PASSIVE_WORDS) else (None, 0, False)
     if permits and not (found.check and "at_most" in found.check):
         reason = reason or PERMITTED
@@ -245,12 +278,14 @@ def decide(clause: Clause, found: Found) -> Requirement | None:
         required = by_passive if required else (None if required is None or not by_passive else False)
         end += length
     reason = _reason(clause, found, before, after) or reason
-    if required is False and not reason and (negations := list(_NEGATION.finditer(before))):
-        start = negations[-1].start()
+    negations = list(_NEGATION.finditer(before)) if required is False and not reason else ()
+    start = negations[-1].start() if negations else start
     check, question = found.check, found.question
     if required is False:
         check, question = found.denied, found.denied_question
-    if not reason and (required is None or check is None):
+    if required is False and _TOGETHER.search(after) or required and _EITHER_BEFORE.search(before[-40:]) or _OR_AFTER.match(after):
+        required = None
+    if not reason and (inside or required is None or check is None):
         reason = UNCLEAR
     start, end = clause.start + start, clause.start + end
     if reason:
@@ -263,9 +298,10 @@ def _elsewhere(clause: Clause, before: str, until: str) -> bool:
     """Whether a clause speaks of something else than what the response must be."""
     return bool(
         (clause.has(_REPORT_WORDS) and _REPORTED.search(before))
-        or (clause.text.rstrip().endswith("?") and _QUESTION.match(clause.text))
+        or (clause.text.rstrip().endswith("?") and not _REQUEST.search(clause.text))
         or (clause.has(_HOW_WORDS) and _HOW.search(until))
         or _OTHERS.match(before)
+        or _INDICATIVE.search(before)
     )
 
 

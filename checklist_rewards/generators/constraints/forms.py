@@ -62,7 +62,7 @@ _CASED_PART = pattern(
 _OF_SOME = pattern(
     r"""\s*(?:words?|terms?|keywords?|names?|titles?|headings?|headlines?|nouns?|letters? (?:for|of|in the)
     |for (?:each|every|all|any|their)\b|for (?:the )?(?:titles?|emphasis|names?|headings?)|to emphasi
-    |at the (?:start|beginning)|at least|less|more)\b"""
+    |for the|(?:,|and|or) (?:digits?|numbers?|symbols?|lower|upper)|at the (?:start|beginning)|at least|less|more)\b"""
 )
 _SOME = pattern(
     r"""\b(?:at least|at most|less than|more than|fewer than|exactly|few|some|several|many|\d+|two|three|four|five)
@@ -229,7 +229,7 @@ def _quoted(clause: Clause, match: Match) -> Found | None:
 
 _LISTS = pattern(
     r"""\b(?:in|as|using|use|with|into|make|create|write|provide|give|be|format)\s+(?:me\s+)?(?:a |an |the |your |any )?
-    (?:[a-z]+ ){0,2}?(?P<kind>numbered list|bullet(?:ed)?[- ]?(?:points(?: list)?|point list|list)|bullets|markdown table
+    (?:(?!or\b|and\b)[a-z]+ ){0,2}?(?P<kind>numbered list|bullet(?:ed)?[- ]?(?:points(?: list)?|point list|list)|bullets|markdown table
     |ordered list)\b"""
 )
 _TABLE = (regex_check(r"(?m)^\s*\|.*\|\s*$", at_least=2), "Does the response have a Markdown table?")
@@ -347,7 +347,7 @@ def _labels(clause: Clause, match: Match) -> Found | None:
     if " as " in said and "either" not in said and match["verb"] not in _SORTS:
         return None
     words = tuple(_BETWEEN_LABELS.split(clause.prompt(*match.span("list")).strip()))
-    if len(words) < 2 or any(not word or word.lower() in _NO_LABELS for word in words):
+    if len(words) < 2 or any(not word or word.lower() in _NO_LABELS or word.lower() in LANGUAGES for word in words):
         return None
     if match["verb"] in _PICKS and clause.view.text[clause.start + match.end() :].strip(" .!)\n"):
         return None  # the choice may be the topic of a text
@@ -436,10 +436,13 @@ _FIRST = pattern(
 )
 
 
+_COLON = re.compile(r":[ \t]*[^\s]")
+
+
 def _repeats_prompt(clause: Clause, match: Match) -> Found | None:
     """The request repeated first: the text above this instruction, or below it."""
     view, start, end = clause.view, clause.start, clause.start + match.end()
-    if not _FIRST.search(view.text[start : end + 120]):
+    if not _FIRST.search(view.text[start : end + 120]) or _COLON.match(clause.text, match.end("what")):
         return None
     question = "Does the response begin by repeating the request word for word?"
     check: Spec = {"type": "repeats_prompt"}

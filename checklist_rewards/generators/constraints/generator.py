@@ -14,7 +14,7 @@ from checklist_rewards.checklists import Checklist, ChecklistItem, Evidence
 from checklist_rewards.errors import GenerationError
 from checklist_rewards.generators.base import Request, check_request
 from checklist_rewards.generators.constraints.counting import count_of, counts, without
-from checklist_rewards.generators.constraints.filtering import Found, decide
+from checklist_rewards.generators.constraints.filtering import A_PART, Found, decide, of_material
 from checklist_rewards.generators.constraints.forms import FORMS
 from checklist_rewards.generators.constraints.reading import QUOTE, Clause, PromptText, Requirement, Spec, starts
 from checklist_rewards.generators.constraints.strings import strings, unquoted
@@ -47,16 +47,31 @@ def find_requirements(prompt: str) -> list[Requirement]:
     have no check, and a reason that names the other one."""
     found: dict[str, Requirement] = {}
     for clause in PromptText(prompt).clauses():
-        for thing in _things(clause):
-            requirement = decide(clause, thing)
-            if requirement is not None:
-                found.setdefault(repr(requirement.check or (requirement.start, requirement.reason)), requirement)
+        things = list(_things(clause))
+        if not things or of_material(clause):
+            continue
+        for requirement in _decided(clause, things):
+            found.setdefault(repr(requirement.check or (requirement.start, requirement.reason)), requirement)
     return _without_contradictions(prompt, _without_weaker(sorted(found.values(), key=lambda one: one.start)))
 
 
 def _things(clause: Clause) -> Iterator[Found]:
     for place in sorted({place for start in clause.starts & _PLACES.keys() for place in _PLACES[start]}):
         yield from _RULES[place][1](clause)
+
+
+def _decided(clause: Clause, things: Sequence[Found]) -> list[Requirement]:
+    """The requirements of a clause. If one of several of a kind is about a part, the others are too."""
+    decided = [(thing, requirement) for thing in things if (requirement := decide(clause, thing)) is not None]
+    parts = {(thing.check or {}).get("type") for thing, one in decided if one.reason == A_PART}
+    if len(decided) > 1 and parts:
+        for n, (thing, one) in enumerate(decided):
+            if one.check and one.check["type"] in _OF_PARTS and not parts.isdisjoint((one.check["type"], None)):
+                decided[n] = (thing, Requirement(one.start, one.end, None, reason=A_PART))
+    return [requirement for _, requirement in decided]
+
+
+_OF_PARTS = ("words", "sentences", "paragraphs")
 
 
 def _without_weaker(found: list[Requirement]) -> list[Requirement]:

@@ -60,7 +60,7 @@ _PLACED = one_line(
     r"""(?:with|by|on|using|saying)\b(?P<between>(?:[\s,:(]+(?:the|this|that|these|an?|exact|exactly|following|same
     |phrase|sentence|words?|text|line|message|statement|question|quote|string|of|closing|sign-off|greeting|in|your|
     response|signature|note|expression|term|characters?|letters?|emoji|tag|hashtag|disclaimer|salutation|remark|and|or
-    |like|be|to|here|:|either|one of|any of|very|specific|given|required|symbol|keyword|answer|capital|lowercase|
+    |be|to|here|:|either|one of|any of|very|specific|given|required|symbol|keyword|answer|capital|lowercase|
     uppercase|reads|reading|saying|marker|both))*[\s:,(\[-]*)$"""
 )
 _MODAL = r"(?:should|must|has to|have to|needs? to|is|are|be|being|shall|will|reads?|say)"
@@ -98,6 +98,8 @@ _SUBJECT = pattern(
     |[a-z]+n't|lastly|first|either|may|can|be|it'?s|so|but|n't|not|never|start|begin|by|just|you|ok|fine))\s*$"""
 )
 """What stands before the verb if the response as a whole starts or ends."""
+_RELATIVE = re.compile(r"\b(?:that|which)\s*$")
+_OF_RESPONSE = re.compile(rf"\b(?!(?:that|which|you|it|this) ){RESPONSE},? (?:that|which)\s*$|\x01,? and that\s*$")
 _PARTICIPLE_SUBJECT = pattern(
     rf"""(?:^|[:(]|\b(?:by|please|always|avoid|without|from))\s*$|\b{RESPONSE},?\s*$
     |\b{RESPONSE},? (?:start|begin|open)\w* with \x01+,? and\s*$"""
@@ -202,7 +204,7 @@ def _placed(
     around, between = head + what, groups.get("between") or ""
     if verb and not (_PARTICIPLE_SUBJECT if verb.endswith("ing") else _SUBJECT).search(head):
         return None
-    if not _FOLLOWS.match(after):
+    if not _FOLLOWS.match(after) or (_RELATIVE.search(head) and not _OF_RESPONSE.search(head)):
         return None
     letter = one and len(one) == 1 and one.isalnum()
     if letter and one != "I" and not re.search(r"\b(?:letter|character|word|digit|number)\b", between):
@@ -305,6 +307,8 @@ def _required(given: Strings, start: int, letters: bool, between: str, end: int 
         question = f"Does the response do without {listed(given.values)}?"
     if re.search(r"\b(?:in|of) (?:each|every)\b", between):
         return Found(start, given.end, reason=A_PART)
+    if re.search(r"\b(?:two|three|four|five|six|\d+) of\b", between):
+        return Found(start, given.end, None, denied, "", question, reason="it asks for some of several words")
     return Found(start, given.end if end is None else end, check, denied, "", question)
 
 
