@@ -343,7 +343,7 @@ def test_the_evidence_is_in_the_prompt_and_the_check_is_valid(prompt, checks):
 
 ISSUE: list[tuple[str, list[Check]]] = [
     ('Do not use the word "rain" more than once.', [times("rain", at_most=1)]),
-    ("Don't mention \"the sea\" more than three times.", [times("the sea", at_most=3)]),
+    ('Don\'t mention "the sea" more than three times.', [times("the sea", at_most=3)]),
     ("Never answer with a simple yes or no.", []),
     ("Do not start with a markdown heading.", [pattern(r"\A\s*#{1,6}[ \t]+\S", 0)]),
     ("Respond in any language other than English.", []),
@@ -394,7 +394,10 @@ def test_a_check_answers_as_the_prompt_means_it(prompt, passes, fails):
     [
         ("Use at least 5 commas. Do not use commas.", ["'Do not use commas'", "'at least 5 commas'"]),
         ("Write it in all caps. Use lowercase letters only.", ["'Use lowercase letters'", "'all caps'"]),
-        ("Include the word 'sun'. Do not use the word 'sun'.", ["\"Do not use the word 'sun'\"", "\"Include the word 'sun'\""]),
+        (
+            "Include the word 'sun'. Do not use the word 'sun'.",
+            ["\"Do not use the word 'sun'\"", "\"Include the word 'sun'\""],
+        ),
     ],
 )  # fmt: skip
 def test_contradictory_requirements_drop_each_other_and_are_named(prompt, named):
@@ -476,7 +479,9 @@ def test_every_example_turns_or_goes_in_a_frame(frame):
                     wrong += [framed] * bool((same or new) and found.check["type"] not in IN_EVERY_LANGUAGE)
                 elif frame == "never":
                     places = found.check and found.check["type"] == "regex" and found.check.get("exactly") == 0
-                    wrong += [framed] * bool(same or (new and not places and found.check not in _denied(requirement.check)))
+                    wrong += [framed] * bool(
+                        same or (new and not places and found.check not in _denied(requirement.check))
+                    )
                 else:
                     wrong += [framed] * bool(same or new)
     assert wrong == []

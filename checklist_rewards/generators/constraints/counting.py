@@ -91,7 +91,8 @@ THINGS = {
     "upper": Thing(r"(?:capital letters?|capitals\b|upper-?case(?: letters?)?)", {"type": "casing", "casing": "lower"},
                    "", "n"),
     "lower": Thing(r"(?:lower-?case(?: letters?)?)", {"type": "casing", "casing": "upper"}, "", "n"),
-    "parts": Thing("(?:sections?|parts?|phrases?|passages?|portions?|(?:text )?segments?|areas?|(?:key ?)?points?|terms?"
+    "parts": Thing("(?:sections?|parts?|phrases?|passages?|portions?|(?:text )?segments?|areas?|(?:key ?)?points?|"
+    "terms?"
                    "|ideas?|chapters?|items?|scenes?)", None, "parts", "c"),
     "times": Thing("(?:different |separate )?times?", None, "times", "c"),
     "pages": Thing("pages?", None, "pages", "c"),
@@ -107,7 +108,8 @@ def _named(use: str) -> str:
 
 _ADJECTIVES = (
     r"(?:(?:different|distinct|separate|short|long|brief|concise|clear|simple|complete|full|unique|main|key|detailed|"
-    r"total|individual|english|well-written|additional|unnumbered|unordered|markdown|distinctive|non-empty|proper|such|"
+    r"total|individual|english|well-written|additional|unnumbered|unordered|markdown|distinctive|non-empty|proper|"
+    r"such|"
     r"informative|very|text)[\s-]+)*"
 )
 _UNIT = re.compile(rf"[\s-]+{_ADJECTIVES}(?:{_named('c')})\b(?!')")
@@ -194,7 +196,8 @@ _DIVIDER = re.compile(r"(?:separat|divid|delimit|mark|split)[^\n]{0,80}\n?[^\n]{
 
 _DIGIT = re.compile(r"\d")
 _NUMBERS = starts(
-    "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen "
+    "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
+    "eighteen "
     "nineteen twenty thirty forty fifty ninety hundred thousand dozen half single zero once twice thrice"
 )
 
@@ -364,7 +367,8 @@ _LETTER = pattern(
     |(?P<letter>[a-z#@!?&%$*])(?![\w'#]))"""
 )
 _MARKS = re.compile(
-    r"\b(?:us(?:e|es|ing)|includ(?:e|es|ing)|contain(?:s|ing)?|ha(?:ve|s|ving)|employ|insert)\s+(?:(?:a|an|the|any)\s+)?"
+    r"\b(?:us(?:e|es|ing)|includ(?:e|es|ing)|contain(?:s|ing)?|ha(?:ve|s|ving)|employ|insert)\s+(?:(?:a|an|the|"
+    r"any)\s+)?"
     rf"(?:{_named('n')})\s*$"
 )
 _CAPITAL_WORDS = re.compile(
@@ -377,7 +381,8 @@ FUNCTION_WORDS = frozenset(
 )
 """Words that are no keywords where they follow "the word"."""
 _USED = pattern(
-    r"""\b(?:words?|keywords?|phrases?|terms?|names?|us(?:e|es|ing|ed)|includ\w+|mention\w*|contain\w*|appear\w*|repeat\w*
+    r"""\b(?:words?|keywords?|phrases?|terms?|names?|us(?:e|es|ing|ed)|includ\w+|mention\w*|contain\w*|appear\w*
+    |repeat\w*
     |occur\w*|say|write|have|has|incorporat\w+|expression|hashtag|sentence)\b"""
 )
 
@@ -427,7 +432,8 @@ def _words_of(clause: Clause, found: Amount, text: str, given: list[Strings]) ->
 
 _FILLER = pattern(
     r"""(?:[\s,]+(?:any|a|an|the|single|use|using|used|usage|allowed|permitted|supposed|to|including|include|contain
-    |containing|have|having|put|insert|add|write|writing|employ|of|in|your|(?:entire |whole )?response|answer|reply|text
+    |containing|have|having|put|insert|add|write|writing|employ|of|in|your|(?:entire |whole )?response|answer|reply
+    |text
     |output|story|essay|kinds?|types?|forms?|with|or|more|ever|also|be|should|must|question|(?:punctuation|symbols)
     (?:like|such as)|such as|all|extra|special|format|there|are|is|please))*\s+$"""
 )
@@ -446,7 +452,8 @@ _NEGATED = re.compile(
     r"|exclud(?:e|ing)|omit(?:ting)?|skip(?:ping)?|leav(?:e|ing) out)$|n't$"
 )
 _PASSIVE_NO = re.compile(
-    r"\s+(?:(?:should|must|may|can|are|is|do)\s*(?:not|n't)|cannot|can't|mustn't|shouldn't|aren't|(?:are|is) (?:forbidden"
+    r"\s+(?:(?:should|must|may|can|are|is|do)\s*(?:not|n't)|cannot|can't|mustn't|shouldn't|aren't|(?:are|"
+    r"is) (?:forbidden"
     r"|prohibited|banned))\b"
 )
 
@@ -496,7 +503,8 @@ def _none_of(clause: Clause, thing: re.Match[str]) -> tuple[Spec | None, str]:
 
 
 _COUNT_OF = pattern(
-    rf"""\b(?P<unit>word|character|sentence|line|paragraph)[- ](?P<what>count|limit|length|minimum|maximum|requirement)s?
+    rf"""\b(?P<unit>word|character|sentence|line|paragraph)[- ](?P<what>count|limit|length|minimum|maximum
+    |requirement)s?
     \b\s*(?:(?:is|of|should be|must be|has to be|to be|between|at|:|=|for your (?:response|answer)|in your response|to
     |restriction|set)\s*)*(?=(?:[a-z<>≤≥=~]+ ){{0,3}}(?P<n>{NUMBER}))"""
 )

@@ -4,8 +4,8 @@ A rule returns a [`Found`]: where the thing is named, and the checks for a claus
 forbids it. [`decide`] reads the rest of the clause, with the line that introduces its list, in this order:
 
 1. *Not about the response*: reports, questions, how something is done, what somebody in a story does. No requirement.
-2. *Not required as it stands*: permissions, conditions and exceptions, what code prints, a part of the response, counts
-   in a language whose words or letters the checks cannot count. A requirement without a check, with this reason.
+2. *Not required as it stands*: permissions, conditions and exceptions, what code prints, a part of the response, words
+   or letters of a language in which the checks cannot count. A requirement without a check, with this reason.
 3. *Polarity*: required or forbidden, by one negation before the thing or by a passive after it. If there are two
    negations, or if it is not clear how far one reaches, there is no check.
 """
@@ -56,13 +56,15 @@ RESPONSE = (
     r"summary|paragraph|description|message|review|speech|script|song|report|content|writing|tweet|caption|rap|haiku|"
     r"limerick|joke|riddle|list|note|proposal|resume|explanation|translation|whole thing|everything|entire thing|it|"
     r"this|that|which|you|document|piece|submission|completion|dialogue|conversation|monologue|memo|ad|slogan|product|"
-    r"advert(?:isement)?|pitch|bio|biography|abstract|outline|plan|guide|recipe|narrative|passage|composition|analysis|"
+    r"advert(?:isement)?|pitch|bio|biography|abstract|outline|plan|guide|recipe|narrative|passage|composition|"
+    r"analysis|"
     r"itinerary|lyrics|announcement|rubric|quiz|template|brochure|statement|verse|length|total|there)"
 )
 """Nouns that stand for the response as a whole."""
 _NTH = "(?:first|second|third|fourth|fifth|last|final|opening|closing|introductory|concluding|next)"
 PART = (
-    r"(?:titles?|subtitles?|headlines?|headings?|subject(?: lines?)?|introductions?|intro|conclusions?|abstract|chorus|"
+    r"(?:titles?|subtitles?|headlines?|headings?|subject(?: lines?)?|introductions?|intro|conclusions?|abstract|"
+    r"chorus|"
     r"verses?|refrain|scenes?|acts?|slides?|descriptions|summaries|biographies|definitions|explanations|lines|names?|"
     r"sentences|paragraphs|bullets?|bullet points|points|stanzas|steps|items|sections|chapters|questions|examples|"
     r"stories|poems|essays|tweets|posts|books|articles|messages|e-?mails|slogans|jokes|riddles|haikus|songs|reviews|"
@@ -72,16 +74,21 @@ PART = (
 """Nouns that stand for a part of the response."""
 _TEXT_VERBS = (
     r"(?:writ(?:e|es|ing|ten)|us(?:e|es|ed|ing)|answer(?:s|ed|ing)?|repl(?:y|ies|ied|ying)|respond(?:s|ed|ing)?|"
-    r"includ\w+|mention\w*|contain\w*|start\w*|begin\w*|end(?:s|ed|ing)?|finish\w*|conclud\w+|avoid\w*|limit\w*|keep\w*|"
+    r"includ\w+|mention\w*|contain\w*|start\w*|begin\w*|end(?:s|ed|ing)?|finish\w*|conclud\w+|avoid\w*|limit\w*|"
+    r"keep\w*|"
     r"say(?:s|ing)?|said|speak\w*|talk\w*|summari[sz]\w+|highlight\w*|wrap\w*|repeat\w*|add(?:s|ed|ing)?|print\w*|"
     r"return\w*|output\w*|put(?:s|ting)?|exceed\w*|capitali[sz]\w+|separat\w+|list(?:s|ed|ing)?|compos\w+|classif\w+|"
     r"choos\w+|pick\w*|describ\w+|rat(?:e|es|ing)|giv(?:e|es|ing)|mak(?:e|es|ing)|creat\w+|tell\w*|must|should|answer|"
     r"explain\w*|mark\w*|be|is|are|have|has|want|requir\w+|need\w*)"
 )
 
-_REPORT_WORDS = starts("asked asks want wants wanted requires tells ordered like likes prefer said says told taught heard claims believe think argue wrote")
+_REPORT_WORDS = starts(
+    "asked asks want wants wanted requires tells ordered like likes prefer said says told taught heard claims "
+    "believe think argue wrote"
+)
 _REPORTED = re.compile(
-    r"\b(?:said|says|told me|(?:was|were|am|been) told|taught|heard|claim(?:s|ed)|believes?|thinks?|argue[sd]?|wrote|(?:asked|asks|wants?|wanted|requires|required|tells|ordered) "
+    r"\b(?:said|says|told me|(?:was|were|am|been) told|taught|heard|claim(?:s|ed)|believes?|thinks?|argue[sd]?|"
+    r"wrote|(?:asked|asks|wants?|wanted|requires|required|tells|ordered) "
     r"(?:me|us|him|her|them|you|students|users|people)|likes?|prefers?)\b"
 )
 _REQUEST = re.compile(r"\b(?:can|could|would|will|may) (?:you|i)\b|\bplease\b")
@@ -89,21 +96,28 @@ _HOW_WORDS = starts("how why whether who whom whose in where because to people c
 _HOW = pattern(
     rf"""\bhow (?:to|do|does|did|can|should|would|could|might)\b
     |\b(?:ways?|reasons?|trie[sd]|trying|difficult|hard|easy|challenge|wanted|learn\w*|decide[sd]?|attempts?) to\b
-    |\b(?:how|why|whether|who|whom|whose|in which|where|because|people|(?<!last )(?<!final )characters?)\b.*?\b{_TEXT_VERBS}\b"""
+    |\b(?:how|why|whether|who|whom|whose|in which|where|because|people
+    |(?<!last )(?<!final )characters?)\b.*?\b{_TEXT_VERBS}\b"""
 )
 _OTHERS = pattern(
     rf"""[\s\W]*(?:an?|most|some|many)\s+(?:[a-z]+\s+){{1,3}}(?:has|have|contains?|is|are)\b
     |[\s\W]*(?:this|my|our|his|her|their)\s+(?:[a-z]+\s+){{0,3}}(?:is|has|was|contains|had)\s*$
     |[\s\W]*(?:nobody|no one|everyone|everybody|people|readers|users|i)\b(?! (?:want|need|expect|would|require|ask))
-    |[\s\W]*(?:the|my|a|an|our|his|her|their|some|most|many)\s+(?:(?!(?:{RESPONSE}|{PART}|number|words?)\b)[a-z]+\s+){{1,4}}
+    |[\s\W]*(?:the|my|a|an|our|his|her|their|some|most|many)\s+(?:(?!(?:{RESPONSE}|{PART}|number
+    |words?)\b)[a-z]+\s+){{1,4}}
     (?:has|have|had|contains?|contained|is|are|was|were)\b|.*\b(?:had|contained|was|were)\s+(?:a |an )?$"""
 )
 """A statement about something else: "the book has"."""
 _INDICATIVE = pattern(
-    rf"""(?<![\w'])(?!(?:{RESPONSE}|count|number|words?|letters?|and|must|should|also|only|part)\b)[a-z']+,?\s+(?:which |that |who )?(?:contains
+    rf"""(?<![\w'])(?!(?:{RESPONSE}|count|number|words?|letters?|and|must|should|also|only
+    |part)\b)[a-z']+,?\s+(?:which |that |who )?(?:contains
     |has|had|includes|uses|reads|is|was)\s*$"""
 )
-_PERMISSION_WORDS = starts("afraid have don't doesn't does do ideally ignore disregard regardless free may might could can mind fine ok okay acceptable alright right permitted allowed optional no need necessary required mandatory welcome prefer consider possible up good nice suggest great matter permissible")
+_PERMISSION_WORDS = starts(
+    "afraid have don't doesn't does do ideally ignore disregard regardless free may might could can mind fine ok "
+    "okay acceptable alright right permitted allowed optional no need necessary required mandatory welcome prefer "
+    "consider possible up good nice suggest great matter permissible"
+)
 _PERMITTED = pattern(
     r"""\b(?:feel free|free to|might|you (?:also )?(?:may|can|could)(?! not\b)
     |(?:may|could|can)(?! (?:not|you|i)\b)
@@ -115,12 +129,16 @@ _PERMITTED = pattern(
     | this)|i suggest|ideally|afraid (?:to|of)|ignor\w+|disregard\w*|regardless)\b
     |(?<!not )(?<!only )\ballowed to\b"""
 )
-_EXCEPTION_WORDS = starts("except unless apart aside other besides save only if when case whether assuming provided where as instead rather depending outside barring")
+_EXCEPTION_WORDS = starts(
+    "except unless apart aside other besides save only if when case whether assuming provided where as instead "
+    "rather depending outside barring"
+)
 _EXCEPTION = pattern(
     r"""\b(?:except\w*|unless|apart from|aside from|other than|besides|save for|only (?:in|for|to|as|where)|in case
     |whether|assuming|provided|where (?:necessary|needed|possible|appropriate|it)|as needed|instead of|rather than
     |depending|outside(?: of)?|barring|when needed|if\b
-    |when(?:ever)?\b(?! (?:you(?:'re| are)? )?(?:writing|responding|answering|replying|write|respond|answer|reply)\b))"""
+    |when(?:ever)?\b(?! (?:you(?:'re| are)? )?(?:writing|responding|answering|replying|write|respond|answer
+    |reply)\b))"""
 )
 _BUT_JUST = re.compile(r"(?:\bnot|n't|\bdont|\bnever|\bcannot)\s+(?:just|only|simply|merely|always)\b")
 _LANGUAGES_OF_CODE = r"(?:python3?|java|javascript|typescript|c\+\+|c#|php|ruby|rust|golang|bash|sql|perl|html)"
@@ -129,7 +147,8 @@ _CODE_WORDS = tuple(
     "perl html".split()
 )
 _CODE = pattern(
-    rf"""\b(?:in|using) {_LANGUAGES_OF_CODE}(?!\w)|(?<!\w){_LANGUAGES_OF_CODE} (?:script|program|code|function|class|method|query|page
+    rf"""\b(?:in|using) {_LANGUAGES_OF_CODE}(?!\w)|(?<!\w){_LANGUAGES_OF_CODE} (?:script|program|code|function|class
+    |method|query|page
     |file|document|app)
     |\b(?:functions?|programs?|scripts?|code|methods?|macros?|query|queries|regex
     |algorithms?)\s+(?:that|which|to|prints?|returns?|outputs?|displays?|snippet)\b
@@ -174,31 +193,41 @@ _LIMITED = pattern(
     rf"""\b(?:limit|restrict|cap|confine|keep)(?:s|ing|ping)?\s+
     (?!(?:(?:the|your|this|its|it|each|entire|whole|overall|total|length|size|of|word|count)\s+)*
     (?:{RESPONSE}\s+(?:length\s+)?|length\s+|count\s+|size\s+)?(?:to|at|under|below|within|between|$)\b)
-    [a-z' ]+?\s+(?:to|at|under|below|within|between)\b[^,;]*$|\b(?:descriptions?|explanations?|definitions?|answers|examples?|reasons?|tips?|bios|{PART})\s*\([^()]{{0,30}}$"""
+    [a-z' ]+?\s+(?:to|at|under|below|within|between)\b[^,;]*$|\b(?:descriptions?|explanations?|definitions?|answers
+    |examples?|reasons?|tips?|bios|{PART})\s*\([^()]{{0,30}}$"""
 )
 """A limit on something else than the response: "limit descriptions to 50 words", "a title (max 5 words)"."""
 
-_NEGATION_WORDS = starts("not don't doesn't mustn't shouldn't won't isn't aren't can't dont do does never nor neither cannot no without avoid refrain exclude omit leave leaving free devoid skip abstain forbid prohibit ban banned")
+_NEGATION_WORDS = starts(
+    "not don't doesn't mustn't shouldn't won't isn't aren't can't dont do does never nor neither cannot no without "
+    "avoid refrain exclude omit leave leaving free devoid skip abstain forbid prohibit ban banned"
+)
 _VERBAL = (
     r"(?:do not|don't|dont|does not|doesn't|must not|mustn't|should not|shouldn't|shall not|will not|won't|cannot|"
-    r"can not|can't|may not|never|not|isn't|aren't|nor|neither|avoid(?:s|ing)?|refrain(?:s|ing)? from|forbid(?:s|den)?|"
+    r"can not|can't|may not|never|not|isn't|aren't|nor|neither|avoid(?:s|ing)?|refrain(?:s|ing)? from|forbid(?:s|"
+    r"den)?|"
     r"prohibit(?:s|ed)?|banned|abstain(?:ing)? from)"
 )
 _NOMINAL = r"(?:no|without|exclud(?:e|es|ing)|omit(?:s|ting)?|leav(?:e|ing) out|free of|devoid of|skip(?:ping)?)"
 _NEGATION = re.compile(rf"\b(?:(?P<verbal>{_VERBAL})|(?P<nominal>{_NOMINAL}))(?!\w)(?! more than)")
 _POSITIVE = pattern(
-    r"""\b(?:(?:do not|don't|dont|never) (?:forget|fail|hesitate|neglect|omit) to|no matter (?:what|how)|without fail)\b"""
+    r"""\b(?:(?:do not|don't|dont|never) (?:forget|fail|hesitate|neglect|omit) to|no matter (?:what|how)|"
+    r"without fail)\b"""
 )
 _PARTICIPLE = re.compile(r"\s+[a-z]+ing\b")
 _BREAK = pattern(
     r""",?\s+\bbut\b|\binstead\b|,\s+and\b|(?<!\x01)\s+(?:and|then)\s+(?:(?:it|you|that|please|also|instead|only|
     always|make sure|to|finally|do)\s+)*(?:use|write|include|make|end|start|begin|finish|keep|limit|add|answer|respond
-    |reply|put|wrap|give|mention|contain|have|has|be|separate|highlight|repeat|ensure|must|should|with|provide|in|at)\b"""
+    |reply|put|wrap|give|mention|contain|have|has|be|separate|highlight|repeat|ensure|must|should|with|provide|in
+    |at)\b"""
 )
 _OUT_OF_REACH = re.compile(r",|\b(?:in|with|at|and|that|which|for|to|by|on|about)\b")
 _MOST_WORDS = 9
 """Number of words between a negation and the thing that it forbids."""
-_PASSIVE_WORDS = starts("used allowed permitted appear include forbidden prohibited banned avoided excluded omitted present mention occur fine ok okay acceptable welcome contain optional in part feature incorporate shown found")
+_PASSIVE_WORDS = starts(
+    "used allowed permitted appear include forbidden prohibited banned avoided excluded omitted present mention "
+    "occur fine ok okay acceptable welcome contain optional in part feature incorporate shown found"
+)
 _PASSIVE = pattern(
     r"""\s*(?:(?:(?P<modal>should|must|ha(?:s|ve) to|needs? to|may|can|could|might|will|shall|is|are|to|would|do|does)?
     \s*(?P<no>not\b|never\b|n't)?|(?P<never>cannot|can't|must ?n't|shouldn't|isn't|aren't|never|not))
@@ -264,13 +293,17 @@ def passive(after: str) -> tuple[bool | None, int, bool]:
 def decide(clause: Clause, found: Found) -> Requirement | None:
     """The requirement of a thing in its clause, with a check or with the reason why it has none; None if the clause
     requires nothing."""
-    text, view = clause.text, clause.view
+    text = clause.text
     before, after = text[: found.start], text[found.end :]
     if _elsewhere(clause, before, text[: found.end]):
         return None
     inside = found.whole and clause.has(_NEGATION_WORDS) and polarity(text[found.start : found.end]) is not True
     start, end, reason = found.start, found.end, found.reason
-    required = polarity(text[: found.start if found.stated is None else found.stated]) if clause.has(_NEGATION_WORDS) else True
+    required = (
+        polarity(text[: found.start if found.stated is None else found.stated])
+        if clause.has(_NEGATION_WORDS)
+        else True
+    )
     by_passive, length, permits = passive(after) if clause.has(_PASSIVE_WORDS) else (None, 0, False)
     if permits and not (found.check and "at_most" in found.check):
         reason = reason or PERMITTED
@@ -283,7 +316,13 @@ def decide(clause: Clause, found: Found) -> Requirement | None:
     check, question = found.check, found.question
     if required is False:
         check, question = found.denied, found.denied_question
-    if required is False and _TOGETHER.search(after) or required and _EITHER_BEFORE.search(before[-40:]) or _OR_AFTER.match(after):
+    if (
+        required is False
+        and _TOGETHER.search(after)
+        or required
+        and _EITHER_BEFORE.search(before[-40:])
+        or _OR_AFTER.match(after)
+    ):
         required = None
     if not reason and (inside or required is None or check is None):
         reason = UNCLEAR
@@ -313,7 +352,9 @@ def _reason(clause: Clause, found: Found, before: str, after: str) -> str:
         return PERMITTED
     if (header or clause.has(_EXCEPTION_WORDS)) and _EXCEPTION.search(around):
         return CONDITIONAL
-    if (clause.has(_NEGATION_WORDS) and _BUT_JUST.search(before)) or (header and polarity(f"{header[:-1]} ") is not True):
+    if (clause.has(_NEGATION_WORDS) and _BUT_JUST.search(before)) or (
+        header and polarity(f"{header[:-1]} ") is not True
+    ):
         return UNCLEAR
     if asks_for_code(view) and (_CODE.search(clause.text) or not _OF_RESPONSE.search(clause.text)):
         return OF_CODE

@@ -1,6 +1,7 @@
 """Requirements in whole phrases: "in JSON", "in all capital letters", "in German", "answer with yes or no".
 
-[`FORMS`] is the table: the words that must occur in a clause, a pattern, and what builds the requirement from its match.
+[`FORMS`] is the table: words of which one must occur in a clause, a pattern, and what builds the
+requirement from its match.
 """
 
 from __future__ import annotations
@@ -49,11 +50,13 @@ _CASING = pattern(
     (?:the )?(?:english )?(?P<a>lower[- ]?case|small|capital(?:ized)?|caps|upper[- ]?case|capitals)(?: english)?
     (?: letters?| text| characters)?
     |\b(?P<b>lower[- ]?case|upper[- ]?case|capital|small)(?: english)? (?:letters?|characters|text) only
-    |\b(?:in|using|with|use) (?:english )?(?P<c>lower[- ]?cases?|upper[- ]?case|capital letters|all-?caps|capitals|caps)\b
+    |\b(?:in|using|with|use) (?:english )?(?P<c>lower[- ]?cases?|upper[- ]?case|capital letters|all-?caps|capitals
+    |caps)\b
     (?: letters?)?|\b(?P<d>lower-?case|upper-?case)(?: letters)? only
     |\ball (?:of )?(?:the |your )?(?:letters|text|words) (?:are|is|should be|must be|to be) (?:in )?(?:all )?
     (?P<e>lower-?case|upper-?case|capital(?:i[sz]ed)?|caps)(?: letters)?
-    |\b(?P<f>capitali[sz]e) (?:every|each|all)(?: of)?(?: the| your)? (?:single )?(?:letters?|words?|text|characters?)\b"""
+    |\b(?P<f>capitali[sz]e) (?:every|each|all)(?: of)?(?: the| your)? (?:single )?(?:letters?|words?|text
+    |characters?)\b"""
 )
 _CASED_PART = pattern(
     r"""\b(?:words?|headers?|first letters?|initials?|acronyms?|key ?words?|sentences?|terms?|phrases?|labels?|nouns?
@@ -66,7 +69,8 @@ _OF_SOME = pattern(
 )
 _SOME = pattern(
     r"""\b(?:at least|at most|less than|more than|fewer than|exactly|few|some|several|many|\d+|two|three|four|five)
-    (?: (?!and\b|but\b)[a-z]+){0,3}\s*(?:in |with )?$|\b(?:either|convert|change|turn|from|avoid|rather than|instead of)\b
+    (?: (?!and\b|but\b)[a-z]+){0,3}\s*(?:in |with )?$|\b(?:either|convert|change|turn|from|avoid|rather than
+    |instead of)\b
     [^,]*$"""
 )
 _CASING_OF_RESPONSE = re.compile(
@@ -114,15 +118,19 @@ _ONLY_LANGUAGE = re.compile(
 )
 _ONLY_AFTER = re.compile(r"\s*,?\s*(?:only|no other language)\b")
 _WRITES = pattern(
-    rf"""^[\s\W]*(?:then |now |and |but |please |also |only )*(?:write|respond|answer|reply|compose|draft|speak|in|using
+    rf"""^[\s\W]*(?:then |now |and |but |please |also |only )*(?:write|respond|answer|reply|compose|draft|speak|in
+    |using
     |use|explain|the (?:entire|whole|complete|full))\b
     |\b(?:your|the|entire|whole|full|complete|this|it|all)\s+(?:(?:entire|whole|full|complete)\s+)?{RESPONSE}\b
     |\b(?:respond|answer|reply|write)\b|\b(?:should|must) be\b|,\s*$|^\s*$"""
 )
 _LANGUAGE_OF_OTHERS = pattern(
-    r"""\b(?:translat\w*|convert|from|sentences?|text|words?|phrases?|article|quote|books?|movies?|films?|released|called
-    |meaning|means?|published|literature|terms?|poet|poems by|equivalent|say|said|known|title|names?|subtitle|class|course
-    |lessons?|keywords?|grammar|fluent|proficien\w+|skills?|difference|both|either|avoid|following|given|passage|original
+    r"""\b(?:translat\w*|convert|from|sentences?|text|words?|phrases?|article|quote|books?|movies?|films?|released
+    |called
+    |meaning|means?|published|literature|terms?|poet|poems by|equivalent|say|said|known|title|names?|subtitle|class
+    |course
+    |lessons?|keywords?|grammar|fluent|proficien\w+|skills?|difference|both|either|avoid|following|given|passage
+    |original
     |version|learn|learning|teach|common|used|popular|interest(?:ed)?|major(?:ed)?|degree|studies|paragraph in)\b"""
 )
 _SPEAKERS = re.compile(r"\b(?:speak|person|people|who|characters?)\w*\b")
@@ -163,7 +171,8 @@ _JSON = pattern(
     (?:[- ](?:format(?:ted)?|objects?|array|string|code|block|syntax|structure|output|only|response))*"""
 )
 _OTHER_JSON = pattern(
-    r"""\b(?:function|script|program|code that|parse|api|endpoint|file|python|javascript|convert(?:s|ing)? (?:this|the|a) json
+    r"""\b(?:function|script|program|code that|parse|api|endpoint|file|python|javascript|convert(?:s|ing)? (?:this
+    |the|a) json
     |class|query|database|stored|example|sample|following json|given json|request|payload|library|difference|input
     |table)\b"""
 )
@@ -228,8 +237,10 @@ def _quoted(clause: Clause, match: Match) -> Found | None:
 
 
 _LISTS = pattern(
-    r"""\b(?:in|as|using|use|with|into|make|create|write|provide|give|be|format)\s+(?:me\s+)?(?:a |an |the |your |any )?
-    (?:(?!or\b|and\b)[a-z]+ ){0,2}?(?P<kind>numbered list|bullet(?:ed)?[- ]?(?:points(?: list)?|point list|list)|bullets|markdown table
+    r"""\b(?:in|as|using|use|with|into|make|create|write|provide|give|be|format)\s+(?:me\s+)?(?:a |an |the |your 
+    |any )?
+    (?:(?!or\b|and\b)[a-z]+ ){0,2}?(?P<kind>numbered list|bullet(?:ed)?[- ]?(?:points(?: list)?|point list|list)
+    |bullets|markdown table
     |ordered list)\b"""
 )
 _TABLE = (regex_check(r"(?m)^\s*\|.*\|\s*$", at_least=2), "Does the response have a Markdown table?")
@@ -304,10 +315,12 @@ _KIND = r"(?:number|integer|digit|numeral|numerical value|letter)s?"
 _CLOSED = r"(?=\s*(?:[.,;:!?\n]|$|and nothing|without|\())"
 _ONE_THING = pattern(
     rf"""\b{_SAYS}(?:s|ing)?\b(?:\s+(?:me|back|with|your answer|the answer|as|in))*\s+(?:only|just|nothing but|solely
-    |simply)\s+(?:with\s+|as\s+)?{_ADVERB}(?P<a>{_KIND})(?:\s+of (?:the|your) (?:correct |right |chosen |best )?(?:option
+    |simply)\s+(?:with\s+|as\s+)?{_ADVERB}(?P<a>{_KIND})(?:\s+of (?:the|your) (?:correct |right |chosen 
+    |best )?(?:option
     |answer|choice|result))?{_CLOSED}
     |\bonly\s+{_SAYS}\s+(?:with\s+)?{_ADVERB}(?P<b>{_KIND}){_CLOSED}
-    |\b{_SAYS}(?:s|ing)?\b(?:\s+(?:with|as|your answer as|the answer as))*\s+{_ADVERB}(?P<c>{_KIND})\s+(?:only\b|alone\b
+    |\b{_SAYS}(?:s|ing)?\b(?:\s+(?:with|as|your answer as|the answer as))*\s+{_ADVERB}(?P<c>{_KIND})\s+(?:only\b
+    |alone\b
     |and nothing (?:else|more)\b)"""
 )
 _ALONE = {
@@ -405,14 +418,18 @@ def _ending_mark(clause: Clause, match: Match) -> Found:
     mark, name = _ENDING_MARKS[match["mark"]], f"a {match['mark']}".replace("a e", "an e")
     if part := re.search(rf"\b(?:each|every|{PART})\b", match.group()):
         return Found(match.start(), part.start(), reason=A_PART)
-    denied, refused = regex_check(rf"{re.escape(mark)}\s*\Z", exactly=0), "Does the response end with something else than"
+    denied, refused = (
+        regex_check(rf"{re.escape(mark)}\s*\Z", exactly=0),
+        "Does the response end with something else than",
+    )
     check, question = {"type": "ends", "phrase": mark}, f"Does the response end with {name}?"
     return Found(match.start(), match.end(), check, denied, question, f"{refused} {name}?")
 
 
 _PARAGRAPH_START = pattern(
     rf"""\b(?:the )?(?:paragraph (?P<n>{NUMBER})|(?P<nth>{"|".join(ORDINALS)}) paragraph)\b(?: of [a-z ]{{0,30}})?,?\s+
-    (?:must|should|has to|have to|needs to|shall|will|to)?\s*(?:always )?(?:start|begin)(?:s|ning)?\s+with\s+(?:the\s+)?
+    (?:must|should|has to|have to|needs to|shall|will|to)?\s*(?:always )?(?:start|begin)(?:s
+    |ning)?\s+with\s+(?:the\s+)?
     (?:word\s+|phrase\s+)?(?P<word>[a-z][\w'-]*)(?=\s*(?:[.,;!?\n)]|$|and\b|in\b))"""
 )
 
@@ -426,12 +443,14 @@ def _paragraph_start(clause: Clause, match: Match) -> Found | None:
 
 
 _REPEAT = pattern(
-    r"""\b(?:repeat|copy|restate|rewrite|reproduce)\s+(?:back\s+)?(?:(?P<quoted>\x01+)|(?:(?:the|my|this|above|below|entire
+    r"""\b(?:repeat|copy|restate|rewrite|reproduce)\s+(?:back\s+)?(?:(?P<quoted>\x01+)|(?:(?:the|my|this|above|below
+    |entire
     |whole|exact|same|full|complete|user's|original|following)\s+)*(?P<what>request|prompt|question|query|instructions?
     |message|sentence|text|task|input|words|paragraph|what i (?:said|wrote|asked))s?\b)[^.\n]{0,120}"""
 )
 _FIRST = pattern(
-    r"""\bfirst\b|\bbefore\b|\bthen (?:give|answer|provide|respond|reply|write)|\bword[- ](?:for|by)[- ]word\b|\bverbatim\b
+    r"""\bfirst\b|\bbefore\b|\bthen (?:give|answer|provide|respond|reply|write)|\bword[- ](?:for|by)[- ]word\b
+    |\bverbatim\b
     |\bexactly\b|\bas is\b|\bwithout (?:any )?chang|\bunchanged\b"""
 )
 

@@ -23,13 +23,27 @@ from checklist_rewards.version import __version__
 SOURCE = f"constraints/{__version__}"
 
 _RULES: tuple[tuple[frozenset[str], Callable[[Clause], Iterator[Found]]], ...] = (
-    (starts("word sentence paragraph bullet placeholder place hash hashtag exclamation question comma colon semi semicolon "
-            "em en dash dashes hyphen emoji emoticon character line section part phrase time times once twice thrice page syllable stanza "
-            "verse highlight italic emphasize point key keyword scene chapter text segment area passage portion term idea item "
-            "capital caps uppercase lines"), counts),
-    (starts("letter comma punctuation emoji emoticon digit numeral number exclamation question hash hashtag colon semi "
+    (
+        starts(
+            "word sentence paragraph bullet placeholder place hash hashtag exclamation question comma colon semi "
+            "semicolon "
+            "em en dash dashes hyphen emoji emoticon character line section part phrase time times once twice "
+            "thrice page syllable stanza "
+            "verse highlight italic emphasize point key keyword scene chapter text segment area passage portion "
+            "term idea item "
+            "capital caps uppercase lines"
+        ),
+        counts,
+    ),
+    (
+        starts(
+            "letter comma punctuation emoji emoticon digit numeral number exclamation question hash hashtag colon "
+            "semi "
             "semicolon hyphen em en dash period full capital caps uppercase upper lowercase lower bullet parenthesis "
-            "quotation asterisk heading markdown"), without),
+            "quotation asterisk heading markdown"
+        ),
+        without,
+    ),
     (starts(QUOTE), strings),
     (starts("word keyword key term phrase"), unquoted),
     (starts("word character sentence line paragraph"), count_of),
@@ -135,9 +149,9 @@ def _contradict(one: Spec, other: Spec) -> bool:
     rest = [{name: value for name, value in check.items() if name not in _BOUNDS} for check in (one, other)]
     if rest[0] != rest[1] or not any(name in one for name in _BOUNDS):
         return False
-    low = max(check.get("at_least", check.get("exactly", 0)) for check in (one, other))
-    high = min(check.get("at_most", check.get("exactly", low)) for check in (one, other))
-    return low > high
+    lows = [int(check[name]) for check in (one, other) for name in ("at_least", "exactly") if name in check]
+    highs = [int(check[name]) for check in (one, other) for name in ("at_most", "exactly") if name in check]
+    return bool(highs and lows) and max(lows) > min(highs)
 
 
 class ConstraintsGenerator:

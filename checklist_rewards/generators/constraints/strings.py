@@ -31,7 +31,8 @@ _VERB = pattern(
     r"""\b(?:(?P<verb>includ(?:e|es|ing)|contain(?:s|ing)?|us(?:e|es|ing)|utili[sz](?:e|es|ing)|mention(?:s|ing)?
     |incorporat(?:e|es|ing)|featur(?:e|es|ing)|add(?:s|ing)?|insert(?:s|ing)?|employ(?:s|ing)?|say(?:ing)?
     |weav(?:e|ing)(?: in)?|make use of|ha(?:ve|s|ving)|with|writ(?:e|ing)|work in|put|place|sprinkle in)
-    |(?P<without>without|no|avoid(?:ing)?|refrain(?:ing)? from|exclud(?:e|ing)|omit(?:ting)?|leav(?:e|ing) out|skip))\b"""
+    |(?P<without>without|no|avoid(?:ing)?|refrain(?:ing)? from|exclud(?:e|ing)|omit(?:ting)?|leav(?:e|ing) out
+    |skip))\b"""
     + _BETWEEN
 )
 _NOUN = re.compile(
@@ -42,7 +43,8 @@ _NOUN_BEFORE = re.compile(
     r"[\s:,(\[]*$"
 )
 _MARKED = pattern(
-    r"""\b(?:mark|label|tag|replac|highlight|annotat|fill|start|begin|end|prefix|preced|follow|titl|nam|complet|substitut
+    r"""\b(?:mark|label|tag|replac|highlight|annotat|fill|start|begin|end|prefix|preced|follow|titl|nam|complet
+    |substitut
     |swap|match|compar)\w*\b[^,;]*$"""
 )
 """Verbs that make "with the word" another requirement than to contain the word."""
@@ -78,7 +80,8 @@ def _place(verbs: str, nouns: str, suffix: str) -> tuple[re.Pattern[str], re.Pat
 _UNIT = "(?P<unit>words?|phrase|sentence|line|text|thing|statement)"
 _PLACES = {
     "ends": _place(
-        r"end(?:s|ing)?|finish(?:es|ing)?|conclud(?:e|es|ing)|clos(?:e|es|ing)|wrap(?:s|ping)? (?:it )?up|sign(?:ing)? off",
+        r"end(?:s|ing)?|finish(?:es|ing)?|conclud(?:e|es|ing)|clos(?:e|es|ing)|wrap(?:s|ping)? (?:it )?up|"
+        r"sign(?:ing)? off",
         rf"(?:very )?(?:(?:last|final|closing|ending|concluding) {_UNIT}"
         r"|end of (?=your|the (?:entire|whole|full)? ?(?:response|answer|reply|output)))",
         rf"\s*(?:right )?(?:at|to) the (?:very )?end{_TO_THE_END}"
@@ -91,10 +94,13 @@ _PLACES = {
         r"|\s*as (?:the|your) (?:very )?(?:first|opening) (?:words?|phrase|sentence|line)\b",
     ),
 }
-_PLACE_WORDS = starts("end ends ending finish conclude close closing wrap sign last final start begin open opening preface prefix first")
+_PLACE_WORDS = starts(
+    "end ends ending finish conclude close closing wrap sign last final start begin open opening preface prefix first"
+)
 _ADD = re.compile(r"\b(?:add|put|place|write|append|say|include)\b[^\x01]{0,60}$")
 _SUBJECT = pattern(
-    rf"""(?:^|[,:(\"-]|\b(?:{RESPONSE}|should|must|shall|will|to|and|then|please|also|always|needs?|has|have|only|finally
+    rf"""(?:^|[,:(\"-]|\b(?:{RESPONSE}|should|must|shall|will|to|and|then|please|also|always|needs?|has|have|only
+    |finally
     |[a-z]+n't|lastly|first|either|may|can|be|it'?s|so|but|n't|not|never|start|begin|by|just|you|ok|fine))\s*$"""
 )
 """What stands before the verb if the response as a whole starts or ends."""
@@ -106,9 +112,12 @@ _PARTICIPLE_SUBJECT = pattern(
 )
 _NTH = "(?:first|second|third|fourth|fifth|last|final|opening|closing|next)"
 _INNER = one_line(
-    rf"""(?:\b(?:each|every)\b|\b(?:a|the|new|next|another|same) (?:new |next |same )?(?:line|sentence|paragraph|section|
-    bullet|slide|row|column|cell)\b|\b(?:all|any|both)\b[^,]*\b(?:sentences?|lines?|paragraphs?|words?|stanzas?|bullets?|
-    points?|sections?|verses?|items?|names?|questions?|steps?)\b|\b(?:titles?|subtitles?|headings?|headlines?|sentences|
+    rf"""(?:\b(?:each|every)\b|\b(?:a|the|new|next|another|same) (?:new |next |same )?(?:line|sentence|paragraph
+    |section|
+    bullet|slide|row|column|cell)\b|\b(?:all|any|both)\b[^,]*\b(?:sentences?|lines?|paragraphs?|words?|stanzas?
+    |bullets?|
+    points?|sections?|verses?|items?|names?|questions?|steps?)\b|\b(?:titles?|subtitles?|headings?|headlines?
+    |sentences|
     lines|paragraphs|words|stanzas|bullets|sections|names|steps|verses|items|points|questions|{_NTH} (?:sentence|line|
     paragraph|stanza|section|bullet|verse|word)|paragraph \d+|subject line)\b)"""
 )
@@ -274,7 +283,9 @@ def _words(given: Strings, before: str, after: str) -> Found | None:
     between, verb = role.group(), role["verb"]
     noun = _NOUN.search(between) is not None
     if _EXAMPLES.search(before) and verb:
-        return Found(role.start(), given.end, None, forbidden(given), reason="the words are examples") if noun else None
+        return (
+            Found(role.start(), given.end, None, forbidden(given), reason="the words are examples") if noun else None
+        )
     if not (noun or letters) and (not (verb and verb.startswith(_CLEAR_ALONE)) or not _FOLLOWS.match(after)):
         if not (verb and verb.startswith(("us", "say", "writ")) and _FOLLOWS.match(after)):
             return None
@@ -315,7 +326,8 @@ def _required(given: Strings, start: int, letters: bool, between: str, end: int 
 _UNQUOTED = pattern(
     r"""\b(?P<noun>key ?words?|words?|terms?|phrases?)(?P<colon>\s*:)?\s*[\[(]?\s*
     (?P<list>[^\x01.;!?\n\[\](]{2,160}?)\s*[\])]?(?=\s+(?:in (?:your|the|its|my|this)|somewhere|throughout|within|to
-    |as|at (?:least|all|the)|anywhere|should|must|may|can|will|cannot|has to|needs to|when|while|for|into|unless|except|and
+    |as|at (?:least|all|the)|anywhere|should|must|may|can|will|cannot|has to|needs to|when|while|for|into|unless
+    |except|and
     (?:make|write|use|do|ensure|avoid|end|start|keep|then|the)|is|are|but)\b|[.;!?\n\])]|$)"""
 )
 _WORD = re.compile(r"[\w'#@-]+(?: [\w'-]+){0,2}")
