@@ -2,7 +2,7 @@
 #   make demo    the main job on the pocket model: checklists, GRPO, best-of-8, a plot (no vLLM needed)
 #   make demo-english    the same on real English: SmolLM2-135M learns to follow everyday requests (25 minutes)
 #   make test    every behaviour, with vLLM on the CPU where it can be had
-#   make test-all    the same, and the studies of recipes/studies/ on a small scale
+#   make test-all    the same, and the tests that take minutes each
 #   make bench   reads per second and tokens computed, as ratios within one run
 #   make docs    the documentation, as pages in site/
 #   make test-frameworks    the adapters inside verl, ms-swift and others, each in an environment of its own (7 GB);

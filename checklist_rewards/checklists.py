@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import blake2b
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 from pydantic_core import PydanticSerializationError
@@ -23,7 +23,6 @@ from pydantic_core import PydanticSerializationError
 from checklist_rewards.errors import ChecklistError, shown
 from checklist_rewards.validation import one_sentence
 
-Computed = TypeVar("Computed")
 Key = bytes
 
 YES, NO = "yes", "no"
@@ -286,20 +285,6 @@ class Checklist(BaseModel):
             return cls(items=items, **origin)
         except ValidationError as error:
             raise ChecklistError(f"{where}: {one_sentence(error, cls)}") from None
-
-
-def once_per_object(compute: Callable[..., Computed]) -> Callable[..., Computed]:
-    """`compute`, called once for each first argument: completions of one prompt share their checklist. Objects and
-    results are kept as long as the returned function."""
-    known: dict[int, tuple[Any, Computed]] = {}
-
-    def computed(value: Any, *where: str) -> Computed:
-        found = known.get(id(value))
-        if found is None:
-            found = known[id(value)] = value, compute(value, *where)
-        return found[1]
-
-    return computed
 
 
 def _key(value: Any) -> str | None:

@@ -23,7 +23,7 @@ from checklist_rewards.backends import Engine, is_transient
 from checklist_rewards.backends.base import is_over
 from checklist_rewards.backends.budget import Bill, Receipt
 from checklist_rewards.backends.models import UNNAMED
-from checklist_rewards.checklists import Checklist, ChecklistItem, Option, once_per_object
+from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import SampleError
 from checklist_rewards.judges.base import Progress, Read
 from checklist_rewards.judges.calibration import Member, empty_targets
@@ -186,26 +186,50 @@ class ChecklistScorer:
                 Nothing has been sent to the judge at that point.
             ModelError: If the judge cannot be used.
         """
-        checklists = self._parsed(samples)
+        return self.score_prepared(self.prepare(samples), progress, retries=retries)
+
+    def prepare(self, samples: Sequence[Sample]) -> list[Sample]:
+        """The samples as this scorer asks them: with parsed checklists, on its scale and with its weights. A checklist
+        that several samples share is prepared and checked once.
+
+        Raises:
+            SampleError, ChecklistError: As [`score_batch`].
+        """
+        prepared: list[Sample] = []
+        known: dict[int, tuple[Checklist, Checklist]] = {}  # by the id of a parsed checklist, which is kept alive here
+        for number, sample in enumerate(samples, start=1):
+            where = f"sample {number}"
+            given = Checklist.parse(sample.checklist, where)
+            if id(given) not in known:
+                known[id(given)] = given, self.prepared(given)
+                for item in known[id(given)][1].items:
+                    self.check_item(item, where)
+            checklist = known[id(given)][1]
+            prepared.append(sample if sample.checklist is checklist else replace(sample, checklist=checklist))
+            for name in ("target", "input", "reference", "history"):
+                text = getattr(sample, name)
+                if not isinstance(text, str) and (text is not None or name == "target"):
+                    raise SampleError(f"{where}: {name} must be a string, got {type(text).__name__} {text!r:.60}.")
+        return prepared
+
+    def score_prepared(
+        self, samples: Sequence[Sample], progress: Progress | None = None, *, retries: int = 0
+    ) -> list[Score]:
+        """[`score_batch`] of samples that [`prepare`] returned."""
         states = [sample.target_state for sample in samples]
         judged = [self._is_judged(state) for state in states]
-        answers = iter(self._verdicts(samples, checklists, judged, progress, retries))
+        answers = iter(self._verdicts(samples, judged, progress, retries))
         scores = []
-        for checklist, state, is_judged in zip(checklists, states, judged, strict=True):
+        for sample, state, is_judged in zip(samples, states, judged, strict=True):
             if is_judged:
-                verdicts = [next(answers) for _ in checklist.items]
+                verdicts = [next(answers) for _ in sample.checklist.items]
             else:
-                verdicts = [Verdict(unanswered=Unanswered(Reason.NO_ANSWER, state))] * len(checklist.items)
-            scores.append(score_checklist(checklist, verdicts, self.aggregation, state=state))
+                verdicts = [Verdict(unanswered=Unanswered(Reason.NO_ANSWER, state))] * len(sample.checklist.items)
+            scores.append(score_checklist(sample.checklist, verdicts, self.aggregation, state=state))
         return scores
 
     def _verdicts(
-        self,
-        samples: Sequence[Sample],
-        checklists: Sequence[Checklist],
-        judged: Sequence[bool],
-        progress: Progress | None,
-        retries: int,
+        self, samples: Sequence[Sample], judged: Sequence[bool], progress: Progress | None, retries: int
     ) -> Sequence[Verdict]:
         """The verdicts on the items of the samples that are judged, in one plan."""
         reads = [
@@ -218,13 +242,12 @@ class ChecklistScorer:
                 number,
                 None if sample.checked is None or item.check is None else sample.checked.get(item.check),
             )
-            for number, (sample, checklist) in enumerate(zip(samples, checklists, strict=True))
+            for number, sample in enumerate(samples)
             if judged[number]
-            for item in checklist.items
+            for item in sample.checklist.items
         ]
-        skipped = sum(len(checklist.items) for checklist, asked in zip(checklists, judged, strict=True) if not asked)
-        if progress is not None and skipped:
-            progress(skipped)
+        if progress is not None and not all(judged):
+            progress(sum(len(s.checklist.items) for s, asked in zip(samples, judged, strict=True) if not asked))
         if not reads:
             return []
         # Each step is left out where nothing needs it: calibration, code checks, items about single messages.
@@ -304,57 +327,30 @@ class ChecklistScorer:
         }
         return replace(sample, checked=verdicts)
 
-    def prepared(self, checklist: Checklist) -> Checklist:
-        """The checklist as this scorer asks it: on its scale and with its weights, if it has them."""
+    def prepared(self, checklist: Checklist, where: str = "checklist") -> Checklist:
+        """The checklist as this scorer asks it: on its scale and with its weights, if it has them. Raises
+        [`ChecklistError`], starting with `where`, if no item has a weight other than 0."""
         checklist = checklist if self.scale is None else on_scale(checklist, self.scale)
-        return checklist if self.weights is None else self.weights.of(checklist)
+        return checklist if self.weights is None else self.weights.of(checklist, where)
 
     def _is_judged(self, state: TargetState) -> bool:
         return self.aggregation.no_answer == "judge" or state not in NO_ANSWER_STATES
 
-    def _parsed(self, samples: Sequence[Sample]) -> list[Checklist]:
-        """The samples' checklists, prepared. One that several samples share is checked once."""
-        checklists: list[Checklist] = []
-        known: dict[int, Checklist] = {}  # by the id of the parsed checklist, which `parsed` keeps alive
-        parsed = once_per_object(Checklist.parse)
-        for number, sample in enumerate(samples, start=1):
-            where = f"sample {number}"
-            given = parsed(sample.checklist, where)
-            checklist = known.get(id(given))
-            if checklist is None:
-                checklist = known[id(given)] = self.prepared(given)
-                for item in checklist.items:
-                    self.check_item(item, where)
-            checklists.append(checklist)
-            for name in ("target", "input", "reference", "history"):
-                text = getattr(sample, name)
-                if not isinstance(text, str) and (text is not None or name == "target"):
-                    raise SampleError(f"{where}: {name} must be a string, got {type(text).__name__} {text!r:.60}.")
-        return checklists
-
 
 @runtime_checkable
 class ScoringPipeline(Protocol):
-    """What a reward uses of a [`pipelines.Pipeline`], which is recognized by its attributes."""
-
-    @property
-    def config(self) -> Any:
-        """Its [`PipelineConfig`], with the scale of the scorer."""
+    """What a reward uses of a [`pipelines.Pipeline`]."""
 
     @property
     def scorer(self) -> ChecklistScorer | None:
         """Its scorer; None if the pipeline only writes checklists."""
 
 
-def scorer_of(
-    given: Any, config: ScorerConfig, apart: Sequence[str] = ()
-) -> tuple[ChecklistScorer, tuple[Option, ...] | None]:
-    """The scorer of a reward and its scale: that of the config, a given one, or that of a given pipeline. With a given
-    one, the config may set no field of a scorer but those in `apart`."""
+def scorer_of(given: Any, config: ScorerConfig, apart: Sequence[str] = ()) -> ChecklistScorer:
+    """The scorer of a reward: that of the config, a given one, or that of a given pipeline. With a given one, the
+    config may set no field of a scorer but those in `apart`."""
     if given is None:
-        own_scorer = ChecklistScorer(config)
-        return own_scorer, own_scorer.scale
-    steps = given.config.scorer.scale if isinstance(given, ScoringPipeline) else None
+        return ChecklistScorer(config)
     scorer = given.scorer if isinstance(given, ScoringPipeline) else given
     if not isinstance(scorer, ChecklistScorer):
         raise SampleError(
@@ -365,4 +361,4 @@ def scorer_of(
     names = [name for name in ScorerConfig.model_fields if name in config.model_fields_set and name not in apart]
     if names := [name for name in names if getattr(config, name) != getattr(usual, name)]:
         raise SampleError(f"{', '.join(names)} cannot be combined with scorer=...; set it on the scorer.")
-    return scorer, scorer.scale if steps is None else ordinal_scale(steps)
+    return scorer

@@ -17,7 +17,7 @@ other, and every question attends to all of them (`encoder_rows.py`).
 
 A *matched* model (also created by `distill` from a BERT) reads each question in a row with the target, where both
 attend to each other. The tokens that occur in both texts are marked in the same way, on both sides. The target is
-computed again for every question; the agreement with people is slightly better (recipes/studies/judges/README.md).
+computed again for every question; the agreement with people is slightly better (docs/studies/realsumm.md).
 
 Any other cross-encoder with one output reads *pairs*, (question, target), as it was trained. The `config.json` of a
 model contains the layout under the key `LAYOUT`.

@@ -10,8 +10,7 @@ IFEval has a rule of its own (any line that starts with a hyphen is a bullet, th
 a keyword may occur inside a word), an option of the check selects it. Words, sentences and letters are counted by
 IFEval's rules, which are for English: the option `ifeval`.
 
-`recipes/studies/checks/ifeval.py` compares the checks with the official verdicts and lists each difference with its
-reason.
+`tests/checks/test_ifeval_official.py` compares the checks with 14,178 official verdicts.
 """
 
 from __future__ import annotations

@@ -216,7 +216,7 @@ def replay(
     )
     if texts.kind == "pairs":
         raise SampleError(f"{file.path} has pairs; `replay` requires a scored file or a reward log.")
-    stored = _Again(texts, None if weights is None else Weights.load(weights), work)
+    stored = _Again(texts, None if weights is None else Weights.load(weights), replayed.scorer)
     reads, prompts = _check(stored, replayed)
     prices = prices_from(dry.price)
     if dry.dry_run:
@@ -274,7 +274,7 @@ class _Again:
 
     file: ScoredFile
     weights: Weights | None
-    work: Work | None
+    scorer: ChecklistScorer | None
     shaped: bool = False
     """Whether a reward of the log differs from its score. Set by the first pass."""
 
@@ -289,8 +289,8 @@ class _Again:
         given = text.checklist if shared is not None else stored_checklist(score, text.checklist, text.where)
         if given is None or (text.kind == "rewards" and text.data.get("completion") is None):
             return text
-        if self.work is not None:
-            given = self.work.pipeline.scaled(given)
+        if self.scorer is not None:
+            given = self.scorer.prepared(given, text.where)
         if self.weights is not None:
             given = self.weights.of(given, text.where)
         return text.asked(given)

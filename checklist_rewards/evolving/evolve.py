@@ -21,7 +21,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from checklist_rewards.checklists import Checklist, ChecklistItem, Option
+from checklist_rewards.checklists import ChecklistItem
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evolving.buffer import ChecklistBuffer, deviation, read_buffer, write_buffer
 from checklist_rewards.evolving.candidates import (
@@ -73,10 +73,6 @@ class Evolution:
             The log of the reward, which gets the metrics `<name>/evolving/...`.
         column (`str`):
             The column of the checklists.
-        scale (tuple of [`Option`], *optional*):
-            The scale of the reward's items, which proposed items get too.
-        prepared (callable):
-            Gives the checklist as it is asked; see [`ChecklistReward.prepared`].
         retries (`int`):
             As in [`ChecklistReward`].
         settings ([`EvolvingConfig`]):
@@ -95,8 +91,6 @@ class Evolution:
         scorer: ChecklistScorer,
         log: RewardLog,
         column: str,
-        scale: tuple[Option, ...] | None,
-        prepared: Callable[[Checklist], Checklist],
         retries: int,
         settings: EvolvingConfig,
         judge: ScorerConfig,
@@ -112,7 +106,7 @@ class Evolution:
         if isinstance(refiners, str | Mapping) or any(isinstance(one, str | Mapping) for one in refiners or ()):
             raise SampleError(f"refiners={refiners!r:.60} is not allowed; it must be a list of refiners.")
         self.name, self.scorer, self.log = name, scorer, log
-        self.column, self.scale, self.prepared, self.retries = column, scale, prepared, retries
+        self.column, self.retries = column, retries
         self.proposer: Proposer = proposer
         self.every, self.max_groups = settings.every, settings.max_groups
         self.refiners = _default_refiners(proposer, scorer) if refiners is None else tuple(refiners)
@@ -203,7 +197,7 @@ class Evolution:
             credits.setdefault(key, {}).setdefault(group, []).append(of_completion)
         changes = self._update({one.row.key: one.row for one in everyone}, credits, proposed)
         self._report(call, proposed, changes)
-        return self._safely("rescoring", lambda: rescored(call, rows, read, changes, self.prepared), call)
+        return self._safely("rescoring", lambda: rescored(call, rows, read, changes, self.scorer.prepared), call)
 
     def _proposed(self, everyone: Sequence[Shown]) -> dict[str, list[ChecklistItem]]:
         """Ask the proposer about the groups whose last proposal is longest ago."""
@@ -219,7 +213,7 @@ class Evolution:
         found, failures = candidates_for(groups, known, self.proposer, self.refiners)
         for error in failures:
             self._failed("proposal", error)
-        if (scale := self.scale) is not None:
+        if (scale := self.scorer.scale) is not None:
             found = {key: list(on_scale(items, scale).items) for key, items in found.items()}
         return {key: found.get(key, []) for key in oldest}
 

@@ -49,9 +49,8 @@ from checklist_rewards.pipelines.config import (
 from checklist_rewards.refiners import CheckAdmission, UnitTester
 from checklist_rewards.refiners.base import refine_all
 from checklist_rewards.rows import CANDIDATES, HISTORY, Columns, Sample
-from checklist_rewards.scorer import Scorer
+from checklist_rewards.scorer import ChecklistScorer, Scorer
 from checklist_rewards.scores import NO_ANSWER_STATES, Score
-from checklist_rewards.scores.scales import on_scale, ordinal_scale
 
 TEXTS = ("reference", "history", "context", "chosen", "rejected")
 """The text fields of a row that a generator may use in addition to `input`."""
@@ -194,10 +193,9 @@ class Pipeline:
 
     def check_checklist(self, checklist: Checklist, where: str) -> None:
         """Check that the scorer can answer a checklist. Raises a [`ChecklistError`] that begins with `where`."""
-        check_item = getattr(self.scorer, "check_item", None)
-        if check_item is not None:
-            for item in self.scaled(checklist).items:
-                check_item(item, where)
+        if isinstance(self.scorer, ChecklistScorer):
+            for item in self.scorer.prepared(checklist, where).items:
+                self.scorer.check_item(item, where)
 
     def __call__(
         self,
@@ -284,8 +282,7 @@ class Pipeline:
 
     def score_batch(self, samples: Sequence[Sample], progress: Progress | None = None) -> list[Score]:
         """Score every sample, with all reads in one plan; see [`ChecklistScorer.score_batch`]."""
-        scaled = [replace(sample, checklist=self.scaled(sample.checklist)) for sample in samples]
-        return self.scorer.score_batch(scaled, progress)
+        return self.scorer.score_batch(samples, progress)
 
     def run_batch(
         self,
@@ -360,11 +357,6 @@ class Pipeline:
         ids = {item.id for item in checklist.items}
         items = (*checklist.items, *(item for item in self.config.universal if item.id not in ids))
         return Checklist(items=items, source=checklist.source, model=checklist.model)
-
-    def scaled(self, checklist: Any) -> Any:
-        """The checklist as the scorer answers it: on the scale of the config, if it has one."""
-        steps = self.config.scorer.scale
-        return checklist if steps is None else on_scale(checklist, ordinal_scale(steps))
 
 
 def _name(refiner: Any) -> str:

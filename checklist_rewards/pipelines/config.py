@@ -202,9 +202,8 @@ class ScorerPart(ScorerConfig):
         return self
 
     def settings(self) -> dict[str, Any]:
-        """The arguments of the scorer that the config sets, without its engine, and without `scale`, which the
-        pipeline applies to the checklists."""
-        others = ("kind", "options", "scale", *ENGINE_SETTINGS)
+        """The arguments of the scorer that the config sets, without its engine."""
+        others = ("kind", "options", *ENGINE_SETTINGS)
         values = {name: getattr(self, name) for name in type(self).model_fields if name not in others}
         changed = {name: value for name, value in values.items() if value != type(self).model_fields[name].default}
         return changed | self.options

@@ -425,6 +425,7 @@ class Readers:
 
     def read(
         self,
+        reader: CompletionReader,
         completions: Sequence[Any],
         prompts: Sequence[Any] | None = None,
         ids: Sequence[Sequence[int]] | None = None,
@@ -433,10 +434,9 @@ class Readers:
         """Read the completions of one call; see [`CompletionReader.read_batch`].
 
         Args:
-            trainer (*optional*): The trainer that called the reward. The tokenizer of this object, if any, is used in
-                place of the trainer's.
+            reader ([`CompletionReader`]): The reader for this trainer; see [`of`].
+            trainer (*optional*): The trainer that called the reward.
         """
-        reader = self.of(trainer)
         if ids is not None and reader.tokenizer is None and not self._warned:
             self._warned = True
             logger.warning(
@@ -453,7 +453,8 @@ class Readers:
         )
 
     def of(self, trainer: Any = None) -> CompletionReader:
-        """The reader for a trainer, or for None. It is built once per tokenizer."""
+        """The reader for a trainer, or for None, built once per tokenizer. The tokenizer of this object, if any, is
+        used in place of the trainer's."""
         tokenizer = getattr(trainer, "processing_class", None) if self.tokenizer is None else self.tokenizer
         settings = dict(getattr(trainer, "chat_template_kwargs", None) or {})
         key = tokenizer if isinstance(tokenizer, str) else id(tokenizer), repr(settings)

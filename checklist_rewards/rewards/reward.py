@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from checklist_rewards.backends import Engine
 from checklist_rewards.backends.models import UNNAMED
 from checklist_rewards.chat import completion_text
-from checklist_rewards.checklists import Checklist, once_per_object
+from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import BackendError, ChecklistRewardsError, SampleError
 from checklist_rewards.judges.settings import refuse_any
 from checklist_rewards.rewards.batch import (
@@ -79,7 +79,6 @@ from checklist_rewards.rewards.split import By, RewardPart, split
 from checklist_rewards.rewards.steps import Shaping
 from checklist_rewards.scorer import ChecklistScorer, Sample, ScoringPipeline, scorer_of
 from checklist_rewards.scores import PrimaryMetric, Score
-from checklist_rewards.scores.scales import on_scale
 
 if TYPE_CHECKING:
     from checklist_rewards.evolving.evolve import Evolution
@@ -105,7 +104,7 @@ class ChecklistReward:
 
     Args:
         scorer ([`ChecklistScorer`], [`Pipeline`] or [`RewardConfig`], *optional*):
-            Answers the checklists. A pipeline contributes its scorer and its scale. Alternatively, pass the settings
+            Answers the checklists. Of a pipeline, its scorer is used. Alternatively, pass the settings
             of a scorer here. Or all settings of the reward as one value.
         **settings:
             The fields of [`RewardConfig`]: those of a [`ScorerConfig`], and those of the reward, such as `name`,
@@ -134,12 +133,11 @@ class ChecklistReward:
         else:
             given: dict[str, Any] = {**settings}
             config = RewardConfig(model=model, **given)
-        scorer, scale = scorer_of(scorer, config, apart=("metric",))
+        scorer = scorer_of(scorer, config, apart=("metric",))
         if config.metric == "quality" and "quality" not in (scorer.mode, scorer.aggregation.primary_metric):
             raise SampleError(f"metric='quality' requires a scorer with mode='quality'; its mode is {scorer.mode!r}.")
         self.config = config
         self.scorer = scorer
-        self.scale = scale
         self.metric = config.metric
         self.__name__ = config.name
         self.column = config.column
@@ -178,8 +176,6 @@ class ChecklistReward:
                     self.scorer,
                     self.log,
                     self.column,
-                    self.scale,
-                    self.prepared,
                     self.retries,
                     config.evolving,
                     config,
@@ -291,7 +287,7 @@ class ChecklistReward:
     def judge(self, call: Call) -> Call:
         """The call with its scores."""
         given = [sample for sample in call.samples if sample is not None]
-        scores = self.scorer.score_batch(given, retries=self.retries)
+        scores = self.scorer.score_prepared(given, retries=self.retries)
         if self.metric is not None:
             scores = [score.under(self.metric) for score in scores]
         in_order = iter(scores)
@@ -415,23 +411,24 @@ class ChecklistReward:
             except SampleError as error:
                 raise SampleError(f"{self.__name__}, row {place + 1} of the batch: {error}") from None
         targets = self.readers.read(
+            reader,
             [completions[place] for place in judged],
             [prompts[place] for place in judged],
             None if ids is None else [ids[place] for place in judged],
             trainer,
         )
-        prepared = once_per_object(self.prepared)
-        samples: list[Sample | None] = [None] * len(completions)
+        samples = []
         for place, (input, history), target in zip(judged, inputs, targets, strict=True):
             where = f"{self.__name__}, row {place + 1} of the batch (prompt {input or history or ''!r:.80})"
-            checklist = prepared(Checklist.parse(checklists[place], where))
+            checklist = Checklist.parse(checklists[place], where)
             answer = references[place]
             if answer is not None and not isinstance(answer, str):
                 answer = completion_text(answer)
-            samples[place] = Sample(
-                checklist, target.text, input, answer, history, state=target.state, messages=target.messages
+            samples.append(
+                Sample(checklist, target.text, input, answer, history, state=target.state, messages=target.messages)
             )
-        return samples
+        prepared = dict(zip(judged, self.scorer.prepare(samples), strict=True))
+        return [prepared.get(place) for place in range(len(completions))]
 
     def _column(self, name: str, columns: Mapping[str, Any], prompts: int, completions: int) -> Any:
         column, environments = columns.get(name), columns.get(ENVIRONMENTS) or ()
@@ -450,10 +447,6 @@ class ChecklistReward:
                 f"completions, {prompts} prompts and {len(column)} of {name!r} ({type(column).__name__})."
             )
         return column
-
-    def prepared(self, checklist: Checklist) -> Checklist:
-        """The checklist as it is asked: on the scale and with the weights of the scorer or pipeline."""
-        return self.scorer.prepared(checklist if self.scale is None else on_scale(checklist, self.scale))
 
     def _asks(self, call: Call) -> bool:
         """Whether the judge may be asked anything in this call."""
@@ -489,9 +482,10 @@ class ChecklistReward:
                 "prompts and the trainer does not show its num_generations; use GRPOTrainer, or omit shaping steps "
                 "across the group and on_failure='group'."
             )
-        shown = once_per_object(repr)
+        checklists = {id(sample.checklist): sample.checklist for sample in call.samples if sample is not None}
+        shown = {number: repr(checklist) for number, checklist in checklists.items()}
         rows = zip(call.prompts, call.samples, strict=True)
-        return [content_key([prompt, s and shown(s.checklist), s and s.reference]) for prompt, s in rows]
+        return [content_key([prompt, s and shown[id(s.checklist)], s and s.reference]) for prompt, s in rows]
 
     def _report_states(self, scores: Scores) -> None:
         """Warn once for every state without a whole answer that many completions of a call have."""

@@ -192,8 +192,8 @@ class Unanswered(str):
 class Outcome:
     """Base of the values that may be unanswered. Judges and engines of other authors may pass the reason as text.
 
-    They are written once and then shared, like all values of this package, but are not frozen: every read has four of
-    them, and a frozen dataclass calls `object.__setattr__` for each of up to 22 fields.
+    They are written once and then shared, like all values of this package, but are not frozen: every read has two of
+    them, and a frozen dataclass calls `object.__setattr__` for each of up to 11 fields.
     """
 
     __slots__ = ()

@@ -137,7 +137,7 @@ def answer_of(item: ChecklistItem, verdict: Verdict, threshold: float = DEFAULT_
 
 
 @dataclass(slots=True)
-class Vote(Outcome):
+class Vote:
     """The verdict of one of several judges, as stored in a score. An abstention is an answer; a failure is
     `unanswered`."""
 
@@ -227,7 +227,7 @@ class _Counted(NamedTuple):
 
 
 @dataclass(slots=True)
-class ItemScore(Outcome):
+class ItemScore:
     """The answer to one item and its contribution to the score. Numbers that do not exist are None."""
 
     id: str
@@ -266,7 +266,6 @@ class ItemScore(Outcome):
     """The judge's own probabilities, if `probabilities` are calibrated."""
 
     def __post_init__(self) -> None:
-        Outcome.__post_init__(self)  # slots=True leaves super() without its class
         if self.answer is not None and self.probabilities is not None:
             if self.answer not in self.probabilities:
                 labels = ", ".join(self.probabilities)

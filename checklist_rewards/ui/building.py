@@ -189,7 +189,7 @@ class Building:
             raise SampleError(f"the scorer of {pipe.name!r} is not part of the package and has no preview.")
         checklist = Checklist.parse(body.get("checklist"))
         pipe.check_checklist(checklist, "checklist")
-        checklist = pipe.scaled(checklist)
+        checklist = scorer.prepared(checklist)
         settings = pipe.config.scorer
 
         def verdict(item: ChecklistItem, sample: Sample, known: Mapping[str, ItemScore]) -> Verdict:

@@ -131,7 +131,6 @@ _SPECIAL_TOKENS = (
     *("bos", "eos", "pad", "unk", "sep", "cls", "mask", "image", "video", "audio", "start", "end", "stop"),
 )
 _WIDTH = 100
-_SCALES = "from checklist_rewards.scores.scales import on_scale, ordinal_scale"
 
 
 def snippets(config: PipelineConfig, judge: Engine, sample: Sample, store_path: str | None = None) -> dict[str, str]:
@@ -230,16 +229,11 @@ def _scorer(config: PipelineConfig, judge: Engine, store_path: str | None) -> st
 
 
 def _python(config: PipelineConfig, judge: Engine, sample: Sample, store_path: str | None) -> str:
-    scale = config.scorer.scale
     lines = ["from checklist_rewards import Checklist, ChecklistScorer"]
-    if scale is not None:
-        lines.append(_SCALES)
     texts = {"target": sample.target, "input": sample.input, "reference": sample.reference, "history": sample.history}
     named = [f"    {name}={value!r}," for name, value in texts.items() if value is not None]
     lines += ["", _scorer(config, judge, store_path)]
     lines += [f"checklist = Checklist.parse({pformat(items_of(sample.checklist), width=_WIDTH, sort_dicts=False)})"]
-    if scale is not None:
-        lines.append(f"checklist = on_scale(checklist, ordinal_scale({scale}))")
     lines += ["score = scorer.score(", "    checklist,", *named, ")", "print(score.primary_score)"]
     lines += ["for item in score.items:", "    print(item.answer, item.probabilities, item.question)"]
     return "\n".join(lines) + "\n"
@@ -260,7 +254,6 @@ def _score(file: str, output: str, text: str, options: Mapping[str, Any]) -> str
 
 
 def _python_of_file(config: PipelineConfig, judge: Engine, job: Job, store_path: str | None) -> str:
-    scale = config.scorer.scale
     columns: dict[str, Any] = {name: value for name, value in job.columns.model_dump().items() if value}
     named = [f"{'inputs' if name == 'input' else name}={value!r}" for name, value in columns.items()]
     if job.checklist is not None:
@@ -269,14 +262,9 @@ def _python_of_file(config: PipelineConfig, judge: Engine, job: Job, store_path:
     imports += ["from checklist_rewards import BatchScore, ChecklistScorer"]
     imports += [f"from checklist_rewards.rows import Columns{', read_checklist' if job.checklist else ''}"]
     imports += ["from checklist_rewards.files.rows import read_rows"]
-    if scale is not None:
-        imports.append(_SCALES)
     lines = [*imports, "", _scorer(config, judge, store_path), f"rows = list(read_rows({job.file!r}))"]
     lines += [f"columns = Columns.of({', '.join(['rows[0]', *named])})"]
     lines += ["checklists = [columns.checklist_of(row.data, row.where) for row in rows]"]
-    if scale is not None:
-        lines += [f"scale = ordinal_scale({scale})"]
-        lines += ["checklists = [checklist and on_scale(checklist, scale) for checklist in checklists]"]
     lines += ["samples = ["]
     lines += ["    columns.sample_of(row.data, row.where, checklist)"]
     lines += ["    for row, checklist in zip(rows, checklists) if checklist is not None", "]"]

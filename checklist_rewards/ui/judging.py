@@ -311,8 +311,8 @@ class Judging:
             finally:
                 for future in futures:
                     future.cancel()
-        checklist = pipe.scaled(sample.checklist)
         assert isinstance(scorer, ChecklistScorer)
+        checklist = scorer.prepared(sample.checklist)
         in_order, state = [verdicts[place] for place in range(len(checklist))], sample.target_state
         yield score_checklist(checklist, in_order, scorer.aggregation, state=state), []
 

@@ -33,12 +33,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import torch
 from datasets import Dataset
+from english.common import figure, once, save_json
 from english.everyday import Everyday, prompts
 from english.shared_prompts import SharedPromptTrainer, sample
 from peft import LoraConfig, PeftModel
 from pocket.grpo_run import Bar, GoldReward, console
 from rich.table import Table
-from studies.common import figure, once, save_json
 from transformers import AutoModelForCausalLM, AutoTokenizer, ProgressCallback
 from transformers.trainer_utils import get_last_checkpoint
 from transformers.utils import logging as transformers_logging

@@ -3,7 +3,7 @@
     python recipes/english/save.py adapter --runs runs/english --probes runs/english/probes.json
     python recipes/english/save.py encoder --runs runs/english --probes runs/english/encoder_probes.json
 
-Reads `<runs>/adapter-all` or `<runs>/encoder-all` (`train.py`) and the figures `<runs>/figures.json` (`protocol.py`).
+Reads `<runs>/adapter-all` or `<runs>/encoder-all` (`train.py`) and the figures `<runs>/figures.json` (`evaluate.py`).
 Adapters are saved in float16, and encoders as their difference to all-MiniLM-L6-v2 in 4 bits.
 """
 

@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from english.common import DATA, data_file, json_lines
 from english.opposites import form_pairs, negated
-from studies.common import DATA, data_file, json_lines
 
 from checklist_rewards.distill.labels import by_target
 from checklist_rewards.judges.labels import Labelled

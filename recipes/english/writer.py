@@ -3,9 +3,8 @@
     python recipes/english/writer.py --output runs/writer
     python recipes/english/writer.py --output runs/writer --save
 
-Experts wrote yes/no questions for InFoBench's 500 instructions. 100 instructions are held out
-(`recipes/studies/writing.py` measures on them). Each of the others gives up to three examples, with the messages that
-the pipeline `english` sends:
+Experts wrote yes/no questions for InFoBench's 500 instructions. 100 instructions are held out; `evaluate_writer.py`
+measures on them. Each of the others gives up to three examples, with the messages that the pipeline `english` sends:
 
 - the instruction with its questions;
 - the instruction with one to three requirements from other prompts, and a question about each of them;
@@ -23,18 +22,16 @@ import json
 import random
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from english.common import DATA, data_file, json_lines
 from english.save import save_adapter
-from english.tasks import DATA
 from rich.console import Console
-from studies.checks.requirements import PROMPTS, halves
-from studies.common import data_file, json_lines
 
 from checklist_rewards.backends import Messages
 from checklist_rewards.backends.packaged import ENGLISH_WRITER, adapter_of
@@ -48,6 +45,9 @@ from checklist_rewards.generators.direct import DEFAULT_PROMPT
 from checklist_rewards.progress import progress_on
 from checklist_rewards.prompts import load_prompt
 
+PROMPTS = "ifeval/input_data.jsonl"
+DEVELOPED = 270
+"""Number of IFEval's prompts on which the rules of the constraints generator were developed."""
 FILE = "infobench/infobench_en_gpt4out_gpt4judge.jsonl"
 HELD_OUT, SEED = 100, 20261125
 MOST = 8
@@ -96,11 +96,19 @@ def reworded(question: str) -> str:
     return question[0].upper() + question[1:].strip()
 
 
+def halves(rows: Sequence[Mapping[str, Any]]) -> tuple[list[Mapping[str, Any]], list[Mapping[str, Any]]]:
+    """IFEval's prompts on which the rules were developed, and the held-out ones."""
+    keys = sorted(row["key"] for row in rows)
+    random.Random(SEED).shuffle(keys)
+    developed = set(keys[:DEVELOPED])
+    return [row for row in rows if row["key"] in developed], [row for row in rows if row["key"] not in developed]
+
+
 def requirement_sentences(data: str | Path) -> list[tuple[str, list[ChecklistItem]]]:
     """Sentences that state requirements and nothing else, with the items of the rules, from IFEval's prompts."""
     rows = list(json_lines(data_file(PROMPTS, data)))
     found: dict[str, list[ChecklistItem]] = {}
-    for row in halves(rows)["developed"]:
+    for row in halves(rows)[0]:
         for number, match in enumerate(_SENTENCE.finditer(row["prompt"])):
             sentence = match[0].strip()
             # The first sentence says what to write, and short or long ones rarely state one requirement completely.
@@ -194,7 +202,7 @@ def train(args: argparse.Namespace) -> dict[str, Any]:
 
 def save(adapter: Path, record: dict[str, Any], figures: dict[str, Any]) -> None:
     """Make an adapter the packaged `english-writer`, in float16 and with its card."""
-    from studies.writing import table
+    from english.evaluate_writer import table
 
     output = adapter_of(ENGLISH_WRITER)
     output.mkdir(exist_ok=True)
@@ -227,7 +235,9 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--data", default=DATA, help="folder with infobench/ and ifeval/")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--save", action="store_true", help="make the adapter the packaged english-writer")
-    parser.add_argument("--figures", type=Path, default=Path("runs/writing/figures.json"), help="of writing.py")
+    parser.add_argument(
+        "--figures", type=Path, default=Path("runs/writing/figures.json"), help="of evaluate_writer.py"
+    )
     args = parser.parse_args(argv)
     record = train(args)
     Console().print_json(data=record)

@@ -56,31 +56,29 @@ def written(settings: dict[str, Any]) -> list[str]:
     return options
 
 
-def from_the_command_line(settings: dict[str, Any]) -> tuple[Any, Any]:
+def from_the_command_line(settings: dict[str, Any]) -> ChecklistScorer:
     arguments = ["rows.jsonl", "-o", "out.jsonl", "--no-store", *written(settings)]
     values = get_command(app).commands["score"].make_context("score", arguments).params
     values = {name: None if value == () else value for name, value in values.items()}  # as typer does
     work = Work.of(o.Preset(), o.StoreOptions(no_store=True), judge=o.JudgeOptions.of(values))
-    return work.pipeline.scorer, work.config.scorer.scale
+    return work.pipeline.scorer
 
 
-def from_a_pipeline_file(settings: dict[str, Any], path: Any) -> tuple[Any, Any]:
+def from_a_pipeline_file(settings: dict[str, Any], path: Any) -> ChecklistScorer:
     own = {name: value for name, value in settings.items() if name not in ENGINE_SETTINGS}
     path.write_text(yaml.safe_dump({"name": "drawn", "scorer": own}))
     engine = {f"{o.OF_JUDGE}{name}": value for name, value in settings.items() if name in ENGINE_SETTINGS}
     engine |= {"judge.engine": [json.dumps(engine["judge.engine"])]} if "judge.engine" in engine else {}
     judge = o.JudgeOptions(given=engine)
     work = Work.of(o.Preset(config=path), o.StoreOptions(no_store=True), judge=judge)
-    return work.pipeline.scorer, work.config.scorer.scale
+    return work.pipeline.scorer
 
 
-def facts(scorer: ChecklistScorer, scale: int | None) -> dict[str, Any]:
-    """What a scorer does. The engine is one object, from however many settings. A pipeline applies the scale to the
-    checklists, so its scorer has another identity."""
+def facts(scorer: ChecklistScorer) -> dict[str, Any]:
+    """What a scorer does. The engine is one object, from however many settings."""
     config = scorer.config
-    values = {name: getattr(config, name) for name in PLAIN if name != "scale"}
-    identity = scorer.identity if scale is None else None
-    return {**values, "engine": config.asked, "scale": scale, "how": scorer.aggregation, "identity": identity}
+    values = {name: getattr(config, name) for name in PLAIN}
+    return {**values, "engine": config.asked, "how": scorer.aggregation, "identity": scorer.identity}
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -92,23 +90,21 @@ def test_settings_are_the_same_from_everywhere(tmp_path, monkeypatch, seed):
     monkeypatch.setattr(configured.ChecklistReward, "validate", lambda reward: None)  # asks the server
     configured.configured_reward.cache_clear()
 
-    def from_python() -> tuple[Any, Any]:
-        scorer = ChecklistScorer(**settings, store=False)
-        return scorer, scorer.config.scale
+    def from_python() -> ChecklistScorer:
+        return ChecklistScorer(**settings, store=False)
 
-    def from_the_environment() -> tuple[Any, Any]:
-        scorer = configured.reward_from_environment().scorer
-        return scorer, scorer.config.scale
+    def from_the_environment() -> ChecklistScorer:
+        return configured.reward_from_environment().scorer
 
     ways = (
         from_python,
-        lambda: (ChecklistScorer(ScorerConfig(**yaml.safe_load(file.read_text()))), settings.get("scale")),
+        lambda: ChecklistScorer(ScorerConfig(**yaml.safe_load(file.read_text()))),
         from_the_environment,
         lambda: from_a_pipeline_file(settings, tmp_path / "drawn.yaml"),
         lambda: from_the_command_line(settings),
     )
     try:
-        expected = facts(*from_python())
+        expected = facts(from_python())
     except ChecklistRewardsError as error:
         for way in ways[1:]:
             with pytest.raises(ChecklistRewardsError) as refused:
@@ -116,7 +112,7 @@ def test_settings_are_the_same_from_everywhere(tmp_path, monkeypatch, seed):
             assert str(error) in str(refused.value), "the same sentence"
         return
     for way in ways[1:]:
-        assert facts(*way()) == expected
+        assert facts(way()) == expected
 
 
 def test_most_of_the_drawn_settings_can_be_used():

@@ -6,10 +6,9 @@ from collections import Counter
 
 import pytest
 import torch
-from english import opposites, save, train
+from english import opposites, probes, save, train
 from english.tasks import DEV, TASKS, TRAIN, WORDINGS, Example, load, training_pairs
 from safetensors.torch import load_file, save_file
-from studies.judges import probes
 
 from checklist_rewards.backends.difference import apply_difference
 from checklist_rewards.errors import SampleError

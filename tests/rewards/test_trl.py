@@ -16,9 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from checklist_rewards import Checklist, ChecklistScorer, Sample, Score
+from checklist_rewards import scorer as scorer_module
 from checklist_rewards.errors import ChecklistError, SampleError
 from checklist_rewards.pipelines import pipeline
-from checklist_rewards.rewards import reward as reward_module
 from checklist_rewards.rewards.trl import ChecklistReward
 from checklist_rewards.scores import rescore
 from tests.fakes import FakeBackend
@@ -335,8 +335,8 @@ def test_weights_apply_to_the_score_and_to_shaping(tmp_path):
 def test_a_checklist_that_completions_share_is_put_on_a_scale_and_shown_once(monkeypatch):
     calls = Counter()
     monkeypatch.setattr(Checklist, "__repr__", lambda self: f"shown {calls.update(['shown'])} {self.id}")
-    scaled = reward_module.on_scale
-    monkeypatch.setattr(reward_module, "on_scale", lambda *given: calls.update(["scaled"]) or scaled(*given))
+    scaled = scorer_module.on_scale
+    monkeypatch.setattr(scorer_module, "on_scale", lambda *given: calls.update(["scaled"]) or scaled(*given))
     pipe = pipeline("rlcf_direct", backend=Scripted(), store=False, scorer={"mode": "item"})
     prompts = ["A", "B"] * 8
     checklist = [[{"question": f"Is red in {prompt}?"}] for prompt in prompts]

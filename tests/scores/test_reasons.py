@@ -10,7 +10,7 @@ import pytest
 
 from checklist_rewards.backends import LabelRead, Reply, is_transient
 from checklist_rewards.checklists import Checklist
-from checklist_rewards.scores import ItemScore, Reason, Score, Unanswered, Verdict, Vote, score_checklist
+from checklist_rewards.scores import Reason, Score, Unanswered, Verdict, score_checklist
 from checklist_rewards.scores.reasons import ADVICE, TRANSIENT
 
 ONE = Checklist.parse(["Is it short?"])
@@ -44,8 +44,6 @@ def test_text_is_split_into_reason_and_detail_and_stays_the_same_text(text, reas
 def test_judges_and_engines_may_give_the_reason_as_text():
     for outcome in (
         Verdict(unanswered="their_word: why"),
-        Vote(unanswered="their_word: why"),
-        ItemScore("id", "Is it short?", unanswered="their_word: why"),
         LabelRead(None, "their_word: why"),
         Reply(None, unanswered="their_word: why"),
     ):

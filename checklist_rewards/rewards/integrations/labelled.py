@@ -87,9 +87,8 @@ class SamplewiseReward:
             isinstance(unscored, bool) or not isinstance(unscored, int | float) or not math.isfinite(unscored)
         ):
             raise SampleError(f"unscored={unscored!r} is not allowed; it must be a finite number, or None to raise.")
-        self.queue = MicroBatcher(
-            scorer_of(scorer, ScorerConfig(**scorer_arguments))[0], max_wait=max_wait, max_batch=max_batch
-        )
+        scorer = scorer_of(scorer, ScorerConfig(**scorer_arguments))
+        self.queue = MicroBatcher(scorer, max_wait=max_wait, max_batch=max_batch)
         self.unscored = unscored
         self.readers = Readers(judged, keep_thinking, thinking_opened, tokenizer, thinking_tags, images)
 
@@ -171,14 +170,15 @@ class SamplewiseReward:
                 f"expected one label and one prompt per completion, got {len(completions)} completions, "
                 f"{len(labels)} labels and {len(prompts)} prompts."
             )
+        reader = self.readers.of()
         if special:
-            reader, opened = self.readers.of(), self.readers.thinking_opened
+            opened = self.readers.thinking_opened
             begun = [opened if opened is not None or p is None else reader.opened(p) for p in rendered]
             targets = [reader.read(c, raw=c, opened=o) for c, o in zip(completions, begun, strict=True)]
         else:
-            targets = self.readers.read(completions, rendered, ids)
+            targets = self.readers.read(reader, completions, rendered, ids)
         rows = enumerate(zip(labels, targets, prompts, strict=True), start=1)
-        settings = self.readers.of().grammar, self.readers.images
+        settings = reader.grammar, self.readers.images
         return [
             labelled_sample(label, target, prompt, f"row {row}", *settings) for row, (label, target, prompt) in rows
         ]

@@ -50,9 +50,9 @@ try:
     import numpy as np
     import torch
     import transformers
+    from english.common import save_json
     from studies.benchmarks.gpu_page import WAYS, page
     from studies.benchmarks.reads import floor_flop, layer_weights, p_yes
-    from studies.common import save_json
     from transformers import AttentionInterface, AutoConfig, AutoModelForCausalLM
 
     from checklist_rewards.backends.costs import MAX_BATCH_TOKENS, DeviceCosts

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-from studies.common import markdown
+from english.common import markdown
 
 Figures = dict[str, Any]
 WAYS = ("planner", "fitted", "rows", "wide", "kept", "separate")

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from studies.judges import published
+from studies import published
 
 from checklist_rewards.errors import SampleError
 from tests.cli.conftest import write_jsonl

@@ -262,7 +262,7 @@ def test_the_exported_code_has_the_settings_that_were_exported(engine, backend, 
     seen = {}
     exec(line, {"ChecklistScorer": lambda model, **rest: seen.update(rest, model=model)})
     usual = ScorerConfig()
-    expected = {name: value for name, value in chosen.items() if name != "scale" and value != getattr(usual, name)}
+    expected = {name: value for name, value in chosen.items() if value != getattr(usual, name)}
     expected |= {"model": "org/judge", "store": "store.sqlite"}
     expected |= {"backend": backend} if backend != "auto" else {}
     assert seen == expected | ({"engine": engine} if engine else {})

@@ -1,0 +1,32 @@
+"""The figures of a GRPO run on the pocket world."""
+
+import pytest
+from pocket.grpo_run import GoldReward, overhead, without_variance
+
+
+def test_groups_without_variance():
+    rewards = [0.5, 0.5, 0.5, 0.5, 0.505, 0.5, 0.0, 1.0, 0.0]
+    assert without_variance(rewards, 3) == pytest.approx(1 / 3)
+    assert without_variance(rewards, 3, 0.01) == pytest.approx(2 / 3)
+
+
+def test_an_unscored_completion_is_compared_with_nothing():
+    assert without_variance([None, 0.5, 0.5, None, 0.0, 1.0], 3) == 0.5
+    assert without_variance([None, None, 0.5], 3) == 1.0
+
+
+def test_the_overhead_is_what_the_reward_takes_outside_the_engine():
+    log = [
+        {"step_seconds": 2.0, "reward_seconds": 0.6, "engine_seconds": 0.5},
+        {"step_seconds": 3.0, "reward_seconds": 0.7, "engine_seconds": 0.6},
+    ]
+    assert overhead(log) == pytest.approx(
+        {"step_seconds": 2.5, "reward_seconds": 0.65, "engine_seconds": 0.55, "overhead": 0.2 / 5}
+    )
+
+
+def test_gold_of_a_completion_is_logged():
+    reward = GoldReward(lambda prompt, text: float(text.startswith(prompt)))
+    chats = [[{"role": "user", "content": "Say a"}], [{"role": "user", "content": "b"}]]
+    replies = [[{"role": "assistant", "content": text}] for text in ("a", "b")]
+    assert reward(prompts=chats, completions=replies) == [0.0, 1.0]
