@@ -24,7 +24,6 @@ from checklist_rewards.pipelines import PipelineConfig, assemble
 from checklist_rewards.server import build_app
 from checklist_rewards.ui.judging import Judging
 from checklist_rewards.ui.project import Project
-from tests.cli.conftest import engine, run  # noqa: F401 - fixtures
 from tests.fakes import FakeBackend
 
 QUESTION = "Is it free of digits?"
