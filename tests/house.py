@@ -66,6 +66,7 @@ ROW_READERS = (
     "datasets/importing.py:imported_rows",
     "distill/labels.py:LabelledPair",
     "server/rows.py:_sample",
+    "server/rows.py:_sample",
     "ui/records.py:RecordFile",
 )
 """What has an idea of its own of the columns of a row."""

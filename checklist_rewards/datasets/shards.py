@@ -43,8 +43,9 @@ from checklist_rewards.errors import (
     shown,
 )
 from checklist_rewards.files.atomic import atomic_path, write_json, write_text
+from checklist_rewards.files.cells import JSON_TEXT, as_cell
 from checklist_rewards.files.rows import CHUNK_ROWS, FORMATS, Row, file_format, read_rows_for, write_batches
-from checklist_rewards.files.spool import JSON_TEXT, ArrowSpool, as_cell
+from checklist_rewards.files.spool import ArrowSpool
 from checklist_rewards.files.store import Store, key_of
 from checklist_rewards.scores.reasons import Reason, Unanswered
 
