@@ -10,8 +10,9 @@ least 0, as in PPI++ (Angelopoulos, Duchi and Zrnic 2023, arXiv:2311.01453; ther
 units only, so that their lambda is this one times the fraction of unlabelled units). With a useless judge it is near
 0, and the rate is that of the labels alone; with a judge that is right but timid it is above 1.
 
-Units of a group are not independent, so the variance is that of sums per group, and the interval has the t
-distribution with one degree of freedom fewer than there are labelled groups.
+Units of a group are not independent, so the error is that of sums per group, and the interval is Wilson's with the
+quantile of t (`evaluation/intervals.py`). Labels of G groups on which the judge is never wrong do not show that it
+never is: the error is at least that of one more group with a wrong unit.
 
 The labelled units must be a random sample, in which every unit has a known probability: the same for all, or that of
 a [`LabelSample`], which prefers texts about which the judge is uncertain. Means over labelled units, cov and var are
@@ -31,12 +32,13 @@ from typing import Any
 
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement.compare import units_against_labels
-from checklist_rewards.evaluation.agreement.measures import CONFIDENCE, Figure, group_codes
+from checklist_rewards.evaluation.agreement.measures import Figure, group_codes
+from checklist_rewards.evaluation.intervals import clustered_error, rate_interval, t_test_p
 from checklist_rewards.evaluation.labels import pairs_of
 from checklist_rewards.evaluation.scored import ScoredText, answer_given
 from checklist_rewards.judges.labels import on_unit_scale
 from checklist_rewards.scores import EQUAL, ItemScore, Score
-from checklist_rewards.validation import import_extra, np
+from checklist_rewards.validation import np
 
 MIN_LABELLED, MIN_GROUPS = 20, 10
 """A rate with fewer labels, or labels of fewer groups, is not corrected."""
@@ -97,14 +99,14 @@ def corrected_rate(
     use = np.array([1 / chance if chance and own else 0.0 for chance, own in zip(chances, known, strict=True)])
     n, clusters = int(known.sum()), len(np.unique(codes[known]))
     every = np.ones(len(f))
-    by_judge = _figure(f.mean(), _part(f, every), codes, len(np.unique(codes)))
-    by_labels = _figure(float(use @ y / use.sum()), _part(y, use), codes, clusters) if n else Figure(value=None)
+    by_judge = _figure(f.mean(), _part(f, every), codes, len(np.unique(codes)), len(f), seen=False)
+    by_labels = _figure(float(use @ y / use.sum()), _part(y, use), codes, clusters, n) if n else Figure(value=None)
     nothing = Figure(value=None)
     if n < MIN_LABELLED or clusters < MIN_GROUPS:
         reason = f"{n} labels in {clusters} groups; at least {MIN_LABELLED} in {MIN_GROUPS} are needed"
         return Rate(name, len(f), n, by_judge, by_labels, nothing, None, None, reason)
     own = float(use @ f / use.sum())
-    p = _shift(own - f.mean(), _part(f, use) - _part(f, every), codes, clusters)
+    p = _shift(own - f.mean(), f, use, codes, clusters)
     if p < SHIFT_P:
         reason = (
             f"the judge's mean on labelled units differs from that of all ({own:.3f} and {f.mean():.3f}, "
@@ -116,7 +118,7 @@ def corrected_rate(
     residual = y - weight * f
     rate = weight * f.mean() + use @ residual / use.sum()
     parts = _part(residual, use) + weight * _part(f, every)
-    return Rate(name, len(f), n, by_judge, by_labels, _figure(float(rate), parts, codes, clusters), weight, p)
+    return Rate(name, len(f), n, by_judge, by_labels, _figure(float(rate), parts, codes, clusters, n), weight, p)
 
 
 def corrected_rates(texts: Sequence[ScoredText]) -> list[Rate]:
@@ -249,27 +251,26 @@ def _part(values: np.ndarray, use: np.ndarray) -> np.ndarray:
     return use * (values - use @ values / use.sum()) / use.sum()
 
 
-def _figure(value: float, parts: np.ndarray, codes: np.ndarray, clusters: int) -> Figure:
-    """A mean with the interval of its parts, summed by group, within [0, 1]."""
+def _figure(
+    value: float, parts: np.ndarray, codes: np.ndarray, clusters: int, units: int, *, seen: bool = True
+) -> Figure:
+    """A rate with the interval of its parts, summed by group. `seen` is False for the judge's own rate, whose error is
+    only bounded from below if all its values are equal."""
     if clusters < 2:
         return Figure(value=float(value))
-    half = _quantile(clusters) * _error(parts, codes, clusters)
-    return Figure(value=float(value), low=max(0.0, float(value - half)), high=min(1.0, float(value + half)))
+    error = clustered_error(parts, codes, clusters)
+    least = math.hypot(value, 1 - value) / clusters if seen or error < EQUAL else 0.0
+    low, high = rate_interval(float(value), error, clusters, units, least=least)
+    return Figure(value=float(value), low=low, high=high)
 
 
-def _error(parts: np.ndarray, codes: np.ndarray, clusters: int) -> float:
-    return math.sqrt(clusters / (clusters - 1) * float((np.bincount(codes, parts) ** 2).sum()))
-
-
-def _quantile(clusters: int) -> float:
-    [special] = import_extra("scipy.special")
-    return float(special.stdtrit(clusters - 1, (1 + CONFIDENCE) / 2))
-
-
-def _shift(difference: float, parts: np.ndarray, codes: np.ndarray, clusters: int) -> float:
-    """Two-sided p-value of a difference; 1 if all units are labelled."""
-    [special] = import_extra("scipy.special")
-    error = _error(parts, codes, clusters)
+def _shift(difference: float, f: np.ndarray, use: np.ndarray, codes: np.ndarray, clusters: int) -> float:
+    """Two-sided p-value of a difference; 1 if all units are labelled. If the labelled units are a random sample, its
+    error is also known from all units, also where the judge's values of the labelled ones happen to be equal."""
+    every = _part(f, np.ones(len(f)))
+    groups = len(np.unique(codes))
+    sampled = math.sqrt(groups / clusters - 1) * clustered_error(every, codes, groups)
+    error = max(clustered_error(_part(f, use) - every, codes, clusters), sampled)
     if error < EQUAL:
         return 1.0 if abs(difference) < EQUAL else 0.0
-    return float(2 * special.stdtr(clusters - 1, -abs(difference) / error))
+    return t_test_p(difference / error, clusters)

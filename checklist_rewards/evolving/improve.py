@@ -14,9 +14,9 @@ the code checks of a checklist. With
 preferences for labels it is the fraction of pairs in which the chosen text has the higher score; ties count half. Test
 number t has the one-sided level 0.05 / (t (t + 1)) on a gain divided by its standard error, which follows from the
 influence of every row on a correlation r, z z' - r (z^2 + z'^2) / 2 (Devlin et al. 1975), or of every pair on a
-fraction, summed over the rows or pairs of a group.
-These levels sum to 0.05, so the probability that a run keeps any change without an effect is at most about 5 %,
-however many changes it tries (alpha spending, Lan and DeMets 1983, with a sum that telescopes).
+fraction, summed over the rows or pairs of a group. The quantile is that of Student's t with one degree of freedom
+fewer than there are groups. These levels sum to 0.05, so the probability that a run keeps any change without an effect
+is at most about 5 %, however many changes it tries (alpha spending, Lan and DeMets 1983, with a sum that telescopes).
 
 There are three stages, and after a kept change the loop starts again with the first one:
 
@@ -35,7 +35,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from statistics import NormalDist, fmean
+from statistics import fmean
 from typing import Any, Literal
 
 from checklist_rewards.backends import Progress
@@ -44,6 +44,7 @@ from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement import Bootstrap, Figure
 from checklist_rewards.evaluation.agreement.measures import correlation, group_codes
 from checklist_rewards.evaluation.fitting import Compared, cross_fitted, labelled_scores
+from checklist_rewards.evaluation.intervals import clustered_error, t_quantile
 from checklist_rewards.evaluation.items.items import OFTEN_UNANSWERED, STABLE
 from checklist_rewards.evaluation.items.wording import ITEM_QUESTIONS
 from checklist_rewards.evaluation.replay import Replay
@@ -324,7 +325,11 @@ class _Rows:
         """The gain in agreement, and its standard error over groups."""
         one, other = (self.units(self.scores(each, part), part) for each in (before, after))
         gain, influence = _agreement(None if self.pairs is not None else self.labels(part), one, other)
-        return gain, _clustered(influence, group_codes(self.groups(part)))
+        return gain, _error(influence, self.groups(part))
+
+    def clusters(self, part: int) -> int:
+        """The number of groups of a part."""
+        return len(set(self.groups(part)))
 
 
 CHOOSING, CONFIRMING, TEST = range(3)
@@ -504,7 +509,7 @@ class _Loop:
         """The test of a change on the confirming rows."""
         number = len(self.steps) + 1
         level = LEVEL / (number * (number + 1))
-        bound = NormalDist().inv_cdf(1 - level)
+        bound = t_quantile(self.data.clusters(CONFIRMING), level)
         gain, error = self.data.difference(before, after, CONFIRMING)
         kept = gain - bound * error > 0
         if kept:
@@ -582,7 +587,7 @@ class _Loop:
         weights, held_out = cross_fitted(labelled, self.bootstrap.seed)
         own = labelled.labels if pairs is None else None
         gain, influence = _agreement(own, labelled.judged(labelled.present), held_out)
-        if gain <= _clustered(influence, group_codes(labelled.groups)):
+        if gain <= _error(influence, labelled.groups):
             return []
         largest = max(map(abs, weights.values()))
         after = []
@@ -714,9 +719,9 @@ def _agreement(labels: np.ndarray | None, before: np.ndarray, after: np.ndarray)
     return round(now - was, 9), influence  # equal scores differ by rounding
 
 
-def _clustered(influence: np.ndarray, codes: np.ndarray) -> float:
-    """The standard error of a mean of influences, of which those of one group depend on each other."""
-    return float(np.sqrt((np.bincount(codes, influence) ** 2).sum()) / len(influence))
+def _error(influence: np.ndarray, groups: Sequence[str]) -> float:
+    """The standard error of a mean of influences."""
+    return clustered_error(influence / len(influence), group_codes(groups), len(set(groups)))
 
 
 def _standard(values: np.ndarray) -> np.ndarray:

@@ -25,6 +25,8 @@ Parts = Sequence[Sums]
 LEAST_STEPS = 3
 """Steps that a window needs before it is compared."""
 _DRIFT = 0.5
+_MOST_CHANGES = 50
+_FEW_CHANGES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,15 +158,17 @@ class Shift:
 class Cusum:
     """Two-sided CUSUM of the changes of a value from step to step (Page 1954).
 
-    A change is divided by the standard deviation of the changes of the first steps. Upwards S = max(0, S + change -
-    0.5), downwards likewise; the size is the larger one. Steady improvement of less than half a standard deviation per
-    step adds up to nothing, a jump does. After an alarm, both sums start again at 0.
+    A change is divided by a scale: the standard deviation of the n changes before it, at most the first 50, times 1 +
+    3 / n. The factor is for small n: the deviation of a few changes is often far too small, and noise then looks like
+    jumps. A change that alarms is not part of the scale. Upwards S = max(0, S + change - 0.5), downwards likewise; the
+    size is the larger one. Steady improvement of less than half a standard deviation per step adds up to nothing, a
+    jump does. After an alarm, both sums start again at 0.
 
     Args:
         figure (callable):
             Sums of a step to its value.
         start (`int`):
-            Number of first steps.
+            Number of changes before the first one that is compared.
         threshold (`float`, *optional*):
             Size of an alarm. None: never.
     """
@@ -187,14 +191,21 @@ class Cusum:
             if change is not None and len(self.changes) < self.steps:
                 self.changes.append(change)
             elif change is not None:
-                scale = spread(self.changes) or 1.0  # all equal: changes count as they are
+                scale = self._scale()
                 self.up = max(0.0, self.up + change / scale - _DRIFT)
                 self.down = max(0.0, self.down - change / scale - _DRIFT)
                 size = max(self.up, self.down)
                 raised = self.threshold is not None and size >= self.threshold
                 if raised:
                     self.up = self.down = 0.0
+                elif len(self.changes) < _MOST_CHANGES:
+                    self.changes.append(change)
         return Reading(now, size=size, threshold=self.threshold, alarm=raised, raised=raised)
+
+    def _scale(self) -> float:
+        """The scale of a change; 1 if all changes before it are equal, so that it counts as it is."""
+        count = len(self.changes)
+        return math.sqrt(count / (count - 1)) * (1 + _FEW_CHANGES / count) * spread(self.changes) or 1.0
 
     def new_segment(self) -> None:
         """Do not count the next change: it is that of the checklists."""
@@ -207,7 +218,7 @@ class Cusum:
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from a state."""
-        self.changes = [*map(float, state["changes"])][: self.steps]
+        self.changes = [*map(float, state["changes"])][:_MOST_CHANGES]
         self.last = None if state["last"] is None else float(state["last"])
         self.up, self.down = float(state["up"]), float(state["down"])
 

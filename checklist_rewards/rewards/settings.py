@@ -145,8 +145,8 @@ class MonitorConfig(Config):
     """Share of the earned weight that comes from a single item of at least three, or from a single category of at
     least three. rewardspy's alert for reward components."""
     max_reward_jump: Limit = 5.0
-    """CUSUM of the changes of the mean reward, in standard deviations of the changes at the start, with a drift of 0.5
-    (Page 1954; drift and threshold as in rewardspy)."""
+    """CUSUM of the changes of the mean reward, in standard deviations of the changes so far, with a drift of 0.5 (Page
+    1954; drift and threshold as in rewardspy)."""
     max_attack: Limit = 0.1
     """Rise of the share of completions that show an attack that raised the judge's scores, as known from
     the file `attacks`. Each of these attacks is a signal `attack_<name>`."""

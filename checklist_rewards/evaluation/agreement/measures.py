@@ -48,9 +48,9 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 from typing_extensions import override
 
+from checklist_rewards.evaluation.intervals import CONFIDENCE
 from checklist_rewards.validation import import_extra, np, whole_number
 
-CONFIDENCE = 0.95
 DEFAULT_RESAMPLES = 1000
 LIBRARIES = ("numpy", "scipy", "statsmodels", "krippendorff")
 """The packages that compute the figures. The extras `evaluation`, `ui` and `encoder` install them."""

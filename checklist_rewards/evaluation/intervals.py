@@ -1,0 +1,65 @@
+"""Standard errors of dependent units, and intervals and tests that stay right with few groups.
+
+Units of a group are not independent. The error of an estimate is therefore that of sums over groups: with the part of
+every unit in the estimate's error, sqrt(G / (G - 1) * sum of squares of the G sums) (Cameron and Miller 2015, section
+II). Its distribution is Student's t with G - 1 degrees of freedom (scipy), not the normal one.
+
+The interval of a rate is Wilson's (statsmodels) with the number of independent answers that would have the same error,
+as for surveys (Korn and Graubard 1998), and with the quantile of t instead of the normal one. So it stays within 0 and
+1, and it has a width where all labels are equal. The coverage of each interval is in `docs/studies/statistics.md`.
+"""
+
+from __future__ import annotations
+
+import math
+
+from checklist_rewards.validation import import_extra, np
+
+CONFIDENCE = 0.95
+
+
+def clustered_error(parts: np.ndarray, codes: np.ndarray, groups: int) -> float:
+    """The standard error of an estimate; NaN for fewer than two groups.
+
+    Args:
+        parts (array): every unit's part of the error of the estimate.
+        codes (array of `int`): the group of every unit, from [`group_codes`].
+        groups (`int`): number of groups that have a part.
+    """
+    if groups < 2:
+        return math.nan
+    return math.sqrt(groups / (groups - 1) * float((np.bincount(codes, parts) ** 2).sum()))
+
+
+def t_quantile(groups: int, level: float) -> float:
+    """How many standard errors an estimate from so many groups exceeds its mean with the probability `level`."""
+    [special] = import_extra("scipy.special")
+    return float(-special.stdtrit(groups - 1, level))
+
+
+def t_test_p(ratio: float, groups: int) -> float:
+    """Two-sided p-value of an estimate of so many standard errors."""
+    [special] = import_extra("scipy.special")
+    return float(2 * special.stdtr(groups - 1, -abs(ratio)))
+
+
+def rate_interval(rate: float, error: float, groups: int, units: int, *, least: float = 0.0) -> tuple[float, float]:
+    """The 95 % interval of a rate in [0, 1].
+
+    Args:
+        rate (`float`): the estimate. It may leave [0, 1] by a correction.
+        error (`float`): its standard error, from [`clustered_error`].
+        groups, units (`int`): groups, at least two, and units that the rate was estimated from.
+        least (`float`, *optional*, defaults to `0`): least standard error. Where no error was found in G groups, one
+            more group may have one: `hypot(rate, 1 - rate) / G`.
+    """
+    [special] = import_extra("scipy.special")
+    [proportion] = import_extra("statsmodels.stats.proportion")
+    rate = min(max(rate, 0.0), 1.0)
+    error = max(error, least)
+    edge = 1 / groups if error == least else 1 / units
+    inside = min(max(rate, edge), 1 - edge)
+    independent = inside * (1 - inside) / error**2
+    alpha = 2 * special.ndtr(-t_quantile(groups, (1 - CONFIDENCE) / 2))
+    low, high = proportion.proportion_confint(rate * independent, independent, alpha=alpha, method="wilson")
+    return min(float(low), rate), max(float(high), rate)  # Wilson's bounds at 0 and 1 are off by rounding
