@@ -17,9 +17,9 @@ from checklist_rewards import Checklist, ChecklistScorer
 from checklist_rewards.checks import parse_check
 from checklist_rewards.datasets import import_checklists
 from checklist_rewards.datasets.criteria import question_of
+from checklist_rewards.datasets.formats import known_formats
 from checklist_rewards.datasets.importing import imported_rows
 from checklist_rewards.datasets.pitfalls import polarity
-from checklist_rewards.datasets.formats import known_formats
 from checklist_rewards.errors import ChecklistError, ChecklistRewardsError, SampleError
 from checklist_rewards.files.rows import read_rows, write_rows
 from checklist_rewards.rows import Columns
