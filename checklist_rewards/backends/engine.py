@@ -334,6 +334,18 @@ class Engine:
         return self.backend if isinstance(self.backend, str) else self.backend.name
 
     @property
+    def in_process(self) -> bool:
+        """Whether it runs in the calling process instead of on a server. Nothing is loaded."""
+        if isinstance(self.backend, str):
+            return choose_backend(self.model, self.backend, self.base_url) not in SERVED
+        return self.backend.in_process
+
+    @property
+    def sleeps(self) -> bool:
+        """Whether it frees its GPU memory between two scorings (vLLM's sleep mode)."""
+        return bool(self.settings.get("enable_sleep_mode"))
+
+    @property
     def chunk_reads(self) -> int:
         """Most reads of a call. An engine whose budget is spent is not loaded to find out."""
         if self.budget is not None and self.budget.is_spent:

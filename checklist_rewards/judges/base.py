@@ -107,6 +107,11 @@ class Judge(ABC):
     def check_item(self, item: ChecklistItem, where: str) -> None:  # noqa: B027
         """Raise a [`ChecklistError`], starting with `where`, for an item that this judge cannot answer."""
 
+    def load(self) -> None:
+        """Load the engine of this judge now instead of at the first read. Raises [`ModelError`]."""
+        if self.engine is not None:
+            self.engine.load()
+
     def parts(self) -> Iterator[Judge]:
         """The judges that this judge asks, with their own, and then this judge itself."""
         yield self

@@ -108,6 +108,10 @@ class RemoteJudge(Judge):
         self.name = model or self.server.address
         self._model = model or None
 
+    @override
+    def load(self) -> None:
+        self.server.judge()
+
     def takes_messages(self, threshold: float) -> bool:
         """Whether the server answers items with a scope from the messages of a row as this process would with a
         threshold. Raises [`ModelError`] as [`answer`] does."""

@@ -246,7 +246,7 @@ def _sample(row: Any, where: str, scorer: ChecklistScorer) -> Sample:
         raise _RowError("messages", 'requires "as_is": true; give chat messages as the target otherwise.')
     with _errors_in("target"):
         target = _READER.read(row["target"])
-    return Sample(checklist, target.text, *context, state=target.state, messages=target.messages)
+    return Sample.of(checklist, target, *context)
 
 
 def _messages(value: Any) -> tuple[Message, ...]:

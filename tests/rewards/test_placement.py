@@ -98,7 +98,7 @@ def test_the_deadline_starts_after_an_engine_behind_a_budget_is_loaded(monkeypat
     monkeypatch.setattr(engine, "load_backend", slow_load)
     budget = {"dollars": 1, "prices": {"pocket": [1, 1]}}
     judge = ChecklistScorer("pocket", backend="transformers", store=False, budget=budget).judge
-    with placement.within(judge, 1.0):
+    with placement.within([judge], 1.0):
         assert loaded == [("pocket", None)]
 
 
