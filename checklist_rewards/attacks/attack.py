@@ -45,7 +45,7 @@ from checklist_rewards.attacks.report import (
 from checklist_rewards.attacks.search import FINALISTS, Recipe, search
 from checklist_rewards.checklists import NO, YES, Checklist, ChecklistItem, content_hash
 from checklist_rewards.errors import SampleError
-from checklist_rewards.evaluation.agreement.measures import Bootstrap
+from checklist_rewards.evaluation.bootstrap import Bootstrap
 from checklist_rewards.files.rows import read_rows
 from checklist_rewards.judges import Progress
 from checklist_rewards.judges.checked import run_check
