@@ -32,6 +32,8 @@ from checklist_rewards.messages import Images, chat_messages
 from checklist_rewards.scores import TargetState, Verdict
 
 PROMPT, HISTORY, REFERENCE, CANDIDATES = "prompt", "history", "reference", "candidates"
+CONTEXT = (REFERENCE, HISTORY, "context", "chosen", "rejected", CANDIDATES)
+"""The fields of a [`Request`] other than its input."""
 INPUTS, TARGETS = (PROMPT, "input"), ("target", "completion")
 MEDIA = ("image", "images", "audio", "video", "videos")
 """Columns in which data sets have the media of a prompt."""
@@ -66,6 +68,18 @@ class Sample:
     state: TargetState = field(default="answered", kw_only=True)
     messages: Sequence[Message] = field(default=(), kw_only=True, repr=False)
     checked: Mapping[str, Verdict] | None = field(default=None, kw_only=True, repr=False)
+
+    @classmethod
+    def of(
+        cls,
+        checklist: Any,
+        target: Target,
+        input: str | None = None,
+        reference: str | None = None,
+        history: str | None = None,
+    ) -> Sample:
+        """The sample of an answer that was read from a completion."""
+        return cls(checklist, target.text, input, reference, history, state=target.state, messages=target.messages)
 
     @property
     def target_state(self) -> TargetState:
@@ -142,16 +156,8 @@ class Pool:
     def samples(self) -> list[Sample]:
         """The answers of the candidates, in order."""
         return [
-            Sample(
-                self.checklist,
-                target.text,
-                self.input,
-                self.reference,
-                self.history,
-                state=target.state,
-                messages=target.messages,
-            )
-            for target in (Candidate(text).target for text in self.candidates)
+            Sample.of(self.checklist, Candidate(text).target, self.input, self.reference, self.history)
+            for text in self.candidates
         ]
 
 
@@ -254,14 +260,14 @@ class Columns:
             )
         if self.images == "ignore":
             return
-        similar = [key for key in row if not self.inputs and key.strip().lower() in INPUTS and row[key]]
+        similar = [] if self.inputs else [key for key in row if key.strip().lower() in INPUTS and row[key]]
         if similar:
             name = similar[0].strip().lower()
             raise SampleError(
                 f"{where}: the judge would not see the column {similar[0]!r}; rename it to {name!r}, or name it with "
                 "--input-key."
             )
-        media = [key for key in MEDIA if not _is_blank(row.get(key))]
+        media = [key for key in MEDIA if key in row and not _is_blank(row[key])]
         if media:
             columns = " ".join(f"--input-key {key}" for key in self.inputs)
             advice = f", or name the columns that it sees: {columns}" if columns else ""
@@ -301,16 +307,7 @@ class Columns:
             names = ", ".join(map(repr, (*self.inputs, self.target)))
             raise SampleError(f"{where}: {names} are blank; remove the row, or fill it.")
         input, history = self.input_of(row, where)
-        target = self.target_of(row, where)
-        return Sample(
-            checklist,
-            target.text,
-            input,
-            self.reference_of(row, where),
-            history,
-            state=target.state,
-            messages=target.messages,
-        )
+        return Sample.of(checklist, self.target_of(row, where), input, self.reference_of(row, where), history)
 
     def pool_of(self, row: Mapping[str, Any], where: str, candidates: Sequence[str] = ()) -> Pool:
         """The row as a [`Pool`] of these candidates. Raises [`SampleError`] for invalid columns."""
@@ -389,6 +386,16 @@ class Columns:
             return prompt_text(value, images=self.images)
         except SampleError as error:
             raise _unread(where, key, value, error) from None
+
+
+FIELDS = Columns(
+    ("input",),
+    reference=REFERENCE,
+    writer={name: name for name in CONTEXT if name != HISTORY},
+    optional=frozenset(["input", *CONTEXT]),
+    named=True,
+)
+"""How rows are read that name the fields themselves: those of a pipeline, the server and the app."""
 
 
 def read_checklist(path: Path) -> Checklist:

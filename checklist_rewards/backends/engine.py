@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, get_args
 
-from checklist_rewards.backends.base import Arrived, Backend, Messages, ReadGroup, ReadResult, Reply, Sampling
+from checklist_rewards.backends.base import Answer, Arrived, Backend, Messages, ReadGroup, Reply, Sampling, Usage
 from checklist_rewards.backends.budget import Bill, Budget
 from checklist_rewards.backends.models import (
     NO_MODEL,
@@ -249,11 +249,13 @@ class Engine:
         if self.model == UNNAMED and not isinstance(self.backend, str):
             object.__setattr__(self, "model", POCKET)  # a label: the order of options depends on it, so it stays
         if not isinstance(self.settings, Mapping) or not all(isinstance(name, str) for name in self.settings):
-            raise ModelError(f"engine={self.settings!r:.80} is not allowed; it must be a mapping of settings by name.")
+            raise ModelError(
+                f"engine_args={self.settings!r:.80} is not allowed; it must be a mapping of settings by name."
+            )
         if self.settings and not isinstance(self.backend, str):
             raise ModelError(
-                f"engine={dict(self.settings)!r:.80} cannot be combined with a backend object; pass the settings to "
-                "its constructor."
+                f"engine_args={dict(self.settings)!r:.80} cannot be combined with a backend object; pass the "
+                "settings to its constructor."
             )
 
     @classmethod
@@ -334,6 +336,18 @@ class Engine:
         return self.backend if isinstance(self.backend, str) else self.backend.name
 
     @property
+    def in_process(self) -> bool:
+        """Whether it runs in the calling process instead of on a server. Nothing is loaded."""
+        if isinstance(self.backend, str):
+            return choose_backend(self.model, self.backend, self.base_url) not in SERVED
+        return self.backend.in_process
+
+    @property
+    def sleeps(self) -> bool:
+        """Whether it frees its GPU memory between two scorings (vLLM's sleep mode)."""
+        return bool(self.settings.get("enable_sleep_mode"))
+
+    @property
     def chunk_reads(self) -> int:
         """Most reads of a call. An engine whose budget is spent is not loaded to find out."""
         if self.budget is not None and self.budget.is_spent:
@@ -356,7 +370,7 @@ class Engine:
             )
         return self._known["backend"]
 
-    def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> ReadResult:
+    def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> tuple[list[Answer], Usage]:
         """As [`Backend.read`], within the budget."""
         if self.budget is None:
             return self.load().read(groups, labels)

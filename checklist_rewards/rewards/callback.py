@@ -245,13 +245,10 @@ class ChecklistEvalCallback(TrainerCallback):
 
     def _scores(self, answers: Sequence[Target], places: Sequence[int] | None = None) -> list[Score]:
         """The scores of all answers, or of those in some places."""
-        samples, grammar = [], self.readers.of(self.trainer).grammar
+        samples, reader = [], self.readers.of(self.trainer)
         for place in range(len(answers)) if places is None else places:
-            input, history = prompt_text(self.prompts[place], grammar, images=self.readers.images)
-            answer = answers[place]
-            state, messages = answer.state, answer.messages
-            checklist = self.checklists[place]
-            samples.append(Sample(checklist, answer.text, input, history=history, state=state, messages=messages))
+            input, history = reader.prompt_text(self.prompts[place])
+            samples.append(Sample.of(self.checklists[place], answers[place], input, history=history))
         return self.scorer.score_batch(samples)
 
     def _numbers(self, scores: Sequence[Score]) -> dict[str, float | None]:

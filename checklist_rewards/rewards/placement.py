@@ -17,18 +17,16 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from multiprocessing.context import get_spawning_popen
 from typing import Any
 
-from checklist_rewards.backends import Engine, choose_backend
+from checklist_rewards.backends import Engine
 from checklist_rewards.backends.base import deadline
-from checklist_rewards.backends.engine import SERVED
 from checklist_rewards.backends.reference import ReferenceBackend
 from checklist_rewards.errors import ModelError, NoServerError
 from checklist_rewards.judges.base import Judge
-from checklist_rewards.judges.remote import RemoteJudge
 from checklist_rewards.rewards.ranks import gathered, rank, ranks
 
 logger = logging.getLogger(__name__)
@@ -52,54 +50,24 @@ def check_child(name: str, judge: Judge) -> None:
 
 def in_process(judge: Judge) -> str | None:
     """The judge's model if it runs in the calling process; None for a served judge or one without a known engine."""
-    for engine in judge.engines:
-        if isinstance(engine.backend, str):
-            here = choose_backend(engine.model, engine.backend, engine.base_url) not in SERVED
-        else:
-            here = engine.backend.in_process
-        if here:
-            return engine.model
-    return None
+    return next((engine.model for engine in judge.engines if engine.in_process), None)
 
 
 def is_placed(judge: Judge) -> bool:
     """Whether anything has to be done for a judge around a call of a reward: an engine sleeps between calls, or is an
     object with a state of its own, such as the reference of a trainer."""
-    return any(
-        not isinstance(engine.backend, str) or bool(engine.settings.get("enable_sleep_mode"))
-        for engine in judge.engines
-    )
+    return any(engine.sleeps or not isinstance(engine.backend, str) for engine in judge.engines)
 
 
-def keep_awake(judge: Judge | None) -> AbstractContextManager[Any]:
-    """Context manager that wakes the judge's engines for a scoring and puts them to sleep afterwards.
-
-    It affects engines with `enable_sleep_mode=True`, which free their GPU memory for a colocated policy between two
-    scorings.
-    """
+def keep_awake(judge: Judge) -> AbstractContextManager[Any]:
+    """Context manager that wakes the engines of a judge that sleep between two scorings, and puts them to sleep
+    afterwards."""
     with ExitStack() as stack:  # if an engine fails to load, those that are awake go back to sleep
-        for engine in () if judge is None else judge.engines:
-            backend = engine.backend
-            if engine.settings.get("enable_sleep_mode"):
-                backend = engine.load()
+        for engine in judge.engines:
+            backend = engine.load() if engine.sleeps else engine.backend
             if not isinstance(backend, str):
                 stack.enter_context(backend.stay_awake())
         return stack.pop_all()
-
-
-@contextmanager
-def within(judge: Judge | None, seconds: float | None) -> Iterator[None]:
-    """Context manager that wakes the judge, and then gives it this many seconds; None for as long as it takes.
-
-    Loading and waking the engines does not count.
-    """
-    with keep_awake(judge), together(judge):
-        if seconds is not None:
-            for start in _starts(judge):
-                with suppress(NoServerError):  # raised again by the judge, unless it can do without this server
-                    start()
-        with deadline(seconds):
-            yield
 
 
 def load(judge: Judge) -> None:
@@ -108,26 +76,33 @@ def load(judge: Judge) -> None:
     Raises:
         ModelError: If an engine cannot be used.
     """
-    for start in _starts(judge):
-        start()
+    for part in judge.parts():
+        part.load()
 
 
-def _starts(judge: Judge | None) -> Iterator[Callable[[], object]]:
-    """What loads the engines of a judge and of its inner judges, or connects to their reward servers."""
-    for part in () if judge is None else judge.parts():
-        if isinstance(part, RemoteJudge):
-            yield part.server.judge
-        elif part.engine is not None:
-            yield part.engine.load
+@contextmanager
+def within(judges: Sequence[Judge], seconds: float | None) -> Iterator[None]:
+    """Context manager for the reads of a call: the first judge is awake, all ranks read together with each judge, and
+    the call has this many seconds; None for as long as it takes. Loading and waking do not count. Another judge wakes
+    when it is asked, which is rare."""
+    with ExitStack() as stack:
+        for judge in judges[:1]:
+            stack.enter_context(keep_awake(judge))
+            for part in judge.parts() if seconds is not None else ():
+                with suppress(NoServerError):  # raised again by the judge, unless it can do without this server
+                    part.load()
+        for judge in judges:
+            stack.enter_context(together(judge))
+        stack.enter_context(deadline(seconds))
+        yield
 
 
-def references_of(judge: Judge | None) -> list[ReferenceBackend]:
+def references_of(judge: Judge) -> list[ReferenceBackend]:
     """The backends of a judge and of its inner judges that read with a trainer's reference."""
-    backends = [] if judge is None else [engine.backend for engine in judge.engines]
-    return [backend for backend in backends if isinstance(backend, ReferenceBackend)]
+    return [engine.backend for engine in judge.engines if isinstance(engine.backend, ReferenceBackend)]
 
 
-def bind_reference(judge: Judge | None, trainer: Any) -> None:
+def bind_reference(judge: Judge, trainer: Any) -> None:
     """Let a judge with `model="reference"` read with the reference of a trainer. Other judges stay as they are.
 
     All ranks must call it equally often. Logs a warning if the reference cannot judge.
@@ -139,7 +114,7 @@ def bind_reference(judge: Judge | None, trainer: Any) -> None:
     Raises:
         ModelError: If the trainer has no frozen weights. The message says what to change.
     """
-    for part in () if judge is None else judge.parts():
+    for part in judge.parts():
         backend = None if part.engine is None else part.engine.backend
         if not isinstance(backend, ReferenceBackend):
             continue
@@ -204,7 +179,7 @@ def _unwrapped(trainer: Any, model: Any, wrapped: Any) -> tuple[Any, Any]:
 
 
 @contextmanager
-def together(judge: Judge | None) -> Iterator[None]:
+def together(judge: Judge) -> Iterator[None]:
     """Context manager for the reads of all ranks with a reference whose weights are spread over them. All ranks must
     enter it equally often. For other judges, it does nothing."""
     with ExitStack() as stack:
@@ -214,7 +189,7 @@ def together(judge: Judge | None) -> Iterator[None]:
         yield
 
 
-def is_collective(judge: Judge | None) -> bool:
+def is_collective(judge: Judge) -> bool:
     """Whether ranks must read together, once the reference is bound."""
     return ranks() > 1 and any(backend.bound is not None and backend.bound.sharded for backend in references_of(judge))
 

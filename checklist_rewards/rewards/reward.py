@@ -65,7 +65,6 @@ from checklist_rewards.rewards.placement import (
     check_child,
     is_collective,
     is_placed,
-    together,
     within,
 )
 from checklist_rewards.rewards.ranks import (
@@ -256,10 +255,7 @@ class ChecklistReward:
             stages = [self.monitor.hold_out, self.shape, self.monitor.penalize, self.monitor.read_more]
         with ExitStack() as awake:
             if self._placed or self.deadline is not None:
-                judge, *shadow = self._judges
-                awake.enter_context(within(judge if self._asks(call) else None, self.deadline))
-                for other in shadow:
-                    awake.enter_context(together(other))
+                awake.enter_context(within(self._judges if self._asks(call) else (), self.deadline))
             call = replace(self.judge(call), seconds=time.perf_counter() - started)
             for stage in [*evolving, *stages]:
                 call = stage(call)
@@ -424,9 +420,7 @@ class ChecklistReward:
             answer = references[place]
             if answer is not None and not isinstance(answer, str):
                 answer = completion_text(answer)
-            samples.append(
-                Sample(checklist, target.text, input, answer, history, state=target.state, messages=target.messages)
-            )
+            samples.append(Sample.of(checklist, target, input, answer, history))
         prepared = dict(zip(judged, self.scorer.prepare(samples), strict=True))
         return [prepared.get(place) for place in range(len(completions))]
 

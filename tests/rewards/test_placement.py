@@ -98,7 +98,7 @@ def test_the_deadline_starts_after_an_engine_behind_a_budget_is_loaded(monkeypat
     monkeypatch.setattr(engine, "load_backend", slow_load)
     budget = {"dollars": 1, "prices": {"pocket": [1, 1]}}
     judge = ChecklistScorer("pocket", backend="transformers", store=False, budget=budget).judge
-    with placement.within(judge, 1.0):
+    with placement.within([judge], 1.0):
         assert loaded == [("pocket", None)]
 
 
@@ -116,7 +116,7 @@ def test_sleep_mode_works_behind_a_budget(monkeypatch):
     sleeper = Napping(None)
     monkeypatch.setattr(engine, "load_backend", lambda *_, **identity: sleeper)
     budget = {"dollars": 1, "prices": {"pocket": [1, 1]}}
-    asleep = {"backend": "vllm", "engine": {"enable_sleep_mode": True}}
+    asleep = {"backend": "vllm", "engine_args": {"enable_sleep_mode": True}}
     judge = ChecklistScorer("pocket", store=False, budget=budget, **asleep).judge
     with placement.keep_awake(judge):
         assert sleeper.up

@@ -22,17 +22,17 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from checklist_rewards.chat import Part, Target, prompt_text, rendered_turns, without_end_tokens
+from checklist_rewards.chat import CompletionReader, Part, Target, rendered_turns, without_end_tokens
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import BackendError, SampleError
 from checklist_rewards.judges.settings import ScorerConfig
-from checklist_rewards.markers import GRAMMAR, Grammar
 from checklist_rewards.messages import Images, speaker
 from checklist_rewards.rewards.batch import Readers
 from checklist_rewards.rewards.integrations.queue import DEFAULT_MAX_BATCH, DEFAULT_MAX_WAIT, MicroBatcher
 from checklist_rewards.scorer import ChecklistScorer, Sample, scorer_of
 from checklist_rewards.scores import NO_ANSWER_STATES, Score
 
+_READER = CompletionReader()
 _CONTEXT_FIELDS = ("input", "reference", "history")
 _WRITTEN_CALL = re.compile(r"<tool_call>\s*(\{.*?\})\s*</tool_call>", re.S)
 """A tool call as most chat templates write it (Hermes, Qwen)."""
@@ -178,10 +178,7 @@ class SamplewiseReward:
         else:
             targets = self.readers.read(reader, completions, rendered, ids)
         rows = enumerate(zip(labels, targets, prompts, strict=True), start=1)
-        settings = reader.grammar, self.readers.images
-        return [
-            labelled_sample(label, target, prompt, f"row {row}", *settings) for row, (label, target, prompt) in rows
-        ]
+        return [labelled_sample(label, target, prompt, f"row {row}", reader) for row, (label, target, prompt) in rows]
 
 
 def labelled_sample(
@@ -189,10 +186,9 @@ def labelled_sample(
     target: Target | str,
     prompt: Any,
     where: str,
-    grammar: Grammar = GRAMMAR,
-    images: Images = "refuse",
+    reader: CompletionReader = _READER,
 ) -> Sample:
-    """The [`Sample`] of a label, what the policy answered, and a prompt (or None).
+    """The [`Sample`] of a label, what the policy answered, and a prompt (or None), which `reader` splits.
 
     Raises:
         SampleError, ChecklistError: For an invalid label or prompt. The message starts with `where`.
@@ -219,16 +215,13 @@ def labelled_sample(
         label = label["checklist"]
     checklist = Checklist.parse(label, where)
     try:
-        input, history = (None, None) if prompt is None else prompt_text(prompt, grammar, images=images)
+        input, history = (None, None) if prompt is None else reader.prompt_text(prompt)
     except SampleError as error:
         raise SampleError(f"{where}: {error}") from None
     if context.get("input") is not None:
         input, history = context["input"], None
     target = Target(target) if isinstance(target, str) else target
-    history = context.get("history") or history
-    return Sample(
-        checklist, target.text, input, context.get("reference"), history, state=target.state, messages=target.messages
-    )
+    return Sample.of(checklist, target, input, context.get("reference"), context.get("history") or history)
 
 
 def answer_after(prompt: str, query: str, where: str) -> str:
