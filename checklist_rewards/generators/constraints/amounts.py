@@ -71,7 +71,7 @@ _COMPARISON = one_line(
     |(?P<under>(?:fewer|less|shorter|smaller|lower) than|under|below|<)"""
 )
 _COMPARED = pattern(
-    rf"""[(]?(?:{_COMPARISON}
+    rf"""(?:{_COMPARISON}
     |(?P<exact>exactly|precisely|strictly|an exact(?: total| number| count)?|exact)|(?P<only>only|just)
     |(?P<about>about|around|approximately|approx\.?|roughly|nearly|almost|close to|some|~|circa|ca\.|an average of
     |on average|in the region of|or so)
