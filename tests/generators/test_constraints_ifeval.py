@@ -99,10 +99,10 @@ def test_a_part_of_a_list_may_be_missing():
     ]
 
 
-def test_the_rules_find_nine_of_ten_on_prompts_they_were_not_made_for(data_dir):
+def test_the_rules_find_four_of_five_on_prompts_they_were_not_made_for(data_dir):
     _, held_out = halves(list(json_lines(data_dir / PROMPTS)))
     counts, _ = compare(held_out)
     total = sum(counts.values(), Counter())
     found = total["found"]
     assert len(held_out) == 271
-    assert found / (found + total["false"]) >= 0.96 and found / (found + total["missed"]) >= 0.9
+    assert found / (found + total["false"]) >= 0.97 and found / (found + total["missed"]) >= 0.8

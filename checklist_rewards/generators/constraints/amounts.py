@@ -71,7 +71,7 @@ _COMPARISON = one_line(
     |(?P<under>(?:fewer|less|shorter|smaller|lower) than|under|below|<)"""
 )
 _COMPARED = pattern(
-    rf"""[(]?(?:{_COMPARISON}
+    rf"""(?:{_COMPARISON}
     |(?P<exact>exactly|precisely|strictly|an exact(?: total| number| count)?|exact)|(?P<only>only|just)
     |(?P<about>about|around|approximately|approx\.?|roughly|nearly|almost|close to|some|~|circa|ca\.|an average of
     |on average|in the region of|or so)
@@ -86,7 +86,6 @@ _MORE = pattern(
     |(?P<max>max\b\.?|maximum|at (?:the )?most|tops|limit\b)|(?P<min>min\b\.?|minimum|at (?:the )?least))"""
 )
 _ANOTHER_UNIT = pattern(r"[\s-]+(?!(?:in|for|and|or|but|to|long|total|when|with|about|on|at|please|so|each)\b)[a-z]")
-_WORD = re.compile(r"[^\s(]+")
 _MOST_WORDS = 7
 """Number of words before a number among which its comparison can start."""
 
@@ -158,11 +157,13 @@ def amount(text: str, match: re.Match[str], first: int = 0) -> Amount:
 
 def _comparison(text: str, first: int, end: int) -> re.Match[str] | None:
     """The longest comparison that ends where a number starts."""
-    words = [word.start() for word in _WORD.finditer(text, max(first, end - 60), end)]
-    for start in words[-_MOST_WORDS:]:
-        if compared := _COMPARED.fullmatch(text, start, end):
-            return compared
-    return None
+    longest, start = None, end
+    for _ in range(_MOST_WORDS):
+        start = max(text.rfind(" ", first, start - 1), text.rfind("(", first, start - 1), first - 1) + 1
+        longest = _COMPARED.fullmatch(text, start, end) or longest
+        if start == first:
+            break
+    return longest
 
 
 def _bounded(found: Amount, more: re.Match[str], end: int) -> Amount:

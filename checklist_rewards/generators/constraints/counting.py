@@ -42,7 +42,7 @@ class Thing(NamedTuple):
     """The check without bounds; None if no check counts it."""
     name: str
     uses: str
-    """How it can be required: `c` counted, `n` none of it, `s` some of it."""
+    """How it can be required: `c` counted, `n` none of it."""
     every: bool = False
     """Each part of a response has it too."""
     text: bool = True
@@ -67,7 +67,7 @@ THINGS = {
     "sentences": Thing("sentences?", {"type": "sentences"}, "sentences", "c", every=True),
     "paragraphs": Thing("paragraphs?", {"type": "paragraphs"}, "paragraphs", "c", text=False),
     "bullets": Thing("(?:bullet(?:ed)?[- ]?(?:points?|items?)|bullets?|bulletpoints?)", {"type": "bullets"},
-                     "bullet points", "cns", text=False),
+                     "bullet points", "cn", text=False),
     "placeholders": Thing("place-?holders?", {"type": "placeholders"}, "placeholders", "c", text=False),
     "hashtags": Thing("hash ?tags?", regex_check(r"(?<![\w#])#\w+"), "hashtags", "cn", text=False),
     "exclamation": Thing("exclamation (?:marks?|points?)", _letters("!"), "exclamation marks", "cn"),

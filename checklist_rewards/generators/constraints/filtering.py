@@ -108,6 +108,7 @@ _OTHERS = pattern(
     (?:has|have|had|contains?|contained|is|are|was|were)\b|.*\b(?:had|contained|was|were)\s+(?:a |an )?$"""
 )
 """A statement about something else: "the book has"."""
+_INDICATIVE_ENDS = tuple(f"{verb} " for verb in "contains has had includes uses reads is was".split())
 _INDICATIVE = pattern(
     rf"""(?<![\w'])(?!(?:{RESPONSE}|count|number|words?|letters?|and|must|should|also|only
     |part)\b)[a-z']+,?\s+(?:which |that |who )?(?:contains
@@ -240,7 +241,7 @@ _PASSIVE = pattern(
 
 
 _EITHER_BEFORE = re.compile(r"\b(?:or|either)\s+(?:[a-z]+\s+){0,3}$")
-_TOGETHER = re.compile(r"[^.]*\b(?:both|together|at the same time)\b")
+_TOGETHER = re.compile(r"\b(?:both|together|at the same time)\b")
 _OR_AFTER = re.compile(r"\s*,?\s+or\b(?! (?:so|else)\b)")
 _MATERIAL = pattern(
     r"""\b(?:summari[sz]e|translate|proofread|paraphrase|improve|rewrite|edit|correct|explain|review|analy[sz]e|shorten
@@ -256,6 +257,8 @@ def of_material(clause: Clause) -> bool:
 
 def polarity(before: str) -> bool | None:
     """Whether the words before a thing ask for it (True) or forbid it (False); None if this is not clear."""
+    if not _NEGATION.search(before):
+        return True
     text = _POSITIVE.sub("", before)
     found = list(_NEGATION.finditer(text))
     if not found:
@@ -340,7 +343,7 @@ def _elsewhere(clause: Clause, before: str, until: str) -> bool:
         or (clause.text.rstrip().endswith("?") and not _REQUEST.search(clause.text))
         or (clause.has(_HOW_WORDS) and _HOW.search(until))
         or _OTHERS.match(before)
-        or _INDICATIVE.search(before)
+        or (before.endswith(_INDICATIVE_ENDS) and _INDICATIVE.search(before))
     )
 
 

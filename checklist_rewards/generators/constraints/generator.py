@@ -46,7 +46,7 @@ _RULES: tuple[tuple[frozenset[str], Callable[[Clause], Iterator[Found]]], ...] =
     ),
     (starts(QUOTE), strings),
     (starts("word keyword key term phrase"), unquoted),
-    (starts("word character sentence line paragraph"), count_of),
+    (starts("count limit length minimum maximum requirement"), count_of),
     *((form.words, form.read) for form in FORMS),
 )
 """The rules with words of which one must occur in a clause."""

@@ -12,7 +12,6 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, NamedTuple
 
 Spec = dict[str, Any]
@@ -103,6 +102,7 @@ class Clause:
     def __init__(self, view: PromptText, start: int, end: int):
         self.view, self.start, self.end = view, start, end
         self.text = view.text[start:end]
+        self._header: str | None = None
         words = self.text.encode("ascii", "replace").translate(_APART).decode().split()
         self.starts = {word[:4] for word in words}
         self.starts.update(sign for sign in _SIGNS if sign in self.text)
@@ -111,9 +111,11 @@ class Clause:
         """Whether words with one of these first letters occur. A search by a pattern takes ten times as long."""
         return not self.starts.isdisjoint(words)
 
-    @cached_property
+    @property
     def strings(self) -> list[Strings]:
         """The enumerations of quoted strings that start in this clause."""
+        if QUOTE not in self.starts:
+            return []
         moved = []
         first = bisect_left(self.view.strings, self.start, key=lambda strings: strings.start)
         for strings in self.view.strings[first:]:
@@ -122,9 +124,14 @@ class Clause:
             moved.append(strings._replace(start=strings.start - self.start, end=strings.end - self.start))
         return moved
 
-    @cached_property
+    @property
     def header(self) -> str:
         """The line that introduces the list item of this clause ("Each tweet should:"), "" outside a list."""
+        if self._header is None:
+            self._header = self._introduction()
+        return self._header
+
+    def _introduction(self) -> str:
         text = self.view.text
         line = text.rfind("\n", 0, self.start + len(self.text) - len(self.text.lstrip())) + 1
         if line == 0 or not _LIST_ITEM.match(text, line):
@@ -162,7 +169,7 @@ class PromptText:
             lower = "".join(c if len(c.lower()) > 1 else c.lower() for c in cased)
         self.text = lower
         self._cased = cased
-        self._found: dict[re.Pattern[str], re.Match[str] | None] = {}
+        self._found: dict[int, re.Match[str] | None] = {}
         outer: list[tuple[int, int, str]] = []
         for start, end in sorted(quoted, key=lambda span: (span[0], -span[1])):
             value = prompt[start + 1 : end - 1].strip().rstrip(",;")
@@ -173,16 +180,21 @@ class PromptText:
 
     def anywhere(self, expression: re.Pattern[str]) -> re.Match[str] | None:
         """The first match of a pattern in the prompt as it was written, which is searched once."""
-        if expression not in self._found:
-            self._found[expression] = expression.search(self.prompt)
-        return self._found[expression]
+        key = id(expression)  # the hash of a pattern takes as long as a search
+        if key not in self._found:
+            self._found[key] = expression.search(self.prompt)
+        return self._found[key]
 
     def in_text(self, expression: re.Pattern[str], words: tuple[str, ...]) -> re.Match[str] | None:
         """The first match of a pattern in the masked text, which is searched once, if it contains one of the words."""
-        if expression not in self._found:
-            some = any(word in self.text for word in words)
-            self._found[expression] = expression.search(self.text) if some else None
-        return self._found[expression]
+        key = id(expression)
+        if key not in self._found:
+            self._found[key] = None
+            for word in words:
+                if word in self.text:
+                    self._found[key] = expression.search(self.text)
+                    break
+        return self._found[key]
 
     def clauses(self) -> Iterator[Clause]:
         """The clauses that can be read, in order."""

@@ -173,7 +173,7 @@ def one_of(phrases: tuple[str, ...]) -> Spec:
 
 def strings(clause: Clause) -> Iterator[Found]:
     """The requirements about the quoted strings of a clause."""
-    text, counts = clause.text, _COUNTED.search(clause.text)
+    text, counts = clause.text, clause.has(_TIMES) and _COUNTED.search(clause.text)
     for given in clause.strings:
         if any(len(value) > _LONGEST or "\n" in value for value in given.values):
             continue
@@ -185,6 +185,7 @@ def strings(clause: Clause) -> Iterator[Found]:
             yield found
 
 
+_TIMES = starts("time times once twice thrice")
 _COUNTED = re.compile(
     rf"\b(?:(?:{NUMBER})(?: or more| or fewer| or less| different| separate)* times?|once|twice|thrice)\b"
 )
@@ -340,7 +341,7 @@ _NAMED = re.compile(
 def unquoted(clause: Clause) -> Iterator[Found]:
     """Keywords without quotation marks: "Include the keywords river, mill and boat."."""
     text = clause.text
-    if _COUNTED.search(text):
+    if clause.has(_TIMES) and _COUNTED.search(text):
         return
     for match in _UNQUOTED.finditer(text):
         before, after = text[: match.start("list")], text[match.end() :]
