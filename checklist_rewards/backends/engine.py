@@ -249,11 +249,13 @@ class Engine:
         if self.model == UNNAMED and not isinstance(self.backend, str):
             object.__setattr__(self, "model", POCKET)  # a label: the order of options depends on it, so it stays
         if not isinstance(self.settings, Mapping) or not all(isinstance(name, str) for name in self.settings):
-            raise ModelError(f"engine={self.settings!r:.80} is not allowed; it must be a mapping of settings by name.")
+            raise ModelError(
+                f"engine_args={self.settings!r:.80} is not allowed; it must be a mapping of settings by name."
+            )
         if self.settings and not isinstance(self.backend, str):
             raise ModelError(
-                f"engine={dict(self.settings)!r:.80} cannot be combined with a backend object; pass the settings to "
-                "its constructor."
+                f"engine_args={dict(self.settings)!r:.80} cannot be combined with a backend object; pass the "
+                "settings to its constructor."
             )
 
     @classmethod

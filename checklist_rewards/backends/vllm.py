@@ -578,7 +578,7 @@ def _advice(error: Exception) -> str:
         return ""
     return (
         ". If the messages above name memory: by default vLLM takes 92 % of a GPU, so together with a trainer or "
-        "another process set gpu_memory_utilization below the share that is free, such as 0.3 (--engine "
+        "another process set gpu_memory_utilization below the share that is free, such as 0.3 (--engine-args "
         "gpu_memory_utilization=0.3)"
     )
 

@@ -27,7 +27,6 @@ reads each item about an empty target, once per input. Without that answer, a re
 
 from __future__ import annotations
 
-import json
 import math
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
@@ -40,7 +39,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from checklist_rewards.backends.models import UNNAMED
 from checklist_rewards.checklists import NO, YES, ChecklistItem
 from checklist_rewards.errors import ChecklistError, ModelError, SampleError
-from checklist_rewards.files.atomic import write_text
+from checklist_rewards.files.atomic import write_json
 from checklist_rewards.judges.base import Ask, Judge
 from checklist_rewards.scores import Verdict
 from checklist_rewards.scores.reasons import Reason, Unanswered
@@ -180,8 +179,7 @@ class Calibration(BaseModel):
 
     def save(self, path: str | Path) -> None:
         """Write the JSON file. Raises [`SampleError`] if it cannot be written."""
-        text = json.dumps(self.model_dump(mode="json", exclude_none=True), indent=2, ensure_ascii=False)
-        write_text(path, text + "\n")
+        write_json(path, self.model_dump(mode="json", exclude_none=True))
 
     @classmethod
     def load(cls, path: str | Path) -> Calibration:

@@ -6,7 +6,7 @@ and none is revised: the usable ones vote.
 
 The [`ReasonedJudge`] makes one call per item, answered in words, optionally with reasoning. With `reasoning`, the
 judge writes its reasoning before the answer, as JSON, so that the answer can follow from it. Otherwise it replies with
-the label only. There are no probabilities, unless several samples vote.
+the label only. There are no probabilities, unless several replies vote.
 
 With `votes=k`, every item is sampled k times and the most frequent label is the answer (maj@k as in TICK,
 arXiv:2410.03608 section 3.2). The fraction of replies with a label is its probability, so soft scores average over the
@@ -520,7 +520,7 @@ REASONED_PROMPT = "judges/reasoned"
 WORD_PROMPT = "judges/item"
 WORD_OPTIONS_PROMPT = "judges/options"
 DEFAULT_TEMPERATURE = 0.7
-"""Sampling temperature with several samples; a single sample is greedy."""
+"""Sampling temperature with several votes; a single reply is greedy."""
 _REASONED_TOKENS, _WORD_TOKENS = 1024, 64
 _FORM = (
     "Reply with a JSON object only. First your reasoning in a few sentences, then the answer, which is {labels}:\n"
@@ -544,7 +544,7 @@ class ReasonedJudge(Judge):
         votes (`int`, *optional*, defaults to `1`):
             Number of replies per item, combined by majority vote.
         temperature (`float`, *optional*):
-            Sampling temperature. Defaults to 0 for one sample and to 0.7 for several.
+            Sampling temperature. Defaults to 0 for one vote and to 0.7 for several.
         max_tokens (`int`, *optional*):
             Maximum number of tokens per reply. Defaults to 1024 with reasoning and to 64 without. Thinking models need
             more.

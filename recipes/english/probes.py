@@ -23,7 +23,8 @@ from rich.console import Console
 from rich.table import Table
 
 from checklist_rewards.checklists import ChecklistItem
-from checklist_rewards.evaluation.agreement import Bootstrap, Figure, Mean, Numbers
+from checklist_rewards.evaluation.agreement import Numbers
+from checklist_rewards.evaluation.bootstrap import Bootstrap, Figure, Mean
 from checklist_rewards.judges import Ask, Judge
 
 SIZE = 24

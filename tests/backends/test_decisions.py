@@ -215,7 +215,9 @@ class TestScorer:
 
     def scorer(self, url: str, model: str = "valid", **others) -> ChecklistScorer:
         engine = {"timeout": 60.0, "attempts": 2, "pause": 0.01}
-        return ChecklistScorer(model, backend="decisions", base_url=url, engine=engine, **{"store": False} | others)
+        return ChecklistScorer(
+            model, backend="decisions", base_url=url, engine_args=engine, **{"store": False} | others
+        )
 
     def test_all_kinds_of_items_in_one_request(self, fault_server):
         scale = item(bad=0, fair=0.5, good=1).model_copy(update={"question": "How good (fair)?"})

@@ -112,7 +112,7 @@ def test_stored_answers_of_other_settings_are_not_given_out(tmp_path):
     store = Store(tmp_path / "store.sqlite")
     asked = ["Does it end with a question mark?"], "Who is there?"
     for settings, fresh in (({}, 1), ({"max_batch_tokens": 64}, 0), ({"dtype": "bfloat16"}, 1), ({}, 0)):
-        scorer = ChecklistScorer("pocket", backend="transformers", engine=settings, store=store)
+        scorer = ChecklistScorer("pocket", backend="transformers", engine_args=settings, store=store)
         scorer.score(*asked)
         assert scorer.receipt.asked == fresh, settings
 
@@ -137,10 +137,10 @@ def test_a_setting_that_an_engine_does_not_have_is_refused_by_name(tmp_path):
         transformers_engine(dtpye="bfloat16").load()
     with pytest.raises(ModelError, match=r"adapter='.*' is not a folder with an adapter_config.json"):
         _ = transformers_engine(adapter=str(tmp_path)).identity
-    with pytest.raises(ModelError, match=r"engine='fp8' is not allowed; it must be a mapping"):
-        ChecklistScorer("pocket", engine="fp8")
+    with pytest.raises(ModelError, match=r"engine_args='fp8' is not allowed; it must be a mapping"):
+        ChecklistScorer("pocket", engine_args="fp8")
     with pytest.raises(ModelError, match="cannot be combined with a backend object"):
-        ChecklistScorer("pocket", backend=FakeBackend(), engine={"dtype": "bfloat16"})
+        ChecklistScorer("pocket", backend=FakeBackend(), engine_args={"dtype": "bfloat16"})
 
 
 def test_equal_engines_share_a_backend_and_a_copy_builds_its_own(adapter):
@@ -175,7 +175,7 @@ def test_the_hub_is_asked_once_for_a_model_and_a_revision_is_another_model(tmp_p
     monkeypatch.setattr("transformers.utils.hub.hf_hub_download", counted)
 
     def scorer(**engine):
-        return ChecklistScorer("org/judge", backend="transformers", engine=engine, store=False)
+        return ChecklistScorer("org/judge", backend="transformers", engine_args=engine, store=False)
 
     one = scorer()
     one.validate()
@@ -259,7 +259,7 @@ def test_a_model_that_is_saved_into_its_folder_again_is_another_model(retrained,
 def test_a_model_that_changes_between_check_and_loading_is_refused(retrained, tmp_path, what):
     store = Store(tmp_path / "store.sqlite")
     found = retrained(what, 0)
-    scorer = ChecklistScorer(found["model"], backend="transformers", engine=found["settings"], store=store)
+    scorer = ChecklistScorer(found["model"], backend="transformers", engine_args=found["settings"], store=store)
     scorer.validate()
     retrained(what, 1)
     with pytest.raises(ModelError, match="have changed since they were checked"):

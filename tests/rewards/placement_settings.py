@@ -1,4 +1,4 @@
-"""What `model="reference"` reads and costs in a setting of TRL's trainer: a row of the table in docs/placement.md."""
+"""What `model="reference"` reads and costs in a setting of TRL's trainer: a row in docs/studies/reference.md."""
 
 import os
 import time
@@ -31,7 +31,7 @@ CHANGED = dict(
     max_completion_length=8,
 )
 """What differs from TRL's defaults in every setting."""
-PAGE = Path(__file__).parents[2] / "docs" / "placement.md"
+PAGE = Path(__file__).parents[2] / "docs" / "studies" / "reference.md"
 BEGIN, END = "<!-- settings -->\n", "<!-- end of settings -->\n"
 TIMED = bool(os.environ.get("CHECKLIST_REWARDS_WRITE_DOCS"))
 """Whether to measure times and to write the table. Times are those of the processor: run with OMP_NUM_THREADS=1."""

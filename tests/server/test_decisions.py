@@ -329,7 +329,7 @@ def test_a_decisions_judge_can_ask_this_server(scorer, monkeypatch):
         asked = ChecklistScorer("pocket", backend="decisions", base_url=f"{address}/v1", store=False)
         score = asked.score(items, "a red thing")
         assert score.answered == 1 and score.items[0].method == "decision" and score.items[0].mass is not None
-        remote = ChecklistScorer(backend="remote", base_url=address, store=False, engine={"token": "secret"})
+        remote = ChecklistScorer(backend="remote", base_url=address, store=False, engine_args={"token": "secret"})
         assert remote.score(items, "a red thing").answered == 1
 
 

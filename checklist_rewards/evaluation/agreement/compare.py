@@ -28,17 +28,13 @@ from checklist_rewards.checklists import YES, Checklist, ChecklistItem
 from checklist_rewards.evaluation.agreement.measures import (
     CORRELATIONS,
     NUMERICAL,
-    Bootstrap,
     Categories,
-    Figure,
-    Mean,
-    Measure,
     Numbers,
     Preferences,
     Raters,
-    group_codes,
     pairs_within,
 )
+from checklist_rewards.evaluation.bootstrap import Bootstrap, Figure, Mean, Measure, group_codes
 from checklist_rewards.evaluation.scored import ItemAnswer, ScoredText, answer_given, kind_of
 from checklist_rewards.files.atomic import atomic_path
 from checklist_rewards.judges.calibration import reliability

@@ -8,7 +8,7 @@ forward pass costs, and what `model="reference"` costs in a GRPO step.
 It needs torch, transformers and pydantic (with rich, which the benchmarks use), no weights and no network: the models
 are random weights in the shapes of Qwen2.5-0.5B, Qwen2.5-7B, Gemma-3-4B and Qwen3-30B-A3B cut to a quarter of its
 layers, made on the device in bf16. With trl, datasets and peft, the GRPO step is that of TRL with its defaults;
-otherwise a step written here stands in for it, and the page says so.
+otherwise a step written here stands in for it, and the page reports it.
 
 Every case is measured by itself: if one fails, or the time is over, the file says why and the next one runs. The JSON
 file and the page are written after each case, so that nothing is lost if the process is stopped.
