@@ -127,7 +127,7 @@ def test_another_model_may_propose(config):
         ("evolving: {refiners: [unit_tester]}", "evolving: refiners=.* is not allowed; it must be a list of refiners"),
         (
             "evolving: {proposer: {modell: x}}",
-            r"evolving.proposer: unknown key 'modell' \(did you mean 'model'\?\); allowed: model",
+            r"evolving.proposer: unknown key 'modell' \(did you mean 'model'\?\); allowed: temperature",
         ),
         ("evolving: {every: 0}", "evolving: every=0"),
     ],
