@@ -20,10 +20,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, NamedTuple, Self, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, TypeVar, Union, get_args, get_origin
 
 from annotated_types import Ge, Le
-from pydantic import BaseModel, ConfigDict, ValidationError, WrapValidator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    ValidationError,
+    ValidationInfo,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+    field_validator,
+    model_validator,
+)
 from pydantic_core import CoreSchema
 from pydantic_core.core_schema import any_schema, is_instance_schema
 
@@ -98,6 +107,24 @@ class Config(BaseModel):
             raise SampleError(sentence(error, type(self))) from None
 
     __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]  # validation of files does not call it
+
+    older: ClassVar[Mapping[str, str]] = {}
+    """Names of fields in files of earlier versions, with the names of today."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_older_files(cls, data: Any, info: ValidationInfo) -> Any:
+        if info.context is None or not isinstance(data, Mapping):  # only files have a context
+            return data
+        today = {name: cls.older[name] for name in data if name in cls.older and cls.older[name] not in data}
+        return {today.get(name, name): value for name, value in data.items()}
+
+    @field_validator("*", mode="wrap")
+    @classmethod
+    def _as_given(cls, value: Any, check: ValidatorFunctionWrapHandler) -> Any:
+        """A whole number stays an `int` where a `float` is expected: keys of the store are made from it."""
+        checked = check(value)
+        return value if type(value) is int and type(checked) is float else checked
 
     def replaced(self, **settings: Any) -> Self:
         """A copy with other settings."""

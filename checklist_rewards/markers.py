@@ -1,7 +1,7 @@
 """The markers with which models set off thoughts, answers and tool calls, and how a turn is split at them.
 
-[`SECTIONS`] lists the markers of all known families that nobody writes by chance. [`PLAIN`] lists those that occur in
-ordinary text, such as "Here is my response:"; they count only for a policy whose tokenizer shows them. A [`Grammar`]
+[`SECTIONS`] lists the markers of all known families that do not occur in ordinary text. [`PLAIN`] lists those that
+do, such as "Here is my response:"; they count only for a policy whose tokenizer shows them. A [`Grammar`]
 splits one turn of a model into its [`Parsed`] parts; the grammar of a tokenizer may have further sections, such as
 those that its `response_template` declares.
 
@@ -84,8 +84,8 @@ SECTIONS = (
     Section("call", r"<\|START_ACTION\|>", r"<\|END_ACTION\|>", tools=True),  # Cohere
     Section("call", r"\[TOOL_CALLS\]|<\|python_tag\|>|<\|action_start\|>|<function=", r"\Z", tools=True),
 )  # fmt: skip
-"""The markers of thoughts, answers and tool calls that nobody writes by chance. Where several match at one place, the
-first one counts."""
+"""The markers of thoughts, answers and tool calls that do not occur in ordinary text. If several match at one place,
+the first one counts."""
 PLAIN = (
     Section("thought", r"(?:<\|im_start\|>assistant)?/think\n", r"<\|im_end\|>\s*<\|im_start\|>assistant\n?",
             shown=("assistant/think",)),  # HyperCLOVA X
@@ -146,7 +146,7 @@ DROPPED_CHANNELS = re.compile(
 WHOLE_CHANNELS = re.compile(
     r"\A\s*(?:analysis|commentary)(?=\S)(?P<thought>.*?)assistantfinal(?![a-z\s.,:;!?)']|\Z)", re.S
 )
-"""Both channels of [`DROPPED_CHANNELS`], which nobody writes by chance."""
+"""Both channels of [`DROPPED_CHANNELS`], which do not occur in ordinary text."""
 
 
 class Parsed(NamedTuple):

@@ -132,7 +132,7 @@ def list_of_messages(value: Any, what: str) -> Sequence[Mapping[str, Any]]:
 
 def conversation(value: Any, what: str, images: Images = "refuse") -> list[Mapping[str, Any]]:
     """The messages of `value`, each with a known role. A message or a part of one without text is refused, because
-    its judge would see a conversation in which somebody says nothing."""
+    its judge would see a conversation with an empty turn."""
     messages = [_with_role(message) for message in list_of_messages(value, what)]
     for number, message in enumerate(messages, start=1):
         where = f"message {number} of {what}"

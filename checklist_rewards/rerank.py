@@ -63,7 +63,7 @@ class Ranking:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Quality of the picks by gold scores. Means are over the pools with a pick; None if there are none."""
+    """Quality of the picks by gold scores. Means are over the pools with a pick; None without picks."""
 
     pools: int
     unpicked: int

@@ -32,6 +32,8 @@ from checklist_rewards.messages import Images, chat_messages
 from checklist_rewards.scores import TargetState, Verdict
 
 PROMPT, HISTORY, REFERENCE, CANDIDATES = "prompt", "history", "reference", "candidates"
+CONTEXT = (REFERENCE, HISTORY, "context", "chosen", "rejected", CANDIDATES)
+"""The fields of a [`Request`] other than its input."""
 INPUTS, TARGETS = (PROMPT, "input"), ("target", "completion")
 MEDIA = ("image", "images", "audio", "video", "videos")
 """Columns in which data sets have the media of a prompt."""
@@ -384,6 +386,16 @@ class Columns:
             return prompt_text(value, images=self.images)
         except SampleError as error:
             raise _unread(where, key, value, error) from None
+
+
+FIELDS = Columns(
+    ("input",),
+    reference=REFERENCE,
+    writer={name: name for name in CONTEXT if name != HISTORY},
+    optional=frozenset(["input", *CONTEXT]),
+    named=True,
+)
+"""How rows are read that name the fields themselves: those of a pipeline, the server and the app."""
 
 
 def read_checklist(path: Path) -> Checklist:

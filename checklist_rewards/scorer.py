@@ -25,11 +25,10 @@ from checklist_rewards.backends.budget import Bill, Receipt
 from checklist_rewards.backends.models import UNNAMED
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import SampleError
-from checklist_rewards.judges.base import Progress, Read
+from checklist_rewards.judges.base import Answers, Ask, Progress
 from checklist_rewards.judges.calibration import Member, empty_targets
 from checklist_rewards.judges.checked import (
     CODE,
-    Ask,
     CheckSettings,
     check_and_ask,
     run_check,
@@ -233,7 +232,7 @@ class ChecklistScorer:
     ) -> Sequence[Verdict]:
         """The verdicts on the items of the samples that are judged, in one plan."""
         reads = [
-            Read(
+            Ask(
                 item,
                 sample.target,
                 sample.input,
@@ -252,7 +251,7 @@ class ChecklistScorer:
             return []
         # Each step is left out where nothing needs it: calibration, code checks, items about single messages.
         ask = self._asked if self.calibration is None else self._calibrated
-        answer: Ask = partial(ask, progress=progress, retries=retries)
+        answer: Answers = partial(ask, progress=progress, retries=retries)
         if any([read.item.check is not None for read in reads]):
             answer = partial(check_and_ask, settings=self.checking, ask=answer, progress=progress)
         if any([read.item.scope is not None for read in reads]):
@@ -267,14 +266,14 @@ class ChecklistScorer:
             return scoped.answered(answer)
         return answer(reads)
 
-    def _calibrated(self, reads: Sequence[Read], progress: Progress | None, retries: int) -> list[Verdict]:
+    def _calibrated(self, reads: Sequence[Ask], progress: Progress | None, retries: int) -> list[Verdict]:
         """The calibrated verdicts of the judge on reads, in order."""
         assert self.calibration is not None
         verdicts = self._asked(reads, progress, retries)
         empties = self._asked(empty_targets(reads), None, retries) if self.calibration.contextual else None
         return self.calibration.calibrated(reads, verdicts, empties)
 
-    def _asked(self, reads: Sequence[Read], progress: Progress | None, retries: int) -> list[Verdict]:
+    def _asked(self, reads: Sequence[Ask], progress: Progress | None, retries: int) -> list[Verdict]:
         """The judge's own verdicts on reads, in order. Reads that failed are repeated."""
         self.validate()
         asked = reads

@@ -19,7 +19,7 @@ ends the refinement of its input, as does a missing reply or checklist.
 
 Thoughts are no part of an answer, a critique or the feedback. A reply may have no answer: it was cut in its thought,
 is empty, or ends with a tool call. Such a round is scored as the scorer's `no_answer` says. It never passes, it is
-never the best if another round has an answer, and the model is told what is missing instead of the failed items.
+never the best if another round has an answer, and the feedback names what is missing instead of the failed items.
 """
 
 from __future__ import annotations

@@ -48,8 +48,21 @@ from checklist_rewards.validation import unknown
 Value = TypeVar("Value", bound=BaseModel)
 
 
-class Writer(Config):
-    """A model that writes, and how it is sampled. None stands for the default of the generator or refiner.
+class WriterSampling(Config):
+    """How the replies of a writer are sampled. None stands for the default of the generator or refiner."""
+
+    temperature: Annotated[float, Ge(0)] | None = None
+    """Sampling temperature. 0 is greedy: without a declared shape of the reply, no second attempt is made."""
+    max_tokens: Annotated[int, Ge(1)] | None = None
+    """Most tokens per reply. Thinking models need more."""
+    max_attempts: Annotated[int, Ge(1)] | None = None
+    """Replies per request, if the first ones cannot be used."""
+    seed: int | None = None
+    """Seed of the first attempt. Defaults to 0."""
+
+
+class Writer(WriterSampling):
+    """A model that writes, and how it is sampled.
 
     Raises:
         ChecklistRewardsError: One sentence, for a value that is not allowed.
@@ -61,14 +74,6 @@ class Writer(Config):
     """`auto`, `transformers`, `vllm`, `openai`, or a [`Backend`] object."""
     base_url: Unchecked[str | Sequence[str] | None] = None
     """URL of an OpenAI-compatible server, such as http://localhost:8000/v1."""
-    temperature: Annotated[float, Ge(0)] | None = None
-    """Sampling temperature. 0 is greedy."""
-    max_tokens: Annotated[int, Ge(1)] | None = None
-    """Most tokens per reply. Reasoning models need more."""
-    max_attempts: Annotated[int, Ge(1)] | None = None
-    """Replies per request, if the first ones cannot be used."""
-    seed: int = 0
-    """Seed of the first attempt."""
     store: Unchecked[bool | str | Path | Store] = True
     """Where replies are stored; False disables it."""
 
@@ -94,7 +99,7 @@ class Writer(Config):
         return Sampling(
             max_tokens=default.max_tokens if self.max_tokens is None else self.max_tokens,
             temperature=default.temperature if self.temperature is None else self.temperature,
-            seed=self.seed,
+            seed=self.seed or 0,
         )
 
     @property
@@ -170,12 +175,17 @@ def writer_of(part: WritingPart, model: str | Engine | Writer, settings: WriterK
     return writer
 
 
-def prompt_with(prompt: str | Path | PromptTemplate, needs: Sequence[str]) -> PromptTemplate:
-    """Load a prompt. Raises [`PromptError`] unless its placeholders are exactly `needs`."""
+def prompt_with(
+    prompt: str | Path | PromptTemplate, required: Sequence[str], optional: Sequence[str] = ()
+) -> PromptTemplate:
+    """Load a prompt. Raises [`PromptError`] if a required placeholder is missing or another one is unknown."""
     template = load_prompt(prompt, "stage")
-    if template.placeholders != set(needs):
-        got, want = (", ".join(f"{{{name}}}" for name in names) for names in (sorted(template.placeholders), needs))
-        raise PromptError(f"{template.name}: the placeholders must be {want}; got {got or 'none'}.")
+    listed = ", ".join(f"{{{name}}}" for name in (*required, *optional))
+    for name in sorted(template.placeholders - {*required, *optional}):
+        raise PromptError(f"{template.name}: unknown placeholder {{{name}}}; allowed: {listed}.")
+    for name in required:
+        if name not in template.placeholders:
+            raise PromptError(f"{template.name}: the placeholder {{{name}}} is missing.")
     return template
 
 
@@ -190,10 +200,12 @@ class Parameter(NamedTuple):
 
 def parameters_of(factory: Callable[..., Any]) -> dict[str, Parameter] | None:
     """The parameters of a class or function by name, those of `**settings: Unpack[...]` included; None if it accepts
-    any keyword argument."""
-    made = isinstance(factory, type) and not issubclass(factory, Config)  # by its own constructor
+    any keyword argument. Those of a configuration are its fields."""
+    if isinstance(factory, type) and issubclass(factory, Config):
+        return {name: Parameter(one.rebuild_annotation(), one.default) for name, one in factory.model_fields.items()}
+    is_class = isinstance(factory, type)
     try:
-        hints = get_type_hints(factory.__init__ if made else factory)
+        hints = get_type_hints(factory.__init__ if is_class else factory)
     except (NameError, TypeError):  # annotations that exist only where the part was defined
         hints = {}
     defaults: Mapping[str, Any] = {"seed": 0, **getattr(factory, "writing", {})}

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 
-from checklist_rewards.backends import Arrived, Backend, LabelRead, Messages, ReadGroup, ReadResult, Reply, Sampling
+from checklist_rewards.backends import Answer, Arrived, Backend, Messages, ReadGroup, Reply, Sampling, Usage
 from checklist_rewards.errors import BackendError
 
 
@@ -36,14 +36,14 @@ class FakeBackend(Backend):
         self.asked: list[tuple[str, str]] = []
         self.calls: list[list[ReadGroup]] = []
 
-    def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> ReadResult:
+    def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> tuple[list[Answer], Usage]:
         assert list(labels) == ["yes", "no"]
         self.calls.append(list(groups))
         pairs = [(group.prefix, tail) for group in groups for tail in group.tails]
         if any(self.fails(*pair) for pair in pairs):
             raise BackendError("the engine broke")
         self.asked += pairs
-        return ReadResult([tuple(self._read(group.prefix, tail) for tail in group.tails) for group in groups])
+        return [self._read(*pair) for pair in pairs], Usage()
 
     def generate(
         self, prompts: Sequence[Messages], sampling: Sampling, arrived: Arrived | None = None
@@ -51,8 +51,8 @@ class FakeBackend(Backend):
         text = self.replies.pop(0) if len(self.replies) > 1 else self.replies[0]
         return [[Reply(text, "stop")] * sampling.n for _ in prompts]
 
-    def _read(self, prefix: str, tail: str) -> LabelRead:
+    def _read(self, prefix: str, tail: str) -> Answer:
         yes = self.rule(prefix, tail)
         if yes is None:
-            return LabelRead(None, "too_long")
-        return LabelRead(tuple(math.log(p * self.mass) if p > 0 else -math.inf for p in (yes, 1 - yes)))
+            return Answer(None, "too_long")
+        return Answer(tuple(math.log(p * self.mass) if p > 0 else -math.inf for p in (yes, 1 - yes)))

@@ -40,12 +40,13 @@ AIM = {
 }
 
 DIALECTS = {
-    "a file of judges": ("load_jury",),
-    "a pipeline file": ("PipelineConfig",),
-    "the YAML of a reward": ("configured_reward",),
-    "Python": ("JudgeKwargs", "JudgeSettings"),
+    "the model": ("judges/settings.py:JudgeConfig",),
+    "a file of judges": ("judges/settings.py:_known",),
+    "a pipeline file": ("pipelines/config.py:GeneratorConfig",),
+    "the YAML of a reward": ("rewards/configured.py:reward_of",),
+    "Python": ("judges/settings.py:JudgeKwargs", "judges/settings.py:JudgeSettings"),
 }
-"""Ways to write a judge, each by names of which one shows that it has a parser of its own."""
+"""Ways to write a judge, each by functions and classes of which one shows that it has a parser of its own."""
 RECORDS = (
     "Record StoredRow StoredScore JudgedRow Logged Seen LabelledScores LabelledRow LabelledPair LabelledRead Example "
     "AttackRow Prepared StoredFile ScoredText"
@@ -64,6 +65,7 @@ ROW_READERS = (
     "datasets/sources.py:read_source",
     "datasets/importing.py:imported_rows",
     "distill/labels.py:LabelledPair",
+    "server/rows.py:_sample",
     "server/rows.py:_sample",
     "ui/records.py:RecordFile",
 )
@@ -135,7 +137,7 @@ def counts(root: Path) -> dict[str, int]:
     found = {
         "package: lines": lines(package),
         "package: modules": len(package),
-        "a judge's dialects": sum(any(name in names for name in ways) for ways in DIALECTS.values()),
+        "a judge's dialects": sum(any(name in places for name in ways) for ways in DIALECTS.values()),
         "record classes of a scored text": sum(name in names for name in RECORDS),
         "parsers of labels": sum(name in places for name in LABEL_PARSERS),
         "readers of rows": sum(name in places for name in ROW_READERS),

@@ -42,7 +42,7 @@ FENCE = re.compile(
 MODEL = re.compile(r"\b(?:org|Qwen|some)/[\w.-]+")
 SERVER = re.compile(r""",?\s*base_url[=:] ?(?:SERVER|"?https?://[^\s"})]+"?)|\s--base-url (?:http\S+|openrouter)""")
 WRITTEN = ("-o", "--output", "--plot", "--plots", "--json", "--card", "--summary")
-PARSED = {"distill", "refine", "rerank", "demo", "serve", "ui", "--pipeline", "--refiner", "--judge", "--engine"}
+PARSED = {"distill", "refine", "rerank", "demo", "serve", "ui", "--pipeline", "--refiner", "--judge", "--engine-args"}
 PARSED |= {"remote", "--concurrency", "my_judge", "--ray"}
 """Commands with one of these are parsed and not run: they take long, or the pocket model cannot do it."""
 SMALL = dict(

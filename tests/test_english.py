@@ -7,7 +7,7 @@ import pytest
 from checklist_rewards import Checklist, ChecklistScorer
 from checklist_rewards.backends import Engine, load_backend
 from checklist_rewards.backends.packaged import ADAPTED, ENGLISH, ENGLISH_WRITER, adapter_of
-from checklist_rewards.judges import LogprobJudge, Read
+from checklist_rewards.judges import Ask, LogprobJudge
 from checklist_rewards.judges.panel import PanelJudge
 from checklist_rewards.pipelines import pipeline
 from checklist_rewards.rerank import rerank
@@ -32,7 +32,7 @@ def english(smollm2) -> str:
 
 
 def read(engine: Engine) -> list[float]:
-    return [answer.logprobs[0] for group in engine.load().read(GROUPS, LABELS).reads for answer in group]
+    return [answer.logprobs[0] for answer in engine.load().read(GROUPS, LABELS)[0]]
 
 
 def test_it_is_smollm2_with_the_packaged_adapter(english):
@@ -58,7 +58,7 @@ def test_it_is_a_judge_like_any_other(english):
     )
     assert low < high
     panel = PanelJudge([scorer.judge, LogprobJudge(Engine("pocket", "transformers"), store=None)])
-    [verdict] = panel.answer([Read(CHECKLIST.items[0], ANSWER)])[0]
+    [verdict] = panel.answer([Ask(CHECKLIST.items[0], ANSWER)])[0]
     assert verdict.unanswered is None
 
 

@@ -7,7 +7,7 @@ from transformers import AutoTokenizer
 
 from checklist_rewards.backends import Engine, ReadGroup, Sampling
 from checklist_rewards.checklists import ChecklistItem
-from checklist_rewards.judges import Read, ThinkingJudge
+from checklist_rewards.judges import Ask, ThinkingJudge
 from checklist_rewards.judges.probe import probe
 from checklist_rewards.prompts import load_prompt
 from checklist_rewards.rewards.trl import ChecklistReward
@@ -46,11 +46,11 @@ def test_labels_have_all_their_forms(engine):
 def test_packed_reads_are_those_of_separate_prompts(engine):
     backend, prompt = engine.load(), load_prompt("judges/item", "judge")
     prefix, tails = prompt.prefix(target="A dog barks at the moon."), tuple(map(prompt.tail, QUESTIONS))
-    packed = backend.read([ReadGroup(prompt.system, prefix, tails)], ("yes", "no"))
-    separate = backend.read([ReadGroup(prompt.system, prefix, (tail,)) for tail in tails], ("yes", "no"))
+    ours, packed = backend.read([ReadGroup(prompt.system, prefix, tails)], ("yes", "no"))
+    theirs, _ = backend.read([ReadGroup(prompt.system, prefix, (tail,)) for tail in tails], ("yes", "no"))
     assert backend.packs and packed.computed_tokens == packed.floor_tokens < packed.prompt_tokens
-    for ours, theirs in zip(packed.reads[0], (reads[0] for reads in separate.reads), strict=True):
-        assert ours.logprobs == pytest.approx(theirs.logprobs, abs=1e-3)
+    for together, alone in zip(ours, theirs, strict=True):
+        assert together.logprobs == pytest.approx(alone.logprobs, abs=1e-3)
 
 
 @pytest.mark.study
@@ -71,7 +71,7 @@ def test_it_writes(engine):
 
 def test_a_label_after_a_thought_is_a_plain_forward_pass_over_all_that_was_written(smollm2, engine):
     judge = ThinkingJudge(engine, thinking=12, mass_floor=0.0)
-    reads = [Read(ChecklistItem(question=question), "A dog barks at the moon.") for question in QUESTIONS[:2]]
+    reads = [Ask(ChecklistItem(question=question), "A dog barks at the moon.") for question in QUESTIONS[:2]]
     verdicts = judge.answer(reads)[0]
     tokenizer, model = AutoTokenizer.from_pretrained(smollm2), engine.load().model
     for read, verdict in zip(reads, verdicts, strict=True):

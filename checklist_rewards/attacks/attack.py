@@ -45,7 +45,7 @@ from checklist_rewards.attacks.report import (
 from checklist_rewards.attacks.search import FINALISTS, Recipe, search
 from checklist_rewards.checklists import NO, YES, Checklist, ChecklistItem, content_hash
 from checklist_rewards.errors import SampleError
-from checklist_rewards.evaluation.agreement.measures import Bootstrap
+from checklist_rewards.evaluation.bootstrap import Bootstrap
 from checklist_rewards.files.rows import read_rows
 from checklist_rewards.judges import Progress
 from checklist_rewards.judges.checked import run_check
@@ -116,7 +116,7 @@ def bad_responses(rows: Sequence[Pool]) -> list[dict[str, str]]:
 
     Args:
         rows (sequence of [`Pool`]):
-            The prompts. A reason that needs honest responses is left out where there are none.
+            The prompts. Reasons that need honest responses are omitted for prompts without one.
     """
     found: list[dict[str, str]] = []
     for place, row in enumerate(rows):
@@ -279,7 +279,7 @@ class _Attacker:
 
     def label(self, recipe: Recipe, case: _Case) -> dict[str, Any] | None:
         """A successful attack as a labelled row: the items that the bad response failed and that the attack raised,
-        with the answer that fails them. None if there are none."""
+        with the answer that fails them. None without such items."""
         row, text = self.rows[case.row], recipe(case.response, self.rows[case.row])
         base, after = self.reader.scored(case.row, case.response), self.reader.scored(case.row, text)
         if base is None or after is None:

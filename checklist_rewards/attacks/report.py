@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from typing_extensions import override
 
 from checklist_rewards.errors import ConfigError, SampleError
-from checklist_rewards.evaluation.agreement.measures import Bootstrap, Figure, Measure, weighted_mean
+from checklist_rewards.evaluation.bootstrap import Bootstrap, Figure, Measure, weighted_mean
 from checklist_rewards.files.documents import read_text, read_value
 from checklist_rewards.validation import np, one_sentence
 

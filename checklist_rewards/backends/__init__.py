@@ -7,17 +7,16 @@ same model share its weights.
 from __future__ import annotations
 
 from checklist_rewards.backends.base import (
+    Answer,
     Arrived,
     Backend,
-    LabelRead,
     Message,
     Messages,
     Progress,
     ReadGroup,
-    ReadResult,
     Reply,
     Sampling,
-    is_finite,
+    Usage,
     is_kept,
 )
 from checklist_rewards.backends.engine import (
@@ -47,12 +46,12 @@ __all__ = [
     "SERVED",
     "BackendName",
     "Engine",
-    "LabelRead",
+    "Answer",
     "Message",
     "Messages",
     "Progress",
     "ReadGroup",
-    "ReadResult",
+    "Usage",
     "Reply",
     "Sampling",
     "check_installed",
@@ -60,7 +59,6 @@ __all__ = [
     "close_engines",
     "engine_identity",
     "is_encoder",
-    "is_finite",
     "is_kept",
     "is_transient",
     "load_backend",

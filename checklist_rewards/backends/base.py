@@ -3,7 +3,7 @@
 A [`Backend`] has two methods. `generate` samples replies to chat messages. `read` answers reads (one item about one
 target): each [`ReadGroup`] is a prompt prefix with the question tails that share it, and the engine returns the
 log-probability of each label as the next token of every tail. Engines share the computation of a prefix in different
-ways; the result reports the cost in tokens.
+ways; the [`Usage`] reports the cost in tokens.
 
 A prompt that does not fit the context is unanswered with the reason "too_long"; prompts are never truncated. If an
 engine fails, it raises [`BackendError`].
@@ -30,7 +30,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from hashlib import blake2b
 from typing import Any
 
@@ -104,14 +104,14 @@ class ReadGroup:
 
 
 @dataclass(slots=True)
-class LabelRead(Outcome):
-    """The result of one read as returned by an engine: `logprobs`, or an `answer`, or a reason in `unanswered`."""
+class Answer(Outcome):
+    """The answer of an engine to one read. Exactly one of `logprobs`, `label` and `unanswered` is set."""
 
-    logprobs: tuple[float, ...] | None
+    logprobs: tuple[float, ...] | None = None
     """ln P(label) in the order of the requested labels. Each is the sum over all surface forms of the label, from the
     softmax over the full vocabulary. -inf for a label that is missing from a server's list of likely tokens."""
     unanswered: Unanswered | None = None
-    answer: str | None = None
+    label: str | None = None
     """The label that the model wrote, if a server returns no probabilities."""
     exact: bool = True
     """Whether `logprobs` come from the full vocabulary. False if they come from a server's list of likely tokens."""
@@ -123,11 +123,9 @@ class LabelRead(Outcome):
 
 
 @dataclass(frozen=True, slots=True)
-class ReadResult:
-    """The result of `Backend.read`, with its cost in tokens."""
+class Usage:
+    """The cost of reads in tokens."""
 
-    reads: list[tuple[LabelRead, ...]]
-    """One tuple per group with one entry per tail, in the order of the request."""
     prompt_tokens: int = 0
     """Tokens of all prompts, as if each were computed separately."""
     computed_tokens: int | None = 0
@@ -140,6 +138,22 @@ class ReadResult:
     """Reads in rows below a prefix that was computed once and kept."""
     completion_tokens: int | None = None
     """Tokens that the engine generated. None means one per answered read."""
+
+    @classmethod
+    def reported(cls, prompt: int, cached: int | None, completion: int) -> Usage:
+        """The usage of one request to a server. `cached` is None if the server does not report it."""
+        return cls(prompt, None if cached is None else prompt - cached, completion_tokens=completion)
+
+    @classmethod
+    def total(cls, usages: Sequence[Usage]) -> Usage:
+        """The sum of the usage of several calls. A count that is None in one of them is None."""
+        columns = zip(*map(astuple, usages), strict=True)
+        sums = [None if None in column else sum(column) for column in columns]
+        return cls(*sums) if sums else NO_USAGE  # type: ignore[arg-type]
+
+
+NO_USAGE = Usage(completion_tokens=0)
+"""The usage without a call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +186,7 @@ class Reply(Outcome):
     completion_tokens: int = 0
     """Tokens of this reply."""
     keep: bool = True
-    """Whether the reply may be stored; as in [`LabelRead`]."""
+    """Whether the reply may be stored; as in [`Answer`]."""
     thought: str | None = None
     """The thought, if a server returned it apart from the text. Otherwise the text contains it, as a `<think>` block.
     """
@@ -182,17 +196,12 @@ Arrived = Callable[[int, list[Reply]], None]
 """Called with the index of a prompt and its replies."""
 
 
-def is_kept(outcome: LabelRead | Reply) -> bool:
+def is_kept(outcome: Answer | Reply) -> bool:
     """Whether to store this result, because a retry would give the same one. Numbers that are no log-probabilities are
     never stored."""
-    if isinstance(outcome, LabelRead) and not_logprobs(outcome.logprobs or (), distinct=False) is not None:
+    if isinstance(outcome, Answer) and not_logprobs(outcome.logprobs or (), distinct=False) is not None:
         return False
     return outcome.keep and not is_transient(outcome.unanswered)
-
-
-def is_finite(read: LabelRead) -> bool:
-    """Whether no log-probability of a read is NaN or +inf. -inf is the logarithm of 0."""
-    return all([logprob < math.inf for logprob in read.logprobs or ()])  # False for NaN, also of numpy
 
 
 _ROUNDING = 0.01
@@ -281,7 +290,7 @@ class Backend:
         """The thought to assume where an engine that only counts has written none."""
         return None
 
-    def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> ReadResult:
+    def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> tuple[list[Answer], Usage]:
         """Compute the log-probabilities of the labels for every tail of every group.
 
         Args:
@@ -289,7 +298,7 @@ class Backend:
             labels (sequence of `str`): The labels, such as "yes" and "no".
 
         Returns:
-            [`ReadResult`]: One [`LabelRead`] per tail, with the cost in tokens.
+            `tuple[list[Answer], Usage]`: One answer per tail, in the order of the groups, and the cost in tokens.
 
         Raises:
             ModelError: If a label has no single-token surface form, or if two labels share one.

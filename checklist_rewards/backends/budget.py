@@ -30,14 +30,14 @@ from itertools import accumulate, chain, groupby
 from typing import Any, Protocol, Self, TypeVar
 
 from checklist_rewards.backends.base import (
+    Answer,
     Arrived,
     Backend,
-    LabelRead,
     Messages,
     ReadGroup,
-    ReadResult,
     Reply,
     Sampling,
+    Usage,
 )
 from checklist_rewards.backends.models import NO_MODEL, UNNAMED
 from checklist_rewards.backends.tokens import Bounds, Tokens
@@ -296,35 +296,31 @@ class Budget:
             self._reserved -= reserved
             self.spent += spent
 
-    def read(self, engine: Payer, groups: Sequence[ReadGroup], labels: Sequence[str]) -> ReadResult:
+    def read(self, engine: Payer, groups: Sequence[ReadGroup], labels: Sequence[str]) -> tuple[list[Answer], Usage]:
         """Answer the reads that fit the budget; the others are unanswered. Without any money left, the engine is not
         loaded."""
         places = [(number, index) for number, group in enumerate(groups) for index in range(len(group.tails))]
         bounds: list[Tokens] = [] if self.is_spent else list(chain(*_bounds(engine).reads(groups)))
-        results: list[ReadResult] = []
-        answers: list[LabelRead] = []
+        usages: list[Usage] = []
+        answers: list[Answer] = []
         while piece := self._piece(engine, bounds[len(answers) :]):
             batch = places[len(answers) : len(answers) + len(piece.bounds)]
             with self._paid(engine, piece):
                 try:
                     # The engine has the tokens of the same object from the bounds.
                     part = groups if len(batch) == len(places) else _grouped(groups, batch)
-                    result = engine.load().read(part, labels)
+                    fresh, usage = engine.load().read(part, labels)
                 except BackendError as error:
                     if not answers:
                         raise
-                    result = ReadResult(
-                        [(LabelRead(None, Unanswered(Reason.BACKEND_ERROR, str(error))),) * len(batch)]
-                    )
-                fresh = list(chain(*result.reads))
+                    fresh, usage = [Answer(None, Unanswered(Reason.BACKEND_ERROR, str(error)))] * len(batch), Usage()
                 answered = sum(read.unanswered is None for read in fresh)
-                piece.completion = answered if result.completion_tokens is None else result.completion_tokens
-                piece.prompt = result.prompt_tokens or (sum(bound.prompt for bound in piece.bounds) * bool(answered))
-            results.append(result)
+                piece.completion = answered if usage.completion_tokens is None else usage.completion_tokens
+                piece.prompt = usage.prompt_tokens or (sum(bound.prompt for bound in piece.bounds) * bool(answered))
+            usages.append(usage)
             answers += fresh
-        refused = LabelRead(None, self._refusal(engine, bounds[len(answers) :]))
-        all_reads = iter(answers + [refused] * (len(places) - len(answers)))
-        return _total(results, [tuple(next(all_reads) for _ in group.tails) for group in groups])
+        refused = Answer(None, self._refusal(engine, bounds[len(answers) :]))
+        return answers + [refused] * (len(places) - len(answers)), Usage.total(usages)
 
     def generate(
         self, engine: Payer, prompts: Sequence[Messages], sampling: Sampling, arrived: Arrived | None = None
@@ -425,13 +421,3 @@ def _grouped(groups: Sequence[ReadGroup], places: Sequence[tuple[int, int]]) -> 
         written = tuple(group.written[index] for index in indices) if group.written else ()
         parts.append(replace(group, tails=tuple(group.tails[index] for index in indices), written=written))
     return parts
-
-
-def _total(results: Sequence[ReadResult], reads: list[tuple[LabelRead, ...]]) -> ReadResult:
-    """The sum of several results; a count that is None in one of them is None."""
-    counts: dict[str, int | None] = {}
-    for count in fields(ReadResult):
-        if count.name != "reads":
-            values = [getattr(result, count.name) for result in results]
-            counts[count.name] = None if None in values else sum(values)
-    return ReadResult(reads, **counts)  # type: ignore[arg-type]

@@ -43,14 +43,14 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from checklist_rewards.backends.base import (
+    Answer,
     Arrived,
     Backend,
-    LabelRead,
     Messages,
     ReadGroup,
-    ReadResult,
     Reply,
     Sampling,
+    Usage,
 )
 from checklist_rewards.backends.encoder_rows import (
     MATCHED,
@@ -132,7 +132,7 @@ class EncoderBackend(Backend):
                 return False
         return bool((together - alone).abs().max() < tolerance)
 
-    def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> ReadResult:
+    def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> tuple[list[Answer], Usage]:
         """Compute the log-probabilities of yes and no. The prefix of a group is the target, the tails are the
         questions. The context is read if the model was trained with it.
 
@@ -156,17 +156,15 @@ class EncoderBackend(Backend):
                         broken.add(place)
         except (RuntimeError, MemoryError) as error:
             raise BackendError(f"the encoder failed: {str(error).strip().splitlines()[0]}") from error
-        reads = [
-            tuple(
-                LabelRead(None, Unanswered(Reason.NOT_FINITE))
-                if (group, tail) in broken
-                else _label_read(best.get((group, tail)))
-                for tail in range(len(read_group.tails))
-            )
+        answers = [
+            Answer(None, Unanswered(Reason.NOT_FINITE))
+            if (group, tail) in broken
+            else _answer(best.get((group, tail)))
             for group, read_group in enumerate(groups)
+            for tail in range(len(read_group.tails))
         ]
         separate = sum(row.length + (len(row.questions) - 1) * row.shared for row in rows)
-        return ReadResult(reads, separate, sum(row.length for row in rows), floor_tokens)
+        return answers, Usage(separate, sum(row.length for row in rows), floor_tokens)
 
     def generate(
         self, prompts: Sequence[Messages], sampling: Sampling, arrived: Arrived | None = None
@@ -175,10 +173,10 @@ class EncoderBackend(Backend):
         raise ModelError("an encoder can only answer questions; use another model to generate text.")
 
 
-def _label_read(value: float | None) -> LabelRead:
+def _answer(value: float | None) -> Answer:
     if value is None:
-        return LabelRead(None, Unanswered(Reason.TOO_LONG))
-    return LabelRead((-_softplus(-value), -_softplus(value)))
+        return Answer(None, Unanswered(Reason.TOO_LONG))
+    return Answer((-_softplus(-value), -_softplus(value)))
 
 
 def _softplus(value: float) -> float:

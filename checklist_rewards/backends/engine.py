@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, get_args
 
-from checklist_rewards.backends.base import Arrived, Backend, Messages, ReadGroup, ReadResult, Reply, Sampling
+from checklist_rewards.backends.base import Answer, Arrived, Backend, Messages, ReadGroup, Reply, Sampling, Usage
 from checklist_rewards.backends.budget import Bill, Budget
 from checklist_rewards.backends.models import (
     NO_MODEL,
@@ -249,11 +249,13 @@ class Engine:
         if self.model == UNNAMED and not isinstance(self.backend, str):
             object.__setattr__(self, "model", POCKET)  # a label: the order of options depends on it, so it stays
         if not isinstance(self.settings, Mapping) or not all(isinstance(name, str) for name in self.settings):
-            raise ModelError(f"engine={self.settings!r:.80} is not allowed; it must be a mapping of settings by name.")
+            raise ModelError(
+                f"engine_args={self.settings!r:.80} is not allowed; it must be a mapping of settings by name."
+            )
         if self.settings and not isinstance(self.backend, str):
             raise ModelError(
-                f"engine={dict(self.settings)!r:.80} cannot be combined with a backend object; pass the settings to "
-                "its constructor."
+                f"engine_args={dict(self.settings)!r:.80} cannot be combined with a backend object; pass the "
+                "settings to its constructor."
             )
 
     @classmethod
@@ -368,7 +370,7 @@ class Engine:
             )
         return self._known["backend"]
 
-    def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> ReadResult:
+    def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> tuple[list[Answer], Usage]:
         """As [`Backend.read`], within the budget."""
         if self.budget is None:
             return self.load().read(groups, labels)

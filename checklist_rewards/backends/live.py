@@ -34,14 +34,13 @@ from weakref import WeakKeyDictionary
 import torch
 from transformers import AutoConfig
 
-from checklist_rewards.backends.base import Arrived, LabelRead, Messages, ReadGroup, ReadResult, Reply, Sampling
-from checklist_rewards.backends.costs import MAX_BATCH_TOKENS
+from checklist_rewards.backends.base import Answer, Arrived, Messages, ReadGroup, Reply, Sampling, Usage
 from checklist_rewards.backends.inputs import Past, base_of
 from checklist_rewards.backends.models import POCKET, model_folder, model_identity, pocket_dir
 from checklist_rewards.backends.packaged import ENGLISH_ENCODER, PACKAGED, packaged_folder
 from checklist_rewards.backends.tokens import ChatTokenizer, chat_tokenizer, load_chat_tokenizer
 from checklist_rewards.backends.transformers import TransformersBackend
-from checklist_rewards.backends.trees import TreeRow, tree_rows
+from checklist_rewards.backends.trees import MAX_BATCH_TOKENS, TreeRow, tree_rows
 from checklist_rewards.errors import ChecklistRewardsError, ModelError
 
 _locks: WeakKeyDictionary[Any, threading.RLock] = WeakKeyDictionary()
@@ -190,7 +189,7 @@ class LiveBackend(TransformersBackend):
             finally:
                 self._depth -= 1
 
-    def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> ReadResult:
+    def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> tuple[list[Answer], Usage]:
         """Compute the log-probabilities of the labels; see [`TransformersBackend.read`]. If the forward pass is
         collective, only within [`together`]."""
         self._check_weights()
@@ -244,14 +243,14 @@ class LiveBackend(TransformersBackend):
 
     def _answered(
         self, rows: Sequence[TreeRow[Any]], forms: Sequence[tuple[int, ...]], past: Past | None = None
-    ) -> tuple[list[list[LabelRead]], int]:
+    ) -> tuple[list[list[Answer]], int]:
         if self._gathered is None:
             return super()._answered(rows, forms, past)
         answers = self._round("rows", (rows, tuple(forms)))
         assert answers is not None
         return answers, sum(len(row.ids) for row in rows)
 
-    def _round(self, kind: str, asked: Any) -> list[list[LabelRead]] | None:
+    def _round(self, kind: str, asked: Any) -> list[list[Answer]] | None:
         """Read the rows of all ranks together. Returns the reads of each row of this rank; None if no rank asks."""
         assert self._gathered is not None
         offers: list[Offer] = self._gathered((_ROUND, kind, asked))
@@ -291,7 +290,7 @@ class LiveBackend(TransformersBackend):
         for theirs in self._gathered(found):
             merged.update(theirs)
         count = len(asked[0]) if kind == "rows" else 0
-        return [[LabelRead(logprobs) for logprobs in merged[mine, place]] for place in range(count)]
+        return [[Answer(logprobs) for logprobs in merged[mine, place]] for place in range(count)]
 
 
 class OtherRankError(ModelError):

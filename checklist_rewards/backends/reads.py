@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 
-from checklist_rewards.backends.base import LabelRead, ReadGroup, ReadResult, not_logprobs
+from checklist_rewards.backends.base import Answer, ReadGroup, Usage, not_logprobs
 from checklist_rewards.backends.tokens import ChatTokenizer
 from checklist_rewards.backends.trees import floor_tokens, in_order
 from checklist_rewards.errors import ModelError
@@ -20,11 +21,11 @@ from checklist_rewards.scores.reasons import Reason, Unanswered
 MAX_LABEL_TOKENS = 128
 """vLLM returns log-probabilities for at most this many tokens per prompt (`MAX_LOGPROB_TOKEN_IDS`)."""
 
-Answer = Mapping[int, float] | Unanswered
+TokenAnswer = Mapping[int, float] | Unanswered
 """ln P of each requested token id, from the softmax over the full vocabulary; or why there is no
 answer."""
 
-Ask = Callable[[list[list[int]], list[int], list[int]], tuple[list[Answer], int | None]]
+Send = Callable[[list[list[int]], list[int], list[int]], tuple[list[TokenAnswer], int | None]]
 """Called with prompts, token ids, and the index of each prompt's group. Returns an answer per prompt, and the number
 of computed prompt tokens (None if unknown)."""
 
@@ -33,11 +34,11 @@ def read_prompts(
     tokens: ChatTokenizer,
     groups: Sequence[ReadGroup],
     labels: Sequence[str],
-    ask: Ask,
+    ask: Send,
     *,
     limit: int,
-    over_limit: LabelRead = LabelRead(None, Unanswered(Reason.TOO_LONG)),  # noqa: B008 - a constant
-) -> ReadResult:
+    over_limit: Answer = Answer(None, Unanswered(Reason.TOO_LONG)),  # noqa: B008 - a constant
+) -> tuple[list[Answer], Usage]:
     """Implement `Backend.read` with a function that sends prompts to an engine.
 
     Args:
@@ -46,7 +47,7 @@ def read_prompts(
         labels (sequence of `str`): The labels.
         ask (callable): Sends prompts to the engine.
         limit (`int`): The context length of the engine in tokens. A prompt must leave room for one token.
-        over_limit ([`LabelRead`], *optional*, defaults to "too_long"): The result for prompts that exceed the limit.
+        over_limit ([`Answer`], *optional*, defaults to "too_long"): The result for prompts that exceed the limit.
 
     Raises:
         ModelError: If two labels share a token, or if the labels have too many surface forms.
@@ -65,17 +66,17 @@ def read_prompts(
     prompts = [tokenized[number].prefix + tail for number, _, tail in fitting]
     answers, computed = ask(prompts, ids, [number for number, _ in places]) if prompts else ([], 0)
     for (number, index), answer in zip(places, answers, strict=True):
-        reads[number][index] = _label_read(answer, forms)
+        reads[number][index] = _answer(answer, forms)
     prompt_tokens, floor = floor_tokens(tokenized, limit)
-    return ReadResult([tuple(group) for group in reads], prompt_tokens, computed, floor)
+    return list(chain.from_iterable(reads)), Usage(prompt_tokens, computed, floor)
 
 
-def _label_read(answer: Answer, forms: Sequence[tuple[int, ...]]) -> LabelRead:
+def _answer(answer: TokenAnswer, forms: Sequence[tuple[int, ...]]) -> Answer:
     if isinstance(answer, str):
-        return LabelRead(None, answer)
+        return Answer(None, answer)
     if (reason := not_logprobs([answer[token] for group in forms for token in group])) is not None:
-        return LabelRead(None, reason)
-    return LabelRead(tuple(logsumexp([answer[token] for token in group]) for group in forms))
+        return Answer(None, reason)
+    return Answer(tuple(logsumexp([answer[token] for token in group]) for group in forms))
 
 
 def logsumexp(values: Sequence[float]) -> float:

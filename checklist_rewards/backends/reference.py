@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from checklist_rewards.backends.base import Arrived, Backend, Messages, ReadGroup, ReadResult, Reply, Sampling
+from checklist_rewards.backends.base import Answer, Arrived, Backend, Messages, ReadGroup, Reply, Sampling, Usage
 from checklist_rewards.backends.models import NO_TRAINER, REFERENCE
 from checklist_rewards.errors import ModelError
 from checklist_rewards.validation import unknown
@@ -73,7 +73,7 @@ class ReferenceBackend(Backend):
         """The context of the reference in tokens."""
         return self._engine.limit
 
-    def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> ReadResult:
+    def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> tuple[list[Answer], Usage]:
         """Read with the reference."""
         return self._engine.read(groups, labels)
 

@@ -44,6 +44,7 @@ import re
 import threading
 from collections.abc import Sequence
 from itertools import zip_longest
+from os.path import commonprefix
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -410,9 +411,7 @@ def shared_prefix(prompts: Sequence[Ids]) -> TokenGroup:
 
 def _common(sequences: Sequence[Ids]) -> int:
     """Length of the common prefix of all sequences, at most one less than the length of the shortest."""
-    most = min(map(len, sequences)) - 1
-    first = sequences[0]
-    return next((at for at in range(most) if any(ids[at] != first[at] for ids in sequences)), max(0, most))
+    return max(0, min(len(commonprefix(sequences)), min(map(len, sequences)) - 1))
 
 
 class MistralChatTokenizer(ChatTokenizer):

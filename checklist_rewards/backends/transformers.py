@@ -2,11 +2,11 @@
 
 Reads are packed into rows that contain shared tokens once (`trees.py`): the rules and the input of several targets,
 and each target of its questions. Rows are padded to a batch. The output head runs only at the answer positions. If
-such rows would not be exact for a model, every prompt is read separately; `ReadResult.separate` counts these reads.
+such rows would not be exact for a model, every prompt is read separately; `Usage.separate` counts these reads.
 
 A longer row shares more, but attention is computed over all pairs of its tokens, also where the mask hides them. So
 what several targets start with (rules and input) is computed once and kept as a cache of keys and values for the rows
-below it, where the estimated cost is lower (`trees.py`); `ReadResult.cached` counts these reads. Otherwise, and for
+below it, where the estimated cost is lower (`trees.py`); `Usage.cached` counts these reads. Otherwise, and for
 models that fail [`keeps_exactly`], targets continue a row only while the tokens that this saves cost more than the
 pairs that it adds.
 
@@ -35,6 +35,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import cached_property
+from itertools import chain
 from typing import Any, TypeVar
 
 import torch
@@ -42,18 +43,17 @@ from transformers import AutoModelForCausalLM, GenerationConfig, LogitsProcessor
 
 from checklist_rewards.backends.base import (
     MISSED,
+    Answer,
     Arrived,
     Backend,
-    LabelRead,
     Messages,
     ReadGroup,
-    ReadResult,
     Reply,
     Sampling,
+    Usage,
     is_over,
     reply_seed,
 )
-from checklist_rewards.backends.costs import MAX_BATCH_TOKENS, Costs, device_costs
 from checklist_rewards.backends.inputs import (
     Inputs,
     Layers,
@@ -78,9 +78,12 @@ from checklist_rewards.backends.inputs import (
 from checklist_rewards.backends.models import adapter_dir, load_whole, model_identity, pinned, resolve_model
 from checklist_rewards.backends.tokens import ChatTokenizer, TokenGroup, load_chat_tokenizer
 from checklist_rewards.backends.trees import (
+    MAX_BATCH_TOKENS,
     Branch,
+    Costs,
     Kept,
     TreeRow,
+    device_costs,
     floor_tokens,
     in_order,
     keep_prefixes,
@@ -137,7 +140,7 @@ _CPU_OUT_OF_MEMORY = re.compile(r"not enough memory|can't allocate memory|out of
 
 R = TypeVar("R")
 T = TypeVar("T")
-_TOO_LONG = LabelRead(None, Unanswered(Reason.TOO_LONG))
+_TOO_LONG = Answer(None, Unanswered(Reason.TOO_LONG))
 _Place = tuple[int, int]
 """The numbers of a group and of its tail."""
 
@@ -197,7 +200,7 @@ class TransformersBackend(Backend):
         self.model, self.tokens, self.max_batch_tokens = model, tokens, max_batch_tokens
         self._forward, self._cache = model if forward is None else forward, cache_argument(model)
         self.device = torch.device(model.get_input_embeddings().weight.device)
-        self.max_length: int = getattr(config, "max_position_embeddings", None) or 2**31
+        self.limit: int = getattr(config, "max_position_embeddings", None) or 2**31
         self._boundary = rope_boundary(config)
         self.device_costs = device_costs(self.device.type)
         self._compiled = any("_orig_mod" in part._modules or part._compiled_call_impl for part in model.modules())
@@ -243,28 +246,23 @@ class TransformersBackend(Backend):
                 stack.enter_context(torch.compiler.set_stance("force_eager"))
             yield
 
-    @property
-    def limit(self) -> int:  # type: ignore[override]
-        """The model's context in tokens."""
-        return self.max_length
-
     @contextmanager
     def in_turn(self) -> Iterator[None]:
         """Context manager for forward passes: one thread at a time, without gradients."""
         with self._lock, torch.inference_mode():
             yield
 
-    def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> ReadResult:
+    def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> tuple[list[Answer], Usage]:
         """Compute the log-probabilities of the labels, in rows of several prompts if the model allows it."""
         forms = self.tokens.label_groups(labels)
         tokenized = self.tokens.groups(groups)
-        reads: list[list[LabelRead]] = [[_TOO_LONG] * len(group.tails) for group in tokenized]
+        reads: list[list[Answer]] = [[_TOO_LONG] * len(group.tails) for group in tokenized]
         branches, costs = self._branches(tokenized), self._costs
         below: list[Kept[_Place]] = []
         if self.packs and self.keeps:
             plan = keep_prefixes(branches[False], costs)
             branches[False], below = plan.branches, plan.below
-        found: list[tuple[TreeRow[_Place], list[LabelRead]]] = []
+        found: list[tuple[TreeRow[_Place], list[Answer]]] = []
         computed = sum(self._read_below(kept, None, forms, found, branches[False]) for kept in below)
         cached = sum(len(row.values) for row, _ in found)
         room, worth = (self.max_batch_tokens, costs.saves) if self.packs else (0, None)
@@ -275,17 +273,15 @@ class TransformersBackend(Backend):
             for (number, index), read in zip(row.values, answers, strict=True):
                 reads[number][index] = read
         separate = 0 if self.packs else sum(len(row.values) for row in rows)
-        prompt_tokens, floor = floor_tokens(tokenized, self.max_length)
-        return ReadResult(
-            [tuple(group) for group in reads], prompt_tokens, computed + more, floor, separate, cached=cached
-        )
+        prompt_tokens, floor = floor_tokens(tokenized, self.limit)
+        return list(chain.from_iterable(reads)), Usage(prompt_tokens, computed + more, floor, separate, cached)
 
     def _read_below(
         self,
         kept: Kept[_Place],
         above: Past | None,
         forms: Sequence[tuple[int, ...]],
-        found: list[tuple[TreeRow[_Place], list[LabelRead]]],
+        found: list[tuple[TreeRow[_Place], list[Answer]]],
         lost: list[Branch[_Place]],
     ) -> int:
         """Read the rows below a prefix, and return the number of computed tokens. If the prefix does not fit into
@@ -309,21 +305,21 @@ class TransformersBackend(Backend):
 
     def _answered(
         self, rows: Sequence[TreeRow[_Place]], forms: Sequence[tuple[int, ...]], past: Past | None = None
-    ) -> tuple[list[list[LabelRead]], int]:
+    ) -> tuple[list[list[Answer]], int]:
         """The reads of each row, and the number of tokens computed for them."""
         computed, before = 0, 0 if past is None else past.length
 
-        def answer(batch: Sequence[TreeRow[_Place]]) -> list[list[LabelRead]]:
+        def answer(batch: Sequence[TreeRow[_Place]]) -> list[list[Answer]]:
             nonlocal computed
             with self.in_turn():
                 logprobs = iter(self._label_logprobs(batch, forms, past).tolist())
             computed += sum(len(row.ids) for row in batch)
-            return [[LabelRead(tuple(next(logprobs))) for _ in row.values] for row in batch]
+            return [[Answer(tuple(next(logprobs))) for _ in row.values] for row in batch]
 
-        def lost(row: TreeRow[_Place]) -> list[LabelRead]:
+        def lost(row: TreeRow[_Place]) -> list[Answer]:
             if len(row.values) > 1:
                 return [read for half in row.halves() for read in _in_memory([half], answer, lost)[0]]
-            return [LabelRead(None, _no_memory(f"a row of {before + len(row.ids)} tokens"))]
+            return [Answer(None, _no_memory(f"a row of {before + len(row.ids)} tokens"))]
 
         batches = self._batches(rows, lambda row: before + len(row.ids), self._costs.batch, self._kind)
         return [reads for batch in batches for reads in _in_memory(batch, answer, lost)], computed
@@ -339,11 +335,11 @@ class TransformersBackend(Backend):
         ids = [self.tokens.prompt(messages) for messages in prompts]
         too_long = Reply(None, unanswered=Unanswered(Reason.TOO_LONG))
         replies: list[list[Reply]] = [[too_long] * sampling.n for _ in prompts]
-        fitting = [index for index, prompt in enumerate(ids) if len(prompt) < self.max_length]
+        fitting = [index for index, prompt in enumerate(ids) if len(prompt) < self.limit]
         fitting.sort(key=lambda index: len(ids[index]))
 
         def room(index: int) -> int:
-            return min(sampling.max_tokens, self.max_length - len(ids[index]))
+            return min(sampling.max_tokens, self.limit - len(ids[index]))
 
         def cost(index: int) -> int:
             return (len(ids[index]) + sampling.max_tokens) * sampling.n
@@ -373,7 +369,7 @@ class TransformersBackend(Backend):
         branches: dict[bool, list[Branch[_Place]]] = {False: [], True: []}
         for number in in_order(groups):
             group, by_length = groups[number], dict[bool, list[tuple[list[int], _Place]]]()
-            for index, tail in group.fitting(self.max_length):
+            for index, tail in group.fitting(self.limit):
                 by_length.setdefault(self._long(len(group.prefix) + len(tail)), []).append((tail, (number, index)))
             for long, tails in by_length.items():
                 branches[long] += [(group.prefix, tails)] if self.packs else [(group.prefix, [tail]) for tail in tails]

@@ -39,14 +39,14 @@ from typing import Any
 
 from checklist_rewards.backends.base import (
     MISSED,
+    Answer,
     Arrived,
     Backend,
-    LabelRead,
     Messages,
     ReadGroup,
-    ReadResult,
     Reply,
     Sampling,
+    Usage,
     is_over,
     reply_seed,
 )
@@ -58,7 +58,7 @@ from checklist_rewards.backends.models import (
     resolve_model,
     warn_about_copies,
 )
-from checklist_rewards.backends.reads import Answer, read_prompts
+from checklist_rewards.backends.reads import TokenAnswer, read_prompts
 from checklist_rewards.backends.tokens import load_chat_tokenizer
 from checklist_rewards.errors import BackendError, ModelError, UnguardedScriptError
 from checklist_rewards.scores.reasons import Reason, Unanswered
@@ -216,9 +216,9 @@ class VLLMBackend(Backend):
         except Exception as error:  # the answers are complete; a broken engine fails at the next call
             logger.warning("the judge's vLLM engine cannot be put to sleep: %s", _short(error))
 
-    def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> ReadResult:
+    def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> tuple[list[Answer], Usage]:
         """Compute the log-probabilities of the labels. Shared prefixes are computed once by the prefix cache."""
-        over = LabelRead(None, self.over_limit, keep=not self._reduced)
+        over = Answer(None, self.over_limit, keep=not self._reduced)
         return read_prompts(self.tokens, groups, labels, self._ask, limit=self.limit, over_limit=over)
 
     def generate(
@@ -284,7 +284,9 @@ class VLLMBackend(Backend):
             for prompt in prompts
         ]
 
-    def _ask(self, prompts: list[list[int]], ids: list[int], groups: Sequence[int] = ()) -> tuple[list[Answer], int]:
+    def _ask(
+        self, prompts: list[list[int]], ids: list[int], groups: Sequence[int] = ()
+    ) -> tuple[list[TokenAnswer], int]:
         from vllm import SamplingParams
 
         params = SamplingParams(max_tokens=1, temperature=0, logprob_token_ids=ids, detokenize=False)
@@ -359,7 +361,7 @@ class VLLMBackend(Backend):
         return Reply(text, sample.finish_reason, prompt_tokens=prompt_tokens, completion_tokens=len(tokens))
 
 
-def _answer(sample: Any, ids: Sequence[int]) -> Answer:
+def _answer(sample: Any, ids: Sequence[int]) -> TokenAnswer:
     if not sample.logprobs:  # aborted, for example because the KV cache is full
         return Unanswered(Reason.BACKEND_ERROR, f"vLLM ended the read with {sample.finish_reason!r}")
     next_token = sample.logprobs[0]
@@ -576,7 +578,7 @@ def _advice(error: Exception) -> str:
         return ""
     return (
         ". If the messages above name memory: by default vLLM takes 92 % of a GPU, so together with a trainer or "
-        "another process set gpu_memory_utilization below the share that is free, such as 0.3 (--engine "
+        "another process set gpu_memory_utilization below the share that is free, such as 0.3 (--engine-args "
         "gpu_memory_utilization=0.3)"
     )
 

@@ -19,7 +19,7 @@ from typing_extensions import override
 
 from checklist_rewards.checks import ifeval_text
 from checklist_rewards.checks.base import Bounds, Check, Counted, check_of, register_check
-from checklist_rewards.checks.text import folded, sentence_bounds, starts_with, word_bounds, words_of
+from checklist_rewards.checks.text import ends_whole, folded, sentence_bounds, starts_with, word_bounds, words_of
 from checklist_rewards.errors import CheckError
 
 
@@ -209,7 +209,7 @@ class Casing(IFEvalRules):
 @register_check
 class Starts(Check):
     """The text starts with a phrase. White space before it is ignored, the kind of quotation marks too, and case by
-    default."""
+    default. A letter or digit at the end of the phrase ends a word: "It is" does not start with "I"."""
 
     summary = "The text starts with this phrase."
     example = {"phrase": "Dear"}
@@ -220,7 +220,8 @@ class Starts(Check):
     @override
     def holds(self, text: str, input: str | None = None) -> bool:
         start = folded(self.phrase, self.ignore_case).strip()
-        return folded(text, self.ignore_case).lstrip().startswith(start)
+        text = folded(text, self.ignore_case).lstrip()
+        return text.startswith(start) and ends_whole(start, text[len(start) :])
 
 
 @register_check

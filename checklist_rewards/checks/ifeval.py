@@ -5,10 +5,17 @@ RLVR-IFeval.
     >>> check_of_instruction("punctuation:no_comma", {}).holds("No, thanks.")
     False
 
+The kinds are a table: the type and the fields of the check of each. "$name" is an argument of the instruction, and
+`bound` names the arguments with a relation ("at least") and a number. Kinds that no other check expresses are in
+`verifiable.py`.
+
 In IFEval, an empty response follows no instruction. [`follows`] applies this rule; a check alone does not. Where
 IFEval has a rule of its own (any line that starts with a hyphen is a bullet, the number of a list item is a sentence,
 a keyword may occur inside a word), an option of the check selects it. Words, sentences and letters are counted by
 IFEval's rules, which are for English: the option `ifeval`.
+
+The packages `if-verifiable` and `lm-eval` are not used: they need data that NLTK downloads, and draw at random (the
+language of a text; a letter in the place of a punctuation mark), so a verdict could not be repeated.
 
 `tests/checks/test_ifeval_official.py` compares the checks with 14,178 official verdicts.
 """
@@ -25,15 +32,109 @@ from checklist_rewards.errors import ChecklistError
 
 Spec = dict[str, Any]
 
+
+def _row(kind: str, **fields: Any) -> Spec:
+    return {"type": kind, **fields}
+
+
+_COPY = {"type": "verifiable", "name": "copy:copy"}
+_ENGLISH = _row("language", language="en")
 _ANSWERS = ("My answer is yes.", "My answer is no.", "My answer is maybe.")
+_IFEVAL = {
+    "change_case:capital_word_frequency": _row("capital_words", bound=("capital_relation", "capital_frequency")),
+    "change_case:english_capital": _row("all", checks=[_row("casing", casing="upper"), _ENGLISH]),
+    "change_case:english_lowercase": _row("all", checks=[_row("casing", casing="lower"), _ENGLISH]),
+    "combination:repeat_prompt": _row("repeats_prompt", prompt="$prompt_to_repeat"),
+    "combination:two_responses": _row("two_responses"),
+    "detectable_content:number_placeholders": _row("placeholders", at_least="$num_placeholders"),
+    "detectable_content:postscript": _row("postscript", marker="$postscript_marker"),
+    "detectable_format:constrained_response": _row(
+        "keywords", words=_ANSWERS, need="any", whole_words=False, ignore_case=False
+    ),
+    "detectable_format:json_format": _row("json"),
+    "detectable_format:multiple_sections": _row("sections", marker="$section_spliter", at_least="$num_sections"),
+    "detectable_format:number_bullet_lists": _row("bullets", exactly="$num_bullets", loose=True),
+    "detectable_format:number_highlighted_sections": _row("highlights", at_least="$num_highlights"),
+    "detectable_format:title": _row("title", style="angled"),
+    "keywords:existence": _row("keywords", words="$keywords", whole_words=False),
+    "keywords:forbidden_words": _row("forbidden", words="$forbidden_words"),
+    "keywords:frequency": _row("keyword_count", word="$keyword", whole_words=False, bound=("relation", "frequency")),
+    "keywords:letter_frequency": _row("letters", letters="$letter", bound=("let_relation", "let_frequency")),
+    "language:response_language": _row("language", language="$language"),
+    "length_constraints:nth_paragraph_first_word": _row(
+        "all",
+        checks=[
+            _row("paragraphs", exactly="$num_paragraphs"),
+            _row("paragraph_start", paragraph="$nth_paragraph", word="$first_word"),
+        ],
+    ),
+    "length_constraints:number_paragraphs": _row("paragraphs", separator="***", exactly="$num_paragraphs"),
+    "length_constraints:number_sentences": _row("sentences", list_numbers=True, bound=("relation", "num_sentences")),
+    "length_constraints:number_words": _row("words", bound=("relation", "num_words")),
+    "punctuation:no_comma": _row("letters", letters=",", exactly=0),
+    "startend:end_checker": _row("ends", phrase="$end_phrase"),
+    "startend:quotation": _row("quoted"),
+}
+INSTRUCTIONS = tuple(_IFEVAL)
+"""IFEval's names of the 25 kinds of instructions."""
 
+KINDS: Mapping[str, Spec] = {
+    **_IFEVAL,
+    **{name: _row("verifiable", name=name) for name in VERIFIABLE},
+    # more kinds of open-instruct
+    "copy:copying_simple": _COPY,
+    "new:copy_span_idx": _COPY,
+    "keywords:word_once": _row("keyword_count", word="$keyword", whole_words=False, exactly=1),
+    "keywords:word_count_different_numbers": _IFEVAL["keywords:frequency"],
+    "keywords:exclude_word_harder": _row("forbidden", words=["$spaced"], whole_words=False, ignore_case=False),
+    "paragraphs:paragraphs": _row("paragraphs", separator="***", exactly=2),
+    "paragraphs:paragraphs2": _row("paragraphs", exactly=2),
+    "punctuation:punctuation_dot": _row("letters", letters=".", exactly=0),
+    "punctuation:punctuation_exclamation": _row("letters", letters="!", exactly=0),
+    "count:lowercase_counting": _row("regex", pattern=r"\b[a-z]+\b", at_most="$N"),
+    "letters:letter_counting": _row("regex", pattern="[A-Za-z]", bound=("relation", "N")),
+    "letters:letter_counting2": _IFEVAL["keywords:letter_frequency"],
+    "count:count_increment_word": _row(
+        "all",
+        checks=[
+            _row("keyword_count", word="$keyword1", whole_words=False, exactly=1),
+            _row("keyword_count", word="$keyword2", whole_words=False, exactly=2),
+        ],
+    ),
+    # the functions of RLVR-IFeval
+    "verify_keywords": _row("keywords", words="$keyword_list", whole_words=False),
+    "verify_keyword_frequency": _row("keyword_count", word="$word", exactly="$N"),
+    "validate_forbidden_words": _row("forbidden", words="$forbidden_words"),
+    "verify_letter_frequency": _row("regex", pattern="$escaped", exactly="$N"),
+    "validate_response_language": _row("language", language="$language"),
+    "verify_paragraph_count": _row("paragraphs", separator="* * *", exactly="$N"),
+    "validate_word_constraint": _row("words", bound=("quantifier", "N")),
+    "verify_sentence_constraint": _row("sentences", bound=("quantifier", "N")),
+    "verify_postscript": _row("postscript", marker="$postscript_marker"),
+    "validate_placeholders": _row("placeholders", at_least="$N"),
+    "verify_bullet_points": _row("bullets", exactly="$N", loose=True),
+    "validate_title": _row("title", style="angled"),
+    "validate_highlighted_sections": _row("highlights", at_least="$N"),
+    "validate_json_format": _row("json"),
+    "validate_repeat_prompt": _row("repeats_prompt", prompt="$original_prompt"),
+    "validate_two_responses": _row("two_responses"),
+    "validate_uppercase": _row("casing", casing="upper"),
+    "validate_lowercase": _row("casing", casing="lower"),
+    "validate_frequency_capital_words": _row("capital_words", bound=("quantifier", "N")),
+    "validate_end": _row("ends", phrase="$end_phrase"),
+    "validate_quotation": _row("quoted"),
+    "validate_no_commas": _row("letters", letters=",", exactly=0),
+}
+"""All known kinds of instructions, as rows: the type and the fields of their checks."""
 
-def _spec(kind: str, **fields: Any) -> Spec:
-    own = {"ifeval": True} if "ifeval" in CHECKS[kind].model_fields else {}
-    return {"type": kind, **fields, **own}
-
-
-_ENGLISH: Spec = _spec("language", language="en")
+_COMPUTED: Mapping[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
+    "new:copy_span_idx": lambda k: {"prompt_to_repeat": k["prompt_to_repeat"][k["n_start"] : k["n_end"]]},
+    "keywords:exclude_word_harder": lambda k: {"spaced": f" {k['keyword'].strip()} "},
+    "verify_letter_frequency": lambda k: {"escaped": re.escape(k["letter"])},
+}
+"""Arguments of rows that are computed from those of the instruction."""
+_DEFAULTS = {"quantifier": "exactly"}
+"""Arguments that an instruction may omit."""
 _RELATIONS: dict[str, Callable[[int], dict[str, int]]] = {
     "at least": lambda number: {"at_least": number},
     "at most": lambda number: {"at_most": number},
@@ -65,119 +166,24 @@ def _bound(relation: Any, number: Any) -> dict[str, int]:
     return _RELATIONS[name](number)
 
 
-def _cased(casing: str) -> Spec:
-    return _spec("all", checks=[_spec("casing", casing=casing), _ENGLISH])
-
-
-def _nth_paragraph(k: Mapping[str, Any]) -> Spec:
-    count = _spec("paragraphs", exactly=k["num_paragraphs"])
-    return _spec("all", checks=[count, _spec("paragraph_start", paragraph=k["nth_paragraph"], word=k["first_word"])])
-
-
-_SPECS: dict[str, Callable[[Mapping[str, Any]], Spec]] = {
-    "change_case:capital_word_frequency": lambda k: _spec(
-        "capital_words", **_bound(k["capital_relation"], k["capital_frequency"])
-    ),
-    "change_case:english_capital": lambda k: _cased("upper"),
-    "change_case:english_lowercase": lambda k: _cased("lower"),
-    "combination:repeat_prompt": lambda k: _spec("repeats_prompt", prompt=k["prompt_to_repeat"]),
-    "combination:two_responses": lambda k: _spec("two_responses"),
-    "detectable_content:number_placeholders": lambda k: _spec("placeholders", at_least=k["num_placeholders"]),
-    "detectable_content:postscript": lambda k: _spec("postscript", marker=k["postscript_marker"]),
-    "detectable_format:constrained_response": lambda k: _spec(
-        "keywords", words=_ANSWERS, need="any", whole_words=False, ignore_case=False
-    ),
-    "detectable_format:json_format": lambda k: _spec("json"),
-    "detectable_format:multiple_sections": lambda k: _spec(
-        "sections", marker=k["section_spliter"], at_least=k["num_sections"]
-    ),
-    "detectable_format:number_bullet_lists": lambda k: _spec("bullets", exactly=k["num_bullets"], loose=True),
-    "detectable_format:number_highlighted_sections": lambda k: _spec("highlights", at_least=k["num_highlights"]),
-    "detectable_format:title": lambda k: _spec("title", style="angled"),
-    "keywords:existence": lambda k: _spec("keywords", words=k["keywords"], whole_words=False),
-    "keywords:forbidden_words": lambda k: _spec("forbidden", words=k["forbidden_words"]),
-    "keywords:frequency": lambda k: _spec(
-        "keyword_count", word=k["keyword"], whole_words=False, **_bound(k["relation"], k["frequency"])
-    ),
-    "keywords:letter_frequency": lambda k: _spec(
-        "letters", letters=k["letter"], **_bound(k["let_relation"], k["let_frequency"])
-    ),
-    "language:response_language": lambda k: _spec("language", language=k["language"]),
-    "length_constraints:nth_paragraph_first_word": _nth_paragraph,
-    "length_constraints:number_paragraphs": lambda k: _spec(
-        "paragraphs", separator="***", exactly=k["num_paragraphs"]
-    ),
-    "length_constraints:number_sentences": lambda k: _spec(
-        "sentences", list_numbers=True, **_bound(k["relation"], k["num_sentences"])
-    ),
-    "length_constraints:number_words": lambda k: _spec("words", **_bound(k["relation"], k["num_words"])),
-    "punctuation:no_comma": lambda k: _spec("letters", letters=",", exactly=0),
-    "startend:end_checker": lambda k: _spec("ends", phrase=k["end_phrase"]),
-    "startend:quotation": lambda k: _spec("quoted"),
-}
-
-INSTRUCTIONS = tuple(_SPECS)
-"""IFEval's names of the 25 kinds of instructions."""
-
-
-def _quantified(k: Mapping[str, Any]) -> dict[str, int]:
-    return _bound(k.get("quantifier", "exactly"), k["N"])
-
-
-def _copies(k: Mapping[str, Any]) -> Spec:
-    return verifiable_spec("copy:copy", {"prompt_to_repeat": k["prompt_to_repeat"]})
-
-
-_TRAINING: dict[str, Callable[[Mapping[str, Any]], Spec]] = {
-    **{name: lambda k, name=name: verifiable_spec(name, dict(k)) for name in VERIFIABLE},  # type: ignore[misc]
-    "copy:copying_simple": _copies,
-    "new:copy_span_idx": lambda k: _copies({"prompt_to_repeat": k["prompt_to_repeat"][k["n_start"] : k["n_end"]]}),
-    "keywords:word_once": lambda k: _spec("keyword_count", word=k["keyword"], whole_words=False, exactly=1),
-    "keywords:word_count_different_numbers": lambda k: _SPECS["keywords:frequency"](k),
-    "keywords:exclude_word_harder": lambda k: _spec(
-        "forbidden", words=[f" {k['keyword'].strip()} "], whole_words=False, ignore_case=False
-    ),
-    "paragraphs:paragraphs": lambda k: _spec("paragraphs", separator="***", exactly=2),
-    "paragraphs:paragraphs2": lambda k: _spec("paragraphs", exactly=2),
-    "punctuation:punctuation_dot": lambda k: _spec("letters", letters=".", exactly=0),
-    "punctuation:punctuation_exclamation": lambda k: _spec("letters", letters="!", exactly=0),
-    "count:lowercase_counting": lambda k: _spec("regex", pattern=r"\b[a-z]+\b", at_most=k["N"]),
-    "letters:letter_counting": lambda k: _spec("regex", pattern="[A-Za-z]", **_bound(k["relation"], k["N"])),
-    "letters:letter_counting2": lambda k: _SPECS["keywords:letter_frequency"](k),
-    "count:count_increment_word": lambda k: _spec(
-        "all",
-        checks=[
-            _spec("keyword_count", word=k[key], whole_words=False, exactly=times)
-            for key, times in (("keyword1", 1), ("keyword2", 2))
-        ],
-    ),
-}
-_FUNCTIONS: dict[str, Callable[[Mapping[str, Any]], Spec]] = {
-    "verify_keywords": lambda k: _spec("keywords", words=k["keyword_list"], whole_words=False),
-    "verify_keyword_frequency": lambda k: _spec("keyword_count", word=k["word"], exactly=k["N"]),
-    "validate_forbidden_words": lambda k: _spec("forbidden", words=k["forbidden_words"]),
-    "verify_letter_frequency": lambda k: _spec("regex", pattern=re.escape(k["letter"]), exactly=k["N"]),
-    "validate_response_language": lambda k: _spec("language", language=k["language"]),
-    "verify_paragraph_count": lambda k: _spec("paragraphs", separator="* * *", exactly=k["N"]),
-    "validate_word_constraint": lambda k: _spec("words", **_quantified(k)),
-    "verify_sentence_constraint": lambda k: _spec("sentences", **_quantified(k)),
-    "verify_postscript": lambda k: _spec("postscript", marker=k["postscript_marker"]),
-    "validate_placeholders": lambda k: _spec("placeholders", at_least=k["N"]),
-    "verify_bullet_points": lambda k: _spec("bullets", exactly=k["N"], loose=True),
-    "validate_title": lambda k: _spec("title", style="angled"),
-    "validate_highlighted_sections": lambda k: _spec("highlights", at_least=k["N"]),
-    "validate_json_format": lambda k: _spec("json"),
-    "validate_repeat_prompt": lambda k: _spec("repeats_prompt", prompt=k["original_prompt"]),
-    "validate_two_responses": lambda k: _spec("two_responses"),
-    "validate_uppercase": lambda k: _spec("casing", casing="upper"),
-    "validate_lowercase": lambda k: _spec("casing", casing="lower"),
-    "validate_frequency_capital_words": lambda k: _spec("capital_words", **_quantified(k)),
-    "validate_end": lambda k: _spec("ends", phrase=k["end_phrase"]),
-    "validate_quotation": lambda k: _spec("quoted"),
-    "validate_no_commas": lambda k: _spec("letters", letters=",", exactly=0),
-}
-KINDS: Mapping[str, Callable[[Mapping[str, Any]], Spec]] = {**_SPECS, **_TRAINING, **_FUNCTIONS}
-"""The specification of the check of every instruction that is known, from its arguments."""
+def _filled(row: Any, given: Mapping[str, Any]) -> Any:
+    """A row, or a value in it, with the arguments of an instruction in their places."""
+    if isinstance(row, str):
+        return given[row[1:]] if row.startswith("$") else row
+    if isinstance(row, list):
+        return [_filled(entry, given) for entry in row]
+    if not isinstance(row, Mapping):
+        return row
+    if row["type"] == "verifiable":
+        return verifiable_spec(row["name"], given)
+    fields: Spec = {}
+    for name, value in row.items():
+        if name != "bound":
+            fields[name] = _filled(value, given)
+            continue
+        relation, number = value
+        fields |= _bound(given[relation], given[number])
+    return fields | ({"ifeval": True} if "ifeval" in CHECKS[row["type"]].model_fields else {})
 
 
 def spec_of_instruction(instruction: str, kwargs: Mapping[str, Any]) -> Spec:
@@ -204,7 +210,8 @@ def _checked(instruction: str, kwargs: Mapping[str, Any] | None) -> tuple[Spec, 
     given = {name: value for name, value in (kwargs or {}).items() if value is not None}
     arguments = {n: int(v) if isinstance(v, float) and v.is_integer() else v for n, v in given.items()}  # from Parquet
     try:
-        spec = KINDS[instruction](arguments)
+        computed = _COMPUTED[instruction](arguments) if instruction in _COMPUTED else {}
+        spec = _filled(KINDS[instruction], _DEFAULTS | arguments | computed)
         return spec, check_of(spec)
     except KeyError as error:
         raise ChecklistError(

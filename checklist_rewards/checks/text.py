@@ -295,6 +295,14 @@ def starts_with(text: str, word: str) -> bool:
     return any(pattern.match(text, place) is not None for place in range(max(0, first.start() - 4), first.start() + 1))
 
 
+def ends_whole(phrase: str, after: str) -> bool:
+    """Whether no letter or digit of this text continues the last word of a folded phrase before it. True for scripts
+    that do not separate words by spaces."""
+    if not (phrase and after) or _kind(phrase[-1]) not in ("letter", "digit"):
+        return True
+    return regex.match(f"(?V1){_after(phrase[-1])}", after) is not None
+
+
 @lru_cache(maxsize=512)
 def _whole(phrase: str) -> tuple[Any, Any | None]:
     """The pattern of a folded phrase as whole words; where that is not certain, also the pattern of any occurrence."""

@@ -1,7 +1,7 @@
 """Tests of code, in the forms in which people and models write them.
 
-Statements such as `assert add(2, 3) == 5` run by themselves. Functions, classes and examples only run if somebody
-calls them, and authors expect a test runner to do so:
+Statements such as `assert add(2, 3) == 5` run by themselves. Functions, classes and examples only run if
+they are called, and authors expect a test runner to do so:
 
 - `def test_add(): ...`, and the `test...` methods of a class `Test...`, as pytest runs them, with `setup_method`;
 - `unittest.TestCase` without `unittest.main()`;
@@ -166,7 +166,7 @@ def _takes_arguments(of: ast.arguments) -> bool:
 
 
 class _Plan:
-    """What is in tests, and what of it nobody calls."""
+    """What is in tests, and which of it is never called."""
 
     def __init__(self, tree: ast.Module, source: str, examples: list[str]):
         self.source, self.examples = source, examples

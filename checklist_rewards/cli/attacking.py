@@ -20,16 +20,14 @@ from checklist_rewards.attacks.report import AttackComparison, AttackReport, Fal
 from checklist_rewards.cli import options as o
 from checklist_rewards.cli.forecast import quiet, show
 from checklist_rewards.cli.options import Resamples, Seed, grouped
-from checklist_rewards.cli.output import bars, check_outputs, console, write_json
-from checklist_rewards.cli.work import Work, prices_from
+from checklist_rewards.cli.output import bars, cause, check_outputs, console, decimal, table
+from checklist_rewards.cli.work import Work
 from checklist_rewards.errors import SampleError
-from checklist_rewards.evaluation.agreement import Bootstrap
-from checklist_rewards.evaluation.agreement.measures import DEFAULT_RESAMPLES
+from checklist_rewards.evaluation.bootstrap import DEFAULT_RESAMPLES, Bootstrap
+from checklist_rewards.files.atomic import write_json
 from checklist_rewards.files.rows import file_format, write_rows
 from checklist_rewards.rerank import Pool
 from checklist_rewards.rows import Columns, read_checklist
-from checklist_rewards.scorer import ChecklistScorer
-from checklist_rewards.scores.reasons import ADVICE
 
 _ATTACK = "Attack"
 _SHOWN = 20
@@ -162,14 +160,12 @@ def attack(
     if responses is not None:
         found = _with_responses(found, "the packaged prompts" if rows is None else rows, responses, keys, target_key)
     work = Work.of(preset, store_options, judge=judge, concurrency=concurrency, dry=dry)
-    scorer = work.pipeline.scorer
-    assert isinstance(scorer, ChecklistScorer)
+    scorer = work.scorer
     run = partial(attacked, scorer, found, prompts=prompts, budget_reads=budget_reads, seed=seed)
-    prices = prices_from(dry.price)
     if dry.dry_run:
         with quiet():
             report = run(bootstrap=Bootstrap(0))
-        show(report.prompts, work.lines, prices, [_NOTE.format(budget_reads)])
+        show(report.prompts, work.lines, work.prices, [_NOTE.format(budget_reads)])
         return
     work.check_judge(any(scorer.asks(row.checklist) for row in found))
     with bars() as bar:
@@ -186,8 +182,8 @@ def attack(
         console.print(
             escape(f"written: {labels}, {len(report.labels)} successful attacks on {report.searched} prompts")
         )
-    if prices:
-        cost = scorer.receipt.cost(prices)
+    if work.prices:
+        cost = scorer.receipt.cost(work.prices)
         console.print("US dollars: " + ("unknown: set --price for every model" if cost is None else f"{cost:.4f}"))
     if report.unanswered:
         console.print(_unanswered(report))
@@ -250,14 +246,13 @@ def _with_responses(
 
 def _print(report: AttackReport) -> None:
     out = Console(soft_wrap=True, highlight=False)
-    table = Table("attack", "kind", "rise", "earned", "beats honest", "failed", title="attacks", title_justify="left")
     shown = [one for place, one in enumerate(report.attacks) if place < _SHOWN or one.name == report.chosen]
+    rows = []
     for one in shown:
-        name = escape(one.name) + (" <" if one.name == report.chosen else "")
-        beats = "–" if one.beats.value is None else f"{one.beats.value:.0%}"
-        earned = "–" if one.earned.value is None else f"{one.earned.value:.3f}"
-        table.add_row(name, one.kind, escape(str(one.rise)), earned, beats, str(one.failed))
-    out.print(table)
+        name = one.name + (" <" if one.name == report.chosen else "")
+        earned, beats = decimal(one.earned.value, ".3f", "–"), decimal(one.beats.value, ".0%", "–")
+        rows.append((name, one.kind, str(one.rise), earned, beats, str(one.failed)))
+    out.print(table("attack", "kind", "rise", "earned", "beats honest", "failed", rows=rows, title="attacks"))
     before = ", ".join(f"{REASONS[reason]} {figure}" for reason, figure in report.bad.items())
     out.print(escape(f"Before an attack: {before}; honest responses {report.honest}."))
     if report.beats_before.value is not None:
@@ -286,37 +281,29 @@ def _print(report: AttackReport) -> None:
 
 
 def _fallen(head: str, groups: Sequence[Fallen]) -> Table:
-    table = Table(head, "falls", "of", "most often under")
-    for group in groups:
-        table.add_row(escape(group.name), f"{group.share:.0%}", str(group.failed), escape(group.attack))
-    return table
+    rows = ((group.name, f"{group.share:.0%}", str(group.failed), group.attack) for group in groups)
+    return table(head, "falls", "of", "most often under", rows=rows)
 
 
 def _unanswered(report: AttackReport) -> Table:
-    table = Table("reason", "reads", "why", title="unanswered", title_justify="left")
-    for reason, count in Counter(report.unanswered).most_common():
-        why = "; ".join(text for text in (ADVICE.get(reason, ""), report.details.get(reason, "")) if text)
-        table.add_row(reason, str(count), escape(why))
-    return table
+    rows = (
+        (reason, str(count), cause(reason, report.details.get(reason)))
+        for reason, count in Counter(report.unanswered).most_common()
+    )
+    return table("reason", "reads", "why", rows=rows, title="unanswered")
 
 
 def show_comparison(comparison: AttackComparison) -> None:
     """Print the tables of a comparison of two attack files."""
     out = Console(soft_wrap=True, highlight=False)
-    table = Table(
-        *("attack", "kind", comparison.one, comparison.other, "change", "beats honest"),
-        title="rise of the score of bad responses",
-        title_justify="left",
-    )
     chosen = comparison.chosen_one, comparison.chosen_other
+    rows = []
     for place, one in enumerate(comparison.attacks):
         if place < _SHOWN or one.name in chosen:
-            beats = " -> ".join(
-                "–" if figure.value is None else f"{figure.value:.0%}" for figure in (one.beats_one, one.beats_other)
-            )
-            figures = (escape(str(figure)) for figure in (one.one, one.other, one.change))
-            table.add_row(escape(one.name), one.kind, *figures, beats)
-    out.print(table)
+            beats = " -> ".join(decimal(figure.value, ".0%", "–") for figure in (one.beats_one, one.beats_other))
+            rows.append((one.name, one.kind, str(one.one), str(one.other), str(one.change), beats))
+    heads = ("attack", "kind", comparison.one, comparison.other, "change", "beats honest")
+    out.print(table(*heads, rows=rows, title="rise of the score of bad responses"))
     if len(comparison.attacks) > _SHOWN:
         out.print(f"{len(comparison.attacks)} attacks are in both files; --json writes all.")
     judges = (

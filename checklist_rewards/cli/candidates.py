@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import compress
 from pathlib import Path
@@ -24,8 +24,8 @@ from checklist_rewards.checklists import Checklist, key_of
 from checklist_rewards.cli import options as o
 from checklist_rewards.cli.forecast import forecast_refine
 from checklist_rewards.cli.options import FROM_STORED, grouped
-from checklist_rewards.cli.output import RowFile, RunReport, bars, check_outputs, warn_of_models
-from checklist_rewards.cli.work import ANSWERS, Work, prices_from
+from checklist_rewards.cli.output import RunReport, bars, check_outputs, warn_of_models
+from checklist_rewards.cli.work import ANSWERS, RowRun, Work
 from checklist_rewards.datasets.columns import PROMPT, checklist_columns
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.scored import stored_checklist
@@ -139,19 +139,19 @@ def rerank(
     else:
         o.no_effect("with --policy.model, which samples new candidates", "candidates_key")
     work = Work.of(o.Preset(), store_options, judge=judge)
-    scorer = work.pipeline.scorer
-    assert isinstance(scorer, ChecklistScorer)  # only presets can name another scorer
+    scorer = work.scorer
     if gold_key is not None and policy.model is not None:
         raise SampleError(
             f"--gold-key {gold_key} scores the candidates in the rows, but --policy.model {policy.model} samples new "
             "ones; omit one of the two."
         )
-    file = RowFile(files.rows, files.output, files.summary, (checklist, store_options.store))
-    columns = file.columns(**keys.columns(checklist, checklist=checklist_key))
+    named = keys.columns(checklist, checklist=checklist_key)
+    run = RowRun("rerank", work, files, named, checklist, store_options.store)
+    columns, report = run.columns, run.report
     engine = policy.engine_beside(judge)
     sampling = Sampling(policy.max_tokens, policy.temperature, n=n, seed=policy.seed)
     total, reads, asks = 0, 0, False
-    for row in file:
+    for row in run.file:
         row_checklist = _checked(scorer, columns, row)
         if engine is None:
             candidates = _candidates(columns, row, candidates_key, _OR_SAMPLED)
@@ -165,17 +165,17 @@ def rerank(
     if engine is not None:
         _ = engine.identity  # raises if the policy is not found
     work.check_judge(asks)
-    report, totals, store = RunReport("rerank"), _RerankTotals(), work.store
+    totals = _RerankTotals()
     with write_rows(files.output) as writer, bars() as bar:
         sampled = None if engine is None else bar("prompts sampled", total)
         progress = bar("reads", reads)
-        for chunk in file.chunks(max(1, CHUNK_ROWS // n)):
+
+        def ranked(chunk: list[Row]) -> Iterator[dict[str, Any]]:
             if engine is None:
                 texts = [_candidates(columns, row, candidates_key, _OR_SAMPLED) for row in chunk]
             else:
-                texts = sample_candidates(
-                    [_prompt(columns, row, "sampling candidates") for row in chunk], engine, sampling, store, sampled
-                )
+                prompts = [_prompt(columns, row, "sampling candidates") for row in chunk]
+                texts = sample_candidates(prompts, engine, sampling, work.store, sampled)
             rankings = _rankings(scorer, columns, chunk, texts, ties, progress)
             for row, candidates, ranking in zip(chunk, texts, rankings, strict=True):
                 if engine is not None and len(candidates) < n:
@@ -188,10 +188,12 @@ def rerank(
                     for score in ranking.scores:
                         report.add(row.number, score)
                 new = {} if engine is None else {CANDIDATES: candidates}
-                writer.write(row.data | new | _ranking_columns(ranking, _hashes(columns, row, candidates)))
+                yield row.data | new | _ranking_columns(ranking, _hashes(columns, row, candidates))
             report.rows += len(chunk)
+
+        run.write(writer, ranked, max(1, CHUNK_ROWS // n))
     report.extra |= totals.summary()
-    raise typer.Exit(report.finish(files.output, scorer.receipt, files.summary))
+    run.finish(scorer.receipt)
 
 
 class _RerankTotals:
@@ -342,17 +344,16 @@ def pairs(
     ```
     """
     if not judge.asks:
-        o.no_effect("without a judge; set --model to score the candidates", "judge.engine")
+        o.no_effect("without a judge; set --model to score the candidates", "judge.engine_args")
     work = Work.of(o.Preset(), store_options, judge=judge)
-    scorer = work.pipeline.scorer
-    assert isinstance(scorer, ChecklistScorer)  # only presets can name another scorer
+    scorer = work.scorer
     rule = Rule(**rule_options.given)
-    file = RowFile(files.rows, files.output, files.summary, (checklist, store_options.store))
-    card = _card_path(card, files, file.others)
-    columns = file.columns(**keys.columns(checklist, checklist=checklist_key))
+    others = (checklist, store_options.store)
+    run = RowRun("pairs", work, files, keys.columns(checklist, checklist=checklist_key), *others)
+    columns, report, card = run.columns, run.report, _card_path(card, files, others)
     stored = None if judge.asks else StoredScores(columns, candidates_key, judge.settings)
     reads, asks = 0, False
-    for row in file:
+    for row in run.file:
         row_checklist = columns.checklist_of(row.data, row.where)
         items = () if row_checklist is None else row_checklist.items
         _prompt(columns, row, "a pair")
@@ -365,11 +366,11 @@ def pairs(
         asks = asks or scorer.asks(row_checklist)
         reads += len(texts) * len(items)
     work.check_judge(asks)
-    report, dropped, selected = RunReport("pairs"), Counter[str](), list[Pair]()
+    dropped, selected = Counter[str](), list[Pair]()
     judges: set[str] = set()
     with write_rows(files.output) as writer, bars() as bar:
         progress = bar("reads", reads)
-        for chunk in file.chunks(_ROWS_AT_ONCE):
+        for chunk in run.file.chunks(_ROWS_AT_ONCE):
             checklists = [columns.checklist_of(row.data, row.where) for row in chunk]
             candidates = [_candidates(columns, row, candidates_key) for row in chunk]
             found = [
@@ -409,7 +410,7 @@ def pairs(
                 writer.write(line)
     write_text(card, preference_card(files.output.stem, rule, form, len(top), dropped, sorted(judges)))
     report.extra |= _summary(top, dropped) | {"card": str(card)}
-    raise typer.Exit(report.finish(files.output, scorer.receipt, files.summary))
+    run.finish(scorer.receipt)
 
 
 class StoredScores:
@@ -577,45 +578,38 @@ def refine(
             f"--pipeline {work.config.name} writes one checklist for all rows; write it with `generate`, then set "
             "--checklist."
         )
-    file = RowFile(files.rows, files.output, files.summary, (checklist, store_options.store))
-    columns = file.columns(**keys.columns(checklist, checklist=checklist_key))
+    named = keys.columns(checklist, checklist=checklist_key)
+    run = RowRun("refine", work, files, named, checklist, store_options.store)
+    columns, report = run.columns, run.report
     total = 0
-    for row in file:
+    for row in run.file:
         _task(columns, row, checklist_key)
         total += 1
-    prices = prices_from(dry.price)
     sampling = Sampling(policy.max_tokens, policy.temperature, seed=policy.seed)
     if dry.dry_run:
-        tasks = [_task(columns, row, checklist_key) for row in file]
-        return forecast_refine(work, engine, prices, tasks, rounds=rounds, method=method, sampling=sampling)
+        tasks = [_task(columns, row, checklist_key) for row in run.file]
+        return forecast_refine(work, engine, tasks, rounds=rounds, method=method, sampling=sampling)
     pipe, answering = work.pipeline, work.engine(ANSWERS, engine)
     pipe.validate()
     warn_of_models(*work.model_names)
-    report, totals = RunReport("refine"), _RefineTotals()
+    totals = _RefineTotals()
     with write_rows(files.output) as out, bars() as bar:
         progress = bar("replies at most", total * (1 + rounds * (2 if method == "critique" else 1)))
-        for chunk in file.chunks():
-            refinements = refine_batch(
-                [_task(columns, row, checklist_key) for row in chunk],
-                answering,
-                pipe.scorer,
-                pipe,
-                rounds=rounds,
-                method=method,
-                sampling=sampling,
-                store=work.store,
-                progress=progress,
-            )
-            for row, refinement in zip(chunk, refinements, strict=True):
+        how: dict[str, Any] = {"rounds": rounds, "method": method, "sampling": sampling, "progress": progress}
+
+        def refined(chunk: list[Row]) -> Iterator[dict[str, Any]]:
+            tasks = [_task(columns, row, checklist_key) for row in chunk]
+            refinements = refine_batch(tasks, answering, pipe.scorer, pipe, store=work.store, **how)
+            for row, task, refinement in zip(chunk, tasks, refinements, strict=True):
                 _count(report, row, refinement)
                 totals.add(refinement)
-                written = _task(columns, row, checklist_key).checklist is None
-                new = checklist_columns(refinement.checklist) if written else {}
-                out.write(row.data | new | _refined_columns(refinement))
+                new = checklist_columns(refinement.checklist) if task.checklist is None else {}
+                yield row.data | new | _refined_columns(refinement)
             report.rows += len(chunk)
+
+        run.write(out, refined)
     report.extra |= totals.summary()
-    work.account(report, prices)
-    raise typer.Exit(report.finish(files.output, getattr(pipe.scorer, "receipt", None), files.summary))
+    run.finish(work.receipt)
 
 
 class _RefineTotals:

@@ -25,8 +25,8 @@ from checklist_rewards.cli.options import grouped
 from checklist_rewards.cli.output import bars, check_outputs, console, refuse
 from checklist_rewards.datasets.columns import PROMPT
 from checklist_rewards.datasets.exporting import export_file
+from checklist_rewards.datasets.formats import known_formats
 from checklist_rewards.datasets.importing import Found, imported_rows, listed_fields, write_imported
-from checklist_rewards.datasets.rubrics import known_formats
 from checklist_rewards.datasets.sources import source_files
 from checklist_rewards.errors import (
     ChecklistError,
@@ -350,7 +350,7 @@ def _config(path: Path, value: Mapping[Any, Any]) -> str:
 def _is_reward(value: Mapping[Any, Any]) -> bool:
     if value.keys() <= PipelineConfig.model_fields.keys():
         return False
-    return value.keys() <= RewardConfig.model_fields.keys()
+    return value.keys() <= RewardConfig.model_fields.keys() | RewardConfig.older.keys()
 
 
 def _check_reward(settings: Any, where: str, folder: Path) -> None:

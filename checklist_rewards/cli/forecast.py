@@ -49,7 +49,6 @@ _LONGEST = "Checklists not written yet are counted with {} questions each."
 
 def forecast(
     work: Work,
-    prices: Prices,
     *,
     requests: Iterable[Request] = (),
     samples: Iterable[Sample] | None = None,
@@ -59,9 +58,7 @@ def forecast(
 
     Args:
         work ([`Work`]):
-            Config, engines and store.
-        prices (`Prices`):
-            US dollars per million prompt and reply tokens of each model.
+            Config, engines, store and prices.
         requests (iterable of [`Request`], *optional*, defaults to `()`):
             Inputs to write a checklist for.
         samples (iterable of [`Sample`], *optional*):
@@ -103,13 +100,12 @@ def forecast(
     if work.config.scorer.judge is not None and samples is not None:
         notes.append(_JUDGES.format(work.config.scorer.judge))
     lines = [line for line in work.lines if line.purpose != SCORES or samples is not None]
-    show(rows, lines, prices, notes)
+    show(rows, lines, work.prices, notes)
 
 
 def forecast_refine(
     work: Work,
     policy: Engine,
-    prices: Prices,
     tasks: Sequence[Task],
     *,
     rounds: int,
@@ -146,7 +142,7 @@ def forecast_refine(
                 sampling=sampling,
                 store=store,  # type: ignore[arg-type]
             )
-    show(len(tasks), [Line(ANSWERS, answers), *work.lines], prices, notes)
+    show(len(tasks), [Line(ANSWERS, answers), *work.lines], work.prices, notes)
 
 
 def _checked(work: Work) -> Pipeline:

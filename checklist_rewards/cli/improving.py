@@ -8,36 +8,36 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 from checklist_rewards.backends import Engine
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.cli import options as o
 from checklist_rewards.cli.options import Json, Resamples, Seed, grouped
-from checklist_rewards.cli.output import bars, check_outputs, console, warn_of_models, write_json
+from checklist_rewards.cli.output import bars, check_outputs, console, table, warn_of_models
 from checklist_rewards.cli.trust import LABELS, Labelled
 from checklist_rewards.cli.work import CHECKLISTS, Work
 from checklist_rewards.errors import SampleError
-from checklist_rewards.evaluation.agreement import Bootstrap
-from checklist_rewards.evaluation.agreement.measures import DEFAULT_RESAMPLES
+from checklist_rewards.evaluation.bootstrap import DEFAULT_RESAMPLES, Bootstrap
 from checklist_rewards.evaluation.fitting import By, Fit, fit_weights, labelled_scores
 from checklist_rewards.evaluation.labels import text_of
-from checklist_rewards.evaluation.scored import ID, ScoredText
+from checklist_rewards.evaluation.scored import ScoredFile, ScoredText
 from checklist_rewards.evolving.improve import FAULTS, Improvement
 from checklist_rewards.evolving.improve import improve as improved
 from checklist_rewards.evolving.rewriting import Rewriter
+from checklist_rewards.files.atomic import write_json
 from checklist_rewards.files.rows import read_rows
 from checklist_rewards.judges.labels import LabelCell, read_column
 from checklist_rewards.replies import NoReply
 from checklist_rewards.rows import Columns, read_checklist
 from checklist_rewards.scorer import ChecklistScorer
-from checklist_rewards.scores.table import SCORE_COLUMN, score_from
+from checklist_rewards.scores.table import SCORE_COLUMN
 from checklist_rewards.version import __version__
 
 _SHOWN = 40
@@ -136,19 +136,17 @@ def _show(fitted: Fit) -> None:
     out = Console()
     what = "labels" if fitted.measure == "correlation" else "pairs"
     title = f"weights by {fitted.by}, {fitted.labels} {what} in {fitted.groups} groups"
-    table = Table(fitted.by, "before", "weight", "95 % interval", "adds", "texts", title=title, title_justify="left")
+    rows = []
     for line in sorted(fitted.weights, key=lambda line: -line.adds)[:_SHOWN]:
         interval = "" if line.low is None else f"{line.low:.2f} to {line.high:.2f}"
         numbers = (f"{line.before:.2f}", f"{line.weight:.2f}", interval, f"{line.adds:+.3f}", str(line.texts))
-        table.add_row(escape(line.question[:_QUESTION]), *numbers)
-    out.print(table)
+        rows.append((line.question[:_QUESTION], *numbers))
+    out.print(table(fitted.by, "before", "weight", "95 % interval", "adds", "texts", rows=rows, title=title))
     if len(fitted.weights) > _SHOWN:
         out.print(f"{len(fitted.weights) - _SHOWN} more are in the file.")
     names = {"present": "present weights", "fitted": "fitted weights", "gain": "gain", "train": "fitted, in training"}
-    figures = Table(fitted.measure, "on held-out groups", show_header=True)
-    for name, shown in names.items():
-        figures.add_row(shown, fitted.figures[name].shown())
-    out.print(figures)
+    figures = ((shown, fitted.figures[name].shown()) for name, shown in names.items())
+    out.print(table(fitted.measure, "on held-out groups", rows=figures))
     if fitted.needed is not None:
         console.print(
             f"[yellow]The gain is not shown: its interval includes 0. About {fitted.needed:,} {what} would be needed "
@@ -275,8 +273,7 @@ def improve(
     rewriter: Rewriter | None = None
     scorer: ChecklistScorer | None = None
     if work is not None:
-        assert isinstance(work.pipeline.scorer, ChecklistScorer)  # only presets can name another scorer
-        scorer = work.pipeline.scorer
+        scorer = work.scorer
         scorer.validate()
         warn_of_models(judge.shown)
         if writer is not None:
@@ -335,10 +332,11 @@ def _labelled_rows(
     preferences. Raises [`SampleError`]."""
     found: list[ScoredText] = []
     names: list[set[str]] = []
-    rows = list(Columns.each(path, **keys.columns(target=target_key, shared=shared)))
-    cells = () if label_key is None else [LabelCell(row.where, row.data.get(label_key)) for row, _ in rows]
+    file = ScoredFile(path, **keys.columns(target=target_key, shared=shared), unscored=True, images="refuse")
+    rows = list(file)
+    cells = () if label_key is None else [LabelCell(row.where, row.data.get(label_key)) for row in rows]
     labels = iter(read_column(cells, label_key or ""))
-    for row, columns in rows:
+    for row in rows:
         for key, option_name in ((label_key, "--label-key"), (group_key, "--group-key")):
             if key is not None and key not in row.data:
                 raise SampleError(
@@ -353,13 +351,11 @@ def _labelled_rows(
             raise SampleError(
                 f"{row.where}: column {SCORE_COLUMN!r} not found; score the rows first, or name a judge with --model."
             )
-        score = score_from(row.data[SCORE_COLUMN], row.where) if stored else None
-        sample = columns.sample_of(row.data, row.where, shared)
+        sample = file.columns.sample_of(row.data, row.where, shared)
         group = str(row.data[group_key]) if group_key is not None else str((sample.input or row.where, sample.history))
-        found.append(ScoredText(row.where, row.where, score, group, labels=label, sample=sample))
-        names.append(
-            {text_of(row.data.get(columns.target)), *([str(row.data[ID])] if row.data.get(ID) is not None else [])}
-        )
+        score = row.score if stored else None
+        found.append(replace(row, id=row.where, score=score, group=group, labels=label, sample=sample))
+        names.append({text_of(row.data.get(file.columns.target)), *([row.id] if row.has_id else [])})
     if not found:
         raise SampleError(f"{path}: no row has a label in column {label_key!r}.")
     return found, names
@@ -367,11 +363,9 @@ def _labelled_rows(
 
 def _show_improvement(found: Improvement) -> None:
     out = Console()
-    table = Table("item", "fault", "found", title="weak items", title_justify="left")
-    for line in found.findings[:_SHOWN]:
-        table.add_row(escape(line.item.question[:_QUESTION]), escape(line.fault), escape(line.detail))
     if found.findings:
-        out.print(table)
+        rows = ((line.item.question[:_QUESTION], line.fault, line.detail) for line in found.findings[:_SHOWN])
+        out.print(table("item", "fault", "found", rows=rows, title="weak items"))
         for fault in dict.fromkeys(line.fault for line in found.findings):
             out.print(escape(f"{fault}: {FAULTS[fault]}"), soft_wrap=True)
     out.print(escape(found.diff()), soft_wrap=True, highlight=False)

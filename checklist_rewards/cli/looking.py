@@ -17,23 +17,22 @@ from typing import Annotated, Any
 import typer
 from annotated_types import Ge
 from rich.markup import escape
-from rich.table import Table
 
 from checklist_rewards.backends import Sampling
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.cli import options as o
 from checklist_rewards.cli.options import Resamples, Seed, grouped
-from checklist_rewards.cli.output import bars, check_outputs, console, warn_of_models, write_json
+from checklist_rewards.cli.output import bars, check_outputs, console, decimal, table, warn_of_models
 from checklist_rewards.cli.trust import Labelled
 from checklist_rewards.cli.work import Work
 from checklist_rewards.errors import SampleError
-from checklist_rewards.evaluation.agreement import Bootstrap
-from checklist_rewards.evaluation.agreement.measures import DEFAULT_RESAMPLES
+from checklist_rewards.evaluation.bootstrap import DEFAULT_RESAMPLES, Bootstrap
 from checklist_rewards.evaluation.gradient import GradientForecast, GradientReport
 from checklist_rewards.evaluation.items.items import FLAGS, ItemAnalysis, category_figures, flagged, similarity
 from checklist_rewards.evaluation.items.wording import Paraphraser, Review, reads_of, review, reworded
 from checklist_rewards.evaluation.labels import same_text
 from checklist_rewards.evaluation.scored import ScoredFile, ScoredText
+from checklist_rewards.files.atomic import write_json
 from checklist_rewards.files.rows import read_rows, write_rows
 from checklist_rewards.monitor.extra_reads import degenerate_replies
 from checklist_rewards.refiners.embedding import SentenceEmbedder
@@ -168,73 +167,36 @@ def inspect(
         raise SampleError(
             f"--paraphrases {analyses.paraphrases} requires a single --model to write them; omit --judge."
         )
-    forecast = GradientForecast(analyses.group_size)
-    if policy.model is not None:
-        with TemporaryDirectory() as folder:
+    asks = analyses.meta or analyses.paraphrases > 0
+    work = Work.of(o.Preset(), store_options, judge=judge) if asks or policy.model is not None else None
+    forecast, named = GradientForecast(analyses.group_size), keys.columns(checklist=checklist_key)
+    with TemporaryDirectory() as folder:
+        if work is not None and policy.model is not None:
             path = sampled.scored or Path(folder) / "scored.jsonl"
-            _sample(rows, path, forecast, policy, sampled, keys, judge, checklist_key, store_options)
-            _inspect(path, analyses, keys, judge, output, json, checklist_key, store_options, embedder, forecast)
-    else:
-        _inspect(rows, analyses, keys, judge, output, json, checklist_key, store_options, embedder, forecast)
-
-
-def _inspect(
-    rows: Path,
-    analyses: Analyses,
-    keys: o.Keys,
-    judge: o.JudgeOptions,
-    output: Path | None,
-    json: Path | None,
-    checklist_key: str | None,
-    store_options: o.StoreOptions,
-    embedder: SentenceEmbedder | None,
-    forecast: GradientForecast,
-) -> None:
-    uses_judge = analyses.meta or analyses.paraphrases > 0
-    scorer = Work.of(o.Preset(), store_options, judge=judge).pipeline.scorer if uses_judge else None
-    assert scorer is None or isinstance(scorer, ChecklistScorer)
-    if scorer is not None:
-        scorer.validate()
-        warn_of_models(judge.shown)
-    file = ScoredFile(rows, **keys.columns(checklist=checklist_key))
-    if SCORE_COLUMN not in file.first.data:
-        raise SampleError(
-            f"{file.first.where}: column {SCORE_COLUMN!r} not found; use a file written by `score` or `run`."
-        )
-    columns = file.columns
-    analysis, collected = ItemAnalysis(), _Collected()
-    for row, repeats in _scored(file, analyses.repeat or ()):
-        if (score := row.score) is None:
-            collected.unscored += 1
-            continue
-        analysis.add(score)
-        input, history = columns.input_of(row.data, row.where)
-        if input is not None:
-            text = columns.target_of(row.data, row.where).text if columns.target in row.data else ""
-            forecast.add(f"{history}\n{input}", score, len(text))
-        for again in repeats:
-            if again.score is not None:
-                _repeat(analysis, score, again.score, row)
-        if uses_judge or analyses.human_key is not None:
-            _collect(collected, row, analyses.human_key)
-    if scorer is not None and analyses.meta:
-        with bars() as bar:
-            inputs = list(collected.inputs.items())
-            progress = bar("meta-checklist", sum(reads_of(collected.checklists[id]) for id, _ in inputs))
-            collected.reviews = review([(collected.checklists[id], input) for id, input in inputs], scorer, progress)
-    if scorer is not None and analyses.paraphrases:
-        _paraphrase(analysis, collected, file, analyses, judge, scorer, store_options)
-    _print(analysis, collected, embedder, rows, output, json, keys.input_key, forecast.report())
-    missing = sum(score.total - score.answered for one in collected.reviews for score in (*one.items, one.whole))
+            _sample(rows, path, forecast, policy, sampled, named, judge, work)
+            rows = path
+        if work is not None and asks:
+            work.scorer.validate()
+            warn_of_models(judge.shown)
+        found = _Inspection(ScoredFile(rows, **named), analyses, forecast)
+        found.read()
+        if work is not None and analyses.meta:
+            found.review(work.scorer)
+        if work is not None and analyses.paraphrases:
+            found.paraphrase(judge, work)
+        _print(found, embedder, output, json)
+    missing = sum(score.total - score.answered for one in found.reviews for score in (*one.items, one.whole))
     if missing:
         console.print(f"{missing} questions of the meta-checklist were not answered.", style="yellow")
     raise typer.Exit(1 if missing else 0)
 
 
-class _Collected:
-    """Data collected from the rows besides scores: checklists, inputs and reviews."""
+class _Inspection:
+    """What is collected from the rows: statistics of their scores, checklists, inputs and reviews."""
 
-    def __init__(self) -> None:
+    def __init__(self, file: ScoredFile, analyses: Analyses, forecast: GradientForecast) -> None:
+        self.file, self.analyses, self.forecast = file, analyses, forecast
+        self.analysis = ItemAnalysis()
         self.unscored = 0
         self.checklists: dict[str, Checklist] = {}
         self.inputs: dict[str, str | None] = {}
@@ -242,6 +204,72 @@ class _Collected:
         self.human: list[Checklist] = []
         self.reviews: list[Review] = []
         self.unchanged = 0
+
+    def read(self) -> None:
+        """Read all rows. Raises [`SampleError`] for a file that `score` or `run` has not written."""
+        first, columns, analyses = self.file.first, self.file.columns, self.analyses
+        if SCORE_COLUMN not in first.data:
+            raise SampleError(
+                f"{first.where}: column {SCORE_COLUMN!r} not found; use a file written by `score` or `run`."
+            )
+        for row, repeats in _scored(self.file, analyses.repeat or ()):
+            if (score := row.score) is None:
+                self.unscored += 1
+                continue
+            self.analysis.add(score)
+            input, history = columns.input_of(row.data, row.where)
+            if input is not None:
+                text = columns.target_of(row.data, row.where).text if columns.target in row.data else ""
+                self.forecast.add(f"{history}\n{input}", score, len(text))
+            for again in repeats:
+                if again.score is not None:
+                    _repeat(self.analysis, score, again.score, row)
+            if analyses.meta or analyses.paraphrases or analyses.human_key is not None:
+                self._collect(row)
+
+    def _collect(self, row: ScoredText) -> None:
+        columns, human_key = row.columns, self.analyses.human_key
+        checklist = columns.checklist_of(row.data, row.where)
+        if checklist is None or checklist.id in self.checklists:
+            return
+        self.checklists[checklist.id] = checklist
+        self.inputs[checklist.id] = columns.input_of(row.data, row.where)[0]
+        if human_key is not None:
+            value = columns.get(row.data, human_key, "--human-key", row.where)
+            if value is not None:
+                self.generated.append(checklist)
+                self.human.append(Checklist.parse(value, f"{row.where}, {human_key}"))
+
+    def review(self, scorer: ChecklistScorer) -> None:
+        """Let the judge review the wording of the items."""
+        asked = [(self.checklists[id], input) for id, input in self.inputs.items()]
+        with bars() as bar:
+            progress = bar("meta-checklist", sum(reads_of(checklist) for checklist, _ in asked))
+            self.reviews = review(asked, scorer, progress)
+
+    def paraphrase(self, judge: o.JudgeOptions, work: Work) -> None:
+        """Score the first rows again with paraphrased items, and compare the answers."""
+        count = self.analyses.paraphrases
+        writer = Paraphraser(judge.engine, count=count, store=work.store or False)
+        answered = (text for text in self.file if text.score is not None and not text.score.no_answer)
+        picked = list(islice(answered, self.analyses.paraphrase_rows))
+        lists = [self.file.columns.checklist_of(text.data, text.where) for text in picked]
+        items = {item.id: item for checklist in lists if checklist is not None for item in checklist.items}
+        wordings = dict(zip(items, writer.reword(list(items.values())), strict=True))
+        self.unchanged = writer.unchanged
+        again: list[tuple[Score, Sample]] = []
+        for text, checklist in zip(picked, lists, strict=True):
+            if checklist is None:
+                continue
+            sample = text.asked(checklist).to_judge
+            for number in range(count):
+                other = reworded(checklist, [wordings[item.id] for item in checklist.items], number)
+                again.append((text.judged, replace(sample, checklist=other)))
+        with bars() as bar:
+            progress = bar("paraphrases", sum(len(sample.checklist) for _, sample in again))
+            scores = work.scorer.score_batch([sample for _, sample in again], progress)
+        for (score, _), other_score in zip(again, scores, strict=True):
+            self.analysis.add_repeat(score, other_score)
 
     @property
     def figures(self) -> dict[str, dict[str, Any]]:
@@ -301,77 +329,17 @@ def _repeat(analysis: ItemAnalysis, score: Score, again: Score, row: ScoredText)
         raise SampleError(f"{row.where}: {error}") from None
 
 
-def _collect(collected: _Collected, row: ScoredText, human_key: str | None) -> None:
-    columns = row.columns
-    checklist = columns.checklist_of(row.data, row.where)
-    if checklist is None or checklist.id in collected.checklists:
-        return
-    collected.checklists[checklist.id] = checklist
-    collected.inputs[checklist.id] = columns.input_of(row.data, row.where)[0]
-    if human_key is not None:
-        value = columns.get(row.data, human_key, "--human-key", row.where)
-        if value is not None:
-            collected.generated.append(checklist)
-            collected.human.append(Checklist.parse(value, f"{row.where}, {human_key}"))
-
-
-def _paraphrase(
-    analysis: ItemAnalysis,
-    collected: _Collected,
-    file: ScoredFile,
-    analyses: Analyses,
-    judge: o.JudgeOptions,
-    scorer: ChecklistScorer,
-    store_options: o.StoreOptions,
-) -> None:
-    """Score the first rows again with paraphrased items, and compare the answers."""
-    engine = judge.engine
-    writer = Paraphraser(
-        engine,
-        count=analyses.paraphrases,
-        store=store_options.open() or False,
-    )
-    answered = (text for text in file if text.score is not None and not text.score.no_answer)
-    picked = list(islice(answered, analyses.paraphrase_rows))
-    lists = [file.columns.checklist_of(text.data, text.where) for text in picked]
-    items = {item.id: item for checklist in lists if checklist is not None for item in checklist.items}
-    wordings = dict(zip(items, writer.reword(list(items.values())), strict=True))
-    collected.unchanged = writer.unchanged
-    again: list[tuple[Score, Sample]] = []
-    for text, checklist in zip(picked, lists, strict=True):
-        if checklist is None:
-            continue
-        sample = text.asked(checklist).to_judge
-        for number in range(analyses.paraphrases):
-            other = reworded(checklist, [wordings[item.id] for item in checklist.items], number)
-            again.append((text.judged, replace(sample, checklist=other)))
-    with bars() as bar:
-        progress = bar("paraphrases", sum(len(sample.checklist) for _, sample in again))
-        scores = scorer.score_batch([sample for _, sample in again], progress)
-    for (score, _), other_score in zip(again, scores, strict=True):
-        analysis.add_repeat(score, other_score)
-
-
-def _print(
-    analysis: ItemAnalysis,
-    collected: _Collected,
-    embedder: SentenceEmbedder | None,
-    rows: Path,
-    output: Path | None,
-    json: Path | None,
-    inputs: Sequence[str] | None,
-    predicted: GradientReport,
-) -> None:
-    reports, figures = analysis.report(embedder), collected.figures
+def _print(found: _Inspection, embedder: SentenceEmbedder | None, output: Path | None, json: Path | None) -> None:
+    analysis, rows, predicted = found.analysis, found.file.path, found.forecast.report()
+    reports, figures = analysis.report(embedder), found.figures
     flagged_items = flagged(reports)
-    table = Table("question", "n", "pass", "discr.", "stable", "flags", title=f"inspect {rows}", title_justify="left")
+    lines = []
     for line in flagged_items[:_SHOWN]:
-        numbers = (line.pass_rate, line.discrimination, line.stability)
-        shown = ["–" if value is None else f"{value:.2f}" for value in numbers]
-        table.add_row(escape(line.question), str(line.answered), *shown, ", ".join(line.flags))
-    console.print(table)
+        shown = (decimal(value, ".2f", "–") for value in (line.pass_rate, line.discrimination, line.stability))
+        lines.append((line.question, str(line.answered), *shown, ", ".join(line.flags)))
+    console.print(table("question", "n", "pass", "discr.", "stable", "flags", rows=lines, title=f"inspect {rows}"))
     console.print(
-        f"{len(reports)} items over {analysis.targets} targets ({collected.unscored} rows without a score, "
+        f"{len(reports)} items over {analysis.targets} targets ({found.unscored} rows without a score, "
         f"{analysis.no_answer} without an answer); {len(flagged_items)} flagged"
         + (f", {_SHOWN} shown." if len(flagged_items) > _SHOWN else ".")
     )
@@ -381,8 +349,8 @@ def _print(
             for name, value in values.items()
         )
         console.print(f"{escape(heading)}: {escape(shown_values)}")
-    if collected.unchanged:
-        console.print(f"{collected.unchanged} items have fewer paraphrases than requested.", style="yellow")
+    if found.unchanged:
+        console.print(f"{found.unchanged} items have fewer paraphrases than requested.", style="yellow")
     if predicted.prompts:
         _show_gradient(predicted)
     if json is not None:
@@ -392,7 +360,7 @@ def _print(
             {
                 "gradient": gradient if predicted.prompts else None,
                 "targets": analysis.targets,
-                "without_score": collected.unscored,
+                "without_score": found.unscored,
                 "no_answer": analysis.no_answer,
                 "flags": FLAGS,
                 "items": [asdict(line) for line in reports],
@@ -401,27 +369,24 @@ def _print(
         )
     if output is not None:
         extra = {"items": analysed(analysis, reports), "tables": figures, "view": "trust"}
-        write_report(output, [rows], title=f"Items of {rows.name}", inputs=inputs, extra=extra)
+        write_report(output, [rows], title=f"Items of {rows.name}", inputs=found.file.inputs, extra=extra)
 
 
 def _show_gradient(predicted: GradientReport) -> None:
     def share(value: float | None) -> str:
-        return "–" if value is None else f"{value:.0%}"
+        return decimal(value, ".0%", "–")
 
     lines = {
         "items that all completions of a prompt pass": share(predicted.all_pass),
         "items that none passes": share(predicted.none_pass),
         "items that tell completions apart": share(predicted.varying),
-        "standard deviation within a prompt": "–" if predicted.spread is None else f"{predicted.spread:.3f}",
+        "standard deviation within a prompt": decimal(predicted.spread, ".3f", "–"),
         "reads with a label mass below 0.5": share(predicted.low_mass),
-        "correlation of score and length": "–" if predicted.length is None else f"{predicted.length:+.2f}",
+        "correlation of score and length": decimal(predicted.length, "+.2f", "–"),
     }
     lines |= {f"items that {fault}": f"{n} of {predicted.items}" for fault, n in predicted.faults.items()}
     lines |= {f"prompts on which {name!r} is as good": share(value) for name, value in predicted.canaries.items()}
-    table = Table(show_header=False, title="before training", title_justify="left")
-    for name, value in lines.items():
-        table.add_row(escape(name), value)
-    console.print(table)
+    console.print(table(rows=lines.items(), title="before training", header=False))
     console.print(predicted.sentence)
 
 
@@ -431,19 +396,16 @@ def _sample(
     forecast: GradientForecast,
     policy: o.Policy,
     sampled: Sampled,
-    keys: o.Keys,
+    named: dict[str, Any],
     judge: o.JudgeOptions,
-    checklist_key: str | None,
-    store_options: o.StoreOptions,
+    work: Work,
 ) -> None:
     """Sample completions for some prompts, score them and degenerate replies, and write the scored rows."""
-    work = Work.of(o.Preset(), store_options, judge=judge)
-    scorer = work.pipeline.scorer
-    assert isinstance(scorer, ChecklistScorer)  # only presets can name another scorer
+    scorer = work.scorer
     data = list(read_rows(rows))
     if not data:
         raise SampleError(f"{rows} has no rows.")
-    columns = Columns.of(data[0], **keys.columns(checklist=checklist_key))
+    columns = Columns.of(data[0], **named)
     found = [(row, columns.checklist_of(row.data, row.where)) for row in data]
     known = [(row, checklist) for row, checklist in found if checklist is not None]
     known = random.Random(0).sample(known, min(sampled.prompts, len(known)))

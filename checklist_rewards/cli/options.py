@@ -53,7 +53,7 @@ ROWS, JUDGE, SCORE, WRITER = "Rows", "Judge", "Score", "Checklist writer"
 POLICY, OUTPUT, PIPELINE, CLUSTER = "Policy", "Output and store", "Pipeline", "Cluster"
 OF_JUDGE, OF_WRITER, OF_POLICY = "judge.", "writer.", "policy."
 """What the names of the options of a model begin with."""
-SHORT = ("model", "base_url", "backend", "engine", "mode", "calibration")
+SHORT = ("model", "base_url", "backend", "engine_args", "mode", "calibration")
 """Settings that have a short name as well, for the model that a command is about."""
 SAMPLING = ("policy.temperature", "policy.max_tokens", "policy.seed")
 FROM_STORED = {"metric": "primary_metric"} | {
@@ -128,8 +128,8 @@ class Options(BaseModel):
     def engine_of(self, prefix: str, backend: Any = None) -> Engine:
         """The engine of the options that begin with `prefix`; `backend` replaces theirs."""
         given = self.settings_of(prefix)
-        option = next(part for part in self.parts if part.prefix == prefix).spelled(f"{prefix}engine")[0]
-        settings = engine_settings(option, given.get("engine"))
+        option = next(part for part in self.parts if part.prefix == prefix).spelled(f"{prefix}engine_args")[0]
+        settings = engine_settings(option, given.get("engine_args"))
         model, base_url = given.get("model", UNNAMED), given.get("base_url")
         return Engine(model, backend or given.get("backend", "auto"), base_url, settings)
 
@@ -619,7 +619,7 @@ class Writer(Writing):
 
     parts: ClassVar[tuple[Part, ...]] = (
         Part(WriterConfig, OF_WRITER, WRITER, short=True, only=("model",)),
-        Part(JudgeConfig, OF_WRITER, WRITER, short=True, only=("backend", "base_url", "engine")),
+        Part(JudgeConfig, OF_WRITER, WRITER, short=True, only=("backend", "base_url", "engine_args")),
         *Writing.parts,
     )
 
@@ -639,7 +639,7 @@ class OwnWriter(Writing):
 
     parts: ClassVar[tuple[Part, ...]] = (
         Part(WriterConfig, OF_WRITER, WRITER, only=("model",)),
-        Part(JudgeConfig, OF_WRITER, WRITER, only=("base_url", "engine")),
+        Part(JudgeConfig, OF_WRITER, WRITER, only=("base_url", "engine_args")),
         *Writing.parts,
     )
 
@@ -652,8 +652,8 @@ class OwnWriter(Writing):
         """The writer's engine: the judge's engine unless --writer.model is set."""
         if self.names_no_model:
             no_effect("without --writer.model", "writer.base_url")
-            if "writer.engine" in self.given:
-                raise SampleError("--writer.engine requires --writer.model; use --engine for the judge.")
+            if "writer.engine_args" in self.given:
+                raise SampleError("--writer.engine-args requires --writer.model; use --engine-args for the judge.")
             return judge.engine
         return self.engine_of(OF_WRITER, _backend_beside(judge.engine.backend, self.given.get("writer.base_url")))
 
@@ -663,7 +663,9 @@ class Policy(Options):
 
     heading = POLICY
     prefix = OF_POLICY
-    parts: ClassVar[tuple[Part, ...]] = (Part(JudgeConfig, OF_POLICY, POLICY, only=("model", "base_url", "engine")),)
+    parts: ClassVar[tuple[Part, ...]] = (
+        Part(JudgeConfig, OF_POLICY, POLICY, only=("model", "base_url", "engine_args")),
+    )
 
     temperature: Annotated[float, Ge(0)] = 1.0
     """Sampling temperature; 0 is greedy."""
@@ -679,13 +681,15 @@ class Policy(Options):
 
     def engine_beside(self, judge: JudgeOptions) -> Engine | None:
         """Its engine, or None without --policy.model. Raises [`SampleError`] for its other options without it."""
-        base_url, settings = self.given.get("policy.base_url"), self.given.get("policy.engine")
+        base_url, settings = self.given.get("policy.base_url"), self.given.get("policy.engine_args")
         if self.model is not None:
             return self.engine_of(OF_POLICY, _backend_beside(judge.engine.backend, base_url))
         if base_url is not None:
             raise SampleError(f"--policy.base-url {base_url} requires --policy.model, the model name on that server.")
         if settings:
-            raise SampleError(f"--policy.engine {settings[0]} requires --policy.model; use --engine for the judge.")
+            raise SampleError(
+                f"--policy.engine-args {settings[0]} requires --policy.model; use --engine-args for the judge."
+            )
         return None
 
 

@@ -8,7 +8,6 @@ of rows.
 from __future__ import annotations
 
 import errno
-import json
 import logging
 import os
 import time
@@ -23,13 +22,13 @@ from typing import Any
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
+from rich.table import Column, Table
 
 from checklist_rewards.backends.models import POCKET
 from checklist_rewards.datasets.tasks import BY_RULES, Totals
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.scored import ScoredFile
-from checklist_rewards.files.atomic import check_writable, write_text
+from checklist_rewards.files.atomic import check_writable, write_json
 from checklist_rewards.files.ranks import rank_of
 from checklist_rewards.files.rows import CHUNK_ROWS, Row, file_format, read_rows_for
 from checklist_rewards.judges import Receipt
@@ -62,6 +61,30 @@ def bars() -> AbstractContextManager[AddBar]:
     return progress_on(console)
 
 
+def table(
+    *heads: str | Column, rows: Iterable[Iterable[str]] = (), title: str | None = None, header: bool = True
+) -> Table:
+    """A table of texts. Nothing in them is markup.
+
+    Args:
+        *heads (`str` or `Column`): The columns.
+        rows (iterable of rows of `str`, *optional*): The cells.
+        title (`str`, *optional*): Shown above the table.
+        header (`bool`, *optional*, defaults to `True`): Whether the names of the columns are shown.
+    """
+    shown = [escape(head) if isinstance(head, str) else head for head in heads]
+    above = None if title is None else escape(title)
+    found = Table(*shown, title=above, title_justify="left", show_header=header)
+    for row in rows:
+        found.add_row(*map(escape, row))
+    return found
+
+
+def decimal(value: float | None, format: str = ".4f", missing: str = "none") -> str:
+    """A number in a table."""
+    return missing if value is None else f"{value:{format}}"
+
+
 class RunReport(Totals):
     """Totals of one command, with its summary."""
 
@@ -87,7 +110,6 @@ class RunReport(Totals):
         return self.exit_code
 
     def _table(self, output: Path, receipt: Receipt | None) -> Table:
-        table = Table(title=self.command, title_justify="left", show_header=False)
         lines: dict[str, Any] = {"rows": self.rows}
         if self.checklists is not None:
             lines["checklists"] = f"{self.checklists} of {self.rows}"
@@ -123,9 +145,9 @@ class RunReport(Totals):
             if receipt.engine_seconds:
                 rate = receipt.asked / receipt.engine_seconds
                 lines["engine"] = f"{receipt.engine_seconds:,.1f} s, {rate:,.0f} reads/s"
-        for name, value in {**lines, "written": output}.items():
-            table.add_row(escape(name), escape(_number(value) if isinstance(value, float) else str(value)))
-        return table
+        rows = {**lines, "written": output}.items()
+        shown = ((name, _number(value) if isinstance(value, float) else str(value)) for name, value in rows)
+        return table(rows=shown, title=self.command, header=False)
 
     def _states(self) -> dict[str, str]:
         """The targets that are not whole answers."""
@@ -145,11 +167,11 @@ class RunReport(Totals):
         return "not scored" if Reason.NO_ANSWER in self.unanswered else "scored as the lowest"
 
     def _missing(self) -> Table:
-        table = Table("reason", "count", "rows", "why", title="unanswered", title_justify="left")
-        for reason, missing in sorted(self.unanswered.items()):
-            why = "; ".join(text for text in (ADVICE.get(reason, ""), missing.detail) if text)
-            table.add_row(reason, str(missing.count), missing.shown_rows, escape(why))
-        return table
+        rows = (
+            (reason, str(missing.count), missing.shown_rows, cause(reason, missing.detail))
+            for reason, missing in sorted(self.unanswered.items())
+        )
+        return table("reason", "count", "rows", "why", rows=rows, title="unanswered")
 
     def _record(self, output: Path, receipt: Receipt | None) -> dict[str, Any]:
         return {
@@ -176,13 +198,13 @@ class RunReport(Totals):
         }
 
 
-def write_json(path: Path, record: Any) -> None:
-    """Write a JSON file atomically. Raises [`SampleError`] if it cannot be written."""
-    write_text(path, json.dumps(record, indent=2, ensure_ascii=False) + "\n")
-
-
 def _number(value: float | None) -> str:
     return "none" if value is None else f"{value:.4f}" if value == 0 or abs(value) >= 0.001 else f"{value:.2e}"
+
+
+def cause(reason: str, detail: str | None) -> str:
+    """The cause of an unanswered read, and what to do."""
+    return "; ".join(filter(None, (ADVICE.get(reason, ""), detail)))
 
 
 def _of(count: int, what: str) -> str:

@@ -32,17 +32,14 @@ from checklist_rewards.cli.output import (
     bars,
     check_outputs,
     console,
+    decimal,
+    table,
     warn_of_models,
-    write_json,
 )
-from checklist_rewards.cli.work import Work, prices_from
+from checklist_rewards.cli.work import Work
 from checklist_rewards.errors import SampleError
-from checklist_rewards.evaluation.agreement import (
-    Bootstrap,
-    Figure,
-)
 from checklist_rewards.evaluation.agreement.compare import check_plots
-from checklist_rewards.evaluation.agreement.measures import DEFAULT_RESAMPLES
+from checklist_rewards.evaluation.bootstrap import DEFAULT_RESAMPLES, Bootstrap, Figure
 from checklist_rewards.evaluation.cascade_replay import DEFAULT_TOLERANCE, as_rows, choose, plot_curve
 from checklist_rewards.evaluation.cascade_replay import replay as replay_cascade
 from checklist_rewards.evaluation.differences import DifferenceReport, Differences, Matching, packed
@@ -50,7 +47,7 @@ from checklist_rewards.evaluation.labels import labelled, pairs_of
 from checklist_rewards.evaluation.replay import Replay
 from checklist_rewards.evaluation.scored import ScoredFile, ScoredText, own_id, read_scored, stored_checklist
 from checklist_rewards.evaluation.variance import Components, Variance, VarianceReport
-from checklist_rewards.files.atomic import atomic_path
+from checklist_rewards.files.atomic import atomic_path, write_json
 from checklist_rewards.files.rows import CHUNK_ROWS, file_format, write_rows
 from checklist_rewards.judges.calibration import Calibration
 from checklist_rewards.judges.variants import MOST_REPEATS, how_repeated
@@ -78,47 +75,36 @@ def show_variance(console: Console, report: VarianceReport) -> None:
     if report.items:
         console.print(_item_variance(report))
     if report.standard_errors:
-        table = Table("repeats", "standard error", "within a group", title="precision", title_justify="left")
-        for error in report.standard_errors:
-            table.add_row(str(error.repeats), f"{error.all_texts:.4f}", f"{error.within_repeat:.4f}")
-        console.print(table)
+        errors = (
+            (str(error.repeats), f"{error.all_texts:.4f}", f"{error.within_repeat:.4f}")
+            for error in report.standard_errors
+        )
+        console.print(table("repeats", "standard error", "within a group", rows=errors, title="precision"))
         console.print(f"A standard error of {report.precision:g} or less needs {report.needed} answers per question.")
 
 
 def _components(title: str, components: Components) -> Table:
-    table = Table("component", "variance", "share", title=title, title_justify="left")
     parts = {name: f for name, f in components.figures.items() if name not in ("judge", "judge_share")}
     whole = sum(figure.value or 0.0 for figure in parts.values())
-    for name, figure in parts.items():
-        share = "" if figure.value is None or whole == 0 else f"{figure.value / whole:.1%}"
-        table.add_row(name, figure.shown(4), share)
-    table.add_section()
-    table.add_row("judge", components.figures["judge"].shown(4), _percent(components.figures["judge_share"]))
-    return table
+    shares = ("" if part.value is None or whole == 0 else f"{part.value / whole:.1%}" for part in parts.values())
+    rows = ((name, figure.shown(4), share) for (name, figure), share in zip(parts.items(), shares, strict=True))
+    found = table("component", "variance", "share", rows=rows, title=title)
+    found.add_section()
+    of_judge = components.figures["judge"].shown(4), _percent(components.figures["judge_share"])
+    found.add_row("judge", *map(escape, of_judge))
+    return found
 
 
 def _item_variance(report: VarianceReport) -> Table:
     more = report.all_items - min(_SHOWN_ITEMS, len(report.items))
     title = "items with the largest judge variance" + (f" ({more} more)" if more else "")
-    table = Table(
-        Column("item", min_width=32),
-        "texts",
-        "text variance",
-        "judge variance",
-        "judge's share",
-        title=title,
-        title_justify="left",
-    )
+    rows = []
     for item in report.items[:_SHOWN_ITEMS]:
         figures = item.figures
-        table.add_row(
-            escape(item.question[:_QUESTION]),
-            str(item.texts),
-            figures["text"].shown(4),
-            figures["judge"].shown(4),
-            _percent(figures["judge_share"]),
-        )
-    return table
+        shown = figures["text"].shown(4), figures["judge"].shown(4), _percent(figures["judge_share"])
+        rows.append((item.question[:_QUESTION], str(item.texts), *shown))
+    heads = ("texts", "text variance", "judge variance", "judge's share")
+    return table(Column("item", min_width=32), *heads, rows=rows, title=title)
 
 
 def _percent(figure: Figure) -> str:
@@ -203,7 +189,7 @@ def replay(
     if json is not None and repeat == 1:
         raise SampleError(f"--json {json} holds the variances of repeated answers; set --repeat to 2 or more.")
     if not judge.asks:
-        of_judges = ("judge.engine", "concurrency", "budget", "price")
+        of_judges = ("judge.engine_args", "concurrency", "budget", "price")
         o.no_effect("on stored answers; set --model to ask a judge", *of_judges, o.StoreOptions)
     if repeat == 1:
         o.no_effect("without --repeat of 2 or more", "precision", "bootstrap", "seed")
@@ -218,14 +204,13 @@ def replay(
         raise SampleError(f"{file.path} has pairs; `replay` requires a scored file or a reward log.")
     stored = _Again(texts, None if weights is None else Weights.load(weights), replayed.scorer)
     reads, prompts = _check(stored, replayed)
-    prices = prices_from(dry.price)
     if dry.dry_run:
         if repeat > 1:
             raise SampleError("--dry-run counts one answer per question; omit --repeat and multiply.")
         if work is None:
             console.print("The stored answers are aggregated again: no model is asked, and nothing was written.")
             return
-        return forecast(work, prices, samples=(text.sample for text in stored if text.sample is not None))
+        return forecast(work, samples=(text.sample for text in stored if text.sample is not None))
     if work is not None:
         work.pipeline.scorer.validate()
         warn_of_models(judge.shown)
@@ -247,7 +232,7 @@ def replay(
                     variance.add(stored.prompt_of(text), repeats)
             report.rows += len(chunk)
     if work is not None:
-        work.account(report, prices)
+        work.account(report)
     code = report.finish(files.output, replayed.receipt, files.summary)
     if stored.shaped:
         console.print(
@@ -329,8 +314,7 @@ def _replay(work: Work | None, judge: o.JudgeOptions, repeats: int) -> Replay:
                 )
         loaded = None if calibration is None else Calibration.load(calibration)
         return Replay(None, aggregation, loaded, repeats)
-    scorer = work.pipeline.scorer
-    assert isinstance(scorer, ChecklistScorer)  # only presets can name another scorer
+    scorer = work.scorer
     if scorer.mode == "quality":
         aggregation.setdefault("primary_metric", scorer.aggregation.primary_metric)
     return Replay(scorer, aggregation, scorer.config.loaded_calibration, repeats)
@@ -501,7 +485,6 @@ def _show(report: DifferenceReport) -> None:
 
 def _totals(report: DifferenceReport) -> Table:
     counts, figures = report.counts, report.figures
-    table = Table("", "count", "share or mean", title=f"{report.one} → {report.other}", title_justify="left")
     lines: list[tuple[str, str, Any]] = [
         ("rows in both", str(report.rows), None),
         ("answers flipped", _of(counts["flips"], counts["reads"]), figures.get("flips")),
@@ -522,36 +505,30 @@ def _totals(report: DifferenceReport) -> Table:
         ("best below worst", _of(counts["reversed_pair"], counts["pairs"]), figures.get("reversed_pair")),
         ("groups without variance", f"{counts['flat_one']} → {counts['flat_other']} of {counts['groups']}", None),
     ]
-    for name, count, figure in lines:
-        table.add_row(name, count, "" if figure is None else figure.shown())
     if counts["unmatched_items"]:
-        table.add_row("items in one of the two scores only", str(counts["unmatched_items"]), "")
-    return table
+        lines.append(("items in one of the two scores only", str(counts["unmatched_items"]), None))
+    rows = ((name, count, "" if figure is None else figure.shown()) for name, count, figure in lines)
+    return table("", "count", "share or mean", rows=rows, title=f"{report.one} → {report.other}")
 
 
 def _item_flips(report: DifferenceReport) -> Table:
     more = report.all_items - min(_SHOWN_ITEMS, len(report.items))
     title = "items" + (f" with the most flips ({more} more)" if more else "")
-    table = Table(
-        Column("item", min_width=32), "flips", "share", "kappa", "change of P(yes)", title=title, title_justify="left"
-    )
+    rows = []
     for item in report.items[:_SHOWN_ITEMS]:
-        figures = item.figures
-        table.add_row(
-            escape(item.question[:_SHOWN]),
-            _of(item.flips, item.reads),
-            *(figures[name].shown(2) for name in ("flips", "kappa", "shift")),
-        )
-    return table
+        figures = (item.figures[name].shown(2) for name in ("flips", "kappa", "shift"))
+        rows.append((item.question[:_SHOWN], _of(item.flips, item.reads), *figures))
+    heads = ("flips", "share", "kappa", "change of P(yes)")
+    return table(Column("item", min_width=32), *heads, rows=rows, title=title)
 
 
 def _reads(report: DifferenceReport) -> Table:
-    table = Table("row", "question", "text", "answers", "P(yes)", title="reads that differ most", title_justify="left")
+    rows = []
     for read in report.reads:
         p = "" if read.p_one is None or read.p_other is None else f"{read.p_one:.2f} → {read.p_other:.2f}"
-        texts = [escape((text or "").replace("\n", " ")[:_SHOWN]) for text in (read.question, read.completion)]
-        table.add_row(escape(read.row), *texts, escape(f"{read.one} → {read.other}"), p)
-    return table
+        texts = ((text or "").replace("\n", " ")[:_SHOWN] for text in (read.question, read.completion))
+        rows.append((read.row, *texts, f"{read.one} → {read.other}", p))
+    return table("row", "question", "text", "answers", "P(yes)", rows=rows, title="reads that differ most")
 
 
 def _of(count: int, total: int) -> str:
@@ -633,12 +610,11 @@ def cascade(
         pairs = [(text, second) for text, (_, second) in zip(texts, pairs, strict=True)]
     curve = replay_cascade(pairs, by_labels=label_key is not None, cheap_cost=cheap_cost, threshold=threshold)
     chosen = choose(curve, tolerance=tolerance)
-    table = Table("margin", "escalated", "cost", "agreement", title="cascade", title_justify="left")
+    rows = []
     for point in sorted({*curve[::_SHOWN_STEP], chosen}, key=lambda point: point.margin):
-        agreement = "–" if point.agreement is None else f"{point.agreement:.4f}"
-        mark = " <" if point == chosen else ""
-        table.add_row(f"{point.margin:.2f}", f"{point.escalated:.1%}", f"{point.cost:.3f}", agreement + mark)
-    console.print(table)
+        agreement = decimal(point.agreement, missing="–") + (" <" if point == chosen else "")
+        rows.append((f"{point.margin:.2f}", f"{point.escalated:.1%}", f"{point.cost:.3f}", agreement))
+    console.print(table("margin", "escalated", "cost", "agreement", rows=rows, title="cascade"))
     console.print(
         f"{len(pairs)} rows; {chosen.coverage:.1%} of the reads have an answer and a label"
         + (f"; {unpaired} rows are in one file only" if unpaired else "")

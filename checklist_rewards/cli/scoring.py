@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Iterator
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -28,12 +29,12 @@ from checklist_rewards.cli.output import (
     console,
     refuse,
     warn_of_models,
-    write_json,
 )
-from checklist_rewards.cli.work import Work, prices_from
+from checklist_rewards.cli.work import RowRun, Work
 from checklist_rewards.datasets.shards import find_shards, first_row
 from checklist_rewards.datasets.tasks import RowWork, Source
 from checklist_rewards.errors import GenerationError, SampleError
+from checklist_rewards.files.atomic import write_json
 from checklist_rewards.files.rows import FORMATS, write_rows
 from checklist_rewards.pipelines import PipelineConfig, load_config, source_from
 from checklist_rewards.pipelines.registry import GENERATORS
@@ -103,8 +104,8 @@ ExampleInput = Annotated[
 
 
 def run_on_ray(
-    command: Work,
-    report: RunReport,
+    command: str,
+    work: Work,
     files: o.Files,
     cluster: o.Cluster,
     dry: o.Dry,
@@ -117,8 +118,8 @@ def run_on_ray(
     """Process all shards and print the report of all actors.
 
     Args:
-        command ([`Work`]): config and engines.
-        report ([`RunReport`]): the report of the command.
+        command (`str`): the name of the command.
+        work ([`Work`]): config and engines.
         files, cluster, dry, store: options of the command.
         *models (`str`): the models, to warn about the pocket model.
         columns (`dict`): arguments of [`Columns.of`].
@@ -138,8 +139,8 @@ def run_on_ray(
             "give the name of a folder."
         )
     first = first_row(shards)
-    task = command.task(Columns.of(first, **columns), scores=scores, checklists=checklists)
-    prices = prices_from(dry.price)
+    report = RunReport(command)
+    task = work.task(Columns.of(first, **columns), scores=scores, checklists=checklists)
     warn_of_models(*models)
     keep = store.store or not store.no_store
     settings = {"actors": cluster.actors, "num_gpus": cluster.num_gpus, "shard_rows": cluster.shard_rows}
@@ -168,7 +169,7 @@ def run_on_ray(
             "shards are kept; free some space and rerun the same command to continue."
         )
         raise typer.Exit(1) from None
-    command.account(report, prices)
+    work.account(report)
     raise typer.Exit(report.finish(files.output, report.judged, files.summary))
 
 
@@ -253,29 +254,21 @@ def generate(
         return _shared(work, writer, files, dry)
     pipe = work.pipeline
     named = keys.columns(reference=None, writer=work.writer_keys(keys))
-    report = RunReport("generate")
+    what: dict[str, Any] = {"scores": False, "checklists": Source.WRITTEN}
     if cluster.ray:
-        names, source = work.model_names, Source.WRITTEN
-        return run_on_ray(
-            work, report, files, cluster, dry, store_options, *names, columns=named, scores=False, checklists=source
-        )
-    file = RowFile(files.rows, files.output, files.summary, (store_options.store,))
-    columns = file.columns(**named)
-    rows = RowWork(pipe, columns, report, scores=False, checklists=Source.WRITTEN)
-    total = sum(1 for _ in map(rows.validate, file))
-    prices = prices_from(dry.price)
+        names = work.model_names
+        return run_on_ray("generate", work, files, cluster, dry, store_options, *names, columns=named, **what)
+    run = RowRun("generate", work, files, named, store_options.store)
+    rows = RowWork(pipe, run.columns, run.report, **what)
+    total = sum(1 for _ in map(rows.validate, run.file))
     if dry.dry_run:
-        return forecast(work, prices, requests=(columns.request_of(row.data, row.where) for row in file))
+        return forecast(work, requests=(run.columns.request_of(row.data, row.where) for row in run.file))
     pipe.check_writers()
     if pipe.needs_writer:
         warn_of_models(*work.model_names)
     with write_rows(files.output) as out, bars() as bar:
-        progress = bar("checklists", total)
-        for chunk in file.chunks():
-            for row in rows.process(chunk, progress):
-                out.write(row)
-    work.account(report, prices)
-    raise typer.Exit(report.finish(files.output, None, files.summary))
+        run.write(out, partial(rows.process, written=bar("checklists", total)))
+    run.finish(None)
 
 
 def _shared(work: Work, writer: o.Writer, files: o.Files, dry: o.Dry) -> None:
@@ -285,9 +278,8 @@ def _shared(work: Work, writer: o.Writer, files: o.Files, dry: o.Dry) -> None:
         raise SampleError(f"--output {files.output}: {name} writes a single checklist; choose a .json file.")
     check_outputs([files.rows], output=files.output, summary=files.summary)
     source = source_from(work.config, files.rows)
-    prices = prices_from(dry.price)
     if dry.dry_run:
-        return forecast(work, prices, source=source)
+        return forecast(work, source=source)
     pipe = work.pipeline
     pipe.check_writers()
     warn_of_models(*work.model_names)
@@ -295,7 +287,7 @@ def _shared(work: Work, writer: o.Writer, files: o.Files, dry: o.Dry) -> None:
     checklist = write_shared(pipe, source, report)
     if checklist is not None:
         write_json(files.output, checklist.model_dump(mode="json"))
-    work.account(report, prices)
+    work.account(report)
     raise typer.Exit(report.finish(files.output if checklist is not None else Path("nothing"), None, files.summary))
 
 
@@ -363,30 +355,23 @@ def score(
     ```
     """
     command = Work.of(preset, stores_of(cluster, store_options), judge=judge, concurrency=concurrency, dry=dry)
-    pipe = command.pipeline
     named = keys.columns(checklist, target=target_key, checklist=checklist_key)
-    report = RunReport("score")
     if cluster.ray:
-        return run_on_ray(command, report, files, cluster, dry, store_options, command.judge_name, columns=named)
-    file = RowFile(files.rows, files.output, files.summary, (checklist, store_options.store))
-    columns = file.columns(**named)
-    work = RowWork(pipe, columns, report, scores=True, checklists=Source.COLUMN)
+        name = command.judge_name
+        return run_on_ray("score", command, files, cluster, dry, store_options, name, columns=named)
+    run = RowRun("score", command, files, named, checklist, store_options.store)
+    work = RowWork(command.pipeline, run.columns, run.report, scores=True, checklists=Source.COLUMN)
     reads, asks = 0, False
-    for found in map(work.validate, file):
+    for found in map(work.validate, run.file):
         if found is not None:
             reads += len(found)
             asks = asks or command.asks(found)
-    prices = prices_from(dry.price)
     if dry.dry_run:
-        return forecast(command, prices, samples=_samples(columns, file))
+        return forecast(command, samples=_samples(run.columns, run.file))
     command.check_judge(asks)
     with write_rows(files.output) as out, bars() as bar:
-        progress = bar("reads", reads)
-        for chunk in file.chunks():
-            for row in work.process(chunk, reads=progress):
-                out.write(row)
-    command.account(report, prices)
-    raise typer.Exit(report.finish(files.output, _receipt(pipe), files.summary))
+        run.write(out, partial(work.process, reads=bar("reads", reads)))
+    run.finish(command.receipt)
 
 
 @grouped(
@@ -463,7 +448,6 @@ def run(
     file_checklist = None if checklist is None else read_checklist(checklist)
     loaded_source = _source(command, source, file_checklist)
     per_row = file_checklist is None and loaded_source is None
-    report = RunReport("run")
     writer_columns = command.writer_keys(keys) if per_row else {}
     named = keys.columns(target=target_key, writer=writer_columns, shared=file_checklist)
     checklists: Source | Checklist | None = Source.WRITTEN if per_row else file_checklist
@@ -473,26 +457,18 @@ def run(
                 "--source cannot be combined with --ray: write the checklist with `checklist-rewards generate`, then "
                 "give it with --checklist."
             )
+        names = command.model_names
         return run_on_ray(
-            command,
-            report,
-            files,
-            cluster,
-            dry,
-            store_options,
-            *command.model_names,
-            columns=named,
-            checklists=checklists,
+            "run", command, files, cluster, dry, store_options, *names, columns=named, checklists=checklists
         )
-    file = RowFile(files.rows, files.output, files.summary, (checklist, source, store_options.store))
-    columns = file.columns(**named)
+    this = RowRun("run", command, files, named, checklist, source, store_options.store)
+    file, columns, report = this.file, this.columns, this.report
     work = RowWork(pipe, columns, report, scores=True, checklists=checklists)
     total = sum(1 for _ in map(work.validate, file))
-    prices = prices_from(dry.price)
     if dry.dry_run:
         requests = (columns.request_of(row.data, row.where) for row in file) if per_row else ()
         samples = (columns.sample_of(row.data, row.where, file_checklist) for row in file)
-        return forecast(command, prices, requests=requests, samples=samples, source=loaded_source)
+        return forecast(command, requests=requests, samples=samples, source=loaded_source)
     pipe.scorer.validate()
     if file_checklist is None:
         pipe.check_writers()
@@ -507,11 +483,8 @@ def run(
         work = RowWork(pipe, columns, report, scores=True, checklists=checklists)
     with write_rows(files.output) as out, bars() as bar:
         written, reads = bar("checklists", total) if per_row else None, bar("reads", 0)
-        for chunk in file.chunks():
-            for row in work.process(chunk, written, reads):
-                out.write(row)
-    command.account(report, prices)
-    raise typer.Exit(report.finish(files.output, _receipt(pipe), files.summary))
+        this.write(out, partial(work.process, written=written, reads=reads))
+    this.finish(command.receipt)
 
 
 def _source(command: Work, source: Path | None, checklist: Checklist | None) -> Any:
@@ -532,10 +505,6 @@ def _source(command: Work, source: Path | None, checklist: Checklist | None) -> 
             f"--source {source} requires a corpus-level pipeline; {command.config.name} writes a checklist per row."
         )
     return None
-
-
-def _receipt(pipe: Pipeline) -> Any:
-    return getattr(pipe.scorer, "receipt", None)
 
 
 def _samples(columns: Columns, file: RowFile) -> Iterator[Sample]:

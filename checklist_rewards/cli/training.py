@@ -18,20 +18,19 @@ from typing import Annotated, Any, Literal, get_args
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
+from rich.table import Column, Table
 
 import checklist_rewards
 from checklist_rewards.attacks.patterns import patterns_of
 from checklist_rewards.attacks.report import read_attack
 from checklist_rewards.cli import options as o
 from checklist_rewards.cli.options import Json, Resamples, Seed, grouped
-from checklist_rewards.cli.output import bars, check_outputs, console, refuse, write_json
+from checklist_rewards.cli.output import bars, check_outputs, console, decimal, refuse, table
 from checklist_rewards.distill.folds import cross_validate, held_out_figures, model_card, no_better_than_chance
 from checklist_rewards.distill.labels import folds_of, read_labels
 from checklist_rewards.errors import SampleError
-from checklist_rewards.evaluation.agreement import Bootstrap, Figure
-from checklist_rewards.evaluation.agreement.measures import DEFAULT_RESAMPLES, LIBRARIES
-from checklist_rewards.files.atomic import check_writable
+from checklist_rewards.evaluation.bootstrap import DEFAULT_RESAMPLES, LIBRARIES, Bootstrap, Figure
+from checklist_rewards.files.atomic import check_writable, write_json
 from checklist_rewards.files.rows import write_rows
 from checklist_rewards.judges.labels import Labelled
 from checklist_rewards.monitor import Audit, MonitorConfig, audit
@@ -177,10 +176,8 @@ def distill(
         record = train(pairs, output, card=card)
     console = Console()
     if figures is not None:
-        table = Table("", "held out", title=f"{len(pairs):,} pairs, {folds} folds by group", title_justify="left")
-        for name, figure in figures.items():
-            table.add_row(name, escape(figure.shown()))
-        console.print(table)
+        rows = ((name, figure.shown()) for name, figure in figures.items())
+        console.print(table("", "held out", rows=rows, title=f"{len(pairs):,} pairs, {folds} folds by group"))
     console.print(f"written: {escape(str(output))}")
     warning = None if figures is None else no_better_than_chance(figures)
     if json is not None:
@@ -307,9 +304,7 @@ def audit_log(
 
 
 def _table(result: Audit, settings: MonitorConfig, signals: Sequence[Signal]) -> Table:
-    table = Table("signal", "about", "start", "recent", "size", "threshold", "alarms", title="audit")
-    table.title_justify = "left"
-    table.columns[0].no_wrap = True
+    rows = []
     for signal in signals:
         threshold = settings.threshold(signal.name)
         reading = result.readings.get(signal.name)
@@ -317,9 +312,10 @@ def _table(result: Audit, settings: MonitorConfig, signals: Sequence[Signal]) ->
             continue
         steps = [str(alarm.step) for alarm in result.alarms if alarm.signal == signal.name]
         numbers = (reading.start, reading.recent, reading.size, threshold)
-        shown = ["–" if number is None else f"{number:.3g}" for number in numbers]
-        table.add_row(signal.name, signal.about, *shown, ", ".join(f"step {step}" for step in steps))
-    return table
+        shown = (decimal(value, ".3g", "–") for value in numbers)
+        rows.append((signal.name, signal.about, *shown, ", ".join(f"step {step}" for step in steps)))
+    heads = ("about", "start", "recent", "size", "threshold", "alarms")
+    return table(Column("signal", no_wrap=True), *heads, rows=rows, title="audit")
 
 
 PASS_THROUGH = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": ["--help"]}

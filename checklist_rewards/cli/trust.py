@@ -23,11 +23,10 @@ from checklist_rewards.backends.models import NO_MODEL, UNNAMED
 from checklist_rewards.checklists import YES
 from checklist_rewards.cli import options as o
 from checklist_rewards.cli.options import Json, JsonOutput, Plots, Resamples, Seed, grouped
-from checklist_rewards.cli.output import bars, check_outputs, console, refuse, write_json
+from checklist_rewards.cli.output import bars, check_outputs, console, decimal, refuse, table
 from checklist_rewards.cli.work import Work
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement import (
-    Bootstrap,
     Comparison,
     PairedTest,
     Section,
@@ -40,7 +39,8 @@ from checklist_rewards.evaluation.agreement import (
     units_of_judges,
 )
 from checklist_rewards.evaluation.agreement.compare import check_plots, plot_confusion, plot_reliability
-from checklist_rewards.evaluation.agreement.measures import AGAINST_LABELS, CATEGORICAL, DEFAULT_RESAMPLES
+from checklist_rewards.evaluation.agreement.measures import AGAINST_LABELS, CATEGORICAL
+from checklist_rewards.evaluation.bootstrap import DEFAULT_RESAMPLES, Bootstrap
 from checklist_rewards.evaluation.calibration import (
     KindReport,
     ThresholdChoice,
@@ -51,12 +51,12 @@ from checklist_rewards.evaluation.calibration import (
 from checklist_rewards.evaluation.labels import Labels, other_texts, pairs_of
 from checklist_rewards.evaluation.rates import Rate, corrected_rates, win_rate
 from checklist_rewards.evaluation.scored import ScoredText
-from checklist_rewards.judges import Read
+from checklist_rewards.files.atomic import write_json
+from checklist_rewards.judges import Ask
 from checklist_rewards.judges.calibration import EMPTY, YES_NO, Calibration, CalibrationMap, CalibrationMethod
 from checklist_rewards.judges.probe import DEFAULT_MARGIN, ProbeLine, ProbeReport
 from checklist_rewards.judges.probe import probe as ask
 from checklist_rewards.rows import Columns, read_checklist
-from checklist_rewards.scorer import ChecklistScorer
 from checklist_rewards.scores import Verdict
 
 LABELS = "Labels and groups"
@@ -255,13 +255,12 @@ def _rates(texts: Sequence[ScoredText], scale: tuple[float, float]) -> list[Rate
 
 
 def _show_rates(name: str, rates: Sequence[Rate]) -> None:
-    table = Table("rate", "judged", "by the judge", "labelled", "by labels", "corrected", title_justify="left")
-    table.title = f"rates of {escape(name)}"
-    for rate in rates[:_SHOWN_RATES]:
-        cells = (str(rate.judged_units), str(rate.judged), str(rate.labelled_units), str(rate.labelled))
-        table.add_row(escape(rate.name), *map(escape, cells), escape(str(rate.corrected)))
-    out = Console()
-    out.print(table)
+    rows = (
+        (r.name, *map(str, (r.judged_units, r.judged, r.labelled_units, r.labelled, r.corrected)))
+        for r in rates[:_SHOWN_RATES]
+    )
+    heads = ("rate", "judged", "by the judge", "labelled", "by labels", "corrected")
+    Console().print(table(*heads, rows=rows, title=f"rates of {name}"))
     for rate in rates:
         if rate.refused is not None:
             console.print(f"[yellow]{escape(rate.name)}: not corrected, {escape(rate.refused)}.[/]")
@@ -336,10 +335,8 @@ def _show(
                 console.print(_confusion(section))
     if raters and judges > 2:
         console.print(f"Agreement among all {judges} judges:")
-        table = Table("items", "units", "alpha", "interval alpha", "Fleiss' kappa")
-        for kind, section in raters.items():
-            table.add_row(escape(kind), str(section.units), *(str(figure) for figure in section.figures.values()))
-        console.print(table)
+        rows = ((kind, str(section.units), *map(str, section.figures.values())) for kind, section in raters.items())
+        console.print(table("items", "units", "alpha", "interval alpha", "Fleiss' kappa", rows=rows))
     for test in tests:
         console.print(escape(f"{test.one} against {test.other}:"), soft_wrap=True)
         console.print(_test(test))
@@ -348,14 +345,13 @@ def _show(
 def _comparison(comparison: Comparison) -> Table:
     sections = {**comparison.items, "targets": comparison.targets, "preferences": comparison.preferences}
     shown = {name: section for name, section in sections.items() if section is not None and section.units}
-    table = Table("", *(escape(name) for name in shown))
-    table.add_row("units", *(str(section.units) for section in shown.values()))
+    rows = [("units", *(str(section.units) for section in shown.values()))]
     names = dict.fromkeys(name for section in shown.values() for name in section.figures)
     for name in sorted(names, key=lambda name: _ORDER.index(name) if name in _ORDER else len(_ORDER)):
         figures = [section.figures.get(name) for section in shown.values()]
         if any(figure is not None and figure.value is not None for figure in figures):
-            table.add_row(name, *("" if figure is None else escape(str(figure)) for figure in figures))
-    return table
+            rows.append((name, *("" if figure is None else str(figure) for figure in figures)))
+    return table("", *shown, rows=rows)
 
 
 def _coverage(comparison: Comparison) -> str:
@@ -371,25 +367,21 @@ def _coverage(comparison: Comparison) -> str:
 
 def _confusion(section: Section) -> Table:
     assert section.labels is not None and section.confusion is not None
-    table = Table("", *map(escape, section.labels))
-    for label, row in zip(section.labels, section.confusion, strict=True):
-        table.add_row(escape(label), *map(str, row))
-    return table
+    rows = ((label, *map(str, row)) for label, row in zip(section.labels, section.confusion, strict=True))
+    return table("", *section.labels, rows=rows)
 
 
 def _test(test: PairedTest) -> Table:
-    table = Table(show_header=False)
-    for name, value in (
+    rows = (
         ("items answered by both", str(test.units)),
         ("correct only in the first, only in the second", f"{test.only_one_right}, {test.only_other_right}"),
-        ("difference in accuracy", _number(test.accuracy_difference)),
-        ("p, McNemar (items independent)", _number(test.mcnemar_p)),
-        ("p, permutation of groups", _number(test.permutation_p)),
-        ("difference in mean absolute error", _number(test.error_difference)),
-        ("p, permutation of groups", _number(test.error_permutation_p)),
-    ):
-        table.add_row(name, value)
-    return table
+        ("difference in accuracy", decimal(test.accuracy_difference)),
+        ("p, McNemar (items independent)", decimal(test.mcnemar_p)),
+        ("p, permutation of groups", decimal(test.permutation_p)),
+        ("difference in mean absolute error", decimal(test.error_difference)),
+        ("p, permutation of groups", decimal(test.error_permutation_p)),
+    )
+    return table(rows=rows, header=False)
 
 
 def _draw(folder: Path, prefix: str, comparison: Comparison, units: Sequence[Unit], against_labels: bool) -> None:
@@ -406,10 +398,6 @@ def _draw(folder: Path, prefix: str, comparison: Comparison, units: Sequence[Uni
     if against_labels and read:
         curve = [p for p, _ in read if p is not None], [truth for p, truth in read if p is not None]
         plot_reliability(folder / f"{prefix}reliability.png", {comparison.one: curve}, f"{YES_NO} items")
-
-
-def _number(value: float | None) -> str:
-    return "none" if value is None else f"{value:.4f}"
 
 
 _FIT = "Calibration"
@@ -541,8 +529,7 @@ def _empty_targets(
     store_options: o.StoreOptions,
 ) -> dict[tuple[str, str], Verdict]:
     """The judge's verdict on every item for an empty target."""
-    scorer = Work.of(o.Preset(), store_options, judge=judge).pipeline.scorer
-    assert isinstance(scorer, ChecklistScorer)
+    scorer = Work.of(o.Preset(), store_options, judge=judge).scorer
     if scorer.judge.name == UNNAMED:
         raise SampleError(NO_MODEL)
     if scorer.judge.name != name:
@@ -558,7 +545,7 @@ def _empty_targets(
         for key, item in zip(row.keys, row.items, strict=True):
             if item.check is None:
                 scorer.judge.check_item(item, row.where)
-                reads.append(Read(item, EMPTY, input, reference, history, number))
+                reads.append(Ask(item, EMPTY, input, reference, history, number))
                 places.append((row.id, key))
     scorer.validate()
     with bars() as bar:
@@ -568,10 +555,9 @@ def _empty_targets(
 
 def _table(report: KindReport) -> Table:
     columns = {"before": report.before, **report.after}
-    table = Table("", *columns)
-    for figure in dict.fromkeys(name for figures in columns.values() for name in figures):
-        table.add_row(figure, *(escape(f[figure].shown(4)) if figure in f else "" for f in columns.values()))
-    return table
+    names = dict.fromkeys(name for figures in columns.values() for name in figures)
+    rows = ((name, *(f[name].shown(4) if name in f else "" for f in columns.values())) for name in names)
+    return table("", *columns, rows=rows)
 
 
 def _parameters(fitted: CalibrationMap) -> str:
@@ -654,20 +640,20 @@ def probe(
 
 
 def _items(report: ProbeReport) -> Table:
-    table = Table("question", "truth", "P(yes)", "mass", "its reply")
-    for line in report.lines:
-        table.add_row(
+    rows = (
+        (
             line.item.question,
             "yes" if line.item.holds else "no",
-            _answer(line) if line.unanswered is None else escape(line.unanswered),
-            _probability(line.mass),
-            escape(repr((line.opening or "")[:24])),
+            _answer(line) if line.unanswered is None else line.unanswered,
+            decimal(line.mass, ".3f"),
+            repr((line.opening or "")[:24]),
         )
-    return table
+        for line in report.lines
+    )
+    return table("question", "truth", "P(yes)", "mass", "its reply", rows=rows)
 
 
 def _facts(report: ProbeReport) -> Table:
-    table = Table(show_header=False)
     forms = _HIDDEN
     if report.labels is not None:
         forms = "; ".join(f"{label}: {' '.join(map(repr, tokens))}" for label, tokens in report.labels.items())
@@ -675,12 +661,12 @@ def _facts(report: ProbeReport) -> Table:
     if all(line.opening is None for line in report.lines):
         first = "none: it writes no text"
     others = sorted({line.label_at for line in report.lines if line.label_at is not None and line.label_at > 1})
-    for name, value in (
+    rows = (
         ("accuracy", f"{report.accuracy:.2f} at threshold {report.threshold}"),
-        ("mean P(yes), yes items", _probability(report.yes_mean)),
-        ("mean P(yes), no items", _probability(report.no_mean)),
-        ("margin", f"{_probability(report.margin)}, at least {report.least_margin} required"),
-        ("mean mass", _probability(report.mass)),
+        ("mean P(yes), yes items", decimal(report.yes_mean, ".3f")),
+        ("mean P(yes), no items", decimal(report.no_mean, ".3f")),
+        ("margin", f"{decimal(report.margin, '.3f')}, at least {report.least_margin} required"),
+        ("mean mass", decimal(report.mass, ".3f")),
         *((("read as words", f"{report.words} of {len(report.lines)}: no log-probabilities"),) * (report.words > 0)),
         ("tokens read", forms),
         ("label in its own replies", first + (f"; also as word {', '.join(map(str, others))}" if others else "")),
@@ -688,14 +674,9 @@ def _facts(report: ProbeReport) -> Table:
         ("thinking block at the end", report.thinking or _HIDDEN),
         *((("replies without text", report.advice),) if report.advice is not None else ()),
         ("verdict", "rejected" if report.refusal is not None else "usable as a judge"),
-    ):
-        table.add_row(name, escape(value))
-    return table
+    )
+    return table(rows=rows, header=False)
 
 
 def _answer(line: ProbeLine) -> str:
-    return f"{line.answer} (word)" if line.p_yes is None and line.answer is not None else _probability(line.p_yes)
-
-
-def _probability(value: float | None) -> str:
-    return "none" if value is None else f"{value:.3f}"
+    return f"{line.answer} (word)" if line.p_yes is None and line.answer is not None else decimal(line.p_yes, ".3f")

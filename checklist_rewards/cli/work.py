@@ -19,26 +19,27 @@ for requests that fail and are sent again.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
+import typer
 from typing_extensions import override
 
 from checklist_rewards.backends import (
     OPENAI,
     SERVED,
+    Answer,
     Arrived,
     Backend,
     Engine,
-    LabelRead,
     Messages,
     ReadGroup,
-    ReadResult,
     Reply,
     Sampling,
+    Usage,
     choose_backend,
 )
 from checklist_rewards.backends.budget import Bill, Budget, Prices, Receipt
@@ -46,16 +47,17 @@ from checklist_rewards.backends.tokens import Bounds, Tokens, local_tokenizer
 from checklist_rewards.backends.trees import floor_tokens
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.cli import options as o
-from checklist_rewards.cli.output import RunReport, warn_of_models
+from checklist_rewards.cli.output import RowFile, RunReport, warn_of_models
 from checklist_rewards.datasets.tasks import RowTask
 from checklist_rewards.errors import ConfigError, SampleError
 from checklist_rewards.files.documents import read_text, read_value
+from checklist_rewards.files.rows import CHUNK_ROWS, Row, RowWriter
 from checklist_rewards.files.store import Store
 from checklist_rewards.judges import EncoderJudge, Judge, Member
 from checklist_rewards.judges.remote import REMOTE
 from checklist_rewards.judges.settings import load_jury
 from checklist_rewards.pipelines import PipelineConfig
-from checklist_rewards.rows import Columns
+from checklist_rewards.rows import CONTEXT, HISTORY, Columns
 from checklist_rewards.scorer import ChecklistScorer
 from checklist_rewards.scores.reasons import Reason, Unanswered
 
@@ -108,12 +110,12 @@ class Counter(Backend):
         return " ".join(["and", "or"][place >> bit & 1] for bit in range(max_tokens))
 
     @override
-    def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> ReadResult:
+    def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> tuple[list[Answer], Usage]:
         """Count the reads; none is answered."""
         self._count([tokens for group in self.bounds.reads(groups) for tokens in group])
         if self.bounds.tokens is not None:
             self.floor_tokens += floor_tokens(self.bounds.tokens.groups(groups), _ANY_LENGTH)[1]
-        return ReadResult([(LabelRead(None, _UNANSWERED),) * len(group.tails) for group in groups])
+        return [Answer(None, _UNANSWERED)] * sum(len(group.tails) for group in groups), Usage()
 
     @override
     def generate(
@@ -186,9 +188,6 @@ def _pair(value: object, where: str) -> tuple[float, float]:
     return per_prompt, per_reply
 
 
-_WRITER_FIELDS = ("reference", "context", "candidates", "chosen", "rejected")
-
-
 @dataclass(frozen=True)
 class Work:
     """The pipeline config, engines and store of one command. Create it with [`Work.of`]."""
@@ -200,6 +199,8 @@ class Work:
     store: Store | None
     concurrency: int | None = None
     budget: Budget | None = None
+    prices: Prices = field(default_factory=dict)
+    """US dollars per million prompt and reply tokens of each model."""
     dry_run: bool = False
     bill: Bill = field(default_factory=Bill)
     """Cost of writing. The cost of judging is in the scorer's receipt."""
@@ -238,12 +239,10 @@ class Work:
                     f"--concurrency {concurrency} applies to servers only, but {engine.model!r} runs in this process; "
                     "omit it."
                 )
-        budget = None
-        if dry.budget is not None and not dry.dry_run:
-            budget = Budget(dry.budget, prices_from(dry.price))
-        return cls(
-            config, judging, writer, store_options.open(create=not dry.dry_run), concurrency, budget, dry.dry_run
-        )
+        prices = prices_from(dry.price)
+        budget = Budget(dry.budget, prices) if dry.budget is not None and not dry.dry_run else None
+        store = store_options.open(create=not dry.dry_run)
+        return cls(config, judging, writer, store, concurrency, budget, prices, dry.dry_run)
 
     @cached_property
     def pipeline(self) -> Pipeline:
@@ -259,6 +258,17 @@ class Work:
             None if writer is None else lambda name: self.engine(CANDIDATES, writer.named(name)),
             jury,
         )
+
+    @property
+    def scorer(self) -> ChecklistScorer:
+        """The scorer of a command without a pipeline file, which alone can name another one."""
+        assert isinstance(self.pipeline.scorer, ChecklistScorer)
+        return self.pipeline.scorer
+
+    @property
+    def receipt(self) -> Receipt | None:
+        """The cost of judging; None for a scorer that does not count it."""
+        return getattr(self.pipeline.scorer, "receipt", None)
 
     @property
     def judge_name(self) -> str:
@@ -299,8 +309,9 @@ class Work:
         writer = None if self.writer is None else self._limited(self.writer)
         return RowTask(self.config, self._limited(self.judge), columns, writer=writer, **what)
 
-    def account(self, report: RunReport, prices: Prices) -> None:
+    def account(self, report: RunReport) -> None:
         """Add the cost of writing to the report and, if prices are given, the total cost."""
+        prices = self.prices
         report.left_out.update(self.pipeline.left_out)
         spent = self.bill.receipt + report.written
         if spent.calls:
@@ -310,7 +321,7 @@ class Work:
                 "writer reply tokens": spent.completion_tokens,
             }
         if prices:
-            judged: Receipt = report.judged or getattr(self.pipeline.scorer, "receipt", None) or Receipt()
+            judged = report.judged or self.receipt or Receipt()
             cost, of_reads = (spent + judged).cost(prices), judged.cost(prices)
             report.extra["US dollars"] = cost if cost is not None else "unknown: set --price for every model"
             if (
@@ -322,7 +333,7 @@ class Work:
 
     def writer_keys(self, keys: o.WriterKeys) -> dict[str, str | None]:
         """The fields that the writer's prompt uses, each with the column named by the user."""
-        named = {name: getattr(keys, f"{name}_key") for name in _WRITER_FIELDS}
+        named = {name: getattr(keys, f"{name}_key") for name in CONTEXT if name != HISTORY}
         return {name: key for name, key in named.items() if name in self.pipeline.shown or key is not None}
 
     def _jury(self) -> Judge | Member | None:
@@ -340,6 +351,39 @@ class Work:
         if self.concurrency is not None and _served(engine):
             engine = replace(engine, settings={**engine.settings, "concurrency": self.concurrency})
         return engine if self.budget is None else self.budget.limited(engine)
+
+
+class RowRun:
+    """A command that reads rows, adds columns to them, writes them, and prints a summary.
+
+    Args:
+        command (`str`): The name of the command.
+        work ([`Work`]): Pipeline, engines and store.
+        files ([`Files`]): The files of rows and the summary.
+        named (mapping): Arguments of [`Columns.of`].
+        *others (`Path`, *optional*): Other files that the command reads.
+
+    Raises:
+        SampleError: If a file cannot be read or written, or if there are no rows. Nothing was done at that point.
+    """
+
+    def __init__(self, command: str, work: Work, files: o.Files, named: Mapping[str, Any], *others: Path | None):
+        self.report, self.work, self.files = RunReport(command), work, files
+        self.file = RowFile(files.rows, files.output, files.summary, others)
+        self.columns = self.file.columns(**named)
+
+    def write(
+        self, out: RowWriter, process: Callable[[list[Row]], Iterable[Mapping[str, Any]]], size: int = CHUNK_ROWS
+    ) -> None:
+        """Process the rows in lists of up to `size`, and write the results."""
+        for chunk in self.file.chunks(size):
+            for row in process(chunk):
+                out.write(row)
+
+    def finish(self, receipt: Receipt | None) -> NoReturn:
+        """Print the summary, write it if the user named a file, and exit: with 1 if anything is missing."""
+        self.work.account(self.report)
+        raise typer.Exit(self.report.finish(self.files.output, receipt, self.files.summary))
 
 
 def _named_by(

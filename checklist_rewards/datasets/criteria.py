@@ -21,36 +21,33 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from pydantic import ValidationError
 
 from checklist_rewards.checklists import YES, Checklist, ChecklistItem
 from checklist_rewards.checks.base import parse_check
 from checklist_rewards.checks.ifeval import question_of_instruction, spec_of_instruction
+from checklist_rewards.datasets.formats import PARTS, ROWS, Format
 from checklist_rewards.datasets.meanings import (
-    ANSWERS,
-    SCALES,
-    WORDS,
+    answer_in,
+    are_mappings,
+    axis_of,
+    expecting,
     fault_named,
     holds_faults,
     holds_levels,
     is_number,
     is_opposed,
     is_rank,
-    plain,
-    way_to_keep,
-)
-from checklist_rewards.datasets.parts import (
-    answer_in,
-    are_mappings,
-    axis_of,
-    expecting,
     keys_of,
     names_grades,
     not_per_item,
+    plain,
     taken,
+    way_to_keep,
 )
+from checklist_rewards.datasets.names import ANSWERS, INNER, LEVEL, LEVELS, OF_A_CHECKLIST, SCALES, TITLES, WORDS
 from checklist_rewards.datasets.pitfalls import Polarity, polarity
 from checklist_rewards.datasets.promptfoo import criteria_of_asserts
 from checklist_rewards.datasets.texts import (
@@ -77,23 +74,13 @@ from checklist_rewards.generators.shapes import is_question
 from checklist_rewards.scores.scales import with_abstention
 from checklist_rewards.validation import one_sentence
 
-Shape = Literal["items", "text", "levels", "tree", "instructions", "asserts"]
-SHAPES: tuple[str, ...] = get_args(Shape)
-PARTS = ("question", "weight", "category", "required", "options", "id", "check", "expected")
-"""The parts of an item that a format can name."""
-
 _LARGEST = 1e300
-_LEVELS = ("levels", "scale", "anchors", "grades", "scoring", "choices")
 _POINTS, _ANSWERED = "(points)", "(answer)"
 """The keys of points and expected answers that were read from a text or a mapping."""
 _QUESTIONS = re.compile(r"[?？؟](?=\s|\Z)")
-_GRADES = ("score", "level", "grade", "rating")
 _KIND = re.compile(r"\A\s*(essential|important|optional|pitfall)(?: criteri(?:a|on))?\s*:\s*", re.IGNORECASE)
 _MACHINE = re.compile(r"[a-z][a-z0-9_]*:[a-z0-9][a-z0-9_]*|(?:verify|validate)_[a-z_]+")
 _TAG = re.compile(r"\s*\[([A-Z][\w ]{1,30})\]\s*\Z")
-_TITLES = ("name", "title", "section", "dimension", "category")
-_LISTS = ("rubric", "rubrics", "sections", "criteria", "items")
-_OF_A_CHECKLIST = ("id", "source_method", "generation_level", "created_at", "input", "source", "model")
 
 
 @dataclass(slots=True)
@@ -114,35 +101,27 @@ class Counts:
     """Weights in words that were replaced by numbers."""
 
 
-@dataclass(frozen=True, slots=True)
 class CriteriaReader:
-    """Converts the criteria of one row to a checklist.
+    """Converts the criteria of rows in one format to checklists.
 
     Args:
-        source (`str`): the name of the format, for the column `checklist_source`.
-        shape (`str`): one of `SHAPES`.
-        keys (mapping): the key of each of `PARTS` that the items have; dotted for a key inside another.
+        format ([`Format`]): where the criteria have their parts.
         counts ([`Counts`]): receives what was dropped, taken and changed.
-        default_weight (`float`, *optional*): the weight of a criterion without one, where the format allows that.
-        words (mapping, *optional*): weights in words.
-        drop (collection of `str`): keys that may be dropped although they sound like part of the score.
         pitfalls (`str`, *optional*): `"fault"` or `"avoided"`: what texts say that do not say it themselves.
-        ask_pitfalls (`bool`): whether such texts are an error as long as `pitfalls` is None.
-        whole (`bool`): whether the criteria are the whole row, with its other columns.
         needed (set of `str`): the parts that every row must have, in its items or beside them.
     """
 
-    source: str
-    shape: str
-    keys: Mapping[str, str]
-    counts: Counts
-    default_weight: float | None = None
-    words: Mapping[str, float] | None = None
-    drop: frozenset[str] = frozenset()
-    pitfalls: Literal["fault", "avoided"] | None = None
-    ask_pitfalls: bool = False
-    needed: frozenset[str] = frozenset()
-    whole: bool = False
+    def __init__(
+        self,
+        format: Format,
+        counts: Counts,
+        pitfalls: Literal["fault", "avoided"] | None = None,
+        needed: frozenset[str] = frozenset(),
+    ):
+        self.format, self.counts, self.pitfalls, self.needed = format, counts, pitfalls, needed
+        self.keys = {"question": "question", **format.item}
+        self.words = {word.lower(): number for word, number in (format.words or {}).items()}
+        self.inferred = format.name == ROWS
 
     def checklist(
         self,
@@ -167,10 +146,10 @@ class CriteriaReader:
             ChecklistError: If the criteria are not valid. The message begins with `where`.
         """
         value = decoded(value)
-        guidelines, criteria = getattr(self, f"_{self.shape}")(value, where)
+        guidelines, criteria = getattr(self, f"_{self.format.shape}")(value, where)
         if row:
             criteria = self._with_lists_of(row, criteria, where)
-        if self.shape in ("items", "text"):
+        if self.format.shape in ("items", "text"):
             criteria = self._with_points(criteria, where)
         items = []
         sections = {own for own, _ in criteria if own}
@@ -184,10 +163,10 @@ class CriteriaReader:
                     raise ChecklistError(f"{place}: the section {own!r} has no weight; got {share!r:.60}.")
                 item["weight"] = share * item["weight"]
             items.append(item)
-        if "weight" not in self.keys and self.source == "rows" and "category" not in self.needed:
+        if "weight" not in self.keys and self.inferred and "category" not in self.needed:
             self._refuse_ranks(items, where)
         origin = value if isinstance(value, Mapping) else {}
-        source = origin.get("source_method") or origin.get("source") or self.source
+        source = origin.get("source_method") or origin.get("source") or self.format.name
         checklist = Checklist.parse({"items": items, "source": source, "model": origin.get("model")}, where)
         if not abstaining:
             return checklist
@@ -201,10 +180,10 @@ class CriteriaReader:
         guidelines = None
         value = table_of(value) or value
         self._refuse_levels(value, where)
-        if isinstance(value, str) and self.source == "rows" and len(_QUESTIONS.findall(value)) > 1:
+        if isinstance(value, str) and self.inferred and len(_QUESTIONS.findall(value)) > 1:
             raise ChecklistError(f"{where}: {value!r:.60} holds several questions; write them as a list.")
         while isinstance(value, Mapping):
-            key = next((key for key in _LISTS if key in value), None)
+            key = next((key for key in INNER if key in value), None)
             lists = [decoded(entry) for entry in value.values()]
             if key is None and value and all(answer_in(entry) for entry in lists):
                 return None, [
@@ -229,7 +208,7 @@ class CriteriaReader:
             if key is None:
                 raise ChecklistError(f"{where}: a rubric needs criteria or sections; the keys are {keys_of(value)}.")
             guidelines = value.get("guidelines", guidelines)
-            used = (key, "guidelines", *_OF_A_CHECKLIST)
+            used = (key, "guidelines", *OF_A_CHECKLIST)
             self.leave("rubric.", {name: content for name, content in value.items() if name not in used}, where)
             value = decoded(value[key])
         if guidelines is not None and not isinstance(guidelines, str):
@@ -246,7 +225,7 @@ class CriteriaReader:
             if not isinstance(entry, Mapping) or isinstance(entry.get("criteria", ""), str):
                 criteria.append((None, entry))
                 continue
-            title = next((key for key in _TITLES if entry.get(key)), "")
+            title = next((key for key in TITLES if entry.get(key)), "")
             if not isinstance(entry["criteria"], list):
                 raise ChecklistError(
                     f"{where}, section {number}: 'criteria' must be a list, got {entry['criteria']!r:.60}."
@@ -260,7 +239,7 @@ class CriteriaReader:
         """Numbered or bulleted text; each entry may end with its importance and a tag in brackets."""
         if not isinstance(value, str) or not value.strip():
             raise ChecklistError(f"{where}: expected a text with numbered criteria, got {value!r:.60}.")
-        if self.source == "rows" and (line := doubtful_numbers(value)):
+        if self.inferred and (line := doubtful_numbers(value)):
             raise ChecklistError(
                 f"{where}: the number of {line!r:.60} may be its place, its points or a level of a grade; describe "
                 "the format in a YAML file with 'shape: text' or 'shape: levels' (--format mine.yaml)."
@@ -297,7 +276,7 @@ class CriteriaReader:
             for key, content in value.items()
             if key not in used and not (isinstance(content, str) and content.strip() in shown)
         }
-        self.leave("", {} if self.whole else rest, where)
+        self.leave("", rest if self.format.checklist else {}, where)
         steps = value.get("evaluation_steps")
         text = str(criteria or "Which description fits the response best?").strip()
         if isinstance(steps, list) and steps:
@@ -381,7 +360,7 @@ class CriteriaReader:
         if not isinstance(criterion, Mapping):
             raise ChecklistError(f"{where}: expected a mapping, got {type(criterion).__name__} {criterion!r:.60}.")
         rest = dict(criterion)
-        keys = self.keys if self.shape == "items" else {part: part for part in PARTS}
+        keys = self.keys if self.format.shape == "items" else {part: part for part in PARTS}
         part = {name: rest.pop(key) if key in rest else taken(rest, key) for name, key in keys.items()}
         if _POINTS in rest:
             part["weight"] = rest.pop(_POINTS)
@@ -448,14 +427,19 @@ class CriteriaReader:
     def _weight(
         self, weight: Any, key: str | None, where: str, criterion: Mapping[str, Any], category: str | None
     ) -> float:
-        if weight is None and key is None and self.default_weight in (None, 1) and "category" not in self.needed:
+        if (
+            weight is None
+            and key is None
+            and self.format.default_weight in (None, 1)
+            and "category" not in self.needed
+        ):
             word = str(category).strip().lower()
             tables = [self.words] if self.words else WORDS
             weight = next((category for table in tables if word in table), None)  # "essential" with no number
         if weight is None:
-            if self.default_weight is None and key is not None and self.shape == "items":
+            if self.format.default_weight is None and key is not None and self.format.shape == "items":
                 raise ChecklistError(f"{where}: {key!r} must be a number; the keys are {keys_of(criterion)}.")
-            return 1.0 if self.default_weight is None else self.default_weight
+            return 1.0 if self.format.default_weight is None else self.format.default_weight
         if isinstance(weight, str):
             words = self.words or next((table for table in WORDS if weight.strip().lower() in table), {})
             if weight.strip().lower() in words:
@@ -499,7 +483,7 @@ class CriteriaReader:
         said = polarity(text)
         self.counts.pitfalls[said] += 1
         if said == "unclear":
-            if self.pitfalls is None and (self.ask_pitfalls or plain(category) == "pitfall"):
+            if self.pitfalls is None and (self.format.pitfalls or plain(category) == "pitfall"):
                 self.counts.undecided = self.counts.undecided or f"{where}: {text.strip()!r:.120}"
             said = self.pitfalls or "fault"
         return -weight if said == "avoided" else weight
@@ -556,7 +540,7 @@ class CriteriaReader:
         """The options of a criterion with its levels in a list or mapping, or in keys such as "1" and "score_5"."""
         if not rest:
             return None
-        for key in _LEVELS:
+        for key in LEVELS:
             levels = decoded(rest.get(key))
             if isinstance(levels, list | Mapping) and (options := options_of(levels)):
                 rest.pop(key)
@@ -585,7 +569,7 @@ class CriteriaReader:
     def _refuse_levels(self, value: Any, where: str) -> None:
         """Raise an error for values that may be the levels of one grade instead of criteria."""
         shape = "describe the format in a YAML file with 'shape: levels' or 'shape: items' (--format mine.yaml)"
-        if self.source != "rows":
+        if not self.inferred:
             return
         graded = next((key for key in value[0] if names_grades(value, key)), None) if are_mappings(value) else None
         if graded is not None and graded not in self.keys.values():
@@ -609,8 +593,8 @@ class CriteriaReader:
         if len(numbers) < len(given) or len(set(numbers)) < len(numbers) or numbers[0] < 0:
             return
         counted = numbers == [numbers[0] + n for n in range(len(numbers))]
-        alone = key in _GRADES and all(isinstance(entry, Mapping) and len(entry) == 2 for entry in value)
-        if alone or (counted and numbers[0] == 0) or (counted and numbers[0] == 1 and key in _GRADES):
+        alone = key in LEVEL and all(isinstance(entry, Mapping) and len(entry) == 2 for entry in value)
+        if alone or (counted and numbers[0] == 0) or (counted and numbers[0] == 1 and key in LEVEL):
             raise ChecklistError(
                 f"{where}: {key!r} is {', '.join(map(str, given))}, so these may be the levels of one grade; use it "
                 f"as the weight with --item-key weight={key}, or {shape}."
@@ -618,9 +602,12 @@ class CriteriaReader:
 
     def _with_points(self, criteria: list[tuple[str | None, Any]], where: str) -> list[tuple[str | None, Any]]:
         """The criteria with the points that their texts begin or end with, where they have no other weight."""
-        if self.default_weight not in (None, 1) or self.needed & {"weight"}:
+        if self.format.default_weight not in (None, 1) or self.needed & {"weight"}:
             return criteria
-        key, weight = self.keys["question"] if self.shape == "items" else "question", self.keys.get("weight", "weight")
+        key, weight = (
+            self.keys["question"] if self.format.shape == "items" else "question",
+            self.keys.get("weight", "weight"),
+        )
         ones = [one if isinstance(one, Mapping) else {key: one} for _, one in criteria]
         if any(one.get(weight) is not None or at(one, weight) is not None for one in ones):
             return criteria
@@ -639,7 +626,7 @@ class CriteriaReader:
                 for (section, _), one, points in zip(criteria, ones, found, strict=True)
                 if points
             ]
-        if self.source == "rows" and (end := doubtful_ends([one[key] for one in ones])):
+        if self.inferred and (end := doubtful_ends([one[key] for one in ones])):
             raise ChecklistError(
                 f"{where}: every criterion has something like {end!r} at its beginning or end, which may be a weight "
                 "or an answer; write it into a key of its own (--item-key weight=KEY or expected=KEY)."
@@ -690,7 +677,7 @@ class CriteriaReader:
                 continue
             name = f"{what}{key}"
             way = way_to_keep(str(key), value, inside=not what, numbers=not self.needed)
-            if way and not any(fnmatch(one, pattern) for one in (name, str(key)) for pattern in self.drop):
+            if way and not any(fnmatch(one, pattern) for one in (name, str(key)) for pattern in self.format.drop):
                 if what:
                     way = "It is not applied to the criteria: write it into their weights"
                 raise ChecklistError(

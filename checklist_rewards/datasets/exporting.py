@@ -1,15 +1,6 @@
 """Rows with checklists in the shapes that trainers other than TRL read; the adapters of `rewards/integrations` find
 the checklist there.
 
-| to | prompt | checklist |
-|---|---|---|
-| `verl` | `prompt` | `reward_model.ground_truth` |
-| `openrlhf` | `input` | `label` |
-| `swift` | `messages` | `checklist` |
-| `open-instruct` | `messages` | `ground_truth`, with `dataset` "checklist" |
-| `nemo-gym` | `responses_create_params.input` | `verifier_metadata.checklist` |
-| `verifiers` | `prompt` | `checklist` |
-
 The checklist is JSON text, the safest form in Parquet. Except for ms-swift, the text also has the input, the history
 and the reference, because some trainers pass no prompt to a reward. All other columns are kept, and `checklists
 import` reads the rows back.
@@ -18,7 +9,7 @@ import` reads the rows back.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -37,41 +28,24 @@ NAME = "checklist"
 _COLUMNS = Columns((PROMPT,), history=None, named=True)
 
 
-def _verl(messages: list[Any], label: str, items: str, number: int) -> Row:
-    model = {"style": "rule", "ground_truth": label}
-    named = {"data_source": NAME, PROMPT: messages, "ability": NAME, "reward_model": model}
-    return named | {"extra_info": {"index": number}}
-
-
-def _openrlhf(messages: list[Any], label: str, items: str, number: int) -> Row:
-    return {"input": messages, "label": label}
-
-
-def _swift(messages: list[Any], label: str, items: str, number: int) -> Row:
-    return {"messages": messages, "checklist": items}
-
-
-def _open_instruct(messages: list[Any], label: str, items: str, number: int) -> Row:
-    return {"messages": messages, "ground_truth": label, "dataset": NAME}
-
-
-def _nemo_gym(messages: list[Any], label: str, items: str, number: int) -> Row:
-    return {"responses_create_params": {"input": messages}, "verifier_metadata": {"checklist": label}}
-
-
-def _verifiers(messages: list[Any], label: str, items: str, number: int) -> Row:
-    return {PROMPT: messages, "checklist": label, "info": "{}"}
-
-
-EXPORTS: Mapping[str, Callable[[list[Any], str, str, int], Row]] = {
-    "verl": _verl,
-    "openrlhf": _openrlhf,
-    "swift": _swift,
-    "open-instruct": _open_instruct,
-    "nemo-gym": _nemo_gym,
-    "verifiers": _verifiers,
+EXPORTS: Mapping[str, Row] = {
+    "verl": {
+        "data_source": NAME,
+        "prompt": "$messages",
+        "ability": NAME,
+        "reward_model": {"style": "rule", "ground_truth": "$label"},
+        "extra_info": {"index": "$number"},
+    },
+    "openrlhf": {"input": "$messages", "label": "$label"},
+    "swift": {"messages": "$messages", "checklist": "$items"},
+    "open-instruct": {"messages": "$messages", "ground_truth": "$label", "dataset": NAME},
+    "nemo-gym": {
+        "responses_create_params": {"input": "$messages"},
+        "verifier_metadata": {"checklist": "$label"},
+    },
+    "verifiers": {"prompt": "$messages", "checklist": "$label", "info": "{}"},
 }
-"""The shape of a row by trainer, from its messages, its label, its items and its number."""
+"""The shape of a row by trainer; "$name" is one of its messages, its label, its items and its number."""
 
 
 def exported(row: Mapping[str, Any], to: str, number: int = 0, where: str = "the row") -> Row:
@@ -103,7 +77,8 @@ def exported(row: Mapping[str, Any], to: str, number: int = 0, where: str = "the
     label |= {"reference": reference} if isinstance(reference, str) and reference else {}
     messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else chat_messages(prompt)
     others = {name: value for name, value in row.items() if name not in (PROMPT, *CHECKLIST_COLUMNS)}
-    shaped = EXPORTS[to](messages, _text(_without_none(label)), _text(whole), number)
+    parts = {"messages": messages, "label": _text(_without_none(label)), "items": _text(whole), "number": number}
+    shaped = _filled(EXPORTS[to], parts)
     for name in others:
         if name in shaped and name != "extra_info":
             raise SampleError(f"{where}: the column {name!r} has a meaning for {to}; rename it.")
@@ -120,6 +95,13 @@ def export_file(file: Path, output: Path, to: str) -> int:
         if not number:
             raise SampleError(f"{file} has no rows.")
     return number
+
+
+def _filled(shape: Any, parts: Mapping[str, Any]) -> Any:
+    """A shape with the parts of a row in their places."""
+    if isinstance(shape, Mapping):
+        return {name: _filled(value, parts) for name, value in shape.items()}
+    return parts[shape[1:]] if shape.startswith("$") else shape
 
 
 def _text(value: Any) -> str:

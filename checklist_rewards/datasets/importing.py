@@ -1,4 +1,4 @@
-"""Importing checklists and rubrics of other projects: any source of `sources.py`, in any format of `rubrics.py`.
+"""Importing checklists and rubrics of other projects: any source of `sources.py`, in any format of `formats.py`.
 
     imported = imported_rows("healthbench.jsonl")
     print(imported.taken())
@@ -9,7 +9,6 @@ Every row is validated. The error of the first invalid row names its file, line,
 
 from __future__ import annotations
 
-import json
 import logging
 import re
 from collections import Counter
@@ -28,14 +27,17 @@ from checklist_rewards.datasets.columns import (
     dataset_from_rows,
     in_order,
 )
-from checklist_rewards.datasets.criteria import PARTS, Counts, CriteriaReader
-from checklist_rewards.datasets.meanings import LOSES_A_SCORE, holds_faults, is_number
-from checklist_rewards.datasets.parts import keys_of
+from checklist_rewards.datasets.criteria import Counts, CriteriaReader
+from checklist_rewards.datasets.formats import PARTS, ROWS, Format, known_formats
+from checklist_rewards.datasets.meanings import (
+    LOSES_A_SCORE,
+    holds_faults,
+    is_number,
+    keys_of,
+)
+from checklist_rewards.datasets.names import AROUND
 from checklist_rewards.datasets.pitfalls import POLARITIES
 from checklist_rewards.datasets.rubrics import (
-    AROUND,
-    ROWS,
-    Format,
     alike,
     ambiguous,
     copies,
@@ -43,14 +45,13 @@ from checklist_rewards.datasets.rubrics import (
     detected,
     in_a_rubric,
     inferred,
-    known_formats,
     numbered,
     prompt_keys,
 )
 from checklist_rewards.datasets.sources import read_source
 from checklist_rewards.datasets.texts import levels_of
 from checklist_rewards.errors import SampleError
-from checklist_rewards.files.atomic import write_text
+from checklist_rewards.files.atomic import write_json
 from checklist_rewards.files.cells import at, decoded, messages_in, places, without
 from checklist_rewards.files.documents import FORMATS as DOCUMENTS
 from checklist_rewards.files.documents import load
@@ -156,7 +157,7 @@ def import_checklists(
         path (`str`, `Path` or `Dataset`): a file, a folder or a pattern of files (.jsonl, .csv, .parquet, .json,
             .yaml), a dataset, or the name of one on the hub.
         format (`str` or `Path`, *optional*, defaults to `"auto"`): the name of a packaged format, or the YAML file of
-            another one (see [`rubrics.Format`]). `"auto"` detects it: a packaged format that fits, otherwise by shape.
+            another one (see [`formats.Format`]). `"auto"` detects it: a packaged format that fits, otherwise by shape.
         prompt_key (`str` or sequence of `str`, *optional*): the key of the prompt (a string or chat messages); dotted
             for a value inside another. The nonblank texts of several keys are joined by blank lines.
         checklist_key (`str`, *optional*): the key of the criteria.
@@ -232,19 +233,7 @@ def imported_rows(path: str | Path | Dataset, **settings: Any) -> ImportedRows:
         )
     format = _with_keys(known, how)
     counts = Counts()
-    reader = CriteriaReader(
-        format.name,
-        format.shape,
-        {"question": "question", **format.item},
-        counts,
-        default_weight=format.default_weight,
-        words={word.lower(): n for word, n in (how.weights or format.words or {}).items()} or None,
-        drop=frozenset((*format.drop, *how.drop)),
-        pitfalls=how.pitfalls,
-        ask_pitfalls=format.pitfalls,
-        needed=frozenset(how.item_keys or ()),
-        whole=not format.checklist,
-    )
+    reader = CriteriaReader(format, counts, how.pitfalls, frozenset(how.item_keys or ()))
     every = chain(peeked, source)
     found = _autorubric(every, reader, counts) if format.name == AUTORUBRIC else _rows(every, format, reader, how)
 
@@ -279,7 +268,7 @@ def write_imported(imported: ImportedRows, file: str | Path, output: Path) -> tu
     """
     if output.suffix.lower() == ".json":
         checklist = _only({checklist.id: checklist for _, checklist in imported.rows}, file, output)
-        write_text(output, json.dumps(checklist.model_dump(mode="json"), indent=2, ensure_ascii=False) + "\n")
+        write_json(output, checklist.model_dump(mode="json"))
         return None, len(checklist)
     rows = items = 0
     with write_rows(output) as out:
@@ -372,7 +361,8 @@ def is_own(value: Any) -> bool:
 def _with_keys(format: Format, how: _Settings) -> Format:
     found = {part: key for part, key in format.item.items() if part == "question" or key not in how.drop}
     item = {**found, **(how.item_keys or {})}
-    return format.model_copy(update={"item": item, "target": how.target_key or format.target})
+    own = {"target": how.target_key or format.target, "words": how.weights or format.words}
+    return format.model_copy(update={"item": item, "drop": (*format.drop, *how.drop), **own})
 
 
 # --- rows ------------------------------------------------------------------------------------------------------------
@@ -444,7 +434,7 @@ def _check_siblings(
         last = format.checklist.rpartition(".")[2]
         reader.leave("rubric.", {name: one for name, one in around.items() if name not in (last, *AROUND)}, row.where)
     for name, other in row.data.items() if format.checklist and format.shape in ("items", "text") else ():
-        taken = {name, str(name)} & {*reader.keys.values(), format.checklist, format.section_weights, *reader.drop}
+        taken = {name, str(name)} & {*reader.keys.values(), format.checklist, format.section_weights, *format.drop}
         if taken or not isinstance(other, list | str | Mapping) or not _may_lose(str(name)):
             continue
         other = decoded(other)

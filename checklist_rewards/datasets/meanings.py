@@ -1,5 +1,5 @@
-"""Keys and words of rubrics that change a score: what may not be dropped, which numbers stand for words, and which
-sections hold faults.
+"""What keys and words of rubrics mean for a score: what may not be dropped, which sections hold faults, and the parts
+of one criterion (values at keys that may lead inside, tags, expected answers).
 
 >>> way_to_keep("priority", "P0")
 'Map it with --item-key weight=priority and --weights P0=NUMBER, or --item-key category=priority'
@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
+from fnmatch import fnmatch
 from functools import lru_cache
 from typing import Any, Literal
 
 from checklist_rewards.checklists import NO, YES
-from checklist_rewards.datasets.texts import GRADES, number_in
-from checklist_rewards.files.cells import decoded
+from checklist_rewards.datasets.names import ANSWERS, GRADES, RANKS, UNUSED
+from checklist_rewards.datasets.texts import number_in
+from checklist_rewards.errors import ChecklistError
+from checklist_rewards.files.cells import at, decoded
 
 LOSES_A_SCORE = re.compile(
     r"weight|points|score|importance|priorit|severity|mandatory|(?:pass|fail|award)_?(?:criteri|condition|if|on|when)"
@@ -25,24 +28,11 @@ LOSES_A_SCORE = re.compile(
     re.IGNORECASE,
 )
 """Keys that are only dropped if the user names them."""
-WORDS: tuple[dict[str, float], ...] = (
-    {"essential": 1.0, "important": 0.7, "optional": 0.3, "pitfall": -0.9},
-    {"critical": 4.0, "major": 3.0, "minor": 2.0, "additional": 1.0},
-)
-"""Weights in words: those of Rubrics as Rewards (arXiv:2507.17746) and of ProfBench (arXiv:2510.18941)."""
-ANSWERS = {"yes": YES, "y": YES, "true": YES, "no": NO, "n": NO, "false": NO}
-"""The answers that the values of a row stand for, in lower case."""
-SCALES = frozenset(("likert", "ordinal", "numeric", "rating", "scale", "graded", "1 5", "1 10", "0 10", "0 5"))
-"""Kinds of items that are not answered with yes or no."""
 
 _COUNTERS = re.compile(
     r"#|(?:\w+_)?(?:id|idx|index|number|num|no)|n|order|rank|position|step|turn|line|page|version|year", re.IGNORECASE
 )
 """Keys whose numbers are no part of a score."""
-_RANKS = frozenset(
-    "high medium low must should could required mandatory optional p0 p1 p2 p3 p4 blocker minor major critical "
-    "essential important additional trivial crucial bonus".split()
-) | {"nice to have", "must have", "should have", "could have", "wont have", "good to have"}
 _PREFIX = re.compile(r"\s*(?:\[([^\[\]]{1,30})\]|\(([^()]{1,30})\)|([^:.!?]{1,30}):|([❌✗✘👎⛔🚫]))[:\s]\s*")
 _SIGN = re.compile(r"invert|revers|negat|bad|penal|deduct|pitfall|fault|sign", re.IGNORECASE)
 _GATE = re.compile(r"required|mandatory|must(?!_be)|hard|gate|veto|critical|essential", re.IGNORECASE)
@@ -68,7 +58,6 @@ _GOOD = re.compile(
     r"|allowed|desired|wanted)"
     r"(?: (?:criteri(?:a|on)|items?|points?|rules?|aspects?|signs?|behaviou?rs?|if|when))?"
 )
-_OFF = frozenset("deprecated disabled inactive deleted removed retired draft archived obsolete skip skipped".split())
 _INSIDE = re.compile(r"any_?of|all_?of|one_?of|alternatives|items|questions|checks|rules|claims|facts|requirements")
 _INLINE_LEVEL = re.compile(r"(?:\A|[;,.|(\n]|\s-)\s*\(?(\d{1,3})\)?\s*(?:points?|pts?)?\s*[:=–-]\s*[^\W\d]")
 
@@ -103,7 +92,7 @@ def is_opposed(section: str, others: Collection[str]) -> bool:
 
 def is_rank(name: str | None) -> bool:
     """Whether a section or a kind is a rank ("must", "nice to have"), which may stand for a weight."""
-    return plain(name) in _RANKS
+    return plain(name) in RANKS
 
 
 def holds_levels(text: str) -> bool:
@@ -143,7 +132,7 @@ def way_to_keep(key: str, value: Any, *, inside: bool = True, numbers: bool = Tr
         inner = next((name for name in value if LOSES_A_SCORE.search(str(name))), None)
         if inner is not None:
             return f"Map it to a field of the items (such as --item-key weight={key}.{inner})"
-    if inside and isinstance(value, str) and plain(value) in _OFF:
+    if inside and isinstance(value, str) and plain(value) in UNUSED:
         return "Remove the criteria that are not in use"
     if inside and isinstance(value, str) and holds_levels(value):
         return "List the levels under 'options' (a label and a value from 0 to 1 each)"
@@ -171,3 +160,80 @@ def way_to_keep(key: str, value: Any, *, inside: bool = True, numbers: bool = Tr
     if number or (isinstance(value, str) and len(value.split()) < 3):
         return as_weight if number else f"{as_weight[:-1]} and --weights {value}=NUMBER)"
     return "Write what it means into the criteria or their weights"
+
+
+# --- the parts of one criterion --------------------------------------------------------------------------------------
+
+
+def keys_of(value: Mapping[Any, Any]) -> str:
+    """The keys of a mapping, for error messages."""
+    return ", ".join(map(str, value)) or "none"
+
+
+def taken(rest: dict[str, Any], key: str) -> Any:
+    """The value at a dotted key, which is removed; what stands around it is left under dotted keys. Of a key with a
+    star, the only value that is not null."""
+    if key in rest:
+        return rest.pop(key)
+    if "." not in key:
+        return None
+    if "*" in key:
+        outer, _, pattern = key.rpartition(".")
+        inner = at(rest, outer)
+        names = [name for name, found in inner.items() if fnmatch(name, pattern) and found is not None]
+        return taken(rest, f"{outer}.{names[0]}") if len(names) == 1 else None
+    value = at(rest, key)
+    if value is not None:
+        outer = next(name for name in rest if key.startswith(f"{name}."))
+        inner = decoded(rest[outer])
+        rest.pop(outer)
+        name = key[len(outer) + 1 :]
+        rest |= {f"{outer}.{other}": content for other, content in inner.items() if other != name.partition(".")[0]}
+    return value
+
+
+def axis_of(rest: dict[str, Any]) -> str | None:
+    """The first tag "axis:…" of a HealthBench criterion, or else "cluster:…"; it is removed from the tags."""
+    tags = rest.get("tags")
+    if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
+        return None
+    tag = next((tag for kind in ("axis:", "cluster:") for tag in tags if tag.startswith(kind)), None)
+    if tag is None:
+        return None
+    rest["tags"] = [other for other in tags if other != tag]
+    return tag.partition(":")[2]
+
+
+def expecting(expected: Any, options: Any, where: str, key: str) -> list[dict[str, Any]] | None:
+    """The options of a question with an expected answer; None for yes, which is what items expect."""
+    answer = ANSWERS.get(str(expected).strip().lower())
+    if answer is None or options is not None:
+        raise ChecklistError(
+            f"{where}: {key!r} must be yes or no, for a question without options; got {expected!r:.60}."
+        )
+    return None if answer == YES else [{"label": YES, "value": 0.0}, {"label": NO, "value": 1.0}]
+
+
+def not_per_item(where: str, key: str, count: int, value: Any) -> ChecklistError:
+    """The error of a column that should have one value per item."""
+    return ChecklistError(
+        f"{where}: {key!r} must be a key of the items, or a column with a list of {count} values (one per item); "
+        f"got {value!r:.60}."
+    )
+
+
+def answer_in(value: Any) -> bool:
+    """Whether a value is an answer: true, false, "yes", "N"."""
+    return isinstance(value, bool) or (isinstance(value, str) and value.strip().lower() in ANSWERS)
+
+
+def are_mappings(value: Any) -> bool:
+    """Whether a value is a list of several mappings."""
+    return isinstance(value, list) and len(value) > 1 and all(isinstance(entry, Mapping) for entry in value)
+
+
+def names_grades(entries: list[Mapping[str, Any]], key: str) -> bool:
+    """Whether the values of a key are different names of levels: A, B, C."""
+    given = [entry.get(key) for entry in entries]
+    names = {plain(name) for name in given if isinstance(name, str)}
+    return len(names) == len(entries) and names <= GRADES and not any(is_rank(name) for name in names)

@@ -1,15 +1,8 @@
-"""Formats of rubrics: where a row has its prompt, its criteria and their parts.
+"""The format of rows whose format is not named: a packaged one that fits, or one that is inferred.
 
-A [`Format`] is a small YAML file. Those in `rubric_formats/` are known by name and detected; a file of the user's own
-is passed as `format="mine.yaml"`. For everything else, [`inferred`] finds the same things by their shape: a list of
-objects with a text and a number, numbered text, levels, a tree, verifiable instructions.
-
-    name: healthbench
-    about: HealthBench (OpenAI, simple-evals)
-    prompt: [prompt]
-    checklist: rubrics
-    item: {question: criterion, weight: points}
-    metric: net
+[`inferred`] finds prompt and criteria by the shapes of values and by the names of keys (`names.py`): a list of objects
+with a text and a number, numbered text, levels, a tree, verifiable instructions. If several values could be meant, it
+raises an error.
 """
 
 from __future__ import annotations
@@ -17,13 +10,24 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
-
-from checklist_rewards.datasets.criteria import PARTS, Shape
-from checklist_rewards.datasets.meanings import ANSWERS, holds_faults
+from checklist_rewards.datasets.formats import ROWS, Format, Shape, known_formats
+from checklist_rewards.datasets.meanings import holds_faults
+from checklist_rewards.datasets.names import (
+    ANSWERS,
+    AROUND,
+    CATEGORIES,
+    EXPECTED,
+    INNER,
+    LISTS,
+    PROMPTS,
+    QUESTIONS,
+    REFERENCES,
+    TEXTS,
+    WEIGHTS,
+    WEIGHTS_BESIDE,
+)
 from checklist_rewards.datasets.texts import (
     doubtful_levels,
     is_asked,
@@ -35,190 +39,38 @@ from checklist_rewards.datasets.texts import (
 )
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.cells import at, decoded, messages_in, places
-from checklist_rewards.files.documents import load
-from checklist_rewards.scores.score import PrimaryMetric
 
-ROWS = "rows"
-FOLDER = Path(__file__).resolve().parent / "rubric_formats"
-
-TEXTS = (
-    "question",
-    "criterion",
-    "criterion_text",
-    "criterion_description",
-    "criteria",
-    "description",
-    "requirement",
-    "requirements",
-    "point",
-    "rubric",
-    "text",
-    "statement",
-    "content",
-    "title",
-    "name",
-)
-WEIGHTS = (
-    "weight",
-    "points",
-    "score",
-    "importance",
-    "criterion_weight",
-    "point_value",
-    "max_points",
-    "max_score",
-    "marks",
-)
-CATEGORIES = ("category", "axis", "section", "dimension", "criterion_type", "type", "kind", "title", "name")
-EXPECTED = ("pass_criteria", "expected", "expected_answer", "correct_answer", "desired", "desired_answer", "pass_if")
-LISTS = (
-    "checklist",
-    "checklists",
-    "rubric",
-    "rubrics",
-    "criteria",
-    "criterion",
-    "criterions",
-    "requirements",
-    "questions",
-    "decomposed_questions",
-    "rubric_list",
-    "rubric_items",
-    "rubric_json",
-    "evaluation_criteria",
-    "grading_criteria",
-    "score_rubric",
-    "assert",
-)
-PROMPTS = (
-    "prompt",
-    "question",
-    "instruction",
-    "query",
-    "problem",
-    "task",
-    "goal",
-    "input",
-    "user_input",
-    "user_prompt",
-    "user_query",
-    "user_message",
-    "question_text",
-    "prompt_text",
-    "task_description",
-    "conversation",
-    "messages",
-    "conversation_input",
-    "conversation_history",
-    "context_messages",
-    "instruction_text",
-)
-REFERENCES = (
-    "reference",
-    "reference_answer",
-    "reference_solution",
-    "reference solution",
-    "ideal_answer",
-    "gold_answer",
-    "reference_response",
-)
-QUESTIONS = ("target_question",)
 _ALIKE = re.compile(
     r"rubric|criteri|checklist|requirement|pitfall|penalt|deduct|violation|demerit|must_?not|forbidden|hard_?rule|bonus",
     re.IGNORECASE,
 )
-_WEIGHTS_BESIDE = ("weights", "weight", "points", "importances", "rubric_weights", "criteria_weights", "item_weights")
 _LEAST_TEXT = 12
 """Characters that texts of criteria have on average, where their key is not known."""
 
 
-class Format(BaseModel):
-    """Where rows have their parts. All keys may be dotted (`reward_model.rubrics`) and may lead through JSON text.
-
-    Args:
-        name (`str`): The name, also the value of `checklist_source`.
-        about (`str`): One line: whose format it is.
-        checklist (`str`): The key of the criteria. With "{n}", each criterion has a column of its own, and empty ones
-            are left out: `criterion_{n}`.
-        shape (`str`): How they are written: `items` (a list of objects or texts, in sections or not), `text`
-            (numbered), `levels` (of a grade), `tree`, `instructions` (IFEval's), `asserts` (promptfoo's).
-        prompt (list of `str`): The keys of the prompt: text, or chat messages. Several are joined by blank lines. Keys
-            with "{n}" are turns: `["prompt_{n}", "response_{n}"]`. Empty for rubrics without a prompt.
-        promptless (`bool`): Whether rows may have no prompt.
-        item (mapping): The key of each part of an item; the parts are those of `criteria.PARTS`.
-        reference, target (`str`, *optional*): The keys of the reference answer and of a text to score.
-        grade (`str`, *optional*): The key of a grade that people gave; with the shape `levels` it becomes `labels`.
-        words (mapping, *optional*): Weights in words, lower case.
-        default_weight (`float`, *optional*): The weight of a criterion without one.
-        section_weights (`str`, *optional*): The key of a mapping from sections to factors.
-        pitfalls (`bool`): Whether negative weights stand both for faults and for what good responses avoid.
-        drop (list of `str`): Keys of items that may be dropped, although they sound like part of the score.
-        needs (list of `str`): More keys that a row of this format has.
-        metric (`str`, *optional*): The primary metric that gives the data set's own score.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    name: str
-    about: str = ""
-    checklist: str
-    shape: Shape = "items"
-    prompt: tuple[str, ...] = ()
-    promptless: bool = False
-    item: dict[str, str] = Field(default_factory=dict)
-    reference: str | None = None
-    target: str | None = None
-    grade: str | None = None
-    words: dict[str, float] | None = None
-    default_weight: float | None = None
-    section_weights: str | None = None
-    pitfalls: bool = False
-    drop: tuple[str, ...] = ()
-    needs: tuple[str, ...] = ()
-    metric: PrimaryMetric | None = None
-
-    @field_validator("item")
-    @classmethod
-    def _known_parts(cls, item: dict[str, str]) -> dict[str, str]:
-        for name in item:
-            if name not in PARTS:
-                raise ValueError(f"{name!r} is not a part of an item; allowed: {', '.join(PARTS)}")
-        return item
-
-    def fits(self, row: Mapping[str, Any]) -> bool:
-        """Whether a row has all keys of this format."""
-        value = decoded(criteria_at(row, self.checklist))
-        prompts = [key.format(n=0) if "{n}" in key else key for key in self.prompt]
-        needed = (*([] if self.promptless else prompts[:1]), *self.needs)
-        if value is None or any(at(row, key) is None for key in needed):
-            return False
-        if self.shape != "items" or not self.item:
-            return self.shape in _shapes_of(value, self.checklist)
-        first = next(_entries([value] if isinstance(value, str) else value), None)
-        must = ("question", "expected", *(() if self.default_weight is not None else ("weight",)))
-        parts = [self.item[part].partition(".*")[0] for part in must if part in self.item]
-        if isinstance(first, str):
-            beside = [key for part, key in self.item.items() if part != "question"]
-            return bool(beside) and all(at(row, key) is not None for key in beside)
-        return isinstance(first, Mapping) and all(key in first or at(first, key) is not None for key in parts)
-
-    @property
-    def specificity(self) -> int:
-        """The number of its keys; of two formats that fit, the one with more of them is meant."""
-        return len(self.item) + len(self.prompt) + 2 * len(self.needs)
-
-
-@lru_cache(maxsize=1)
-def known_formats() -> Mapping[str, Format]:
-    """The packaged formats by name."""
-    formats = [load(path, Format) for path in sorted(FOLDER.glob("*.yaml"))]
-    return {format.name: format for format in formats}
-
-
 def detected(rows: Sequence[Mapping[str, Any]]) -> Format | None:
     """The packaged format that all of these rows fit, the most specific one; None if there is none."""
-    fitting = [f for f in known_formats().values() if rows and all(f.fits(row) for row in rows)]
-    return max(fitting, key=lambda format: format.specificity, default=None)
+    fitting = [f for f in known_formats().values() if rows and all(_fits(f, row) for row in rows)]
+    # of two formats that fit, the one with more keys is meant
+    return max(fitting, key=lambda f: len(f.item) + len(f.prompt) + 2 * len(f.needs), default=None)
+
+
+def _fits(format: Format, row: Mapping[str, Any]) -> bool:
+    """Whether a row has all keys of this format."""
+    value = decoded(criteria_at(row, format.checklist))
+    prompts = [key.format(n=0) if "{n}" in key else key for key in format.prompt]
+    needed = (*([] if format.promptless else prompts[:1]), *format.needs)
+    if value is None or any(at(row, key) is None for key in needed):
+        return False
+    if format.shape != "items" or not format.item:
+        return format.shape in _shapes_of(value, format.checklist)
+    first = next(_entries([value] if isinstance(value, str) else value), None)
+    must = ("question", "expected", *(() if format.default_weight is not None else ("weight",)))
+    parts = [format.item[part].partition(".*")[0] for part in must if part in format.item]
+    if isinstance(first, str):
+        beside = [key for part, key in format.item.items() if part != "question"]
+        return bool(beside) and all(at(row, key) is not None for key in beside)
+    return isinstance(first, Mapping) and all(key in first or at(first, key) is not None for key in parts)
 
 
 def inferred(
@@ -292,7 +144,7 @@ def _entries(value: Any) -> Iterator[Any]:
     value = decoded(value)
     value = table_of(value) or value
     if isinstance(value, Mapping):
-        inner = [value[key] for key in ("rubric", "rubrics", "sections", "criteria", "items") if key in value]
+        inner = [value[key] for key in INNER if key in value]
         lists = inner[:1] or [entry for entry in value.values() if isinstance(decoded(entry), list)]
         for entry in lists:
             yield from _entries(entry)
@@ -308,10 +160,6 @@ def _entries(value: Any) -> Iterator[Any]:
                 yield from _entries(entry["criteria"])
             else:
                 yield entry
-
-
-AROUND = ("guidelines", "name", "title", "description", "id", "version", "source", "source_method", "model")
-"""Keys beside a list of criteria that belong to it."""
 
 
 def _shapes_of(value: Any, key: str) -> tuple[Shape, ...]:
@@ -335,7 +183,7 @@ def _shapes_of(value: Any, key: str) -> tuple[Shape, ...]:
             return ("levels",)  # its reader asks
         if name in LISTS and value and all(isinstance(n, int | float) for n in value.values()):
             return ("items",) if all(" " in str(text).strip() for text in value) else ()
-        lists = [key for key in ("rubric", "rubrics", "sections", "criteria", "items") if key in value]
+        lists = [key for key in INNER if key in value]
         if lists and not {*value} <= {lists[0], *AROUND}:
             return ()  # its list is found by itself
         if not lists and len(value) == 1 and name not in LISTS:
@@ -362,9 +210,7 @@ def _shapes_of(value: Any, key: str) -> tuple[Shape, ...]:
     if mappings and text is None and all(len(levels_of(entry)) > 1 for entry in mappings):
         return ("items",) if name in LISTS or _names_criteria(name) else ()  # a grade for each
     number = _first(mappings, WEIGHTS, int | float | str)
-    sectioned = (
-        isinstance(value, Mapping) and not {"rubric", "rubrics", "sections", "criteria", "items"} & value.keys()
-    )
+    sectioned = isinstance(value, Mapping) and value.keys().isdisjoint(INNER)
     sure = name in LISTS or _names_criteria(name) or text in ("question", "criterion", "requirement")
     return ("items",) if text and (number if sectioned and not sure else number or sure) else ()
 
@@ -389,7 +235,7 @@ def _spelled(key: Any) -> str:
 
 
 def _text_key(entries: Sequence[Mapping[str, Any]]) -> str | None:
-    """The key of the text of items: one of `TEXTS`, otherwise the key with the longest texts."""
+    """The key of the text of items: one of the names of texts, otherwise the key with the longest texts."""
     if found := _first(entries, TEXTS, str):
         return found
     lengths = {key: sum(len(entry[key]) for entry in entries) / len(entries) for key in _texts(entries)}
@@ -421,7 +267,7 @@ def _parts(entries: Sequence[Any], row: Mapping[str, Any]) -> dict[str, str]:
             parts[part] = others[0]
     if "weight" not in parts:
         beside = {name.lower(): name for name in row if isinstance(decoded(row[name]), list)}
-        if key := next((beside[name] for name in _WEIGHTS_BESIDE if name in beside), None):
+        if key := next((beside[name] for name in WEIGHTS_BESIDE if name in beside), None):
             parts["weight"] = key
     for part, meant in _OWN_PARTS.items():
         if part in present and present[part] != text and (part != "id" or text == "question"):

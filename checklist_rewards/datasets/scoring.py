@@ -15,8 +15,8 @@ from checklist_rewards.datasets.columns import dataset_from_rows
 from checklist_rewards.datasets.shards import in_groups
 from checklist_rewards.datasets.tasks import RowWork, Source, Totals
 from checklist_rewards.errors import SampleError
+from checklist_rewards.files.cells import as_json
 from checklist_rewards.files.rows import Row
-from checklist_rewards.files.spool import as_json
 from checklist_rewards.pipelines import Pipeline, PipelineConfig
 from checklist_rewards.rows import Columns
 from checklist_rewards.scorer import Scorer

@@ -42,9 +42,10 @@ from checklist_rewards.errors import (
     StoreError,
     shown,
 )
-from checklist_rewards.files.atomic import atomic_path, write_text
+from checklist_rewards.files.atomic import atomic_path, write_json, write_text
+from checklist_rewards.files.cells import JSON_TEXT, as_cell
 from checklist_rewards.files.rows import CHUNK_ROWS, FORMATS, Row, file_format, read_rows_for, write_batches
-from checklist_rewards.files.spool import JSON_TEXT, ArrowSpool, as_cell
+from checklist_rewards.files.spool import ArrowSpool
 from checklist_rewards.files.store import Store, key_of
 from checklist_rewards.scores.reasons import Reason, Unanswered
 
@@ -243,7 +244,7 @@ class ShardFolder:
                 f"{self.path} holds results with {name} = {shown(old)}, now {shown(new)}; choose another "
                 "--output, or delete the folder to start again."
             )
-        write_text(self._manifest, json.dumps(self.settings, indent=2, ensure_ascii=False) + "\n")
+        write_json(self._manifest, self.settings)
 
     def confirm(self) -> None:
         """Raises [`SampleError`] if a run with other settings has claimed the folder since, or if it was deleted."""

@@ -13,6 +13,7 @@ from typing import Any
 
 import yaml
 
+from checklist_rewards.datasets.names import GRADES
 from checklist_rewards.generators.shapes import is_question
 
 _LINE = re.compile(r"^[ \t]*(?:(\d{1,3})([.):])|[-*•])[ \t]+")
@@ -66,12 +67,6 @@ _ASKS = re.compile(
 )
 """How a question begins that has lost its mark."""
 STATEMENT = "Does this describe the response?\n{statement}"
-GRADES = frozenset(
-    "a a+ a- b b+ b- c c+ c- d e f excellent outstanding exemplary advanced proficient good satisfactory acceptable "
-    "adequate average basic developing beginning emerging fair poor bad weak inadequate unsatisfactory unacceptable "
-    "full partial none pass fail correct incorrect high medium low strong moderate perfect".split()
-)
-"""Names of levels, which say nothing about their numbers."""
 
 
 def is_asked(text: str) -> bool:

@@ -16,7 +16,8 @@ from checklist_rewards.backends.base import Backend
 from checklist_rewards.backends.encoder_rows import MAX_CONTEXT
 from checklist_rewards.checklists import NO, YES
 from checklist_rewards.distill.labels import by_target, folds_of, read_group
-from checklist_rewards.evaluation.agreement import Bootstrap, Categories, Figure, Numbers
+from checklist_rewards.evaluation.agreement import Categories, Numbers
+from checklist_rewards.evaluation.bootstrap import Bootstrap, Figure
 from checklist_rewards.judges.labels import Labelled
 
 Train = Callable[[Sequence[Labelled], Path], object]
@@ -66,9 +67,11 @@ def read_pairs(
     probabilities: list[float | None] = [None] * len(pairs)
     for start in range(0, len(groups), engine.chunk_reads):
         chunk = slice(start, start + engine.chunk_reads)
-        for some, reads in zip(places[chunk], engine.read(groups[chunk], (YES, NO)).reads, strict=True):
-            for place, read in zip(some, reads, strict=True):
-                probabilities[place] = None if read.logprobs is None else math.exp(read.logprobs[0])
+        answers = iter(engine.read(groups[chunk], (YES, NO))[0])
+        for some in places[chunk]:
+            for place in some:
+                logprobs = next(answers).logprobs
+                probabilities[place] = None if logprobs is None else math.exp(logprobs[0])
             if progress is not None:
                 progress(len(some))
     return probabilities

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from checklist_rewards.checklists import Checklist, ChecklistItem, Option
-from checklist_rewards.judges import Judge, Progress, Read
+from checklist_rewards.judges import Ask, Judge, Progress
 from checklist_rewards.judges.written import numbered
 from checklist_rewards.prompts import fence
 from checklist_rewards.scorer import Sample
@@ -130,13 +130,13 @@ def preferences(judge: Judge, pairs: Sequence[ResponsePair], progress: Progress 
     Returns:
         `list[Preference]`: One per pair, in order.
     """
-    reads: list[Read] = []
+    reads: list[Ask] = []
     for number, pair in enumerate(pairs, start=1):
         for name in ("first", "second"):
             string(f"pair {number}: {name}", getattr(pair, name))
         for one, other in ((pair.first, pair.second), (pair.second, pair.first)):
             both = f"Response A:\n{fence('response', one)}\n\nResponse B:\n{fence('response', other)}"
-            reads.append(Read(_WHICH, both, pair.input, pair.reference, pair.history, len(reads)))
+            reads.append(Ask(_WHICH, both, pair.input, pair.reference, pair.history, len(reads)))
     verdicts = _judged(judge, reads, progress)
     return [_preference(*verdicts[start : start + 2]) for start in range(0, len(verdicts), 2)]
 
@@ -155,7 +155,7 @@ def _grades(
     for index, (sample, item) in enumerate(zip(samples, items, strict=True)):
         string(f"sample {index + 1}: target", sample.target)
         if sample.target_state not in NO_ANSWER_STATES:
-            reads[index] = Read(item, sample.target, sample.input, sample.reference, sample.history, index)
+            reads[index] = Ask(item, sample.target, sample.input, sample.reference, sample.history, index)
     read = dict(zip(reads, _judged(judge, list(reads.values()), progress), strict=True))
     grades = []
     for index, (sample, item) in enumerate(zip(samples, items, strict=True)):
@@ -174,7 +174,7 @@ def _grades(
     return grades
 
 
-def _judged(judge: Judge, reads: Sequence[Read], progress: Progress | None) -> list[Verdict]:
+def _judged(judge: Judge, reads: Sequence[Ask], progress: Progress | None) -> list[Verdict]:
     for number, read in enumerate(reads, start=1):
         judge.check_item(read.item, f"read {number}")
     judge.validate()

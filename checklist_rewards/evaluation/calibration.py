@@ -25,7 +25,7 @@ from typing_extensions import override
 
 from checklist_rewards.checklists import NO, YES, ChecklistItem
 from checklist_rewards.errors import SampleError
-from checklist_rewards.evaluation.agreement.measures import Bootstrap, Figure, Mean, Measure, over, weighted_mean
+from checklist_rewards.evaluation.bootstrap import Bootstrap, Figure, Mean, Measure, over, weighted_mean
 from checklist_rewards.evaluation.scored import ScoredText
 from checklist_rewards.judges.calibration import (
     BINS,

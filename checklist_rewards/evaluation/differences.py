@@ -29,7 +29,9 @@ from pydantic import BaseModel, ConfigDict
 
 from checklist_rewards.checklists import NO, YES
 from checklist_rewards.errors import SampleError
-from checklist_rewards.evaluation.agreement.measures import Bootstrap, Figure, Totals, kappa_of, over, tau
+from checklist_rewards.evaluation.agreement.measures import kappa_of
+from checklist_rewards.evaluation.bootstrap import Bootstrap, Figure, Totals, over
+from checklist_rewards.evaluation.correlation import tau
 from checklist_rewards.evaluation.labels import equal_answers
 from checklist_rewards.evaluation.scored import ScoredText
 from checklist_rewards.scores import Score, item_keys

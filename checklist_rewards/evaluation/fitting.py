@@ -15,7 +15,8 @@ pairs that are far apart in the right order. The second term is then a hundredth
 Squared errors are minimized by `scipy.optimize.nnls`, the solver of scikit-learn's `LinearRegression(positive=True)`,
 without the cost of its estimators for problems of this size, and the logistic loss by L-BFGS-B. The strength is the
 one with the lowest loss in cross-validation over groups; "infinite" is one of them. All figures are *out-of-fold*:
-every text is scored by weights that were fitted, with their strength, on other groups.
+every text is scored by weights that were fitted, with their strength, on other groups. Groups whose texts are compared
+in a preference are one group.
 
 A weight belongs to an item, if the items repeat over texts, or else to a category. Items that are too rare and items
 without a category keep their weights.
@@ -33,14 +34,8 @@ from typing import Any, Literal, NamedTuple, get_args
 from typing_extensions import override
 
 from checklist_rewards.errors import SampleError
-from checklist_rewards.evaluation.agreement.measures import (
-    Bootstrap,
-    Figure,
-    Measure,
-    group_codes,
-    over,
-    weighted_mean,
-)
+from checklist_rewards.evaluation.bootstrap import Bootstrap, Figure, Measure, group_codes, over, weighted_mean
+from checklist_rewards.evaluation.intervals import bootstrap_interval, expanded
 from checklist_rewards.evaluation.scored import ScoredText
 from checklist_rewards.scores import EQUAL, ItemScore
 from checklist_rewards.validation import import_extra, np, one_of
@@ -90,7 +85,7 @@ class LabelledScores:
     labels: np.ndarray
     """One per text; for preferences, 1 per pair."""
     groups: list[str]
-    """One per label."""
+    """One per label. Groups of texts that a preference connects are one group."""
     pairs: np.ndarray | None = None
     """For preferences: indices of the chosen and the rejected text, as an array of pairs x 2."""
 
@@ -194,11 +189,23 @@ def labelled_scores(
         texts=occurring,
         bases=bases,
         labels=np.ones(len(of_labels)) if pairs is not None else np.array([row.labels for _, row, _ in used], float),
-        groups=[used[number][1].group for number in of_labels],
+        groups=_connected([row.group for _, row, _ in used], kept),
         pairs=kept,
     )
     _enough(found, texts[0].where.rpartition(",")[0])
     return found
+
+
+def _connected(groups: list[str], pairs: np.ndarray | None) -> list[str]:
+    """The group of every text, or of every pair: groups that a pair connects are one, so that no text is in two."""
+    if pairs is None or not len(pairs):
+        return groups if pairs is None else []
+    sparse, graphs = import_extra("scipy.sparse", "scipy.sparse.csgraph")
+    one, other = group_codes(groups)[pairs].T
+    size = len(groups)
+    _, parts = graphs.connected_components(sparse.coo_array((np.ones(len(one)), (one, other)), shape=(size, size)))
+    names: dict[int, str] = {}
+    return [names.setdefault(int(parts[code]), groups[place]) for code, place in zip(one, pairs[:, 0], strict=True)]
 
 
 def _value(line: ItemScore) -> Any:
@@ -344,15 +351,15 @@ def fit_weights(labelled: LabelledScores, bootstrap: Bootstrap | None = None) ->
             continue
         sign, without = labelled.signs[place], np.arange(len(weights)) != place
         left = sum(fold * labelled.judged(each * without) for fold, each in zip(held_out, by_fold, strict=True))
-        ends = [] if draws is None else sorted((sign * np.quantile(draws[:, place], [0.025, 0.975])).tolist())
+        ends = {} if draws is None else bootstrap_interval(sign * draws[:, place], fitting.groups)
         lines.append(
             FittedWeight(
                 name,
                 labelled.questions[place],
                 float(sign * labelled.present[place]),
                 float(sign * weights[place]),
-                ends[0] if ends else None,
-                ends[1] if ends else None,
+                ends.get("low"),
+                ends.get("high"),
                 adds=compared.of(compared.fitted, every) - compared.of(left, every),
                 texts=int(labelled.texts[place]),
             )
@@ -464,16 +471,9 @@ class _Fitting:
 
     def draws(self, strength: float, bootstrap: Bootstrap) -> np.ndarray | None:
         """Absolute weights of every resample of the groups."""
-        if not bootstrap.resamples:
-            return None
-        rng = np.random.default_rng(bootstrap.seed)
-        drawn = []
-        for _ in range(bootstrap.resamples):
-            counts = np.bincount(rng.integers(0, self.groups, self.groups), minlength=self.groups)
-            drawn.append(self.labelled.weights(self.factors(counts[self.codes].astype(float), strength)))
-            if bootstrap.progress is not None:
-                bootstrap.progress(1)
-        return np.array(drawn)
+        counts = (draw.astype(float) for draw in bootstrap.draws(self.codes))
+        drawn = [self.labelled.weights(self.factors(use, strength)) for use in counts]
+        return np.array(drawn) if drawn else None
 
 
 class Compared(Measure):
@@ -512,30 +512,30 @@ def _checked(labelled: LabelledScores, compared: Compared, figures: dict[str, Fi
     chance, measure = (0.0, compared.name) if labelled.pairs is None else (0.5, "fraction of pairs in order")
     count = len(labelled.labels)
     fitted, present, gain = (figures[name] for name in ("fitted", "present", "gain"))
-    about = f"{count} {'labels' if labelled.pairs is None else 'pairs'}"
+    about, groups = f"{count} {'labels' if labelled.pairs is None else 'pairs'}", len(set(labelled.groups))
     if fitted.value is None or fitted.value <= chance or (fitted.low is not None and fitted.low <= chance):
-        known = None if fitted.value is None else _needed(count, fitted, fitted.value - chance)
+        known = None if fitted.value is None else _needed(count, groups, fitted, fitted.value - chance)
         more = "more labels would not help" if known is None else f"about {known:,} labels would be needed"
         raise SampleError(
             f"nothing can be learned from {about}: with fitted weights the {measure} on held-out groups is "
             f"{fitted.shown()}, which is not above {chance:g}; {more}."
         )
     if gain.value is None or gain.value <= 0:
-        known = _needed(count, gain, SMALL_GAIN)
+        known = _needed(count, groups, gain, SMALL_GAIN)
         more = "" if known is None else f"; about {known:,} labels would show a gain of {SMALL_GAIN:g}"
         raise SampleError(
             f"no better weights can be learned from {about}: the {measure} on held-out groups is "
             f"{present.shown()} with the present weights and {fitted.shown()} with fitted ones. Keep the present "
             f"weights{more}."
         )
-    return None if gain.low is None or gain.low > 0 else _needed(count, gain, gain.value)
+    return None if gain.low is None or gain.low > 0 else _needed(count, groups, gain, gain.value)
 
 
-def _needed(count: int, figure: Figure, effect: float) -> int | None:
+def _needed(count: int, groups: int, figure: Figure, effect: float) -> int | None:
     """Labels with which an effect would be significant in 80 % of the samples: its standard error falls with the root
     of their number."""
     if figure.low is None or figure.high is None or effect <= 0:
         return None
-    error = (figure.high - figure.low) / (2 * 1.96)
+    error = (figure.high - figure.low) / (2 * expanded(groups))
     needed = math.ceil(count * (_DETECTABLE * error / effect) ** 2)
     return needed if needed > count else None

@@ -20,7 +20,8 @@ from dataclasses import dataclass, field
 from statistics import fmean
 
 from checklist_rewards.errors import SampleError
-from checklist_rewards.evaluation.agreement.measures import Figure, correlation
+from checklist_rewards.evaluation.bootstrap import Figure
+from checklist_rewards.evaluation.correlation import correlation
 from checklist_rewards.generators.shapes import question_fault
 from checklist_rewards.scores import EQUAL, Score, item_keys
 from checklist_rewards.scores.tally import wilson
@@ -86,6 +87,12 @@ class _Prompt:
     passed: dict[str, list[bool]] = field(default_factory=dict)
     canaries: dict[str, float] = field(default_factory=dict)
 
+    @property
+    def length_correlation(self) -> float | None:
+        """Correlation of score and length; None if the scores differ by rounding only."""
+        varied = np.ptp(self.scores) > EQUAL
+        return correlation(np.array(self.scores), np.array(self.lengths), least=3) if varied else None
+
 
 class GradientForecast:
     """Collects scored completions; see the module docstring.
@@ -146,7 +153,7 @@ class GradientForecast:
         gradient = Figure(value=fmean(shares) if shares else None, low=low, high=high)
         rates = [fmean(each) for entry in groups for each in entry.passed.values() if len(each) > 1]
         faults = Counter(fault for question in self._questions if (fault := question_fault(question)) is not None)
-        lengths = [each for entry in groups if (each := _correlation(entry.scores, entry.lengths)) is not None]
+        lengths = [each for entry in groups if (each := entry.length_correlation) is not None]
         return GradientReport(
             prompts=len(groups),
             completions=sum(len(entry.scores) for entry in groups),
@@ -176,7 +183,3 @@ def _share(scores: np.ndarray, size: int, least: float, rng: np.random.Generator
         return float(scores.std() > least)
     draws = rng.permuted(np.tile(scores, (_DRAWS, 1)), axis=1)[:, :size]
     return float((draws.std(axis=1) > least).mean())
-
-
-def _correlation(scores: Sequence[float], lengths: Sequence[int]) -> float | None:
-    return None if np.ptp(scores) <= EQUAL else correlation(np.array(scores), np.array(lengths), least=3)

@@ -6,7 +6,13 @@ II). Its distribution is Student's t with G - 1 degrees of freedom (scipy), not 
 
 The interval of a rate is Wilson's (statsmodels) with the number of independent answers that would have the same error,
 as for surveys (Korn and Graubard 1998), and with the quantile of t instead of the normal one. So it stays within 0 and
-1, and it has a width where all labels are equal. The coverage of each interval is in `docs/studies/statistics.md`.
+1, and it has a width where all labels are equal.
+
+The interval of bootstrap draws is the expanded percentile interval (Hesterberg 2015, section 5.3): draws of a few
+groups vary too little, by (G - 1) / G, and their quantiles are those of a normal distribution, so the quantiles are
+taken further out. With many groups it is the percentile interval.
+
+The coverage of each interval is in `docs/studies/statistics.md`.
 """
 
 from __future__ import annotations
@@ -16,6 +22,7 @@ import math
 from checklist_rewards.validation import import_extra, np
 
 CONFIDENCE = 0.95
+_DEFINED = 0.9
 
 
 def clustered_error(parts: np.ndarray, codes: np.ndarray, groups: int) -> float:
@@ -63,3 +70,19 @@ def rate_interval(rate: float, error: float, groups: int, units: int, *, least: 
     alpha = 2 * special.ndtr(-t_quantile(groups, (1 - CONFIDENCE) / 2))
     low, high = proportion.proportion_confint(rate * independent, independent, alpha=alpha, method="wilson")
     return min(float(low), rate), max(float(high), rate)  # Wilson's bounds at 0 and 1 are off by rounding
+
+
+def expanded(groups: int) -> float:
+    """How many standard errors of bootstrap draws of so many groups a 95 % interval has on each side."""
+    return math.sqrt(groups / (groups - 1)) * t_quantile(groups, (1 - CONFIDENCE) / 2)
+
+
+def bootstrap_interval(draws: np.ndarray, groups: int) -> dict[str, float]:
+    """The 95 % interval `low` and `high` of a figure's draws; empty if fewer than 90 % of them are defined."""
+    defined = draws[np.isfinite(draws)]
+    if groups < 2 or len(defined) < _DEFINED * len(draws):
+        return {}
+    [special] = import_extra("scipy.special")
+    tail = float(special.ndtr(-expanded(groups)))
+    low, high = np.quantile(defined, [tail, 1 - tail])
+    return {"low": float(low), "high": float(high)}

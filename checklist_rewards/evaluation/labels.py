@@ -19,7 +19,7 @@ from typing import Any
 from checklist_rewards.chat import completion_text
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import SampleError
-from checklist_rewards.evaluation.scored import Answer, ScoredText, own_id, read_scored, shown_prompt
+from checklist_rewards.evaluation.scored import ItemAnswer, ScoredText, own_id, read_scored, shown_prompt
 from checklist_rewards.files.cells import messages_in
 from checklist_rewards.files.rows import Row, read_rows
 from checklist_rewards.judges.labels import LabelCell, read_column
@@ -161,7 +161,7 @@ def _with_labels(texts: Sequence[ScoredText], found: Sequence[Any]) -> list[Scor
         replace(
             text,
             labels=[
-                Answer(label, item.values[label], item.values[label]) if isinstance(label, str) else None
+                ItemAnswer(label, item.values[label], item.values[label]) if isinstance(label, str) else None
                 for item, label in zip(text.items, labels, strict=True)
             ]
             if isinstance(labels, list)

@@ -32,7 +32,7 @@ from typing import Any
 
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement.compare import units_against_labels
-from checklist_rewards.evaluation.agreement.measures import Figure, group_codes
+from checklist_rewards.evaluation.bootstrap import Figure, group_codes
 from checklist_rewards.evaluation.intervals import clustered_error, rate_interval, t_test_p
 from checklist_rewards.evaluation.labels import pairs_of
 from checklist_rewards.evaluation.scored import ScoredText, answer_given

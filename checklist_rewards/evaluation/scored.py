@@ -29,6 +29,7 @@ from checklist_rewards.errors import SampleError
 from checklist_rewards.files.cells import messages_in
 from checklist_rewards.files.ranks import other_ranks
 from checklist_rewards.files.rows import Row, input_format, read_rows, read_rows_for
+from checklist_rewards.messages import Images
 from checklist_rewards.rows import PROMPT, Columns
 from checklist_rewards.scorer import Sample
 from checklist_rewards.scores import ItemScore, Score, TargetState, item_keys
@@ -51,7 +52,7 @@ _SCORES: Mapping[Kind, str] = {"scored": SCORE_COLUMN, "rewards": "score"}
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ItemAnswer:
     """The answer of one side to an item."""
 
     label: str
@@ -63,7 +64,7 @@ class Answer:
     """Probabilities of the judge."""
 
 
-RowLabels = Sequence[Answer | None] | float | None
+RowLabels = Sequence[ItemAnswer | None] | float | None
 """The labels of a text: one per item, or one number for the whole text, or None for an unlabelled one."""
 
 
@@ -248,12 +249,10 @@ def scored_text(
         group_key (`str`, *optional*): Column of the group. Defaults to step and prompt in a log, otherwise the id.
 
     Raises:
-        SampleError: If a column is missing, or a cell has no score or no number.
+        SampleError: If a column is missing, or a cell has another value than a score or a number.
     """
     data, where = row.data, row.where
-    columns = columns or Columns.of(data, history="", images="ignore")
-    if kind == "scored":
-        require_scores(data, where)
+    columns = columns or Columns.of(data, images="ignore")
     step, reward = None, None
     if kind == "rewards":
         step = data["step"] if isinstance(data.get("step"), int) else 0
@@ -304,6 +303,9 @@ class ScoredFile:
         shared ([`Checklist`], *optional*): One checklist for all rows, used instead of the column.
         id_key, group_key (`str`, *optional*): Columns of ids and groups; see [`scored_text`].
         output (`Path`, *optional*): The file to which the rows will be written; see [`read_rows_for`].
+        unscored (`bool`, *optional*, defaults to `False`): Rows without the column of the score are read too, as texts
+            without a score.
+        images (`str`, *optional*, defaults to `"ignore"`): What to do with images; see [`Columns`].
     """
 
     path: Path
@@ -316,6 +318,8 @@ class ScoredFile:
     id_key: str | None = None
     group_key: str | None = None
     output: Path | None = None
+    unscored: bool = False
+    images: Images = "ignore"
 
     @cached_property
     def first(self) -> Row:
@@ -328,7 +332,7 @@ class ScoredFile:
     @cached_property
     def kind(self) -> Kind:
         """The kind of the file. Raises [`SampleError`] for rows of another kind."""
-        if kind := kind_of_row(self.first.data):
+        if kind := kind_of_row(self.first.data) or ("scored" if self.unscored else None):
             return kind
         columns = ", ".join(map(repr, self.first.data)) or "no columns"
         raise SampleError(f"{self.first.where}: the row has {columns}; expected {_KINDS}.")
@@ -351,9 +355,9 @@ class ScoredFile:
             target=self.target,
             checklist=self.checklist,
             reference=self.reference,
-            history=self.history or "",
+            history=self.history,
             shared=self.shared,
-            images="ignore",
+            images=self.images,
         )
 
     def count(self) -> int:
@@ -361,14 +365,16 @@ class ScoredFile:
         return sum(map(_count, self.paths))
 
     def __iter__(self) -> Iterator[ScoredText]:
-        kind, columns = self.kind, self.columns
-        named = [*(self.inputs or ()), *filter(None, (self.target, self.id_key))] if kind == "scored" else []
+        kind, columns, scored = self.kind, self.columns, self.kind == "scored" and not self.unscored
+        named = [*(self.inputs or ()), *filter(None, (self.target, self.id_key))] if scored else []
         rows = chain.from_iterable(map(self._rows, self.paths))
         for number, row in enumerate(rows, start=1):
             for name in named:
                 if name not in row.data:
                     has = ", ".join(map(repr, row.data))
                     raise SampleError(f"{row.where}: column {name!r} not found; the row has {has}.")
+            if scored:
+                require_scores(row.data, row.where)
             yield scored_text(row, number, kind, columns, id_key=self.id_key, group_key=self.group_key)
 
     def _rows(self, path: Path) -> Iterator[Row]:
@@ -446,13 +452,15 @@ def shown_completion(value: Any) -> str | None:
         return str(value)
 
 
-def answer_given(item: ChecklistItem, line: ItemScore) -> Answer | None:
+def answer_given(item: ChecklistItem, line: ItemScore) -> ItemAnswer | None:
     """The judge's answer; None if unanswered."""
     if line.unanswered is not None or line.answer is None:
         return None
     value = item.values.get(line.answer)
     probabilities = line.probabilities
-    return Answer(line.answer, value, value if probabilities is None else expected(item, probabilities), probabilities)
+    return ItemAnswer(
+        line.answer, value, value if probabilities is None else expected(item, probabilities), probabilities
+    )
 
 
 def expected(item: ChecklistItem, probabilities: Mapping[str, float]) -> float | None:

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 
 from pydantic import BaseModel, ConfigDict
 
-from checklist_rewards.evaluation.agreement.measures import Bootstrap, Figure, Totals
+from checklist_rewards.evaluation.bootstrap import Bootstrap, Figure, Totals
 from checklist_rewards.scores import ItemScore, Score, item_keys
 from checklist_rewards.validation import np
 

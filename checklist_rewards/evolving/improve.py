@@ -41,8 +41,8 @@ from typing import Any, Literal
 from checklist_rewards.backends import Progress
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import SampleError
-from checklist_rewards.evaluation.agreement import Bootstrap, Figure
-from checklist_rewards.evaluation.agreement.measures import correlation, group_codes
+from checklist_rewards.evaluation.bootstrap import Bootstrap, Figure, group_codes
+from checklist_rewards.evaluation.correlation import correlation, standardized
 from checklist_rewards.evaluation.fitting import Compared, cross_fitted, labelled_scores
 from checklist_rewards.evaluation.intervals import clustered_error, t_quantile
 from checklist_rewards.evaluation.items.items import OFTEN_UNANSWERED, STABLE
@@ -680,7 +680,7 @@ class _Loop:
         """Texts that labels and scores order differently, by input: those with the highest and lowest residuals."""
         part = self.data.parts[CHOOSING]
         labels, scores = self.data.labels(CHOOSING), self.data.scores(checklist, CHOOSING)
-        residuals = _standard(labels) - _standard(scores)  # of preferences, labels are wins minus losses
+        residuals = standardized(labels) - standardized(scores)  # of preferences, labels are wins minus losses
         by_input: dict[tuple[str | None, str | None], list[int]] = {}
         for place, n in enumerate(part.tolist()):
             sample = self.data.rows[n].to_judge
@@ -713,7 +713,7 @@ def _agreement(labels: np.ndarray | None, before: np.ndarray, after: np.ndarray)
         one, other = ((each > EQUAL) + 0.5 * (np.abs(each) <= EQUAL) for each in (before, after))
         gain = float((other - one).mean())
         return gain, other - one - gain
-    one, other, own = _standard(before), _standard(after), _standard(labels)
+    one, other, own = standardized(before), standardized(after), standardized(labels)
     was, now = float((one * own).mean()), float((other * own).mean())
     influence = other * own - now * (other**2 + own**2) / 2 - (one * own - was * (one**2 + own**2) / 2)
     return round(now - was, 9), influence  # equal scores differ by rounding
@@ -722,10 +722,6 @@ def _agreement(labels: np.ndarray | None, before: np.ndarray, after: np.ndarray)
 def _error(influence: np.ndarray, groups: Sequence[str]) -> float:
     """The standard error of a mean of influences."""
     return clustered_error(influence / len(influence), group_codes(groups), len(set(groups)))
-
-
-def _standard(values: np.ndarray) -> np.ndarray:
-    return (values - values.mean()) / (values.std() or 1.0)
 
 
 def _content(checklist: Checklist) -> str:

@@ -9,6 +9,7 @@ next process that writes the same file removes it. Commands call [`check_writabl
 from __future__ import annotations
 
 import glob
+import json
 import os
 import secrets
 import stat
@@ -17,6 +18,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from checklist_rewards.errors import SampleError
 
@@ -106,6 +108,11 @@ def write_text(path: str | Path, text: str) -> None:
     """
     with atomic_path(path) as temporary:
         temporary.write_text(text, encoding="utf-8", errors="backslashreplace", newline="\n")
+
+
+def write_json(path: str | Path, value: Any) -> None:
+    """Write a JSON document. Raises [`SampleError`] if it cannot be written."""
+    write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 
 def _temporary(path: Path) -> tuple[Path, int]:

@@ -1,4 +1,13 @@
-"""The values of rows that other programs wrote: JSON or Python text inside a cell, and values inside other values.
+"""Values in the cells of files: read as they are meant, and written so that they are read as they were.
+
+- In files of other programs, a cell holds JSON, or Python text, or values inside other values: [`decoded`], [`at`].
+- A cell of a CSV file is text. A conversation in it is read as one ([`from_csv`]), and every other text stays text. A
+  list or mapping is written as JSON ([`as_text`]), and a text that would be read as another value in quotes
+  ([`csv_text`]).
+- A Parquet column without a type that all its values have is JSON text ([`as_cell`], [`from_cell`]); its field has the
+  metadata [`JSON_TEXT`].
+
+NaN and infinities become null in JSON. A value that JSON cannot hold raises a [`SampleError`].
 
 >>> at({"reward_model": '{"rubrics": [1]}'}, "reward_model.rubrics")
 [1]
@@ -8,14 +17,25 @@ from __future__ import annotations
 
 import ast
 import json
+import math
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from checklist_rewards.errors import SampleError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 SAYING = (
     "content", "tool_calls", "function_call", "reasoning_content", "reasoning", "thinking", "thought", "thoughts"
 )  # fmt: skip
 """Fields of a chat message with what it says."""
+_MAX_DEPTH = 100
+"""Levels of lists and mappings in a value. Parquet's writer and reader call themselves for each."""
+JSON_TEXT = {b"checklist_rewards": b"json"}
+"""Field metadata of a column that is stored as JSON text; see [`as_cell`]."""
 _LONGEST_LITERAL = 1_000_000
 _DEPTH = 5
 _BETWEEN = re.compile(r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|(?P<gap>\}\s+\{)""")
@@ -129,3 +149,112 @@ def from_csv(text: str) -> Any:
 def csv_text(text: str) -> str:
     """A text as a CSV cell. One that would be read as chat messages, or as another text, is quoted as JSON."""
     return text if from_csv(text) is text else json.dumps(text)
+
+
+def as_json(value: Any) -> str:
+    """Encode a value as one line of JSON. NaN and infinities become null.
+
+    Raises [`SampleError`] for a value that cannot be represented in JSON.
+    """
+    try:
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False, default=_plain)
+    except ValueError:
+        text = json.dumps(_finite(value), ensure_ascii=False, allow_nan=False)
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # an unpaired surrogate: only its escape is valid UTF-8
+        text = json.dumps(json.loads(text))
+    return text
+
+
+def as_cell(value: Any) -> str:
+    """Encode a value of a column of JSON text. [`from_cell`] decodes it.
+
+    A string is kept as it is unless it is valid JSON itself, so that texts stay readable.
+    """
+    if not isinstance(value, str):
+        return as_json(value)
+    try:
+        value.encode()
+        json.loads(value)
+    except (UnicodeEncodeError, RecursionError):
+        return as_json(value)
+    except ValueError:
+        return value
+    return as_json(value)
+
+
+def from_cell(text: str) -> Any:
+    """Decode what [`as_cell`] encoded."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def check_depth(value: Any) -> None:
+    """Raises [`SampleError`] for a value with more levels of lists and mappings than a file can have."""
+    level = [value]
+    for _ in range(_MAX_DEPTH + 1):
+        level = [
+            inner
+            for outer in level
+            if isinstance(outer, Mapping | list | tuple)
+            for inner in (outer.values() if isinstance(outer, Mapping) else outer)
+        ]
+        if not level:
+            return
+    raise SampleError(f"a value has more than {_MAX_DEPTH} levels of lists and mappings.")
+
+
+def as_text(value: Any) -> str:
+    """Convert a value to the text of one cell: a string unchanged, a list or mapping as JSON, null as ""."""
+    if isinstance(value, str):
+        return value
+    text = as_json(value)
+    if isinstance(value, Mapping | list | tuple):
+        return text
+    plain = json.loads(text)
+    return plain if isinstance(plain, str) else "" if plain is None else text
+
+
+def json_reader(type: pa.DataType) -> Callable[[Any], Any] | None:
+    """A function that decodes the values of Arrow's JSON type, which are read as text, inside values of `type`. None
+    if `type` contains no JSON type.
+
+    `datasets` uses the JSON type for lists whose mappings have different keys.
+    """
+    import pyarrow as pa
+
+    if isinstance(type, pa.JsonType):
+        return lambda value: None if value is None else json.loads(value)
+    if isinstance(type, pa.StructType):
+        readers = {field.name: reader for field in type if (reader := json_reader(field.type)) is not None}
+        if not readers:
+            return None
+        return lambda value: (
+            value and {name: readers[name](entry) if name in readers else entry for name, entry in value.items()}
+        )
+    is_list = pa.types.is_nested(type) and hasattr(type, "value_type")
+    reader = json_reader(type.value_type) if is_list else None
+    return None if reader is None else lambda value: value and [reader(entry) for entry in value]
+
+
+def _plain(value: Any) -> Any:
+    if hasattr(value, "isoformat"):
+        return value.isoformat()
+    if isinstance(value, Decimal):
+        return float(value)
+    if hasattr(value, "tolist"):  # numpy
+        return value.tolist()
+    raise SampleError(f"a value of type {type(value).__name__} cannot be written as JSON: {value!r:.60}.")
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return value if value is None or isinstance(value, str | int) else _finite(_plain(value))

@@ -19,7 +19,7 @@ from pydantic import BaseModel, ValidationError, ValidationInfo
 
 from checklist_rewards.config import sentence
 from checklist_rewards.errors import ConfigError
-from checklist_rewards.files.atomic import write_text
+from checklist_rewards.files.atomic import write_json, write_text
 from checklist_rewards.validation import first_error
 
 MAX_DEPTH = 100
@@ -133,12 +133,11 @@ def write_value(value: Mapping[str, Any], path: str | Path) -> None:
     path = Path(path)
     _check_extension(path)
     if path.suffix.lower() == ".json":
-        text = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+        write_json(path, value)
     else:
         # U+0085 is a line break to YAML, and the dumper does not always escape it.
         readable = "\x85" not in json.dumps(value, ensure_ascii=False)
-        text = yaml.safe_dump(value, sort_keys=False, allow_unicode=readable)
-    write_text(path, text)
+        write_text(path, yaml.safe_dump(value, sort_keys=False, allow_unicode=readable))
 
 
 def _check_extension(path: Path) -> None:

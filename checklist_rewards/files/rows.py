@@ -25,19 +25,17 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.atomic import atomic_path
-from checklist_rewards.files.cells import csv_text, from_csv
-from checklist_rewards.files.spool import (
+from checklist_rewards.files.cells import (
     JSON_TEXT,
-    ArrowSpool,
-    Spool,
     as_json,
     as_text,
     check_depth,
-    check_names,
-    check_unique,
+    csv_text,
     from_cell,
+    from_csv,
     json_reader,
 )
+from checklist_rewards.files.spool import ArrowSpool, Spool, check_names, check_unique
 from checklist_rewards.validation import import_extra, install, missing
 
 if TYPE_CHECKING:

@@ -13,17 +13,15 @@ read back as they were. Nothing is dropped.
 
 from __future__ import annotations
 
-import json
 import logging
-import math
 import pickle
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from decimal import Decimal
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from checklist_rewards.errors import SampleError
+from checklist_rewards.files.cells import JSON_TEXT, as_cell
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -33,10 +31,6 @@ logger = logging.getLogger(__name__)
 _BATCH_ROWS = 1000
 _BATCH_BYTES = 8 * 2**20
 _MAX_FIELDS = 256
-_MAX_DEPTH = 100
-"""Levels of lists and mappings in a value. Parquet's writer and reader call themselves for each."""
-JSON_TEXT = {b"checklist_rewards": b"json"}
-"""Field metadata of a column that is stored as JSON text; see [`as_cell`]."""
 
 
 class Spool:
@@ -193,95 +187,6 @@ def check_unique(names: Sequence[str], where: str | Path) -> None:
         raise SampleError(f"{where}: two columns have the same name {twice!r}.")
 
 
-def json_reader(type: pa.DataType) -> Callable[[Any], Any] | None:
-    """A function that decodes the values of Arrow's JSON type, which are read as text, inside values of `type`. None
-    if `type` contains no JSON type.
-
-    `datasets` uses the JSON type for lists whose mappings have different keys.
-    """
-    import pyarrow as pa
-
-    if isinstance(type, pa.JsonType):
-        return lambda value: None if value is None else json.loads(value)
-    if isinstance(type, pa.StructType):
-        readers = {field.name: reader for field in type if (reader := json_reader(field.type)) is not None}
-        if not readers:
-            return None
-        return lambda value: (
-            value and {name: readers[name](entry) if name in readers else entry for name, entry in value.items()}
-        )
-    is_list = pa.types.is_nested(type) and hasattr(type, "value_type")
-    reader = json_reader(type.value_type) if is_list else None
-    return None if reader is None else lambda value: value and [reader(entry) for entry in value]
-
-
-def as_json(value: Any) -> str:
-    """Encode a value as one line of JSON. NaN and infinities become null.
-
-    Raises [`SampleError`] for a value that cannot be represented in JSON.
-    """
-    try:
-        text = json.dumps(value, ensure_ascii=False, allow_nan=False, default=_plain)
-    except ValueError:
-        text = json.dumps(_finite(value), ensure_ascii=False, allow_nan=False)
-    try:
-        text.encode()
-    except UnicodeEncodeError:  # an unpaired surrogate: only its escape is valid UTF-8
-        text = json.dumps(json.loads(text))
-    return text
-
-
-def as_cell(value: Any) -> str:
-    """Encode a value of a column of JSON text. [`from_cell`] decodes it.
-
-    A string is kept as it is unless it is valid JSON itself, so that texts stay readable.
-    """
-    if not isinstance(value, str):
-        return as_json(value)
-    try:
-        value.encode()
-        json.loads(value)
-    except (UnicodeEncodeError, RecursionError):
-        return as_json(value)
-    except ValueError:
-        return value
-    return as_json(value)
-
-
-def from_cell(text: str) -> Any:
-    """Decode what [`as_cell`] encoded."""
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
-
-
-def check_depth(value: Any) -> None:
-    """Raises [`SampleError`] for a value with more levels of lists and mappings than a file can have."""
-    level = [value]
-    for _ in range(_MAX_DEPTH + 1):
-        level = [
-            inner
-            for outer in level
-            if isinstance(outer, Mapping | list | tuple)
-            for inner in (outer.values() if isinstance(outer, Mapping) else outer)
-        ]
-        if not level:
-            return
-    raise SampleError(f"a value has more than {_MAX_DEPTH} levels of lists and mappings.")
-
-
-def as_text(value: Any) -> str:
-    """Convert a value to the text of one cell: a string unchanged, a list or mapping as JSON, null as ""."""
-    if isinstance(value, str):
-        return value
-    text = as_json(value)
-    if isinstance(value, Mapping | list | tuple):
-        return text
-    plain = json.loads(text)
-    return plain if isinstance(plain, str) else "" if plain is None else text
-
-
 def _array(values: Sequence[Any], type: pa.DataType | None) -> pa.Array:
     import pyarrow as pa
 
@@ -327,26 +232,6 @@ def _changes(type: pa.DataType, other: pa.DataType) -> bool:
 
 def _full(batch: Sequence[Any], size: int) -> bool:
     return len(batch) >= _BATCH_ROWS or size >= _BATCH_BYTES
-
-
-def _plain(value: Any) -> Any:
-    if hasattr(value, "isoformat"):
-        return value.isoformat()
-    if isinstance(value, Decimal):
-        return float(value)
-    if hasattr(value, "tolist"):  # numpy
-        return value.tolist()
-    raise SampleError(f"a value of type {type(value).__name__} cannot be written as JSON: {value!r:.60}.")
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    return value if value is None or isinstance(value, str | int) else _finite(_plain(value))
 
 
 def _encodable(value: Any) -> Any:

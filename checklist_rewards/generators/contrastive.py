@@ -107,7 +107,9 @@ class ContrastiveGenerator(DirectGenerator):
                 "all candidates would be identical."
             )
         count = 1 if several else num_candidates
-        self.candidate_sampling = Sampling(candidate_max_tokens, candidate_temperature, n=count, seed=self.writer.seed)
+        self.candidate_sampling = Sampling(
+            candidate_max_tokens, candidate_temperature, n=count, seed=self.writer.sampling.seed
+        )
 
     def validate(self) -> None:
         """Check that all models exist, without loading them. Raises [`ModelError`]."""

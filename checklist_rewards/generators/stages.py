@@ -29,13 +29,13 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from checklist_rewards.backends import Engine, Messages
 from checklist_rewards.checklists import Checklist, ChecklistItem
-from checklist_rewards.errors import ChecklistError, GenerationError, PromptError, SampleError, StageError
+from checklist_rewards.errors import ChecklistError, GenerationError, SampleError, StageError
 from checklist_rewards.generators.base import Stage
 from checklist_rewards.generators.shapes import ask_in_shape, items_of, question_fault
-from checklist_rewards.prompts import PromptTemplate, load_prompt
+from checklist_rewards.prompts import PromptTemplate
 from checklist_rewards.validation import one_of, one_sentence
 from checklist_rewards.version import __version__
-from checklist_rewards.writer import Writer, WriterKwargs, writer_of
+from checklist_rewards.writer import Writer, WriterKwargs, prompt_with, writer_of
 
 AnySource = TypeVar("AnySource", bound="Source")
 
@@ -191,15 +191,7 @@ class StagePrompt:
 
     def load(self, prompt: Prompt | None) -> PromptTemplate:
         """Load the template. Raises [`PromptError`] if a placeholder is missing or unknown."""
-        template = load_prompt(self.name if prompt is None else prompt, "stage")
-        allowed = (*self.required, *self.optional)
-        listed = ", ".join(f"{{{name}}}" for name in allowed)
-        for name in sorted(template.placeholders - set(allowed)):
-            raise PromptError(f"{template.name}: unknown placeholder {{{name}}}; allowed: {listed}.")
-        for name in self.required:
-            if name not in template.placeholders:
-                raise PromptError(f"{template.name}: the placeholder {{{name}}} is missing.")
-        return template
+        return prompt_with(self.name if prompt is None else prompt, self.required, self.optional)
 
 
 @dataclass

@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from checklist_rewards.backends.budget import Budget, Prices, Receipt
-from checklist_rewards.judges.base import Judge, Progress, Read
+from checklist_rewards.judges.base import Ask, Judge, Progress
 from checklist_rewards.judges.calibration import Member
 from checklist_rewards.judges.labels import Labelled
 from checklist_rewards.judges.logprob import EncoderJudge, LogprobJudge
@@ -36,7 +36,7 @@ __all__ = [
     "Prices",
     "Progress",
     "QualityJudge",
-    "Read",
+    "Ask",
     "ReasonedJudge",
     "Receipt",
     "RemoteJudge",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class Read:
+class Ask:
     """One item to be answered about one target. Not frozen, for the reason that [`Outcome`] gives."""
 
     item: ChecklistItem
@@ -42,6 +42,8 @@ class Read:
     """The messages of the target, if the judge itself asks about them what the item's scope says."""
 
 
+Answers = Callable[[list[Ask]], Sequence[Verdict]]
+"""Answers asks, in order."""
 ThinkingPer = Literal["item", "target"]
 """What a thought is about: one question, or all about a target."""
 
@@ -89,11 +91,11 @@ class Judge(ABC):
     """The prompts of questions, and of those with options; None of a judge without a prompt."""
 
     @abstractmethod
-    def answer(self, reads: Sequence[Read], progress: Progress | None = None) -> tuple[list[Verdict], Receipt]:
+    def answer(self, reads: Sequence[Ask], progress: Progress | None = None) -> tuple[list[Verdict], Receipt]:
         """Answer reads. A read that fails is unanswered, with the reason.
 
         Args:
-            reads (sequence of [`Read`]): Reads to answer.
+            reads (sequence of [`Ask`]): Reads to answer.
             progress (`Callable[[int], None]`, *optional*): Called with the number of reads answered since the last
                 call.
 

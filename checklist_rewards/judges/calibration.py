@@ -27,7 +27,6 @@ reads each item about an empty target, once per input. Without that answer, a re
 
 from __future__ import annotations
 
-import json
 import math
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
@@ -40,8 +39,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from checklist_rewards.backends.models import UNNAMED
 from checklist_rewards.checklists import NO, YES, ChecklistItem
 from checklist_rewards.errors import ChecklistError, ModelError, SampleError
-from checklist_rewards.files.atomic import write_text
-from checklist_rewards.judges.base import Judge, Read
+from checklist_rewards.files.atomic import write_json
+from checklist_rewards.judges.base import Ask, Judge
 from checklist_rewards.scores import Verdict
 from checklist_rewards.scores.reasons import Reason, Unanswered
 from checklist_rewards.validation import one_sentence
@@ -168,7 +167,7 @@ class Calibration(BaseModel):
             )
 
     def calibrated(
-        self, reads: Sequence[Read], verdicts: Sequence[Verdict], empties: Sequence[Verdict] | None
+        self, reads: Sequence[Ask], verdicts: Sequence[Verdict], empties: Sequence[Verdict] | None
     ) -> list[Verdict]:
         """Calibrate the verdicts of reads, in order. `empties` are those of [`empty_targets`], if `contextual`."""
         if empties is None:
@@ -180,8 +179,7 @@ class Calibration(BaseModel):
 
     def save(self, path: str | Path) -> None:
         """Write the JSON file. Raises [`SampleError`] if it cannot be written."""
-        text = json.dumps(self.model_dump(mode="json", exclude_none=True), indent=2, ensure_ascii=False)
-        write_text(path, text + "\n")
+        write_json(path, self.model_dump(mode="json", exclude_none=True))
 
     @classmethod
     def load(cls, path: str | Path) -> Calibration:
@@ -293,7 +291,7 @@ def _with_cause(verdict: Verdict, empty: Verdict) -> Verdict:
     return replace(verdict, unanswered=Unanswered(why.reason, Unanswered(cause, why.detail)))
 
 
-def empty_targets(reads: Sequence[Read]) -> list[Read]:
+def empty_targets(reads: Sequence[Ask]) -> list[Ask]:
     """The same reads about an empty target."""
     return [replace(read, target=EMPTY) for read in reads]
 

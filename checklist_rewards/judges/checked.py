@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -29,7 +29,7 @@ from checklist_rewards.backends import Progress
 from checklist_rewards.backends.base import MISSED, is_over, time_left
 from checklist_rewards.checklists import NO, YES, ChecklistItem
 from checklist_rewards.errors import CheckError, ChecklistError
-from checklist_rewards.judges.base import Read
+from checklist_rewards.judges.base import Answers, Ask
 from checklist_rewards.scores import Verdict
 from checklist_rewards.scores.reasons import Reason, Unanswered
 
@@ -61,19 +61,15 @@ class CheckSettings:
         return not self.answers(item) or self.checks == "mean"
 
 
-Ask = Callable[[list[Read]], Sequence[Verdict]]
-"""Answers reads, in order."""
-
-
 def check_and_ask(
-    reads: Sequence[Read], settings: CheckSettings, ask: Ask, progress: Progress | None = None
+    reads: Sequence[Ask], settings: CheckSettings, ask: Answers, progress: Progress | None = None
 ) -> list[Verdict]:
     """The verdict of every read, in order: items with a code check from their check, all others from the judge.
 
     Equal checks of the same text run once. Checks that run code run while the judge answers.
 
     Args:
-        reads (sequence of [`Read`]): The reads.
+        reads (sequence of [`Ask`]): The reads.
         settings ([`CheckSettings`]): Which items their checks answer.
         ask (callable): Asks the judge. It gets items without their checks, and reports its own progress.
         progress (callable, *optional*): Called with the number of reads that a check alone has answered.
@@ -99,16 +95,16 @@ def check_and_ask(
     return [verdicts[index] for index in range(len(reads))]
 
 
-def _asked(read: Read) -> Read:
+def _asked(read: Ask) -> Ask:
     return read if read.item.check is None else replace(read, item=without_check(read.item))
 
 
 @contextmanager
-def _running(reads: Sequence[Read], allow_code: AllowCode) -> Iterator[Iterator[Verdict]]:
+def _running(reads: Sequence[Ask], allow_code: AllowCode) -> Iterator[Iterator[Verdict]]:
     """Context manager in which checks run, code while the judge answers. Gives their verdicts, in order: those that
     the deadline of the call leaves no time for are unanswered."""
 
-    def run(read: Read) -> Verdict:
+    def run(read: Ask) -> Verdict:
         if read.checked is not None:
             return read.checked
         return run_check(read.item, read.target, read.input, allow_code)

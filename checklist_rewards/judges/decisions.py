@@ -16,15 +16,14 @@ from pathlib import Path
 
 from typing_extensions import override
 
-from checklist_rewards.backends import DECISIONS, Backend, Engine, LabelRead
+from checklist_rewards.backends import DECISIONS, Backend, Engine
 from checklist_rewards.backends.decisions.protocols import DecisionQuestion
 from checklist_rewards.checklists import ChecklistItem, Key, key_of
 from checklist_rewards.files.store import Store
-from checklist_rewards.judges.base import Read
+from checklist_rewards.judges.base import Ask
 from checklist_rewards.judges.logprob import DEFAULT_MASS_FLOOR, LogprobJudge, RenderedRead
 from checklist_rewards.judges.questions import check_askable, in_order, when_to_abstain
 from checklist_rewards.prompts import PromptTemplate
-from checklist_rewards.scores import Method
 
 DEFAULT_PROMPT = "judges/decision"
 MOST_LEVELS = 10
@@ -50,6 +49,9 @@ class DecisionsJudge(LogprobJudge):
             Store for the answers.
     """
 
+    _labels_apart = False  # each question names its own labels to the server, so all of a target fit one request
+    _method = "decision"
+
     def __init__(
         self,
         model: str | Engine,
@@ -67,16 +69,7 @@ class DecisionsJudge(LogprobJudge):
         check_askable(item, where)
 
     @override
-    def _by_labels(self, reads: Sequence[RenderedRead]) -> dict[tuple[str, ...], list[RenderedRead]]:
-        """Each question names its own labels to the server, so all of a target fit one request."""
-        return {(): list(reads)}
-
-    @override
-    def _method(self, read: LabelRead) -> Method:
-        return "decision"
-
-    @override
-    def _render(self, reads: Sequence[Read]) -> list[RenderedRead]:
+    def _render(self, reads: Sequence[Ask]) -> list[RenderedRead]:
         prompt = self.prompt
         states: dict[tuple[str | None, ...], tuple[str, Key]] = {}
         rendered: list[RenderedRead] = []
@@ -86,7 +79,7 @@ class DecisionsJudge(LogprobJudge):
                 state = prompt.prefix(
                     target=read.target, input=read.input, reference=read.reference, history=read.history
                 ).rstrip()
-                states[about] = state, key_of(_FORMAT, self.identity, prompt.system or "", state)
+                states[about] = state, key_of(_FORMAT, self.engine.identity, prompt.system or "", state)
             state, state_key = states[about]
             question = question_of(read.item, read.target, self.name, prompt)
             text = question.text()

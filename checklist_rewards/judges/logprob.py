@@ -42,7 +42,7 @@ from pathlib import Path
 
 from typing_extensions import override
 
-from checklist_rewards.backends import Backend, Engine, LabelRead, Progress, is_finite, is_kept
+from checklist_rewards.backends import Answer, Backend, Engine, Progress, is_kept
 from checklist_rewards.backends.base import MISSED, ReadGroup, Written, is_over, not_logprobs, time_left
 from checklist_rewards.backends.budget import Receipt
 from checklist_rewards.backends.encoder_rows import context_of, context_texts
@@ -50,7 +50,7 @@ from checklist_rewards.backends.models import UNNAMED, config_of
 from checklist_rewards.checklists import NO, YES, ChecklistItem, Key, frame, key_of, key_of_frames
 from checklist_rewards.errors import BackendError, ChecklistError
 from checklist_rewards.files.store import Store
-from checklist_rewards.judges.base import Judge, Read
+from checklist_rewards.judges.base import Ask, Judge
 from checklist_rewards.judges.questions import FewShot, check_askable, check_readable, question_for_reads
 from checklist_rewards.prompts import PromptTemplate, load_prompt
 from checklist_rewards.scores import Method, Verdict
@@ -68,7 +68,7 @@ Labels = Mapping[str, str]
 
 @dataclass(slots=True)
 class RenderedRead:
-    """A read rendered to text, with the store key of everything its answer depends on. Not frozen, as [`Read`]."""
+    """A read rendered to text, with the store key of everything its answer depends on. Not frozen, as [`Ask`]."""
 
     key: Key
     labels: Labels
@@ -187,6 +187,10 @@ class LogprobJudge(Judge):
 
     _reason_first = False
     """Whether examples show their reason before the answer."""
+    _labels_apart = True
+    """Whether the reads of one call of the engine have the same labels, which are passed to it."""
+    _method: Method | None = None
+    """How probabilities are read, if the engine's answers do not tell."""
 
     def __init__(
         self,
@@ -214,11 +218,6 @@ class LogprobJudge(Judge):
         """The name of the model."""
         return self.engine.name
 
-    @property
-    def identity(self) -> str:
-        """Hash that identifies the model. It is computed without loading the engine."""
-        return self.engine.identity
-
     @override
     def validate(self) -> None:
         _ = self.engine.identity
@@ -230,7 +229,7 @@ class LogprobJudge(Judge):
             self.examples.check(item)
 
     @override
-    def answer(self, reads: Sequence[Read], progress: Progress | None = None) -> tuple[list[Verdict], Receipt]:
+    def answer(self, reads: Sequence[Ask], progress: Progress | None = None) -> tuple[list[Verdict], Receipt]:
         """As [`Judge.answer`]. Equal reads are computed once; stored reads are reused."""
         rendered = self._render(reads)
         verdicts, asked, spent = self._answered(rendered, progress)
@@ -245,7 +244,7 @@ class LogprobJudge(Judge):
     ) -> tuple[dict[Key, Verdict], set[Key], Receipt]:
         """The verdict of every distinct read by its key, the keys that were not in the store, and the cost."""
         distinct = {read.key: read for read in rendered}
-        answers: dict[Key, LabelRead] = {}
+        answers: dict[Key, Answer] = {}
         if self.store is not None:
             answers.update(self.store.get(list(distinct), lambda key, text: _loaded(text, distinct[key].labels)))
         missing = [read for key, read in distinct.items() if key not in answers]
@@ -256,7 +255,7 @@ class LogprobJudge(Judge):
         verdicts = {key: self._verdict(answer, distinct[key].labels, judge) for key, answer in answers.items()}
         return verdicts, {read.key for read in missing}, spent
 
-    def _render(self, reads: Sequence[Read]) -> list[RenderedRead]:
+    def _render(self, reads: Sequence[Ask]) -> list[RenderedRead]:
         """The reads as text, each with its question."""
         identity = self.engine.identity
         inputs: dict[tuple[str | None, ...], tuple[Key, Key]] = {}
@@ -288,7 +287,7 @@ class LogprobJudge(Judge):
             rendered.append(RenderedRead(key, labels, prompt.system, prefix, tail, start=start))
         return rendered
 
-    def _questions(self, reads: Sequence[Read]) -> list[tuple[str, Labels]]:
+    def _questions(self, reads: Sequence[Ask]) -> list[tuple[str, Labels]]:
         """The question of each read, and its labels."""
         questions: list[tuple[str, Labels]] = []
         judge = self.name
@@ -304,40 +303,34 @@ class LogprobJudge(Judge):
             questions.append((question, labels))
         return questions
 
-    def _ask(
-        self, missing: Sequence[RenderedRead], answers: dict[Key, LabelRead], progress: Progress | None
-    ) -> Receipt:
+    def _ask(self, missing: Sequence[RenderedRead], answers: dict[Key, Answer], progress: Progress | None) -> Receipt:
         """Ask the engine, add what it answers to `answers` and to the store, and return the cost."""
         spent = Receipt()
         # The engine is asked in small chunks if answers are stored after each, or if time may run out between them.
         pace = None if self.store is None and time_left() is None else self._pace
-        for labels, alike in self._by_labels(missing).items():
+        by_labels: dict[tuple[str, ...], list[RenderedRead]] = {}
+        for read in missing:
+            by_labels.setdefault(tuple(read.labels) if self._labels_apart else (), []).append(read)
+        for labels, alike in by_labels.items():
             for chunk in chunks(group_by_prefix(alike), self.engine.chunk_reads, pace):
                 fresh, cost = self._read(chunk, labels)
                 spent += cost
-                if any(read.unanswered is None for read in fresh.values()):
+                if any(answer.unanswered is None for answer in fresh.values()):
                     self._pace.took(len(fresh), cost.engine_seconds)
                 answers.update(fresh)
                 if self.store is not None:
-                    self.store.put((key, _dumped(read)) for key, read in fresh.items() if is_kept(read))
+                    self.store.put((key, _dumped(answer)) for key, answer in fresh.items() if is_kept(answer))
                 if progress is not None:
                     progress(len(fresh))
         return spent
 
-    def _by_labels(self, reads: Sequence[RenderedRead]) -> dict[tuple[str, ...], list[RenderedRead]]:
-        """The reads by the labels that the engine is asked for."""
-        by_labels: dict[tuple[str, ...], list[RenderedRead]] = {}
-        for read in reads:
-            by_labels.setdefault(tuple(read.labels), []).append(read)
-        return by_labels
-
     def _read(
         self, chunk: Sequence[Sequence[RenderedRead]], labels: tuple[str, ...]
-    ) -> tuple[dict[Key, LabelRead], Receipt]:
+    ) -> tuple[dict[Key, Answer], Receipt]:
         started = time.perf_counter()
         keys = [read.key for reads in chunk for read in reads]
         if is_over():
-            return dict.fromkeys(keys, LabelRead(None, MISSED)), Receipt()
+            return dict.fromkeys(keys, Answer(None, MISSED)), Receipt()
         groups = [
             ReadGroup(
                 reads[0].system,
@@ -350,36 +343,36 @@ class LogprobJudge(Judge):
             for reads in chunk
         ]
         try:
-            result = self.engine.read(groups, labels)
+            answers, usage = self.engine.read(groups, labels)
         except BackendError as error:
             # The reads of this chunk are unanswered. They are not stored, so a rerun repeats them.
             logger.warning("%d reads failed: %s", len(keys), error)
-            fresh = dict.fromkeys(keys, LabelRead(None, Unanswered(Reason.BACKEND_ERROR, str(error))))
+            fresh = dict.fromkeys(keys, Answer(None, Unanswered(Reason.BACKEND_ERROR, str(error))))
             return fresh, Receipt(calls=len(keys), engine_seconds=time.perf_counter() - started)
         except BaseException:
             self._pace = Pace()  # restart with small chunks, so that the next call stores its first answers early
             raise
-        fresh = dict(zip(keys, chain.from_iterable(result.reads), strict=True))
+        fresh = dict(zip(keys, answers, strict=True))
         return fresh, Receipt.of(
             self.name,
             calls=len(keys),
-            prompt_tokens=result.prompt_tokens,
+            prompt_tokens=usage.prompt_tokens,
             completion_tokens=sum(read.unanswered is None for read in fresh.values())
-            if result.completion_tokens is None
-            else result.completion_tokens,
-            computed_tokens=result.computed_tokens,
-            floor_tokens=result.floor_tokens,
-            separate=result.separate,
-            cached=result.cached,
+            if usage.completion_tokens is None
+            else usage.completion_tokens,
+            computed_tokens=usage.computed_tokens,
+            floor_tokens=usage.floor_tokens,
+            separate=usage.separate,
+            cached=usage.cached,
             engine_seconds=time.perf_counter() - started,
         )
 
-    def _verdict(self, read: LabelRead, labels: Labels, judge: str) -> Verdict:
+    def _verdict(self, read: Answer, labels: Labels, judge: str) -> Verdict:
         if read.logprobs is None:
-            if read.answer is not None:
-                return Verdict(answer=labels[read.answer], judge=judge, method="word")
+            if read.label is not None:
+                return Verdict(answer=labels[read.label], judge=judge, method="word")
             return Verdict(unanswered=read.unanswered, judge=judge)
-        if not is_finite(read):
+        if not all([logprob < math.inf for logprob in read.logprobs]):  # False for NaN, also of numpy
             return Verdict(unanswered=Unanswered(Reason.NOT_FINITE), judge=judge)
         if (reason := not_logprobs(read.logprobs, distinct=False)) is not None:
             return Verdict(unanswered=reason, judge=judge)
@@ -391,11 +384,8 @@ class LogprobJudge(Judge):
         mass = min(1.0, total * math.exp(top)) if read.mass_reported else None
         probabilities = {label: weight / total for label, weight in zip(labels.values(), weights, strict=True)}
         unsure = Unanswered(Reason.OFF_LABEL) if mass is not None and mass < self.mass_floor else None
-        return Verdict(probabilities, mass=mass, unanswered=unsure, judge=judge, method=self._method(read))
-
-    def _method(self, read: LabelRead) -> Method:
-        """How probabilities were read."""
-        return "logprobs" if read.exact else "top_logprobs"
+        method = self._method or ("logprobs" if read.exact else "top_logprobs")
+        return Verdict(probabilities, mass=mass, unanswered=unsure, judge=judge, method=method)
 
 
 def as_declared(verdict: Verdict, item: ChecklistItem) -> Verdict:
@@ -410,27 +400,27 @@ def as_declared(verdict: Verdict, item: ChecklistItem) -> Verdict:
     )
 
 
-def _dumped(read: LabelRead) -> str:
+def _dumped(read: Answer) -> str:
     if read.unanswered is not None:
         return json.dumps({"unanswered": read.unanswered})
-    if read.answer is not None:
-        return json.dumps({"answer": read.answer})
+    if read.label is not None:
+        return json.dumps({"answer": read.label})
     flags = {"exact": read.exact, "mass_reported": read.mass_reported}
     return json.dumps({"logprobs": read.logprobs} | {name: flag for name, flag in flags.items() if not flag})
 
 
-def _loaded(text: str, labels: Labels) -> LabelRead:
+def _loaded(text: str, labels: Labels) -> Answer:
     """Parse what [`_dumped`] wrote about these labels. Raises `ValueError` for any other text."""
     match json.loads(text):
         case {"logprobs": [*numbers], **rest} if len(numbers) == len(labels):
             logprobs = tuple(map(float, numbers))
             if not_logprobs(logprobs, distinct=False) is None:
                 exact, mass_reported = rest.get("exact") is not False, rest.get("mass_reported") is not False
-                return LabelRead(logprobs, exact=exact, mass_reported=mass_reported)
+                return Answer(logprobs, exact=exact, mass_reported=mass_reported)
         case {"answer": str(answer)} if answer in labels:
-            return LabelRead(None, answer=answer)
+            return Answer(label=answer)
         case {"unanswered": str(reason)}:
-            return LabelRead(None, Unanswered(reason))
+            return Answer(None, Unanswered(reason))
     raise ValueError(f"not a read of {list(labels)}: {text:.60}")
 
 
@@ -470,14 +460,15 @@ class EncoderJudge(LogprobJudge):
                 f"{where}, item {item.id} ({item.question!r}): it has options, but an encoder only answers yes or no."
             )
 
-    def _render(self, reads: Sequence[Read]) -> list[RenderedRead]:
+    def _render(self, reads: Sequence[Ask]) -> list[RenderedRead]:
         bases: dict[tuple[str, tuple[tuple[str, str], ...]], Key] = {}
         rendered = []
         for read in reads:
             context = context_texts(read, self.context)
             about = read.target, context
             if about not in bases:
-                bases[about] = key_of(_ENCODER_FORMAT, self.identity, read.target, *chain.from_iterable(context))
+                texts = chain.from_iterable(context)
+                bases[about] = key_of(_ENCODER_FORMAT, self.engine.identity, read.target, *texts)
             question = read.item.question
             key = key_of(bases[about], question)
             rendered.append(RenderedRead(key, _LABELS, None, read.target, question, context))

@@ -52,20 +52,22 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean
-from typing import Literal, get_args
+from typing import Annotated, Literal
 
+from annotated_types import Ge, Le
 from typing_extensions import override
 
 from checklist_rewards.checklists import NO, YES, ChecklistItem
-from checklist_rewards.errors import ChecklistError, NoServerError, SampleError
+from checklist_rewards.config import Config, Unchecked
+from checklist_rewards.errors import ChecklistError, NoServerError, SampleError, shown
 from checklist_rewards.judges.base import (
     DEFAULT_QUORUM,
+    Ask,
     Judge,
     Progress,
-    Read,
     Receipt,
     missed_quorum,
     quorate,
@@ -73,7 +75,6 @@ from checklist_rewards.judges.base import (
 from checklist_rewards.judges.calibration import Member, empty_targets
 from checklist_rewards.scores import DEFAULT_THRESHOLD, Verdict, answer_of
 from checklist_rewards.scores.reasons import Reason, Unanswered
-from checklist_rewards.validation import fraction, one_of
 
 logger = logging.getLogger(__name__)
 
@@ -122,7 +123,7 @@ class JudgeGroup(Judge):
 
 
 def answers_of(
-    member: Member, reads: Sequence[Read], progress: Progress | None = None
+    member: Member, reads: Sequence[Ask], progress: Progress | None = None
 ) -> tuple[list[Verdict] | NoServerError, Receipt]:
     """The calibrated verdicts of one judge of a group, or the error if its server is unreachable; and the cost."""
     judge, calibration = member
@@ -148,8 +149,31 @@ def unreachable(judge: Judge, error: NoServerError) -> Verdict:
 
 
 Rule = Literal["mean", "median", "min", "max", "majority", "weighted", "mode", "unanimous", "any"]
-RULES: tuple[str, ...] = get_args(Rule)
+Share = Annotated[float, Ge(0), Le(1)]
 SOFT_RULES = ("mean", "median", "min", "max")
+
+
+class PanelConfig(Config):
+    """How the judges of a [`PanelJudge`] are combined.
+
+    Raises:
+        SampleError: For a value that is not allowed.
+    """
+
+    rule: Rule = "mean"
+    """Rule that combines the answers; see the module docstring."""
+    weights: Unchecked[Sequence[float] | None] = None
+    """Weight of each judge, above 0; equal weights by default. Used for the quorum and by the rules `mean` and
+    `weighted`."""
+    quorum: Share = DEFAULT_QUORUM
+    """Fraction of the weight that must have answered, in [0, 1]. With 1, a single failure leaves the item
+    unanswered."""
+    threshold: Share = DEFAULT_THRESHOLD
+    """Lowest P(yes) at which a judge's hard answer is yes."""
+
+    def build(self, judges: Sequence[Judge | Member]) -> PanelJudge:
+        """A panel of these judges."""
+        return PanelJudge(judges, rule=self.rule, weights=self.weights, quorum=self.quorum, threshold=self.threshold)
 
 
 class PanelJudge(JudgeGroup):
@@ -158,16 +182,8 @@ class PanelJudge(JudgeGroup):
     Args:
         judges (sequence of [`Judge`] or [`Member`]):
             Two or more judges. They are called one after the other, each with all reads.
-        rule (`str`, *optional*, defaults to `"mean"`):
-            Rule that combines the answers; see the module docstring.
-        weights (sequence of `float`, *optional*):
-            Weight of each judge, above 0; equal weights by default. Used for the quorum and by the rules `"mean"` and
-            `"weighted"`.
-        quorum (`float`, *optional*, defaults to `0.5`):
-            Fraction of the weight that must have answered, in [0, 1]. With 1, a single failure leaves the item
-            unanswered.
-        threshold (`float`, *optional*, defaults to `0.6`):
-            Lowest P(yes) at which a judge's hard answer is yes.
+        rule, weights, quorum, threshold:
+            The fields of [`PanelConfig`].
 
     Raises:
         SampleError: For invalid settings.
@@ -183,18 +199,11 @@ class PanelJudge(JudgeGroup):
         threshold: float = DEFAULT_THRESHOLD,
     ):
         super().__init__(judges, "panel")
-        one_of("rule", rule, RULES)
-        weights = [1.0] * len(judges) if weights is None else list(weights)
-        if len(weights) != len(judges) or not all(math.isfinite(weight) and weight > 0 for weight in weights):
-            raise SampleError(
-                f"weights={weights} is not allowed; it must have one number above 0 for each of {len(judges)} judges."
-            )
-        fraction("quorum", quorum)
-        fraction("threshold", threshold)
-        self.rule: Rule = rule
-        self.weights = weights
-        self.quorum = quorum
-        self.threshold = threshold
+        settings = PanelConfig(rule=rule, weights=weights, quorum=quorum, threshold=threshold)
+        self.rule: Rule = settings.rule
+        self.weights = _weights(weights, len(judges))
+        self.quorum = settings.quorum
+        self.threshold = settings.threshold
 
     @property
     def name(self) -> str:  # type: ignore[override]
@@ -208,7 +217,7 @@ class PanelJudge(JudgeGroup):
         super().check_item(item, where)
 
     @override
-    def answer(self, reads: Sequence[Read], progress: Progress | None = None) -> tuple[list[Verdict], Receipt]:
+    def answer(self, reads: Sequence[Ask], progress: Progress | None = None) -> tuple[list[Verdict], Receipt]:
         shared = None if progress is None else SharedProgress(progress, len(self.judges))
         answers = [answers_of(member, reads, shared) for member in self._members]
         errors = [found for found, _ in answers if isinstance(found, NoServerError)]
@@ -231,6 +240,15 @@ class PanelJudge(JudgeGroup):
             threshold=self.threshold,
             judge=self.name,
         )
+
+
+def _weights(weights: Sequence[float] | None, judges: int) -> list[float]:
+    found = [1.0] * judges if weights is None else list(weights) if isinstance(weights, Iterable) else []
+    if len(found) != judges or not all(isinstance(one, int | float) and 0 < one < math.inf for one in found):
+        raise SampleError(
+            f"weights={shown(weights)} is not allowed; it must have one number above 0 for each of {judges} judges."
+        )
+    return found
 
 
 def combine(
@@ -346,7 +364,21 @@ class SharedProgress:
         self.progress(whole)
 
 
-DEFAULT_MARGIN = 0.5
+class CascadeConfig(Config):
+    """When a [`CascadeJudge`] calls the next judge.
+
+    Raises:
+        SampleError: For a value that is not allowed.
+    """
+
+    margin: Share = 0.5
+    """Lowest margin of a sure verdict, in [0, 1]. With 0, only unanswered reads go to the next judge."""
+    mass: Share = 0.0
+    """Lowest label mass of a sure verdict, in [0, 1]."""
+
+    def build(self, judges: Sequence[Judge | Member]) -> CascadeJudge:
+        """A cascade of these judges."""
+        return CascadeJudge(judges, margin=self.margin, mass=self.mass)
 
 
 class CascadeJudge(JudgeGroup):
@@ -355,21 +387,17 @@ class CascadeJudge(JudgeGroup):
     Args:
         judges (sequence of [`Judge`] or [`Member`]):
             Two or more judges, the cheapest first.
-        margin (`float`, *optional*, defaults to `0.5`):
-            Lowest margin of a sure verdict, in [0, 1]. With 0, only unanswered reads go to the next judge.
-        mass (`float`, *optional*, defaults to `0.0`):
-            Lowest label mass of a sure verdict, in [0, 1].
+        margin, mass:
+            The fields of [`CascadeConfig`].
 
     Raises:
         SampleError: For invalid settings.
     """
 
-    def __init__(self, judges: Sequence[Judge | Member], *, margin: float = DEFAULT_MARGIN, mass: float = 0.0):
+    def __init__(self, judges: Sequence[Judge | Member], *, margin: float = 0.5, mass: float = 0.0):
         super().__init__(judges, "cascade")
-        fraction("margin", margin)
-        fraction("mass", mass)
-        self.margin = margin
-        self.mass = mass
+        settings = CascadeConfig(margin=margin, mass=mass)
+        self.margin, self.mass = settings.margin, settings.mass
 
     @property
     def name(self) -> str:  # type: ignore[override]
@@ -377,7 +405,7 @@ class CascadeJudge(JudgeGroup):
         return " then ".join(self._names())
 
     @override
-    def answer(self, reads: Sequence[Read], progress: Progress | None = None) -> tuple[list[Verdict], Receipt]:
+    def answer(self, reads: Sequence[Ask], progress: Progress | None = None) -> tuple[list[Verdict], Receipt]:
         verdicts: list[list[Verdict]] = [[] for _ in reads]
         open_reads = list(range(len(reads)))
         unreachable_errors: list[NoServerError] = []

@@ -26,7 +26,7 @@ from checklist_rewards.backends import DECISIONS, Backend, Engine, ReadGroup, Re
 from checklist_rewards.backends.models import UNNAMED
 from checklist_rewards.checklists import NO, YES, ChecklistItem
 from checklist_rewards.errors import BackendError, ModelError
-from checklist_rewards.judges.base import Read
+from checklist_rewards.judges.base import Ask
 from checklist_rewards.judges.decisions import DecisionsJudge
 from checklist_rewards.judges.logprob import DEFAULT_MASS_FLOOR, LABELS, LogprobJudge
 from checklist_rewards.prompts import PromptTemplate, chat_messages
@@ -276,7 +276,7 @@ def probe(
     judge = kind(asked, mass_floor=mass_floor) if prompt is None else kind(asked, prompt=prompt, mass_floor=mass_floor)
     judge.validate()
     engine = asked.load()
-    verdicts, _ = judge.answer([Read(ChecklistItem(question=i.question), i.target, i.input) for i in PROBE_ITEMS])
+    verdicts, _ = judge.answer([Ask(ChecklistItem(question=i.question), i.target, i.input) for i in PROBE_ITEMS])
     writes = replies and asked.backend_name != DECISIONS
     written = _replies(engine, judge.prompt) if writes else [None] * len(PROBE_ITEMS)
     openings = [None if reply is None else reply.text for reply in written]

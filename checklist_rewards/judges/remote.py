@@ -47,12 +47,13 @@ from checklist_rewards.backends.servers import Settings
 from checklist_rewards.checklists import ChecklistItem, Key, key_of
 from checklist_rewards.errors import ModelError, NoServerError, without_password
 from checklist_rewards.files.store import Store
-from checklist_rewards.judges.base import Judge, Read
+from checklist_rewards.judges.base import Ask, Judge
 from checklist_rewards.scores import Score, Verdict, answer_of
 from checklist_rewards.scores.reasons import Reason, Unanswered
 
 if TYPE_CHECKING:
     from checklist_rewards.backends.openai.client import Connection
+    from checklist_rewards.backends.openai.wire import Failure
 
 logger = logging.getLogger(__name__)
 
@@ -118,7 +119,7 @@ class RemoteJudge(Judge):
         return self.server.messages_threshold() == threshold
 
     @override
-    def answer(self, reads: Sequence[Read], progress: Progress | None = None) -> tuple[list[Verdict], Receipt]:
+    def answer(self, reads: Sequence[Ask], progress: Progress | None = None) -> tuple[list[Verdict], Receipt]:
         """As [`Judge.answer`].
 
         Raises:
@@ -338,33 +339,31 @@ class RewardServer:
             ModelError: If the server does not accept the token, if it is not a reward server, or if its judge is not
                 the one of earlier responses.
         """
-        import asyncio  # a tenth of the time to start a command
-
-        from checklist_rewards.backends.openai.client import run_streaming
+        from checklist_rewards.backends.openai.client import in_parts, run_streaming, together
 
         connection, _ = self._connected(), self._reported()
+        requests = 0
 
-        async def ask(emit: Callable[[int, Sequence[Outcome]], None]) -> list[tuple[list[Outcome], int]]:
-            async def part(start: int) -> tuple[list[Outcome], int]:
-                outcomes, requests = await self._part(connection, rows[start : start + ROWS])
+        async def send(some: Mapping[int, Mapping[str, Any]]) -> list[Outcome] | Failure:
+            nonlocal requests
+            requests += 1
+            return await self._sent(connection, list(some.values()))
+
+        async def ask(emit: Callable[[int, Sequence[Outcome]], None]) -> list[Outcome]:
+            async def part(start: int) -> list[Outcome]:
+                outcomes = await in_parts(rows[start : start + ROWS], send, self._unanswered)
                 emit(start, outcomes)
-                return outcomes, requests
+                return outcomes
 
-            tasks = [asyncio.ensure_future(part(start)) for start in range(0, len(rows), ROWS)]
-            try:
-                return await asyncio.gather(*tasks)
-            finally:
-                for task in tasks:  # after an error, the others must not go on
-                    task.cancel()
+            return list(chain(*await together(map(part, range(0, len(rows), ROWS)))))
 
-        scored = _joined(run_streaming(ask, received))
-        if not self._names_judge and any(isinstance(outcome, Score) for outcome in scored[0]):
+        outcomes = run_streaming(ask, received)
+        if not self._names_judge and any(isinstance(outcome, Score) for outcome in outcomes):
             self._compare(self._asked_for_health())
-        return scored
+        return outcomes, requests
 
-    async def _part(self, connection: Connection, rows: Sequence[Mapping[str, Any]]) -> tuple[list[Outcome], int]:
-        import asyncio
-
+    async def _sent(self, connection: Connection, rows: Sequence[Mapping[str, Any]]) -> list[Outcome] | Failure:
+        """The outcomes of one request."""
         from checklist_rewards.backends.openai.wire import Failure
 
         response = await connection.post("/score", {"samples": rows}, key="scores", patience=_PATIENCE)
@@ -378,19 +377,18 @@ class RewardServer:
                     "the name in /health is compared before and after each call, and no answer is stored here.",
                     self.address,
                 )
-            return _outcomes(response, len(rows)), 1
+            return _outcomes(response, len(rows))
         if response.fatal:
             hint = f" (set {TOKEN_VARIABLE})" if response.status == 401 else ""
             raise ModelError(f"the reward server at {self.address} refused a request{hint}: {response.message}")
-        if response.concerns_request and len(rows) > 1:
-            middle = len(rows) // 2
-            halves = await asyncio.gather(self._part(connection, rows[:middle]), self._part(connection, rows[middle:]))
-            outcomes, requests = _joined(halves)
-            return outcomes, requests + 1
-        if not response.bad_request:
-            return [response.unanswered] * len(rows), 1
-        logger.warning("the reward server at %s refused a row: %s", self.address, response.message)
-        return [Unanswered(Reason.REFUSED, response.message)] * len(rows), 1
+        return response
+
+    def _unanswered(self, failure: Failure) -> Unanswered:
+        """The reason for the absence of a score in a failed request."""
+        if not failure.bad_request:
+            return failure.unanswered
+        logger.warning("the reward server at %s refused a row: %s", self.address, failure.message)
+        return Unanswered(Reason.REFUSED, failure.message)
 
     def _connected(self) -> Connection:
         from checklist_rewards.backends.openai.client import Connection
@@ -420,7 +418,7 @@ def _is_lasting(verdicts: Sequence[Verdict]) -> bool:
     return not any(is_transient(reason) or reason.reason == Reason.TOO_LONG for reason in reasons)
 
 
-def _row(reads: Sequence[Read]) -> dict[str, Any]:
+def _row(reads: Sequence[Ask]) -> dict[str, Any]:
     """The row of one target."""
     first = reads[0]
     row: dict[str, Any] = {"checklist": [_item(read.item) for read in reads], "target": first.target, "as_is": True}
@@ -434,10 +432,6 @@ def _row(reads: Sequence[Read]) -> dict[str, Any]:
 def _item(item: ChecklistItem) -> dict[str, Any]:
     # The weight changes no verdict, but its sign may (a panel's ties); a row of weights 0 only would be refused.
     return {**item.model_dump(mode="json", exclude_defaults=True), "weight": item.weight or 1.0}
-
-
-def _joined(parts: Sequence[tuple[list[Outcome], int]]) -> tuple[list[Outcome], int]:
-    return list(chain.from_iterable(outcomes for outcomes, _ in parts)), sum(requests for _, requests in parts)
 
 
 def _outcomes(response: Mapping[str, Any], rows: int) -> list[Outcome]:

@@ -44,7 +44,7 @@ from checklist_rewards.backends.engine import SERVED
 from checklist_rewards.chat import Message, transcript_of
 from checklist_rewards.checklists import NO, YES, ChecklistItem
 from checklist_rewards.errors import ChecklistRewardsError
-from checklist_rewards.judges.base import Judge, Read
+from checklist_rewards.judges.base import Answers, Ask, Judge
 from checklist_rewards.judges.remote import RemoteJudge
 from checklist_rewards.judges.written import BatchJudge
 from checklist_rewards.prompts import Growing
@@ -80,8 +80,6 @@ _WORD = re.compile(r"\s+")
 
 RunCheck = Callable[[ChecklistItem, str, str | None], Verdict]
 """Runs the check of an item on a text and an input."""
-Ask = Callable[[list[Read]], Sequence[Verdict]]
-"""Answers reads, in order."""
 Sizes = Callable[[Sequence[str]], list[int]]
 Span = tuple[int, int]
 
@@ -121,7 +119,7 @@ class Ruler:
             return [-(-len(text.encode("utf-8", "surrogatepass")) // _BYTES_PER_TOKEN) for text in texts]
         return list(map(len, self._tokens.encoder.data(list(texts))))
 
-    def room(self, reads: Sequence[Read]) -> tuple[int, int]:
+    def room(self, reads: Sequence[Ask]) -> tuple[int, int]:
         """Tokens of a target that fit into the prompts of some reads of one sample, which may be below 1; and the
         tokens of their input, reference and history. Requires a limit."""
         assert self.limit is not None
@@ -173,7 +171,7 @@ class _Conversation:
     told: Sequence[Message]
     numbers: dict[Any, int] = field(default_factory=dict)
     """Sample numbers of the reads, by the text that they are about."""
-    around: list[Read] = field(default_factory=list)
+    around: list[Ask] = field(default_factory=list)
     """Its reads with a scope, as they would be without one."""
     sizes: list[int] = field(default_factory=list)
     """Of each message, by the ruler; empty if it is not measured."""
@@ -360,7 +358,7 @@ def _spans(text: str, first: int, last: int, border: re.Pattern[str] | None, cha
 class _Asked:
     """An item, and what it is asked about."""
 
-    read: Read
+    read: Ask
     item: ChecklistItem | None = None
     """None without a scope."""
     messages: list[list[_Part]] = field(default_factory=list)
@@ -399,11 +397,11 @@ class ScopedReads:
         judge = self._judge
         return self._plain and isinstance(judge, RemoteJudge) and judge.takes_messages(self._threshold)
 
-    def add(self, read: Read, messages: Sequence[Message] = (), run: RunCheck | None = None) -> None:
+    def add(self, read: Ask, messages: Sequence[Message] = (), run: RunCheck | None = None) -> None:
         """Add the reads of an item.
 
         Args:
-            read ([`Read`]): The item about the whole target.
+            read ([`Ask`]): The item about the whole target.
             messages (sequence of [`Message`]): The messages of the target; if empty, the target is one message.
             run (callable, *optional*): Runs the item's check, if it is answered by one.
         """
@@ -431,7 +429,7 @@ class ScopedReads:
             asked.checked = {at: run(item, told[at].text, read.input) for at in places}
         self._asked.append(asked)
 
-    def answered(self, ask: Ask) -> list[Verdict]:
+    def answered(self, ask: Answers) -> list[Verdict]:
         """One verdict per item, in order.
 
         Args:
@@ -526,7 +524,7 @@ class ScopedReads:
             return False
         return about.totals[part.at] + about.context > self._ruler.whole
 
-    def _read(self, asked: _Asked, part: _Part | None) -> Read:
+    def _read(self, asked: _Asked, part: _Part | None) -> Ask:
         if part is None:
             return asked.read
         key = (_role(asked.item), part.alone, part.at, part.start, part.span)

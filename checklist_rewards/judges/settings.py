@@ -25,18 +25,18 @@ or
 
     {model: org/judge, base_url: "http://localhost:8001/v1", calibration: map.json}
 
-The keys of `panel` are those of [`PanelJudge`], of `cascade` those of [`CascadeJudge`], and of a judge those of
+The keys of `panel` are those of [`PanelConfig`], of `cascade` those of [`CascadeConfig`], and of a judge those of
 [`JudgeConfig`]. Paths in the file (calibration, examples, prompts) start from its folder. Unknown keys are refused
 with the file and the judge.
 """
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, TypedDict
+from typing import Annotated, Any, ClassVar, Literal, Self, TypedDict
 
 from annotated_types import Ge, Le
 from pydantic import ValidationInfo, field_validator, model_validator
@@ -53,16 +53,17 @@ from checklist_rewards.judges.base import Judge, ThinkingPer
 from checklist_rewards.judges.calibration import Calibration, Member, read_alike
 from checklist_rewards.judges.checked import AllowCode, Checks
 from checklist_rewards.judges.logprob import DEFAULT_MASS_FLOOR, DEFAULT_PROMPT, EncoderJudge, LogprobJudge
+from checklist_rewards.judges.panel import CascadeConfig, PanelConfig
 from checklist_rewards.judges.questions import DEFAULT_SHOTS, FewShot
 from checklist_rewards.judges.remote import JUDGE_BACKENDS, REMOTE, JudgeBackend, RemoteJudge, RewardServer
 from checklist_rewards.prompts import PromptTemplate
 from checklist_rewards.scores import Abstention, Aggregation, NoAnswer, PrimaryMetric
 from checklist_rewards.scores.scales import ordinal_scale
 from checklist_rewards.scores.weights import Weights
-from checklist_rewards.validation import one_of, unknown
+from checklist_rewards.validation import one_of
 
 Mode = Literal["item", "batch", "quality"]
-ENGINE_SETTINGS = ("model", "backend", "base_url", "engine")
+ENGINE_SETTINGS = ("model", "backend", "base_url", "engine_args")
 FILE_SETTINGS = ("prompt", "examples", "calibration")
 _WHO = (*ENGINE_SETTINGS, "calibration")
 
@@ -74,6 +75,8 @@ class JudgeConfig(Config):
         ChecklistRewardsError: One sentence, for a setting that cannot be used or that contradicts another. [`build`]
             raises it as well.
     """
+
+    older: ClassVar[Mapping[str, str]] = {"engine": "engine_args", "samples": "votes"}
 
     model: str | Object[Engine] = UNNAMED
     """Judge model: "english-encoder", "english", a local folder, a Hub id, or with `base_url` the name of the model on
@@ -89,7 +92,7 @@ class JudgeConfig(Config):
     base_url: Unchecked[str | Sequence[str] | None] = None
     """URL of an OpenAI-compatible server, such as http://localhost:8000/v1, or of a reward server; or the name
     `openai` or `openrouter`. Replicas of a server: a list of URLs, or one string with commas between them."""
-    engine: Unchecked[Mapping[str, Any] | None] = None
+    engine_args: Unchecked[Mapping[str, Any] | None] = None
     """Engine arguments under the engine's own names: of vLLM (tensor_parallel_size=2, quantization=fp8), of
     transformers (dtype=bfloat16, device_map=auto), of a server (concurrency=256); revision and trust_remote_code as in
     `from_pretrained`; adapter, the folder of a LoRA adapter. Arguments that change answers are part of the store
@@ -153,7 +156,8 @@ class JudgeConfig(Config):
         """The engine that answers. Raises [`ModelError`] for engine arguments that cannot be used."""
         if isinstance(self.model, Engine):
             return self.model
-        return Engine(self.model, self.backend, joined(self.base_url), {} if self.engine is None else self.engine)  # type: ignore[arg-type]
+        arguments = {} if self.engine_args is None else self.engine_args
+        return Engine(self.model, self.backend, joined(self.base_url), arguments)  # type: ignore[arg-type]
 
     @property
     def is_remote(self) -> bool:
@@ -280,12 +284,14 @@ class JudgeConfig(Config):
 class ScorerConfig(JudgeConfig):
     """A scorer: which model judges, or which judges of a file, and what is made of the answers."""
 
+    older: ClassVar[Mapping[str, str]] = {**JudgeConfig.older, "primary_metric": "metric"}
+
     judge: Unchecked[Judge | Member | str | Path | None] = None
     """YAML file that defines a panel, a cascade or one judge, instead of the options of a model."""
     metric: PrimaryMetric | None = None
-    """Metric to use as the primary score: `pass`, `weighted`, `expected`, `normalized`, `net` (as `weighted`, but not
-    clipped: below 0 where penalties outweigh what is earned), or `quality` (the grade of mode `quality`, as
-    (grade - 1) / 4). Defaults to expected, or quality in mode quality."""
+    """Metric to use as the primary score. `net` is `weighted`, but not clipped: below 0 where penalties outweigh what
+    is earned. `quality` is the grade of mode `quality`, as (grade - 1) / 4. Defaults to expected, or quality in mode
+    quality."""
     threshold: Annotated[float, Ge(0), Le(1)] | None = None
     """Lowest P(yes), from 0 to 1, that counts as yes. Defaults to that of the calibration, else 0.6."""
     min_answered: Annotated[float, Ge(0), Le(1)] = Aggregation.min_answered
@@ -369,7 +375,7 @@ class ScorerKwargs(TypedDict, total=False):
 
     backend: JudgeBackend | str | Backend | RewardServer
     base_url: str | Sequence[str] | None
-    engine: Mapping[str, Any] | None
+    engine_args: Mapping[str, Any] | None
     mode: Mode
     use_logprobs: bool | None
     capture_reasoning: bool
@@ -505,49 +511,42 @@ def parse_jury(
     """
     if isinstance(content, Mapping) and "model" in content:
         return _one(content, where, folder, store, limited)
-    from checklist_rewards.judges.panel import CascadeJudge, PanelJudge
-
-    shapes: dict[str, Any] = {"panel": PanelJudge, "cascade": CascadeJudge}
-    kinds = [kind for kind in shapes if isinstance(content, Mapping) and kind in content]
+    kinds = [kind for kind in ("panel", "cascade") if isinstance(content, Mapping) and kind in content]
     if len(kinds) != 1 or not isinstance(content.get("judges"), list) or len(content) != 2:
         raise ConfigError(
             f"{where}: expected either 'panel' or 'cascade', and 'judges', a list; or 'model' and other settings of "
             f"one judge; got {content!r:.80}."
         )
     [kind] = kinds
-    settings = {} if content[kind] is None else content[kind]
-    _known(settings, shapes[kind], ("judges",), f"{where}, {kind}")
+    place, given = f"{where}, {kind}", {} if content[kind] is None else content[kind]
+    if not isinstance(given, Mapping):
+        raise ConfigError(f"{place}: expected settings by name, got {given!r:.80}.")
+    shape: type[PanelConfig | CascadeConfig] = PanelConfig if kind == "panel" else CascadeConfig
+    settings = load(given, shape, place)
     judges = [
         _one(entry, f"{where}, judge {number}", folder, store, limited)
         for number, entry in enumerate(content["judges"], start=1)
     ]
-    return _made(shapes[kind], f"{where}, {kind}", judges, **settings)
+    with _at(place):
+        return settings.build(judges)
 
 
 def _one(entry: Any, where: str, folder: Path, store: Store | None, limited: Limited | None) -> Judge | Member:
     if isinstance(entry, Mapping) and "judges" in entry:
         return parse_jury(entry, where, folder, store, limited)
     settings = load({"model": entry} if isinstance(entry, str) else entry, JudgeConfig, where, folder)
-    if limited is not None:
-        settings = settings.replaced(model=_made(limited, where, settings.asked))
-    judge = _made(settings.build, where, False if store is None else store)
-    calibration = settings.loaded_calibration
+    with _at(where):
+        if limited is not None:
+            settings = settings.replaced(model=limited(settings.asked))
+        judge = settings.build(False if store is None else store)
+        calibration = settings.loaded_calibration
     return judge if calibration is None else Member(judge, calibration)
 
 
-def _known(settings: Any, of: Any, ours: tuple[str, ...], where: str) -> None:
-    allowed = [name for name in inspect.signature(of).parameters if name not in ours]
-    if not isinstance(settings, Mapping):
-        raise ConfigError(f"{where}: expected settings by name, got {settings!r:.80}.")
-    for name in settings:
-        if name not in allowed:
-            raise ConfigError(f"{where}: {unknown('key', name, allowed)}")
-
-
-def _made(factory: Any, where: str, *arguments: Any, **settings: Any) -> Any:
+@contextmanager
+def _at(where: str) -> Iterator[None]:
+    """Begin the sentences of errors with their place."""
     try:
-        return factory(*arguments, **settings)
+        yield
     except ChecklistRewardsError as error:
         raise ConfigError(f"{where}: {error}") from None
-    except TypeError as error:  # a list where a number belongs
-        raise ConfigError(f"{where}: {settings!r:.120} cannot be used ({error}).") from None

@@ -39,7 +39,7 @@ from checklist_rewards.backends.models import UNNAMED
 from checklist_rewards.checklists import Key, key_of
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.store import Store
-from checklist_rewards.judges.base import Read, ThinkingPer, counted, missed_quorum
+from checklist_rewards.judges.base import Ask, ThinkingPer, counted, missed_quorum
 from checklist_rewards.judges.logprob import (
     DEFAULT_MASS_FLOOR,
     Labels,
@@ -136,7 +136,7 @@ class ThinkingJudge(LogprobJudge):
         self.sampling: Sampling = Sampling(thinking, temperature, n=votes, seed=seed)
 
     @override
-    def answer(self, reads: Sequence[Read], progress: Progress | None = None) -> tuple[list[Verdict], Receipt]:
+    def answer(self, reads: Sequence[Ask], progress: Progress | None = None) -> tuple[list[Verdict], Receipt]:
         """As [`Judge.answer`]. Equal thoughts are written once; stored thoughts and reads are reused. `progress`
         is called with the number of reads whose thoughts were written."""
         again = [""] * len(reads)
@@ -167,7 +167,7 @@ class ThinkingJudge(LogprobJudge):
         return verdicts_in_order, bill.receipt + spent + counted(keys, fresh, [(verdict,) for verdict in combined])
 
     @override
-    def _questions(self, reads: Sequence[Read]) -> list[tuple[str, Labels]]:
+    def _questions(self, reads: Sequence[Ask]) -> list[tuple[str, Labels]]:
         put = super()._questions(reads)
         return put if self.per == "item" else _together(reads, put)
 
@@ -226,7 +226,7 @@ def _after(read: RenderedRead, thought: Thought, question: str) -> RenderedRead 
     return replace(read, key=key, written=Written(thought.text, question))
 
 
-def _together(reads: Sequence[Read], put: Sequence[tuple[str, Labels]]) -> list[tuple[str, Labels]]:
+def _together(reads: Sequence[Ask], put: Sequence[tuple[str, Labels]]) -> list[tuple[str, Labels]]:
     """In place of each question, all questions about its target, in order."""
     about = [(read.sample, read.target, read.input, read.reference, read.history) for read in reads]
     listed: dict[tuple[object, ...], dict[str, None]] = {}

@@ -6,7 +6,7 @@ and none is revised: the usable ones vote.
 
 The [`ReasonedJudge`] makes one call per item, answered in words, optionally with reasoning. With `reasoning`, the
 judge writes its reasoning before the answer, as JSON, so that the answer can follow from it. Otherwise it replies with
-the label only. There are no probabilities, unless several samples vote.
+the label only. There are no probabilities, unless several replies vote.
 
 With `votes=k`, every item is sampled k times and the most frequent label is the answer (maj@k as in TICK,
 arXiv:2410.03608 section 3.2). The fraction of replies with a label is its probability, so soft scores average over the
@@ -60,7 +60,7 @@ from checklist_rewards.backends.models import UNNAMED
 from checklist_rewards.checklists import ChecklistItem
 from checklist_rewards.errors import GenerationError
 from checklist_rewards.files.store import Store
-from checklist_rewards.judges.base import Judge, Read, counted, missed_quorum
+from checklist_rewards.judges.base import Ask, Judge, counted, missed_quorum
 from checklist_rewards.judges.labels import named
 from checklist_rewards.judges.questions import (
     FewShot,
@@ -158,7 +158,7 @@ class BatchJudge(Judge):
         check_askable(item, where)
 
     @override
-    def answer(self, reads: Sequence[Read], progress: Progress | None = None) -> tuple[list[Verdict], Receipt]:
+    def answer(self, reads: Sequence[Ask], progress: Progress | None = None) -> tuple[list[Verdict], Receipt]:
         """As [`Judge.answer`]. Reads of one `sample` share a call; identical calls are made once."""
         bill = Bill()
         engine = self.engine.within(bill=bill)
@@ -211,7 +211,7 @@ class BatchJudge(Judge):
             sheet.take(indices, outcome)
         return prompts
 
-    def _messages(self, about: Read, items: Sequence[ChecklistItem]) -> Messages:
+    def _messages(self, about: Ask, items: Sequence[ChecklistItem]) -> Messages:
         user = self.prompt.render(
             input=about.input,
             target=about.target,
@@ -355,7 +355,7 @@ def object_schema(properties: Mapping[str, Any]) -> dict[str, Any]:
 class _Sheet:
     """The reads of one sample, and their answers so far."""
 
-    reads: list[Read] = field(default_factory=list)
+    reads: list[Ask] = field(default_factory=list)
     places: list[int] = field(default_factory=list)
     answers: Answers = field(default_factory=Answers)
     lost: dict[int, Unanswered] = field(default_factory=dict)
@@ -385,7 +385,7 @@ class _Sheet:
             self.answers.grade = answers.grade
 
 
-def _sheets(reads: Sequence[Read], most: int | None) -> list[_Sheet]:
+def _sheets(reads: Sequence[Ask], most: int | None) -> list[_Sheet]:
     """The reads by sample; those of a sample with more than `most` in several sheets."""
     samples: dict[tuple[Any, ...], list[int]] = {}
     for place, read in enumerate(reads):
@@ -520,7 +520,7 @@ REASONED_PROMPT = "judges/reasoned"
 WORD_PROMPT = "judges/item"
 WORD_OPTIONS_PROMPT = "judges/options"
 DEFAULT_TEMPERATURE = 0.7
-"""Sampling temperature with several samples; a single sample is greedy."""
+"""Sampling temperature with several votes; a single reply is greedy."""
 _REASONED_TOKENS, _WORD_TOKENS = 1024, 64
 _FORM = (
     "Reply with a JSON object only. First your reasoning in a few sentences, then the answer, which is {labels}:\n"
@@ -544,7 +544,7 @@ class ReasonedJudge(Judge):
         votes (`int`, *optional*, defaults to `1`):
             Number of replies per item, combined by majority vote.
         temperature (`float`, *optional*):
-            Sampling temperature. Defaults to 0 for one sample and to 0.7 for several.
+            Sampling temperature. Defaults to 0 for one vote and to 0.7 for several.
         max_tokens (`int`, *optional*):
             Maximum number of tokens per reply. Defaults to 1024 with reasoning and to 64 without. Thinking models need
             more.
@@ -597,7 +597,7 @@ class ReasonedJudge(Judge):
             self.examples.check(item)
 
     @override
-    def answer(self, reads: Sequence[Read], progress: Progress | None = None) -> tuple[list[Verdict], Receipt]:
+    def answer(self, reads: Sequence[Ask], progress: Progress | None = None) -> tuple[list[Verdict], Receipt]:
         """As [`Judge.answer`]. Equal prompts are sent once; stored replies are reused."""
         bill = Bill()
         engine = self.engine.within(bill=bill)
@@ -616,7 +616,7 @@ class ReasonedJudge(Judge):
         verdicts = [self._verdict(outcome, read.item) for outcome, read in zip(outcomes, reads, strict=True)]
         return verdicts, bill.receipt + _counted(prompts, bill, [(verdict,) for verdict in verdicts])
 
-    def _messages(self, read: Read, prefixes: dict[tuple[str | None, ...], str]) -> Messages:
+    def _messages(self, read: Ask, prefixes: dict[tuple[str | None, ...], str]) -> Messages:
         prompt = self.prompt if read.item.options is None else self.options_prompt
         about = (prompt.name, read.target, read.input, read.reference, read.history)
         if about not in prefixes:

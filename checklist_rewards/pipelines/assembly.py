@@ -48,29 +48,17 @@ from checklist_rewards.pipelines.config import (
 )
 from checklist_rewards.refiners import CheckAdmission, UnitTester
 from checklist_rewards.refiners.base import refine_all
-from checklist_rewards.rows import CANDIDATES, HISTORY, Columns, Sample
+from checklist_rewards.rows import CONTEXT, FIELDS, Sample
 from checklist_rewards.scorer import ChecklistScorer, Scorer
 from checklist_rewards.scores import NO_ANSWER_STATES, Score
 
-TEXTS = ("reference", "history", "context", "chosen", "rejected")
-"""The text fields of a row that a generator may use in addition to `input`."""
 TRIED = 20
 _READER = CompletionReader()
 
 
-_COLUMNS = Columns(
-    ("input",),
-    reference="reference",
-    writer={name: name for name in (*TEXTS, CANDIDATES) if name != HISTORY},
-    optional=frozenset(["input", *TEXTS, CANDIDATES]),
-    named=True,
-)
-"""How the rows of a pipeline are read."""
-
-
 def _sample(row: Mapping[str, Any], where: str) -> Sample | None:
     """The answer in the row's target, without a checklist; None if the row has no target."""
-    return None if row.get("target") is None else _COLUMNS.sample_of(row, where, ())
+    return None if row.get("target") is None else FIELDS.sample_of(row, where, ())
 
 
 def a_few(samples: Sequence[Sample]) -> list[Sample]:
@@ -221,9 +209,9 @@ class Pipeline:
         Raises:
             GenerationError: If no checklist could be written.
         """
-        unknown = sorted(set(others) - {*TEXTS, CANDIDATES})
+        unknown = sorted(set(others) - set(CONTEXT))
         if unknown:
-            raise SampleError(f"{unknown[0]!r} is not a field of a row; allowed: {', '.join((*TEXTS, CANDIDATES))}.")
+            raise SampleError(f"{unknown[0]!r} is not a field of a row; allowed: {', '.join(CONTEXT)}.")
         row = {**others, "input": input, "target": target}
         _sample(row, "the row")  # raises before a checklist is generated
         if source is not None and checklist is None:
@@ -320,7 +308,7 @@ class Pipeline:
             self.validate()
             results = [self.generate(source, a_few([draft for draft in drafts if draft is not None]))] * len(rows)
         else:
-            requests = [self.check_request(_COLUMNS.request_of(row, where), where) for row, where in located]
+            requests = [self.check_request(FIELDS.request_of(row, where), where) for row, where in located]
             self.validate()
             results = self.write_batch(requests, progress)
         samples = {
@@ -376,8 +364,8 @@ def pipeline(
     base_url: str | Sequence[str] | None = None,
     generator_backend: str | Backend | None = None,
     generator_base_url: str | Sequence[str] | None = None,
-    engine: Mapping[str, Any] | None = None,
-    generator_engine: Mapping[str, Any] | None = None,
+    engine_args: Mapping[str, Any] | None = None,
+    generator_engine_args: Mapping[str, Any] | None = None,
     generator: Mapping[str, Any] | None = None,
     refiners: Sequence[Any] | None = None,
     scorer: Mapping[str, Any] | None = None,
@@ -394,8 +382,8 @@ def pipeline(
         generator_model, scorer_model (`str`, *optional*): override `model` for writing and refining, and for judging.
         backend, base_url: backend of both models, or of the scorer only if the generator has its own.
         generator_backend, generator_base_url (*optional*): backend of the generator.
-        engine, generator_engine (mapping, *optional*): engine settings, as in [`ChecklistScorer`]. `engine` also
-            applies to the generator unless the generator has its own backend or settings.
+        engine_args, generator_engine_args (mapping, *optional*): engine arguments, as in [`ChecklistScorer`].
+            `engine_args` also applies to the generator unless the generator has its own backend or arguments.
         generator, scorer (mapping, *optional*): settings that override the config, such as `{"max_items": 20}`.
         refiners (sequence, *optional*): names or mappings that replace the refiners of the config.
         budget ([`Budget`], *optional*): joint budget of all models of the pipeline; see [`ChecklistScorer`].
@@ -408,10 +396,10 @@ def pipeline(
     changes = {"generator": generator, "refiners": refiners, "scorer": scorer}
     if any(value is not None for value in changes.values()):
         loaded = loaded.replace({name: value for name, value in changes.items() if value is not None})
-    own_engine = any(value is not None for value in (generator_backend, generator_base_url, generator_engine))
+    own_engine = any(value is not None for value in (generator_backend, generator_base_url, generator_engine_args))
     # A server has its own models; those that a config names are here.
     here = loaded if base_url is None else PipelineConfig()
-    named = Engine(UNNAMED, backend, joined_addresses(base_url), engine or {})
+    named = Engine(UNNAMED, backend, joined_addresses(base_url), engine_args or {})
     judge = named.named(scorer_model or model or here.scorer.asked.model)
     if named == Engine() and not (scorer_model or model):
         judge = loaded.scorer.asked
@@ -420,7 +408,10 @@ def pipeline(
         if generator_base_url is not None:
             writer = writer.named(generator_model or model or UNNAMED)
         writer = Engine(
-            writer.model, generator_backend or "auto", joined_addresses(generator_base_url), generator_engine or {}
+            writer.model,
+            generator_backend or "auto",
+            joined_addresses(generator_base_url),
+            generator_engine_args or {},
         )
     opened = open_store(store)
     if budget is None:

@@ -30,6 +30,7 @@ from pydantic import (
     Field,
     JsonValue,
     ValidationInfo,
+    ValidatorFunctionWrapHandler,
     field_validator,
     model_validator,
 )
@@ -42,6 +43,7 @@ from checklist_rewards.judges.settings import ENGINE_SETTINGS, JudgeConfig, Scor
 from checklist_rewards.pipelines.registry import GENERATORS, REFINERS, SCORERS, SURROUNDINGS, Entry, Registry
 from checklist_rewards.prompts import prompt_file
 from checklist_rewards.validation import unknown
+from checklist_rewards.writer import WriterSampling
 
 SHAPES = ("questions", "weighted", "categorized", "checked")
 
@@ -89,6 +91,11 @@ class _Part(Config):
     options: dict[str, JsonValue] = {}
     """Further settings for registered parts with other parameters."""
 
+    @field_validator("*", mode="wrap")
+    @classmethod
+    def _as_given(cls, value: Any, check: ValidatorFunctionWrapHandler) -> Any:
+        return check(value)  # 1 is 1.0 in a pipeline: keys of the store are made from it
+
     @model_validator(mode="after")
     def _can_be_made(self) -> Self:
         _try(self)
@@ -107,8 +114,8 @@ def _existing(prompt: str, info: ValidationInfo) -> str:
     return placed
 
 
-class WriterConfig(_Part):
-    """Settings of the writer: the generator of a pipeline and its model."""
+class WriterConfig(WriterSampling, _Part):
+    """Settings of the writer: the generator of a pipeline, its model and how it is sampled."""
 
     kind: str = "direct"
     model: str | None = None
@@ -123,14 +130,6 @@ class WriterConfig(_Part):
     """Fewest questions; the model is asked again for more."""
     max_items: int | None = None
     """Most questions; the model is asked again for fewer."""
-    temperature: float | None = None
-    """Sampling temperature. 0 is greedy and makes no second attempt."""
-    max_tokens: int | None = None
-    """Most tokens per reply; thinking models need more."""
-    max_attempts: int | None = None
-    """Replies per request, if the first ones cannot be parsed."""
-    seed: int | None = None
-    """Random seed of the sampling."""
     constraints: bool | None = None
     """Begin each checklist with the code checks that rules find in the input; the model writes the rest. The rules are
     under repair: they misread negations, permissions and exceptions."""
@@ -184,6 +183,11 @@ class ScorerPart(ScorerConfig):
     """YAML file of judges; see [`ScorerConfig`]."""
     options: dict[str, JsonValue] = {}
     """Further settings for registered scorers with other parameters."""
+
+    @field_validator("*", mode="wrap")
+    @classmethod
+    def _as_given(cls, value: Any, check: ValidatorFunctionWrapHandler) -> Any:
+        return check(value)  # 1 is 1.0 in a pipeline: keys of the store are made from it
 
     @model_validator(mode="before")
     @classmethod

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, get_args
+from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
 from annotated_types import Ge, Le
 from pydantic import ValidationInfo, field_validator, model_validator
@@ -206,6 +206,8 @@ class EvolvingConfig(Config):
 
 class RewardConfig(ScorerConfig):
     """A reward: its scorer, and what is made of the scores in training."""
+
+    older: ClassVar[Mapping[str, str]] = {**ScorerConfig.older, "reference": "reference_column", "target": "judged"}
 
     name: Unchecked[str] = "checklist_reward"
     """Name of the reward in the trainer's logs. Two rewards of one trainer need different names."""

@@ -29,8 +29,9 @@ from pydantic import BaseModel, ValidationError
 
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.atomic import atomic_path
+from checklist_rewards.files.cells import JSON_TEXT, as_json, from_cell, json_reader
 from checklist_rewards.files.rows import read_rows, write_batches, write_rows
-from checklist_rewards.files.spool import JSON_TEXT, as_json, check_names, check_unique, from_cell, json_reader
+from checklist_rewards.files.spool import check_names, check_unique
 from checklist_rewards.scores.reasons import Unanswered
 from checklist_rewards.scores.score import Score
 from checklist_rewards.scores.tally import PassRate, Tally, tally

@@ -4,10 +4,10 @@ An error is a mapping of `row` (from 1; null if it concerns the whole request), 
 it in `errors`. [`Refused`] rejects the whole request. An invalid row becomes an error and does not affect the other
 rows; each endpoint decides whether to score the others.
 
-Of a target, the answer is judged, without its thought, as in training. A target may be a list of chat messages; items
-with a scope are then asked about them. A row of `/score` with `"as_is": true` has a target that its client has read
-already; see [`AsItIs`]. Its messages are in `messages`: objects with `role`, `text`, and `shown`, the message as in a
-transcript ([`chat.Message`]).
+A row is read as by the commands (`rows.py`): the answer of the target is judged, without its thought. Target, input
+and reference may be lists of chat messages; items with a scope are asked about those of the target. A row of `/score`
+with `"as_is": true` has a target that its client has read already; see [`AsItIs`]. Its messages are in `messages`:
+objects with `role`, `text`, and `shown`, the message as in a transcript ([`chat.Message`]).
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from checklist_rewards.chat import CompletionReader, Message
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import ChecklistRewardsError, SampleError
 from checklist_rewards.rewards.integrations.labelled import answer_after, labelled_sample
+from checklist_rewards.rows import FIELDS
 from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores import TargetState
 from checklist_rewards.server.guard import TooManyValues, check_nested, json_value
@@ -36,6 +37,8 @@ LISTED = 100
 _LONGEST = 500
 _ROWS = "samples"
 _TEXTS = ("target", "input", "reference", "history")
+_CHATS = _TEXTS[:3]
+"""Texts that may be chat messages."""
 _FIELDS = ("checklist", *_TEXTS, "as_is", "messages")
 _READER = CompletionReader()
 _COLUMNS = ("query", "prompts", "labels")
@@ -124,7 +127,7 @@ def score_samples(content: bytes, scorer: ChecklistScorer) -> tuple[int, list[tu
         if field != _ROWS:
             raise Refused(422, f"unknown field {field!r:.60}; allowed: {_ROWS}.", field)
     rows = _list(body, _ROWS)
-    return len(rows), *_each(rows, lambda row, where: _sample(row, where, scorer))
+    return len(rows), *_each(rows, lambda row, where: _requested(row, where, scorer))
 
 
 def reward_samples(content: bytes, scorer: ChecklistScorer) -> list[Sample]:
@@ -213,7 +216,7 @@ def _errors_in(field: str) -> Iterator[None]:
         raise _RowError(field, f"the value cannot be used ({type(error).__name__}: {error}).") from error
 
 
-def _sample(row: Any, where: str, scorer: ChecklistScorer) -> Sample:
+def _requested(row: Any, where: str, scorer: ChecklistScorer) -> Sample:
     if not isinstance(row, Mapping):
         raise _RowError(_ROWS, f"a row must be an object, got {_shown(row)}.")
     for field in row:
@@ -221,14 +224,10 @@ def _sample(row: Any, where: str, scorer: ChecklistScorer) -> Sample:
             raise _RowError(field, f"unknown field; allowed: {', '.join(_FIELDS)}.")
     for field in _TEXTS:
         text = row.get(field)
-        if field == "target" and isinstance(text, list) and not row.get("as_is"):
-            continue
-        if not isinstance(text, str) and (text is not None or field == "target"):
+        chats = field in _CHATS and not row.get("as_is")
+        if not isinstance(text, str | list if chats else str) and (text is not None or field == "target"):
             got = "nothing" if field not in row else _shown(text)
-            allowed = (
-                "a string or a list of chat messages" if field == "target" and not row.get("as_is") else "a string"
-            )
-            raise _RowError(field, f"must be {allowed}, got {got}.")
+            raise _RowError(field, f"must be a string{' or a list of chat messages' if chats else ''}, got {got}.")
     as_is = row.get("as_is")
     if not isinstance(as_is, bool | None):
         raise _RowError("as_is", f"must be true or false, got {_shown(as_is)}.")
@@ -238,15 +237,17 @@ def _sample(row: Any, where: str, scorer: ChecklistScorer) -> Sample:
         _check_nested(row["checklist"], where)
         checklist = Checklist.parse(row["checklist"], where)
         _check_items(checklist, where, scorer)
-    context = [row.get(field) for field in _TEXTS[1:]]
     messages = _messages(row.get("messages"))
     if as_is:
-        return AsItIs(checklist, row["target"], *context, messages=messages)
+        return AsItIs(checklist, row["target"], *map(row.get, _TEXTS[1:]), messages=messages)
     if messages:
         raise _RowError("messages", 'requires "as_is": true; give chat messages as the target otherwise.')
+    for field, read in (("input", FIELDS.input_of), ("reference", FIELDS.reference_of)):
+        if isinstance(row.get(field), list):
+            with _errors_in(field):
+                read(row, where)
     with _errors_in("target"):
-        target = _READER.read(row["target"])
-    return Sample.of(checklist, target, *context)
+        return FIELDS.sample_of(row, where, checklist)
 
 
 def _messages(value: Any) -> tuple[Message, ...]:

@@ -21,21 +21,19 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from checklist_rewards.chat import completion_text
-from checklist_rewards.checklists import CANNOT_ASSESS, NO, YES, Checklist, ChecklistItem, content_hash
+from checklist_rewards.checklists import CANNOT_ASSESS, NO, YES, ChecklistItem, content_hash
 from checklist_rewards.errors import SampleError
-from checklist_rewards.evaluation.agreement import Bootstrap, Section, agreement_of
-from checklist_rewards.evaluation.agreement.measures import LIBRARIES
+from checklist_rewards.evaluation.agreement import Section, agreement_of
+from checklist_rewards.evaluation.bootstrap import LIBRARIES, Bootstrap
 from checklist_rewards.evaluation.labels import PROBABILITY
 from checklist_rewards.evaluation.rates import LabelSample
-from checklist_rewards.evaluation.scored import CHECKLIST, ID, read_scored, shown_prompt
+from checklist_rewards.evaluation.scored import CHECKLIST, ScoredFile, ScoredText, read_scored
 from checklist_rewards.files.rows import read_rows, write_rows
-from checklist_rewards.rows import INPUTS, TARGETS
 from checklist_rewards.scores import DEFAULT_THRESHOLD, ItemScore, Score, item_keys
 from checklist_rewards.scores.table import SCORE_COLUMN
 from checklist_rewards.ui.project import Project
@@ -98,7 +96,8 @@ def read_tasks(path: Path) -> list[Task]:
     first = next(iter(read_rows(path)), None)
     if first is None:
         raise SampleError(f"{path.name} has no rows.")
-    tasks = _scored(path) if SCORE_COLUMN in first.data else _unscored(path)
+    texts = read_scored(path) if SCORE_COLUMN in first.data else _unscored(path)
+    tasks = [_task(text) for text in texts if text.cell is not None or text.score is not None]
     if not tasks:
         raise SampleError(f"{path.name} has no row with a checklist.")
     return tasks
@@ -148,45 +147,25 @@ def label_sample(tasks: Sequence[Task], seed: int) -> LabelSample:
     return LabelSample.of([task.id for task in tasks], [task.score for task in tasks], seed)
 
 
-def _scored(path: Path) -> list[Task]:
-    return [
-        Task(row.id, _prompt(row.data), _target(row.data, row.where), row.items, row.keys, row.score, _group(row.data))
-        for row in read_scored(path)
-    ]
-
-
-def _unscored(path: Path) -> list[Task]:
-    rows = list(read_rows(path))
-    named = all(row.data.get(ID) is not None for row in rows)
-    tasks: list[Task] = []
+def _unscored(path: Path) -> list[ScoredText]:
+    """The rows of a file without scores. If one of them has no id, rows are named by their numbers."""
+    texts = list(ScoredFile(path, unscored=True, images="refuse"))
+    named = all(text.has_id for text in texts)
     seen: set[str] = set()
-    for number, row in enumerate(rows, start=1):
-        name = str(row.data[ID]) if named else str(number)
-        if name in seen:
-            raise SampleError(f"{row.where}: duplicate id {name!r}; ids must be unique.")
+    for number, text in enumerate(texts):
+        texts[number] = text if named else replace(text, id=str(number + 1))
+        if (name := texts[number].id) in seen:
+            raise SampleError(f"{text.where}: duplicate id {name!r}; ids must be unique.")
         seen.add(name)
-        if CHECKLIST not in row.data:
-            raise SampleError(f"{row.where}: column {CHECKLIST!r} not found; the row has {', '.join(row.data)}.")
-        if row.data[CHECKLIST] in (None, ""):
-            continue
-        items = Checklist.parse(row.data[CHECKLIST], f"{row.where}, checklist").items
-        target = _target(row.data, row.where)
-        tasks.append(Task(name, _prompt(row.data), target, items, item_keys(items), group=_group(row.data)))
-    return tasks
+        if CHECKLIST not in text.data:
+            raise SampleError(f"{text.where}: column {CHECKLIST!r} not found; the row has {', '.join(text.data)}.")
+    return texts
 
 
-def _prompt(data: Mapping[str, Any]) -> str | None:
-    return next((shown_prompt(data[name]) for name in INPUTS if data.get(name) is not None), None)
-
-
-def _target(data: Mapping[str, Any], where: str) -> str:
-    name = next((name for name in TARGETS if data.get(name) is not None), None)
-    if name is None:
-        raise SampleError(f"{where}: column 'target' not found; the row has {', '.join(map(repr, data))}.")
-    try:
-        return completion_text(data[name])
-    except SampleError as error:
-        raise SampleError(f"{where}, {name!r}: {error}") from None
+def _task(text: ScoredText) -> Task:
+    items = text.checklist.items if text.score is None and text.checklist is not None else text.items
+    target = text.columns.target_of(text.data, text.where).text
+    return Task(text.id, text.prompt, target, items, item_keys(items), text.score, _group(text.data))
 
 
 def _group(data: Mapping[str, Any]) -> str | None:

@@ -17,7 +17,6 @@ from typing import Any
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from checklist_rewards.chat import CompletionReader
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.checks import CHECKS
 from checklist_rewards.errors import ChecklistRewardsError, SampleError
@@ -35,6 +34,7 @@ from checklist_rewards.pipelines import (
 from checklist_rewards.pipelines.assembly import build_generator, build_refiners
 from checklist_rewards.pipelines.registry import GENERATORS, Entry
 from checklist_rewards.refiners.base import Report
+from checklist_rewards.rows import FIELDS
 from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores import (
     NO_ANSWER_STATES,
@@ -73,7 +73,6 @@ def check_forms() -> list[dict[str, Any]]:
 
 MOST_SAMPLES = 20
 _LINES = TypeAdapter(list[ItemScore])
-_READER = CompletionReader()
 
 
 @dataclass(frozen=True)
@@ -273,8 +272,7 @@ def _samples(body: Mapping[str, Any], checklist: Checklist) -> list[Sample]:
         target, input = (one.get("target"), one.get("input")) if isinstance(one, Mapping) else (None, None)
         if not isinstance(target, str) or not isinstance(input, str | None):
             raise SampleError(f"sample {number} must have a text as 'target', and as 'input' a text or nothing.")
-        answer = _READER.read(target)
-        samples.append(Sample(checklist, answer.text, input or None, state=answer.state))
+        samples.append(FIELDS.sample_of({"target": target, "input": input or None}, f"sample {number}", checklist))
     return samples
 
 

@@ -19,11 +19,12 @@ from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, field_validator
 
 from checklist_rewards.backends import Engine
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import SampleError, without_password
+from checklist_rewards.judges.settings import JudgeConfig
 from checklist_rewards.pipelines import PipelineConfig
 from checklist_rewards.progress import FORECAST_VARIABLE, SECONDS_VARIABLE
 from checklist_rewards.scorer import Sample
@@ -63,6 +64,11 @@ class Job(BaseModel):
     """US dollars per million prompt and reply tokens, of each model, or of the only one."""
     budget: float | None = Field(default=None, ge=0)
     paused: bool = False
+
+    @field_validator("engine")
+    @classmethod
+    def _of_older_files(cls, engine: dict[str, JsonValue]) -> dict[str, JsonValue]:
+        return {JudgeConfig.older.get(name, name): value for name, value in engine.items()}
 
 
 def validated(value: Any, where: str) -> Job:
@@ -300,7 +306,7 @@ def engine_arguments(engine: Engine, public: bool = True) -> dict[str, Any]:
     if engine.base_url is not None:
         shown = ",".join(map(public_address, engine.base_url.split(",")))
         given["base_url"] = shown if public else engine.base_url
-    return given | ({"engine": settings} if settings else {})
+    return given | ({"engine_args": settings} if settings else {})
 
 
 def public_address(address: str) -> str:

@@ -18,14 +18,8 @@ from typing import Any, Literal
 
 from checklist_rewards.checklists import YES
 from checklist_rewards.errors import SampleError
-from checklist_rewards.evaluation.agreement import (
-    Bootstrap,
-    Categories,
-    Unit,
-    compare,
-    units_against_labels,
-    units_of_judges,
-)
+from checklist_rewards.evaluation.agreement import Categories, Unit, compare, units_against_labels, units_of_judges
+from checklist_rewards.evaluation.bootstrap import Bootstrap
 from checklist_rewards.evaluation.calibration import Probabilities, labelled_reads
 from checklist_rewards.evaluation.labels import Labels, pairs_of
 from checklist_rewards.evaluation.rates import corrected_rates

@@ -17,25 +17,23 @@ from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-from pydantic import create_model
+from pydantic import TypeAdapter
 
 from checklist_rewards.backends import Engine, choose_backend
 from checklist_rewards.backends.packaged import ENGLISH_WRITER, SMOLLM2
 from checklist_rewards.backends.servers import OPENAI
-from checklist_rewards.chat import CompletionReader
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import ChecklistRewardsError, GenerationError, SampleError
 from checklist_rewards.files.documents import read_text, read_value
 from checklist_rewards.files.store import Store
-from checklist_rewards.generators import Request
 from checklist_rewards.judges.probe import probe
 from checklist_rewards.judges.remote import REMOTE
 from checklist_rewards.judges.settings import FILE_SETTINGS, ScorerConfig, load_jury
 from checklist_rewards.pipelines import Pipeline, PipelineConfig, assemble, list_pipelines, load_config
 from checklist_rewards.pipelines.registry import SURROUNDINGS
-from checklist_rewards.rows import fields_of
+from checklist_rewards.rows import CONTEXT, FIELDS
 from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores import Score, score_checklist
 from checklist_rewards.scores.reasons import ADVICE
@@ -48,13 +46,10 @@ SETTINGS = (
     *("scale", "capture_reasoning", "votes"),
 )
 """Settings of the scorer that the page has fields for. `pipeline`, `judge` and `calibration` are names of files."""
-_READER = CompletionReader()
 _FILES = ("judge", "calibration")
-_FIELDS = ("reference", "history", "context", "chosen", "rejected", "candidates")
 _CONCURRENT = 8
 _MOST_PIPELINES = 64
 _PLAIN = (str, bool, int, float)
-_EMPTY: dict[str, Any] = {"type": "object", "properties": {}}
 WRITERS = ("pocket", ENGLISH_WRITER, SMOLLM2)
 """The packaged models that can write checklists."""
 
@@ -200,10 +195,8 @@ class Judging:
     def sample(self, body: Mapping[str, Any]) -> Sample:
         """What the page wants to have scored. As in `score`, only the answer of the response is judged."""
         checklist = Checklist.parse(body.get("checklist"))
-        target = _READER.read(_text(body, "target") or "")
-        input, reference = (_text(body, name) or None for name in ("input", "reference"))
-        history = _text(body, "history") or None
-        return Sample(checklist, target.text, input, reference, history, state=target.state)
+        row = {name: _text(body, name) or None for name in ("input", "reference", "history")}
+        return FIELDS.sample_of({**row, "target": _text(body, "target") or ""}, "the response", checklist)
 
     def score(self, body: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         """Score a response: an event per item as it is answered, then one with the score, or one with an error."""
@@ -231,9 +224,8 @@ class Judging:
             raise SampleError(
                 f"{pipe.name} writes one checklist for many inputs; use `checklist-rewards run --source`."
             )
-        values = {name: body[name] for name in _FIELDS if body.get(name)}
-        request = Request(_text(body, "input") or "", **fields_of(values, "the prompt"))
-        pipe.check_request(request, "the prompt")
+        row = {name: body[name] for name in CONTEXT if body.get(name)} | {"input": _text(body, "input") or ""}
+        request = pipe.check_request(FIELDS.request_of(row, "the prompt"), "the prompt")
         pipe.check_writers()
         [result] = pipe.write_batch([request])
         if isinstance(result, GenerationError):
@@ -267,7 +259,7 @@ class Judging:
 
     def _settings_form(self, files: Sequence[str]) -> dict[str, Any]:
         """The JSON schema of the settings. What is left empty stays as the app was started."""
-        known = settings_form(ScorerConfig)["properties"]
+        known = dict(settings_form(ScorerConfig)["properties"])
         known["scale"] = {"type": "integer", "default": "yes/no"}
         known["capture_reasoning"] = {"type": "json", "enum": [False, True], "default": False}
         fields = {name: {key: one for key, one in known[name].items() if key != "default"} for name in SETTINGS}
@@ -346,9 +338,10 @@ def _engines_of(jury: str) -> list[Engine]:
     return found
 
 
-def _text(body: Mapping[str, Any], name: str) -> str | None:
+def _text(body: Mapping[str, Any], name: str) -> str | list[Any] | None:
+    """A text of a request, or its chat messages."""
     value = body.get(name)
-    if value is not None and not isinstance(value, str):
+    if not isinstance(value, str | list | None):
         raise SampleError(f"{name} must be a text, got {type(value).__name__}.")
     return value
 
@@ -360,15 +353,18 @@ def settings_form(factory: Callable[..., Any]) -> dict[str, Any]:
     Parameters of other kinds, such as a prompt file, an embedder or the permission to run code, are left out: the page
     cannot set them.
     """
-    fields: dict[str, Any] = {
-        name: parameter
+    fields = {
+        name: TypeAdapter(parameter.hint).json_schema()
+        | ({} if parameter.default is ... else {"default": parameter.default})
         for name, parameter in (parameters_of(factory) or {}).items()
         if name not in SURROUNDINGS and _is_plain(parameter.hint)
     }
-    return create_model("Settings", **fields).model_json_schema() | {"title": "settings"} if fields else _EMPTY
+    return {"type": "object", "title": "settings", "properties": fields}
 
 
 def _is_plain(hint: Any) -> bool:
+    if get_origin(hint) is Annotated:
+        return _is_plain(get_args(hint)[0])
     if get_origin(hint) in (Union, UnionType):
         kinds = [kind for kind in get_args(hint) if kind is not NoneType]
         return len(kinds) == 1 and _is_plain(kinds[0])

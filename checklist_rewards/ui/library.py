@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from checklist_rewards.checklists import Checklist
+from checklist_rewards.datasets.formats import ROWS, known_formats
 from checklist_rewards.datasets.importing import AUTO, imported_rows, listed_fields, write_imported
-from checklist_rewards.datasets.rubrics import ROWS, known_formats
 from checklist_rewards.errors import ChecklistRewardsError, SampleError
 from checklist_rewards.files.atomic import write_text
 from checklist_rewards.files.documents import read_text, read_value

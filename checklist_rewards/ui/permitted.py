@@ -25,6 +25,7 @@ from checklist_rewards.backends.servers import Settings, joined, server_addresse
 from checklist_rewards.errors import ModelError, SampleError
 from checklist_rewards.files.documents import read_text, read_value
 from checklist_rewards.judges.remote import REMOTE
+from checklist_rewards.judges.settings import ScorerConfig
 from checklist_rewards.prompts import prompts_dir
 from checklist_rewards.ui.project import OutsideError, Project
 from checklist_rewards.validation import unknown
@@ -111,7 +112,7 @@ class Permitted:
         folder = self.project.path(name).parent
         judge: _Table = dict.fromkeys((*_PLAIN_JUDGE, "model", "backend", "base_url"), _any)
         judge |= dict.fromkeys(("examples", "calibration"), partial(self._inside, folder))
-        judge |= {"engine": _engine, "prompt": partial(self._prompt, folder)}
+        judge |= {"engine_args": _engine, "prompt": partial(self._prompt, folder)}
         for settings, where in _judges_in(content, name):
             if "judges" not in settings:
                 self._check(judge, settings, where)
@@ -130,13 +131,14 @@ class Permitted:
     def _check(self, table: _Table, settings: Any, where: str) -> None:
         """Check settings by their table. Other values than a mapping are left to the parser."""
         for key, value in settings.items() if isinstance(settings, Mapping) else ():
-            if key not in table:
+            name = ScorerConfig.older.get(key, key)
+            if name not in table:
                 raise SampleError(
                     f"{where}: {unknown('key', str(key), table)} A file of the project may set only these; set others "
                     "when starting the app."
                 )
             if value is not None:
-                table[key](value, f"{where}, {key}")
+                table[name](value, f"{where}, {key}")
 
     def _server(self, settings: Mapping[str, Any], where: str) -> None:
         """Check model, backend and address of a judge, which belong together."""
@@ -218,7 +220,7 @@ def _engine(settings: Any, where: str) -> None:
         if key not in ENGINE:
             raise SampleError(
                 f"{where}: a file of the project may not set {key!r:.60}; allowed: {', '.join(ENGINE)}. Set others "
-                "with --engine when starting the app."
+                "with --engine-args when starting the app."
             )
         if not isinstance(value, bool | int | float | None) and not (
             isinstance(value, str) and _WORD.fullmatch(value)

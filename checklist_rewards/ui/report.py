@@ -33,8 +33,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from checklist_rewards.errors import SampleError
-from checklist_rewards.evaluation.agreement import Bootstrap
-from checklist_rewards.evaluation.agreement.measures import LIBRARIES
+from checklist_rewards.evaluation.bootstrap import LIBRARIES, Bootstrap
 from checklist_rewards.evaluation.labels import Labels
 from checklist_rewards.evaluation.scored import CHECKLIST, Kind, ScoredFile, ScoredText, kind_of_row, read_scored
 from checklist_rewards.files.atomic import atomic_path

@@ -43,10 +43,10 @@ class Arguments(BaseModel):
 
     model: str
     backend: str = "auto"
-    engine: dict[str, Any] = {}
+    engine_args: dict[str, Any] = {}
     replicas: PositiveInt = 1
     gpus: float = 0.0
-    """GPUs of a replica; with `tensor_parallel_size` in `engine`, as many as that."""
+    """GPUs of a replica; with `tensor_parallel_size` in `engine_args`, as many as that."""
 
 
 def app(arguments: Arguments) -> Application:
@@ -60,7 +60,7 @@ def app(arguments: Arguments) -> Application:
 
     def judge() -> FastAPI:
         """The reward server of one replica, called in its process."""
-        scorer = ChecklistScorer(arguments.model, backend=arguments.backend, engine=arguments.engine)
+        scorer = ChecklistScorer(arguments.model, backend=arguments.backend, engine_args=arguments.engine_args)
         load(scorer.judge)  # a replica is ready when its judge is
         return build_app(scorer, token=token)
 

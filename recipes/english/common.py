@@ -21,7 +21,7 @@ from checklist_rewards.checklists import YES
 from checklist_rewards.errors import ChecklistRewardsError, ModelError, SampleError
 from checklist_rewards.files.atomic import atomic_path
 from checklist_rewards.files.store import Store
-from checklist_rewards.judges import EncoderJudge, Judge, LogprobJudge, Read
+from checklist_rewards.judges import Ask, EncoderJudge, Judge, LogprobJudge
 
 Result = dict[str, Any]
 DATA = os.environ.get("CHECKLIST_REWARDS_DATA") or str(Path(__file__).resolve().parents[3] / "shared" / "data")
@@ -61,7 +61,7 @@ def judge_of(model: str, adapter: str | None = None, store: Store | None = None)
     return LogprobJudge(engine, mass_floor=0, store=store)
 
 
-def probabilities_of_yes(judge: Judge, reads: Sequence[Read], progress: Progress | None = None) -> list[float]:
+def probabilities_of_yes(judge: Judge, reads: Sequence[Ask], progress: Progress | None = None) -> list[float]:
     """P(yes) of every read. Raises [`ModelError`] if one is unanswered: figures over some of the reads would not be
     comparable."""
     verdicts = judge.answer(reads, progress)[0]

@@ -33,10 +33,11 @@ from rich.console import Console
 
 from checklist_rewards.backends.packaged import SMOLLM2
 from checklist_rewards.checklists import NO, YES, ChecklistItem
-from checklist_rewards.evaluation.agreement import Bootstrap, Categories, Figure, Numbers
+from checklist_rewards.evaluation.agreement import Categories, Numbers
+from checklist_rewards.evaluation.bootstrap import Bootstrap, Figure
 from checklist_rewards.evaluation.calibration import Probabilities, ThresholdChoice
 from checklist_rewards.files.store import Store
-from checklist_rewards.judges import Judge, Read
+from checklist_rewards.judges import Ask, Judge
 from checklist_rewards.progress import progress_on
 
 FIGURES = ("auc", "kappa", "accuracy", "ece")
@@ -74,7 +75,7 @@ def read(judge: Judge, examples: Sequence[Example], name: str) -> list[float]:
     """P(yes) of every example."""
     pairs = [example.pair() for example in examples]
     items = {pair.question: ChecklistItem(question=pair.question) for pair in pairs}
-    reads = [Read(items[pair.question], pair.target, pair.input, pair.reference) for pair in pairs]
+    reads = [Ask(items[pair.question], pair.target, pair.input, pair.reference) for pair in pairs]
     with progress_on(Console()) as bar:
         return probabilities_of_yes(judge, reads, bar(f"{name}, {examples[0].task}", len(reads)))
 

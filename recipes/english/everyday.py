@@ -5,8 +5,8 @@ requirements are others in training than in the held-out prompts.
 
 Gold has two parts. *Requirements*: the share of the requirements that IFEval's strict verdicts find met. *Content*:
 the response is about the topic (it has one of the words listed for it that the prompt does not have, or names it
-beside other words), and it is a text: at least five words, four in five of them different, and no more than half of
-its pairs of words from the prompt.
+together with other words), and it is a text: at least five words, four in five of them different, and no more than
+half of its pairs of words from the prompt.
 """
 
 from __future__ import annotations

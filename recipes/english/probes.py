@@ -23,8 +23,9 @@ from rich.console import Console
 from rich.table import Table
 
 from checklist_rewards.checklists import ChecklistItem
-from checklist_rewards.evaluation.agreement import Bootstrap, Figure, Mean, Numbers
-from checklist_rewards.judges import Judge, Read
+from checklist_rewards.evaluation.agreement import Numbers
+from checklist_rewards.evaluation.bootstrap import Bootstrap, Figure, Mean
+from checklist_rewards.judges import Ask, Judge
 
 SIZE = 24
 """Pairs of a text that fits and one that does not, per probe."""
@@ -178,7 +179,7 @@ def measure(judge: Judge, seed: int = 0) -> dict[str, dict[str, Figure]]:
     bootstrap = Bootstrap()
     for name in PROBES:
         some = probes(name, seed)
-        reads = [Read(ChecklistItem(question=probe.question), probe.target) for probe in some]
+        reads = [Ask(ChecklistItem(question=probe.question), probe.target) for probe in some]
         yes = probabilities_of_yes(judge, reads)
         pairs = [some[number - number % 2].target for number in range(len(some))]  # equal pairs are one group
         won = [float(a > b) + 0.5 * (a == b) for a, b in zip(yes[::2], yes[1::2], strict=True)]

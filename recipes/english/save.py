@@ -33,7 +33,7 @@ from checklist_rewards.backends.packaged import (
     english_encoder,
     minilm_weights,
 )
-from checklist_rewards.evaluation.agreement import Figure
+from checklist_rewards.evaluation.bootstrap import Figure
 
 WEIGHTS, CONFIG = "adapter_model.safetensors", "adapter_config.json"
 _CARDS = {ADAPTER: "card.md", ENCODER: "card_encoder.md"}

@@ -1,7 +1,6 @@
 """GRPO of the pocket policy on the checklist reward, with additional metrics.
 
-[`train`] runs TRL's `GRPOTrainer` with `ChecklistReward`, or with its parts, as the only rewards that are trained on.
-It logs per step:
+[`train`] runs TRL's `GRPOTrainer` with `ChecklistReward` as the only reward that is trained on. It logs per step:
 
 - the mean score (*proxy*) and the mean gold score (computed by code, weight 0);
 - the fraction of groups without variance, in which all completions have the same reward and nothing is learned, and
@@ -13,7 +12,7 @@ It logs per step:
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import fmean, pstdev
 from typing import TYPE_CHECKING, Any
@@ -32,7 +31,7 @@ from checklist_rewards.rewards.batch import Call
 from checklist_rewards.rewards.trl import ChecklistReward
 
 if TYPE_CHECKING:
-    from peft import PeftConfig
+    pass
 
 console = Console(stderr=True)
 N, GROUPS = 8, 8
@@ -73,8 +72,7 @@ def satisfied(items: Sequence[Task]) -> Gold:
 
 
 class WatchedReward(ChecklistReward):
-    """The checklist reward, with metrics of its duration, of the score before shaping (*proxy*), and of groups without
-    variance. If the reward is split, a group has no variance if it has none in any part."""
+    """The checklist reward, with metrics of its duration, of its mean (*proxy*), and of groups without variance."""
 
     def run(self, call: Call) -> Call:
         before, started = self.scorer.receipt, time.perf_counter()
@@ -83,27 +81,20 @@ class WatchedReward(ChecklistReward):
         log_metric: Any = call.log_metric
         log_metric("reward_seconds", seconds)
         log_metric("engine_seconds", (self.scorer.receipt - before).engine_seconds)
-        for score in call.stages[0][1] if call.stages else call.rewards:
+        for score in call.rewards:
             if score is not None:
                 log_metric("proxy", score)
-        trained = list(call.parts.values()) or [call.rewards]
         for name, least in (("zero_variance", EQUAL), ("small_variance", NEARLY)):
-            flat = zip(*(flat_groups(values, N, least) for values in trained), strict=True)
-            log_metric(name, fmean(map(all, flat)))
+            log_metric(name, without_variance(call.rewards, N, least))
         return call
 
 
 def without_variance(rewards: list[float | None], size: int, least: float = EQUAL) -> float:
     """Fraction of groups (of `size` consecutive rewards) with a standard deviation below `least` or fewer than two
     rewards."""
-    return fmean(flat_groups(rewards, size, least))
-
-
-def flat_groups(rewards: list[float | None], size: int, least: float = EQUAL) -> list[bool]:
-    """Whether each group is without variance; see [`without_variance`]."""
     groups = [rewards[start : start + size] for start in range(0, len(rewards), size)]
     known = [[reward for reward in group if reward is not None] for group in groups]
-    return [len(group) < 2 or pstdev(group) < least for group in known]
+    return fmean(len(group) < 2 or pstdev(group) < least for group in known)
 
 
 def overhead(log: list[dict[str, float]]) -> dict[str, float]:
@@ -142,13 +133,6 @@ def train(
     steps: int,
     learning_rate: float,
     seed: int,
-    save_steps: int | None = None,
-    start: str | Path | None = None,
-    reward: Callable[..., list[float | None]] | None = None,
-    groups: int = GROUPS,
-    max_tokens: int = MAX_TOKENS,
-    shaping: Sequence[Mapping[str, Any] | str] = (),
-    split: bool = False,
 ) -> list[dict[str, float]]:
     """Train the pocket policy by GRPO with the pocket judge.
 
@@ -156,75 +140,21 @@ def train(
 
     Args:
         dataset, items: prompts with checklists, and their tasks.
-        save_steps (`int`, *optional*): save `output/trainer/checkpoint-<step>` every `save_steps` steps.
-        start (path, *optional*): the policy to start from; defaults to the pocket model.
-        reward (*optional*): the reward to train on; defaults to a [`WatchedReward`] of `scorer`. `shaping` and `split`
-            apply to that one.
-        groups, max_tokens (`int`, *optional*): prompts per step; tokens per completion.
-        shaping: the shaping steps of the reward.
-        split: whether each item category is a reward of its own.
 
     Returns:
-        The log, with one entry per step: `step` and the keys of `LOGGED` that the reward logs.
+        The log, with one entry per step: `step` and the keys of `LOGGED`.
     """
-    parts = []
-    if reward is None:
-        rewards = output / "rewards.jsonl"
-        rewards.unlink(missing_ok=True)  # a log is appended to, and this is a new run
-        reward = WatchedReward(scorer, log=rewards, shaping=shaping)
-        parts = reward.split(dataset=dataset) if split else []
-    return fit(
-        dataset,
-        parts or [reward],
-        satisfied(items),
-        output,
-        policy=start or pocket_dir(),
-        weights=[part.weight for part in parts] or [1.0],
-        steps=steps,
-        learning_rate=learning_rate,
-        seed=seed,
-        save_steps=save_steps,
-        groups=groups,
-        max_tokens=max_tokens,
-    )
-
-
-def fit(
-    dataset: Dataset,
-    rewards: Sequence[Callable[..., list[float | None]]],
-    gold: Gold,
-    output: Path,
-    *,
-    policy: str | Path,
-    steps: int,
-    learning_rate: float,
-    seed: int,
-    save_steps: int | None,
-    groups: int,
-    max_tokens: int,
-    weights: Sequence[float] = (1.0,),
-    adapter: PeftConfig | None = None,
-) -> list[dict[str, float]]:
-    """Train a policy by GRPO on given reward functions; the result is in `output/policy`.
-
-    Args:
-        policy (path): the folder of the policy and its tokenizer.
-        weights: the weight of each reward.
-        adapter (*optional*): train an adapter with this configuration; by default, all parameters are trained.
-        dataset, output, steps, learning_rate, seed, save_steps, groups, max_tokens: see [`train`].
-
-    Returns:
-        The log, as that of [`train`].
-    """
+    rewards = output / "rewards.jsonl"
+    rewards.unlink(missing_ok=True)  # a log is appended to, and this is a new run
     config = GRPOConfig(
         output_dir=str(output / "trainer"),
         # On a CPU, where bf16 is slow, and as the published figures were measured.
         use_cpu=True,
         bf16=False,
         gradient_checkpointing=False,
-        per_device_train_batch_size=groups * N,
+        per_device_train_batch_size=GROUPS * N,
         num_generations=N,
-        max_completion_length=max_tokens,
+        max_completion_length=MAX_TOKENS,
         temperature=1.0,
         beta=0.0,
         learning_rate=learning_rate,
@@ -232,10 +162,8 @@ def fit(
         warmup_steps=5,
         max_steps=steps,
         logging_steps=1,
-        save_strategy="no" if save_steps is None else "steps",
-        save_steps=save_steps or steps,
-        save_only_model=True,
-        reward_weights=[*weights, 0.0],
+        save_strategy="no",
+        reward_weights=[1.0, 0.0],
         # Gold is a second reward (of weight 0), so the default sum would make all completions of a prompt abstain with
         # one. With a single trained reward this also multiplies advantages as groups lose their variance; see
         # docs/training.md. The published figures of the pocket model were measured with it.
@@ -243,23 +171,21 @@ def fit(
         seed=seed,
     )
     trainer = GRPOTrainer(
-        model=AutoModelForCausalLM.from_pretrained(policy, dtype="float32"),
+        model=AutoModelForCausalLM.from_pretrained(pocket_dir(), dtype="float32"),
         args=config,
         train_dataset=dataset,
-        processing_class=AutoTokenizer.from_pretrained(policy),
-        reward_funcs=[*rewards, GoldReward(gold)],
+        processing_class=AutoTokenizer.from_pretrained(pocket_dir()),
+        reward_funcs=[WatchedReward(scorer, log=rewards), GoldReward(satisfied(items))],
         callbacks=[Bar()],
-        peft_config=adapter,
     )
     trainer.remove_callback(ProgressCallback)
     trainer.train()
     trainer.save_model(str(output / "policy"))
     trainer.processing_class.save_pretrained(str(output / "policy"))
     return [
-        # A reward that logs no score before shaping is the proxy itself.
         {
             "step": entry["step"],
-            "proxy": entry["reward"],
+            "proxy": entry["reward"],  # of a step in which nothing was scored
             **{key: entry[name] for key, name in LOGGED.items() if name in entry},
         }
         for entry in trainer.state.log_history

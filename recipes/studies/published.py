@@ -40,8 +40,9 @@ from checklist_rewards.chat import prompt_text
 from checklist_rewards.datasets import build_checklists
 from checklist_rewards.datasets.importing import LABELS, TARGET, imported_rows
 from checklist_rewards.errors import SampleError
-from checklist_rewards.evaluation.agreement import Bootstrap, Figure, Mean, Preferences, Unit, compare
+from checklist_rewards.evaluation.agreement import Preferences, Unit, compare
 from checklist_rewards.evaluation.agreement.compare import units_against_labels
+from checklist_rewards.evaluation.bootstrap import Bootstrap, Figure, Mean
 from checklist_rewards.evaluation.labels import labelled
 from checklist_rewards.evaluation.scored import ScoredText
 from checklist_rewards.files.rows import read_rows

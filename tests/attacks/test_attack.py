@@ -8,7 +8,7 @@ from checklist_rewards import Checklist, ChecklistScorer
 from checklist_rewards.attacks.attack import attack, bad_responses, default_rows, frequent_words, prompt_key
 from checklist_rewards.distill.labels import read_labels
 from checklist_rewards.errors import SampleError
-from checklist_rewards.evaluation.agreement.measures import Bootstrap
+from checklist_rewards.evaluation.bootstrap import Bootstrap
 from checklist_rewards.judges.checked import run_check
 from checklist_rewards.judges.panel import PanelJudge
 from checklist_rewards.judges.questions import FewShot

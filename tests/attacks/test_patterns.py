@@ -7,7 +7,7 @@ from checklist_rewards.attacks.patterns import _WITHOUT, Pattern, carrying, patt
 from checklist_rewards.attacks.report import AttackFigures
 from checklist_rewards.attacks.search import Recipe
 from checklist_rewards.checklists import Checklist
-from checklist_rewards.evaluation.agreement.measures import Figure
+from checklist_rewards.evaluation.bootstrap import Figure
 from checklist_rewards.rerank import Pool
 from tests.attacks.test_report import report
 

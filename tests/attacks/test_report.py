@@ -8,7 +8,7 @@ from checklist_rewards import ChecklistScorer
 from checklist_rewards.attacks.attack import attack
 from checklist_rewards.attacks.report import compare, is_attack, read_attack
 from checklist_rewards.errors import SampleError
-from checklist_rewards.evaluation.agreement.measures import Bootstrap
+from checklist_rewards.evaluation.bootstrap import Bootstrap
 from checklist_rewards.rerank import Pool
 from tests.fakes import FakeBackend
 

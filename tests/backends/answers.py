@@ -2,19 +2,26 @@
 
 import math
 from collections.abc import Sequence
-from itertools import chain
 
-from checklist_rewards.backends import LabelRead, ReadResult
+from checklist_rewards.backends import Answer, ReadGroup
 
 
-def p_yes(result: ReadResult | Sequence[Sequence[LabelRead]]) -> list[float]:
-    reads = result.reads if isinstance(result, ReadResult) else result
+def p_yes(answers: Sequence[Answer]) -> list[float]:
     out = []
-    for read in chain.from_iterable(reads):
+    for read in answers:
         assert read.logprobs is not None, read.unanswered
         yes, no = map(math.exp, read.logprobs)
         out.append(yes / (yes + no))
     return out
+
+
+def turned(answers: Sequence[Answer], groups: Sequence[ReadGroup]) -> list[Answer]:
+    """The answers to groups that were read in reverse, in the order of the groups."""
+    parts, rest = [], list(answers)
+    for group in groups:
+        parts += rest[len(rest) - len(group.tails) :]
+        del rest[len(rest) - len(group.tails) :]
+    return parts
 
 
 def largest_difference(one, other) -> float:

@@ -23,7 +23,7 @@ class Zero3:
 
 def p_yes(judge) -> float:
     group = ReadGroup(None, "The bakto is old?", ("Does it end with a question mark?",))
-    return judge.read([group], ("yes", "no")).reads[0][0].logprobs[0]
+    return judge.read([group], ("yes", "no"))[0][0].logprobs[0]
 
 
 def main(folder: Path) -> None:

@@ -6,12 +6,12 @@ import pytest
 
 from checklist_rewards import ChecklistScorer, Sample
 from checklist_rewards.backends import (
+    Answer,
     Engine,
-    LabelRead,
     ReadGroup,
-    ReadResult,
     Reply,
     Sampling,
+    Usage,
     is_transient,
 )
 from checklist_rewards.backends.budget import Budget
@@ -38,13 +38,13 @@ class Priced(FakeBackend):
 
     def read(self, groups, labels):
         self.calls.append(list(groups))
-        reads = [(LabelRead((-0.1, -2.4)),) * len(group.tails) for group in groups]
-        return ReadResult(reads, prompt_tokens=self.bill * sum(map(len, reads)))
+        answers = [Answer((-0.1, -2.4)) for group in groups for _ in group.tails]
+        return answers, Usage(self.bill * len(answers))
 
 
 def read(engine, budget, groups=HUNDRED):
-    result = budget.limited(Engine("m", engine)).read(groups, ("yes", "no"))
-    return [entry.unanswered for reads in result.reads for entry in reads]
+    answers, _ = budget.limited(Engine("m", engine)).read(groups, ("yes", "no"))
+    return [answer.unanswered for answer in answers]
 
 
 def samples():
@@ -76,7 +76,7 @@ def test_a_bill_above_its_bound_is_an_overshoot_and_raises_the_next_bounds():
     engine = budget.limited(Engine("m", Priced(2000)))
     engine.read([ReadGroup(None, "", HUNDRED[0].tails[:1])], ("yes", "no"))
     assert budget.overshoot == 0
-    [reads] = engine.read(HUNDRED, ("yes", "no")).reads
+    reads, _ = engine.read(HUNDRED, ("yes", "no"))
     assert sum(entry.unanswered is None for entry in reads) == 8 and budget.overshoot == 0
     tight = Budget(1000e-6, PRICES)
     assert read(Priced(2000), tight).count(None) == 4  # as many as should have fitted
@@ -96,27 +96,27 @@ def test_a_server_that_bills_nothing_is_counted_at_the_bound(fault_server):
 def test_the_tokenizer_counts_the_prompts_where_there_is_one(pocket):
     prices = {"pocket": (1.0, 0.0)}
     group = [ReadGroup("Be fair.", "A text of some words. ", ("Is it short?", "Is it long?"))]
-    exact = pocket.read(group, ("yes", "no")).prompt_tokens
+    exact = pocket.read(group, ("yes", "no"))[1].prompt_tokens
     assert read_with("pocket", pocket, Budget(exact * 1e-6, prices), group) == [None, None]
     assert read_with("pocket", pocket, Budget((exact - 1) * 1e-6, prices), group)[1] is not None
 
 
 def read_with(model, engine, budget, groups):
-    result = budget.limited(Engine(model, engine)).read(groups, ("yes", "no"))
-    return [entry.unanswered for reads in result.reads for entry in reads]
+    answers, _ = budget.limited(Engine(model, engine)).read(groups, ("yes", "no"))
+    return [answer.unanswered for answer in answers]
 
 
 def test_prompts_are_tokenized_once(pocket, monkeypatch):
     group = [ReadGroup(None, "Some words. ", ("Is it short?", "Is it long?")), ReadGroup(None, "More. ", ("Is it?",))]
-    plain = pocket.read(group, ("yes", "no")).reads
+    plain = pocket.read(group, ("yes", "no"))[0]
     texts: list[str] = []
     data = pocket.tokens.encoder.data
     monkeypatch.setattr(pocket.tokens.encoder, "data", lambda new, *spans: texts.extend(new) or data(new, *spans))
-    assert pocket.read(group, ("yes", "no")).reads == plain
+    assert pocket.read(group, ("yes", "no"))[0] == plain
     alone, texts[:] = len(texts), []
     budget = Budget(1.0, {"pocket": (1.0, 0.0)})
     for _ in range(2):
-        assert budget.limited(Engine("pocket", pocket)).read(group, ("yes", "no")).reads == plain
+        assert budget.limited(Engine("pocket", pocket)).read(group, ("yes", "no"))[0] == plain
     assert len(texts) == 2 * alone
 
 

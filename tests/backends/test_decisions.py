@@ -62,10 +62,11 @@ def answer(read, question: DecisionQuestion) -> str:
 @pytest.mark.parametrize("fault", [fault for fault in DECISION_FAULTS if fault != "501"])
 def test_a_decision_is_right_or_unanswered_with_its_reason(fault, protocol, fault_server):
     texts = [f"{fault} {protocol} first.", f"{fault} {protocol} {MARK}.", f"{fault} {protocol} third."]
-    result = backend(fault, both(fault_server), protocol).read([group(text) for text in texts])
-    for sound in (result.reads[0], result.reads[2]):
+    answers, _ = backend(fault, both(fault_server), protocol).read([group(text) for text in texts])
+    count = len(QUESTIONS)
+    for sound in (answers[:count], answers[2 * count :]):
         assert [answer(read, question) for read, question in zip(sound, QUESTIONS, strict=True)] == RIGHT
-    broken = result.reads[1]
+    broken = answers[count : 2 * count]
     if fault in DECIDED or (protocol == "systemone" and fault in OF_A_LIST):
         assert [answer(read, question) for read, question in zip(broken, QUESTIONS, strict=True)] == RIGHT
         return
@@ -88,18 +89,18 @@ def test_every_fault_is_expected_to_do_something():
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_label_mass_is_kept_where_it_is_reported(protocol, fault_server):
-    result = backend("valid", both(fault_server), protocol).read([group("Some text.")])
-    for read in result.reads[0]:
+    answers, usage = backend("valid", both(fault_server), protocol).read([group("Some text.")])
+    for read in answers:
         assert read.mass_reported == (protocol == "systemone")
         assert sum(map(math.exp, read.logprobs)) == pytest.approx(0.9 if read.mass_reported else 1.0)
-    assert result.prompt_tokens == 100 and result.completion_tokens == 4 and result.computed_tokens is None
+    assert usage.prompt_tokens == 100 and usage.completion_tokens == 4 and usage.computed_tokens is None
 
 
 def test_the_protocol_of_the_server_is_found(fault_server):
     base = fault_server.removesuffix("v1")
     for name, path in (("both", "/systemone"), ("one", "/systemone"), ("two", "/decisions")):
         found = DecisionsBackend("valid", base + name, **SETTINGS)
-        [reads] = found.read([group(f"Found {name}.")]).reads
+        reads, _ = found.read([group(f"Found {name}.")])
         assert [answer(read, question) for read, question in zip(reads, QUESTIONS, strict=True)] == RIGHT
         assert [protocol.path for protocol in found._protocols] == [path]
 
@@ -123,7 +124,7 @@ def test_questions_are_split_at_the_limit_of_the_protocol(monkeypatch, fault_ser
 
     monkeypatch.setattr(served.connection, "post", counting)
     many = [DecisionQuestion("predicate", f"{number} (yes)?") for number in range(150)]
-    [reads] = served.read([group("Many.", many)]).reads
+    reads, _ = served.read([group("Many.", many)])
     assert sorted(sent) == [22, 64, 64] and all(answer(read, many[0]) == "yes" for read in reads)
 
 
@@ -214,7 +215,9 @@ class TestScorer:
 
     def scorer(self, url: str, model: str = "valid", **others) -> ChecklistScorer:
         engine = {"timeout": 60.0, "attempts": 2, "pause": 0.01}
-        return ChecklistScorer(model, backend="decisions", base_url=url, engine=engine, **{"store": False} | others)
+        return ChecklistScorer(
+            model, backend="decisions", base_url=url, engine_args=engine, **{"store": False} | others
+        )
 
     def test_all_kinds_of_items_in_one_request(self, fault_server):
         scale = item(bad=0, fair=0.5, good=1).model_copy(update={"question": "How good (fair)?"})

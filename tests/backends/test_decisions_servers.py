@@ -35,7 +35,9 @@ def address(fault_server, monkeypatch):
 
 
 def scorer(url: str, model: str = DECIDES, **settings) -> ChecklistScorer:
-    return ChecklistScorer(model, backend="decisions", base_url=url, store=False, engine={"pause": 0.01}, **settings)
+    return ChecklistScorer(
+        model, backend="decisions", base_url=url, store=False, engine_args={"pause": 0.01}, **settings
+    )
 
 
 @pytest.mark.parametrize("server", SERVERS)

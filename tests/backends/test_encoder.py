@@ -24,6 +24,6 @@ def test_answers_do_not_depend_on_the_lengths_of_other_texts(tmp_path, kind):
     model.save_pretrained(base)
     engine = EncoderBackend(base)
     assert engine.pads == (kind != "convbert")  # its convolutions mix padding into the text
-    together = torch.tensor([group[0].logprobs for group in engine.read(GROUPS, LABELS).reads])
-    alone = torch.tensor([engine.read([group], LABELS).reads[0][0].logprobs for group in GROUPS])
+    together = torch.tensor([answer.logprobs for answer in engine.read(GROUPS, LABELS)[0]])
+    alone = torch.tensor([engine.read([group], LABELS)[0][0].logprobs for group in GROUPS])
     assert (together - alone).abs().max() < 1e-5

@@ -45,7 +45,7 @@ def transformers_engine(**settings) -> Engine:
 
 
 def read(engine: Engine) -> torch.Tensor:
-    return torch.tensor([answer.logprobs for group in engine.load().read(GROUPS, LABELS).reads for answer in group])
+    return torch.tensor([answer.logprobs for answer in engine.load().read(GROUPS, LABELS)[0]])
 
 
 def test_settings_that_change_answers_change_the_identity_and_no_others_do():
@@ -112,7 +112,7 @@ def test_stored_answers_of_other_settings_are_not_given_out(tmp_path):
     store = Store(tmp_path / "store.sqlite")
     asked = ["Does it end with a question mark?"], "Who is there?"
     for settings, fresh in (({}, 1), ({"max_batch_tokens": 64}, 0), ({"dtype": "bfloat16"}, 1), ({}, 0)):
-        scorer = ChecklistScorer("pocket", backend="transformers", engine=settings, store=store)
+        scorer = ChecklistScorer("pocket", backend="transformers", engine_args=settings, store=store)
         scorer.score(*asked)
         assert scorer.receipt.asked == fresh, settings
 
@@ -125,7 +125,7 @@ def test_transformers_takes_a_dtype_and_a_lora_adapter(adapter):
     assert (read(tuned) - read(transformers_engine())).abs().max() > 0.01
     merged = transformers_engine(attn_implementation="sdpa").load()  # an engine of its own, to be changed
     merged.model = peft.PeftModel.from_pretrained(merged.model, adapter).merge_and_unload()
-    again = torch.tensor([a.logprobs for group in merged.read(GROUPS, LABELS).reads for a in group])
+    again = torch.tensor([a.logprobs for a in merged.read(GROUPS, LABELS)[0]])
     assert (read(tuned) - again).abs().max() < 1e-4
 
 
@@ -137,10 +137,10 @@ def test_a_setting_that_an_engine_does_not_have_is_refused_by_name(tmp_path):
         transformers_engine(dtpye="bfloat16").load()
     with pytest.raises(ModelError, match=r"adapter='.*' is not a folder with an adapter_config.json"):
         _ = transformers_engine(adapter=str(tmp_path)).identity
-    with pytest.raises(ModelError, match=r"engine='fp8' is not allowed; it must be a mapping"):
-        ChecklistScorer("pocket", engine="fp8")
+    with pytest.raises(ModelError, match=r"engine_args='fp8' is not allowed; it must be a mapping"):
+        ChecklistScorer("pocket", engine_args="fp8")
     with pytest.raises(ModelError, match="cannot be combined with a backend object"):
-        ChecklistScorer("pocket", backend=FakeBackend(), engine={"dtype": "bfloat16"})
+        ChecklistScorer("pocket", backend=FakeBackend(), engine_args={"dtype": "bfloat16"})
 
 
 def test_equal_engines_share_a_backend_and_a_copy_builds_its_own(adapter):
@@ -175,7 +175,7 @@ def test_the_hub_is_asked_once_for_a_model_and_a_revision_is_another_model(tmp_p
     monkeypatch.setattr("transformers.utils.hub.hf_hub_download", counted)
 
     def scorer(**engine):
-        return ChecklistScorer("org/judge", backend="transformers", engine=engine, store=False)
+        return ChecklistScorer("org/judge", backend="transformers", engine_args=engine, store=False)
 
     one = scorer()
     one.validate()
@@ -250,9 +250,7 @@ def test_a_model_that_is_saved_into_its_folder_again_is_another_model(retrained,
         identities.append(engine.identity)
         assert engine.load().identity == engine.identity
         fresh = TransformersBackend(engine.model, **engine.settings)
-        assert torch.equal(
-            answers[-1], torch.tensor([a.logprobs for g in fresh.read(GROUPS, LABELS).reads for a in g])
-        )
+        assert torch.equal(answers[-1], torch.tensor([a.logprobs for a in fresh.read(GROUPS, LABELS)[0]]))
     assert identities[0] == identities[2] != identities[1]
     assert torch.equal(answers[0], answers[2]) and not torch.equal(answers[0], answers[1])
 
@@ -261,7 +259,7 @@ def test_a_model_that_is_saved_into_its_folder_again_is_another_model(retrained,
 def test_a_model_that_changes_between_check_and_loading_is_refused(retrained, tmp_path, what):
     store = Store(tmp_path / "store.sqlite")
     found = retrained(what, 0)
-    scorer = ChecklistScorer(found["model"], backend="transformers", engine=found["settings"], store=store)
+    scorer = ChecklistScorer(found["model"], backend="transformers", engine_args=found["settings"], store=store)
     scorer.validate()
     retrained(what, 1)
     with pytest.raises(ModelError, match="have changed since they were checked"):

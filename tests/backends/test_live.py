@@ -11,12 +11,12 @@ from checklist_rewards import ChecklistItem, ChecklistScorer
 from checklist_rewards.backends import Engine, ReadGroup, Sampling, model_identity, pocket_dir
 from checklist_rewards.backends.live import LiveBackend, check_frozen, frozen, weights_hash
 from checklist_rewards.errors import ModelError
-from checklist_rewards.judges.base import Read
+from checklist_rewards.judges.base import Ask
 from checklist_rewards.judges.logprob import LogprobJudge
 from tests.backends.architectures import in_autocast
 
 READS = [
-    Read(ChecklistItem(question=question), target, "Write a short text. Use at least one digit.")
+    Ask(ChecklistItem(question=question), target, "Write a short text. Use at least one digit.")
     for target in ("The 24 ronto holds this zatte.", "who is there?")
     for question in ("Does the response contain a digit?", "Does the response end with a question mark?")
 ]
@@ -291,12 +291,11 @@ def test_where_a_forward_pass_is_collective_nothing_is_kept_and_answers_are_the_
     one = LiveBackend(model)
     ranks = LiveBackend(model, forward=lambda **inputs: model(**inputs), gathered=lambda value: [value])
     with ranks.together():
-        shared = ranks.read(groups, ("yes", "no"))
-    alone = one.read(groups, ("yes", "no"))
+        answers, shared = ranks.read(groups, ("yes", "no"))
+    expected, alone = one.read(groups, ("yes", "no"))
     assert (one.keeps, ranks.keeps) == (True, False) and (alone.cached, shared.cached) == (8, 0)
-    for mine, theirs in zip(alone.reads, shared.reads, strict=True):
-        for first, second in zip(mine, theirs, strict=True):
-            assert first.logprobs == pytest.approx(second.logprobs, abs=1e-4)
+    for first, second in zip(expected, answers, strict=True):
+        assert first.logprobs == pytest.approx(second.logprobs, abs=1e-4)
 
 
 def test_a_tokenizer_to_spare_is_used_if_the_files_have_none():

@@ -30,9 +30,9 @@ def with_server(test):
 
 @with_server
 def test_a_served_judge_gives_the_same_p_yes(pocket, vllm_server, world_reads):
-    served = load_backend(SERVED_NAME, base_url=vllm_server).read(world_reads, LABELS)
-    here = pocket.read(world_reads, LABELS)
-    assert largest_difference(served, here) < 1e-3
+    served_answers, served = load_backend(SERVED_NAME, base_url=vllm_server).read(world_reads, LABELS)
+    answers, here = pocket.read(world_reads, LABELS)
+    assert largest_difference(served_answers, answers) < 1e-3
     assert (served.prompt_tokens, served.floor_tokens) == (here.prompt_tokens, here.floor_tokens)
 
 
@@ -81,8 +81,8 @@ def test_a_thought_that_a_server_returns_apart_is_kept():
 @with_server
 def test_more_reads_than_fit_one_request_come_back_in_order(pocket, vllm_server):
     groups = [ReadGroup(None, f"{n} words. ", tuple(f"Is it {k}?" for k in range(10))) for n in range(60)]
-    served = load_backend(SERVED_NAME, base_url=vllm_server).read(groups, LABELS)
-    assert largest_difference(served, pocket.read(groups, LABELS)) < 1e-3
+    served, _ = load_backend(SERVED_NAME, base_url=vllm_server).read(groups, LABELS)
+    assert largest_difference(served, pocket.read(groups, LABELS)[0]) < 1e-3
 
 
 @with_server
@@ -96,7 +96,7 @@ def test_the_scorer_takes_a_base_url(vllm_server):
 @with_server
 def test_what_does_not_fit_is_too_long_before_it_is_sent(vllm_server):
     judge = load_backend(SERVED_NAME, base_url=vllm_server)
-    [[long], [short]] = judge.read([ReadGroup(None, "word " * 3000, ("Is it?",)), *ONE], LABELS).reads
+    [long, short], _ = judge.read([ReadGroup(None, "word " * 3000, ("Is it?",)), *ONE], LABELS)
     assert (long.unanswered, short.unanswered) == ("too_long", None)
     [[reply]] = judge.generate([[{"role": "user", "content": "word " * 3000}]], Sampling())
     assert (reply.text, reply.unanswered) == (None, "too_long")
@@ -131,7 +131,7 @@ def test_a_server_of_another_model_is_refused_by_name(vllm_server):
 
 def test_a_passing_failure_is_retried(broken_server):
     broken_server.statuses = [503, 429, 200]
-    [[read]] = connect(broken_server).read(ONE, LABELS).reads
+    [read], _ = connect(broken_server).read(ONE, LABELS)
     assert read.unanswered is None
     assert len(broken_server.asked) == 2 + 1 + 1  # the failures, the trial, and the read
 
@@ -145,7 +145,7 @@ def test_a_rate_limit_is_told_once_with_the_setting_that_bounds_the_wait(broken_
 
 def test_a_lasting_failure_leaves_its_reads_unanswered_after_bounded_retries(broken_server):
     broken_server.statuses = [500]
-    [[read]] = connect(broken_server).read(ONE, LABELS).reads
+    [read], _ = connect(broken_server).read(ONE, LABELS)
     assert read.logprobs is None and read.unanswered == "backend_error: status 500: status 500"
     assert len(broken_server.asked) == 5
 
@@ -153,7 +153,7 @@ def test_a_lasting_failure_leaves_its_reads_unanswered_after_bounded_retries(bro
 def test_a_failed_request_costs_no_other_request(broken_server):
     broken_server.fails = lambda asked: len(asked["prompt"]) == 256
     groups = [ReadGroup(None, "Hello. ", tuple(f"Is it {n}?" for n in range(300)))]
-    [reads] = connect(broken_server).read(groups, LABELS).reads
+    reads, _ = connect(broken_server).read(groups, LABELS)
     assert [read.unanswered is None for read in reads] == [False] * 256 + [True] * 44
 
 
@@ -161,11 +161,11 @@ def test_reads_that_a_list_leaves_out_or_gives_twice_are_asked_once_more(broken_
     groups = [ReadGroup(None, "Hello. ", tuple(f"Is it {n}?" for n in range(6)))]
     spoilt = iter([lambda c: [c[0], c[0], *c[1:4]], lambda c: c])
     broken_server.spoil = lambda choices: next(spoilt)(choices)
-    [reads] = connect(broken_server).read(groups, LABELS).reads
+    reads, _ = connect(broken_server).read(groups, LABELS)
     assert all(read.unanswered is None for read in reads)
     assert [len(asked["prompt"]) for asked in broken_server.asked] == [1, 6, 3]
     broken_server.spoil = lambda choices: choices[2:]
-    [reads] = connect(broken_server, attempts=2).read(groups, LABELS).reads
+    reads, _ = connect(broken_server, attempts=2).read(groups, LABELS)
     assert sorted(read.unanswered or "" for read in reads) == [""] * 4 + ["empty_choices"] * 2
 
 
@@ -173,7 +173,7 @@ def test_a_server_that_names_no_tokens_is_read_by_chat(broken_server):
     broken_server.names_tokens = False
     judge = connect(broken_server)
     for _ in range(2):
-        [[read]] = judge.read(ONE, LABELS).reads
+        [read], _ = judge.read(ONE, LABELS)
         assert read.logprobs == (-0.5, -1.5)
     assert ["prompt" in asked for asked in broken_server.asked] == [True, False, False]  # tried once
 
@@ -183,7 +183,7 @@ def test_without_a_tokenizer_reads_are_chats(broken_server, caplog):
     with caplog.at_level(logging.WARNING):
         judge = connect(broken_server)
     assert "cannot be loaded here, so each read is a separate chat request" in caplog.text
-    [[read]] = judge.read(ONE, LABELS).reads
+    [read], _ = judge.read(ONE, LABELS)
     assert read.logprobs == (-0.5, -1.5)
     [asked] = broken_server.asked
     assert (asked["max_tokens"], asked["top_logprobs"], asked["temperature"]) == (1, 20, 0)
@@ -202,22 +202,20 @@ def test_a_first_request_that_takes_long_keeps_no_other_waiting(broken_server, m
     monkeypatch.setattr("checklist_rewards.backends.openai.backend._HEAD_START", 0.05)
     broken_server.card = {}
     broken_server.answers = lambda server: server.most == 2  # the first one only once the second one is there
-    [reads] = (
-        connect(broken_server, attempts=1).read([ReadGroup(None, "Hello. ", ("Is it?", "Was it?"))], LABELS).reads
-    )
+    reads, _ = connect(broken_server, attempts=1).read([ReadGroup(None, "Hello. ", ("Is it?", "Was it?"))], LABELS)
     assert [read.unanswered for read in reads] == [None, None]
 
 
 def test_a_request_that_is_refused_later_costs_its_own_read(broken_server):
     broken_server.refuses, broken_server.card = (lambda asked: "Was it" in asked["messages"][0]["content"]), {}
-    [reads] = connect(broken_server).read([ReadGroup(None, "Hello.", ("Is it?", "Was it?", "Will it?"))], LABELS).reads
+    reads, _ = connect(broken_server).read([ReadGroup(None, "Hello.", ("Is it?", "Was it?", "Will it?"))], LABELS)
     assert [read.unanswered for read in reads] == [None, "backend_error: status 400: status 400", None]
 
 
 @pytest.mark.parametrize("status", [404, 405, 501])
 def test_a_server_that_does_not_list_its_models_is_used_as_it_is(broken_server, status):
     broken_server.listing = status
-    [[read]] = connect(broken_server).read([ReadGroup(None, "Hello. ", ("Is it short?",))], ("yes", "no")).reads
+    [read], _ = connect(broken_server).read([ReadGroup(None, "Hello. ", ("Is it short?",))], ("yes", "no"))
     assert read.logprobs == (-0.5, -1.5)
 
 
@@ -232,29 +230,29 @@ def test_what_no_retry_can_mend_stops_at_once(broken_server, status):
 def test_a_dead_server_is_waited_for_once_and_then_given_up(broken_server):
     broken_server.statuses, broken_server.card = [500], {}
     judge = connect(broken_server, failures=4, patience=0.3, concurrency=8)
-    [reads] = judge.read([ReadGroup(None, "Hello.", tuple(f"Is it {n}?" for n in range(200)))], LABELS).reads
+    reads, _ = judge.read([ReadGroup(None, "Hello.", tuple(f"Is it {n}?" for n in range(200)))], LABELS)
     assert sum(
         "is down (no response for 0.3 s; last failure: backend_error: status 500" in r.unanswered for r in reads
     )
     assert all(read.unanswered.startswith("backend_error: ") for read in reads)
     assert len(broken_server.asked) < 60
     broken_server.statuses = [200]
-    until(lambda: "is down" not in (judge.read(ONE, LABELS).reads[0][0].unanswered or ""))
-    [[read]] = judge.read(ONE, LABELS).reads
+    until(lambda: "is down" not in (judge.read(ONE, LABELS)[0][0].unanswered or ""))
+    [read], _ = judge.read(ONE, LABELS)
     assert read.unanswered is None
 
 
 def test_an_outage_that_passes_costs_no_read(broken_server):
     broken_server.statuses, broken_server.card = [200] + [500] * 6 + [200], {}
     judge = connect(broken_server, failures=4, concurrency=8)
-    [reads] = judge.read([ReadGroup(None, "Hello.", tuple(f"Is it {n}?" for n in range(50)))], LABELS).reads
+    reads, _ = judge.read([ReadGroup(None, "Hello.", tuple(f"Is it {n}?" for n in range(50)))], LABELS)
     assert all(read.unanswered is None for read in reads)
 
 
 def test_a_request_ends_at_its_deadline(broken_server):
     broken_server.card, broken_server.answers = {}, lambda server: False
     judge = connect(broken_server, timeout=0.2, deadline=0.3, attempts=99)
-    [[read]] = judge.read(ONE, LABELS).reads
+    [read], _ = judge.read(ONE, LABELS)
     assert read.unanswered == "timeout" and len(broken_server.asked) <= 2
     broken_server.answers = lambda server: True  # lets go of its threads
     with broken_server.changed:
@@ -270,7 +268,7 @@ def test_the_pause_that_a_server_asks_for_is_kept_and_costs_no_attempt(fault_ser
 
     monkeypatch.setattr(asyncio, "sleep", passes)
     judge = OpenAIBackend("429", fault_server, attempts=1, pause=2 * HANG, deadline=HANG)
-    [[read]] = judge.read([ReadGroup(None, "A patient text. ", ("Is it fine (yes)?",))], LABELS).reads
+    [read], _ = judge.read([ReadGroup(None, "A patient text. ", ("Is it fine (yes)?",))], LABELS)
     assert read.unanswered is None  # a pause of its own would have gone beyond the deadline
     assert float(RETRY_AFTER) in pauses
 
@@ -286,12 +284,12 @@ def test_no_more_requests_at_once_than_allowed(broken_server, concurrency, monke
 
 def test_a_forked_child_and_its_parent_both_go_on(fault_server):
     judge = OpenAIBackend("valid", fault_server, timeout=HANG, attempts=1)
-    assert judge.read(ONE, LABELS).reads[0][0].unanswered is None
+    assert judge.read(ONE, LABELS)[0][0].unanswered is None
     child = os.fork()
     if child == 0:
-        os._exit(0 if judge.read(ONE, LABELS).reads[0][0].unanswered is None else 1)
+        os._exit(0 if judge.read(ONE, LABELS)[0][0].unanswered is None else 1)
     assert os.waitpid(child, 0)[1] == 0
-    assert judge.read(ONE, LABELS).reads[0][0].unanswered is None
+    assert judge.read(ONE, LABELS)[0][0].unanswered is None
 
 
 @pytest.mark.parametrize("name", ["concurrency", "timeout", "attempts", "requests_per_minute"])
@@ -363,7 +361,7 @@ def test_other_models_do_not(model):
 def test_a_word_is_an_answer_only_where_it_stands_alone(text, answer):
     choice = {"message": {"content": text}, "finish_reason": "stop"}
     read = label_of(choice, LABELS)
-    assert (read.answer, read.unanswered, read.logprobs) == (answer, None if answer else "off_label", None)
+    assert (read.label, read.unanswered, read.logprobs) == (answer, None if answer else "off_label", None)
 
 
 def test_a_served_model_is_known_by_name_and_address():

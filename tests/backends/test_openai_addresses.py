@@ -29,7 +29,7 @@ def test_requests_go_through_the_proxy_of_the_environment(monkeypatch, name):
     with serving() as proxy:
         monkeypatch.setenv(name, proxy.base_url.removesuffix("/v1"))
         backend = OpenAIBackend(SERVED_NAME, "http://far.example/v1", pause=0.01)
-        [[read]] = backend.read([GROUP], ("yes", "no")).reads
+        [read], _ = backend.read([GROUP], ("yes", "no"))
         assert read.unanswered is None and len(proxy.asked) == 2  # the first one asks whether lists are supported
 
 
@@ -37,7 +37,7 @@ def test_no_proxy_is_used_for_hosts_that_the_environment_excepts(monkeypatch):
     monkeypatch.setenv("HTTP_PROXY", DEAD)
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     with serving() as server:
-        [[read]] = connect(server).read([GROUP], ("yes", "no")).reads
+        [read], _ = connect(server).read([GROUP], ("yes", "no"))
         assert read.unanswered is None and len(server.asked) == 2
 
 

@@ -43,7 +43,7 @@ def test_computed_tokens_are_those_that_were_not_in_the_cache(broken_server):
     judge.read(GROUPS, LABELS)  # the first one tries a prompt of its own
     counting(broken_server)
     judge = connect(broken_server)
-    result = judge.read(GROUPS, LABELS)
+    _, result = judge.read(GROUPS, LABELS)
     hits = result.prompt_tokens - result.computed_tokens
     assert result.prompt_tokens > 0 and hits == pytest.approx(result.prompt_tokens / 2, abs=1)
 
@@ -74,9 +74,9 @@ def test_one_slow_answer_does_not_switch_the_counters_off(broken_server, monkeyp
         return quick()
 
     broken_server.metrics = slow
-    assert judge.read(GROUPS, LABELS).computed_tokens is None
+    assert judge.read(GROUPS, LABELS)[1].computed_tokens is None
     late.set()
-    assert judge.read(GROUPS, LABELS).computed_tokens is not None
+    assert judge.read(GROUPS, LABELS)[1].computed_tokens is not None
 
 
 @pytest.mark.parametrize(
@@ -89,20 +89,20 @@ def test_counters_that_say_nothing_are_not_asked_for_again(broken_server, metric
     broken_server.metrics = lambda: asked.append(1) or metrics()
     judge = connect(broken_server)
     for _ in range(6):
-        assert judge.read(GROUPS, LABELS).computed_tokens is None
+        assert judge.read(GROUPS, LABELS)[1].computed_tokens is None
     assert len(asked) == requests
 
 
 def test_chat_reads_are_counted_by_their_responses(broken_server):
     broken_server.card = {}
     judge = connect(broken_server)
-    assert judge.read(GROUPS, LABELS).computed_tokens is None  # no usage at all
+    assert judge.read(GROUPS, LABELS)[1].computed_tokens is None  # no usage at all
     usage = {"prompt_tokens": 30, "completion_tokens": 1}
     broken_server.usage = lambda asked: {"usage": usage}
-    result = judge.read(GROUPS, LABELS)
+    _, result = judge.read(GROUPS, LABELS)
     assert (result.prompt_tokens, result.computed_tokens, result.completion_tokens) == (60, None, 2)
     broken_server.usage = lambda asked: {"usage": usage | {"prompt_tokens_details": {"cached_tokens": 16}}}
-    assert judge.read(GROUPS, LABELS).computed_tokens == 28
+    assert judge.read(GROUPS, LABELS)[1].computed_tokens == 28
 
 
 def test_receipts_add_up_to_unknown_where_one_part_is_unknown():
@@ -117,6 +117,6 @@ def test_a_vllm_servers_receipt_is_near_the_floor(vllm_server, world_reads):
     judge = OpenAIBackend(SERVED_NAME, vllm_server)
     judge.read(GROUPS, LABELS)
     groups = [ReadGroup(group.system, f"{group.prefix} {'word ' * 200}", group.tails) for group in world_reads]
-    result = judge.read(groups, LABELS)
+    _, result = judge.read(groups, LABELS)
     assert result.computed_tokens is not None
     assert 0 < result.computed_tokens < 1.3 * result.floor_tokens < result.prompt_tokens

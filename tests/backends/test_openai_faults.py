@@ -53,11 +53,11 @@ def test_every_fault_is_expected_to_do_something():
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_label_read_is_right_or_unanswered_with_its_reason(fault, fault_server):
     sound, broken = ReadGroup("Be fair.", "A text. ", QUESTIONS), ReadGroup("Be fair.", f"A {MARK} text. ", QUESTIONS)
-    result = judge(fault, fault_server).read([sound, broken], LABELS)
-    [first, second] = result.reads
+    answers, usage = judge(fault, fault_server).read([sound, broken], LABELS)
+    first, second = answers[: len(QUESTIONS)], answers[len(QUESTIONS) :]
     for read, right in zip(first, LABELS, strict=True):
         assert read.unanswered is None
-        assert answer(read) == right and (read.logprobs is None) == (read.answer is not None)
+        assert answer(read) == right and (read.logprobs is None) == (read.label is not None)
     for read, right in zip(second, LABELS, strict=True):
         if fault in NO_REPLY:
             assert read.unanswered == NO_REPLY[fault]
@@ -65,11 +65,11 @@ def test_a_label_read_is_right_or_unanswered_with_its_reason(fault, fault_server
         elif fault in OFF_LABEL:
             assert sum(math.exp(p) for p in read.logprobs) < 0.06
         elif fault in WORD_ONLY:
-            assert (read.answer, read.logprobs) == (right, None)
+            assert (read.label, read.logprobs) == (right, None)
         else:
             assert answer(read) == right
             assert sum(math.exp(p) for p in read.logprobs) > 0.9
-    assert result.prompt_tokens > 0
+    assert usage.prompt_tokens > 0
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -116,6 +116,6 @@ def test_what_a_server_refuses_is_asked_of_it_once(fault_server):
 
 
 def answer(read) -> str:
-    if read.answer is not None:
-        return read.answer
+    if read.label is not None:
+        return read.label
     return LABELS[max(range(len(LABELS)), key=lambda place: read.logprobs[place])]

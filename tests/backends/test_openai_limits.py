@@ -8,7 +8,7 @@ import math
 import pytest
 
 from checklist_rewards import ChecklistScorer
-from checklist_rewards.backends import LabelRead, ReadGroup, Sampling, is_kept, pocket_dir
+from checklist_rewards.backends import Answer, ReadGroup, Sampling, is_kept, pocket_dir
 from checklist_rewards.backends.base import not_logprobs
 from checklist_rewards.backends.openai import OpenAIBackend
 from checklist_rewards.backends.openai.wire import label_of
@@ -83,14 +83,14 @@ def limited(most, wording, shape="chat"):
     return respond
 
 
-def p_yes(read: LabelRead) -> float:
+def p_yes(read: Answer) -> float:
     yes, no = map(math.exp, read.logprobs)
     return yes / (yes + no)
 
 
 def read_of(server, **settings):
     judge = OpenAIBackend(MODEL, server.base_url, pause=0.01, **settings)
-    [[read]] = judge.read(ONE, LABELS).reads
+    [read], _ = judge.read(ONE, LABELS)
     return judge, read
 
 
@@ -107,7 +107,7 @@ def test_fewer_likely_tokens_give_the_exact_probability_or_one_warning(most, wor
         assert p_yes(read) == pytest.approx(P_YES) and not words
         assert judge._limits.top == min(most, 20)
     else:
-        assert (read.answer, read.logprobs, len(words)) == ("yes", None, 1)
+        assert (read.label, read.logprobs, len(words)) == ("yes", None, 1)
 
 
 @pytest.mark.parametrize("message", ["top_logprobs is too large", "logprobs: value out of range"])
@@ -136,7 +136,7 @@ def test_a_token_without_a_probability_counts_as_zero(shape, value):
 def test_what_is_no_log_probability_leaves_the_read_unanswered_and_names_the_setting(shape, value):
     choice = chat("yes", SHAPES[shape](TOP | {"x1": value}))[1]["choices"][0]
     read = label_of(choice, LABELS)
-    assert (read.logprobs, read.answer) == (None, None)
+    assert (read.logprobs, read.label) == (None, None)
     assert read.unanswered.startswith("backend_error") and "--logprobs-mode raw_logprobs" in read.unanswered
 
 
@@ -146,7 +146,7 @@ def test_a_chat_whose_likely_tokens_vllm_has_overwritten_is_unanswered(shape, wr
     """So from vLLM 0.32 with the V1 model runner, in a step with reads by token id: the written token, and token 0."""
     choice = chat(written, SHAPES[shape]({written: -0.33, "<|pad|>": -9999.0}))[1]["choices"][0]
     read = label_of(choice, LABELS)
-    assert (read.logprobs, read.answer) == (None, None)
+    assert (read.logprobs, read.label) == (None, None)
     assert read.unanswered.startswith("backend_error") and "one kind of reads" in read.unanswered
 
 
@@ -177,14 +177,13 @@ def test_a_list_read_of_logits_is_unanswered(values):
 def test_an_engine_that_returns_logits_is_unanswered_and_not_stored(values, tmp_path):
     class Logits(FakeBackend):
         def read(self, groups, labels):
-            result = super().read(groups, labels)
-            result.reads[:] = [tuple(LabelRead(values) for _ in reads) for reads in result.reads]
-            return result
+            answers, usage = super().read(groups, labels)
+            return [Answer(values) for _ in answers], usage
 
     store = Store(tmp_path / "store.sqlite")
     score = ChecklistScorer("m", backend=Logits(lambda p, t: 0.5), store=store).score(["Is it?"], "Hi.")
     assert "--logprobs-mode" in score.items[0].unanswered and len(store) == 0
-    assert not is_kept(LabelRead(values)) and not_logprobs(values) is not None
+    assert not is_kept(Answer(values)) and not_logprobs(values) is not None
 
 
 def test_logits_that_an_earlier_version_stored_are_read_again(tmp_path):
@@ -265,8 +264,8 @@ def test_a_server_without_lists_falls_back_to_words_with_one_warning(logprobs, c
     with answering(lambda path, body: chat("Yes", logprobs)) as server:
         judge, read = read_of(server)
         asked = len(server.asked)
-        [[again, _]] = judge.read([ReadGroup(None, "Hi. ", ("Is it?", "Was it?"))], LABELS).reads
-    assert read.answer == again.answer == "yes" and len(server.asked) == asked + 2  # the search is not repeated
+        [again, _], _ = judge.read([ReadGroup(None, "Hi. ", ("Is it?", "Was it?"))], LABELS)
+    assert read.label == again.label == "yes" and len(server.asked) == asked + 2  # the search is not repeated
     [said] = [record for record in caplog.records if "read as the words" in record.message]
     assert said.levelno == logging.WARNING and "no list of likely tokens" in said.message
 
@@ -277,8 +276,8 @@ def test_one_reply_without_a_list_changes_nothing_for_the_others():
 
     with answering(respond) as server:
         judge = OpenAIBackend(MODEL, server.base_url)
-        [reads] = judge.read([ReadGroup(None, "Hi. ", ("Is it?", "Was it?", "Will it?"))], LABELS).reads
-    assert [read.answer for read in reads] == [None, "yes", None]
+        reads, _ = judge.read([ReadGroup(None, "Hi. ", ("Is it?", "Was it?", "Will it?"))], LABELS)
+    assert [read.label for read in reads] == [None, "yes", None]
     assert all("logprobs" in body for body in server.of("/chat/completions"))
 
 
@@ -294,7 +293,7 @@ def test_a_parameter_whose_omission_did_not_help_is_restored(guilty):
         judge.read(ONE, LABELS)
         last = server.asked[-1][1]
     assert [name for name in ("chat_template_kwargs", "logprobs") if name not in last] == list(guilty)
-    assert (read.answer == "yes") == ("logprobs" in guilty)
+    assert (read.label == "yes") == ("logprobs" in guilty)
 
 
 def test_a_feature_that_was_accepted_is_omitted_from_the_request_that_is_rejected_only():
@@ -305,9 +304,9 @@ def test_a_feature_that_was_accepted_is_omitted_from_the_request_that_is_rejecte
 
     with answering(respond) as server:
         judge = OpenAIBackend(MODEL, server.base_url)
-        [reads] = judge.read([ReadGroup(None, "Hi. ", ("Is it?", "Was it?", "Will it?"))], LABELS).reads
-        [[later]] = judge.read(ONE, LABELS).reads
-    assert [read.answer for read in reads] == [None, "yes", None] and p_yes(later) == pytest.approx(P_YES)
+        reads, _ = judge.read([ReadGroup(None, "Hi. ", ("Is it?", "Was it?", "Will it?"))], LABELS)
+        [later], _ = judge.read(ONE, LABELS)
+    assert [read.label for read in reads] == [None, "yes", None] and p_yes(later) == pytest.approx(P_YES)
 
 
 HTML = b"<html><head><title>400 Bad Request</title></head><body><h1>400 Bad Request</h1></body></html>"
@@ -377,10 +376,10 @@ def test_a_server_that_changes_while_it_is_used_is_warned_of_once_and_asked_once
 
     with answering(respond) as server:
         judge = OpenAIBackend(MODEL, server.base_url, concurrency=8)
-        reads = [read for [read] in judge.read(MANY, LABELS).reads]
+        reads = judge.read(MANY, LABELS)[0]
         asked = len(server.asked)
         judge.read(MANY, LABELS)
     assert len(server.asked) == asked + len(MANY)
-    assert all(read.answer == "yes" or p_yes(read) == pytest.approx(P_YES) for read in reads)
-    assert change == "logprobs" or all(read.answer is None for read in reads)
+    assert all(read.label == "yes" or p_yes(read) == pytest.approx(P_YES) for read in reads)
+    assert change == "logprobs" or all(read.label is None for read in reads)
     assert len(caplog.records) == (change in ("likely tokens", "logprobs")), caplog.text

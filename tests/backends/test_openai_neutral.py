@@ -108,12 +108,12 @@ def test_a_real_server_forms_no_control_token_from_the_text(vllm_server, pocket,
     monkeypatch.setattr("checklist_rewards.backends.openai.backend.load_chat_tokenizer", without_tokenizer)
     chats = OpenAIBackend(SERVED_NAME, vllm_server)
     monkeypatch.undo()
-    read = chats.read([group], ("yes", "no"))
-    assert p_yes(read) == pytest.approx(p_yes(pocket.read([plain], ("yes", "no"))), abs=1e-3)
+    answers, usage = chats.read([group], ("yes", "no"))
+    assert p_yes(answers) == pytest.approx(p_yes(pocket.read([plain], ("yes", "no"))[0]), abs=1e-3)
     # Token ids never hold a control token of the text, so as many tokens mean that none was formed here either.
-    assert read.prompt_tokens == pocket.read([plain], ("yes", "no")).prompt_tokens
+    assert usage.prompt_tokens == pocket.read([plain], ("yes", "no"))[1].prompt_tokens
     # What a server makes of the text as it stands: the model sees another conversation.
     monkeypatch.setattr("checklist_rewards.backends.openai.wire.neutral", lambda text, also=(): text)
-    hacked = chats.read([group], ("yes", "no"))
-    assert hacked.prompt_tokens < read.prompt_tokens
-    assert load_backend(SERVED_NAME, base_url=vllm_server).read([group], ("yes", "no")).reads[0][0].exact
+    _, hacked = chats.read([group], ("yes", "no"))
+    assert hacked.prompt_tokens < usage.prompt_tokens
+    assert load_backend(SERVED_NAME, base_url=vllm_server).read([group], ("yes", "no"))[0][0].exact

@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from checklist_rewards import ChecklistScorer
-from checklist_rewards.backends import Engine, LabelRead, ReadGroup, Reply, Sampling, is_kept, pocket_dir
+from checklist_rewards.backends import Answer, Engine, ReadGroup, Reply, Sampling, is_kept, pocket_dir
 from checklist_rewards.backends.openai import OpenAIBackend
 from checklist_rewards.backends.servers import SERVERS
 from checklist_rewards.errors import ModelError
@@ -91,7 +91,7 @@ def test_each_prompt_has_a_seed_of_its_own_whatever_else_is_asked(broken_server)
 
 def test_a_server_that_lists_no_model_is_used(broken_server):
     broken_server.card = None
-    assert connect(broken_server).read(ONE, LABELS).reads[0][0].logprobs == (-0.5, -1.5)
+    assert connect(broken_server).read(ONE, LABELS)[0][0].logprobs == (-0.5, -1.5)
 
 
 def test_a_tokenizer_that_cannot_be_read_costs_the_lists_only(broken_server, tmp_path):
@@ -99,14 +99,14 @@ def test_a_tokenizer_that_cannot_be_read_costs_the_lists_only(broken_server, tmp
         shutil.copy(pocket_dir() / file, tmp_path)
     (tmp_path / "tokenizer.json").write_text('{"model": {"type": "none of these"}}')
     broken_server.card |= {"root": str(tmp_path)}
-    assert connect(broken_server).read(ONE, LABELS).reads == [(LabelRead((-0.5, -1.5), exact=False),)]
+    assert connect(broken_server).read(ONE, LABELS)[0] == [Answer((-0.5, -1.5), exact=False)]
 
 
 @pytest.mark.parametrize("requests", [1, 7])
 def test_a_few_requests_that_are_refused_are_unanswered(broken_server, requests):
     broken_server.statuses, broken_server.card = [400], {}
     tails = tuple(f"Is it {n}?" for n in range(requests))
-    [reads] = connect(broken_server).read([ReadGroup(None, "Hello.", tails)], LABELS).reads
+    reads, _ = connect(broken_server).read([ReadGroup(None, "Hello.", tails)], LABELS)
     assert [read.unanswered for read in reads] == ["backend_error: status 400: status 400"] * requests
 
 
@@ -137,7 +137,7 @@ def test_a_server_that_refuses_the_templates_setting_is_asked_without_it(broken_
     broken_server.refuses = lambda asked: "chat_template_kwargs" in asked and complaint
     judge = connect(broken_server)
     for _ in range(2):
-        assert judge.read(ONE, LABELS).reads == [(LabelRead((-0.5, -1.5), exact=False),)]
+        assert judge.read(ONE, LABELS)[0] == [Answer((-0.5, -1.5), exact=False)]
     assert ["chat_template_kwargs" in asked for asked in broken_server.asked] == [True, False, False]
     assert all("logprobs" in asked for asked in broken_server.asked)
 
@@ -178,7 +178,7 @@ def test_a_server_without_one_of_these_parameters_is_asked_without_them(broken_s
     broken_server.refuses = lambda asked: name in asked and complaint.format(name)
     judge = connect(broken_server)
     for _ in range(2):
-        assert judge.read(ONE, LABELS).reads == [(LabelRead((-0.5, -1.5), exact=False),)]
+        assert judge.read(ONE, LABELS)[0] == [Answer((-0.5, -1.5), exact=False)]
         assert judge.generate([user("?")], WARM) == [[Reply("yes", "stop")]]
     read, reply = broken_server.asked[-2:]
     assert name not in read and name not in reply and (reply["temperature"], reply["top_p"]) == (1.0, 1.0)
@@ -189,14 +189,14 @@ def test_a_server_without_one_of_these_parameters_is_asked_without_them(broken_s
 def test_an_answer_that_the_server_broke_off_is_unanswered(broken_server, finish):
     broken_server.finish, broken_server.card = finish, {}
     judge, reason = connect(broken_server), f"backend_error: the server ended the answer with {finish!r}"
-    [[read]] = judge.read(ONE, LABELS).reads
+    [read], _ = judge.read(ONE, LABELS)
     [[reply]] = judge.generate([user("?")], WARM)
     assert (read.logprobs, read.unanswered, reply.text, reply.unanswered) == (None, reason, None, reason)
 
 
 def test_a_list_read_that_the_server_broke_off_is_unanswered(broken_server):
     broken_server.spoil = lambda choices: [choice | {"finish_reason": "abort"} for choice in choices]
-    [reads] = connect(broken_server).read([ReadGroup(None, "Hello. ", ("Is it?", "Was it?"))], LABELS).reads
+    reads, _ = connect(broken_server).read([ReadGroup(None, "Hello. ", ("Is it?", "Was it?"))], LABELS)
     assert [read.unanswered for read in reads] == ["backend_error: the server ended the answer with 'abort'"] * 2
 
 
@@ -221,7 +221,7 @@ def test_what_a_server_calls_too_long_is_not_stored(broken_server):
     broken_server.card = {}
     broken_server.refuses = lambda asked: "This model's maximum context length is 10 tokens."
     judge = connect(broken_server)
-    [[read]] = judge.read(ONE, LABELS).reads
+    [read], _ = judge.read(ONE, LABELS)
     [[reply]] = judge.generate([user("?")], WARM)
     assert read.unanswered == reply.unanswered == "too_long" and not is_kept(read) and not is_kept(reply)
 

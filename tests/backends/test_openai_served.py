@@ -18,7 +18,7 @@ from checklist_rewards.attacks.bank import BANK
 from checklist_rewards.backends import Engine, Sampling
 from checklist_rewards.cli import app
 from checklist_rewards.errors import GenerationError
-from checklist_rewards.evaluation.agreement import Bootstrap
+from checklist_rewards.evaluation.bootstrap import Bootstrap
 from checklist_rewards.generators import DirectGenerator
 from checklist_rewards.replies import ask
 from checklist_rewards.rerank import Pool

@@ -45,14 +45,14 @@ def for_text(status):
 def reads_of(respond, *texts, card=None):
     with answering(respond, card) as server:
         judge = OpenAIBackend(MODEL, server.base_url, **FAST)
-        return [read for (read,) in judge.read(groups(*texts), LABELS).reads]
+        return judge.read(groups(*texts), LABELS)[0]
 
 
 @pytest.mark.parametrize("status", ONE_REQUEST)
 def test_after_an_accepted_request_a_refusal_costs_one_read(status):
     reads = reads_of(chats(for_text(status)), "fine", BAD, "good")
     assert [read.logprobs is not None for read in reads] == [True, False, True]
-    assert reads[1].answer is None and reads[1].unanswered is not None
+    assert reads[1].label is None and reads[1].unanswered is not None
 
 
 @pytest.mark.parametrize("status", LASTING)
@@ -80,7 +80,7 @@ def test_what_does_not_pass_costs_one_read_that_a_rerun_repeats(status):
     respond = chats(for_text(status))
     with answering(respond) as server:
         judge = OpenAIBackend(MODEL, server.base_url, deadline=0.3, **FAST)
-        [[fine], [lost]] = judge.read(groups("fine", BAD), LABELS).reads
+        [fine, lost], _ = judge.read(groups("fine", BAD), LABELS)
     assert fine.logprobs is not None and is_transient(lost.unanswered)
 
 
@@ -118,7 +118,7 @@ def test_a_refused_decision_costs_its_own_read(status):
     with answering(respond) as server:
         judge = DecisionsBackend(MODEL, server.base_url, protocol="systemone", **FAST)
         judge.read([ReadGroup(None, "fine", tuple(tails[:1]))])
-        [reads] = judge.read([ReadGroup(None, "A text.", tuple(tails))]).reads
+        reads, _ = judge.read([ReadGroup(None, "A text.", tuple(tails))])
     assert [read.logprobs is not None for read in reads] == [True, False, True]
 
 
@@ -178,7 +178,7 @@ def test_a_request_without_a_response_is_reported_before_its_timeout(caplog, mon
             return chat("yes", TOP)
 
         with answering(respond) as server:
-            [[read]] = OpenAIBackend(MODEL, server.base_url).read(groups("fine"), LABELS).reads
+            [read], _ = OpenAIBackend(MODEL, server.base_url).read(groups("fine"), LABELS)
     finally:
         logging.getLogger(client_module.__name__).removeHandler(handler)
     assert seen.is_set() and read.logprobs is not None

@@ -137,7 +137,7 @@ TEXT_PARTS = {
 def test_a_content_of_parts_is_its_text(parts):
     choice = chat(TEXT_PARTS[parts])[1]["choices"][0]
     reply, read = reply_of(choice), label_of(choice, ("yes", "no"))
-    assert (reply.text, reply.unanswered, read.answer) == ("Yes", None, "yes")
+    assert (reply.text, reply.unanswered, read.label) == ("Yes", None, "yes")
     assert reply.thought == ("No?" if parts in ("a thought first", "Mistral's thought") else None)
     assert target_of(reply).text == "Yes"
 

@@ -56,7 +56,7 @@ def test_what_a_packaged_judge_is_worth_is_said_once(built, monkeypatch, caplog)
 
 
 def test_a_dry_run_prepares_no_model(built, tmp_path):
-    assert ChecklistScorer("smollm2", backend="transformers", store=False).judge.identity
+    assert ChecklistScorer("smollm2", backend="transformers", store=False).judge.engine.identity
     assert local_tokenizer("smollm2") is None and not built
     assert not list(tmp_path.iterdir())
 

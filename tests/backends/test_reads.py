@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from checklist_rewards.backends import LabelRead, ReadGroup
+from checklist_rewards.backends import Answer, ReadGroup
 from checklist_rewards.backends.reads import read_prompts
 from checklist_rewards.errors import ModelError
 from tests.backends.words import word_tokenizer
@@ -33,14 +33,14 @@ def test_prompts_that_share_a_prefix_stand_together():
 
 
 def test_a_label_is_the_sum_of_its_surface_forms():
-    result = read(all_equal)
-    assert result.reads[0][0].logprobs == (pytest.approx(math.log(0.4)), pytest.approx(math.log(0.2)))
-    assert (result.prompt_tokens, result.computed_tokens, result.floor_tokens) == (6 + 6 + 5, 7, 3 + 3 + 1 + 3)
+    answers, usage = read(all_equal)
+    assert answers[0].logprobs == (pytest.approx(math.log(0.4)), pytest.approx(math.log(0.2)))
+    assert (usage.prompt_tokens, usage.computed_tokens, usage.floor_tokens) == (6 + 6 + 5, 7, 3 + 3 + 1 + 3)
 
 
 def test_a_label_without_any_probability_is_minus_infinity():
-    result = read(lambda prompts, ids, groups: ([dict.fromkeys(ids, -math.inf) for _ in prompts], 0))
-    assert result.reads[1] == (LabelRead((-math.inf, -math.inf)),)
+    answers, _ = read(lambda prompts, ids, groups: ([dict.fromkeys(ids, -math.inf) for _ in prompts], 0))
+    assert answers[2] == Answer((-math.inf, -math.inf))
 
 
 def test_one_failed_prompt_costs_one_read():
@@ -48,20 +48,20 @@ def test_one_failed_prompt_costs_one_read():
         answers, computed = all_equal(prompts, ids, groups)
         return [answers[0], answers[1], "backend_error: gone"], computed
 
-    reasons = [[read.unanswered for read in group] for group in read(ask).reads]
-    assert reasons == [[None, "backend_error: gone"], [None]]
+    reasons = [answer.unanswered for answer in read(ask)[0]]
+    assert reasons == [None, "backend_error: gone", None]
 
 
 def test_what_is_over_the_limit_is_not_asked_and_says_so():
-    [long, [short]] = read(all_equal, limit=6).reads
-    assert long == (LabelRead(None, "too_long"),) * 2
+    [*long, short], _ = read(all_equal, limit=6)
+    assert long == [Answer(None, "too_long")] * 2
     assert short.logprobs is not None
-    nothing = read(
+    [nothing, *_], _ = read(
         lambda prompts, ids, groups: pytest.fail("asked"),
         limit=2,
-        over_limit=LabelRead(None, "too_long: small engine", keep=False),
+        over_limit=Answer(None, "too_long: small engine", keep=False),
     )
-    assert nothing.reads[0][0].unanswered == "too_long: small engine" and not nothing.reads[0][0].keep
+    assert nothing.unanswered == "too_long: small engine" and not nothing.keep
 
 
 def test_more_surface_forms_than_an_engine_names_are_refused():

@@ -237,6 +237,6 @@ def test_smollm2_keeps_its_label_mass_if_its_prompt_mentions_a_tag(smollm2):
     prefix, tails = prompt.prefix(target="A dog barks at the moon."), (prompt.tail("Does it mention a dog?"),)
     groups = [ReadGroup(rules, prefix, tails) for rules in (prompt.system, f"{prompt.system} {MENTION}")]
     groups.append(ReadGroup(None, f"{MENTION}\n\n{prefix}", tails))
-    reads = [read for [read] in backend.read(groups, ("yes", "no")).reads]
+    reads = backend.read(groups, ("yes", "no"))[0]
     masses = [sum(math.exp(logprob) for logprob in read.logprobs or ()) for read in reads]
     assert all(mass > 0.4 for mass in masses), masses

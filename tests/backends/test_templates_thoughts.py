@@ -157,19 +157,19 @@ def test_a_read_without_a_thought_is_what_it_was():
 def test_packed_reads_after_thoughts_are_those_of_separate_prompts(pocket):
     prefix, tails = PROMPT.prefix(target="the 3 lamo is old."), tuple(map(PROMPT.tail, QUESTIONS[:3]))
     written = tuple(Written(thought) for thought in ("A digit stands in it.", "no", ""))
-    packed = pocket.read([ReadGroup(PROMPT.system, prefix, tails, written=written)], ("yes", "no"))
+    answers, packed = pocket.read([ReadGroup(PROMPT.system, prefix, tails, written=written)], ("yes", "no"))
     each = [ReadGroup(PROMPT.system, prefix, (t,), written=(w,)) for t, w in zip(tails, written, strict=True)]
-    separate = pocket.read(each, ("yes", "no"))
+    alone, separate = pocket.read(each, ("yes", "no"))
     assert packed.computed_tokens == packed.floor_tokens == separate.floor_tokens
-    for ours, theirs in zip(packed.reads[0], (reads[0] for reads in separate.reads), strict=True):
+    for ours, theirs in zip(answers, alone, strict=True):
         assert ours.logprobs == pytest.approx(theirs.logprobs, abs=1e-4)
-    bare = pocket.read([ReadGroup(PROMPT.system, prefix, tails)], ("yes", "no"))
-    assert bare.reads != packed.reads
+    bare, _ = pocket.read([ReadGroup(PROMPT.system, prefix, tails)], ("yes", "no"))
+    assert bare != answers
 
 
 def test_a_thought_that_does_not_fit_the_context_is_too_long(pocket):
-    written = (Written("7" * pocket.max_length), Written("7"))
-    [reads] = pocket.read([ReadGroup(None, "Is it ", ("short?",) * 2, written=written)], ("yes", "no")).reads
+    written = (Written("7" * pocket.limit), Written("7"))
+    reads, _ = pocket.read([ReadGroup(None, "Is it ", ("short?",) * 2, written=written)], ("yes", "no"))
     assert [read.unanswered for read in reads] == ["too_long", None]
 
 

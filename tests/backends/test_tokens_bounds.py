@@ -14,7 +14,7 @@ CHAT = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": 
 
 def test_with_the_tokenizer_reads_are_counted_as_they_are(pocket):
     [[one, two], [three]] = Bounds("pocket", pocket.tokens).reads(GROUPS)
-    assert one.prompt + two.prompt + three.prompt == pocket.read(GROUPS, ("yes", "no")).prompt_tokens
+    assert one.prompt + two.prompt + three.prompt == pocket.read(GROUPS, ("yes", "no"))[1].prompt_tokens
     assert (one.completion, two.completion) == (1, 1)
     assert Bounds("pocket", pocket.tokens).reply(CHAT, Sampling(7, n=3)) == Tokens(len(pocket.tokens.prompt(CHAT)), 21)
 

@@ -1,7 +1,6 @@
 """The transformers engine on the pocket model: packed reads are the separate ones, and memory is bounded."""
 
 import math
-from dataclasses import replace
 
 import pytest
 import torch
@@ -14,6 +13,7 @@ from checklist_rewards.backends.models import pocket_dir
 from checklist_rewards.backends.transformers import TransformersBackend
 from checklist_rewards.backends.trees import floor_tokens
 from checklist_rewards.errors import BackendError, ModelError
+from tests.backends.answers import turned
 
 LABELS = ("yes", "no")
 
@@ -25,7 +25,7 @@ def own_pocket():
 
 
 def flat(result) -> torch.Tensor:
-    return torch.tensor([read.logprobs for group in result.reads for read in group])
+    return torch.tensor([read.logprobs for read in result[0]])
 
 
 def one_by_one(groups: list[ReadGroup]) -> list[ReadGroup]:
@@ -47,9 +47,9 @@ def test_packed_reads_equal_separate_prompts(own_pocket, world_reads):
 def test_order_and_batching_do_not_change_an_answer(own_pocket, world_reads):
     together = flat(own_pocket.read(world_reads, LABELS))
     alone = flat(own_pocket.read(one_by_one(world_reads), LABELS))
-    backwards = own_pocket.read(world_reads[::-1], LABELS)
+    backwards, _ = own_pocket.read(world_reads[::-1], LABELS)
     assert (together - alone).abs().max() < 1e-4
-    assert (together - flat(type(backwards)(backwards.reads[::-1]))).abs().max() < 1e-4
+    assert (together - flat((turned(backwards, world_reads), None))).abs().max() < 1e-4
 
 
 def test_a_model_that_cannot_pack_gives_the_same_answers(own_pocket, world_reads):
@@ -60,14 +60,14 @@ def test_a_model_that_cannot_pack_gives_the_same_answers(own_pocket, world_reads
     finally:
         own_pocket.packs = True
     assert (flat(packed) - flat(separate)).abs().max() < 1e-4
-    assert separate.computed_tokens == separate.prompt_tokens == packed.prompt_tokens
+    assert separate[1].computed_tokens == separate[1].prompt_tokens == packed[1].prompt_tokens
 
 
 def test_tokens_that_prompts_share_are_computed_once_where_that_saves_more_than_a_long_row_costs(
     own_pocket, world_reads, monkeypatch
 ):
     monkeypatch.setattr(own_pocket, "keeps", False)
-    result = own_pocket.read(world_reads, LABELS)
+    _, result = own_pocket.read(world_reads, LABELS)
     assert result.cached == 0 and result.floor_tokens <= result.computed_tokens < result.prompt_tokens / 2
     assert flat_of_trees(own_pocket, world_reads, math.inf).computed_tokens == result.floor_tokens
     assert flat_of_trees(own_pocket, world_reads, 1e-9).computed_tokens > result.computed_tokens
@@ -77,7 +77,7 @@ def test_a_row_is_widened_by_other_targets_up_to_its_mask_and_the_questions_of_a
     own_pocket, world_reads, monkeypatch
 ):
     whole = own_pocket.read(world_reads, LABELS)
-    each = [floor_tokens([group], own_pocket.max_length)[1] for group in own_pocket.tokens.groups(world_reads)]
+    each = [floor_tokens([group], own_pocket.limit)[1] for group in own_pocket.tokens.groups(world_reads)]
     costs = own_pocket.device_costs._replace(even=math.inf, widest=max(each) - 1)
     monkeypatch.setattr(own_pocket, "device_costs", costs)
     widths = []
@@ -90,7 +90,7 @@ def test_a_row_is_widened_by_other_targets_up_to_its_mask_and_the_questions_of_a
         alone = own_pocket.read(world_reads, LABELS)
     finally:
         hook.remove()
-    assert max(widths) == max(each) and alone.computed_tokens == sum(each) >= narrow.computed_tokens
+    assert max(widths) == max(each) and alone[1].computed_tokens == sum(each) >= narrow[1].computed_tokens
     assert (flat(whole) - flat(narrow)).abs().max() < 1e-4 and (flat(whole) - flat(alone)).abs().max() < 1e-4
 
 
@@ -98,7 +98,7 @@ def flat_of_trees(engine, groups, even):
     """A read in rows as long as possible (even = inf), or with one target in each (even = 0)."""
     engine.device_costs, before = engine.device_costs._replace(even=even), engine.device_costs
     try:
-        return engine.read(groups, LABELS)
+        return engine.read(groups, LABELS)[1]
     finally:
         engine.device_costs = before
 
@@ -130,8 +130,8 @@ def test_only_rows_with_several_reads_get_a_mask_and_they_keep_to_the_token_budg
         passes.append((None if mask is None else mask.shape[-1], *kwargs["input_ids"].shape))
 
     groups = [*world_reads, *one_by_one(world_reads[:3])]
-    expected = [*own_pocket.read(world_reads, LABELS).reads]
-    expected += [(read,) for group in expected[:3] for read in group]
+    expected, _ = own_pocket.read(world_reads, LABELS)
+    expected = expected + expected[: sum(len(group.tails) for group in world_reads[:3])]
     hook = own_pocket.model.register_forward_pre_hook(note, with_kwargs=True)
     own_pocket.max_batch_tokens, before = 64, own_pocket.max_batch_tokens  # less than some prompts have
     try:
@@ -145,27 +145,26 @@ def test_only_rows_with_several_reads_get_a_mask_and_they_keep_to_the_token_budg
     assert any(mask is not None for mask, _, _ in passes)
     assert all(mask is None or rows * mask <= before for mask, rows, _ in passes)
     for result in (small, whole):
-        assert (flat(result).exp() - flat(replace(whole, reads=expected)).exp()).abs().max() < 1e-4
+        assert (flat(result).exp() - flat((expected, None)).exp()).abs().max() < 1e-4
 
 
 def test_what_does_not_fit_is_too_long_and_costs_no_other_read(pocket):
     long = ReadGroup(None, "word " * 3000, ("Is it short?", "Is it long?"))
     short = ReadGroup(None, "A word. ", ("Is it short?",))
-    result = pocket.read([long, short], LABELS)
-    assert [read.unanswered for read in result.reads[0]] == ["too_long", "too_long"]
-    assert result.reads[0][0].logprobs is None
-    assert result.reads[1][0].unanswered is None
-    assert result.prompt_tokens == pocket.read([short], LABELS).prompt_tokens
+    answers, usage = pocket.read([long, short], LABELS)
+    assert [answer.unanswered for answer in answers] == ["too_long", "too_long", None]
+    assert answers[0].logprobs is None
+    assert usage.prompt_tokens == pocket.read([short], LABELS)[1].prompt_tokens
 
 
 def test_labels_are_shares_of_the_full_vocabulary(pocket, world_reads):
-    [(read, *_), *_] = pocket.read(world_reads[:1], LABELS).reads
+    [read, *_], _ = pocket.read(world_reads[:1], LABELS)
     yes, no = (math.exp(logprob) for logprob in read.logprobs)
     assert 0 < yes + no <= 1 + 1e-6
 
 
 def test_no_reads_cost_nothing(pocket):
-    assert pocket.read([], LABELS).computed_tokens == 0
+    assert pocket.read([], LABELS)[1].computed_tokens == 0
 
 
 def test_greedy_replies_are_equal_however_they_are_batched(pocket):
@@ -228,7 +227,7 @@ def test_a_batch_that_does_not_fit_the_memory_is_halved_and_one_prompt_too_large
         result = own_pocket.read([*one_by_one(world_reads), ReadGroup(None, "word " * 900, ("Is it short?",))], LABELS)
     finally:
         hook.remove()
-    *others, lost = [read for group in result.reads for read in group]
+    *others, lost = result[0]
     assert lost.unanswered.startswith("backend_error: out of memory")
     assert (torch.tensor([read.logprobs for read in others]) - flat(whole)).abs().max() < 1e-4
 
@@ -252,7 +251,7 @@ def test_a_prompt_too_large_for_the_memory_costs_its_own_replies(own_pocket):
 def test_nothing_that_an_engine_calls_is_deprecated(world_reads):
     own = TransformersBackend("pocket")
     own.device_costs = own.device_costs._replace(one=-1e9)  # below kept prefixes, which is a pass with a cache
-    assert own.read(world_reads[:4], LABELS).cached
+    assert own.read(world_reads[:4], LABELS)[1].cached
     own.generate([[{"role": "user", "content": "Write something."}]], Sampling(max_tokens=4, n=2, temperature=1.0))
 
 

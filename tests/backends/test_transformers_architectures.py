@@ -9,14 +9,14 @@ import functools
 import math
 import os
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from checklist_rewards.backends import ReadGroup, Sampling
-from checklist_rewards.backends.base import ReadResult
+from checklist_rewards.backends import Answer, ReadGroup, Sampling
 from checklist_rewards.backends.live import LiveBackend
 from checklist_rewards.backends.transformers import TransformersBackend
 from tests.backends.architectures import ARCHITECTURES, build, in_autocast
@@ -63,9 +63,9 @@ def alone(name: str) -> list[torch.Tensor]:
     return [torch.stack([row[list(form)].logsumexp(-1) for form in forms]) for row in last]
 
 
-def distance(name: str, result: ReadResult) -> float:
+def distance(name: str, answers: Sequence[Answer]) -> float:
     """The largest difference of a read's log-probabilities from those of the model itself."""
-    read = [torch.tensor(answer.logprobs) for group in result.reads for answer in group]
+    read = [torch.tensor(answer.logprobs) for answer in answers]
     return max((ours - theirs).abs().max().item() for ours, theirs in zip(read, alone(name), strict=True))
 
 
@@ -73,11 +73,10 @@ def distance(name: str, result: ReadResult) -> float:
 def test_reads_are_those_of_a_plain_forward_pass(name):
     engine = engine_of(name)
     engine.device_costs = engine.device_costs._replace(even=math.inf)  # rows of several targets, at any price
-    result = engine.read(GROUPS, LABELS)
-    assert distance(name, result) < 1e-4 and result.cached == 0
-    read = [answer for group in result.reads for answer in group]
+    answers, result = engine.read(GROUPS, LABELS)
+    assert distance(name, answers) < 1e-4 and result.cached == 0
     assert engine.packs == (name not in SEPARATE)
-    assert result.separate == (0 if engine.packs else len(read))
+    assert result.separate == (0 if engine.packs else len(answers))
     if name == "Phi-3, LongRoPE":  # short and long prompts in rows of their own
         assert result.floor_tokens < result.computed_tokens < 1.05 * result.floor_tokens
     else:
@@ -90,13 +89,13 @@ def test_reads_below_kept_prefixes_are_those_of_a_plain_forward_pass(name, monke
     monkeypatch.setattr(
         engine, "device_costs", engine.device_costs._replace(even=4.5, one=-1e9)
     )  # keep every beginning of prompts, at any price
-    result = engine.read(GROUPS, LABELS)
-    assert distance(name, result) < 1e-4
+    answers, result = engine.read(GROUPS, LABELS)
+    assert distance(name, answers) < 1e-4
     assert engine.keeps == engine.packs
     if name == "Phi-3, LongRoPE":  # prompts beyond its boundary are not below a prefix
-        assert 0 < result.cached < sum(map(len, result.reads))
+        assert 0 < result.cached < len(answers)
     else:
-        assert result.cached == (sum(map(len, result.reads)) if engine.keeps else 0)
+        assert result.cached == (len(answers) if engine.keeps else 0)
         assert result.computed_tokens == (result.floor_tokens if engine.keeps else result.prompt_tokens)
 
 

@@ -190,7 +190,7 @@ def test_a_model_with_attention_that_takes_no_masks_reads_with_sdpa_and_keeps_it
     model = with_attention(without_masks)
     engine = engine_of(model)
     result, of_sdpa = (each.read(GROUPS, ("yes", "no")) for each in (engine, TransformersBackend("pocket")))
-    assert engine.attention == "sdpa" and result == of_sdpa and result.separate == 0
+    assert engine.attention == "sdpa" and result == of_sdpa and result[1].separate == 0
     assert engine.model.config._attn_implementation == "without_masks"
     assert engine.model.model.layers[0].self_attn.config._attn_implementation == "without_masks"
 
@@ -198,7 +198,7 @@ def test_a_model_with_attention_that_takes_no_masks_reads_with_sdpa_and_keeps_it
 def test_attention_that_nothing_else_computes_reads_separate_prompts_and_says_so(caplog):
     with caplog.at_level(logging.WARNING):
         engine = LiveBackend(with_attention(of_its_own))
-    assert engine.attention == "of_its_own" and engine.read(GROUPS, ("yes", "no")).separate == 4
+    assert engine.attention == "of_its_own" and engine.read(GROUPS, ("yes", "no"))[1].separate == 4
     [record] = [record for record in caplog.records if "read separately" in record.message]
     assert "(attn_implementation='of_its_own') cannot read several questions" in record.message
 

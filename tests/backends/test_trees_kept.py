@@ -11,10 +11,9 @@ from transformers.cache_utils import DynamicCache
 
 from checklist_rewards.backends import ReadGroup
 from checklist_rewards.backends.budget import Receipt
-from checklist_rewards.backends.costs import Costs
 from checklist_rewards.backends.inputs import Past, cache_argument
 from checklist_rewards.backends.transformers import TransformersBackend
-from checklist_rewards.backends.trees import keep_prefixes
+from checklist_rewards.backends.trees import Costs, keep_prefixes
 
 LABELS = ("yes", "no")
 QUESTIONS = tuple(f"Does it mention the word number {number}?" for number in range(4))
@@ -45,7 +44,7 @@ def groups_of(inputs: int, targets: int, words: int = 40) -> list[ReadGroup]:
 
 
 def flat(result) -> torch.Tensor:
-    return torch.tensor([read.logprobs for group in result.reads for read in group])
+    return torch.tensor([read.logprobs for read in result[0]])
 
 
 def read_with(engine, groups, cost):
@@ -109,8 +108,8 @@ def test_a_prefix_is_kept_if_its_rows_cost_less():
 def test_answers_below_a_kept_prefix_are_those_of_other_ways(engine, inputs):
     groups = groups_of(inputs, 3)
     rows, kept = read_with(engine, groups, DEAR), read_with(engine, groups, FREE)
-    assert (rows.cached, kept.cached) == (0, 12 * inputs)
-    assert kept.computed_tokens == kept.floor_tokens == rows.floor_tokens
+    assert (rows[1].cached, kept[1].cached) == (0, 12 * inputs)
+    assert kept[1].computed_tokens == kept[1].floor_tokens == rows[1].floor_tokens
     assert (flat(rows) - flat(kept)).abs().max() < 1e-4
     engine.packs = False
     try:
@@ -121,7 +120,7 @@ def test_answers_below_a_kept_prefix_are_those_of_other_ways(engine, inputs):
 
 def test_the_engine_chooses_by_cost(engine):
     long, short = engine.read(groups_of(1, 8, 60), LABELS), engine.read(groups_of(1, 1, 1), LABELS)
-    assert (long.cached, short.cached) == (32, 0)
+    assert (long[1].cached, short[1].cached) == (32, 0)
 
 
 def test_passes_and_masks_keep_to_the_token_budget(engine, monkeypatch):
@@ -158,7 +157,7 @@ def test_a_prefix_that_does_not_fit_into_memory_is_not_kept(engine):
         result = engine.read(groups, LABELS)
     finally:
         hook.remove()
-    assert failed and whole.cached == 24 and result.cached == 0
+    assert failed and whole[1].cached == 24 and result[1].cached == 0
     assert (flat(whole) - flat(result)).abs().max() < 1e-4
 
 
@@ -177,7 +176,7 @@ def test_the_cache_is_given_under_the_name_that_the_model_has_for_it(name):
     model.forward = renamed
     engine._use(model, engine.tokens, engine.max_batch_tokens)
     result = read_with(engine, groups, FREE)
-    assert result.cached == 24 and set(names) == {name}
+    assert result[1].cached == 24 and set(names) == {name}
     assert (flat(result) - flat(expected)).abs().max() < 1e-4
 
 

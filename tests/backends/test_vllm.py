@@ -17,7 +17,7 @@ from checklist_rewards.backends.base import Written, deadline
 from checklist_rewards.backends.vllm import _load, _waves
 from checklist_rewards.errors import ModelError
 from tests import zygote
-from tests.backends.answers import largest_difference
+from tests.backends.answers import largest_difference, turned
 from tests.conftest import HANG
 from tests.waiting import until
 
@@ -31,7 +31,7 @@ def with_engine(test):
 
 @with_engine
 def test_vllm_and_transformers_agree_on_p_yes(pocket, vllm_pocket, world_reads):
-    ours, theirs = vllm_pocket.read(world_reads, LABELS), pocket.read(world_reads, LABELS)
+    ours, theirs = vllm_pocket.read(world_reads, LABELS)[0], pocket.read(world_reads, LABELS)[0]
     assert largest_difference(ours, theirs) < 1e-3
 
 
@@ -39,7 +39,7 @@ def test_vllm_and_transformers_agree_on_p_yes(pocket, vllm_pocket, world_reads):
 def test_no_prefix_token_is_computed_twice_beyond_block_rounding(vllm_pocket):
     tails = tuple(f"Does the response mention the word {word}?" for word in ("apple", "pear", "plum", "fig"))
     groups = [ReadGroup(None, f"Target number {n}. " * 30, tails) for n in range(8)]
-    result = vllm_pocket.read(groups, LABELS)
+    _, result = vllm_pocket.read(groups, LABELS)
     repeats = sum(len(group.tails) for group in groups) - 1
     assert result.computed_tokens <= result.floor_tokens + repeats * (BLOCK - 1)
     assert result.prompt_tokens > 2 * result.computed_tokens
@@ -53,7 +53,7 @@ def test_labels_after_thoughts_agree_and_a_shared_thought_is_computed_once(pocke
         )
         for g in world_reads
     ]
-    assert largest_difference(vllm_pocket.read(own, LABELS), pocket.read(own, LABELS)) < 1e-3
+    assert largest_difference(vllm_pocket.read(own, LABELS)[0], pocket.read(own, LABELS)[0]) < 1e-3
     shared = [
         ReadGroup(
             g.system,
@@ -63,8 +63,8 @@ def test_labels_after_thoughts_agree_and_a_shared_thought_is_computed_once(pocke
         )
         for g in world_reads
     ]
-    there, here = vllm_pocket.read(shared, LABELS), pocket.read(shared, LABELS)
-    assert largest_difference(there, here) < 1e-3
+    (ours, there), (theirs, here) = vllm_pocket.read(shared, LABELS), pocket.read(shared, LABELS)
+    assert largest_difference(ours, theirs) < 1e-3
     assert here.computed_tokens >= here.floor_tokens == there.floor_tokens
     repeats = sum(len(group.tails) for group in shared) - 1
     assert there.computed_tokens <= there.floor_tokens + repeats * (BLOCK - 1) < there.prompt_tokens
@@ -72,17 +72,17 @@ def test_labels_after_thoughts_agree_and_a_shared_thought_is_computed_once(pocke
 
 @with_engine
 def test_order_does_not_change_an_answer(vllm_pocket, world_reads):
-    forwards, backwards = vllm_pocket.read(world_reads, LABELS), vllm_pocket.read(world_reads[::-1], LABELS)
-    assert largest_difference(forwards.reads, backwards.reads[::-1]) < 1e-4
+    forwards, backwards = vllm_pocket.read(world_reads, LABELS)[0], vllm_pocket.read(world_reads[::-1], LABELS)[0]
+    assert largest_difference(forwards, turned(backwards, world_reads)) < 1e-4
 
 
 @with_engine
 def test_the_same_reads_are_too_long_in_both_engines(pocket, vllm_pocket):
     [frame] = pocket.tokens.groups([ReadGroup(None, "", ("",))])
-    room = pocket.max_length - len(frame.prefix) - len(frame.tails[0])
+    room = pocket.limit - len(frame.prefix) - len(frame.tails[0])
     groups = [ReadGroup(None, "7" * (room - spare), ("",)) for spare in (2, 1, 0, -5)]  # a digit is a token
     for engine in (pocket, vllm_pocket):
-        reasons = [group[0].unanswered for group in engine.read(groups, LABELS).reads]
+        reasons = [answer.unanswered for answer in engine.read(groups, LABELS)[0]]
         assert reasons == [None, None, "too_long", "too_long"]
 
 

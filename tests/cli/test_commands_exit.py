@@ -257,8 +257,8 @@ if __name__ == "__main__":
     backend = Engine("pocket", "vllm", settings={"adapter": str(adapter), "max_model_len": 256}).load()
     weights = adapter / "adapter_model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-4096] + bytes(4096))  # after loading, so without effect
-    [read] = backend.read([ReadGroup(None, "The cat sat on the mat. ", ("Is it short?",))], ("yes", "no")).reads
-    print(read[0].logprobs)
+    [read], _ = backend.read([ReadGroup(None, "The cat sat on the mat. ", ("Is it short?",))], ("yes", "no"))
+    print(read.logprobs)
 """
 
 
@@ -272,9 +272,7 @@ def test_a_script_ends_with_vllm_and_an_adapter_that_changes_later_is_the_loaded
     config = peft.LoraConfig(r=8, target_modules=["q_proj", "v_proj"], init_lora_weights=False)
     peft.get_peft_model(base, config).save_pretrained(tmp_path / "adapter")
     engine = Engine("pocket", "transformers", settings={"adapter": str(tmp_path / "adapter")})
-    [expected] = (
-        engine.load().read([ReadGroup(None, "The cat sat on the mat. ", ("Is it short?",))], ("yes", "no")).reads
-    )
+    [expected], _ = engine.load().read([ReadGroup(None, "The cat sat on the mat. ", ("Is it short?",))], ("yes", "no"))
     (tmp_path / "script.py").write_text(REAL_SCRIPT)
     command = [sys.executable, "script.py", tmp_path / "adapter"]
     done = subprocess.run(command, cwd=tmp_path, env=runs.environment, capture_output=True, text=True, timeout=HANG)

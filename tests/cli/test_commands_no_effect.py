@@ -18,7 +18,7 @@ JUDGE += ["--judge", "--scale"]
 STORE = ["--store", "--no-store"]
 KEYS = ["--input-key", "--reference-key", "--history-key"]
 WRITER = [
-    *("--writer.model", "--writer.base-url", "--writer.engine", "--writer.prompt", "--refiner", "--writer.seed"),
+    *("--writer.model", "--writer.base-url", "--writer.engine-args", "--writer.prompt", "--refiner", "--writer.seed"),
     *("--writer.min-items", "--writer.max-items", "--writer.temperature", "--writer.max-tokens", "--writer.shape"),
     *("--writer.constraints", "--writer.candidate-models", "--writer.num-candidates"),
 ]
@@ -48,9 +48,13 @@ CASES = [
     (["agree", MISSING, "other.jsonl"], ["--label-range"], ["--label-key", "human"]),
     (["report", MISSING], ["--group-key", "--checklist", "--checklist-key"], ["--label-key", "human"]),
     (["fit", MISSING, *JSON], ["--target-key"], ["--pairs", "other.jsonl"]),
-    (["replay", MISSING, *OUT], ["--engine", "--concurrency", "--budget", "--price", *STORE], ["--model", "pocket"]),
+    (
+        ["replay", MISSING, *OUT],
+        ["--engine-args", "--concurrency", "--budget", "--price", *STORE],
+        ["--model", "pocket"],
+    ),
     (["replay", MISSING, *OUT, "--model", "pocket"], ["--precision", "--bootstrap", "--seed"], ["--repeat", "2"]),
-    (["pairs", MISSING, *OUT], ["--engine"], ["--model", "pocket"]),
+    (["pairs", MISSING, *OUT], ["--engine-args"], ["--model", "pocket"]),
     (
         ["improve", "list.json", "--data", MISSING, *JSON],
         ["--threshold", *STORE, "--max-reads"],
@@ -67,8 +71,8 @@ VALUES = {
         "--writer.shape": "questions",
     },
     **{
-        "--writer.engine": "dtype=float32",
-        "--engine": "dtype=float32",
+        "--writer.engine-args": "dtype=float32",
+        "--engine-args": "dtype=float32",
         "--price": "pocket=1,1",
         "--refiner": "tagger",
         "--policy.temperature": "0.5",

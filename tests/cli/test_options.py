@@ -31,7 +31,7 @@ def test_help_and_default_are_those_of_the_setting():
     assert options["--no-answer"].show_default == Aggregation.no_answer == "lowest"
     assert options["--metric"].show_default == "expected, or quality in mode quality"
     assert options["--model"].opts == ["--model", "-m", "--judge.model"]
-    assert not options["--weights"].multiple and options["--engine"].multiple
+    assert not options["--weights"].multiple and options["--engine-args"].multiple
     assert options["--judge.votes"].min == 1 and options["--threshold"].max is None
     assert options["--mode"].type_descriptor.annotation == Mode
     assert options["--judge.temperature"].show_default == "0, or 0.7 with several --judge.votes"
@@ -65,7 +65,7 @@ def test_help_shows_about_15_options_and_help_all_shows_all(run, command):
 
 def test_a_group_has_only_what_the_user_gave():
     values = dict.fromkeys(name.replace(".", "__") for name in o.JudgeOptions.parameters())
-    values |= {"judge__model": "org/judge", "judge__engine": ["dtype=bfloat16"], "threshold": 0.5, "other": 1}
+    values |= {"judge__model": "org/judge", "judge__engine_args": ["dtype=bfloat16"], "threshold": 0.5, "other": 1}
     values |= {"judge__use_logprobs": False, "allow_code": True, "allow_unsafe_code": False}
     judge = o.JudgeOptions.of(values)
     assert values == {"other": 1}

@@ -19,9 +19,9 @@ def test_settings_reach_the_engine_and_the_store_key(run):
     command = ("score", "rows.jsonl", "-o", "out.jsonl", "--backend", "transformers", "--store", "s.sqlite")
     for options, asked in (
         ([], 1),
-        (["--engine", "max_batch_tokens=64"], 0),
-        (["--engine", "dtype=bfloat16", "--engine", '{"max_batch_tokens": 128}'], 1),
-        (["--engine", "dtype=bfloat16"], 0),
+        (["--engine-args", "max_batch_tokens=64"], 0),
+        (["--engine-args", "dtype=bfloat16", "--engine-args", '{"max_batch_tokens": 128}'], 1),
+        (["--engine-args", "dtype=bfloat16"], 0),
     ):
         done = run(*command, *options, "--summary", "summary.json")
         assert done.exit_code == 0, done.output
@@ -31,23 +31,23 @@ def test_settings_reach_the_engine_and_the_store_key(run):
 @pytest.mark.parametrize("text", ["tensor_parallel_size", "{broken", "=2", "[1, 2]"])
 def test_what_is_no_setting_is_refused_in_one_sentence(run, no_engine, text):
     write_jsonl("rows.jsonl", ROW)
-    done = run("score", "rows.jsonl", "-o", "out.jsonl", "--engine", text)
+    done = run("score", "rows.jsonl", "-o", "out.jsonl", "--engine-args", text)
     assert done.exit_code == 2
     assert "expected NAME=VALUE, such as tensor_parallel_size=2, or a JSON object" in done.output
 
 
 def test_settings_of_a_second_model_need_that_model(run, no_engine):
     write_jsonl("rows.jsonl", ROW)
-    done = run("run", "rows.jsonl", "-o", "out.jsonl", "--writer.engine", "dtype=bfloat16")
-    assert (done.exit_code, "--writer.engine requires --writer.model" in done.output) == (2, True)
-    done = run("refine", "rows.jsonl", "-o", "out.jsonl", "--policy.engine", "dtype=bfloat16")
-    assert (done.exit_code, "--policy.engine dtype=bfloat16 requires --policy.model" in done.output) == (2, True)
+    done = run("run", "rows.jsonl", "-o", "out.jsonl", "--writer.engine-args", "dtype=bfloat16")
+    assert (done.exit_code, "--writer.engine-args requires --writer.model" in done.output) == (2, True)
+    done = run("refine", "rows.jsonl", "-o", "out.jsonl", "--policy.engine-args", "dtype=bfloat16")
+    assert (done.exit_code, "--policy.engine-args dtype=bfloat16 requires --policy.model" in done.output) == (2, True)
 
 
 def test_settings_stand_in_files_of_judges_and_of_rewards(tmp_path):
     judges, reward = tmp_path / "judges.yaml", tmp_path / "reward.yaml"
     settings = {"tensor_parallel_size": 2, "quantization": "fp8"}
-    asked = {"model": "pocket", "backend": "vllm", "engine": settings}
+    asked = {"model": "pocket", "backend": "vllm", "engine_args": settings}
     judges.write_text(yaml.safe_dump({"panel": {}, "judges": ["pocket", asked]}))
     reward.write_text(yaml.safe_dump(asked))
     expected = Engine("pocket", "vllm", None, settings)
@@ -57,9 +57,11 @@ def test_settings_stand_in_files_of_judges_and_of_rewards(tmp_path):
 
 
 def test_a_pipeline_has_settings_for_its_judge_and_for_its_writer():
-    pipe = pipeline("tick", model="pocket", engine={"dtype": "bfloat16"}, generator_engine={"max_batch_tokens": 64})
+    pipe = pipeline(
+        "tick", model="pocket", engine_args={"dtype": "bfloat16"}, generator_engine_args={"max_batch_tokens": 64}
+    )
     assert isinstance(pipe.scorer, ChecklistScorer)
     assert pipe.scorer.judge.engine == Engine("pocket", settings={"dtype": "bfloat16"})
     assert pipe.generator.engine == Engine("pocket", settings={"max_batch_tokens": 64})
-    both = pipeline("tick", model="pocket", engine={"dtype": "bfloat16"})
+    both = pipeline("tick", model="pocket", engine_args={"dtype": "bfloat16"})
     assert both.generator.engine == both.scorer.judge.engine

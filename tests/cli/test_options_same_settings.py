@@ -2,6 +2,7 @@
 
 import json
 import random
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -9,13 +10,20 @@ import yaml
 from typer.main import get_command
 
 from checklist_rewards import ChecklistScorer
+from checklist_rewards.backends import Engine
 from checklist_rewards.cli import app
 from checklist_rewards.cli import options as o
 from checklist_rewards.cli.work import Work
-from checklist_rewards.config import allowed
+from checklist_rewards.config import Config, allowed
 from checklist_rewards.errors import ChecklistRewardsError
+from checklist_rewards.generators import DirectGenerator
+from checklist_rewards.judges.panel import CascadeConfig, PanelConfig
 from checklist_rewards.judges.settings import ENGINE_SETTINGS, JudgeConfig, ScorerConfig
+from checklist_rewards.pipelines import PipelineConfig, pipeline
 from checklist_rewards.rewards import configured
+from checklist_rewards.ui.judging import Judging
+from checklist_rewards.ui.project import Project
+from checklist_rewards.writer import Writer, WriterSampling
 
 FILES = ("judge", "prompt", "examples", "calibration", "weights", "shots", "example_reasons")
 APART = ("store", "budget", *ENGINE_SETTINGS, *FILES)
@@ -27,9 +35,15 @@ def drawn(chance: random.Random) -> dict[str, Any]:
     """A few random settings, which may contradict each other."""
     settings: dict[str, Any] = {"model": "org/judge", "base_url": URL}
     if chance.random() < 0.5:
-        settings |= {"backend": "openai", "engine": {"concurrency": chance.randint(1, 9)}}
-    for name in chance.sample(PLAIN, chance.randint(0, 4)):
-        what = allowed(ScorerConfig, name)
+        settings |= {"backend": "openai", "engine_args": {"concurrency": chance.randint(1, 9)}}
+    return settings | drawn_of(ScorerConfig, chance, chance.sample(PLAIN, chance.randint(0, 4)))
+
+
+def drawn_of(config: type[Config], chance: random.Random, names: Sequence[str]) -> dict[str, Any]:
+    """Random values of fields of a configuration."""
+    settings: dict[str, Any] = {}
+    for name in names:
+        what = allowed(config, name)
         if what.choices:
             settings[name] = chance.choice(what.choices)
         elif what.kind is int:
@@ -68,7 +82,7 @@ def from_a_pipeline_file(settings: dict[str, Any], path: Any) -> ChecklistScorer
     own = {name: value for name, value in settings.items() if name not in ENGINE_SETTINGS}
     path.write_text(yaml.safe_dump({"name": "drawn", "scorer": own}))
     engine = {f"{o.OF_JUDGE}{name}": value for name, value in settings.items() if name in ENGINE_SETTINGS}
-    engine |= {"judge.engine": [json.dumps(engine["judge.engine"])]} if "judge.engine" in engine else {}
+    engine |= {"judge.engine_args": [json.dumps(engine["judge.engine_args"])]} if "judge.engine_args" in engine else {}
     judge = o.JudgeOptions(given=engine)
     work = Work.of(o.Preset(config=path), o.StoreOptions(no_store=True), judge=judge)
     return work.pipeline.scorer
@@ -113,6 +127,67 @@ def test_settings_are_the_same_from_everywhere(tmp_path, monkeypatch, seed):
         return
     for way in ways[1:]:
         assert facts(way()) == expected
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_several_judges_are_the_same_from_everywhere(tmp_path, monkeypatch, seed):
+    chance = random.Random(seed)
+    kind, config = (("panel", PanelConfig), ("cascade", CascadeConfig))[seed % 2]
+    settings = drawn_of(config, chance, [name for name in config.model_fields if name != "weights"])
+    members = [drawn_of(JudgeConfig, chance, ["mass_floor"]), {"capture_reasoning": True, "temperature": 1}]
+    judges = [{"model": "pocket", "backend": "transformers", **member} for member in members]
+    file = tmp_path / "judges" / "several.yaml"
+    file.parent.mkdir()
+    file.write_text(yaml.safe_dump({kind: settings, "judges": judges}))
+    for name, content in {
+        "reward": {"judge": str(file), "store": False},
+        "drawn": {"scorer": {"judge": str(file)}},
+    }.items():
+        (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump(content))
+    monkeypatch.setenv(configured.CONFIG_VARIABLE, str(tmp_path / "reward.yaml"))
+    configured.configured_reward.cache_clear()
+    from_a_pipeline = Work.of(
+        o.Preset(config=tmp_path / "drawn.yaml"), o.StoreOptions(no_store=True), judge=o.JudgeOptions()
+    )
+    judging = Judging(Project.at(tmp_path), PipelineConfig(), {}, Engine("pocket"), Engine("pocket"))
+    found = [
+        ChecklistScorer(judge=str(file), store=False),
+        configured.reward_from_environment().scorer,
+        from_a_pipeline.pipeline.scorer,
+        from_the_command_line({"judge": str(file)}),
+        judging.pipeline({"judge": "judges/several.yaml"}).scorer,
+    ]
+    group = config(**settings).build([JudgeConfig(**judge).build(store=False) for judge in judges])
+    assert {scorer.identity for scorer in found} == {ChecklistScorer(judge=group, store=False).identity}
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_writer_is_the_same_from_everywhere(tmp_path, seed):
+    chance = random.Random(seed)
+    sampling = drawn_of(WriterSampling, chance, chance.sample([*WriterSampling.model_fields], 2))
+    settings = sampling | {"max_items": chance.randint(2, 9)}
+    (tmp_path / "pipelines").mkdir()
+    file = tmp_path / "pipelines" / "drawn.yaml"
+    file.write_text(yaml.safe_dump({"name": "drawn", "generator": settings}))
+    options = [word for name, value in settings.items() for word in (f"--writer.{name.replace('_', '-')}", str(value))]
+    context = (
+        get_command(app).commands["generate"].make_context("generate", ["rows.jsonl", "-o", "out.jsonl", *options])
+    )
+    values = {name: None if value == () else value for name, value in context.params.items()}
+    writer = Engine("pocket")
+    written = Work.of(o.Preset(), o.StoreOptions(no_store=True), writing=o.Writer.of(values), writer=writer)
+    judging = Judging(Project.at(tmp_path), PipelineConfig(), {}, writer, writer)
+    found = [
+        DirectGenerator(Writer(model="pocket", store=False, **sampling), max_items=settings["max_items"]),
+        pipeline(PipelineConfig(), model="pocket", store=False, generator=settings).generator,
+        pipeline(file, model="pocket", store=False).generator,
+        written.pipeline.generator,
+        judging.pipeline({"pipeline": "pipelines/drawn.yaml"}, writes=True).generator,
+    ]
+    expected = DirectGenerator("pocket", store=False, **settings)
+    for generator in found:
+        assert generator.writer.sampling == expected.writer.sampling and generator.engine == expected.engine
+        assert (generator.writer.attempts, generator.max_items) == (expected.writer.attempts, expected.max_items)
 
 
 def test_most_of_the_drawn_settings_can_be_used():

@@ -50,7 +50,7 @@ def folder(tmp_path_factory):
 
 def start(folder: Path, name: str, *program: str) -> Program:
     arguments = ["run", "rows.jsonl", "-o", f"{name}.jsonl", "--model", "pocket", "--writer.max-tokens", "96"]
-    arguments += ["--store", f"{name}.sqlite", "--summary", f"{name}.json", "--engine", "max_batch_tokens=1024"]
+    arguments += ["--store", f"{name}.sqlite", "--summary", f"{name}.json", "--engine-args", "max_batch_tokens=1024"]
     return Program([*(program or ("-m", "checklist_rewards.cli")), *arguments], cwd=folder)
 
 

@@ -32,7 +32,8 @@ def test_a_run_stops_and_goes_on(run, engine):
 def test_an_overshoot_is_reported(run, engine):
     class Dear(FakeBackend):
         def read(self, groups, labels):
-            return replace(super().read(groups, labels), completion_tokens=10 * len(groups))
+            answers, usage = super().read(groups, labels)
+            return answers, replace(usage, completion_tokens=10 * len(groups))
 
     write_jsonl("rows.jsonl", *ROWS[:5])
     engine().read = Dear(lambda prefix, tail: 0.9).read

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from checklist_rewards.backends import Backend, Engine, LabelRead, ReadResult
+from checklist_rewards.backends import Answer, Backend, Engine, Usage
 from checklist_rewards.datasets.shards import HIDDEN
 from checklist_rewards.datasets.tasks import Opened, RowTask
 from checklist_rewards.errors import SampleError
@@ -41,17 +41,17 @@ class Judge(Backend):
         self.log, self.identity, self.gate = log, identity, gate
 
     def read(self, groups, labels):
-        reads = []
+        answers = []
         for group in groups:
             if "DIE" in group.prefix:
                 os.kill(os.getpid(), signal.SIGKILL)
             yes = (1 + sum(group.prefix.encode()) % 97) / 99
-            reads.append((LabelRead((math.log(yes), math.log1p(-yes))),) * len(group.tails))
+            answers += [Answer((math.log(yes), math.log1p(-yes)))] * len(group.tails)
             with self.log.open("a") as file:
                 file.write(f"{os.getpid()} {group.prefix.encode()!r}\n" * len(group.tails))
             if self.gate is not None:
                 until(self.gate.exists)
-        return ReadResult(reads)
+        return answers, Usage()
 
     def generate(self, prompts, sampling, arrived=None):
         raise AssertionError

@@ -163,7 +163,7 @@ def test_a_file_that_cannot_be_read_and_an_invalid_row_fail_alone(cluster, run, 
 @pytest.mark.slow
 def test_a_checklist_that_the_server_lost_is_written_by_the_next_run(cluster, run, tmp_path, fault_server):  # noqa: F811
     shards(tmp_path / "in", ROWS[:1], [row(f"Write {MARK} again."), ROWS[1]])
-    served = ["--model", "503_twice@some", "--base-url", fault_server, "--engine", "attempts=1"]
+    served = ["--model", "503_twice@some", "--base-url", fault_server, "--engine-args", "attempts=1"]
     codes, states = [], []
     for _ in range(3):
         done = run("generate", "in", "-o", "out", "--ray", "--summary", "sum.json", *served)

@@ -72,7 +72,7 @@ def test_an_adapter_learns_and_is_a_judge(tmp_path):
     assert (tmp_path / "adapter" / "README.md").read_text() == "64 pairs"
     assert not (tmp_path / "adapter.training").exists()
     adapted, plain = (
-        ChecklistScorer("pocket", backend="transformers", engine=settings, store=False)
+        ChecklistScorer("pocket", backend="transformers", engine_args=settings, store=False)
         for settings in ({"adapter": str(tmp_path / "adapter")}, {})
     )
     items = [question(color) for color in COLORS]

@@ -10,7 +10,7 @@ from checklist_rewards.distill.folds import (
     no_better_than_chance,
     read_pairs,
 )
-from checklist_rewards.evaluation.agreement import Bootstrap, Figure
+from checklist_rewards.evaluation.bootstrap import Bootstrap, Figure
 from checklist_rewards.judges.labels import Labelled
 from tests.fakes import FakeBackend
 

@@ -6,7 +6,7 @@ from checklist_rewards import ChecklistScorer, Sample
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.cascade_replay import choose, plot_curve, replay
-from checklist_rewards.evaluation.scored import Answer, ScoredText
+from checklist_rewards.evaluation.scored import ItemAnswer, ScoredText
 from checklist_rewards.judges import CascadeJudge
 from tests.judges.voters import DEAD, Voter, sure
 
@@ -29,7 +29,7 @@ def scores():
 
 def pair(cheap, strong, labels=None):
     """A text scored by both judges, with its labels."""
-    given = None if labels is None else [label and Answer(label, None, None) for label in labels]
+    given = None if labels is None else [label and ItemAnswer(label, None, None) for label in labels]
     return ScoredText("1", "row 1", cheap, labels=given), ScoredText("1", "row 1", strong)
 
 

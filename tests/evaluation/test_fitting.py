@@ -5,7 +5,7 @@ import pytest
 
 from checklist_rewards import Checklist
 from checklist_rewards.errors import SampleError
-from checklist_rewards.evaluation.agreement import Bootstrap
+from checklist_rewards.evaluation.bootstrap import Bootstrap
 from checklist_rewards.evaluation.fitting import fit_weights, labelled_scores
 from checklist_rewards.evaluation.scored import ScoredText
 from checklist_rewards.scores import Verdict, rescore, score_checklist
@@ -86,6 +86,20 @@ def test_preferences():
     assert (fit.measure, fit.labels, fit.groups) == ("in order", 150, 150)
     assert fit.figures["fitted"].value > 0.85 > fit.figures["present"].value
     assert fit.weights[0].weight > 2 * abs(fit.weights[2].weight) and fit.weights[4].weight < -1
+
+
+def test_pairs_that_share_a_text_are_held_out_together():
+    """Each text is in two pairs, once chosen and once rejected, and is a group of its own: a chain per prompt."""
+    answers, _ = drawn(120)
+    pairs = [(n, n + 1) for n in range(119) if n % 4 != 3]
+    labelled = labelled_scores(scored(answers), pairs=pairs)
+    assert len(labelled.groups) == 90 and len(set(labelled.groups)) == 30
+    of_text = {}
+    for group, pair in zip(labelled.groups, pairs, strict=True):
+        for text in pair:
+            assert of_text.setdefault(text, group) == group
+    with pytest.raises(SampleError, match="has 119 pairs in 1 groups; fitting weights needs at least 20 in 5"):
+        labelled_scores(scored(answers), pairs=[(n, n + 1) for n in range(119)])  # a single chain
 
 
 def test_categories_where_items_do_not_repeat():

@@ -7,7 +7,15 @@ import pytest
 from scipy import stats
 from statsmodels.stats.proportion import proportion_confint
 
-from checklist_rewards.evaluation.intervals import clustered_error, rate_interval, t_quantile, t_test_p
+from checklist_rewards.evaluation.bootstrap import Bootstrap, Mean
+from checklist_rewards.evaluation.intervals import (
+    bootstrap_interval,
+    clustered_error,
+    expanded,
+    rate_interval,
+    t_quantile,
+    t_test_p,
+)
 
 
 def test_the_error_is_that_of_a_mean_and_grows_with_dependence():
@@ -39,3 +47,31 @@ def test_an_interval_without_an_error_seen_has_a_width(rate):
     low, high = rate_interval(rate, 0.0, 25, 25, least=1 / 25)
     assert 0 <= low < high <= 1 and 0.1 < high - low < 0.3 and low <= min(rate, 1.0) <= high
     assert rate_interval(1.02, 0.03, 25, 25)[0] < 1  # a correction may leave [0, 1]
+
+
+def test_draws_of_few_groups_have_a_wider_interval_and_of_many_the_percentiles():
+    draws = np.random.default_rng(0).standard_normal(100_000)
+    five, many = (bootstrap_interval(draws, groups) for groups in (5, 100_000))
+    assert five["high"] == pytest.approx(math.sqrt(5 / 4) * stats.t.ppf(0.975, 4), abs=0.2)
+    assert expanded(5) == pytest.approx(math.sqrt(5 / 4) * stats.t.ppf(0.975, 4))
+    assert [many["low"], many["high"]] == pytest.approx(np.quantile(draws, [0.025, 0.975]), abs=1e-3)
+
+
+def test_undefined_draws_are_left_out_up_to_a_tenth():
+    draws = np.arange(100.0)
+    draws[:10] = np.nan
+    assert bootstrap_interval(draws, 50)["low"] > 10
+    draws[10] = np.nan
+    assert bootstrap_interval(draws, 50) == {} == bootstrap_interval(np.arange(100.0), 1)
+
+
+def test_the_interval_of_a_mean_covers_with_five_groups():
+    """The percentile interval covered in 87 % of such draws."""
+    rng, hits = np.random.default_rng(1), []
+    for seed in range(200):
+        values = rng.standard_normal((5, 4)) + rng.standard_normal((5, 1))
+        figure = Bootstrap(400, seed).figures(Mean("mean", values.ravel()), np.repeat(np.arange(5), 4).tolist())[
+            "mean"
+        ]
+        hits.append(figure.low <= 0 <= figure.high)
+    assert np.mean(hits) > 0.9

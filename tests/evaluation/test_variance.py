@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from checklist_rewards import Checklist
-from checklist_rewards.evaluation.agreement import Bootstrap
+from checklist_rewards.evaluation.bootstrap import Bootstrap
 from checklist_rewards.evaluation.variance import Variance
 from checklist_rewards.scores import Verdict, score_checklist
 

@@ -8,7 +8,7 @@ import pytest
 
 from checklist_rewards import Checklist, ChecklistScorer
 from checklist_rewards.errors import SampleError
-from checklist_rewards.evaluation.agreement import Bootstrap
+from checklist_rewards.evaluation.bootstrap import Bootstrap
 from checklist_rewards.evaluation.scored import ScoredText
 from checklist_rewards.evolving.improve import FAULTS, improve
 from checklist_rewards.evolving.rewriting import Rewriter

@@ -101,5 +101,5 @@ def test_too_many_questions_are_no_proposal():
 def test_arguments_are_checked():
     with pytest.raises(SampleError, match="max_items=0"):
         GroupProposer("writer", max_items=0)
-    with pytest.raises(PromptError, match="the placeholders must be"):
+    with pytest.raises(PromptError, match="the placeholder {conversation} is missing"):
         GroupProposer("writer", prompt="refiners/merge")

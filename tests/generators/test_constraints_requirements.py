@@ -8,6 +8,8 @@ import pytest
 
 from checklist_rewards.checks import check_of
 from checklist_rewards.generators.constraints import find_requirements
+from checklist_rewards.generators.constraints.counting import DASH
+from checklist_rewards.generators.constraints.reading import PromptText
 
 Check = dict[str, Any]
 
@@ -218,7 +220,7 @@ ANSWERS: list[tuple[str, list[Check]]] = [
     ("Only output the number.", [NUMBER_ALONE]),
     ("Respond with the letter only.", [pattern(r"\A\W*[A-Za-z]\W*\Z")]),
     ("Use semicolons at least twice.", [{"type": "letters", "letters": ";", "at_least": 2}]),
-    ("Use the dash at most once.", [{"type": "letters", "letters": "-–—", "at_most": 1}]),
+    ("Use the dash at most once.", [{"type": "regex", "pattern": DASH, "at_most": 1}]),
     ("Include at least two colons.", [{"type": "letters", "letters": ":", "at_least": 2}]),
     ("Do not include any numbers.", [{"type": "letters", "letters": "0123456789", "exactly": 0}]),
 ]
@@ -337,3 +339,149 @@ def test_the_evidence_is_in_the_prompt_and_the_check_is_valid(prompt, checks):
             assert found.question.endswith("?")
         else:
             assert found.reason
+
+
+ISSUE: list[tuple[str, list[Check]]] = [
+    ('Do not use the word "rain" more than once.', [times("rain", at_most=1)]),
+    ('Don\'t mention "the sea" more than three times.', [times("the sea", at_most=3)]),
+    ("Never answer with a simple yes or no.", []),
+    ("Do not start with a markdown heading.", [pattern(r"\A\s*#{1,6}[ \t]+\S", 0)]),
+    ("Respond in any language other than English.", []),
+    ("Don't use commas except in lists.", []),
+    ("Use bullet points only if necessary.", []),
+    ('Do not use the letter "e" more than 5 times.', [letters("e", at_most=5)]),
+    ("Write the email in English and the subject in German.", []),
+    ("Feel free to write more than 300 words.", []),
+    ("I would not mind more than 300 words.", []),
+    ("Write a Python script that prints text in all caps.", []),
+    ("Write a function that returns at most 3 words.", []),
+    ("Write more than 100 and less than 200 words.", [words(at_least=101, at_most=199)]),
+    ("Write at most 10 words in Hindi.", []),
+    ("Write 3 sentences in Japanese.", []),
+    ("Do not, under any circumstances, use the word 'rain'.", []),
+    ("Avoid writing in all caps.", []),
+    ("Write a poem without commas in at least 50 words.", [words(at_least=50), letters(",", exactly=0)]),
+    ("Do not:\n- Use at least 5 emojis\n- Write more than 50 words", []),
+    ("More than 50 words are not allowed.", [words(at_most=50)]),
+    ("You may use the word 'rain'.", []),
+]
+
+
+@pytest.mark.parametrize(("prompt", "checks"), ISSUE)
+def test_the_rest_of_the_clause_decides(prompt, checks):
+    found = [requirement.check for requirement in find_requirements(prompt) if requirement.check]
+    assert sorted(found, key=str) == sorted(checks, key=str)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "passes", "fails"),
+    [
+        ('Start with the word "I".', ["I am here.", "I, too."], ["It is."]),
+        ('The first word must be "Yes".', ["Yes, it is."], ["Yesterday."]),
+        ('The last word must be "end".', ["The end."], ["Spend."]),
+        ("Do not use dashes.", ["A well-known\n- bullet"], ["It is - so.", "It is—so."]),
+        ("Do not start with a markdown heading.", ["Text"], ["# Text"]),
+    ],
+)
+def test_a_check_answers_as_the_prompt_means_it(prompt, passes, fails):
+    [found] = find_requirements(prompt)
+    check = check_of(dict(found.check))
+    assert all(map(check.holds, passes)) and not any(map(check.holds, fails))
+
+
+@pytest.mark.parametrize(
+    ("prompt", "named"),
+    [
+        ("Use at least 5 commas. Do not use commas.", ["'Do not use commas'", "'at least 5 commas'"]),
+        ("Write it in all caps. Use lowercase letters only.", ["'Use lowercase letters'", "'all caps'"]),
+        (
+            "Include the word 'sun'. Do not use the word 'sun'.",
+            ["\"Do not use the word 'sun'\"", "\"Include the word 'sun'\""],
+        ),
+    ],
+)  # fmt: skip
+def test_contradictory_requirements_drop_each_other_and_are_named(prompt, named):
+    found = find_requirements(prompt)
+    assert [requirement.check for requirement in found] == [None, None]
+    assert [requirement.reason for requirement in found] == [f"it contradicts {other}" for other in named]
+
+
+def _lower(text: str) -> str:
+    return text if text[1:2].isupper() else text[:1].lower() + text[1:]
+
+
+def _before(words: str):
+    return lambda clause: f"{words} {_lower(clause)}"
+
+
+def _behind(words: str):
+    return lambda clause: f"{clause.rstrip('.!')} {words}."
+
+
+def _in_quotes(clause: str) -> str:
+    return f"Translate “{clause}” into French."
+
+
+FRAMES = {
+    "never": _before("Never"),
+    "not just": _before("Don't just"),
+    "free": _before("Feel free to"),
+    "may": _before("You may"),
+    "mind": _before("I would not mind if you"),
+    "fine": _before("It is fine to"),
+    "how": _before("Explain how to"),
+    "code": _before("Write a program that prints"),
+    "unless": _behind("unless needed"),
+    "except": _behind("except in lists"),
+    "japanese": _behind("in Japanese"),
+    "quotes": _in_quotes,
+}
+IN_EVERY_LANGUAGE = (
+    "bullets paragraphs placeholders highlights sections json title postscript quoted two_responses repeats_prompt "
+    "language"
+).split()
+"""Checks that mean the same for a text in Japanese."""
+
+
+def _denied(check: Check) -> list[Check]:
+    """What "never" makes of a requirement, apart from no requirement."""
+    rest = {name: value for name, value in check.items() if name not in ("at_least", "at_most", "exactly")}
+    turned = [rest | {"exactly": 0}]
+    if "at_least" in check:
+        turned.append(rest | {"at_most": check["at_least"] - 1})
+    if "at_most" in check:
+        turned.append(rest | {"at_least": check["at_most"] + 1})
+    if check["type"] == "keywords":
+        turned.append(forbidden(*check["words"]))
+    if check["type"] == "casing":
+        turned.append({"type": "casing", "casing": "lower" if check["casing"] == "upper" else "upper"})
+    return turned
+
+
+@pytest.mark.parametrize("frame", FRAMES)
+def test_every_example_turns_or_goes_in_a_frame(frame):
+    """The clause of each requirement of each example, in a frame: the requirement is turned, or goes."""
+    wrong = []
+    for prompt, _ in [*NUMBERS, *STRINGS, *FORMS, *ANSWERS, SEVERAL]:
+        plain = [requirement for requirement in find_requirements(prompt) if requirement.check]
+        for requirement in plain:
+            ends = [0, *(clause.end for clause in PromptText(prompt).clauses())]
+            start = max(end for end in ends if end <= requirement.start)
+            end = min(end for end in ends if end >= requirement.end) if max(ends) >= requirement.end else len(prompt)
+            if ", and" in prompt[start : requirement.start] or ", but" in prompt[start : requirement.start]:
+                continue  # a frame before a clause does not reach over these
+            framed = f"{prompt[:start]}\n{FRAMES[frame](prompt[start:end].strip())}\n{prompt[end:]}".strip()
+            before = [other.check for other in plain]
+            for found in find_requirements(framed):
+                same = found.check == requirement.check
+                new = found.check and found.check not in before
+                if frame == "japanese":
+                    wrong += [framed] * bool((same or new) and found.check["type"] not in IN_EVERY_LANGUAGE)
+                elif frame == "never":
+                    places = found.check and found.check["type"] == "regex" and found.check.get("exactly") == 0
+                    wrong += [framed] * bool(
+                        same or (new and not places and found.check not in _denied(requirement.check))
+                    )
+                else:
+                    wrong += [framed] * bool(same or new)
+    assert wrong == []

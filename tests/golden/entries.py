@@ -241,7 +241,8 @@ def replay_stored_answers() -> Any:
 
 
 def agreement_and_calibration_of_a_scored_file() -> Any:
-    from checklist_rewards.evaluation.agreement import Bootstrap, compare, units_against_labels
+    from checklist_rewards.evaluation.agreement import compare, units_against_labels
+    from checklist_rewards.evaluation.bootstrap import Bootstrap
     from checklist_rewards.evaluation.calibration import fit_calibration, labelled_reads
     from checklist_rewards.evaluation.labels import Labels
 

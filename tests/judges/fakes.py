@@ -4,7 +4,7 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 
-from checklist_rewards.backends import Arrived, LabelRead, Messages, ReadGroup, ReadResult, Reply, Sampling
+from checklist_rewards.backends import Answer, Arrived, Messages, ReadGroup, Reply, Sampling, Usage
 from checklist_rewards.errors import BackendError
 from tests.fakes import FakeBackend, half
 
@@ -19,10 +19,10 @@ class Labels(FakeBackend):
         self.probabilities = probabilities
         self.read_calls: list[tuple[tuple[str, ...], list[ReadGroup]]] = []
 
-    def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> ReadResult:
+    def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> tuple[list[Answer], Usage]:
         self.read_calls.append((tuple(labels), list(groups)))
-        read = LabelRead(tuple(math.log(self.probabilities.get(label, 1e-9)) for label in labels))
-        return ReadResult([(read,) * len(group.tails) for group in groups])
+        read = Answer(tuple(math.log(self.probabilities.get(label, 1e-9)) for label in labels))
+        return [read for group in groups for _ in group.tails], Usage()
 
 
 class Lettered(FakeBackend):
@@ -37,17 +37,17 @@ class Lettered(FakeBackend):
         super().__init__(rule)
         self.letters = letters
 
-    def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> ReadResult:
+    def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> tuple[list[Answer], Usage]:
         if tuple(labels) == ("yes", "no"):
             return super().read(groups, labels)
         self.asked += [(group.prefix, tail) for group in groups for tail in group.tails]
-        return ReadResult([tuple(self._of(tail, labels) for tail in group.tails) for group in groups])
+        return [self._of(tail, labels) for group in groups for tail in group.tails], Usage()
 
-    def _of(self, tail: str, labels: Sequence[str]) -> LabelRead:
+    def _of(self, tail: str, labels: Sequence[str]) -> Answer:
         shown = dict(re.findall(r"^([A-Z])\. (.+)$", tail, re.MULTILINE))
         assert sorted(shown) == list(labels), (shown, labels)
         shares = self.letters(shown)
-        return LabelRead(tuple(math.log(shares.get(label, 0) or 1e-12) for label in labels))
+        return Answer(tuple(math.log(shares.get(label, 0) or 1e-12) for label in labels))
 
 
 class Script(FakeBackend):

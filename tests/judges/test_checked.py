@@ -14,7 +14,7 @@ from checklist_rewards.checklists import ChecklistItem
 from checklist_rewards.checks import CHECKS, Check, register_check
 from checklist_rewards.checks.sandbox import guests
 from checklist_rewards.errors import ChecklistError, SampleError
-from checklist_rewards.judges import LogprobJudge, Read, Receipt
+from checklist_rewards.judges import Ask, LogprobJudge, Receipt
 from checklist_rewards.judges.checked import CheckSettings, check_and_ask
 from checklist_rewards.rewards.trl import ChecklistReward
 from tests.conftest import HANG
@@ -155,7 +155,7 @@ def test_hostile_code_is_answered_no():
 
 def test_code_that_was_not_allowed_is_not_run_even_unasked(monkeypatch):
     monkeypatch.setattr("checklist_rewards.checks.programs.run_code", lambda *_, **__: pytest.fail("it ran"))
-    [verdict] = check_and_ask([Read(ChecklistItem(**CODE), "x = 1")], CheckSettings(), lambda reads: [])
+    [verdict] = check_and_ask([Ask(ChecklistItem(**CODE), "x = 1")], CheckSettings(), lambda reads: [])
     assert verdict.unanswered.startswith("check_error: not checked, item") and "runs code" in verdict.unanswered
 
 

@@ -12,7 +12,7 @@ from checklist_rewards.cli.improving import _labelled_rows
 from checklist_rewards.cli.options import Keys
 from checklist_rewards.distill.labels import read_labels
 from checklist_rewards.errors import SampleError
-from checklist_rewards.evaluation.agreement import Bootstrap
+from checklist_rewards.evaluation.bootstrap import Bootstrap
 from checklist_rewards.evaluation.labels import Labels
 from checklist_rewards.files.rows import read_rows, write_rows
 from checklist_rewards.judges.labels import LabelCell, label_of, read_column

@@ -17,7 +17,7 @@ from checklist_rewards.checklists import ChecklistItem
 from checklist_rewards.distill.training import Training, train_encoder
 from checklist_rewards.errors import BackendError, ChecklistError, ModelError, SampleError
 from checklist_rewards.files.store import Store, key_of
-from checklist_rewards.judges import EncoderJudge, Read
+from checklist_rewards.judges import Ask, EncoderJudge
 from checklist_rewards.judges.settings import JudgeConfig
 from tests.encoders import WORDS, compared, mentions, tiny_bert
 
@@ -48,14 +48,14 @@ def asked(word):
 
 
 def p_yes(engine, target, *words):
-    [reads] = engine.read([ReadGroup(None, target, tuple(asked(word).question for word in words))], YES_NO).reads
+    reads, _ = engine.read([ReadGroup(None, target, tuple(asked(word).question for word in words))], YES_NO)
     return [read.logprobs and read.logprobs[0] for read in reads]
 
 
 def test_it_has_learned_what_a_text_mentions_and_says_it_of_texts_it_has_not_seen(folder):
     pairs = mentions(60, seed=1)
     judge = EncoderJudge(folder)
-    verdicts = judge.answer([Read(ChecklistItem(question=pair.question), pair.target) for pair in pairs])[0]
+    verdicts = judge.answer([Ask(ChecklistItem(question=pair.question), pair.target) for pair in pairs])[0]
     right = [(verdict.probabilities["yes"] > 0.5) == (pair.label > 0.5) for verdict, pair in zip(verdicts, pairs)]  # noqa: B905
     assert sum(right) / len(right) > 0.95
     assert {verdict.method for verdict in verdicts} == {"logprobs"} and verdicts[0].judge == folder
@@ -81,7 +81,7 @@ def test_an_answer_does_not_depend_on_what_else_is_asked(engine):
 
 def test_packed_each_target_is_read_once_for_all_its_questions(engine, layout):
     target = ReadGroup(None, "red cat dog tree river", tuple(asked(word).question for word in WORDS[:4]))
-    cost = engine.read([target], YES_NO)
+    _, cost = engine.read([target], YES_NO)
     assert cost.floor_tokens == (5 + 2) + 4 * (5 + 2)
     if layout == "packed":
         assert cost.computed_tokens == cost.floor_tokens
@@ -109,21 +109,21 @@ def test_a_long_target_is_read_in_windows_and_the_most_certain_one_counts(engine
 
 
 def test_equal_reads_are_made_once_and_a_rerun_makes_none(folder, tmp_path):
-    reads = [Read(asked(word), "red cat dog tree river") for word in ("red", "lamp", "red")]
+    reads = [Ask(asked(word), "red cat dog tree river") for word in ("red", "lamp", "red")]
     first = EncoderJudge(folder, store=Store(tmp_path / "store.sqlite"))
     found, spent = first.answer(reads)
     assert (spent.asked, spent.deduplicated) == (2, 1)
     again = EncoderJudge(folder, store=Store(tmp_path / "store.sqlite"))
-    verdicts, spent = again.answer([*reads, Read(asked("dog"), "red cat dog tree river")])
+    verdicts, spent = again.answer([*reads, Ask(asked("dog"), "red cat dog tree river")])
     assert verdicts[:3] == found and (spent.asked, spent.stored) == (1, 2)
 
 
 def test_input_and_reference_do_not_change_what_it_sees_unless_it_was_trained_with_them(folder, tmp_path):
     judge = EncoderJudge(folder, store=Store(tmp_path / "store.sqlite"))
-    reads = [Read(asked("red"), "red cat"), Read(asked("red"), "red cat", input="Paint.", reference="blue")]
+    reads = [Ask(asked("red"), "red cat"), Ask(asked("red"), "red cat", input="Paint.", reference="blue")]
     assert judge.answer(reads)[1].deduplicated == 1 and judge.context == ()
     # Answers stored by earlier versions are found.
-    key = key_of(key_of("encoder-read-1", judge.identity, "red cat"), asked("red").question)
+    key = key_of(key_of("encoder-read-1", judge.engine.identity, "red cat"), asked("red").question)
     assert len(judge.store.get([key])) == 1
 
 
@@ -131,18 +131,18 @@ def test_a_retrained_folder_is_another_judge(folder, tmp_path):
     import shutil
 
     copy = shutil.copytree(folder, tmp_path / "copy")
-    assert EncoderJudge(str(copy)).identity == EncoderJudge(folder).identity
+    assert EncoderJudge(str(copy)).engine.identity == EncoderJudge(folder).engine.identity
     config = json.loads((copy / "config.json").read_text())
     (copy / "config.json").write_text(json.dumps(config | {"layer_norm_eps": 1e-5}))
-    assert EncoderJudge(str(copy)).identity != EncoderJudge(folder).identity
+    assert EncoderJudge(str(copy)).engine.identity != EncoderJudge(folder).engine.identity
 
 
 def test_half_precision_gives_nearly_the_same_answers_and_is_another_judge(folder, engine):
     half = EncoderJudge(Engine(folder, settings={"dtype": "bfloat16"}))
-    assert half.identity != EncoderJudge(folder).identity
+    assert half.engine.identity != EncoderJudge(folder).engine.identity
     assert {weight.dtype for weight in half.engine.load().model.parameters()} == {torch.bfloat16}
     for target in ("red cat dog tree river", "cat dog " * WINDOW + "red"):
-        found = half.answer([Read(asked(word), target) for word in WORDS])[0]
+        found = half.answer([Ask(asked(word), target) for word in WORDS])[0]
         exact = [math.exp(logprob) for logprob in p_yes(engine, target, *WORDS)]
         assert [verdict.probabilities["yes"] for verdict in found] == pytest.approx(exact, abs=0.05)
 
@@ -167,7 +167,7 @@ def test_an_engine_that_breaks_leaves_reads_unanswered_and_out_of_the_store(fold
     judge = EncoderJudge(folder, backend=engine, store=Store(tmp_path / "store.sqlite"))
     monkeypatch.setattr(engine.model, "forward", None)
     monkeypatch.setattr(engine.model.base_model, "forward", _out_of_memory)
-    [verdict] = judge.answer([Read(asked("red"), "red")])[0]
+    [verdict] = judge.answer([Ask(asked("red"), "red")])[0]
     assert verdict.unanswered == "backend_error: the encoder failed: out of memory" and verdict.probabilities is None
     assert len(judge.store) == 0
     with pytest.raises(BackendError, match="out of memory"):
@@ -182,7 +182,7 @@ def test_weights_that_give_no_number_give_no_answer(folder):
     engine = EncoderBackend(folder)
     with torch.no_grad():
         engine.model.classifier.bias.fill_(float("nan"))
-    [verdict] = EncoderJudge(folder, backend=engine).answer([Read(asked("red"), "red")])[0]
+    [verdict] = EncoderJudge(folder, backend=engine).answer([Ask(asked("red"), "red")])[0]
     assert verdict.unanswered == "not_finite"
 
 
@@ -198,7 +198,7 @@ def test_a_window_without_a_number_is_not_hidden_by_one_with(folder, monkeypatch
         return found
 
     monkeypatch.setattr(encoder, "logits", one_broken)
-    [[read]] = engine.read([ReadGroup(None, "cat " * 3 * WINDOW, ("does it mention red ?",))], YES_NO).reads
+    [read], _ = engine.read([ReadGroup(None, "cat " * 3 * WINDOW, ("does it mention red ?",))], YES_NO)
     assert read.unanswered == "not_finite"
 
 

@@ -15,7 +15,7 @@ from checklist_rewards.checklists import ChecklistItem
 from checklist_rewards.distill.folds import read_pairs
 from checklist_rewards.distill.training import Training, train_encoder
 from checklist_rewards.files.store import Store
-from checklist_rewards.judges import EncoderJudge, Read
+from checklist_rewards.judges import Ask, EncoderJudge
 from tests.encoders import compared, mentions, tiny_bert
 
 YES_NO = ("yes", "no")
@@ -56,7 +56,7 @@ def accuracy(engine, pairs):
 
 
 def p_yes(engine, *groups):
-    return [read.logprobs[0] for reads in engine.read(groups, YES_NO).reads for read in reads]
+    return [read.logprobs[0] for read in engine.read(groups, YES_NO)[0]]
 
 
 def asked(target, reference, *questions, given="lamp"):
@@ -106,22 +106,22 @@ def test_every_window_of_a_long_target_is_compared_with_the_reference(engine):
 
 
 def test_the_reference_is_part_of_the_key_of_a_stored_answer(folder, tmp_path):
-    reads = [Read(IT, TARGET, "lamp", word) for word in ("red", "blue", "red")] + [
-        Read(IT, TARGET),
-        Read(IT, TARGET, ""),
+    reads = [Ask(IT, TARGET, "lamp", word) for word in ("red", "blue", "red")] + [
+        Ask(IT, TARGET),
+        Ask(IT, TARGET, ""),
     ]
     first = EncoderJudge(folder, store=Store(tmp_path / "store.sqlite"))
     found, spent = first.answer(reads)
     assert (spent.asked, spent.deduplicated) == (3, 2)
     assert found[0] == found[2] != found[1] and found[3] == found[4]
     again = EncoderJudge(folder, store=Store(tmp_path / "store.sqlite"))
-    verdicts, spent = again.answer([*reads, Read(IT, TARGET, "tree", "red"), Read(IT, TARGET, None, "red")])
+    verdicts, spent = again.answer([*reads, Ask(IT, TARGET, "tree", "red"), Ask(IT, TARGET, None, "red")])
     assert verdicts[:5] == found and (spent.asked, spent.stored) == (2, 3)
 
 
 def test_a_limited_engine_reads_the_same(folder):
     engine = Budget(1.0, {folder: (0, 0)}).limited(Engine(folder))
-    reads = [Read(IT, TARGET, "lamp", word) for word in ("red", "blue")]
+    reads = [Ask(IT, TARGET, "lamp", word) for word in ("red", "blue")]
     assert EncoderJudge(engine).answer(reads)[0] == EncoderJudge(folder).answer(reads)[0]
 
 

@@ -6,7 +6,7 @@ from checklist_rewards import ChecklistScorer, Sample
 from checklist_rewards.backends import is_transient
 from checklist_rewards.checklists import Checklist, ChecklistItem, Option
 from checklist_rewards.errors import ChecklistError, NoServerError, SampleError
-from checklist_rewards.judges import PanelJudge, Read
+from checklist_rewards.judges import Ask, PanelJudge
 from checklist_rewards.judges.panel import combine
 from checklist_rewards.scores import Aggregation, Verdict, answer_of, rescore, score_checklist
 from tests.judges.voters import DEAD, Absent, Voter, sure
@@ -181,9 +181,9 @@ def test_a_judge_without_a_server_is_a_failure_while_there_is_a_quorum(caplog):
 @pytest.mark.parametrize("settings", [{"quorum": 0.6}, {"weights": [1, 2]}])
 def test_without_a_quorum_it_is_an_error(settings):
     with pytest.raises(NoServerError, match="no server answers for b"):
-        PanelJudge([Voter(sure(0.9)), Absent("b")], **settings).answer([Read(PLAIN, "text")])
+        PanelJudge([Voter(sure(0.9)), Absent("b")], **settings).answer([Ask(PLAIN, "text")])
     with pytest.raises(NoServerError, match="no server answers for a"):
-        PanelJudge([Absent("a"), Absent("b")], quorum=0).answer([Read(PLAIN, "text")])
+        PanelJudge([Absent("a"), Absent("b")], quorum=0).answer([Ask(PLAIN, "text")])
 
 
 def test_abstentions_are_answers_without_a_vote():
@@ -209,7 +209,7 @@ def test_votes_and_agreement_are_in_the_score_and_survive_a_rescore():
 
 def test_a_verdict_carries_the_name_of_its_panel():
     panel = PanelJudge([Voter(sure(0.9), "a"), Voter(sure(0.2), "b")], rule="median")
-    assert [verdict.judge for verdict in panel.answer([Read(PLAIN, "text")])[0]] == [panel.name] == ["median of a, b"]
+    assert [verdict.judge for verdict in panel.answer([Ask(PLAIN, "text")])[0]] == [panel.name] == ["median of a, b"]
 
 
 def test_a_lone_judge_has_no_agreement():

@@ -3,7 +3,7 @@
 import pytest
 from pocket.world import parse_question
 
-from checklist_rewards.backends import LabelRead, Reply
+from checklist_rewards.backends import Answer, Reply
 from checklist_rewards.backends.tokens import ChatTokenizer
 from checklist_rewards.errors import BackendError, ModelError
 from checklist_rewards.judges.probe import PROBE_ITEMS, probe
@@ -133,7 +133,7 @@ def test_a_judge_that_answers_with_words_is_measured_by_them(right, refused):
         """A server without log-probabilities, which is wrong about all items but the first `right` ones."""
 
         def read(self, groups, labels):
-            result = super().read(groups, labels)
+            _, usage = super().read(groups, labels)
             answers = []
             for group in groups:
                 for tail in group.tails:
@@ -143,9 +143,7 @@ def test_a_judge_that_answers_with_words_is_measured_by_them(right, refused):
                         if item.question in tail and f"\n{item.target}\n" in group.prefix
                     ]
                     answers.append("yes" if PROBE_ITEMS[place].holds == (place < right) else "no")
-            rest = iter(answers)
-            result.reads[:] = [tuple(LabelRead(None, answer=next(rest)) for _ in reads) for reads in result.reads]
-            return result
+            return [Answer(label=answer) for answer in answers], usage
 
     report = probe("fake", backend=Words(truth, replies=["yes"]))
     assert (report.accuracy, report.words, report.answered) == (right / 12, 12, 12)

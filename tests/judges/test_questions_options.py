@@ -10,7 +10,7 @@ import pytest
 from checklist_rewards import Checklist, ChecklistItem, ChecklistScorer, Option, Sample
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.store import Store
-from checklist_rewards.judges import BatchJudge, LogprobJudge, Read, ReasonedJudge
+from checklist_rewards.judges import Ask, BatchJudge, LogprobJudge, ReasonedJudge
 from checklist_rewards.judges.questions import in_order
 from checklist_rewards.scores import Verdict, answer_of
 from checklist_rewards.scores.scales import ordinal_scale, with_abstention
@@ -90,7 +90,7 @@ def test_the_order_is_part_of_the_question_and_the_prefix_stays_shared():
     backend = Lettered(lambda shown: {"A": 1.0})
     other = ChecklistItem(question="How new is it?", options=CLEAR.options)
     judge = LogprobJudge(backend=backend)
-    judge.answer([Read(item, "Hi.") for item in (CLEAR, other)])
+    judge.answer([Ask(item, "Hi.") for item in (CLEAR, other)])
     assert len({prefix for prefix, _ in backend.asked}) == 1
     assert all("murky" in tail for _, tail in backend.asked)
 
@@ -98,17 +98,17 @@ def test_the_order_is_part_of_the_question_and_the_prefix_stays_shared():
 def test_another_judge_or_another_order_is_another_read_and_the_same_one_is_stored(tmp_path):
     store = Store(tmp_path / "s")
     first = Lettered(lambda shown: {letter: 0.7 if label == "lucid" else 0.1 for letter, label in shown.items()})
-    verdicts = LogprobJudge("one", backend=first, store=store).answer([Read(CLEAR, target) for target in TARGETS[:9]])[
+    verdicts = LogprobJudge("one", backend=first, store=store).answer([Ask(CLEAR, target) for target in TARGETS[:9]])[
         0
     ]
     again = Lettered(lambda shown: {"A": 1.0})
-    assert LogprobJudge("one", backend=again, store=store).answer([Read(CLEAR, t) for t in TARGETS[:9]])[0] == verdicts
+    assert LogprobJudge("one", backend=again, store=store).answer([Ask(CLEAR, t) for t in TARGETS[:9]])[0] == verdicts
     assert again.asked == []
     revalued = ChecklistItem(question=CLEAR.question, options=options(murky=1, fair=0, clear=0, lucid=0))
-    LogprobJudge("one", backend=again, store=store).answer([Read(revalued, TARGETS[0])])
+    LogprobJudge("one", backend=again, store=store).answer([Ask(revalued, TARGETS[0])])
     assert again.asked == []  # values change what an answer is worth, not what was asked
     renamed = ChecklistItem(question=CLEAR.question, options=options(murky=0, fair=0.4, clear=0.5, bright=1))
-    LogprobJudge("one", backend=again, store=store).answer([Read(renamed, TARGETS[0])])
+    LogprobJudge("one", backend=again, store=store).answer([Ask(renamed, TARGETS[0])])
     assert len(again.asked) == 1
 
 
@@ -125,7 +125,7 @@ def test_grades_that_are_what_is_answered_keep_their_order():
 
 def test_a_judge_that_writes_is_shown_the_same_order_and_answers_by_the_label():
     backend = Script([json.dumps({"reasoning": "so", "answer": "clear"})] * 40)
-    verdicts = ReasonedJudge(backend=backend).answer([Read(CLEAR, target) for target in TARGETS[:40]])[0]
+    verdicts = ReasonedJudge(backend=backend).answer([Ask(CLEAR, target) for target in TARGETS[:40]])[0]
     assert {verdict.answer for verdict in verdicts} == {"clear"}
     shown = []
     for target, messages in zip(TARGETS, backend.prompts, strict=False):
@@ -141,7 +141,7 @@ def test_a_judge_that_writes_is_shown_the_same_order_and_answers_by_the_label():
 def test_a_judge_of_whole_checklists_is_shown_it_too():
     backend = Script([json.dumps({"answers": [{"index": 1, "answer": "lucid"}]})] * 40)
     verdicts = BatchJudge(backend=backend).answer(
-        [Read(CLEAR, target, sample=number) for number, target in enumerate(TARGETS[:40])]
+        [Ask(CLEAR, target, sample=number) for number, target in enumerate(TARGETS[:40])]
     )[0]
     assert {verdict.answer for verdict in verdicts} == {"lucid"}
     for target, messages in zip(TARGETS, backend.prompts, strict=False):
@@ -152,7 +152,7 @@ def test_a_judge_of_whole_checklists_is_shown_it_too():
 def test_labels_with_commas_are_listed_line_by_line():
     item = ChecklistItem(question="q?", options=options(**{"yes, all of it": 1, "no": 0}))
     backend = Script([json.dumps({"reasoning": "so", "answer": "yes, all of it"})])
-    [verdict] = ReasonedJudge(backend=backend).answer([Read(item, "Hi.")])[0]
+    [verdict] = ReasonedJudge(backend=backend).answer([Ask(item, "Hi.")])[0]
     assert verdict.answer == "yes, all of it"
     assert "\n- yes, all of it" in backend.prompts[0][-1]["content"]
 

@@ -547,7 +547,9 @@ def test_a_client_of_decisions_refuses_another_judge_under_the_same_name(protoco
     server = Restarted(build_app(colours()), CHANGES[change]())
     with serving(server) as address:
         engine = {"protocol": protocol, "attempts": 2, "pause": 0.01}
-        scorer = ChecklistScorer("pocket", backend="decisions", base_url=f"{address}/v1", engine=engine, store=False)
+        scorer = ChecklistScorer(
+            "pocket", backend="decisions", base_url=f"{address}/v1", engine_args=engine, store=False
+        )
         before = scorer.score_batch(SAMPLES[:2])
         server.is_exchanged = True
         with pytest.raises(ModelError, match="has changed its judge 'pocket' from identity .* to .*not mixed"):

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from checklist_rewards import Checklist, ChecklistScorer, Sample
-from checklist_rewards.backends import LabelRead, pocket_dir
+from checklist_rewards.backends import Answer, pocket_dir
 from checklist_rewards.backends.tokens import load_chat_tokenizer
 from checklist_rewards.chat import CompletionReader
 from checklist_rewards.checklists import ChecklistItem
@@ -219,10 +219,10 @@ class Small(Recording):
         if not silent:
             self.limit, self.tokens = limit, TOKENS
 
-    def _read(self, prefix: str, tail: str) -> LabelRead:
+    def _read(self, prefix: str, tail: str) -> Answer:
         if len(TOKENS.encoder.data([prefix + tail])[0]) > self.most:
             self.refused += 1
-            return LabelRead(None, "too_long", keep=False)
+            return Answer(None, "too_long", keep=False)
         return super()._read(prefix, tail)
 
 

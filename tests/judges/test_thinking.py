@@ -7,18 +7,18 @@ from dataclasses import replace
 import pytest
 
 from checklist_rewards import ChecklistItem, ChecklistScorer, Option
-from checklist_rewards.backends import LabelRead, ReadResult, Reply
+from checklist_rewards.backends import Answer, Reply, Usage
 from checklist_rewards.backends.budget import Budget
 from checklist_rewards.errors import BackendError, ModelError, SampleError
 from checklist_rewards.files.store import Store
-from checklist_rewards.judges import FewShot, Labelled, LogprobJudge, Read, ThinkingJudge
+from checklist_rewards.judges import Ask, FewShot, Labelled, LogprobJudge, ThinkingJudge
 from checklist_rewards.judges.calibration import Calibration
 from checklist_rewards.judges.settings import JudgeConfig, load_jury
 from checklist_rewards.scores import score_checklist
 from tests.judges.fakes import Script
 
 SHORT, POLITE = ChecklistItem(question="Is it short?"), ChecklistItem(question="Is it polite?")
-TWO = [Read(SHORT, "Hi."), Read(POLITE, "Hi.")]
+TWO = [Ask(SHORT, "Hi."), Ask(POLITE, "Hi.")]
 
 
 class Thinks(Script):
@@ -34,13 +34,13 @@ class Thinks(Script):
     def read(self, groups, labels):
         self.groups += groups
         self.labels = tuple(labels)
-        return ReadResult([tuple(map(self._of, group.written)) for group in groups], prompt_tokens=7)
+        return [self._of(written) for group in groups for written in group.written], Usage(7)
 
     def _of(self, written):
         words = [word for word in written.thought.split() if word.startswith("0.")]
         p = float(words[0]) if words else 0.5
         rest = (1 - p) / (len(self.labels) - 1)
-        return LabelRead((math.log(p), *[math.log(rest)] * (len(self.labels) - 1)))
+        return Answer((math.log(p), *[math.log(rest)] * (len(self.labels) - 1)))
 
 
 def thought_about(questions):
@@ -79,9 +79,9 @@ def test_a_rerun_asks_nothing_and_a_changed_item_asks_for_itself(tmp_path):
     assert verdicts == before and silent.prompts == silent.groups == []
     assert (spent.stored, spent.asked, spent.calls) == (2, 0, 0)
     again = Thinks(lambda messages: "0.1")
-    kind = ThinkingJudge(backend=again, store=store).answer(
-        [*TWO, Read(ChecklistItem(question="Is it kind?"), "Hi.")]
-    )[0]
+    kind = ThinkingJudge(backend=again, store=store).answer([*TWO, Ask(ChecklistItem(question="Is it kind?"), "Hi.")])[
+        0
+    ]
     assert kind[:2] == before and len(again.prompts) == 1
 
 
@@ -132,14 +132,14 @@ def test_the_letters_of_each_item_are_its_own_after_one_thought():
     class Polite(Thinks):
         def _of(self, written):
             shown = dict(re.findall(r"^([A-Z])\. (.+)$", written.question, re.MULTILINE))
-            return LabelRead(tuple(math.log(0.9 if shown[label] == "polite" else 0.05) for label in self.labels))
+            return Answer(tuple(math.log(0.9 if shown[label] == "polite" else 0.05) for label in self.labels))
 
     options = tuple(
         Option(label=label, value=value) for label, value in (("rude", 0), ("neutral", 0.5), ("polite", 1))
     )
     judge = ThinkingJudge(backend=Polite(lambda messages: "Well."), per="target")
     items = [ChecklistItem(question=f"How polite is line {number}?", options=options) for number in range(8)]
-    verdicts = judge.answer([Read(item, "Hi.") for item in items])[0]
+    verdicts = judge.answer([Ask(item, "Hi.") for item in items])[0]
     assert all(max(v.probabilities, key=v.probabilities.__getitem__) == "polite" for v in verdicts)
 
 
@@ -154,7 +154,7 @@ def test_one_thought_per_target_has_no_question_about_another_target():
 def test_the_spread_is_that_of_the_answers_in_the_mean():
     class OffLabel(Thinks):
         def _of(self, written):
-            return LabelRead((-9.0, -9.0)) if "aside" in written.thought else super()._of(written)
+            return Answer((-9.0, -9.0)) if "aside" in written.thought else super()._of(written)
 
     judge = ThinkingJudge(backend=OffLabel(lambda messages: ["0.9", "aside", "0.7"]), votes=3)
     [item] = ChecklistScorer(judge=judge).score([SHORT.question], target="Hi.").items
@@ -260,7 +260,7 @@ def test_options_and_examples_are_put_as_in_a_read_without_thoughts():
         question="Which colour?", options=(Option(label="red", value=1.0), Option(label="dark blue", value=0.5))
     )
     engine = Thinks(lambda messages: "0.75")
-    [verdict] = ThinkingJudge(backend=engine).answer([Read(colour, "Red.")])[0]
+    [verdict] = ThinkingJudge(backend=engine).answer([Ask(colour, "Red.")])[0]
     assert list(verdict.probabilities) == ["red", "dark blue"] and sorted(verdict.probabilities.values()) == [
         pytest.approx(0.25),
         pytest.approx(0.75),
@@ -278,7 +278,7 @@ def test_options_and_examples_are_put_as_in_a_read_without_thoughts():
 def test_an_off_label_answer_after_a_thought_is_unanswered():
     class Off(Thinks):
         def _of(self, written):
-            return LabelRead((math.log(0.1), math.log(0.05)))
+            return Answer((math.log(0.1), math.log(0.05)))
 
     [verdict] = ThinkingJudge(backend=Off(lambda messages: "Hm.")).answer(TWO[:1])[0]
     assert (verdict.unanswered, verdict.mass, verdict.reasoning) == ("off_label", pytest.approx(0.15), "Hm.")

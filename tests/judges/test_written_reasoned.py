@@ -8,7 +8,7 @@ from checklist_rewards import Checklist, ChecklistItem, Option
 from checklist_rewards.backends import Reply
 from checklist_rewards.errors import BackendError
 from checklist_rewards.files.store import Store
-from checklist_rewards.judges import Read, ReasonedJudge
+from checklist_rewards.judges import Ask, ReasonedJudge
 from checklist_rewards.judges.questions import in_order
 from checklist_rewards.scores import Aggregation, rescore, score_checklist
 from checklist_rewards.scores.scales import ordinal_scale
@@ -27,7 +27,7 @@ def reasoned(answer: str, reasoning: str = "Two words.") -> str:
 
 def test_the_reason_comes_first_and_is_kept():
     backend = Script([reasoned("yes"), f"Here you are:\n```json\n{reasoned('No')}\n```"])
-    verdicts = ReasonedJudge(backend=backend).answer([Read(SHORT, "Hi."), Read(POLITE, "Hi.")])[0]
+    verdicts = ReasonedJudge(backend=backend).answer([Ask(SHORT, "Hi."), Ask(POLITE, "Hi.")])[0]
     assert [(v.answer, v.reasoning, v.method) for v in verdicts] == [
         ("yes", "Two words.", "reply"),
         ("no", "Two words.", "reply"),
@@ -43,7 +43,7 @@ def test_the_reason_comes_first_and_is_kept():
 
 def test_items_with_options_are_told_their_answers_and_may_abstain():
     backend = Script([reasoned("kind"), reasoned("cannot assess")])
-    verdicts = ReasonedJudge(backend=backend).answer([Read(TONE, "Hi."), Read(TONE, "Ho.")])[0]
+    verdicts = ReasonedJudge(backend=backend).answer([Ask(TONE, "Hi."), Ask(TONE, "Ho.")])[0]
     assert [verdict.answer for verdict in verdicts] == ["kind", "cannot_assess"]
     assert f"Possible answers: {', '.join(in_order(TONE, 'Hi.', 'pocket'))}" in backend.prompts[0][-1]["content"]
     assert json.loads(backend.samplings[0].schema)["properties"]["answer"]["enum"] == list(TONE.values)
@@ -52,7 +52,7 @@ def test_items_with_options_are_told_their_answers_and_may_abstain():
 def test_words_only_take_the_label_that_the_reply_begins_with():
     backend = Script(["Yes.", "No. It never says yes.", "kind"])
     judge = ReasonedJudge(backend=backend, reasoning=False)
-    verdicts = judge.answer([Read(SHORT, "Hi."), Read(POLITE, "Hi."), Read(TONE, "Hi.")])[0]
+    verdicts = judge.answer([Ask(SHORT, "Hi."), Ask(POLITE, "Hi."), Ask(TONE, "Hi.")])[0]
     assert [(v.answer, v.reasoning) for v in verdicts] == [("yes", None), ("no", None), ("kind", None)]
     assert [sampling.schema for sampling in backend.samplings] == [None]
     assert "Answer yes or no." in backend.prompts[0][-1]["content"]
@@ -61,7 +61,7 @@ def test_words_only_take_the_label_that_the_reply_begins_with():
 
 def test_a_reply_that_cannot_be_read_is_asked_for_again_with_what_is_wrong():
     backend = Script([reasoned("maybe"), "It is short.", reasoned("yes")])
-    [verdict] = ReasonedJudge(backend=backend).answer([Read(SHORT, "Hi.")])[0]
+    [verdict] = ReasonedJudge(backend=backend).answer([Ask(SHORT, "Hi.")])[0]
     assert verdict.answer == "yes"
     first, second, third = backend.prompts
     assert second[: len(first)] == first and second[-2] == {"role": "assistant", "content": reasoned("maybe")}
@@ -83,40 +83,40 @@ def test_a_reply_that_cannot_be_read_is_asked_for_again_with_what_is_wrong():
 )
 def test_what_never_can_be_read_is_unanswered_with_the_reason_and_spoils_no_neighbour(reply, reason):
     backend = Script(lambda messages: reasoned("yes") if "polite" in messages[1]["content"] else reply)
-    lost, fine = ReasonedJudge(backend=backend).answer([Read(SHORT, "Hi."), Read(POLITE, "Hi.")])[0]
+    lost, fine = ReasonedJudge(backend=backend).answer([Ask(SHORT, "Hi."), Ask(POLITE, "Hi.")])[0]
     assert lost.answer is None and lost.unanswered.startswith(reason)
     assert fine.answer == "yes"
 
 
 def test_three_replies_at_most_and_a_truncated_one_that_is_whole_counts():
     backend = Script(lambda messages: "what?")
-    ReasonedJudge(backend=backend).answer([Read(SHORT, "Hi.")])
+    ReasonedJudge(backend=backend).answer([Ask(SHORT, "Hi.")])
     assert len(backend.prompts) == 3
     whole = Script([Reply(reasoned("no") + " and so", "length")])
-    assert ReasonedJudge(backend=whole).answer([Read(SHORT, "Hi.")])[0][0].answer == "no"
+    assert ReasonedJudge(backend=whole).answer([Ask(SHORT, "Hi.")])[0][0].answer == "no"
 
 
 def test_a_broken_engine_leaves_its_chunk_unanswered_and_unstored(tmp_path):
     store = Store(tmp_path / "s")
     broken = Script([BackendError("the engine broke")])
-    [verdict] = ReasonedJudge(backend=broken, store=store).answer([Read(SHORT, "Hi.")])[0]
+    [verdict] = ReasonedJudge(backend=broken, store=store).answer([Ask(SHORT, "Hi.")])[0]
     assert verdict.unanswered == "backend_error: the engine broke"
     mended = Script([reasoned("yes")])
     judge = ReasonedJudge(backend=mended, store=store)
-    [verdict], spent = judge.answer([Read(SHORT, "Hi.")])
+    [verdict], spent = judge.answer([Ask(SHORT, "Hi.")])
     assert verdict.answer == "yes" and (spent.asked, spent.stored) == (1, 0)
 
 
 def test_an_engine_that_breaks_on_the_second_try_does_not_hide_why_there_was_one():
     backend = Script(["what?", BackendError("the engine broke")])
-    [verdict] = ReasonedJudge(backend=backend).answer([Read(SHORT, "Hi.")])[0]
+    [verdict] = ReasonedJudge(backend=backend).answer([Ask(SHORT, "Hi.")])[0]
     assert verdict.unanswered.startswith("unparsable: there is no JSON")
     assert verdict.unanswered.endswith("; asked again: backend_error: the engine broke")
 
 
 def test_equal_reads_are_asked_once_and_stored_replies_cost_nothing(tmp_path):
     store = Store(tmp_path / "s")
-    reads = [Read(SHORT, "Hi."), Read(SHORT, "Hi."), Read(POLITE, "Hi.")]
+    reads = [Ask(SHORT, "Hi."), Ask(SHORT, "Hi."), Ask(POLITE, "Hi.")]
     seen: list[int] = []
     judge = ReasonedJudge("judge-1", backend=Script([reasoned("yes"), reasoned("no")]), store=store)
     before, r = judge.answer(reads, seen.append)
@@ -135,7 +135,7 @@ def test_equal_reads_are_asked_once_and_stored_replies_cost_nothing(tmp_path):
 
 def votes(item: ChecklistItem, *answers: str | Reply):
     backend = Script([[a if isinstance(a, Reply) else reasoned(a, f"because {a}") for a in answers]])
-    [verdict] = ReasonedJudge(backend=backend, votes=len(answers)).answer([Read(item, "Hi.")])[0]
+    [verdict] = ReasonedJudge(backend=backend, votes=len(answers)).answer([Ask(item, "Hi.")])[0]
     assert backend.samplings[0].temperature == 0.7 and len(backend.prompts) == 1
     return verdict
 
@@ -180,12 +180,12 @@ def test_one_lucky_vote_is_no_verdict():
 )
 def test_two_verdicts_in_one_reply_are_none(text):
     backend = Script([text, reasoned("no")])
-    [verdict] = ReasonedJudge(backend=backend).answer([Read(SHORT, "Hi.")])[0]
+    [verdict] = ReasonedJudge(backend=backend).answer([Ask(SHORT, "Hi.")])[0]
     assert verdict.answer == "no" and len(backend.prompts) == 2
-    [verdict] = ReasonedJudge(backend=Script([text] * 3)).answer([Read(SHORT, "Hi.")])[0]
+    [verdict] = ReasonedJudge(backend=Script([text] * 3)).answer([Ask(SHORT, "Hi.")])[0]
     assert verdict.answer is None and verdict.unanswered.startswith("unparsable")
     quoted = f"The form is {json.dumps({'reasoning': '...', 'answer': 'yes or no'})}.\n{reasoned('yes')}"
-    assert ReasonedJudge(backend=Script([quoted])).answer([Read(SHORT, "Hi.")])[0][0].answer == "yes"
+    assert ReasonedJudge(backend=Script([quoted])).answer([Ask(SHORT, "Hi.")])[0][0].answer == "yes"
 
 
 def test_a_tie_of_yes_and_no_is_the_worst_for_the_target():

@@ -4,19 +4,19 @@ from collections.abc import Callable, Sequence
 
 from checklist_rewards.checklists import NO, YES
 from checklist_rewards.errors import NoServerError
-from checklist_rewards.judges import Judge, Progress, Read, Receipt
+from checklist_rewards.judges import Ask, Judge, Progress, Receipt
 from checklist_rewards.scores import Verdict
 
 
 class Voter(Judge):
     """Gives every read the verdict of a rule; counts what it was asked."""
 
-    def __init__(self, rule: Callable[[Read], Verdict] | Verdict, name: str = "voter"):
+    def __init__(self, rule: Callable[[Ask], Verdict] | Verdict, name: str = "voter"):
         self.rule = rule if callable(rule) else lambda read: rule
         self.name = name
-        self.asked: list[Read] = []
+        self.asked: list[Ask] = []
 
-    def answer(self, reads: Sequence[Read], progress: Progress | None = None) -> tuple[list[Verdict], Receipt]:
+    def answer(self, reads: Sequence[Ask], progress: Progress | None = None) -> tuple[list[Verdict], Receipt]:
         self.asked += reads
         if progress is not None:
             progress(len(reads))
@@ -29,7 +29,7 @@ class Absent(Voter):
     def __init__(self, name: str = "absent"):
         super().__init__(DEAD, name)
 
-    def answer(self, reads: Sequence[Read], progress: Progress | None = None) -> tuple[list[Verdict], Receipt]:
+    def answer(self, reads: Sequence[Ask], progress: Progress | None = None) -> tuple[list[Verdict], Receipt]:
         raise NoServerError(f"no server answers for {self.name}")
 
 

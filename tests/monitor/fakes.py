@@ -5,7 +5,7 @@ import re
 from types import SimpleNamespace
 
 from checklist_rewards import ChecklistScorer
-from checklist_rewards.backends import LabelRead, ReadResult
+from checklist_rewards.backends import Answer, Usage
 from checklist_rewards.monitor.seen import Line, Observation, Seen
 from checklist_rewards.rewards.trl import ChecklistReward
 from tests.fakes import FakeBackend
@@ -19,14 +19,14 @@ class OptionsBackend(FakeBackend):
     def read(self, groups, labels):
         if list(labels) == ["yes", "no"]:
             return super().read(groups, labels)
-        pairs = [[(group.prefix, tail) for tail in group.tails] for group in groups]
-        self.asked += [pair for of_group in pairs for pair in of_group]
-        return ReadResult([tuple(self._lettered(*pair, labels) for pair in of_group) for of_group in pairs])
+        pairs = [(group.prefix, tail) for group in groups for tail in group.tails]
+        self.asked += pairs
+        return [self._lettered(*pair, labels) for pair in pairs], Usage()
 
     def _lettered(self, prefix, tail, labels):
         yes = re.search(r"^([A-Z])\. yes$", tail, re.M)[1]
         p = self.rule(prefix, tail)
-        return LabelRead(tuple(math.log(max(p if label == yes else 1 - p, 1e-9)) for label in labels))
+        return Answer(tuple(math.log(max(p if label == yes else 1 - p, 1e-9)) for label in labels))
 
 
 def monitored(rule, *, backend=None, reward=None, **options):

@@ -4,7 +4,7 @@ import json
 import math
 from collections.abc import Callable, Sequence
 
-from checklist_rewards.backends import Arrived, Backend, LabelRead, Messages, ReadGroup, ReadResult, Reply, Sampling
+from checklist_rewards.backends import Answer, Arrived, Backend, Messages, ReadGroup, Reply, Sampling, Usage
 
 
 class Scripted(Backend):
@@ -34,8 +34,8 @@ class Scripted(Backend):
         replies = [self.rule(text) for text in texts]
         return [[Reply(r if isinstance(r, str) else json.dumps(r), "stop")] * sampling.n for r in replies]
 
-    def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> ReadResult:
+    def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> tuple[list[Answer], Usage]:
         self.reads += [(group.prefix, tail, tuple(labels)) for group in groups for tail in group.tails]
         some = [1 - self.last, *[0.0] * (len(labels) - 2), self.last]
         logprobs = tuple(math.log(p) if p else -math.inf for p in some)
-        return ReadResult([(LabelRead(logprobs),) * len(group.tails) for group in groups])
+        return [Answer(logprobs) for group in groups for _ in group.tails], Usage()

@@ -8,7 +8,7 @@ from english.floors import length, lexical_features, overlap, regression
 from english.tasks import Example
 
 from checklist_rewards import ChecklistScorer
-from checklist_rewards.evaluation.agreement import Bootstrap
+from checklist_rewards.evaluation.bootstrap import Bootstrap
 from checklist_rewards.judges import LogprobJudge
 from tests.fakes import FakeBackend
 

@@ -168,7 +168,7 @@ def test_a_threshold_is_a_share(threshold):
 
 def test_a_prompt_must_have_its_placeholder(tmp_path):
     (tmp_path / "p.md").write_text("# User\nMerge {these}.")
-    with pytest.raises(PromptError, match=r"must be \{questions\}; got \{these\}"):
+    with pytest.raises(PromptError, match=r"unknown placeholder {these}; allowed: {questions}"):
         Deduplicator("fake", prompt=tmp_path / "p.md", store=False)
 
 

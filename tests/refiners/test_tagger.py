@@ -123,7 +123,7 @@ def test_qualities_are_names_with_definitions(qualities):
 def test_what_can_be_refused_is_refused_before_any_call(tmp_path):
     with pytest.raises(ModelError):
         Tagger(str(tmp_path / "none"), store=False).validate()
-    with pytest.raises(PromptError, match=r"must be \{item\}, \{qualities\}; got \{questions\}"):
+    with pytest.raises(PromptError, match="unknown placeholder {questions}; allowed: {item}, {qualities}"):
         Tagger("fake", prompt="refiners/merge", store=False)
     with pytest.raises(SampleError, match="max_attempts=0"):
         Tagger("fake", max_attempts=0, store=False)

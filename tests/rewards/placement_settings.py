@@ -1,4 +1,4 @@
-"""What `model="reference"` reads and costs in a setting of TRL's trainer: a row of the table in docs/placement.md."""
+"""What `model="reference"` reads and costs in a setting of TRL's trainer: a row in docs/studies/reference.md."""
 
 import os
 import time
@@ -31,7 +31,7 @@ CHANGED = dict(
     max_completion_length=8,
 )
 """What differs from TRL's defaults in every setting."""
-PAGE = Path(__file__).parents[2] / "docs" / "placement.md"
+PAGE = Path(__file__).parents[2] / "docs" / "studies" / "reference.md"
 BEGIN, END = "<!-- settings -->\n", "<!-- end of settings -->\n"
 TIMED = bool(os.environ.get("CHECKLIST_REWARDS_WRITE_DOCS"))
 """Whether to measure times and to write the table. Times are those of the processor: run with OMP_NUM_THREADS=1."""
@@ -203,12 +203,13 @@ def difference(ours: Sequence[float], theirs: Sequence[float]) -> float:
 def prompts_of(bound: LiveBackend, reads: list) -> tuple[list[tuple[list[int], list]], list[float]]:
     """Some of the prompts that were read, with the forms of the labels, and P(yes) of each."""
     prompts, given = [], []
-    for groups, labels, result in reads:
-        forms = bound.tokens.label_groups(labels)
-        for group, answers in zip(bound.tokens.groups(groups), result.reads, strict=True):
+    for groups, labels, (answers, _) in reads:
+        rest, forms = iter(answers), bound.tokens.label_groups(labels)
+        for group in bound.tokens.groups(groups):
+            found = [next(rest) for _ in group.tails]
             for index, tail in group.fitting(bound.limit):
                 prompts.append(([*group.prefix, *tail], forms))
-                given.append(torch.tensor(answers[index].logprobs).softmax(-1)[0].item())
+                given.append(torch.tensor(found[index].logprobs).softmax(-1)[0].item())
     every = max(1, len(prompts) // SEPARATE)
     return prompts[::every], given[::every]
 
@@ -242,7 +243,7 @@ def in_single_precision(setting: Setting, bound: LiveBackend, model: str | None)
 def times(bound: LiveBackend, call: Call, step: float) -> tuple[float, float]:
     """The seconds of a call's reads per second of a plain prefill of their floor, and the reward's own part of a
     step."""
-    floor = sum(result.floor_tokens for _, _, result in call.reads)
+    floor = sum(usage.floor_tokens for _, _, (_, usage) in call.reads)
     return call.reading / prefill(bound, call.reads, floor), (call.seconds - call.passing) / step
 
 

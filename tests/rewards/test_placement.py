@@ -116,7 +116,7 @@ def test_sleep_mode_works_behind_a_budget(monkeypatch):
     sleeper = Napping(None)
     monkeypatch.setattr(engine, "load_backend", lambda *_, **identity: sleeper)
     budget = {"dollars": 1, "prices": {"pocket": [1, 1]}}
-    asleep = {"backend": "vllm", "engine": {"enable_sleep_mode": True}}
+    asleep = {"backend": "vllm", "engine_args": {"enable_sleep_mode": True}}
     judge = ChecklistScorer("pocket", store=False, budget=budget, **asleep).judge
     with placement.keep_awake(judge):
         assert sleeper.up

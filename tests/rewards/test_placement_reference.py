@@ -160,9 +160,9 @@ def test_modes_that_write_replies_are_refused(mode):
 
 
 def test_only_the_size_of_a_batch_can_be_set():
-    assert ChecklistReward(model="reference", store=False, engine={"max_batch_tokens": 512})
+    assert ChecklistReward(model="reference", store=False, engine_args={"max_batch_tokens": 512})
     with pytest.raises(ModelError, match=r"'dtype' is not an? engine setting of model='reference'|dtype"):
-        ChecklistReward(model="reference", store=False, engine={"dtype": "bfloat16"})
+        ChecklistReward(model="reference", store=False, engine_args={"dtype": "bfloat16"})
 
 
 def test_options_scales_panels_and_thoughts(tmp_path):

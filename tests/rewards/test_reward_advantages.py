@@ -9,7 +9,7 @@ from statistics import fmean, stdev
 import pytest
 
 from checklist_rewards import ChecklistScorer, Sample
-from checklist_rewards.backends import LabelRead
+from checklist_rewards.backends import Answer
 from checklist_rewards.rewards.trl import ChecklistReward
 from tests.fakes import FakeBackend
 from tests.rewards.test_trl_trainers import by_hash, rows, text_of, train
@@ -33,7 +33,7 @@ class Lossy(FakeBackend):
 
     def _read(self, prefix, tail):
         lost = by_hash(prefix + tail, "bad luck") < self.share
-        return LabelRead(None, "timeout") if lost else super()._read(prefix, tail)
+        return Answer(None, "timeout") if lost else super()._read(prefix, tail)
 
 
 def judge(share: float, least: float) -> ChecklistScorer:

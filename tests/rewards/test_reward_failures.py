@@ -9,7 +9,7 @@ from PIL import Image
 from transformers import AutoModelForCausalLM
 
 from checklist_rewards import ChecklistScorer
-from checklist_rewards.backends import LabelRead, pocket_dir
+from checklist_rewards.backends import Answer, pocket_dir
 from checklist_rewards.errors import BackendError, SampleError
 from checklist_rewards.rewards.ranks import abstained
 from checklist_rewards.rewards.trl import ChecklistReward
@@ -104,7 +104,7 @@ class Shaky(FakeBackend):
 
     def _read(self, prefix, tail):
         self.left -= 1
-        return LabelRead(None, "timeout") if self.left >= 0 else super()._read(prefix, tail)
+        return Answer(None, "timeout") if self.left >= 0 else super()._read(prefix, tail)
 
 
 class TestRetries:

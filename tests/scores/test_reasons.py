@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from checklist_rewards.backends import LabelRead, Reply, is_transient
+from checklist_rewards.backends import Answer, Reply, is_transient
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.scores import Reason, Score, Unanswered, Verdict, score_checklist
 from checklist_rewards.scores.reasons import ADVICE, TRANSIENT
@@ -44,12 +44,12 @@ def test_text_is_split_into_reason_and_detail_and_stays_the_same_text(text, reas
 def test_judges_and_engines_may_give_the_reason_as_text():
     for outcome in (
         Verdict(unanswered="their_word: why"),
-        LabelRead(None, "their_word: why"),
+        Answer(None, "their_word: why"),
         Reply(None, unanswered="their_word: why"),
     ):
         assert outcome.unanswered == "their_word: why" and outcome.unanswered.reason == "their_word"
     assert Verdict(unanswered=Reason.TIMEOUT).unanswered.reason is Reason.TIMEOUT
-    assert Verdict(answer="yes").unanswered is LabelRead((0.0, -1.0)).unanswered is Reply("Hi.").unanswered is None
+    assert Verdict(answer="yes").unanswered is Answer((0.0, -1.0)).unanswered is Reply("Hi.").unanswered is None
 
 
 @pytest.mark.parametrize("text", ["timeout", "backend_error: gone", "word_of_a_later_version: x: y"])

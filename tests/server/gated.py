@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from checklist_rewards import ChecklistScorer
-from checklist_rewards.backends import Backend, LabelRead, ReadResult
+from checklist_rewards.backends import Answer, Backend, Usage
 from checklist_rewards.cli.serving import listening_on, run_server
 from tests.rewards.integrations.test_queue import knows
 from tests.waiting import until
@@ -25,8 +25,8 @@ class Gated(Backend):
         import math
 
         until(self.gate.exists)
-        answers = [[knows(group.prefix, tail) for tail in group.tails] for group in groups]
-        return ReadResult([tuple(LabelRead((math.log(p), math.log(1 - p))) for p in group) for group in answers])
+        answers = [knows(group.prefix, tail) for group in groups for tail in group.tails]
+        return [Answer((math.log(p), math.log(1 - p))) for p in answers], Usage()
 
 
 def main(workers: int, gate: str) -> None:

@@ -11,7 +11,7 @@ import httpx
 from fastapi.testclient import TestClient
 
 from checklist_rewards import ChecklistItem, ChecklistScorer
-from checklist_rewards.backends import LabelRead, ReadResult
+from checklist_rewards.backends import Answer, Usage
 from checklist_rewards.cli.serving import listen
 from checklist_rewards.distill.training import Training, train_encoder
 from checklist_rewards.judges.settings import load_jury
@@ -33,8 +33,8 @@ class Engine(FakeBackend):
         if list(labels) == ["yes", "no"]:
             return super().read(groups, labels)
         likely = [0.6, *[0.3 / (len(labels) - 1)] * (len(labels) - 1)]
-        read = LabelRead(tuple(map(math.log, likely)))
-        return ReadResult([(read,) * len(group.tails) for group in groups])
+        read = Answer(tuple(map(math.log, likely)))
+        return [read for group in groups for _ in group.tails], Usage()
 
 
 @pytest.fixture
@@ -329,7 +329,7 @@ def test_a_decisions_judge_can_ask_this_server(scorer, monkeypatch):
         asked = ChecklistScorer("pocket", backend="decisions", base_url=f"{address}/v1", store=False)
         score = asked.score(items, "a red thing")
         assert score.answered == 1 and score.items[0].method == "decision" and score.items[0].mass is not None
-        remote = ChecklistScorer(backend="remote", base_url=address, store=False, engine={"token": "secret"})
+        remote = ChecklistScorer(backend="remote", base_url=address, store=False, engine_args={"token": "secret"})
         assert remote.score(items, "a red thing").answered == 1
 
 

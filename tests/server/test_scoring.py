@@ -295,7 +295,7 @@ def test_64_clients_do_not_become_a_retry_storm_at_a_judge_that_limits_its_rate(
         return {"choices": [{"message": {"content": "yes"}, "logprobs": tokens, "finish_reason": "stop"}]}
 
     with serving(judge) as upstream:
-        scorer = ChecklistScorer("judge", base_url=f"{upstream}/v1", engine={"concurrency": 8}, store=False)
+        scorer = ChecklistScorer("judge", base_url=f"{upstream}/v1", engine_args={"concurrency": 8}, store=False)
         scorer.score(["Is it red?"], "red 64", "Say.")
         app = build_app(scorer, max_wait=HANG, max_batch=64)  # all reads are in one batch
         with serving(app) as address, ThreadPoolExecutor(64) as threads:

@@ -8,7 +8,7 @@ import pytest
 from checklist_rewards import ChecklistScorer
 from checklist_rewards.datasets import checklist_columns
 from checklist_rewards.errors import SampleError
-from checklist_rewards.evaluation.agreement import Bootstrap
+from checklist_rewards.evaluation.bootstrap import Bootstrap
 from checklist_rewards.evaluation.items.items import ItemAnalysis
 from checklist_rewards.files.rows import write_rows
 from checklist_rewards.generators import ConstraintsGenerator

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from checklist_rewards.evaluation.agreement import Bootstrap
+from checklist_rewards.evaluation.bootstrap import Bootstrap
 from checklist_rewards.evaluation.labels import Labels
 from checklist_rewards.ui.report import write_report
 from tests.ui import browser

@@ -14,32 +14,31 @@ than the first one, for example after a restart of the server, raises [`ModelErr
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import re
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
-from typing import Any, TypeVar
+from typing import Any
 
 from checklist_rewards.backends.base import (
+    Answer,
     Arrived,
     Backend,
-    LabelRead,
     Messages,
     ReadGroup,
-    ReadResult,
     Reply,
     Sampling,
+    Usage,
 )
 from checklist_rewards.backends.decisions.protocols import (
     DecisionProtocol,
     DecisionQuestion,
     OpenAIDecisions,
     SystemOne,
-    Usage,
 )
 from checklist_rewards.backends.models import decisions_identity
-from checklist_rewards.backends.openai.client import Connection, run
+from checklist_rewards.backends.openai.client import Connection, in_parts, run, together
 from checklist_rewards.backends.openai.replicas import prefix_key
 from checklist_rewards.backends.openai.served import PrefixCache, served_card
 from checklist_rewards.backends.openai.wire import NOT_SERVED, Failure
@@ -52,15 +51,14 @@ logger = logging.getLogger(__name__)
 
 PROTOCOLS: dict[str, DecisionProtocol] = {"systemone": SystemOne(), "decisions": OpenAIDecisions()}
 _CHARACTERS_PER_TOKEN = 4  # an estimate for rate limits only
-_ATTEMPTS = 2
+_MISSING = Answer(None, Unanswered(Reason.MISSING))
+_UNPARSABLE = Answer(None, Unanswered(Reason.UNPARSABLE))
 _REJECTED_INPUTS = 8
 _REJECTION = re.compile(r"status 4(?!08|09|25|29)")
 
 _OPENAI, _OPENROUTER = SERVERS["openai"][0], SERVERS["openrouter"][0]
 _OPENROUTER_DECISIONS = "https://openrouter.ai/api/alpha"
 """OpenRouter's Decisions API: System One's format at the path of OpenAI's, without a list of models."""
-
-T = TypeVar("T")
 
 
 class DecisionsBackend(Backend):
@@ -122,7 +120,7 @@ class DecisionsBackend(Backend):
         self._rejected_inputs = 0
         self._judge: str | None = None
 
-    def read(self, groups: Sequence[ReadGroup], labels: Sequence[str] = ()) -> ReadResult:
+    def read(self, groups: Sequence[ReadGroup], labels: Sequence[str] = ()) -> tuple[list[Answer], Usage]:
         """Answer questions about texts.
 
         Args:
@@ -132,7 +130,8 @@ class DecisionsBackend(Backend):
                 Not used: each question has its own labels.
 
         Returns:
-            [`ReadResult`]: One [`LabelRead`] per question, with log-probabilities in the order of its labels.
+            `tuple[list[Answer], Usage]`: One answer per question, with log-probabilities in the order of its labels,
+            and the cost in tokens.
 
         Raises:
             ModelError: If the server has no Decisions API, does not accept the API key, rejects all questions about
@@ -149,28 +148,23 @@ class DecisionsBackend(Backend):
             "another model or backend='openai' for that."
         )
 
-    async def _read(self, groups: Sequence[ReadGroup]) -> ReadResult:
+    async def _read(self, groups: Sequence[ReadGroup]) -> tuple[list[Answer], Usage]:
         before = None if self._cache is None else await self._cache.counts()
-        outcomes = await _all(self._group(group) for group in groups)
-        usages = list(chain.from_iterable(usages for _, usages in outcomes))
-        prompt, completion = sum(u.prompt for u in usages), sum(u.completion for u in usages)
-        cached = [usage.cached for usage in usages]
-        computed: int | None = None
+        outcomes = await together(self._group(group) for group in groups)
+        answers = list(chain.from_iterable(answers for answers, _ in outcomes))
+        usage = Usage.total([usage for _, usages in outcomes for usage in usages])
+        computed = usage.computed_tokens
         if self._cache is not None:
-            computed = await self._cache.computed(before, prompt)
-        elif None not in cached:
-            computed = prompt - sum(count for count in cached if count is not None)
-        return ReadResult(
-            [tuple(reads) for reads, _ in outcomes], prompt, computed, completion_tokens=completion or None
-        )
+            computed = await self._cache.computed(before, usage.prompt_tokens)
+        return answers, replace(usage, computed_tokens=computed, completion_tokens=usage.completion_tokens or None)
 
-    async def _group(self, group: ReadGroup) -> tuple[list[LabelRead], list[Usage]]:
+    async def _group(self, group: ReadGroup) -> tuple[list[Answer], list[Usage]]:
         """The answers to all questions about one input."""
         usages: list[Usage] = []
         most = min(protocol.most_questions for protocol in self._protocols)
         questions = [DecisionQuestion.parse(tail) for tail in group.tails]
         parts = [questions[start : start + most] for start in range(0, len(questions), most)]
-        reads = list(chain.from_iterable(await _all(self._part(group, part, usages) for part in parts)))
+        reads = list(chain(*await together(self._part(group, part, usages) for part in parts)))
         if reads and all(_is_rejected(read) for read in reads) and not self._accepted:
             self._rejected_inputs += 1
             if self._rejected_inputs >= _REJECTED_INPUTS:
@@ -182,41 +176,23 @@ class DecisionsBackend(Backend):
 
     async def _part(
         self, group: ReadGroup, questions: Sequence[DecisionQuestion], usages: list[Usage]
-    ) -> list[LabelRead]:
-        """The answers of one request. What has no usable answer is sent once more."""
-        reads: dict[int, LabelRead] = {}
-        lost: dict[int, LabelRead] = {}
-        for _ in range(_ATTEMPTS):
-            places = [place for place in range(len(questions)) if place not in reads]
-            if not places:
-                break
-            response = await self._post(group, {f"q{place + 1}": questions[place] for place in places}, usages)
+    ) -> list[Answer]:
+        """The answers of one request."""
+
+        async def send(some: Mapping[int, DecisionQuestion]) -> list[Answer] | Failure:
+            response = await self._post(group, {f"q{place + 1}": question for place, question in some.items()}, usages)
             if isinstance(response, Failure):
-                if len(places) > 1 and response.status >= 400 and not response.retry:
-                    half = len(places) // 2
-                    halves = await _all(
-                        self._part(group, [questions[place] for place in some], usages)
-                        for some in (places[:half], places[half:])
-                    )
-                    reads.update(zip(places, chain(*halves), strict=True))
-                else:
-                    failed = LabelRead(None, response.unanswered, keep=response.unanswered.reason != Reason.TOO_LONG)
-                    reads.update(dict.fromkeys(places, failed))
-                break
-            for place in places:
-                name = f"q{place + 1}"
-                read = response.get(name)
-                if read is None:
-                    lost[place] = LabelRead(
-                        None, Unanswered(Reason.UNPARSABLE if name in response else Reason.MISSING)
-                    )
-                else:
-                    reads[place] = read
-        return [reads[place] if place in reads else lost[place] for place in range(len(questions))]
+                return response
+            return [response.get(f"q{place + 1}", _MISSING) or _UNPARSABLE for place in some]
+
+        def failed(failure: Failure) -> Answer:
+            return Answer(None, failure.unanswered, keep=failure.unanswered.reason != Reason.TOO_LONG)
+
+        return await in_parts(questions, send, failed, lambda read: read is _MISSING or read is _UNPARSABLE)
 
     async def _post(
         self, group: ReadGroup, questions: dict[str, DecisionQuestion], usages: list[Usage]
-    ) -> dict[str, LabelRead | None] | Failure:
+    ) -> dict[str, Answer | None] | Failure:
         """Send one request, in the first protocol that the server has."""
         characters = len(group.prefix) + sum(len(question.instructions) for question in questions.values())
         missing: list[Failure] = []
@@ -261,17 +237,7 @@ class DecisionsBackend(Backend):
             )
 
 
-async def _all(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """The results of coroutines that run concurrently. After an error, the others are cancelled."""
-    tasks = [asyncio.ensure_future(one) for one in work]
-    try:
-        return await asyncio.gather(*tasks)
-    finally:
-        for task in tasks:
-            task.cancel()
-
-
-def _is_rejected(read: LabelRead) -> bool:
+def _is_rejected(read: Answer) -> bool:
     """Whether the server rejected the question with a status of the 400s that no retry can change."""
     why = read.unanswered
     return why is not None and why.reason == Reason.BACKEND_ERROR and _REJECTION.match(why.detail) is not None

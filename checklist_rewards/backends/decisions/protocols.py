@@ -18,9 +18,9 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Literal, NamedTuple, Protocol, Self, get_args
+from typing import Any, Literal, Protocol, Self, get_args
 
-from checklist_rewards.backends.base import LabelRead
+from checklist_rewards.backends.base import Answer, Usage
 from checklist_rewards.checklists import NO, YES
 from checklist_rewards.scores.reasons import Reason, Unanswered
 
@@ -63,14 +63,6 @@ _LEAST_SLACK = 0.02
 """How far the probabilities of an answer may add up to something else than 1, even if they are few."""
 
 
-class Usage(NamedTuple):
-    """Tokens of one request. `cached` is None if the server does not report it."""
-
-    prompt: int = 0
-    cached: int | None = None
-    completion: int = 0
-
-
 class DecisionProtocol(Protocol):
     """A wire format."""
 
@@ -83,7 +75,7 @@ class DecisionProtocol(Protocol):
         """The request about `state`."""
         ...
 
-    def answers(self, response: Mapping[str, Any], questions: Questions) -> dict[str, LabelRead | None]:
+    def answers(self, response: Mapping[str, Any], questions: Questions) -> dict[str, Answer | None]:
         """The answers of a response by name; None for an answer that cannot be used. Missing ones are left out."""
         ...
 
@@ -105,10 +97,10 @@ class OpenAIDecisions:
             about = [{"role": "developer", "content": system}, {"role": "user", "content": state}]
         return {"model": model, "input": about, "questions": [_question(*entry) for entry in questions.items()]}
 
-    def answers(self, response: Mapping[str, Any], questions: Questions) -> dict[str, LabelRead | None]:
+    def answers(self, response: Mapping[str, Any], questions: Questions) -> dict[str, Answer | None]:
         """The answers of a response by name; None for an answer that cannot be used."""
         entries = response["answers"]
-        answers: dict[str, LabelRead | None] = {}
+        answers: dict[str, Answer | None] = {}
         for entry in entries if isinstance(entries, list) else ():
             name = entry.get("name") if isinstance(entry, dict) else None
             if not isinstance(name, str) or name not in questions:
@@ -117,13 +109,13 @@ class OpenAIDecisions:
             answers[name] = None if name in answers else self._answer(entry, questions[name])
         return answers
 
-    def _answer(self, entry: Mapping[str, Any], question: DecisionQuestion) -> LabelRead | None:
+    def _answer(self, entry: Mapping[str, Any], question: DecisionQuestion) -> Answer | None:
         if entry.get("type") == "refusal":
-            return LabelRead(None, Unanswered(Reason.REFUSED))
+            return Answer(None, Unanswered(Reason.REFUSED))
         if entry.get("type") != question.type:
             return None
         if question.type == "predicate":
-            return label_read(question, _yes_no(entry.get("probability")))
+            return answer_of(question, _yes_no(entry.get("probability")))
         named = "value" if question.type == "choice" else "label"
         probabilities = entry.get("probabilities")
         if not isinstance(probabilities, list) or not all(isinstance(line, dict) for line in probabilities):
@@ -131,7 +123,7 @@ class OpenAIDecisions:
         pairs = [(line.get(named), line.get("probability")) for line in probabilities]
         if len(pairs) != len(question.labels) or not all(isinstance(label, str) for label, _ in pairs):
             return None
-        return label_read(question, dict(pairs))
+        return answer_of(question, dict(pairs))
 
     def usage(self, response: Mapping[str, Any]) -> Usage:
         """The tokens that a response reports."""
@@ -169,10 +161,10 @@ class SystemOne:
         instructions = {} if system is None else {"instructions": system}
         return {"model": model, "state": state, "questions": asked} | instructions
 
-    def answers(self, response: Mapping[str, Any], questions: Questions) -> dict[str, LabelRead | None]:
+    def answers(self, response: Mapping[str, Any], questions: Questions) -> dict[str, Answer | None]:
         """The answers of a response by name; None for an answer that cannot be used."""
         entries, diagnostics = _mapping(response["answers"]), _mapping(response.get("diagnostics"))
-        answers: dict[str, LabelRead | None] = {}
+        answers: dict[str, Answer | None] = {}
         for name, question in questions.items():
             entry = entries.get(name)
             if isinstance(entry, dict):
@@ -180,20 +172,20 @@ class SystemOne:
                 answers[name] = self._answer(entry, question, mass)
         return answers
 
-    def _answer(self, entry: Mapping[str, Any], question: DecisionQuestion, mass: Any) -> LabelRead | None:
+    def _answer(self, entry: Mapping[str, Any], question: DecisionQuestion, mass: Any) -> Answer | None:
         if entry.get("type") == "refusal":
-            return LabelRead(None, Unanswered(Reason.REFUSED))
+            return Answer(None, Unanswered(Reason.REFUSED))
         if entry.get("type") != _SYSTEM_ONE_TYPES[question.type]:
             return None
         if question.type == "predicate":
-            return label_read(question, _yes_no(entry.get("noul")), mass)
+            return answer_of(question, _yes_no(entry.get("noul")), mass)
         probabilities = entry.get("probabilities")
         if not isinstance(probabilities, dict):
             return None
         if question.type == "score":  # levels are named by their number, from 0
             numbered = {str(place): label for place, label in enumerate(question.labels)}
             probabilities = {numbered.get(number, number): value for number, value in probabilities.items()}
-        return label_read(question, probabilities, mass)
+        return answer_of(question, probabilities, mass)
 
     def usage(self, response: Mapping[str, Any]) -> Usage:
         """The tokens that a response reports."""
@@ -203,7 +195,7 @@ class SystemOne:
 _SYSTEM_ONE_TYPES = {"predicate": "noul", "choice": "choice", "score": "score"}
 
 
-def label_read(question: DecisionQuestion, probabilities: Mapping[str, Any], mass: Any = None) -> LabelRead | None:
+def answer_of(question: DecisionQuestion, probabilities: Mapping[str, Any], mass: Any = None) -> Answer | None:
     """The read of an answer, or None if its probabilities are not a distribution over the question's labels.
 
     Args:
@@ -225,7 +217,7 @@ def label_read(question: DecisionQuestion, probabilities: Mapping[str, Any], mas
         return None
     scale = (min(mass, 1.0) if reported else 1.0) / total
     logprobs = tuple([math.log(value * scale) if value * scale > 0 else -math.inf for value in values])
-    return LabelRead(logprobs, mass_reported=reported)
+    return Answer(logprobs, mass_reported=reported)
 
 
 def _question(name: str, question: DecisionQuestion) -> dict[str, Any]:
@@ -240,7 +232,7 @@ def _question(name: str, question: DecisionQuestion) -> dict[str, Any]:
 def _usage(response: Mapping[str, Any]) -> Usage:
     usage = _mapping(response.get("usage"))
     cached = _mapping(usage.get("input_tokens_details")).get("cached_tokens")
-    return Usage(
+    return Usage.reported(
         _tokens(usage.get("input_tokens")),
         cached if isinstance(cached, int) else None,
         _tokens(usage.get("output_tokens")),

@@ -31,32 +31,33 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import chain
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, TypeVar
 
 from checklist_rewards.backends.base import (
+    NO_USAGE,
+    Answer,
     Arrived,
     Backend,
-    LabelRead,
     Messages,
     ReadGroup,
-    ReadResult,
     Reply,
     Sampling,
+    Usage,
     check_continues,
     reply_seed,
 )
 from checklist_rewards.backends.models import served_identity
 from checklist_rewards.backends.openai import wire
-from checklist_rewards.backends.openai.client import Connection, run, run_streaming
+from checklist_rewards.backends.openai.client import Connection, in_parts, run, run_streaming, together
 from checklist_rewards.backends.openai.replicas import prefix_key
 from checklist_rewards.backends.openai.served import PrefixCache, served_card, served_prompt
 from checklist_rewards.backends.openai.wire import Failure, neutral
-from checklist_rewards.backends.reads import Answer, read_prompts
+from checklist_rewards.backends.reads import TokenAnswer, read_prompts
 from checklist_rewards.backends.servers import SERVERS, Settings, is_hosted, server_addresses, server_key
 from checklist_rewards.backends.tokens import ChatTokenizer, load_chat_tokenizer, local_tokenizer
 from checklist_rewards.chat import CompletionReader
@@ -71,7 +72,7 @@ BY_PROMPT = 10
 """Replicas from which on lists are routed by prompt."""
 _READS_PER_REQUEST = 256
 _PATIENCE = 4.0
-_ATTEMPTS = 2
+_NO_ANSWER = Unanswered(Reason.EMPTY_CHOICES)
 
 
 def list_keys(groups: Sequence[ReadGroup], replicas: int) -> list[str]:
@@ -123,7 +124,7 @@ class PromptLists:
 
     async def answers(
         self, prompts: Sequence[list[int]], ids: list[int], keys: Sequence[str]
-    ) -> tuple[list[Answer], int | None]:
+    ) -> tuple[list[TokenAnswer], int | None]:
         """Get an answer per prompt.
 
         Args:
@@ -132,21 +133,21 @@ class PromptLists:
             keys (sequence of `str`): The prefix of each prompt; see [`prefix_key`].
 
         Returns:
-            `tuple[list[Answer], int | None]`: The answers in order, and the number of computed prompt tokens, None if
-            unknown.
+            `tuple[list[TokenAnswer], int | None]`: The answers in order, and the number of computed prompt tokens,
+            None if unknown.
 
         Raises:
             ModelError: If the server rejects all requests, for example because of a wrong key.
         """
         before = None if self._cache is None else await self._cache.counts()
-        answers: list[Answer] = [Unanswered(Reason.EMPTY_CHOICES)] * len(prompts)
+        answers: list[TokenAnswer] = [_NO_ANSWER] * len(prompts)
 
         async def ask(places: list[int]) -> None:
             found = await self._complete([prompts[place] for place in places], ids, keys[places[0]])
             for place, answer in zip(places, found, strict=True):
                 answers[place] = answer
 
-        await asyncio.gather(*map(ask, self._requests(keys)))
+        await together(map(ask, self._requests(keys)))
         if self._cache is None or any(isinstance(answer, str) for answer in answers):
             return answers, None
         return answers, await self._cache.computed(before, sum(map(len, prompts)))
@@ -164,41 +165,30 @@ class PromptLists:
         # In turns, so that all replicas are busy from the start.
         return sorted(chain(*lists), key=lambda places: places[0])
 
-    async def _complete(self, prompts: Sequence[list[int]], ids: list[int], key: str) -> list[Answer]:
-        """Send one request. Answers that are missing or duplicated in the response are requested once more. A request
-        that the server rejects is halved, until the prompt that it rejects is alone."""
-        answers: list[Answer | None] = [None] * len(prompts)
-        for _ in range(_ATTEMPTS):
-            missing = [place for place, answer in enumerate(answers) if answer is None]
-            if not missing:
-                break
-            batch = [prompts[place] for place in missing]
-            tokens = sum(map(len, batch)) + len(batch)
+    async def _complete(self, prompts: Sequence[list[int]], ids: list[int], key: str) -> list[TokenAnswer]:
+        """The answers to the prompts of one request. Those that are missing or duplicated in the response are
+        requested once more."""
+
+        async def send(some: Mapping[int, list[int]]) -> list[TokenAnswer] | Failure:
+            batch = list(some.values())
             response = await self.connection.post(
                 "/completions",
                 wire.list_body(self.model, batch, ids),
-                tokens=tokens,
+                tokens=sum(map(len, batch)) + len(batch),
                 patience=_PATIENCE,
                 prefix=key,
                 reads=len(batch),
             )
-            if isinstance(response, Failure):
-                if response.fatal:
-                    raise ModelError(
-                        f"the server at {self.connection.address} rejected a request: {response.unanswered.detail}"
-                    )
-                if response.concerns_request and len(batch) > 1:
-                    middle = len(batch) // 2
-                    halves = (self._complete(half, ids, key) for half in (batch[:middle], batch[middle:]))
-                    found: Sequence[Answer | None] = list(chain(*await asyncio.gather(*halves)))
-                else:
-                    found = [response.unanswered] * len(batch)
-                for place, answer in zip(missing, found, strict=True):
-                    answers[place] = answer
-                break
-            for place, answer in zip(missing, wire.list_answers(response["choices"], ids, len(batch)), strict=True):
-                answers[place] = answer
-        return [Unanswered(Reason.EMPTY_CHOICES) if answer is None else answer for answer in answers]
+            if not isinstance(response, Failure):
+                answers = wire.list_answers(response["choices"], ids, len(batch))
+                return [_NO_ANSWER if answer is None else answer for answer in answers]
+            if response.fatal:
+                raise ModelError(
+                    f"the server at {self.connection.address} rejected a request: {response.unanswered.detail}"
+                )
+            return response
+
+        return await in_parts(prompts, send, lambda failure: failure.unanswered, lambda answer: answer is _NO_ANSWER)
 
 
 _CHARACTERS_PER_TOKEN = 4  # an estimate for rate limits only
@@ -211,19 +201,6 @@ _TASKS_PER_SLOT = 2  # requests that wait for their next attempt do not need a s
 
 T = TypeVar("T")
 Body = Callable[[frozenset[str], wire.Limits], dict[str, Any]]
-
-
-class Usage(NamedTuple):
-    """Tokens used by the requests of one read. `cached` is None if the server does not report it."""
-
-    prompt: int = 0
-    cached: int | None = 0
-    completion: int = 0
-
-    def plus(self, other: Usage) -> Usage:
-        """The sum of both."""
-        cached = None if self.cached is None or other.cached is None else self.cached + other.cached
-        return Usage(self.prompt + other.prompt, cached, self.completion + other.completion)
 
 
 class OpenAIBackend(Backend):
@@ -283,7 +260,7 @@ class OpenAIBackend(Backend):
         # By default, OpenRouter removes the middle of a prompt that is too long.
         self._extra: dict[str, Any] = {"transforms": []} if self.base_url == SERVERS["openrouter"][0] else {}
 
-    def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> ReadResult:
+    def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> tuple[list[Answer], Usage]:
         """Compute the log-probabilities of the labels, in lists of prompts if the server supports them.
 
         `computed_tokens` is None if the server does not report cached tokens, and its counters are missing or were
@@ -296,17 +273,17 @@ class OpenAIBackend(Backend):
             ids = sorted(set(chain.from_iterable(self.tokens.label_groups(labels))))
             supported = run(lists.probe(ids))
             if isinstance(supported, Failure):
-                return ReadResult([(LabelRead(None, supported.unanswered),) * len(group.tails) for group in groups])
+                return [Answer(None, supported.unanswered)] * sum(len(group.tails) for group in groups), Usage()
             if supported:
                 keys = list_keys(groups, len(self.connection.addresses))
 
                 def ask(
                     prompts: list[list[int]], ids: list[int], numbers: list[int]
-                ) -> tuple[list[Answer], int | None]:
+                ) -> tuple[list[TokenAnswer], int | None]:
                     return run(lists.answers(prompts, ids, [keys[number] for number in numbers]))
 
-                result = read_prompts(self.tokens, groups, labels, ask, limit=self.limit)
-                return replace(result, reads=[tuple(map(_of_this_start, reads)) for reads in result.reads])
+                answers, usage = read_prompts(self.tokens, groups, labels, ask, limit=self.limit)
+                return list(map(_of_this_start, answers)), usage
         return run(self._read_chats(groups, labels))
 
     @property
@@ -383,7 +360,7 @@ class OpenAIBackend(Backend):
             )
             return None
 
-    async def _read_chats(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> ReadResult:
+    async def _read_chats(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> tuple[list[Answer], Usage]:
         prompts = [
             (chat_messages(group.system, group.prefix + tail), key)
             for group, key in ((group, prefix_key(group.system, group.prefix)) for group in groups)
@@ -391,21 +368,18 @@ class OpenAIBackend(Backend):
         ]
         before = None if self._cache is None else await self._cache.counts()
         results = await self._each(prompts, lambda prompt: self._label(prompt[0], prompt[1], labels))
-        remaining = iter(results)
-        reads = [tuple(_of_this_start(next(remaining)[0]) for _ in group.tails) for group in groups]
-        total = Usage()
-        for _, usage in results:
-            total = total.plus(usage)
-        computed = None if total.cached is None else total.prompt - total.cached
+        answers = [_of_this_start(answer) for answer, _ in results]
+        usage = Usage.total([usage for _, usage in results])
+        computed = usage.computed_tokens
         if computed is None and self._cache is not None:
-            computed = await self._cache.computed(before, total.prompt)
-        return ReadResult(reads, total.prompt, computed, completion_tokens=total.completion or None)
+            computed = await self._cache.computed(before, usage.prompt_tokens)
+        return answers, replace(usage, computed_tokens=computed, completion_tokens=usage.completion_tokens or None)
 
     async def _label(
         self, messages: Messages, prefix: str, labels: Sequence[str], without: frozenset[str] = frozenset()
-    ) -> tuple[LabelRead, Usage]:
+    ) -> tuple[Answer, Usage]:
         if self._room(messages) < 1:
-            return LabelRead(None, Unanswered(Reason.TOO_LONG)), Usage()
+            return Answer(None, Unanswered(Reason.TOO_LONG)), NO_USAGE
         limits = self._limits
         response, sent = await self._chat(
             lambda refused, limits: wire.label_body(self.model, messages, refused | without, self._controls, limits),
@@ -414,8 +388,8 @@ class OpenAIBackend(Backend):
             prefix,
         )
         if isinstance(response, Failure):
-            return LabelRead(None, response.unanswered), Usage()
-        choice, usage = wire.choices_of(response)[0], Usage(*wire.usage_of(response))
+            return Answer(None, response.unanswered), NO_USAGE
+        choice, usage = wire.choices_of(response)[0], Usage.reported(*wire.usage_of(response))
         read = wire.label_of(choice, labels)
         if read.logprobs is not None:
             self._has_likely = True
@@ -426,8 +400,8 @@ class OpenAIBackend(Backend):
                 # The token may be the start of a label. A request without log-probabilities allows the whole word.
                 omitted = without if again else frozenset({"logprobs"})
                 read, more = await self._label(messages, prefix, labels, omitted)
-                return read, usage.plus(more)
-        if read.answer is not None:
+                return read, Usage.total([usage, more])
+        if read.label is not None:
             self._warn_of_words(
                 f"its replies to {self.model!r} have no list of likely tokens"
                 if "logprobs" not in self._without
@@ -676,7 +650,7 @@ def _may_be_thought(reply: Reply) -> bool:
     return _END_THINK not in text and not text.lstrip().startswith(_THINK)
 
 
-def _of_this_start(read: LabelRead) -> LabelRead:
+def _of_this_start(read: Answer) -> Answer:
     """Mark a read as not to be stored if the prompt is too long, because the server's context may change at a
     restart."""
     return replace(read, keep=False) if read.unanswered == Reason.TOO_LONG else read

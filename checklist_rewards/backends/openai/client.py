@@ -38,8 +38,9 @@ import os
 import random
 import threading
 import weakref
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from queue import SimpleQueue
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -66,8 +67,10 @@ from checklist_rewards.scores.reasons import Reason, Unanswered
 
 T = TypeVar("T")
 Item = TypeVar("Item")
+Part = TypeVar("Part")
 
 _THREAD = "checklist-rewards-http"
+_REQUESTS = 2
 _lock = threading.Lock()
 _loops: dict[int, asyncio.AbstractEventLoop] = {}
 
@@ -97,6 +100,50 @@ def run_streaming(
     except BaseException:  # Ctrl-C included: the requests must not go on without a caller
         future.cancel()
         raise
+
+
+async def together(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """The results of coroutines that run concurrently. After an error, the others are cancelled."""
+    tasks = [asyncio.ensure_future(one) for one in work]
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+
+
+async def in_parts(
+    parts: Sequence[Part],
+    send: Callable[[Mapping[int, Part]], Awaitable[list[T] | Failure]],
+    failed: Callable[[Failure], T],
+    is_lost: Callable[[T], bool] = lambda answer: False,
+) -> list[T]:
+    """Answer several prompts, questions or rows with one request. Those without a usable answer are sent once more. A
+    request that the server rejects is halved, until the part that it rejects is alone.
+
+    Args:
+        parts (sequence): What is sent.
+        send (async callable): Sends parts, by their place. Returns one answer per part, in order, or the failure.
+        failed (callable): Returns the answer of a part whose request failed.
+        is_lost (callable, *optional*): Whether an answer is not usable. By default, all are.
+    """
+    answers: dict[int, T] = {}
+    pending = dict(enumerate(parts))
+    for _ in range(_REQUESTS):
+        response = await send(pending)
+        if not isinstance(response, Failure):
+            found = response
+        elif response.concerns_request and len(pending) > 1:
+            rest, half = list(pending.values()), len(pending) // 2
+            halves = (in_parts(some, send, failed, is_lost) for some in (rest[:half], rest[half:]))
+            found = list(chain(*await together(halves)))
+        else:
+            found = [failed(response)] * len(pending)
+        answers.update(zip(pending, found, strict=True))
+        pending = {place: part for place, part in pending.items() if is_lost(answers[place])}
+        if isinstance(response, Failure) or not pending:
+            break
+    return [answers[place] for place in range(len(parts))]
 
 
 def close(work: Callable[[], Coroutine[Any, Any, None]], pid: int) -> None:

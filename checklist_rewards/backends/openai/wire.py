@@ -46,8 +46,8 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, NamedTuple
 
-from checklist_rewards.backends.base import LabelRead, Message, Messages, Reply, Sampling, not_logprobs
-from checklist_rewards.backends.reads import Answer, logsumexp
+from checklist_rewards.backends.base import Answer, Message, Messages, Reply, Sampling, not_logprobs
+from checklist_rewards.backends.reads import TokenAnswer, logsumexp
 from checklist_rewards.backends.tokens import THINKING_TOKENS, WORD_TOKENS, encodable, thinks
 from checklist_rewards.chat import strip_thinking
 from checklist_rewards.scores.reasons import Reason, Unanswered
@@ -419,24 +419,24 @@ _TEXT_PARTS = ("text", "output_text")
 _TEXT_KEYS = ("text", "thinking", "reasoning", "content")
 
 
-def label_of(choice: Any, labels: Sequence[str]) -> LabelRead:
+def label_of(choice: Any, labels: Sequence[str]) -> Answer:
     """Parse the label in an answer."""
     if (reason := broken_off(choice)) is not None:
-        return LabelRead(None, reason)
+        return Answer(None, reason)
     likely = likely_of(choice)
     if isinstance(likely, str):
-        return LabelRead(None, likely)
+        return Answer(None, likely)
     if likely:
         forms = [[p for token, p in likely if _same(token, label)] for label in labels]
-        return LabelRead(tuple(min(0.0, logsumexp(form)) for form in forms), exact=False)
+        return Answer(tuple(min(0.0, logsumexp(form)) for form in forms), exact=False)
     text, missing = _text(choice)
     if text is None:
-        return LabelRead(None, missing)
+        return Answer(None, missing)
     word = _WORD.fullmatch(strip_thinking(text).strip())
     answer = next((label for label in labels if word and _same(word[1], label)), None)
     if answer is None and not strip_thinking(text).strip():
-        return LabelRead(None, _without_text(choice))
-    return LabelRead(None, None if answer else Unanswered(Reason.OFF_LABEL), answer)
+        return Answer(None, _without_text(choice))
+    return Answer(None, None if answer else Unanswered(Reason.OFF_LABEL), answer)
 
 
 def reply_of(choice: Any) -> Reply:
@@ -626,7 +626,7 @@ def list_body(model: str, prompts: Sequence[Sequence[int]], ids: Sequence[int]) 
     }
 
 
-def list_answers(choices: Sequence[Any], ids: Sequence[int], count: int) -> list[Answer | None]:
+def list_answers(choices: Sequence[Any], ids: Sequence[int], count: int) -> list[TokenAnswer | None]:
     """Parse the answers to `count` prompts by their index in the response. An answer that is missing or duplicated
     is None."""
     by_index: dict[int, list[Any]] = {}
@@ -636,7 +636,7 @@ def list_answers(choices: Sequence[Any], ids: Sequence[int], count: int) -> list
     return [_answer(by_index[place][0], ids) if len(by_index.get(place, ())) == 1 else None for place in range(count)]
 
 
-def _answer(choice: dict[str, Any], ids: Sequence[int]) -> Answer:
+def _answer(choice: dict[str, Any], ids: Sequence[int]) -> TokenAnswer:
     if (reason := broken_off(choice)) is not None:
         return reason
     try:

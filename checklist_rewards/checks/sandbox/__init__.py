@@ -107,7 +107,7 @@ class Memory:
     """Memory that several threads take parts of, in the order in which they ask.
 
     Args:
-        most_mb (`int`): All parts together. One part may be larger if nobody else has one.
+        most_mb (`int`): All parts together. A single part may be larger if it is the only one.
     """
 
     def __init__(self, most_mb: int):

@@ -318,7 +318,7 @@ posix.write(0, len(message).to_bytes(8, "big") + message)"""
 _RUN = f"{_RECEIVE}; exec(marshal.loads(message))"
 
 _SAID_AFTER = 3.0
-"""Seconds of loading after which the user is told what is going on."""
+"""Seconds of loading after which a message explains the wait."""
 logger = logging.getLogger(__name__)
 _loading = threading.Lock()
 _thread = threading.local()

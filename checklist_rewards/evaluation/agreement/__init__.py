@@ -1,6 +1,6 @@
 """Agreement of judges with labels and with each other: figures with confidence intervals, and significance tests.
 
-`measures` defines the figures and their confidence intervals, and `compare` computes all figures of two sides and the
+`measures` defines the figures, and `compare` computes all figures of two sides and the
 tests between two judges.
 """
 
@@ -20,21 +20,15 @@ from checklist_rewards.evaluation.agreement.compare import (
     units_of_judges,
 )
 from checklist_rewards.evaluation.agreement.measures import (
-    Bootstrap,
     Categories,
-    Figure,
-    Mean,
     Numbers,
     Preferences,
     Raters,
 )
 
 __all__ = [
-    "Bootstrap",
     "Categories",
     "Comparison",
-    "Figure",
-    "Mean",
     "Numbers",
     "PairedTest",
     "Preferences",

@@ -28,18 +28,14 @@ from checklist_rewards.checklists import YES, Checklist, ChecklistItem
 from checklist_rewards.evaluation.agreement.measures import (
     CORRELATIONS,
     NUMERICAL,
-    Bootstrap,
     Categories,
-    Figure,
-    Mean,
-    Measure,
     Numbers,
     Preferences,
     Raters,
-    group_codes,
     pairs_within,
 )
-from checklist_rewards.evaluation.scored import Answer, ScoredText, answer_given, kind_of
+from checklist_rewards.evaluation.bootstrap import Bootstrap, Figure, Mean, Measure, group_codes
+from checklist_rewards.evaluation.scored import ItemAnswer, ScoredText, answer_given, kind_of
 from checklist_rewards.files.atomic import atomic_path
 from checklist_rewards.judges.calibration import reliability
 from checklist_rewards.scores import Aggregation, Verdict, score_checklist
@@ -212,8 +208,8 @@ class Unit:
     """Row id and item key."""
     group: str
     item: ChecklistItem
-    one: Answer | None
-    other: Answer | None
+    one: ItemAnswer | None
+    other: ItemAnswer | None
     by_code: bool = False
     """Whether a code check answered on a side, so that the unit says nothing about a judge."""
 
@@ -499,7 +495,7 @@ def _preferences(targets: Sequence[Target], inputs: Sequence[str], bootstrap: Bo
     return Section(units=len(pairs), figures=bootstrap.figures(measured, [group for _, _, group in pairs]))
 
 
-def _true_score(row: ScoredText, labels: Sequence[Answer | None]) -> float | None:
+def _true_score(row: ScoredText, labels: Sequence[ItemAnswer | None]) -> float | None:
     """The score of the target computed from its labels, aggregated like the judge's score."""
     score = row.judged
     if not row.known or any(label is None for label in labels) or score.primary_metric == "quality":

@@ -35,7 +35,7 @@ from itertools import combinations
 
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import SampleError
-from checklist_rewards.evaluation.agreement.measures import correlation
+from checklist_rewards.evaluation.correlation import correlation
 from checklist_rewards.refiners.embedding import Embedder, comparable, similarities
 from checklist_rewards.scores import ItemScore, Score, item_keys, ratio
 from checklist_rewards.validation import import_extra, np

@@ -1,19 +1,16 @@
-"""Numbers in a prompt with the words that bound them: "no more than 50", "between 3 and 5", "twice or more"."""
+"""Numbers in a prompt with the words that bound them: "no more than 50", "between 3 and 5", "twice or more".
+
+[`numbers`] finds whole numbers in a text in lower case, [`amount`] reads the comparison before a number and the range
+after it. A number in a decimal, a price or a percentage is no whole number and is not found.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
-from checklist_rewards.generators.constraints.reading import (
-    PromptText,
-    conditional,
-    contains,
-    negation,
-    one_line,
-    pattern,
-)
+from checklist_rewards.generators.constraints.reading import one_line, pattern
 
 _UNITS = (
     "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
@@ -30,30 +27,12 @@ NUMBER = one_line(
     |half a dozen|(?:a|one|two) dozen|a single|single|{_SMALL}"""
 )
 """Pattern of a whole number in digits or words."""
-_NUMBER = re.compile(rf"(?:{NUMBER}|{'|'.join(_REPEATED)})(?!\w|[.,]\d|%)")
-_DIGITS = re.compile(r"\d+")
-_FIRST_WORDS = (*_UNITS, *_TENS, *_REPEATED)
-_LAST_WORDS = re.compile(r"\b(?:(?:half )?a dozen|a (?:hundred|thousand|single)|single)\b")
+_NUMBER = re.compile(rf"\b(?<![.,$€£#/'])(?:{NUMBER}|{'|'.join(_REPEATED)})(?!\w|[.,]\d|%)")
 
 
 def numbers(text: str) -> list[re.Match[str]]:
     """The whole numbers of a text in lower case, without decimal numbers, prices and percentages."""
-    starts = [match.start() for match in _DIGITS.finditer(text)]
-    for word in _FIRST_WORDS:
-        at = text.find(word)
-        while at >= 0:
-            starts.append(at)
-            at = text.find(word, at + 1)
-    if "dozen" in text or "hundred" in text or "thousand" in text or "single" in text:
-        starts += [match.start() for match in _LAST_WORDS.finditer(text)]
-    found, end = [], 0
-    for start in sorted(starts):
-        if start < end or (start and (text[start - 1].isalnum() or text[start - 1] in "_.,$€£#/'")):
-            continue
-        if match := _NUMBER.match(text, start):
-            found.append(match)
-            end = match.end()
-    return found
+    return list(_NUMBER.finditer(text))
 
 
 def number(text: str) -> int:
@@ -79,175 +58,145 @@ def number(text: str) -> int:
     return total + part
 
 
-_LEAST = one_line(
-    r"""at (?:the very |the )?least|(?:a |the )?minimum(?: (?:length|number|total|count|word count
-    |requirement))?(?: of| is|:)?
-    |min\.?(?: of|:)?|(?:no|not|nothing) (?:fewer|less|shorter|lower) than|(?:not|never) (?:under|below)|>=|≥|=>"""
-)
-_MOST = one_line(
-    r"""at (?:the very |the )?most|(?:a |the )?maximum(?: (?:length|number|total|count|word count|limit))?(?: of| is
-    |:)?
-    |max\.?(?: of|:)?|up to|(?:no|not|nothing|never) (?:more|longer|greater|bigger|larger|higher) than
-    |(?:not|never) (?:over|above|to exceed|exceed(?:ing)?)|no over
+_COMPARISON = one_line(
+    r"""(?P<least>at (?:the |the very )?least|(?:a |the )?minimum(?: (?:length|number|total|count|word count
+    |requirement))?(?: of| is|:)?|min\.?(?: of|:)?|(?:no|not|nothing) (?:fewer|less|shorter|lower) than
+    |(?:not|never) (?:under|below)|>=|≥|=>)
+    |(?P<most>at (?:the |the very )?most|(?:a |the )?maximum(?: (?:length|number|total|count|word count|limit))?
+    (?: of| is|:)?|max\.?(?: of|:)?|up to|(?:no|not|nothing|never) (?:more|longer|greater|bigger|larger|higher) than
+    |(?:not|never) (?:over|above|to exceed|exceed(?:ing)?)|no over|within(?: a limit of)?
     |(?:limit|restrict|cap|confine)(?:s|ed|ped|ing|ping)?(?: [a-z']+){0,6}? (?:to|at)(?: a maximum of| no more than)?
-    |within(?: a limit of)?|upper limit of|(?:a |the )?(?:[a-z]+ )?limit (?:of|is)|<=|≤|=<"""
+    |upper limit of|(?:a |the )?(?:[a-z]+ )?limit(?: of| is|:)|<=|≤|=<)
+    |(?P<over>(?:more|greater|longer|larger) than|over|above|exceed(?:s|ing)?|upwards of|in excess of|beyond|>)
+    |(?P<under>(?:fewer|less|shorter|smaller|lower) than|under|below|<)"""
 )
-_OVER = "more than|greater than|longer than|larger than|over|above|exceed(?:s|ing)?|upwards of|in excess of|beyond|>"
-_UNDER = "fewer than|less than|shorter than|smaller than|lower than|under|below|<"
-_COMPARISON = rf"(?P<least>{_LEAST})|(?P<most>{_MOST})|(?P<over>{_OVER})|(?P<under>{_UNDER})"
 _COMPARED = pattern(
-    rf"""(?:^|(?<=[\W_]))(?:{_COMPARISON}
+    rf"""[(]?(?:{_COMPARISON}
     |(?P<exact>exactly|precisely|strictly|an exact(?: total| number| count)?|exact)|(?P<only>only|just)
     |(?P<about>about|around|approximately|approx\.?|roughly|nearly|almost|close to|some|~|circa|ca\.|an average of
     |on average|in the region of|or so)
     |(?P<between>(?:anywhere |somewhere )?between|(?:anywhere |ranging )?from|in the range of|range of))
-    \s*(?:(?:a total of|a|an|the|of|is|be|:)\s+)?$"""
+    \s*(?:(?:a total of|a|an|the|of|is|be|:)\s+)?"""
 )
 _SECOND = re.compile(rf"\s*,?\s*(?:and|but|or)\s+(?:{_COMPARISON})\s*(?P<n>{NUMBER})\b")
 _TO = re.compile(rf"\s*(?P<to>-|to|and|or|through)\s*(?P<n>{NUMBER})(?![\w%])")
 _MORE = pattern(
-    r"""\s*(?:\+|(?:or|and) (?:(?P<more>more|above|greater|longer|over|higher|up)
-    |(?P<less>fewer|less|under|below|shorter|lower))\b)"""
+    r"""\s*[(,]?\s*(?:\+|(?:or|and) (?:(?P<more>more|above|greater|longer|over|higher|up)
+    |(?P<less>fewer|less|under|below|shorter|lower))\b(?! than)
+    |(?P<max>max\b\.?|maximum|at (?:the )?most|tops|limit\b)|(?P<min>min\b\.?|minimum|at (?:the )?least))"""
 )
-_AFTER = pattern(
-    r"""\s*[(,]?\s*(?:(?:or|and) (?:(?P<more>more|above|greater|longer|over|up)|(?P<less>fewer|less|under|below
-    |shorter))\b
-    |(?P<max>max\b\.?|maximum|at (?:the )?most|tops|or under|limit\b)|(?P<min>min\b\.?|minimum|at (?:the )?least))"""
-)
-_ANOTHER_UNIT = pattern(
-    r"""[\s-]+(?!(?:in|for|and|or|but|to|long|total|when|while|with|about|on|at|please|so)\b)[a-z]"""
-)
-_LONG, _SHORT = 70, 42
-"""Number of characters before a number that are searched for a comparison, with and without "limit ... to"."""
-_LIMITS = ("limit", "restrict", "cap", "confine")
+_ANOTHER_UNIT = pattern(r"[\s-]+(?!(?:in|for|and|or|but|to|long|total|when|with|about|on|at|please|so|each)\b)[a-z]")
+_WORD = re.compile(r"[^\s(]+")
+_MOST_WORDS = 7
+"""Number of words before a number among which its comparison can start."""
+
+Bounds = dict[str, int]
 
 
-@dataclass(slots=True)
-class Amount:
-    """A number with the words that bound it, from `start` to `end` in the prompt.
+class Amount(NamedTuple):
+    """A number with the words that bound it, from `start` to `end` in the text.
 
-    `low` and `high` are the bounds, None where there is none. A `bare` number has no bound in words; `only` and
-    `about` are set for these and similar words, `conditional` after an "if".
+    `how` is "least", "most", "over", "under", "exact", "only", "about", "range", or "bare" for a number alone.
     """
 
     start: int
     end: int
-    low: int | None = None
-    high: int | None = None
-    bare: bool = False
-    only: bool = False
-    about: bool = False
-    conditional: bool = False
+    low: int | None
+    high: int | None
+    how: str
 
     @property
-    def bounds(self) -> dict[str, int]:
+    def bounds(self) -> Bounds:
         """The arguments of a counting check."""
-        if self.low is not None and self.low == self.high:
-            return {"exactly": self.low}
-        given = {"at_least": self.low, "at_most": self.high}
-        return {name: value for name, value in given.items() if value is not None}
+        return _arguments(self.low, self.high)
 
     @property
-    def at_least(self) -> dict[str, int]:
-        """The bounds for things of which there may be more than an exact or bare number."""
-        return {"at_least": self.low} if self.low is not None and self.low == self.high else self.bounds
+    def denied(self) -> Bounds | None:
+        """The arguments under a negation ("not more than 50"), None where a negation leaves open what is required."""
+        if self.how == "over" and self.low is not None and self.high is None:
+            return {"at_most": self.low - 1}
+        if self.how == "under" and self.high is not None and self.low is None:
+            return {"at_least": self.high + 1}
+        return None
 
     @property
-    def unclear(self) -> bool:
-        """Whether the number is approximate or under a condition."""
-        return self.about or self.conditional
+    def several(self) -> Amount:
+        """The amount for things of which there may be more than a bare number."""
+        return self._replace(high=None) if self.how == "bare" else self
 
-    def with_words_after(self, view: PromptText, position: int) -> int:
-        """Take words after the unit into account ("words or more", "words and at most 100"). Returns the new end."""
-        suffix = _AFTER.match(view.text, position)
-        value = self.low if self.low is not None else self.high
-        if suffix and (self.bare or self.only) and value is not None:
-            self._set(None, value) if suffix["less"] or suffix["max"] else self._set(value, None)
-            return suffix.end()
-        second = _SECOND.match(view.text, position)
-        if second and not self.bare and not _ANOTHER_UNIT.match(view.text, second.end()) and self._complete(second):
-            return second.end()
-        return position
-
-    def _set(self, low: int | None, high: int | None) -> None:
-        self.low, self.high, self.bare, self.only = low, high, False, False
-
-    def _complete(self, second: re.Match[str]) -> bool:
-        """Add the other bound, if exactly one is given."""
-        if (self.low is None) == (self.high is None):
-            return False
-        low, high = _bounds(second, number(second["n"]), False)
-        if self.low is None and low is not None and low <= (self.high or 0):
-            self.low = low
-            return True
-        if self.high is None and high is not None and high >= (self.low or 0):
-            self.high = high
-            return True
-        return False
+    def after_unit(self, text: str, position: int) -> Amount:
+        """The amount with the words after its unit: "words or more", "words and at most 100"."""
+        more = _MORE.match(text, position)
+        if more and self.how in ("bare", "only"):
+            return _bounded(self, more, more.end())
+        second = _SECOND.match(text, position)
+        if second and self.how != "bare" and not _ANOTHER_UNIT.match(text, second.end()):
+            return _with_second(self, second) or self._replace(end=position)
+        return self._replace(end=position)
 
 
-def end_of_amount(view: PromptText, match: re.Match[str]) -> int:
-    """Where the unit of a number can start: after a range, "or more", "but no more than 5"."""
-    for after in (_TO, _MORE, _SECOND):
-        if found := after.match(view.text, match.end()):
-            return found.end()
-    return match.end()
+def amount(text: str, match: re.Match[str], first: int = 0) -> Amount:
+    """The amount of a number of a text, with the comparison before it (from `first` on) and the range after it. Its
+    `end` is where a unit can start."""
+    value = number(match.group())
+    compared = _comparison(text, first, match.start())
+    how = str(next((name for name, found in compared.groupdict().items() if found), "bare")) if compared else "bare"
+    start = compared.start() if compared else match.start()
+    other = _TO.match(text, match.end())
+    if other and (other["to"] != "and" or how == "between") and number(other["n"]) > value:
+        high = number(other["n"])
+        clear = how in ("bare", "between") and not (other["to"] == "or" and high != value + 1)
+        return Amount(start, other.end(), value, high, "range" if clear else "about")
+    if how == "between":
+        how = "bare"
+    found = Amount(start, match.end(), *_bounds(how, value), how)
+    if (more := _MORE.match(text, match.end())) and how in ("bare", "only"):
+        return _bounded(found, more, more.end())
+    second = _SECOND.match(text, match.end())
+    return (second and _with_second(found, second)) or found
 
 
-def amount(view: PromptText, match: re.Match[str]) -> Amount:
-    """The amount of a number, with the comparison before it and the range after it."""
-    value, before = number(match.group()), view.before(match.start(), _LONG)
-    compared = _COMPARED.search(before, 0 if contains(before, _LIMITS) else max(len(before) - _SHORT, 0))
-    found = Amount(match.start(), match.end(), conditional=conditional(view.before(match.start())))
-    head = before
-    if compared:
-        head = before[: compared.start()]
-        found.start = match.start() - len(before) + compared.start()
-    between = bool(compared and compared["between"])
-    other = _TO.match(view.text, match.end())
-    if other and (other["to"] != "and" or between) and number(other["n"]) > value:
-        found.low, found.high, found.end = value, number(other["n"]), other.end()
-        found.bare = other["to"] == "or" and found.high != value + 1
-        found.about = bool(compared and compared["about"])
-        return found
-    if compared and not between:
-        _compare(found, compared, value, head)
-    else:
-        found.low = found.high = value
-        found.bare = True
-    more, second = _MORE.match(view.text, match.end()), _SECOND.match(view.text, match.end())
-    if more:
-        found.end = more.end()
-        if found.bare or found.only:
-            found._set(None, value) if more["less"] else found._set(value, None)
-    elif second and found._complete(second):
-        found.end = second.end()
-    return found
+def _comparison(text: str, first: int, end: int) -> re.Match[str] | None:
+    """The longest comparison that ends where a number starts."""
+    words = [word.start() for word in _WORD.finditer(text, max(first, end - 60), end)]
+    for start in words[-_MOST_WORDS:]:
+        if compared := _COMPARED.fullmatch(text, start, end):
+            return compared
+    return None
 
 
-def _compare(found: Amount, compared: re.Match[str], value: int, head: str) -> None:
-    refused = negation(head)
-    if compared["exact"] or compared["only"]:
-        found.low = found.high = value
-        found.bare, found.only = refused is not None, bool(compared["only"])
-    elif compared["about"]:
-        found.about, found.low, found.high = True, value, value
-    else:
-        found.low, found.high = _bounds(compared, value, refused is not None)
-        found.bare = refused is not None and bool(compared["least"] or compared["most"])
-    if refused is not None:
-        found.start -= len(head) - refused.start()
+def _bounded(found: Amount, more: re.Match[str], end: int) -> Amount:
+    most = more["less"] or more["max"]
+    low, high = (None, found.high) if most else (found.low, None)
+    return found._replace(end=end, low=low, high=high, how="most" if most else "least")
 
 
-def _bounds(compared: re.Match[str], value: int, refused: bool) -> tuple[int | None, int | None]:
-    """(low, high) of a comparison with a number."""
-    if compared["least"]:
+def _with_second(found: Amount, second: re.Match[str]) -> Amount | None:
+    """The amount with its other bound, if exactly one was given and the second fits."""
+    how = next(name for name in ("least", "most", "over", "under") if second[name])
+    low, high = _bounds(how, number(second["n"]))
+    low = found.low if found.low is not None else low
+    high = found.high if found.high is not None else high
+    one = (found.low is None) != (found.high is None)
+    if not one or low is None or high is None or low > high:
+        return None
+    return found._replace(end=second.end(), low=low, high=high, how="range")
+
+
+def _bounds(how: str, value: int) -> tuple[int | None, int | None]:
+    if how == "least":
         return value, None
-    if compared["most"]:
+    if how == "most":
         return None, value
-    if compared["over"]:
-        return (None, value) if refused else (value + 1, None)
-    return (value, None) if refused else (None, value - 1)
+    if how == "over":
+        return value + 1, None
+    return (None, value - 1) if how == "under" else (value, value)
+
+
+def _arguments(low: int | None, high: int | None) -> Bounds:
+    if low is not None and low == high:
+        return {"exactly": low}
+    return {name: value for name, value in (("at_least", low), ("at_most", high)) if value is not None}
 
 
 def quantity(bounds: Mapping[str, int], thing: str) -> str:

@@ -13,74 +13,79 @@ from checklist_rewards.backends import Messages, Progress
 from checklist_rewards.checklists import Checklist, ChecklistItem, Evidence
 from checklist_rewards.errors import GenerationError
 from checklist_rewards.generators.base import Request, check_request
-from checklist_rewards.generators.constraints import answers, forms
-from checklist_rewards.generators.constraints.counts import counts
-from checklist_rewards.generators.constraints.reading import (
-    A_PART,
-    QUOTE,
-    PromptText,
-    Requirement,
-    contains,
-    of_a_part,
-    reported,
-    unexpressed,
-)
+from checklist_rewards.generators.constraints.counting import count_of, counts, without
+from checklist_rewards.generators.constraints.filtering import A_PART, Found, decide, of_material
+from checklist_rewards.generators.constraints.forms import FORMS
+from checklist_rewards.generators.constraints.reading import QUOTE, Clause, PromptText, Requirement, Spec, starts
 from checklist_rewards.generators.constraints.strings import strings, unquoted
 from checklist_rewards.version import __version__
 
 SOURCE = f"constraints/{__version__}"
 
-
-Rule = Callable[[PromptText, set[int]], Iterator[Requirement]]
-
-_RULES: tuple[tuple[Rule, str], ...] = (
-    (counts, "word sentence paragraph bullet placeholder hash mark comma colon dash hyphen emo character line section "
-     "part phrase time once twice page syllable stanza highlight italic bold point scene chapter verse"),
-    (forms.without, "letter comma punctuation emo digit numeral number mark hash colon hyphen dash period stop "
-     "capital case bullet parenthes asterisk heading"),
-    (strings, QUOTE),
-    (unquoted, "word term phrase"),
-    (forms.casing, "case capital caps small"),
-    (forms.language, "in using use only entirely language"),
-    (forms.json, "json"),
-    (forms.title, "title << angular heading header"),
-    (forms.postscript, "postscript p.s p.p.s"),
-    (forms.quoted, "quot"),
-    (forms.lists, "list bullet table brackets"),
-    (forms.other_formats, "yaml yml xml csv html latex toml"),
-    (answers.yes_or_no, "yes true"),
-    (answers.choices, "following options choices phrases answers responses labels categories below"),
-    (answers.labels, "one of|only |either |classify|label|categori|rate "),
-    (answers.one_thing, "number integer digit numeral letter"),
-    (forms.ending_mark, "mark point period stop colon"),
-    (forms.unquoted_end, "end finish conclude close last"),
-    (forms.paragraph_start, "paragraph"),
-    (forms.repeats_prompt, "repeat copy restate rewrite reproduce"),
-    (forms.divided, "*** asterisk"),
-    (forms.count_of, "count limit length minimum maximum requirement"),
-)  # fmt: skip
-"""The rules with their trigger words. Earlier rules take quoted strings away from `strings`."""
-_TRIGGERED = tuple((rule, tuple(triggers.split("|" if "|" in triggers else " "))) for rule, triggers in _RULES)
-_WHOLE = frozenset(
-    "json language two_responses repeats_prompt paragraph_start verifiable sections title quoted".split()
+_RULES: tuple[tuple[frozenset[str], Callable[[Clause], Iterator[Found]]], ...] = (
+    (
+        starts(
+            "word sentence paragraph bullet placeholder place hash hashtag exclamation question comma colon semi "
+            "semicolon "
+            "em en dash dashes hyphen emoji emoticon character line section part phrase time times once twice "
+            "thrice page syllable stanza "
+            "verse highlight italic emphasize point key keyword scene chapter text segment area passage portion "
+            "term idea item "
+            "capital caps uppercase lines"
+        ),
+        counts,
+    ),
+    (
+        starts(
+            "letter comma punctuation emoji emoticon digit numeral number exclamation question hash hashtag colon "
+            "semi "
+            "semicolon hyphen em en dash period full capital caps uppercase upper lowercase lower bullet parenthesis "
+            "quotation asterisk heading markdown"
+        ),
+        without,
+    ),
+    (starts(QUOTE), strings),
+    (starts("word keyword key term phrase"), unquoted),
+    (starts("word character sentence line paragraph"), count_of),
+    *((form.words, form.read) for form in FORMS),
 )
-"""Checks that are never about a part of the response."""
+"""The rules with words of which one must occur in a clause."""
+_PLACES: dict[str, list[int]] = {}
+for _place, (_words, _) in enumerate(_RULES):
+    for _start in _words:
+        _PLACES.setdefault(_start, []).append(_place)
 
 
 def find_requirements(prompt: str) -> list[Requirement]:
-    """The requirements of a prompt, in the order of their text, each once."""
-    view, taken = PromptText(prompt), set[int]()
+    """The requirements of a prompt, in the order of their text, each once. Requirements that contradict each other
+    have no check, and a reason that names the other one."""
     found: dict[str, Requirement] = {}
-    for rule, triggers in _TRIGGERED:
-        if contains(view.text, triggers):
-            for requirement in rule(view, taken):
-                check = requirement.check
-                if reported(view, requirement.start):
-                    continue
-                if check and check["type"] not in _WHOLE and of_a_part(view, requirement.start):
-                    requirement = unexpressed(requirement.start, requirement.end, A_PART)
-                found.setdefault(repr(requirement.check or (requirement.start, requirement.reason)), requirement)
-    return _without_weaker(sorted(found.values(), key=lambda requirement: requirement.start))
+    for clause in PromptText(prompt).clauses():
+        things = list(_things(clause))
+        if not things or of_material(clause):
+            continue
+        for requirement in _decided(clause, things):
+            found.setdefault(repr(requirement.check or (requirement.start, requirement.reason)), requirement)
+    return _without_contradictions(prompt, _without_weaker(sorted(found.values(), key=lambda one: one.start)))
+
+
+def _things(clause: Clause) -> Iterator[Found]:
+    for place in sorted({place for start in clause.starts & _PLACES.keys() for place in _PLACES[start]}):
+        yield from _RULES[place][1](clause)
+
+
+def _decided(clause: Clause, things: Sequence[Found]) -> list[Requirement]:
+    """The requirements of a clause. If one of several of a kind is about a part, the others are too."""
+    decided = [(thing, requirement) for thing in things if (requirement := decide(clause, thing)) is not None]
+    parts = {(thing.check or {}).get("type") for thing, one in decided if one.reason == A_PART}
+    if len(decided) > 1 and parts:
+        for n, (thing, one) in enumerate(decided):
+            if one.check and one.check["type"] in _OF_PARTS and not parts.isdisjoint((one.check["type"], None)):
+                decided[n] = (thing, Requirement(one.start, one.end, None, reason=A_PART))
+    return [requirement for _, requirement in decided]
+
+
+_OF_PARTS = ("words", "sentences", "paragraphs")
 
 
 def _without_weaker(found: list[Requirement]) -> list[Requirement]:
@@ -95,6 +100,58 @@ def _some(check: Mapping[str, Any]) -> bool:
     return check == {"type": "json"} or (
         check.get("at_least") == 1 and check["type"] in ("bullets", "placeholders", "highlights")
     )
+
+
+def _without_contradictions(prompt: str, found: list[Requirement]) -> list[Requirement]:
+    """Without the checks of which two can not hold at once."""
+    checked = [(n, dict(one.check)) for n, one in enumerate(found) if one.check]
+    against: dict[int, int] = {}
+    for place, (n, check) in enumerate(checked):
+        for m, other in checked[place + 1 :]:
+            if _contradict(check, other):
+                against.setdefault(n, m)
+                against.setdefault(m, n)
+    return [
+        Requirement(one.start, one.end, None, reason=f"it contradicts {_named(prompt, found[against[n]])}")
+        if n in against
+        else one
+        for n, one in enumerate(found)
+    ]
+
+
+def _named(prompt: str, one: Requirement) -> str:
+    return repr(prompt[one.start : one.end])
+
+
+_ONE_VALUE = {"casing": "casing", "language": "language", "starts": "phrase", "ends": "phrase", "title": "style"}
+"""Checks of which a response passes only one, with the argument that tells them apart."""
+_BOUNDS = ("at_least", "at_most", "exactly")
+
+
+def _contradict(one: Spec, other: Spec) -> bool:
+    """Whether no response passes both checks, as far as their arguments show it."""
+    kinds = {one["type"], other["type"]}
+    if kinds == {"keywords", "forbidden"}:
+        required = one if one["type"] == "keywords" else other
+        words = [{word.lower() for word in check["words"]} for check in (one, other)]
+        return required.get("need") != "any" and bool(words[0] & words[1])
+    if kinds == {"keyword_count", "forbidden"}:
+        times, words_of = (one, other) if one["type"] == "keyword_count" else (other, one)
+        low = times.get("at_least", times.get("exactly")) or 0
+        return low > 0 and times["word"].lower() in {word.lower() for word in words_of["words"]}
+    if len(kinds) > 1:
+        return False
+    if (argument := _ONE_VALUE.get(one["type"])) and one[argument] != other[argument]:
+        values = (one[argument].lower(), other[argument].lower())
+        if one["type"] == "starts":
+            return not (values[0].startswith(values[1]) or values[1].startswith(values[0]))
+        return one["type"] != "ends" or not (values[0].endswith(values[1]) or values[1].endswith(values[0]))
+    rest = [{name: value for name, value in check.items() if name not in _BOUNDS} for check in (one, other)]
+    if rest[0] != rest[1] or not any(name in one for name in _BOUNDS):
+        return False
+    lows = [int(check[name]) for check in (one, other) for name in ("at_least", "exactly") if name in check]
+    highs = [int(check[name]) for check in (one, other) for name in ("at_most", "exactly") if name in check]
+    return bool(highs and lows) and max(lows) > min(highs)
 
 
 class ConstraintsGenerator:

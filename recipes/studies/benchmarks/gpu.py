@@ -8,7 +8,7 @@ forward pass costs, and what `model="reference"` costs in a GRPO step.
 It needs torch, transformers and pydantic (with rich, which the benchmarks use), no weights and no network: the models
 are random weights in the shapes of Qwen2.5-0.5B, Qwen2.5-7B, Gemma-3-4B and Qwen3-30B-A3B cut to a quarter of its
 layers, made on the device in bf16. With trl, datasets and peft, the GRPO step is that of TRL with its defaults;
-otherwise a step written here stands in for it, and the page says so.
+otherwise a step written here stands in for it, and the page reports it.
 
 Every case is measured by itself: if one fails, or the time is over, the file says why and the next one runs. The JSON
 file and the page are written after each case, so that nothing is lost if the process is stopped.
@@ -19,7 +19,7 @@ file and the page are written after each case, so that nothing is lost if the pr
   (`wide`), prefixes kept as if a pass cost nothing (`kept`), separate prompts (`separate`), and `prefill`: plain rows
   of 512 tokens, together as many as the tree of the prompts has. Seconds are medians of wall time with the device
   synchronized before and after, on new tokens each time, after a warm-up.
-- *passes*: forward passes of known shapes. The figures of `backends/costs.py` are fitted to their times, and the reads
+- *passes*: forward passes of known shapes. The figures of `backends/trees.py` are fitted to their times, and the reads
   are repeated with a planner that uses them (`fitted`).
 - *flex*: the same rows as long as possible, with block masks and flex_attention. The package has no such way.
 - *grpo*: steps with and without the judge.
@@ -55,11 +55,10 @@ try:
     from studies.benchmarks.reads import floor_flop, layer_weights, p_yes
     from transformers import AttentionInterface, AutoConfig, AutoModelForCausalLM
 
-    from checklist_rewards.backends.costs import MAX_BATCH_TOKENS, DeviceCosts
     from checklist_rewards.backends.inputs import Inputs, Past, plain_inputs, prefix_inputs, tree_inputs
     from checklist_rewards.backends.tokens import TokenGroup
     from checklist_rewards.backends.transformers import TransformersBackend, first_line
-    from checklist_rewards.backends.trees import TreeRow, floor_tokens, tree_rows
+    from checklist_rewards.backends.trees import MAX_BATCH_TOKENS, DeviceCosts, TreeRow, floor_tokens, tree_rows
 except ModuleNotFoundError as error:
     raise SystemExit(
         f"error: {error.name} is not installed; gpu.py needs torch, transformers, pydantic and rich "
@@ -336,7 +335,7 @@ def prefill(backend: Shape, tokens: int, width: int = 512) -> None:
 def read_case(backend: Shape, run: Run, input_tokens: int, peak: float, fitted: DeviceCosts | None) -> Figures:
     """The reads of one length of input, in each way."""
     device, batches = backend.device, run.reads(backend, input_tokens, run.repeats + 1)
-    separate, floor = floor_tokens(batches[0], backend.max_length)
+    separate, floor = floor_tokens(batches[0], backend.limit)
     found: Figures = {"prompt_tokens": separate, "floor": floor, "packs": backend.packs, "keeps": backend.keeps}
     seconds: Figures = {}
     answers: dict[str, list[list[float]]] = {}
@@ -352,11 +351,16 @@ def read_case(backend: Shape, run: Run, input_tokens: int, peak: float, fitted: 
                 for seed, groups in enumerate(batches):  # the first is the warm-up
                     spent, last = timed(lambda groups=groups: backend.read(groups, LABELS), device)
                     taken.append(spent)
-                    answers[way].append(p_yes(last))
+                    answers[way].append(p_yes(last[0]))
                     if seed and sum(taken) > 6:
                         break
             seconds[way] = statistics.median(taken[1:])
-            found["ways"][way] = {"computed": last.computed_tokens, "cached": last.cached, "separate": last.separate}
+            _, usage = last
+            found["ways"][way] = {
+                "computed": usage.computed_tokens,
+                "cached": usage.cached,
+                "separate": usage.separate,
+            }
         except Exception as error:
             found["ways"][way] = {"error": first_line(error)}
             cleared(device)
@@ -383,13 +387,13 @@ def single_case(backend: Shape, run: Run) -> Figures:
 
     def read(way: str, groups: list[TokenGroup]) -> list[float]:
         with reading(backend, way):
-            return p_yes(backend.read(groups, LABELS))
+            return p_yes(backend.read(groups, LABELS)[0])
 
     half = {way: [read(way, groups) for groups in batches] for way in ("planner", "separate")}
     backend.model.float()
     exact = Shape(backend.model)
     with reading(exact, "separate"):
-        single = [p_yes(exact.read(groups, LABELS)) for groups in batches]
+        single = [p_yes(exact.read(groups, LABELS)[0]) for groups in batches]
     return {way: difference(values, single) for way, values in half.items()}
 
 
@@ -411,7 +415,7 @@ PASSES: dict[str, dict[str, list[tuple[int, int, int]]]] = {
 
 
 def pass_case(backend: Shape, run: Run, peak: float) -> Figures:
-    """Seconds of passes of known shapes, and the figures of `costs.py` that fit them."""
+    """Seconds of passes of known shapes, and the figures of `backends/trees.py` that fit them."""
     passes = []
     specs = [(kind, *spec) for kind, several in PASSES[run.args.shapes].items() for spec in several]
     for kind, rows, width, past in specs:
@@ -641,7 +645,7 @@ def flex_case(run: Run, name: str, shape: Figures) -> Figures:
     for tokens in run.inputs:
         [groups] = run.reads(backend, tokens, 1)
         with reading(backend, "separate"):
-            plain = p_yes(backend.read(groups, LABELS))
+            plain = p_yes(backend.read(groups, LABELS)[0])
         with using(backend, "block_masks"):
             if run.device.type == "cuda":
                 read(groups)  # compiles the kernels
@@ -896,8 +900,8 @@ def by_hand(run: Run) -> Figures:
         cleared(run.device)
         steps[arm] = [timed(lambda arm=arm: step(arm == "judge"), run.device)[0] for _ in range(count)]
         memory[arm] = memory_in_use(run.device, peak=True)
-    more = {"computed_tokens": read[-1].computed_tokens, "floor_tokens": read[-1].floor_tokens}
-    more |= {"separate": read[-1].separate, "completion_tokens": length}
+    more = {"computed_tokens": read[-1][1].computed_tokens, "floor_tokens": read[-1][1].floor_tokens}
+    more |= {"separate": read[-1][1].separate, "completion_tokens": length}
     return step_summary(steps, judge, memory, "a step written in this script stands in for TRL's", **more)
 
 

@@ -74,7 +74,7 @@ def page(results: Figures) -> str:
         "",
         _fits(cases),
         "",
-        "`checklist_rewards/backends/costs.py` has the figures in use. *One* is the cost of a pass in tokens; *by "
+        "`checklist_rewards/backends/trees.py` has the figures in use. *One* is the cost of a pass in tokens; *by "
         "formula* is the time of the shortest pass, times the peak, divided by the operations of a token. *Error* is "
         "that of the fitted estimate, the median and the largest over the measured passes.",
         "",

@@ -5,7 +5,7 @@ load on the machine affects all of them; medians are reported. Every repeat uses
 
 (a) pocket   the packaged language model: one token per question, the prefix once per text
 (b) packed   the packaged MiniLM as an encoder judge: all questions of a text in one row
-(c) bfloat16 the same judge as (b) in half precision, `engine={"dtype": "bfloat16"}`
+(c) bfloat16 the same judge as (b) in half precision, `engine_args={"dtype": "bfloat16"}`
 (d) matched  the same weights as (b): one row per question, with the text
 (e) english  SmolLM2-135M with the packaged adapter, read as the pocket model is; left out if it is not installed
 
@@ -96,7 +96,7 @@ def measure(texts: int, questions: int, words: int, repeats: int, judges: Sequen
             name: ChecklistScorer(
                 model,
                 backend="transformers" if name in (POCKET, ENGLISH) else "auto",
-                engine={"dtype": "bfloat16"} if name == "bfloat16" else None,
+                engine_args={"dtype": "bfloat16"} if name == "bfloat16" else None,
                 store=False,
             )
             for name, model in models.items()

@@ -46,7 +46,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from pocket.world import FAMILIES, Constraint, sample_plan, sample_task, words_of, write_text
 
 from checklist_rewards import ChecklistScorer, Sample
-from checklist_rewards.backends import Arrived, Backend, LabelRead, Messages, ReadGroup, ReadResult, Reply, Sampling
+from checklist_rewards.backends import Answer, Arrived, Backend, Messages, ReadGroup, Reply, Sampling, Usage
 from checklist_rewards.backends.transformers import TransformersBackend
 from checklist_rewards.backends.trees import PrefixTree, floor_tokens
 from checklist_rewards.errors import ModelError
@@ -106,8 +106,8 @@ def plain_loop(backend: TransformersBackend, groups: Sequence[ReadGroup]) -> tup
     return computed, answers
 
 
-def p_yes(result: ReadResult) -> list[float]:
-    reads = [read.logprobs for group in result.reads for read in group]
+def p_yes(answers: Sequence[Answer]) -> list[float]:
+    reads = [read.logprobs for read in answers]
     assert all(reads), "a read of the benchmark is unanswered"
     return [1 / (1 + math.exp(no - yes)) for yes, no in reads]  # type: ignore[misc]
 
@@ -128,8 +128,8 @@ def run(name: str, engine: Any, groups: Sequence[ReadGroup], floor: int) -> tupl
     if name == "plain":
         computed, answers = plain_loop(engine, groups)
         return (time.perf_counter() - started, computed, floor), answers
-    result = engine.read(groups, LABELS)
-    return (time.perf_counter() - started, result.computed_tokens, result.floor_tokens), p_yes(result)
+    found, usage = engine.read(groups, LABELS)
+    return (time.perf_counter() - started, usage.computed_tokens, usage.floor_tokens), p_yes(found)
 
 
 def compare_engines(model: str, targets: int, questions: int, repeats: int) -> dict[str, Any]:
@@ -163,7 +163,7 @@ def compare_engines(model: str, targets: int, questions: int, repeats: int) -> d
 
 
 def ours_floor(backend: TransformersBackend, groups: Sequence[ReadGroup]) -> int:
-    return floor_tokens(backend.tokens.groups(groups), backend.max_length)[1]
+    return floor_tokens(backend.tokens.groups(groups), backend.limit)[1]
 
 
 def group_workload(input_tokens: int, seed: int) -> list[ReadGroup]:
@@ -190,7 +190,7 @@ def compare_groups(model: str, repeats: int) -> list[dict[str, float]]:
     clock = time.process_time if backend.device.type == "cpu" and torch.get_num_threads() == 1 else time.perf_counter
     peak = matmul_peak(backend, clock)
     for input_tokens in INPUT_TOKENS:
-        if input_tokens + 400 > backend.max_length:
+        if input_tokens + 400 > backend.limit:
             continue
         seconds: dict[str, list[float]] = {"together": [], "rows": [], "one_by_one": [], "prefill": []}
         for repeat in range(repeats):
@@ -206,15 +206,15 @@ def compare_groups(model: str, repeats: int) -> list[dict[str, float]]:
             }
             for name, way in ways.items():
                 seconds[name].append(timed(way, clock))
-            result = backend.read(groups, LABELS)
+            _, usage = backend.read(groups, LABELS)
         medians = {name: statistics.median(values) for name, values in seconds.items()}
-        counts = {"floor": floor, "computed": result.computed_tokens, "cached": result.cached}
+        counts = {"floor": floor, "computed": usage.computed_tokens, "cached": usage.cached}
         roofline = floor_flop(backend, groups) / medians["together"] / peak
         lines.append({"input_tokens": input_tokens, **counts, **medians, "roofline": roofline, "peak_flops": peak})
     return lines
 
 
-def without_kept(backend: TransformersBackend, groups: Sequence[ReadGroup]) -> ReadResult:
+def without_kept(backend: TransformersBackend, groups: Sequence[ReadGroup]) -> tuple[list[Answer], Usage]:
     """The same reads in rows that contain their prefixes."""
     backend.keeps, before = False, backend.keeps
     try:
@@ -288,10 +288,10 @@ class InstantBackend(Backend):
 
     identity = "instant"
     chunk_reads = 512
-    answer = LabelRead((math.log(0.7), math.log(0.2)))
+    answer = Answer((math.log(0.7), math.log(0.2)))
 
-    def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> ReadResult:
-        return ReadResult([(self.answer,) * len(group.tails) for group in groups])
+    def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> tuple[list[Answer], Usage]:
+        return [self.answer for group in groups for _ in group.tails], Usage()
 
     def generate(
         self, prompts: Sequence[Messages], sampling: Sampling, arrived: Arrived | None = None

@@ -49,7 +49,7 @@ import aiohttp
 from rich.console import Console
 from rich.table import Table
 
-from checklist_rewards.backends import Arrived, Backend, LabelRead, Messages, ReadGroup, ReadResult, Reply, Sampling
+from checklist_rewards.backends import Answer, Arrived, Backend, Messages, ReadGroup, Reply, Sampling, Usage
 
 QUESTIONS = [f"Does the response do what point {number} of the instruction asks for?" for number in range(1, 9)]
 WORDS = "amber basil cedar delta ember fjord grove heron inlet jetty knoll larch maple north ocean pearl".split()
@@ -64,12 +64,12 @@ class Instant(Backend):
     identity = "instant"
     chunk_reads = 4096
     reads = 0
-    _READ = LabelRead((-0.2, -1.9))
+    _READ = Answer((-0.2, -1.9))
 
-    def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> ReadResult:
+    def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> tuple[list[Answer], Usage]:
         """Answer yes with P(yes) = 0.85 to every read."""
         self.reads += sum(len(group.tails) for group in groups)
-        return ReadResult([(self._READ,) * len(group.tails) for group in groups])
+        return [self._READ for group in groups for _ in group.tails], Usage()
 
     def generate(
         self, prompts: Sequence[Messages], sampling: Sampling, arrived: Arrived | None = None

@@ -5,7 +5,6 @@ import json
 import pytest
 
 from checklist_rewards.evaluation.agreement import (
-    Bootstrap,
     compare,
     compare_judges,
     compare_raters,
@@ -13,6 +12,7 @@ from checklist_rewards.evaluation.agreement import (
     units_of_judges,
 )
 from checklist_rewards.evaluation.agreement.compare import ALL
+from checklist_rewards.evaluation.bootstrap import Bootstrap
 from checklist_rewards.evaluation.labels import labelled, pairs_of
 from checklist_rewards.evaluation.scored import read_scored
 from tests.evaluation.agreement.files import LOST, NO_ANSWER, scored_file

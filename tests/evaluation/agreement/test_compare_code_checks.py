@@ -10,13 +10,13 @@ from typer.testing import CliRunner
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.cli import app
 from checklist_rewards.evaluation.agreement import (
-    Bootstrap,
     compare,
     compare_judges,
     compare_raters,
     units_against_labels,
     units_of_judges,
 )
+from checklist_rewards.evaluation.bootstrap import Bootstrap
 from checklist_rewards.evaluation.cascade_replay import replay
 from checklist_rewards.evaluation.labels import Labels, pairs_of
 from checklist_rewards.evaluation.labels import labelled as with_labels

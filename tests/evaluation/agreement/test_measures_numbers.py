@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from checklist_rewards.evaluation.agreement import Bootstrap, Mean, Numbers
+from checklist_rewards.evaluation.agreement import Numbers
+from checklist_rewards.evaluation.bootstrap import Bootstrap, Mean
 from tests.evaluation.agreement.oracle import of_numbers
 
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from studies.benchmarks import gpu, gpu_page
 
-from checklist_rewards.backends.costs import CPU
+from checklist_rewards.backends.trees import CPU
 from tests.conftest import REPO
 
 PAGE = REPO / "docs" / "studies" / "gpu.md"

@@ -60,7 +60,7 @@ def folder(tmp_path, server):
     (folder / "judges").mkdir(parents=True)
     rows = [{"prompt": "Name a colour.", "target": f"text {n}", "checklist": CHECKLIST} for n in range(ROWS)]
     write_jsonl(folder / "rows.jsonl", rows)
-    settings = f"base_url: '{server.url}', engine: {json.dumps(ENGINE)}"
+    settings = f"base_url: '{server.url}', engine_args: {json.dumps(ENGINE)}"
     halved = {"method": "temperature", "temperature": 2.0, "reads": 40}
     Calibration(judge="valid", read_by="top_logprobs", maps={"yes/no": halved}).save(folder / "map.json")
     (folder / "judges" / "one.yaml").write_text(f"{{model: valid, {settings}}}\n")
@@ -240,7 +240,12 @@ def test_only_an_app_with_the_same_file_of_judges_resumes(folder, server):
 
 def test_a_job_goes_on_when_the_app_is_killed_and_an_app_started_again_shows_it(folder, server):
     command = ["-m", "checklist_rewards.cli", "ui", folder, "--port=0", "--no-browser"]
-    command += ["--model=valid", f"--base-url={server.url}", "--engine=concurrency=8", f"--store={folder}/s.sqlite"]
+    command += [
+        "--model=valid",
+        f"--base-url={server.url}",
+        "--engine-args=concurrency=8",
+        f"--store={folder}/s.sqlite",
+    ]
     server.again(most=20)
     app, client = started(command)
     created = client.post("/api/jobs", json=REQUEST)

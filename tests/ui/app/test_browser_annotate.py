@@ -9,7 +9,8 @@ import subprocess
 import pytest
 
 from checklist_rewards import BatchScore
-from checklist_rewards.evaluation.agreement import Bootstrap, compare, units_against_labels
+from checklist_rewards.evaluation.agreement import compare, units_against_labels
+from checklist_rewards.evaluation.bootstrap import Bootstrap
 from checklist_rewards.evaluation.labels import Labels
 from checklist_rewards.evaluation.scored import read_scored
 from checklist_rewards.scores.tally import PassRate

@@ -222,8 +222,8 @@ def test_only_settings_whose_name_is_that_of_a_secret_are_left_out(name):
     engine = Engine("org/judge", "vllm", settings={name: "value", "nested": {name: "value", "a": [{name: "value"}]}})
     kept = {name: "value"} if name in NOT_SECRET else {}
     nested = {**kept, "a": [kept]}
-    assert engine_arguments(engine)["engine"] == {**kept, "nested": nested}
-    assert engine_arguments(engine, public=False)["engine"] == dict(engine.settings)
+    assert engine_arguments(engine)["engine_args"] == {**kept, "nested": nested}
+    assert engine_arguments(engine, public=False)["engine_args"] == dict(engine.settings)
 
 
 VALUES = st.recursive(
@@ -265,10 +265,10 @@ def test_the_exported_code_has_the_settings_that_were_exported(engine, backend, 
     expected = {name: value for name, value in chosen.items() if value != getattr(usual, name)}
     expected |= {"model": "org/judge", "store": "store.sqlite"}
     expected |= {"backend": backend} if backend != "auto" else {}
-    assert seen == expected | ({"engine": engine} if engine else {})
+    assert seen == expected | ({"engine_args": engine} if engine else {})
     assert PipelineConfig.parse(yaml.safe_load(found["yaml"])) == config
     options = [word.partition("=") for word in shlex.split(found["cli"].rpartition("\nEND\n")[2])]
-    assert engine_settings("--engine", [value for name, _, value in options if name == "--engine"]) == engine
+    assert engine_settings("--engine-args", [value for name, _, value in options if name == "--engine-args"]) == engine
     assert [value for name, _, value in options if name == "--store"] == ["store.sqlite"]
 
 

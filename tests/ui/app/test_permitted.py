@@ -20,7 +20,7 @@ HARMLESS = {
     "model": "org/one",
     "backend": "transformers",
     "base_url": NAMED,
-    "engine": {"concurrency": 4, "dtype": "bfloat16"},
+    "engine_args": {"concurrency": 4, "dtype": "bfloat16"},
     "mode": "item",
     "use_logprobs": True,
     "capture_reasoning": True,
@@ -48,10 +48,11 @@ NESTED = {
     },
 }
 HARMFUL = [
-    {"engine": {"trust_remote_code": True}},
-    {"engine": {"trust_remote_code": "yes"}},
+    {"engine": {"trust_remote_code": True}},  # the name in older files
+    {"engine_args": {"trust_remote_code": True}},
+    {"engine_args": {"trust_remote_code": "yes"}},
     *(
-        {"engine": {name: "x"}}
+        {"engine_args": {name: "x"}}
         for name in (
             *("api_key", "key", "token", "headers", "default_headers", "adapter", "tokenizer", "load_format"),
             *("hf_overrides", "worker_cls", "worker_extension_cls", "model_loader_extra_config", "plugins"),
@@ -61,9 +62,9 @@ HARMFUL = [
             *("compilation_config", "otlp_traces_endpoint", "lora_modules", "use_safetensors", "verify", "env"),
         )
     ),
-    {"engine": {"dtype": "../../dtype"}},
-    {"engine": {"dtype": {"a": "b"}}},
-    {"engine": ["trust_remote_code"]},
+    {"engine_args": {"dtype": "../../dtype"}},
+    {"engine_args": {"dtype": {"a": "b"}}},
+    {"engine_args": ["trust_remote_code"]},
     {"backend": "openai"},
     {"backend": "decisions"},
     {"backend": "remote", "base_url": NAMED},
@@ -214,7 +215,7 @@ def test_every_setting_of_a_pipeline_is_allowed_checked_or_refused(judging, part
         checked
         == {
             "scorer": {
-                *("model", "backend", "base_url", "engine", "store", "budget"),
+                *("model", "backend", "base_url", "engine_args", "store", "budget"),
                 *("prompt", "examples", "calibration", "weights", "judge", "allow_code", "options"),
             },
             "generator": {"model", "prompt", "prompts", "candidate_models", "options"},
@@ -226,7 +227,7 @@ def test_every_setting_of_a_pipeline_is_allowed_checked_or_refused(judging, part
 @pytest.mark.parametrize("entry", [*GENERATORS, *REFINERS], ids=lambda entry: entry.name)
 def test_options_of_parts_load_no_model_and_run_no_code(judging, entry):
     part = "refiners" if entry.name in REFINERS.names() else "generator"
-    harmful = {"model", "backend", "base_url", "store", "scorer", "engine", "embedder", "shape", "allow_code"}
+    harmful = {"model", "backend", "base_url", "store", "scorer", "engine_args", "embedder", "shape", "allow_code"}
     for name in {*(entry.settings or ()), "budget"} & harmful:
         content = {part: {"kind": entry.name, "options": {name: "org/with-code"}}}
         refused(judging, judging.permitted.check_pipeline, "judges/a.yaml", content)

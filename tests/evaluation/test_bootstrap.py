@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from checklist_rewards.errors import SampleError
-from checklist_rewards.evaluation.agreement import Bootstrap, Categories, Figure, Mean
+from checklist_rewards.evaluation.agreement import Categories
+from checklist_rewards.evaluation.bootstrap import Bootstrap, Figure, Mean
 
 
 def test_two_groups_can_only_give_three_means():

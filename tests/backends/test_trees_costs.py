@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from checklist_rewards.backends.costs import CPU, GPU, MAX_BATCH_TOKENS, Costs, DeviceCosts, device_costs
+from checklist_rewards.backends.trees import CPU, GPU, MAX_BATCH_TOKENS, Costs, DeviceCosts, device_costs
 
 SIZES = st.integers(1, 16_384)
 ROOMS = st.integers(1, 100_000)

@@ -1,0 +1,186 @@
+"""Figures of units in groups, and their 95 % intervals by the cluster bootstrap.
+
+Reads of one target, and targets of one document, are not independent. The bootstrap therefore resamples whole *groups*
+with replacement (Davison and Hinkley 1997, section 3.8). A resample is a weight per unit: how often the group of the
+unit was drawn. The figure itself is computed in the same way, with all weights 1. The loop is not
+`scipy.stats.bootstrap`, which does not resample groups and gives no interval if one resample is undefined. The
+interval of the resampled figures is that of `evaluation/intervals.py`.
+
+There is no interval (None) with a single group, or if a figure is defined in fewer than 90% of the resamples. Where
+libraries refuse a case or answer with a warning, a figure is NaN, which [`Measure.figures`] reports as None.
+
+For files of any size, figures are computed from sums. Many figures of a file (a kappa, a mean, a variance component)
+are functions of sums over its rows. Kept per bootstrap group, these sums need a few numbers per group instead of all
+rows, and a resample is a weighted sum.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+from typing_extensions import override
+
+from checklist_rewards.evaluation.intervals import bootstrap_interval
+from checklist_rewards.validation import np, whole_number
+
+DEFAULT_RESAMPLES = 1000
+LIBRARIES = ("numpy", "scipy", "statsmodels", "krippendorff")
+"""The packages that compute the figures. The extras `evaluation`, `ui` and `encoder` install them."""
+
+
+class Figure(BaseModel):
+    """A number with its 95% confidence interval; None where undefined."""
+
+    model_config = ConfigDict(frozen=True)
+
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+
+    def __str__(self) -> str:
+        return self.shown()
+
+    def shown(self, digits: int = 3) -> str:
+        """The number and its interval as text, such as "0.812 [0.790, 0.834]"; "none" if undefined."""
+        if self.value is None:
+            return "none"
+        known = self.low is not None and self.high is not None
+        interval = f" [{self.low:.{digits}f}, {self.high:.{digits}f}]" if known else ""
+        return f"{self.value:.{digits}f}{interval}"
+
+
+class Measure(ABC):
+    """Named figures computed from the same units."""
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """Number of units."""
+
+    @abstractmethod
+    def replicate(self, weights: np.ndarray) -> Mapping[str, float]:
+        """The figures with unit i counted `weights[i]` times, a whole number; NaN where undefined."""
+
+    def figures(self) -> dict[str, float | None]:
+        """The figures over all units; None where undefined, as all are without units."""
+        values = self.replicate(np.ones(len(self), dtype=np.int64))
+        return {name: float(v) if len(self) and math.isfinite(v) else None for name, v in values.items()}
+
+
+def over(numerator: Any, denominator: Any) -> float:
+    """The quotient; NaN unless the denominator is above 0."""
+    return float(numerator / denominator) if denominator > 0 else math.nan
+
+
+def weighted_mean(values: np.ndarray, weights: np.ndarray) -> float:
+    """The mean of `values`; NaN if the weights sum to 0."""
+    return over(weights @ values, weights.sum())
+
+
+@dataclass(frozen=True, slots=True)
+class Bootstrap:
+    """Settings of the confidence intervals.
+
+    Args:
+        resamples (`int`, *optional*, defaults to `1000`): number of resamples; 0 turns intervals off.
+        seed (`int`, *optional*, defaults to `0`): seed of the resampling.
+        progress (callable, *optional*): called with the number of resamples since its last call.
+    """
+
+    resamples: int = DEFAULT_RESAMPLES
+    seed: int = 0
+    progress: Callable[[int], object] | None = None
+
+    def __post_init__(self) -> None:
+        whole_number("resamples", self.resamples, at_least=0)
+        whole_number("seed", self.seed, at_least=0)
+
+    def figures(self, measure: Measure, groups: Sequence[Hashable]) -> dict[str, Figure]:
+        """Compute all figures of a measure with their intervals.
+
+        Args:
+            measure ([`Measure`]): the figures to compute.
+            groups (sequence, one per unit): units of the same group are resampled together.
+
+        Returns:
+            `dict[str, Figure]`: by the names that the measure gives its figures.
+        """
+        values = measure.figures()
+        codes = group_codes(groups)
+        count = int(codes.max()) + 1 if len(codes) else 0
+        if count < 2 or not self.resamples:
+            return {name: Figure(value=value) for name, value in values.items()}
+        replicates = np.full((self.resamples, len(values)), np.nan)
+        for row, weights in zip(replicates, self.draws(codes), strict=True):
+            if weights.any():
+                replicate = measure.replicate(weights)
+                row[:] = [replicate[name] for name in values]
+        return {
+            name: Figure(value=value, **bootstrap_interval(column, count))
+            for (name, value), column in zip(values.items(), replicates.T, strict=True)
+        }
+
+    def draws(self, codes: np.ndarray) -> Iterator[np.ndarray]:
+        """For every resample, how often each unit is in it.
+
+        Args:
+            codes (array of `int`): the group of every unit, from [`group_codes`].
+        """
+        rng, count = np.random.default_rng(self.seed), int(codes.max()) + 1
+        for _ in range(self.resamples):
+            yield np.bincount(rng.integers(0, count, count), minlength=count)[codes]
+            if self.progress is not None:
+                self.progress(1)
+
+
+def group_codes(groups: Sequence[Hashable]) -> np.ndarray:
+    """Integer codes of the groups, one per unit, numbered from 0 in order of first appearance."""
+    codes: dict[Hashable, int] = {}
+    return np.array([codes.setdefault(group, len(codes)) for group in groups], dtype=np.int64)
+
+
+class Mean(Measure):
+    """The mean of some numbers as a figure with a given name; of booleans, the fraction that is true."""
+
+    def __init__(self, name: str, values: Sequence[float | bool] | np.ndarray):
+        self.name, self.values = name, np.asarray(values, dtype=float)
+
+    @override
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @override
+    def replicate(self, weights: np.ndarray) -> dict[str, float]:
+        return {self.name: weighted_mean(self.values, weights)}
+
+
+class Totals(Measure):
+    """Figures of sums.
+
+    Args:
+        vectors (sequence of sequences of `float`, equally long): the sums of every unit.
+        compute (callable): called with the sum of the vectors; returns the figures by name, NaN where undefined.
+    """
+
+    def __init__(
+        self,
+        vectors: Sequence[Sequence[float] | np.ndarray] | np.ndarray,
+        compute: Callable[[np.ndarray], Mapping[str, float]],
+    ):
+        self.vectors, self.compute = np.asarray(vectors, dtype=float), compute
+
+    @override
+    def __len__(self) -> int:
+        return len(self.vectors)
+
+    @override
+    def figures(self) -> dict[str, float | None]:
+        return super().figures() if len(self) else {}
+
+    @override
+    def replicate(self, weights: np.ndarray) -> Mapping[str, float]:
+        return self.compute(weights @ self.vectors)
