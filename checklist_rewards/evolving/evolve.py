@@ -48,7 +48,7 @@ from checklist_rewards.refiners.unit_tester import UnitTester
 from checklist_rewards.rewards.batch import Call, RewardLog, log_to_trainer
 from checklist_rewards.rewards.placement import is_collective
 from checklist_rewards.rewards.ranks import gathered, rank
-from checklist_rewards.rewards.settings import EvolvingConfig, ProposerConfig
+from checklist_rewards.rewards.settings import EvolvingConfig, ProposerConfig, RewardConfig
 from checklist_rewards.scorer import ChecklistScorer
 from checklist_rewards.scores.scales import on_scale
 
@@ -65,39 +65,23 @@ class Evolution:
     `ChecklistReward(evolving=...)`. The checklists of the dataset are the persistent items, which never change.
 
     Args:
-        name (`str`):
-            Name of the reward.
         scorer ([`ChecklistScorer`]):
             The judge of the reward.
         log ([`RewardLog`]):
             The log of the reward, which gets the metrics `<name>/evolving/...`.
-        column (`str`):
-            The column of the checklists.
-        retries (`int`):
-            As in [`ChecklistReward`].
-        settings ([`EvolvingConfig`]):
-            What proposes items, how often, and which items stay.
-        judge ([`ScorerConfig`]):
-            The settings of the reward's scorer: `model`, `backend`, `base_url` and `store` are the proposer's too,
-            unless it has its own.
+        config ([`RewardConfig`]):
+            The settings of the reward. `evolving` says what proposes items, how often, and which items stay. `model`,
+            `backend`, `base_url` and `store` are the proposer's too, unless it has its own.
 
     Raises:
         SampleError: For an argument that cannot be used.
     """
 
-    def __init__(
-        self,
-        name: str,
-        scorer: ChecklistScorer,
-        log: RewardLog,
-        column: str,
-        retries: int,
-        settings: EvolvingConfig,
-        judge: ScorerConfig,
-    ):
+    def __init__(self, scorer: ChecklistScorer, log: RewardLog, config: RewardConfig):
+        settings = config.evolving or EvolvingConfig()
         proposer: Any = settings.proposer
         if proposer is None or isinstance(proposer, ProposerConfig):
-            proposer = _proposer_of(proposer or ProposerConfig(), judge)
+            proposer = _proposer_of(proposer or ProposerConfig(), config)
         elif not callable(proposer) and hasattr(proposer, "generate_batch"):
             proposer = FromGenerator(proposer)
         if not callable(proposer):
@@ -105,8 +89,8 @@ class Evolution:
         refiners, buffer = settings.refiners, settings.buffer
         if isinstance(refiners, str | Mapping) or any(isinstance(one, str | Mapping) for one in refiners or ()):
             raise SampleError(f"refiners={refiners!r:.60} is not allowed; it must be a list of refiners.")
-        self.name, self.scorer, self.log = name, scorer, log
-        self.column, self.retries = column, retries
+        self.scorer, self.log = scorer, log
+        self.name, self.column, self.retries = config.name, config.column, config.retries
         self.proposer: Proposer = proposer
         self.every, self.max_groups = settings.every, settings.max_groups
         self.refiners = _default_refiners(proposer, scorer) if refiners is None else tuple(refiners)

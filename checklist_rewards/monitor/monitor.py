@@ -85,7 +85,8 @@ def hold_out(
                 sample.checklist, settings.held_out, seed=settings.seed, draw=settings.draw, step=step
             )
         held_out.append(chosen[key])
-        pairs.append(without(sample, score, chosen[key], metric))
+        kept = [item.id for item in sample.checklist.items if item.id not in chosen[key]]
+        pairs.append(only(sample, score, kept, metric) if chosen[key] else (sample, score))
     return held_out, [sample for sample, _ in pairs], [score for _, score in pairs]
 
 
@@ -123,24 +124,6 @@ def held_out_items(
         if len(out) < count and not item.required and not last and item.id not in out:
             out.append(item.id)
     return out
-
-
-def without(sample: Sample, score: Score, held_out: Sequence[str], metric: PrimaryMetric) -> tuple[Sample, Score]:
-    """A sample and its score without some of its items.
-
-    Args:
-        sample ([`Sample`]):
-            Its checklist is a [`Checklist`].
-        score ([`Score`]):
-            Its score, with all items.
-        held_out (sequence of `str`):
-            Ids of the items to leave out.
-        metric (`str`):
-            The metric of the reward.
-    """
-    if not held_out:
-        return sample, score
-    return only(sample, score, [item.id for item in sample.checklist.items if item.id not in held_out], metric)
 
 
 def _uniform(*parts: str) -> float:

@@ -170,15 +170,7 @@ class ChecklistReward:
             from checklist_rewards.evolving.evolve import Evolution  # loads generators and refiners
 
             with _setting("evolving"):
-                self.evolving = Evolution(
-                    self.__name__,
-                    self.scorer,
-                    self.log,
-                    self.column,
-                    self.retries,
-                    config.evolving,
-                    config,
-                )
+                self.evolving = Evolution(self.scorer, self.log, config)
         if config.monitor is not None:
             from checklist_rewards.monitor.monitor import Monitor  # loads the signals and the bank of attacks
 

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from checklist_rewards import Checklist, ChecklistScorer, Sample
-from checklist_rewards.monitor.monitor import held_out_items, without
+from checklist_rewards.monitor.monitor import held_out_items
+from checklist_rewards.rewards.split import only
 from tests.fakes import FakeBackend
 
 ITEMS = st.lists(
@@ -51,7 +52,8 @@ def test_the_score_without_items_is_the_score_of_the_shorter_checklist():
     full = Checklist.parse(["Is it red?", {"question": "Is it blue?", "weight": 3}])
     score = scorer.score(full, "text")
     blue = full.items[1].id
-    sample, rest = without(Sample(full, "text"), score, [blue], "expected")
+    kept = [item.id for item in full.items if item.id != blue]
+    sample, rest = only(Sample(full, "text"), score, kept, "expected")
     assert [item.question for item in sample.checklist.items] == ["Is it red?"]
     assert rest.primary_score == scorer.score(["Is it red?"], "text").primary_score == pytest.approx(0.9)
     assert score.primary_score == pytest.approx((0.9 + 3 * 0.2) / 4) and rest.total == 1
