@@ -48,7 +48,7 @@ stored = ChecklistScorer("pocket", backend="transformers", store="store.sqlite")
 fresh.score_batch([Sample(checklist, "A text.")])
 stored.score_batch(samples)
 found = {"a read of the pocket judge": timed(lambda: fresh.score_batch(samples)) / (4 * texts)}
-of_store = [timed(lambda: stored.score_batch(samples)) for _ in range(20)]  # a collection of garbage takes as long as one
+of_store = [timed(lambda: stored.score_batch(samples)) for _ in range(20)]
 found["a read from the store"] = statistics.median(of_store) / (4 * texts)
 checks = [{"question": "Is it short?", "check": {"type": "words", "at_most": 20}},
           {"question": "Is it in lower case?", "check": {"type": "casing", "casing": "lower"}}]
