@@ -220,8 +220,10 @@ def not_logprobs(values: Sequence[float], *, distinct: bool = True) -> Unanswere
         distinct (`bool`, *optional*, defaults to `True`): Whether they are of distinct tokens, so that their
             probabilities add up to 1 at most.
     """
-    wrong = next((value for value in values if not value <= _ROUNDING), None)
-    if wrong is None:
+    wrong = None
+    if not all([value <= _ROUNDING for value in values]):  # False for NaN; a list, because this runs for every read
+        wrong = next(value for value in values if not value <= _ROUNDING)
+    else:
         total = math.fsum([math.exp(value) for value in values]) if distinct else 0.0
         if total <= 1 + _SUM_ROUNDING:
             return None
