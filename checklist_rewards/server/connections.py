@@ -1,8 +1,10 @@
 """uvicorn with limits on slow and idle connections.
 
-uvicorn does not limit the size of the headers of a request, the time for them or, after the first byte, the time of an
-idle connection, and on shutdown it waits for requests whose body never ends. [`BoundedConnection`] closes such
-connections. The limits for request bodies are in `app`.
+uvicorn limits the number of connections, and the time of an idle connection between two requests. It does not limit
+the time before the first request, the time for headers, or on shutdown the wait for a body that never ends.
+[`BoundedConnection`] closes such connections. It also bounds the size of headers. uvicorn does so with h11 only, a
+parser that takes 1.7 times the CPU of httptools for `/health` and 1.15 times for a row of eight questions. The limits
+for request bodies are in `app`.
 
 On SIGTERM, [`Drain`] refuses new work while connections are still accepted: `/ready` returns 503, so that a load
 balancer sends no more requests, and requests for scores get 503 too. When the requests under way are answered, but not
