@@ -12,6 +12,9 @@ import pytest
 pytest.importorskip("fastapi")
 pytest.importorskip("uvicorn")
 
+import uvicorn
+from fastapi import FastAPI
+
 from checklist_rewards.cli.serving import listen
 from checklist_rewards.server import app as server_app
 from checklist_rewards.server import build_app, connections
@@ -73,6 +76,18 @@ def test_headers_that_do_not_come_close_the_connection(scorer, monkeypatch, sent
             assert answer(slow).startswith(b"HTTP/1.1 200 OK")
         slow.sendall(sent)
         assert is_closed(slow)
+
+
+@pytest.mark.parametrize("parser", ["httptools", "h11"])
+@pytest.mark.parametrize("sent", [b"", HEAD], ids=["nothing", "half a header"])
+def test_uvicorn_alone_waits_for_headers_with_either_parser(parser, sent):
+    config = uvicorn.Config(FastAPI(), http=parser, ws="none", log_level="error", timeout_keep_alive=0)
+    server = uvicorn.Server(config)
+    with listen("127.0.0.1", 0) as listening, running(server, listening):
+        with socket.create_connection(listening.getsockname(), timeout=0.5) as slow:
+            slow.sendall(sent)
+            with pytest.raises(TimeoutError):
+                slow.recv(1)
 
 
 def test_headers_that_come_byte_by_byte_close_the_connection(scorer, monkeypatch):

@@ -3,8 +3,8 @@
 A [`RateLimit`] spaces requests evenly. With a [`Breaker`], a server that is down is detected once, not once per read:
 
     closed   Requests are sent. After `failures` consecutive requests without a valid response, the breaker opens.
-    open     Requests wait. One at a time is sent as a probe, after pauses that double up to 15 s. A response closes
-             the breaker, and all waiting requests continue.
+    open     Requests wait. One at a time is sent as a probe, as its [`Outage`] says. A response closes the breaker,
+             and all waiting requests continue.
     gone     No probe was answered for `patience` seconds. All waiting requests fail, and so do all new requests within
              the next `patience` seconds. Then one probe is sent again.
 
@@ -24,6 +24,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
+from checklist_rewards.backends.openai.replicas import Outage
 from checklist_rewards.backends.openai.wire import RATE_LIMITED, Failure
 
 
@@ -53,9 +54,6 @@ class RateLimit:
                 raise
 
 
-_LONGEST_PAUSE = 15.0
-
-
 class ServerGone(Exception):
     """The breaker considers the server gone. The message contains the time without a response and the last failure."""
 
@@ -70,13 +68,9 @@ class Breaker:
     """
 
     def __init__(self, failures: int, patience: float, pause: float):
-        self.failures, self.patience, self.pause = failures, patience, pause
-        self._failed = 0
-        self._opened: float | None = None
+        self.failures, self.patience = failures, patience
+        self._outage = Outage(pause)
         self._gone_until = 0.0
-        self._next_probe = 0.0
-        self._pause = pause
-        self._probing = False
         self.last = ""
         """The last failure."""
         self._changed = asyncio.Event()
@@ -90,18 +84,18 @@ class Breaker:
         Raises:
             ServerGone: If the server counts as gone.
         """
-        clock = asyncio.get_running_loop().time
-        while self._opened is not None:
+        clock, outage = asyncio.get_running_loop().time, self._outage
+        while not outage.is_up:
             now = clock()
             if now < self._gone_until:
                 raise ServerGone(f"no response for {self.patience:g} s; last failure: {self.last}")
-            if not self._probing and now >= self._next_probe:
-                self._probing = True
+            if outage.is_due(now):
+                outage.probing = True
                 return True
             changed = self._changed
             try:
                 # In Python 3.11, `wait_for` loses a cancellation that arrives together with the event.
-                async with asyncio.timeout(None if self._probing else max(0.001, self._next_probe - now)):
+                async with asyncio.timeout(None if outage.probing else max(0.001, outage.until - now)):
                     await changed.wait()
             except TimeoutError:
                 continue
@@ -109,42 +103,34 @@ class Breaker:
 
     def passed(self, probe: bool) -> None:
         """Record a request that the server answered."""
-        self._failed = 0
-        self._probing = self._probing and not probe
-        if self._opened is not None:
-            self._opened, self._pause, self._gone_until = None, self.pause, 0.0
+        was_up = self._outage.is_up
+        self._outage.ended(probe)
+        self._outage.answered()
+        if not was_up:
+            self._gone_until = 0.0
             self._wake()
 
     def down_for(self, now: float) -> float:
         """Seconds since the breaker opened; 0 if it is closed."""
-        return 0.0 if self._opened is None else now - self._opened
+        return 0.0 if self._outage.since is None else now - self._outage.since
 
     def failed(self, probe: bool, reason: str) -> bool:
         """Record a request without a valid response. Returns whether the breaker opened, or a probe of it failed."""
         now = asyncio.get_running_loop().time()
         self.last = reason
-        self._failed += 1
-        self._probing = self._probing and not probe
-        if self._opened is None:
-            if self._failed < self.failures:
-                return False
-            self._opened = now
-            self._next_probe = now + self._pause
-        elif probe:
-            self._pause = min(2 * self._pause, _LONGEST_PAUSE)
-            self._next_probe = now + self._pause
-            if now - self._opened >= self.patience:
-                self._gone_until = self._next_probe = now + self.patience
-        else:
+        self._outage.ended(probe)
+        if not self._outage.failed(now, probe, tolerated=self.failures - 1):
             return False
+        if self.down_for(now) >= self.patience:
+            self._gone_until = self._outage.until = now + self.patience
         self._wake()
         return True
 
     def released(self, probe: bool) -> None:
         """Record a request that does not indicate whether the server works: it was cancelled or rate-limited."""
         if probe:
-            self._probing = False
-            self._next_probe = asyncio.get_running_loop().time() + self._pause
+            self._outage.ended(probe)
+            self._outage.until = asyncio.get_running_loop().time() + self._outage.pause
             self._wake()
 
     def _wake(self) -> None:

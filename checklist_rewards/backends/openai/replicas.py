@@ -1,4 +1,4 @@
-"""Chooses the replica of a server that gets a request. Pure: no clock and no network.
+"""Detects that a server is down, and chooses the replica that gets a request. Pure: no clock and no network.
 
 All requests about one text have the same key, and go to the replica whose prefix cache holds the text. The replicas
 are ordered by rendezvous hashing: by a hash of the key and the replica's address (Thaler and Ravishankar, 1998). The
@@ -7,15 +7,18 @@ only its own keys. A request goes to the first replica in this order that is nei
 reads in flight than 1.25 times the mean (consistent hashing with bounded loads; Mirrokni, Thorup and Zadimoghaddam,
 2018). A replica with few reads in flight is never busy, or the first reads about a text would be spread.
 
+An [`Outage`] is the failure detector of one replica, and of all of them together (`limits.Breaker`):
+
     up       Gets requests.
-    aside    Failed. After a pause it gets one request as a probe, while the others go to the other replicas. A failed
-             probe doubles the pause, up to 15 s. An answer brings the replica back.
+    down     Failed. After a pause it gets one request as a probe. A failed probe doubles the pause, up to 15 s. An
+             answer ends the outage.
+
+The requests of a replica that is down are sent to the other replicas; it is set aside.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from hashlib import blake2b
 from typing import NamedTuple
 
@@ -38,16 +41,74 @@ class Sent(NamedTuple):
     probe: bool
 
 
-@dataclass(slots=True)
+class Outage:
+    """Whether a server, or one of its replicas, is down, and when it is probed.
+
+    Args:
+        pause (`float`):
+            Seconds before the first probe.
+    """
+
+    def __init__(self, pause: float):
+        self.first_pause = self.pause = pause
+        self.failures = 0
+        """Failures since the last answer."""
+        self.since: float | None = None
+        """When the outage began. None while the server is up."""
+        self.until = 0.0
+        """When the next probe is due."""
+        self.probing = False
+
+    @property
+    def is_up(self) -> bool:
+        """Whether the server gets requests."""
+        return self.since is None
+
+    def is_due(self, now: float) -> bool:
+        """Whether the next request is a probe."""
+        return self.since is not None and not self.probing and now >= self.until
+
+    def ended(self, probe: bool) -> None:
+        """Record the end of a request, whatever its outcome."""
+        self.probing &= not probe
+
+    def answered(self) -> None:
+        """Record a request that the server answered."""
+        self.failures, self.since, self.pause = 0, None, self.first_pause
+
+    def failed(self, now: float, probe: bool, tolerated: int = 0, wait: float | None = None) -> bool:
+        """Record a request without a valid response.
+
+        Args:
+            now (`float`):
+                The time in seconds.
+            probe (`bool`):
+                Whether the request was the probe. Others were in flight when the outage began, and do not lengthen the
+                pause.
+            tolerated (`int`, *optional*, defaults to `0`):
+                Number of consecutive failures after which the server still counts as up.
+            wait (`float`, *optional*):
+                Seconds that the server asked to wait, instead of a growing pause.
+
+        Returns:
+            `bool`: Whether the outage began, or a probe of it failed.
+        """
+        self.failures += 1
+        if self.since is None and self.failures > tolerated:
+            self.since = now
+        elif self.since is not None and probe:
+            self.pause = min(2 * self.pause, _LONGEST_PAUSE)
+        else:
+            return False
+        self.until = now + (self.pause if wait is None else wait)
+        return True
+
+
 class _State:
-    reads: int = 0
-    """Reads in flight."""
-    failures: int = 0
-    """Failures since the last answer."""
-    pause: float = 0.0
-    until: float | None = None
-    """When the next probe is due. None while the replica is up."""
-    probing: bool = False
+    def __init__(self, pause: float):
+        self.outage = Outage(pause)
+        self.reads = 0
+        """Reads in flight."""
 
 
 class Replicas:
@@ -62,7 +123,7 @@ class Replicas:
 
     def __init__(self, addresses: Sequence[str], pause: float):
         self.addresses, self.pause = tuple(addresses), pause
-        self._states = [_State(pause=pause) for _ in self.addresses]
+        self._states = [_State(pause) for _ in self.addresses]
         self._reads = 0
         self._aside = 0
 
@@ -75,7 +136,7 @@ class Replicas:
 
     def up(self) -> set[int]:
         """The replicas that are not set aside."""
-        return {place for place, state in enumerate(self._states) if state.until is None}
+        return {place for place, state in enumerate(self._states) if state.outage.is_up}
 
     def home(self, key: str) -> int:
         """The replica that holds this key, however busy it is: the first one in order that is up."""
@@ -98,9 +159,10 @@ class Replicas:
         if not avoid and not self._aside:  # the usual case, without a look at every replica
             bound = max(FREE_READS, LOAD_FACTOR * self._reads / len(self._states))
             return self.send_to(next(place for place in self.order(key) if self._states[place].reads <= bound), reads)
-        ready = [place for place in self.order(key) if self._is_ready(self._states[place], now)]
+        outages = [state.outage for state in self._states]
+        ready = [place for place in self.order(key) if outages[place].is_up or outages[place].is_due(now)]
         if not ready:
-            ready = [min(range(len(self._states)), key=lambda place: self._states[place].until or now)]
+            ready = [min(range(len(outages)), key=lambda place: outages[place].until)]
         candidates = [place for place in ready if place not in avoid] or ready
         mean = sum(self._states[place].reads for place in candidates) / len(candidates)
         bound = max(FREE_READS, LOAD_FACTOR * mean)
@@ -110,18 +172,17 @@ class Replicas:
     def send_to(self, place: int, reads: int = 1) -> Sent:
         """Count a request to a given replica."""
         state = self._states[place]
-        sent = Sent(place, reads, probe=state.until is not None and not state.probing)
+        sent = Sent(place, reads, probe=not state.outage.is_up and not state.outage.probing)
         state.reads += reads
         self._reads += reads
-        state.probing |= sent.probe
+        state.outage.probing |= sent.probe
         return sent
 
     def answered(self, sent: Sent) -> None:
         """End a request that the replica answered. The replica is up."""
-        self._end(sent)
-        state = self._states[sent.place]
-        self._aside -= state.until is not None
-        state.until, state.failures, state.pause, state.probing = None, 0, self.pause, False
+        outage = self._end(sent)
+        self._aside -= not outage.is_up
+        outage.answered()
 
     def failed(self, sent: Sent, now: float, *, wait: float | None = None, tolerated: int = 0) -> bool:
         """End a request that failed.
@@ -139,33 +200,25 @@ class Replicas:
         Returns:
             `bool`: Whether the replica is set aside.
         """
-        self._end(sent)
-        state = self._states[sent.place]
-        state.failures += 1
-        if state.until is None and state.failures > tolerated:
-            self._aside += 1
-            state.until = now + (self.pause if wait is None else wait)
-        elif sent.probe:  # requests that were in flight when the replica failed do not lengthen the pause
-            state.pause = min(2 * state.pause, _LONGEST_PAUSE)
-            state.until = now + (state.pause if wait is None else wait)
-        return state.until is not None
+        outage = self._end(sent)
+        was_up = outage.is_up
+        outage.failed(now, sent.probe, tolerated, wait)
+        self._aside += was_up and not outage.is_up
+        return not outage.is_up
 
     def set_aside(self, place: int, now: float) -> None:
         """Set a replica aside that is up, although it responds."""
-        state = self._states[place]
-        if state.until is None:
-            self._aside += 1
-            state.until = now + self.pause
+        outage = self._states[place].outage
+        if outage.is_up:
+            self._aside += outage.failed(now, probe=False)
 
     def released(self, sent: Sent) -> None:
         """End a request that does not show whether the replica works, such as one that was cancelled."""
         self._end(sent)
 
-    def _end(self, sent: Sent) -> None:
+    def _end(self, sent: Sent) -> Outage:
         state = self._states[sent.place]
         state.reads -= sent.reads
         self._reads -= sent.reads
-        state.probing &= not sent.probe
-
-    def _is_ready(self, state: _State, now: float) -> bool:
-        return state.until is None or (not state.probing and now >= state.until)
+        state.outage.ended(sent.probe)
+        return state.outage

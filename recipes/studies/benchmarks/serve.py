@@ -13,7 +13,7 @@ Every request has an id, which is the id of its first question, and its answer m
 reports how many reads it computed. So a request that was lost, answered with the scores of another or scored twice is
 noticed.
 
-    python -P recipes/studies/benchmarks/serve.py --clients 512 --workers 2 --seconds 600
+    python -P recipes/studies/benchmarks/serve.py --clients 512 --seconds 600
 
 Prints a table and writes `runs/bench/serve.json`. Exit code 1 if a request failed, a row was not scored, or the number
 of reads is not that of the requests.
@@ -78,31 +78,24 @@ class Instant(Backend):
         raise NotImplementedError("this benchmark generates no text")
 
 
-def serve(workers: int) -> None:
+def serve() -> None:
     """Print a free local port, serve on it until the process is terminated, and print the number of reads."""
     from checklist_rewards import ChecklistScorer
-    from checklist_rewards.cli.serving import listening_on, run_server
-    from checklist_rewards.server import DEFAULT_MAX_BODY, build_app
-    from checklist_rewards.server.scoring import LocalQueue
-    from checklist_rewards.server.workers import AppSettings, Workers
+    from checklist_rewards.cli.serving import listen, run_server
+    from checklist_rewards.server import build_app
 
     engine = Instant()
-    scorer = ChecklistScorer(backend=engine, store=False)
-    with listening_on("127.0.0.1", 0, workers) as sockets:
-        port = sockets[0].getsockname()[1]
-        if workers == 1:
-            print(port, flush=True)
-            run_server(build_app(scorer), sockets[0])
-        else:
-            settings = AppSettings.of(scorer, max_body=DEFAULT_MAX_BODY, token=None)
-            Workers(settings, LocalQueue(scorer), sockets).run(lambda: print(port, flush=True))
+    app = build_app(ChecklistScorer(backend=engine, store=False))
+    with listen("127.0.0.1", 0) as listening:
+        print(listening.getsockname()[1], flush=True)
+        run_server(app, listening)
     print(engine.reads, flush=True)
 
 
 @contextmanager
-def served(workers: int) -> Iterator[tuple[str, int, list[int]]]:
+def served() -> Iterator[tuple[str, int, list[int]]]:
     """Address and process id of the server, and a list that has the number of its reads at the end."""
-    command = [sys.executable, "-P", str(HERE / "serve.py"), "--serve", "--workers", str(workers)]
+    command = [sys.executable, "-P", str(HERE / "serve.py"), "--serve"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
         reads: list[int] = []
@@ -139,7 +132,7 @@ async def ask(session: aiohttp.ClientSession, url: str, name: str, body: bytes |
         return f"status {response.status}"
     if body is None:
         return None
-    if not content.endswith(b'"errors":[]}') or b'"primary_score":0.8' not in content:
+    if b'"errors":[]' not in content or b'"primary_score":0.8' not in content:
         return "not scored"
     return None if b'"id":"%s"' % name.encode() in content else "the answer to another request"
 
@@ -215,7 +208,7 @@ async def measured(url: str, pid: int, clients: int, seconds: float) -> dict[str
 
 def show(results: dict[str, Any], console: Console) -> None:
     """Print the results."""
-    title = f"reward server, {results['workers']} worker(s), {results['clients']} clients, one row per request"
+    title = f"reward server, {results['clients']} clients, one row per request"
     table = Table(title=title, title_justify="left")
     for column in ("requests", "per second", "p50 ms", "p99 ms", "max ms", "errors", "GET /health per second"):
         table.add_column(column, justify="right")
@@ -243,7 +236,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=60.0, help="duration of the load test (default: %(default)s)")
     parser.add_argument("--clients", type=int, default=64, help="concurrent clients (default: %(default)s)")
-    parser.add_argument("--workers", type=int, default=1, help="workers of the server (default: %(default)s)")
     parser.add_argument(
         "--output",
         type=Path,
@@ -253,12 +245,12 @@ def main() -> None:
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.serve:
-        return serve(arguments.workers)
+        return serve()
     arguments.output.parent.mkdir(parents=True, exist_ok=True)
     load_before = os.getloadavg()[0]
-    with served(arguments.workers) as (url, pid, reads):
+    with served() as (url, pid, reads):
         results = asyncio.run(measured(url, pid, arguments.clients, arguments.seconds))
-    results["workers"], results["reads"] = arguments.workers, sum(reads)
+    results["reads"] = sum(reads)
     results["machine"] = f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores"
     results["load"] = load_before
     arguments.output.write_text(json.dumps(results, indent=2) + "\n")
