@@ -309,9 +309,8 @@ def _named_format(how: _Settings) -> Format | None:
     known = known_formats()
     if not own and name not in known:
         raise SampleError(f"{unknown('format', name, (AUTO, ROWS, *known)).rstrip('.')}, or a YAML file of your own.")
-    named = {"prompt_key": how.prompt_key, "checklist_key": how.checklist_key}
-    named |= {} if own else {"item_keys": how.item_keys}
-    given = next((key for key, value in named.items() if value), None)
+    named = ("prompt_key", how.prompt_key), ("checklist_key", how.checklist_key), ("item_keys", how.item_keys)
+    given = next((key for key, value in named if value and not (own and key == "item_keys")), None)
     if given is not None:
         where = f"set {given} in that file" if own else f"{given} requires format='rows', or a YAML file of your own"
         raise SampleError(f"format={name!r} has fixed keys; {where}.")
