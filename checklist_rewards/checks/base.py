@@ -171,9 +171,14 @@ def parse_check(spec: str, where: str) -> Check:
             allowed.
     """
     try:
-        return _parsed(spec) if len(spec) <= _CACHED_LENGTH else _parsed.__wrapped__(spec)
+        return parsed_check(spec)
     except ValueError as error:
         raise ChecklistError(f"{where}: {error}.") from None
+
+
+def parsed_check(spec: str) -> Check:
+    """[`parse_check`] without a place: raises [`ValueError`], whose message has no final full stop."""
+    return _parsed(spec) if len(spec) <= _CACHED_LENGTH else _parsed.__wrapped__(spec)
 
 
 @lru_cache(maxsize=4096)

@@ -22,11 +22,12 @@ language of a text; a letter in the place of a punctuation mark), so a verdict c
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from checklist_rewards.checks.base import CHECKS, Check, check_of
+from checklist_rewards.checks.base import CHECKS, Check, parsed_check
 from checklist_rewards.checks.verifiable import VERIFIABLE, verifiable_spec, verifiable_words
 from checklist_rewards.errors import ChecklistError
 from checklist_rewards.validation import unknown_of_many
@@ -215,7 +216,7 @@ def _checked(instruction: str, kwargs: Mapping[str, Any] | None) -> tuple[Spec, 
     try:
         computed = _COMPUTED[instruction](arguments) if instruction in _COMPUTED else {}
         spec = _filled(KINDS[instruction], _DEFAULTS | arguments | computed)
-        return spec, check_of(spec)
+        return spec, parsed_check(json.dumps(spec))
     except KeyError as error:
         raise ChecklistError(
             f"instruction {instruction!r}: the argument {error} is missing; got {arguments!r}."

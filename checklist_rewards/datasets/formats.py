@@ -17,12 +17,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from checklist_rewards.files.documents import read_text
+from checklist_rewards.errors import ConfigError
+from checklist_rewards.files.documents import load, read_text
 from checklist_rewards.scores.score import PrimaryMetric
 
 Shape = Literal["items", "text", "levels", "tree", "instructions", "asserts"]
@@ -78,6 +79,11 @@ class Format(BaseModel):
     needs: tuple[str, ...] = ()
     metric: PrimaryMetric | None = None
 
+    @field_validator("prompt", "drop", "needs", mode="before")
+    @classmethod
+    def _one_or_several(cls, keys: Any) -> Any:
+        return (keys,) if isinstance(keys, str) else keys
+
     @field_validator("item")
     @classmethod
     def _known_parts(cls, item: dict[str, str]) -> dict[str, str]:
@@ -85,6 +91,18 @@ class Format(BaseModel):
             if name not in PARTS:
                 raise ValueError(f"{name!r} is not a part of an item; allowed: {', '.join(PARTS)}")
         return item
+
+
+def own_format(file: str | Path) -> Format:
+    """The format that a user describes in a file (.yaml, .yml, .json).
+
+    Raises:
+        ConfigError: If the file is not a format, or has the name of a packaged one.
+    """
+    format = load(file, Format)
+    if format.name == ROWS or format.name in known_formats():
+        raise ConfigError(f"{file}: the name {format.name!r} is taken by a packaged format; choose another one.")
+    return format
 
 
 @lru_cache(maxsize=1)

@@ -28,7 +28,7 @@ from checklist_rewards.datasets.columns import (
     in_order,
 )
 from checklist_rewards.datasets.criteria import Counts, CriteriaReader
-from checklist_rewards.datasets.formats import PARTS, ROWS, Format, known_formats
+from checklist_rewards.datasets.formats import PARTS, ROWS, Format, known_formats, own_format
 from checklist_rewards.datasets.meanings import (
     LOSES_A_SCORE,
     holds_faults,
@@ -54,7 +54,6 @@ from checklist_rewards.errors import SampleError
 from checklist_rewards.files.atomic import write_json
 from checklist_rewards.files.cells import at, decoded, messages_in, places, without
 from checklist_rewards.files.documents import FORMATS as DOCUMENTS
-from checklist_rewards.files.documents import load
 from checklist_rewards.files.rows import Row, write_rows
 from checklist_rewards.messages import chat_messages, speaker
 from checklist_rewards.rows import Columns
@@ -306,18 +305,16 @@ def _named_format(how: _Settings) -> Format | None:
     name = str(how.format)
     if name in (AUTO, ROWS):
         return None
-    if Path(name).suffix.lower() in (".yaml", ".yml"):
-        return load(name, Format)
+    own = Path(name).suffix.lower() in DOCUMENTS
     known = known_formats()
-    if name not in known:
+    if not own and name not in known:
         raise SampleError(f"{unknown('format', name, (AUTO, ROWS, *known)).rstrip('.')}, or a YAML file of your own.")
-    named = {"prompt_key": how.prompt_key, "checklist_key": how.checklist_key, "item_keys": how.item_keys}
-    if any(named.values()):
-        given = next(key for key, value in named.items() if value)
-        raise SampleError(
-            f"format={name!r} has fixed keys; {given} requires format='rows', or a YAML file of your own."
-        )
-    return known[name]
+    named = ("prompt_key", how.prompt_key), ("checklist_key", how.checklist_key), ("item_keys", how.item_keys)
+    given = next((key for key, value in named if value and not (own and key == "item_keys")), None)
+    if given is not None:
+        where = f"set {given} in that file" if own else f"{given} requires format='rows', or a YAML file of your own"
+        raise SampleError(f"format={name!r} has fixed keys; {where}.")
+    return own_format(name) if own else known[name]
 
 
 def _found_format(rows: Sequence[Mapping[str, Any]], where: str, how: _Settings) -> Format:

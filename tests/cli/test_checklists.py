@@ -69,6 +69,55 @@ def test_what_cannot_be_imported_is_one_sentence_and_leaves_nothing(run, argumen
     assert sorted(path.name for path in Path().iterdir()) == before
 
 
+MINE = (
+    "name: mine\nchecklist: task.grading\nprompt: task.text\nitem: {question: claim, weight: how}\nwords: {must: 3}\n"
+)
+
+
+def test_a_format_of_the_users_own(run):
+    write_jsonl("rows.jsonl", {"task": {"text": "Name it.", "grading": [{"claim": "Names it.", "how": "must"}]}})
+    Path("mine.yaml").write_text(MINE)
+    done = run("checklists", "import", "rows.jsonl", "--format", "mine.yaml", "-o", "out.jsonl")
+    assert done.exit_code == 0, done.output
+    assert "mine: 1 rows with 1 items in out.jsonl" in done.output and "weights: must = 3" in done.output
+    [row] = read_jsonl("out.jsonl")
+    assert row["prompt"] == "Name it." and row["checklist_source"] == "mine"
+    assert [item["weight"] for item in row["checklist"]] == [3.0]
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments", "words"),
+    [
+        ("name: mine\n", [], "own.yaml:1: checklist is missing"),
+        (
+            MINE + "shpe: text\n",
+            [],
+            r"own.yaml:6: unknown key 'shpe' \(did you mean 'shape'\?\); allowed: name, about",
+        ),
+        (MINE + "shape: list\n", [], "own.yaml:6: shape: Input should be 'items', 'text', 'levels'.* got 'list'"),
+        (MINE.replace("claim", "text"), [], "rows.jsonl, line 1, item 1: 'text' must be a nonblank string, got None"),
+        (MINE.replace("question", "text"), [], "own.yaml:4: item: 'text' is not a part of an item; allowed: question"),
+        (MINE.replace("must: 3", "must: high"), [], "own.yaml:5: words.must: .* got 'high'"),
+        (MINE.replace("grading", "rubric"), [], "rows.jsonl, line 1: key 'task.rubric' not found; the keys are task"),
+        (
+            MINE.replace("mine", "draco", 1),
+            [],
+            "own.yaml: the name 'draco' is taken by a packaged format; choose another",
+        ),
+        (MINE.replace("mine", "rows", 1), [], "own.yaml: the name 'rows' is taken by a packaged format"),
+        (MINE, ["--checklist-key", "x"], "format='own.yaml' has fixed keys; set checklist_key in that file"),
+        ("name: [\n", [], "own.yaml:2: not valid YAML"),
+        ("[1]\n", [], "own.yaml:1: expected a mapping, got"),
+    ],
+)
+def test_a_wrong_format_of_ones_own_is_one_sentence(run, text, arguments, words):
+    write_jsonl("rows.jsonl", {"task": {"text": "Name it.", "grading": [{"claim": "Names it.", "how": "must"}]}})
+    Path("own.yaml").write_text(text)
+    done = run("checklists", "import", "rows.jsonl", "--format", "own.yaml", "-o", "out.jsonl", *arguments)
+    assert done.exit_code == 2 and re.search(words, done.stderr), done.stderr
+    assert not Path("out.jsonl").exists()
+
+
 def test_rows_under_other_names(run):
     write_jsonl("mine.jsonl", {"task": "t", "out": "o", "rubric": [{"criterion": "Is it red?", "points": -2, "n": 1}]})
     keys = ["--prompt-key", "task", "--target-key", "out", "--checklist-key", "rubric"]
