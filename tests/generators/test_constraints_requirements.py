@@ -388,6 +388,16 @@ ISSUE: list[tuple[str, list[Check]]] = [
     ("Put it on the first line without enclosing it in quotation marks.", []),
     ("Length limit: 2 sentences.", [sentences(at_most=2)]),
     ("Create an HTML page with two paragraphs.", []),
+    ("Lincoln's speech contains fewer than 300 words. Summarize it.", []),
+    ("Applicants must write at least 300 words. Write the job ad.", []),
+    ("The user should answer with yes or no. Write the question for them.", []),
+    ("Old telegrams had to use fewer than 15 words. Describe their style.", []),
+    ("They answer in one word. Why?", []),
+    ("Shorten it by 100 words or more.", []),
+    ("Quote at least two sentences from the book.", []),
+    ("Pretend you are a bot that answers in one word.", []),
+    ("I need to write at least 1,000 words by Friday. Motivate me.", []),
+    ("Give tips to write at most 100 words.", []),
 ]
 
 

@@ -102,12 +102,32 @@ _HOW = pattern(
 _OTHERS = pattern(
     rf"""[\s\W]*(?:an?|most|some|many)\s+(?:[a-z]+\s+){{1,3}}(?:has|have|contains?|is|are)\b
     |[\s\W]*(?:this|my|our|his|her|their)\s+(?:[a-z]+\s+){{0,3}}(?:is|has|was|contains|had)\s*$
-    |[\s\W]*(?:nobody|no one|everyone|everybody|people|readers|users|i)\b(?! (?:want|need|expect|would|require|ask))
+    |[\s\W]*(?:nobody|no one|everyone|everybody|people|readers|users|they|she|he|i)\b
+    (?! (?:want|need|expect|would|require|ask))
     |[\s\W]*(?:the|my|a|an|our|his|her|their|some|most|many)\s+(?:(?!(?:{RESPONSE}|{PART}|number
     |words?)\b)[a-z]+\s+){{1,4}}
     (?:has|have|had|contains?|contained|is|are|was|were)\b|.*\b(?:had|contained|was|were)\s+(?:a |an )?$"""
 )
 """A statement about something else: "the book has"."""
+_NAMED = (
+    r"(?:words?|letters?|key ?words?|phrases?|terms?|characters?|commas?|digits?|emojis?|numbers?|capitals?|"
+    r"paragraphs?|sentences?|bullets?|points?|marks?|sections?|hashtags?|there|you|we|i|that|and|also|it)"
+)
+_SUBJECT = pattern(
+    rf"""[\s\W]*(?:[a-z]+'s\s+[a-z]+|(?:they|she|he|we)|(?:(?!(?:make|ensure|be|please|each|every|{_NAMED})\b)[a-z]+\s+){{0,2}}
+    (?!(?:{RESPONSE}|{PART}|{_NAMED})\b)[a-z]+)\s+(?:(?:always|never|often)\s+)?
+    (?:must|should|shall|ha[sd] to|have to|needs? to|are (?:asked|told) to|uses|contains|ends|starts|wants)\b"""
+)
+"""Somebody or something else than the response, of which the clause then says what it does or must do."""
+_CHANGED = pattern(
+    r"""[\s\W]*(?:please\s+)?(?:shorten|lengthen|cut|trim|expand(?! on)|reduce|remove|replace|change|quote|count|find
+    |choose|pick|select|learn|define|pretend|imagine|proofread)\b
+    (?!(?: one of|.*\b(?:your|this) (?:response|answer|reply)))
+    |.*\b(?:longer|more) than\s+(?!\w+ (?:words?|sentences?|times?|characters?|paragraphs?)\b)(?:i|you|we|they)\b
+    |.*\b(?:need|want|plan|try|like|tips|ways|how|means?|tells? (?:\w+ )?|asks? (?:\w+ )?|instructions?|checks?)\s+
+    (?:to|that|for)\s+(?:write|learn|read|answer|respond|exactly|users)?\s*$"""
+)
+"""Something done to another text, or an order that is only named."""
 _INDICATIVE_ENDS = tuple(f"{verb} " for verb in "contains has had includes uses reads is was".split())
 _INDICATIVE = pattern(
     rf"""(?<![\w'])(?!(?:{RESPONSE}|count|number|words?|letters?|and|must|should|also|only
@@ -343,6 +363,8 @@ def _elsewhere(clause: Clause, before: str, until: str) -> bool:
         or (clause.text.rstrip().endswith("?") and not _REQUEST.search(clause.text))
         or (clause.has(_HOW_WORDS) and _HOW.search(until))
         or _OTHERS.match(before)
+        or _SUBJECT.match(before)
+        or _CHANGED.match(before)
         or (before.endswith(_INDICATIVE_ENDS) and _INDICATIVE.search(before))
     )
 
