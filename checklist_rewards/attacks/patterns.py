@@ -83,7 +83,8 @@ def patterns_of(report: AttackReport) -> list[Pattern]:
     found: dict[str, tuple[str, Pattern]] = {}
     for figures in report.attacks:
         rise = figures.rise
-        worked = rise.value is not None and rise.value >= LEAST_RISE and (rise.low is None or rise.low > 0)
+        above = all(each > 0 for each in figures.rises.values()) if rise.refused else rise.low is None or rise.low > 0
+        worked = rise.value is not None and rise.value >= LEAST_RISE and above
         recipe = carrying(_recipe(figures), rises) if worked else _recipe(figures)
         known = all(name in BANK and BANK[name].kind not in _WITHOUT for name in recipe.attacks)
         strings = all(_WORD.search(text) for text, _ in recipe.strings)  # not a colon, which any text may have

@@ -28,15 +28,18 @@ from checklist_rewards.cli.work import Work
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement import (
     Comparison,
+    ItemAgreement,
     PairedTest,
     Section,
     Target,
     Unit,
+    by_item,
     compare,
     compare_judges,
     compare_raters,
     units_against_labels,
     units_of_judges,
+    verdict,
 )
 from checklist_rewards.evaluation.agreement.compare import check_plots, plot_confusion, plot_reliability
 from checklist_rewards.evaluation.agreement.measures import AGAINST_LABELS, CATEGORICAL
@@ -99,7 +102,7 @@ class Labelled(o.Options):
         )
 
 
-_SHOWN_RATES = 20
+_SHOWN_RATES = _SHOWN_ITEMS = 20
 _ORDER = (
     *CATEGORICAL,
     *AGAINST_LABELS,
@@ -206,7 +209,7 @@ def agree(
             ]
             tests, rates, apart = [], {}, []
         raters = compare_raters(list(scored.values()), intervals) if len(scored) > 1 and not apart else {}
-    _show([comparison for comparison, _ in compared], tests, raters, len(scored))
+    _show(compared, tests, raters, len(scored))
     for name, of_file in rates.items():
         _show_rates(name, of_file)
     if plots is not None:
@@ -321,10 +324,16 @@ def _inputs(rows: Sequence[ScoredText], targets: Sequence[Target], key: str | No
 
 
 def _show(
-    comparisons: Sequence[Comparison], tests: Sequence[PairedTest], raters: Mapping[str, Section], judges: int
+    compared: Sequence[tuple[Comparison, Sequence[Unit]]],
+    tests: Sequence[PairedTest],
+    raters: Mapping[str, Section],
+    judges: int,
 ) -> None:
     console = Console()
-    for comparison in comparisons:
+    for comparison, _ in compared:
+        if (sentence := verdict(comparison)) is not None:
+            console.print(escape(sentence), soft_wrap=True)
+    for comparison, units in compared:
         console.print(escape(f"{comparison.one} and {comparison.other}: {_coverage(comparison)}"), soft_wrap=True)
         console.print(_comparison(comparison))
         for kind, section in comparison.items.items():
@@ -333,6 +342,8 @@ def _show(
                     escape(f"{kind}: rows are {comparison.one}, columns are {comparison.other}"), soft_wrap=True
                 )
                 console.print(_confusion(section))
+        if lines := by_item(units):
+            console.print(_by_item(comparison, lines))
     if raters and judges > 2:
         console.print(f"Agreement among all {judges} judges:")
         rows = ((kind, str(section.units), *map(str, section.figures.values())) for kind, section in raters.items())
@@ -352,6 +363,16 @@ def _comparison(comparison: Comparison) -> Table:
         if any(figure is not None and figure.value is not None for figure in figures):
             rows.append((name, *("" if figure is None else str(figure) for figure in figures)))
     return table("", *shown, rows=rows)
+
+
+def _by_item(comparison: Comparison, lines: Sequence[ItemAgreement]) -> Table:
+    rows = (
+        (line.question, str(line.answered), f"{line.equal:.0%}", decimal(line.one), decimal(line.other))
+        for line in lines[:_SHOWN_ITEMS]
+    )
+    heads = ("question", "answers", "equal", comparison.one, comparison.other)
+    shown = f"the {_SHOWN_ITEMS} questions of {len(lines)} with the lowest agreement, and the mean answers"
+    return table(*heads, rows=rows, title=shown if len(lines) > _SHOWN_ITEMS else "by question, with the mean answers")
 
 
 def _coverage(comparison: Comparison) -> str:

@@ -95,10 +95,11 @@ def held_out_figures(
 def no_better_than_chance(figures: Mapping[str, Figure]) -> str | None:
     """A warning if the judge is not better than chance, else None.
 
-    That is, the lower bound of the AUC (or the AUC, without an interval) is at most 0.5, or kappa is at most 0.
+    That is, the lower bound of the AUC is at most 0.5 or refused, or kappa is at most 0. If no intervals were wanted,
+    the AUC itself counts.
     """
     auc, kappa = figures["auc"], figures["kappa"]
-    least = auc.value if auc.low is None else auc.low
+    least = auc.value if auc.low is None and auc.refused is None else auc.low
     if least is not None and least > 0.5 and kappa.value is not None and kappa.value > 0:
         return None
     return (

@@ -6,8 +6,9 @@ unit was drawn. The figure itself is computed in the same way, with all weights 
 `scipy.stats.bootstrap`, which does not resample groups and gives no interval if one resample is undefined. The
 interval of the resampled figures is that of `evaluation/intervals.py`.
 
-There is no interval (None) with a single group, or if a figure is defined in fewer than 90% of the resamples. Where
-libraries refuse a case or answer with a warning, a figure is NaN, which [`Measure.figures`] reports as None.
+There is no interval with fewer than 15 groups, if a figure is defined in fewer than 90% of the resamples, or if all
+resamples are equal; [`Figure`] has the reason. Where libraries refuse a case or answer with a warning, a figure is
+NaN, which [`Measure.figures`] reports as None.
 
 For files of any size, figures are computed from sums. Many figures of a file (a kappa, a mean, a variance component)
 are functions of sums over its rows. Kept per bootstrap group, these sums need a few numbers per group instead of all
@@ -20,12 +21,12 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import override
 
-from checklist_rewards.evaluation.intervals import bootstrap_interval
+from checklist_rewards.evaluation.intervals import MIN_GROUPS, bounds, too_few
 from checklist_rewards.validation import np, whole_number
 
 DEFAULT_RESAMPLES = 1000
@@ -34,28 +35,35 @@ LIBRARIES = ("numpy", "scipy", "statsmodels", "krippendorff")
 
 
 class Figure(BaseModel):
-    """A number with its 95% confidence interval; None where undefined."""
+    """A number with its 95% confidence interval; None where undefined or refused."""
 
     model_config = ConfigDict(frozen=True)
 
     value: float | None
     low: float | None = None
     high: float | None = None
+    refused: str | None = Field(default=None, exclude_if=lambda reason: reason is None)
+    """Why there is no interval, such as "needs 15 groups, has 8"; None if there is one, or none was computed."""
 
     def __str__(self) -> str:
         return self.shown()
 
     def shown(self, digits: int = 3) -> str:
-        """The number and its interval as text, such as "0.812 [0.790, 0.834]"; "none" if undefined."""
+        """The number and its interval as text, such as "0.812 [0.790, 0.834]" or "0.812 (needs 15 groups, has 8)";
+        "none" if undefined."""
         if self.value is None:
             return "none"
-        known = self.low is not None and self.high is not None
-        interval = f" [{self.low:.{digits}f}, {self.high:.{digits}f}]" if known else ""
+        interval = "" if self.refused is None else f" ({self.refused})"
+        if self.low is not None and self.high is not None:
+            interval = f" [{self.low:.{digits}f}, {self.high:.{digits}f}]"
         return f"{self.value:.{digits}f}{interval}"
 
 
 class Measure(ABC):
     """Named figures computed from the same units."""
+
+    distances: ClassVar[Mapping[str, int]] = {}
+    """The figures that are distances, which noise makes larger, with the number of groups their intervals need."""
 
     @abstractmethod
     def __len__(self) -> int:
@@ -112,17 +120,22 @@ class Bootstrap:
         values = measure.figures()
         codes = group_codes(groups)
         count = int(codes.max()) + 1 if len(codes) else 0
-        if count < 2 or not self.resamples:
-            return {name: Figure(value=value) for name, value in values.items()}
+        if count < MIN_GROUPS or not self.resamples:
+            reason = too_few(count) if self.resamples else None
+            return {
+                name: Figure(value=value, refused=None if value is None else reason) for name, value in values.items()
+            }
         replicates = np.full((self.resamples, len(values)), np.nan)
         for row, weights in zip(replicates, self.draws(codes), strict=True):
             if weights.any():
                 replicate = measure.replicate(weights)
                 row[:] = [replicate[name] for name in values]
-        return {
-            name: Figure(value=value, **bootstrap_interval(column, count))
-            for (name, value), column in zip(values.items(), replicates.T, strict=True)
-        }
+        figures = {}
+        for (name, value), column in zip(values.items(), replicates.T, strict=True):
+            reason = too_few(count, measure.distances.get(name, 0))
+            interval = {"refused": reason} if reason else bounds(value, column, count, name in measure.distances)
+            figures[name] = Figure(value=value, **interval)
+        return figures
 
     def draws(self, codes: np.ndarray) -> Iterator[np.ndarray]:
         """For every resample, how often each unit is in it.

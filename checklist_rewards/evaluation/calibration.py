@@ -321,9 +321,11 @@ class Probabilities(Measure):
             items this is (P(yes) - truth)^2 (Brier 1950).
         ece: expected calibration error: the mean over ten bins of equal width of |mean probability - observed
             frequency|, weighted by reads (Naeini et al. 2015). Uses P(yes), or the most probable label for items with
-            options. Its bootstrap interval is biased upwards near 0 and may exclude the estimate.
+            options. Noise makes it larger, so its interval needs 200 groups.
         accuracy, and for yes/no items the F1 of yes (None if no read is labelled or predicted yes).
     """
+
+    distances = {"ece": 200}
 
     def __init__(
         self,

@@ -35,7 +35,7 @@ from typing_extensions import override
 
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.bootstrap import Bootstrap, Figure, Measure, group_codes, over, weighted_mean
-from checklist_rewards.evaluation.intervals import bootstrap_interval, expanded
+from checklist_rewards.evaluation.intervals import bounds, expanded, too_few
 from checklist_rewards.evaluation.scored import ScoredText
 from checklist_rewards.scores import EQUAL, ItemScore
 from checklist_rewards.validation import import_extra, np, one_of
@@ -43,7 +43,7 @@ from checklist_rewards.validation import import_extra, np, one_of
 By = Literal["item", "category"]
 BY: tuple[str, ...] = get_args(By)
 MIN_LABELS, MIN_GROUPS = 20, 5
-"""Fewer labels, or labels of fewer groups, are refused."""
+"""Fewer labels, or labels of fewer groups, are refused. A fit that is tested by its interval needs more groups."""
 MIN_ROWS = 10
 """An item or category with fewer labelled texts keeps its weight."""
 LEAST_FACTOR = 0.1
@@ -351,13 +351,14 @@ def fit_weights(labelled: LabelledScores, bootstrap: Bootstrap | None = None) ->
             continue
         sign, without = labelled.signs[place], np.arange(len(weights)) != place
         left = sum(fold * labelled.judged(each * without) for fold, each in zip(held_out, by_fold, strict=True))
-        ends = {} if draws is None else bootstrap_interval(sign * draws[:, place], fitting.groups)
+        own = float(sign * weights[place])
+        ends = {} if draws is None else bounds(own, sign * draws[:, place], fitting.groups)
         lines.append(
             FittedWeight(
                 name,
                 labelled.questions[place],
                 float(sign * labelled.present[place]),
-                float(sign * weights[place]),
+                own,
                 ends.get("low"),
                 ends.get("high"),
                 adds=compared.of(compared.fitted, every) - compared.of(left, every),
@@ -513,6 +514,8 @@ def _checked(labelled: LabelledScores, compared: Compared, figures: dict[str, Fi
     count = len(labelled.labels)
     fitted, present, gain = (figures[name] for name in ("fitted", "present", "gain"))
     about, groups = f"{count} {'labels' if labelled.pairs is None else 'pairs'}", len(set(labelled.groups))
+    if fitted.refused is not None and fitted.refused == too_few(groups):
+        raise SampleError(f"weights cannot be tested with {about} in {groups} groups: an interval {fitted.refused}.")
     if fitted.value is None or fitted.value <= chance or (fitted.low is not None and fitted.low <= chance):
         known = None if fitted.value is None else _needed(count, groups, fitted, fitted.value - chance)
         more = "more labels would not help" if known is None else f"about {known:,} labels would be needed"

@@ -8,20 +8,27 @@ The interval of a rate is Wilson's (statsmodels) with the number of independent 
 as for surveys (Korn and Graubard 1998), and with the quantile of t instead of the normal one. So it stays within 0 and
 1, and it has a width where all labels are equal.
 
-The interval of bootstrap draws is the expanded percentile interval (Hesterberg 2015, section 5.3): draws of a few
-groups vary too little, by (G - 1) / G, and their quantiles are those of a normal distribution, so the quantiles are
-taken further out. With many groups it is the percentile interval.
+The interval of bootstrap draws is the expanded percentile interval (Hesterberg 2015, section 5.3): draws vary too
+little, by (G - 1) / G, and their quantiles are those of a normal distribution, so the quantiles are taken further out.
+With many groups it is the percentile interval. Draws of a *distance* (EMD, KS, ECE) are larger than the figure itself,
+because resampling adds noise. Its interval is the figure plus and minus t standard errors of the draws, cut at 0.
 
-The coverage of each interval is in `docs/studies/statistics.md`.
+There is no interval with fewer than 15 groups: [`bounds`] gives the reason instead. The coverage of each interval is
+in `docs/studies/statistics.md`.
 """
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from checklist_rewards.validation import import_extra, np
 
 CONFIDENCE = 0.95
+MIN_GROUPS = 15
+"""With fewer groups, there is no interval: the methods of this module cover less, or much more, than they say."""
+EQUAL_DRAWS = "equal in all resamples"
+"""Why there is no interval of a figure that is the same in all resamples."""
 _DEFINED = 0.9
 
 
@@ -77,11 +84,28 @@ def expanded(groups: int) -> float:
     return math.sqrt(groups / (groups - 1)) * t_quantile(groups, (1 - CONFIDENCE) / 2)
 
 
-def bootstrap_interval(draws: np.ndarray, groups: int) -> dict[str, float]:
-    """The 95 % interval `low` and `high` of a figure's draws; empty if fewer than 90 % of them are defined."""
+def too_few(groups: int, least: int = MIN_GROUPS) -> str | None:
+    """Why there is no interval of so many groups; None if there are enough."""
+    return None if groups >= least else f"needs {least} groups, has {groups}"
+
+
+def bounds(value: float | None, draws: np.ndarray, groups: int, distance: bool = False) -> dict[str, Any]:
+    """The 95 % interval of bootstrap draws: `low` and `high`, or `refused` with the reason.
+
+    Args:
+        value (`float`, *optional*): the figure; None where it is undefined.
+        draws (array): the figure of every resample, NaN where undefined.
+        groups (`int`): number of groups that were resampled, at least 15.
+        distance (`bool`, *optional*, defaults to `False`): whether the figure is a distance.
+    """
     defined = draws[np.isfinite(draws)]
-    if groups < 2 or len(defined) < _DEFINED * len(draws):
-        return {}
+    if value is None or len(defined) < _DEFINED * len(draws):
+        return {"refused": "undefined in many resamples"}
+    if np.ptp(defined) == 0:
+        return {"refused": EQUAL_DRAWS}
+    if distance:
+        half = expanded(groups) * float(defined.std())
+        return {"low": max(0.0, value - half), "high": value + half}
     [special] = import_extra("scipy.special")
     tail = float(special.ndtr(-expanded(groups)))
     low, high = np.quantile(defined, [tail, 1 - tail])

@@ -11,8 +11,8 @@ units only, so that their lambda is this one times the fraction of unlabelled un
 0, and the rate is that of the labels alone; with a judge that is right but timid it is above 1.
 
 Units of a group are not independent, so the error is that of sums per group, and the interval is Wilson's with the
-quantile of t (`evaluation/intervals.py`). Labels of G groups on which the judge is never wrong do not show that it
-never is: the error is at least that of one more group with a wrong unit.
+quantile of t (`evaluation/intervals.py`). Labels on which the judge is never wrong do not show that it never is: the
+error is at least that of one more wrong label, or of one more group of them where all labels and values are equal.
 
 The labelled units must be a random sample, in which every unit has a known probability: the same for all, or that of
 a [`LabelSample`], which prefers texts about which the judge is uncertain. Means over labelled units, cov and var are
@@ -33,15 +33,15 @@ from typing import Any
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement.compare import units_against_labels
 from checklist_rewards.evaluation.bootstrap import Figure, group_codes
-from checklist_rewards.evaluation.intervals import clustered_error, rate_interval, t_test_p
+from checklist_rewards.evaluation.intervals import MIN_GROUPS, clustered_error, rate_interval, t_test_p, too_few
 from checklist_rewards.evaluation.labels import pairs_of
 from checklist_rewards.evaluation.scored import ScoredText, answer_given
 from checklist_rewards.judges.labels import on_unit_scale
 from checklist_rewards.scores import EQUAL, ItemScore, Score
 from checklist_rewards.validation import np
 
-MIN_LABELLED, MIN_GROUPS = 20, 10
-"""A rate with fewer labels, or labels of fewer groups, is not corrected."""
+MIN_LABELLED = 20
+"""A rate with fewer labels, or labels of fewer groups than an interval needs, is not corrected."""
 SHIFT_P = 0.01
 ALL, TARGETS = "all items", "targets"
 
@@ -256,10 +256,12 @@ def _figure(
 ) -> Figure:
     """A rate with the interval of its parts, summed by group. `seen` is False for the judge's own rate, whose error is
     only bounded from below if all its values are equal."""
-    if clusters < 2:
-        return Figure(value=float(value))
+    if (reason := too_few(clusters)) is not None:
+        return Figure(value=float(value), refused=reason)
     error = clustered_error(parts, codes, clusters)
-    least = math.hypot(value, 1 - value) / clusters if seen or error < EQUAL else 0.0
+    least = 0.0
+    if seen or error < EQUAL:
+        least = math.hypot(value, 1 - value) / (clusters if error < EQUAL else units)
     low, high = rate_interval(float(value), error, clusters, units, least=least)
     return Figure(value=float(value), low=low, high=high)
 

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from checklist_rewards.scores.score import Score, ratio
+from checklist_rewards.scores.score import EQUAL, Score, ratio
 
 _Z_95 = 1.959963984540054
 """97.5 % quantile of the standard normal distribution."""
@@ -32,6 +32,10 @@ class PassRate:
     """Sum of the pass rates of the targets with an answered item."""
     rated: int = 0
     """Number of these targets."""
+    passed_squares: int = 0
+    products: int = 0
+    counted_squares: int = 0
+    """Sums over targets of passed squared, passed times answered, and answered squared, for the interval."""
 
     @property
     def macro(self) -> float | None:
@@ -45,8 +49,19 @@ class PassRate:
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """95 % Wilson interval of `micro`; see [`wilson`]."""
-        return wilson(self.passed, self.counted)
+        """95 % Wilson interval of `micro`, of the number of independent answers that have the same error.
+
+        Items of a target depend on each other. The error is that of sums over targets. If all targets have the same
+        rate, it is unknown, and a target counts as one answer.
+        """
+        rate = self.micro
+        if rate is None:
+            return None
+        spread = self.passed_squares - 2 * rate * self.products + rate**2 * self.counted_squares
+        if spread <= EQUAL:
+            return wilson(rate * self.rated, self.rated)
+        independent = min(float(self.counted), rate * (1 - rate) * self.counted**2 / spread)
+        return wilson(rate * independent, independent)
 
     def add(self, passed: int, counted: int) -> None:
         """Add the counts of one target."""
@@ -55,12 +70,18 @@ class PassRate:
         if counted:
             self.rate_sum += passed / counted
             self.rated += 1
+        self.passed_squares += passed**2
+        self.products += passed * counted
+        self.counted_squares += counted**2
 
     def __iadd__(self, other: PassRate) -> PassRate:
         self.passed += other.passed
         self.counted += other.counted
         self.rate_sum += other.rate_sum
         self.rated += other.rated
+        self.passed_squares += other.passed_squares
+        self.products += other.products
+        self.counted_squares += other.counted_squares
         return self
 
 
@@ -144,7 +165,7 @@ def tally(scores: Iterable[Score]) -> Tally:
     return result
 
 
-def wilson(passed: int, counted: int) -> tuple[float, float] | None:
+def wilson(passed: float, counted: float) -> tuple[float, float] | None:
     """95 % Wilson score interval of a proportion (Wilson 1927), for independent answers; None for `counted=0`.
 
     >>> [round(bound, 3) for bound in wilson(8, 10)]

@@ -341,7 +341,7 @@ def _total(name: str, steps: list[_Step]) -> PassRate:
     total = PassRate()
     for step in steps:
         if name in step.patterns:
-            total.add(step.patterns[name].passed, step.patterns[name].counted)
+            total += step.patterns[name]
     return total
 
 

@@ -17,11 +17,20 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
+from checklist_rewards import Checklist
+from checklist_rewards.checklists import NO, YES
+from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement import Numbers, paired_test
 from checklist_rewards.evaluation.agreement.measures import kappa_of
-from checklist_rewards.evaluation.bootstrap import Bootstrap, Mean, Totals
+from checklist_rewards.evaluation.bootstrap import Bootstrap, Mean, Measure, Totals
+from checklist_rewards.evaluation.calibration import Probabilities
+from checklist_rewards.evaluation.fitting import fit_weights, labelled_scores
+from checklist_rewards.evaluation.intervals import MIN_GROUPS
 from checklist_rewards.evaluation.rates import corrected_rate
+from checklist_rewards.evaluation.scored import ScoredText
+from checklist_rewards.evaluation.variance import Variance
 from checklist_rewards.monitor.detectors import Cusum, mean
+from checklist_rewards.scores import Verdict, score_checklist
 from checklist_rewards.scores.tally import wilson
 
 SIZES, EACH, SHARED = (5, 15, 50, 200), 4, 0.3
@@ -66,6 +75,66 @@ def of_numbers(name: str, truth: float) -> Draw:
             other = (other > 0).astype(float)
         found = bootstrap(rng).figures(Numbers(one, other, only=[name]), groups_of(groups))
         return within(found[name], truth)
+
+    return draw
+
+
+def of_judge(figure: str) -> Draw:
+    """The interval of a figure of a judge's probabilities against labels."""
+
+    def draw(rng: np.random.Generator, groups: int) -> bool | None:
+        judged, labels = judge(rng, groups)
+        if figure in ("brier", "ece"):
+            measure: Measure = Probabilities(
+                [{YES: p, NO: 1 - p} for p in judged], [YES if label else NO for label in labels], [0.5] * len(labels)
+            )
+        else:
+            measure = Numbers(judged, labels, only=[figure])
+        return within(bootstrap(rng).figures(measure, groups_of(groups))[figure], JUDGE[figure])
+
+    return draw
+
+
+def judge(rng: np.random.Generator, groups: int) -> tuple[np.ndarray, np.ndarray]:
+    """The probabilities of a judge that says yes too often, and labels."""
+    truth, noise = normal(rng, groups)
+    return stats.norm.cdf(1.5 * (0.8 * truth + 0.6 * noise) + 0.5), (truth > 0).astype(float)
+
+
+def of_variance(rng: np.random.Generator, groups: int) -> bool | None:
+    """The interval of the judge's share of the variance of scores: 0.04 of 0.04 + 0.12 + 0.04."""
+    found = Variance(2)
+    item = Checklist.parse(["Is it red?"])
+    texts = 0.2 * rng.standard_normal((groups, 1)) + np.sqrt(0.12) * rng.standard_normal((groups, EACH))
+    for (prompt, _), text in np.ndenumerate(texts):
+        answers = (0.5 + 0.1 * (text + 0.2 * rng.standard_normal(2))).clip(0, 1)
+        scores = [score_checklist(item, [Verdict({YES: p, NO: 1 - p}, method="logprobs")]) for p in answers.tolist()]
+        found.add(str(prompt), scores)
+    report = found.result("resampled", bootstrap(rng), 0.1)
+    return None if report.scores is None else within(report.scores.figures["judge_share"], 0.2)
+
+
+def of_fit(name: str) -> Draw:
+    """The interval of fitted weights, relative to their mean, or of their gain in correlation."""
+
+    def draw(rng: np.random.Generator, groups: int) -> bool | None:
+        if groups < MIN_GROUPS:
+            return None
+        items = Checklist.parse(["Is it red?", "Is it old?", "Is it big?"])
+        columns = normal(rng, groups, 4)
+        labels = columns[0] + 0.5 * columns[1] + 0.25 * columns[2] + 0.5 * columns[3]
+        texts = []
+        for n, (label, *line) in enumerate(zip(labels.tolist(), *(0.5 + 0.1 * columns[:3]).tolist(), strict=True)):
+            verdicts = [Verdict({YES: p, NO: 1 - p}, method="logprobs") for p in np.clip(line, 0, 1).tolist()]
+            score = score_checklist(items, verdicts)
+            texts.append(ScoredText(f"row {n}", f"rows, row {n}", score, str(n // EACH), labels=label))
+        try:
+            found = fit_weights(labelled_scores(texts, by="item"), bootstrap(rng))
+        except SampleError:  # no better weights
+            return None
+        if name == "gain":
+            return within(found.figures["gain"], GAIN)
+        return within(found.weights[0], 3 * 1 / 1.75)
 
     return draw
 
@@ -142,10 +211,8 @@ def jump(rng: np.random.Generator, steps: int) -> bool | None:
 
 def improved(rng: np.random.Generator, groups: int) -> bool | None:
     """Whether `improve` keeps a change of a checklist that has nothing to do with the labels."""
-    from checklist_rewards import Checklist, Sample
-    from checklist_rewards.evaluation.scored import ScoredText
-    from checklist_rewards.evolving.improve import MIN_GROUPS, improve
-    from checklist_rewards.scores import Verdict, score_checklist
+    from checklist_rewards import Sample
+    from checklist_rewards.evolving.improve import improve
 
     if groups < MIN_GROUPS:
         return None
@@ -162,12 +229,22 @@ def improved(rng: np.random.Generator, groups: int) -> bool | None:
 
 AGREE = 0.5 + np.arcsin(0.6) / np.pi  # both of two normal numbers with r = 0.6 are above or below 0
 AREA = 0.7789  # of 4 million draws
+GAIN = (1 + 0.25 + 0.0625) ** 0.5 / (1 + 0.25 + 0.0625 + 0.25) ** 0.5 - 1.75 / (3 * (1 + 0.25 + 0.0625 + 0.25)) ** 0.5
+JUDGE = {"mae": 0.2793, "emd": 0.2053, "ks": 0.5, "brier": 0.1563, "ece": 0.1089}  # of 1.2 million draws
 INTERVALS: dict[str, tuple[str, Draw]] = {
     "`agree`: accuracy, means": ("expanded percentile bootstrap over groups (numpy)", of_mean(0.8)),
     "`agree`: kappa": ("the same; kappa by statsmodels", of_kappa),
     "`agree`: Pearson": ("the same; r by numpy", of_numbers("pearson", 0.6)),
     "`agree`: Spearman": ("the same; rho by scipy", of_numbers("spearman", 6 / np.pi * np.arcsin(0.3))),
     "`agree`: AUC": ("the same; Mann-Whitney U by scipy", of_numbers("auc", AREA)),
+    "`agree`: MAE": ("the same", of_judge("mae")),
+    "`agree`: EMD": ("t, standard error of the draws; EMD by scipy", of_judge("emd")),
+    "`agree`: KS": ("the same; KS by scipy", of_judge("ks")),
+    "`calibrate`: Brier score": ("expanded percentile bootstrap over groups", of_judge("brier")),
+    "`calibrate`: calibration error (ECE)": ("t, standard error of the draws", of_judge("ece")),
+    "`replay --repeats`: judge's share of the variance": ("expanded percentile bootstrap", of_variance),
+    "`fit`: a weight": ("the same, refitted", of_fit("weight")),
+    "`fit`: gain, out-of-fold": ("the same", of_fit("gain")),
     "rate by labels, 0.5": ("Wilson (statsmodels), t (scipy), error over groups", of_rate("labelled", 0.5)),
     "rate by labels, 0.9": ("the same", of_rate("labelled", 0.9)),
     "corrected rate, 0.5": ("the same, prediction-powered", of_rate("corrected", 0.5)),

@@ -50,7 +50,7 @@ def figures(report, name):
 def test_the_weakness_of_a_judge_is_named_and_measured_on_prompts_that_the_search_has_not_seen():
     report = attack(scorer(gullible), ROWS, **QUICK)
     assert "self_praise" in report.chosen and report.searched == report.reported == 4
-    assert report.worst.rise.value > 0.6 and report.worst.rise.low > 0.5
+    assert report.worst.rise.value > 0.6 and report.worst.rise.refused == "needs 15 groups, has 4"
     praise = figures(report, "self_praise")
     assert praise.kind == "praise" and praise.beats.value == 1.0 and praise.failed == 0
     assert report.beats_before.value == pytest.approx(0.0, abs=0.3)

@@ -32,7 +32,7 @@ def test_the_weakness_is_in_the_file_and_the_table(run, engine, files):
     record = json.load(open("attack.json"))
     assert record["format"] == "checklist-rewards-attack-1" and "self_praise" in record["chosen"]
     by_name = {one["name"]: one for one in record["attacks"]}
-    assert by_name["self_praise"]["beats"]["value"] == 1.0 and by_name["self_praise"]["rise"]["low"] > 0.4
+    assert by_name["self_praise"]["beats"]["value"] == 1.0 and by_name["self_praise"]["rise"]["value"] > 0.4
     assert record["reads"] <= 1500 and len(backend.asked) <= record["reads"]
     for shown in ("self_praise", "rise", "honest", "Is it a", "chosen (<) on 3 prompts, measured on 3 others"):
         assert shown in done.output
@@ -83,10 +83,8 @@ def test_from_a_limit_on_the_exit_code_is_1(run, engine, files):
     done = run(*attack, "--max-rise", 0.3)
     assert done.exit_code == 1 and "at least --max-rise 0.3" in done.output and "--max-beats" not in done.output
     done = run(*attack, "--max-rise", 1.0, "--max-beats", 0.9)
-    assert (
-        done.exit_code == 1
-        and "beats 1.000 [1.000, 1.000] of the honest responses, at least --max-beats" in done.output
-    )
+    assert done.exit_code == 1
+    assert "beats 1.000 (needs 15 groups, has 3) of the honest responses, at least --max-beats" in done.output
     engine(lambda prefix, tail: 0.7 if "Story" in prefix.split("<target-")[1] else 0.1)
     assert run(*ARGUMENTS, "--no-store", "--budget-reads", 1500, "--max-beats", 0.9).exit_code == 0
 

@@ -29,7 +29,10 @@ def test_a_judge_against_labels(run):
     assert record["bootstrap"] == {"resamples": 1000, "seed": 0, "groups": "doc"}
     [comparison] = record["comparisons"]
     assert comparison["items"]["yes/no"]["confusion"] == [[6, 0], [3, 3]]
-    assert comparison["items"]["yes/no"]["figures"]["accuracy"] == {"value": 0.75, "low": 0.75, "high": 0.75}
+    refused = {"value": 0.75, "low": None, "high": None, "refused": "needs 15 groups, has 3"}
+    assert comparison["items"]["yes/no"]["figures"]["accuracy"] == refused
+    assert "Whether scored.jsonl agrees with labels better than chance is not known on 12 yes/no items" in done.stdout
+    assert "by question, with the mean answers" in done.stdout
     assert comparison["targets"]["units"] == 6 and comparison["preferences"] is None
 
 

@@ -8,11 +8,22 @@ from checklist_rewards.evaluation.agreement import Categories
 from checklist_rewards.evaluation.bootstrap import Bootstrap, Figure, Mean
 
 
-def test_two_groups_can_only_give_three_means():
-    # Group a is all right, group b all wrong: a draw has two a, one of each, or two b.
-    values, groups = [True] * 10 + [False] * 10, ["a"] * 10 + ["b"] * 10
-    found = Bootstrap(resamples=400).figures(Mean("share", values), groups)["share"]
-    assert found == Figure(value=0.5, low=0.0, high=1.0)
+def test_fifteen_groups_have_an_interval_and_fewer_the_number_that_is_needed():
+    values = [True, False, False] * 15
+    found = [Bootstrap(50).figures(Mean("share", values), [i % n for i in range(45)])["share"] for n in (15, 14)]
+    assert found[0].refused is None and found[0].low <= 1 / 3 <= found[0].high
+    assert found[1] == Figure(value=1 / 3, refused="needs 15 groups, has 14")
+    assert str(found[1]) == "0.333 (needs 15 groups, has 14)" and "refused" not in Figure(value=0.5).model_dump()
+
+
+def test_draws_are_of_whole_groups():
+    draws = Bootstrap(30).draws(np.repeat(np.arange(20), 5))
+    assert all((weights.reshape(20, 5) == weights[::5, None]).all() for weights in draws)
+
+
+def test_an_interval_has_a_width_or_is_refused():
+    found = Bootstrap(50).figures(Mean("share", [True] * 40), list(range(40)))["share"]
+    assert found == Figure(value=1.0, refused="equal in all resamples")
 
 
 def test_units_drawn_one_by_one_would_look_far_more_certain():
@@ -35,7 +46,8 @@ def test_the_same_seed_gives_the_same_interval_and_another_one_another():
 @pytest.mark.parametrize(("resamples", "groups"), [(100, ["only"] * 4), (0, [1, 2, 3, 4])])
 def test_no_interval_of_one_group_or_of_no_draws(resamples, groups):
     found = Bootstrap(resamples).figures(Mean("share", [1, 0, 1, 1]), groups)["share"]
-    assert found == Figure(value=0.75)
+    assert (found.value, found.low, found.high) == (0.75, None, None)
+    assert found.refused == ("needs 15 groups, has 1" if resamples else None)
 
 
 def test_no_interval_where_most_draws_do_not_define_the_figure():
@@ -43,7 +55,10 @@ def test_no_interval_where_most_draws_do_not_define_the_figure():
     one, other = ["yes"] * 19 + ["no"], ["yes"] * 20
     values = {"yes": 1.0, "no": 0.0}
     found = Bootstrap(200).figures(Categories(one, other, values), list(range(20)))
-    assert found["kappa"] == Figure(value=0.0) and found["accuracy"].low is not None
+    assert (
+        found["kappa"] == Figure(value=0.0, refused="undefined in many resamples")
+        and found["accuracy"].low is not None
+    )
 
 
 def test_a_figure_reads_well():

@@ -156,6 +156,14 @@ def test_labels_that_cannot_be_used(count, labels, words):
         labelled_scores(scored(answers, numbers if labels is None else labels))
 
 
+def test_a_fit_that_cannot_be_tested_is_refused():
+    answers, labels = drawn(60)
+    few = labelled_scores(scored(answers, labels, group=lambda n: n % 10))
+    with pytest.raises(SampleError, match="tested with 60 labels in 10 groups: an interval needs 15 groups, has 10"):
+        fit_weights(few, INTERVALS)
+    assert fit_weights(few, Bootstrap(0)).groups == 10  # no test was asked for
+
+
 def test_what_cannot_be_learned_is_refused_with_the_number_of_labels():
     answers, _ = drawn(60)
     weak = (answers @ TRUE + 8 * np.random.default_rng(3).standard_normal(60)).tolist()

@@ -9,12 +9,14 @@ from statsmodels.stats.proportion import proportion_confint
 
 from checklist_rewards.evaluation.bootstrap import Bootstrap, Mean
 from checklist_rewards.evaluation.intervals import (
-    bootstrap_interval,
+    MIN_GROUPS,
+    bounds,
     clustered_error,
     expanded,
     rate_interval,
     t_quantile,
     t_test_p,
+    too_few,
 )
 
 
@@ -51,7 +53,7 @@ def test_an_interval_without_an_error_seen_has_a_width(rate):
 
 def test_draws_of_few_groups_have_a_wider_interval_and_of_many_the_percentiles():
     draws = np.random.default_rng(0).standard_normal(100_000)
-    five, many = (bootstrap_interval(draws, groups) for groups in (5, 100_000))
+    five, many = (bounds(0.0, draws, groups) for groups in (5, 100_000))
     assert five["high"] == pytest.approx(math.sqrt(5 / 4) * stats.t.ppf(0.975, 4), abs=0.2)
     assert expanded(5) == pytest.approx(math.sqrt(5 / 4) * stats.t.ppf(0.975, 4))
     assert [many["low"], many["high"]] == pytest.approx(np.quantile(draws, [0.025, 0.975]), abs=1e-3)
@@ -60,18 +62,25 @@ def test_draws_of_few_groups_have_a_wider_interval_and_of_many_the_percentiles()
 def test_undefined_draws_are_left_out_up_to_a_tenth():
     draws = np.arange(100.0)
     draws[:10] = np.nan
-    assert bootstrap_interval(draws, 50)["low"] > 10
+    assert bounds(50.0, draws, 50)["low"] > 10
     draws[10] = np.nan
-    assert bootstrap_interval(draws, 50) == {} == bootstrap_interval(np.arange(100.0), 1)
+    assert bounds(50.0, draws, 50) == {"refused": "undefined in many resamples"} == bounds(None, np.arange(9.0), 50)
 
 
-def test_the_interval_of_a_mean_covers_with_five_groups():
-    """The percentile interval covered in 87 % of such draws."""
+def test_the_interval_of_a_distance_is_around_the_figure_and_not_below_zero():
+    draws = 0.3 + 0.1 * np.random.default_rng(0).standard_normal(100_000)  # noise made the draws larger than the 0.2
+    found = bounds(0.2, draws, 100_000, distance=True)
+    assert (found["low"], found["high"]) == pytest.approx((0.2 - 0.196, 0.2 + 0.196), abs=2e-3)
+    assert bounds(0.1, draws, 100_000, distance=True)["low"] == 0.0
+
+
+@pytest.mark.parametrize("groups", [15, 40])
+def test_the_interval_of_a_mean_covers_with_the_fewest_groups(groups):
+    assert too_few(MIN_GROUPS) is None and too_few(MIN_GROUPS - 1) == "needs 15 groups, has 14"
     rng, hits = np.random.default_rng(1), []
     for seed in range(200):
-        values = rng.standard_normal((5, 4)) + rng.standard_normal((5, 1))
-        figure = Bootstrap(400, seed).figures(Mean("mean", values.ravel()), np.repeat(np.arange(5), 4).tolist())[
-            "mean"
-        ]
+        values = rng.standard_normal((groups, 4)) + rng.standard_normal((groups, 1))
+        mean = Mean("mean", values.ravel())
+        figure = Bootstrap(400, seed).figures(mean, np.repeat(np.arange(groups), 4).tolist())["mean"]
         hits.append(figure.low <= 0 <= figure.high)
     assert np.mean(hits) > 0.9

@@ -77,7 +77,7 @@ def test_labels_of_another_kind_and_too_few_are_refused():
     rate = corrected_rate(judged, labels, groups)
     assert rate.corrected.value is None and rate.shift_p < 0.01 and "not a random sample" in rate.refused
     few = corrected_rate(judged, labels[:16] + [None] * 224, groups)
-    assert few.corrected.value is None and few.refused == "16 labels in 4 groups; at least 20 in 10 are needed"
+    assert few.corrected.value is None and few.refused == "16 labels in 4 groups; at least 20 in 15 are needed"
     with pytest.raises(SampleError, match="no judged unit"):
         corrected_rate([], [], [])
 

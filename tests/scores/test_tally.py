@@ -10,7 +10,7 @@ from checklist_rewards.rewards.batch import completion_metrics
 from checklist_rewards.scorer import Sample
 from checklist_rewards.scores import Score, Verdict, score_checklist
 from checklist_rewards.scores.table import BatchScore
-from checklist_rewards.scores.tally import tally
+from checklist_rewards.scores.tally import PassRate, tally, wilson
 from checklist_rewards.ui.figures import FileFigures, TrainingFigures
 
 CHECKLIST = Checklist.parse(
@@ -83,3 +83,17 @@ def test_a_trainer_logs_no_pass_rate_of_a_completion_without_a_score():
     metrics = completion_metrics(sample, lost, None, ("form", "tone"))
     assert [metrics[name] for name in ("pass_rate", "category/form", "category/tone")] == [None] * 3
     assert metrics["unscored"] == 1.0
+
+
+def test_the_interval_counts_dependent_items_of_a_target_as_fewer_answers():
+    single, alike, apart = PassRate(), PassRate(), PassRate()
+    for n in range(40):
+        single.add(n % 2, 1)
+        alike.add(4 * (n % 2), 4)  # four items that always agree say no more than one
+        apart.add(2, 4)
+    assert all(rate.interval == pytest.approx(wilson(20, 40)) for rate in (single, alike, apart))
+    assert PassRate().interval is None
+    both = PassRate()
+    both += single
+    both += alike
+    assert both.interval[0] < both.micro < both.interval[1]

@@ -6,11 +6,13 @@ tests between two judges.
 
 from checklist_rewards.evaluation.agreement.compare import (
     Comparison,
+    ItemAgreement,
     PairedTest,
     Section,
     Target,
     Unit,
     agreement_of,
+    by_item,
     compare,
     compare_judges,
     compare_raters,
@@ -18,6 +20,7 @@ from checklist_rewards.evaluation.agreement.compare import (
     permutation_p,
     units_against_labels,
     units_of_judges,
+    verdict,
 )
 from checklist_rewards.evaluation.agreement.measures import (
     Categories,
@@ -29,6 +32,7 @@ from checklist_rewards.evaluation.agreement.measures import (
 __all__ = [
     "Categories",
     "Comparison",
+    "ItemAgreement",
     "Numbers",
     "PairedTest",
     "Preferences",
@@ -37,6 +41,7 @@ __all__ = [
     "Target",
     "Unit",
     "agreement_of",
+    "by_item",
     "compare",
     "compare_judges",
     "compare_raters",
@@ -44,4 +49,5 @@ __all__ = [
     "permutation_p",
     "units_against_labels",
     "units_of_judges",
+    "verdict",
 ]

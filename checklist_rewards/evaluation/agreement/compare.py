@@ -20,7 +20,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from statistics import fmean
+from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
@@ -35,6 +36,7 @@ from checklist_rewards.evaluation.agreement.measures import (
     pairs_within,
 )
 from checklist_rewards.evaluation.bootstrap import Bootstrap, Figure, Mean, Measure, group_codes
+from checklist_rewards.evaluation.intervals import EQUAL_DRAWS
 from checklist_rewards.evaluation.scored import ItemAnswer, ScoredText, answer_given, kind_of
 from checklist_rewards.files.atomic import atomic_path
 from checklist_rewards.judges.calibration import reliability
@@ -390,6 +392,60 @@ def compare(
         preferences=None if inputs is None else _preferences(targets, inputs, bootstrap),
         **counts,
     )
+
+
+def verdict(comparison: Comparison) -> str | None:
+    """Whether two sides agree better than chance, as a sentence. Its figure is the kappa of the largest kind of items,
+    or without one Spearman's correlation of the target scores; None if there is neither."""
+    kinds = {kind: section for kind, section in comparison.items.items() if "kappa" in section.figures}
+    if kinds:
+        kind, section = max(kinds.items(), key=lambda pair: pair[1].units)
+        name, what = "kappa", f"{section.units} {kind} items"
+    elif comparison.targets is not None:
+        name, section = "spearman", comparison.targets
+        what = f"the scores of {section.units} targets"
+    else:
+        return None
+    figure, sides = section.figures[name], f"{comparison.one} agrees with {comparison.other}"
+    always = figure.value if figure.refused == EQUAL_DRAWS else None
+    low, high = (always if bound is None else bound for bound in (figure.low, figure.high))
+    measured = f"on {what}: {name} {figure}."
+    if low is None or high is None:
+        return f"Whether {sides} better than chance is not known {measured}"
+    how = "better than chance" if low > 0 else "worse than chance" if high < 0 else "no better than chance"
+    return f"{sides} {how} {measured}"
+
+
+class ItemAgreement(NamedTuple):
+    """The agreement of two sides on one question."""
+
+    question: str
+    answered: int
+    """Texts for which both sides answered."""
+    equal: float
+    """Fraction of them with equal answers."""
+    one: float | None
+    """Mean value of the answers of the first side; of yes and no, the fraction of yes."""
+    other: float | None
+
+
+def by_item(units: Sequence[Unit], least: int = 5) -> list[ItemAgreement]:
+    """The agreement on every question that both sides answered about `least` texts or more, lowest first. Answers of
+    code checks are left out."""
+    answers: dict[str, list[Unit]] = {}
+    for unit in units:
+        if unit.answered and not unit.by_code:
+            answers.setdefault(unit.item.question, []).append(unit)
+    found = []
+    for question, own in answers.items():
+        if len(own) >= least:
+            sides = [
+                [side.value for side in both if side and side.value is not None]
+                for both in zip(*((unit.one, unit.other) for unit in own), strict=True)
+            ]
+            means = [fmean(values) if values else None for values in sides]
+            found.append(ItemAgreement(question, len(own), fmean(unit.equal for unit in own), *means))
+    return sorted(found, key=lambda line: line.equal)
 
 
 def compare_raters(files: Sequence[Sequence[ScoredText]], bootstrap: Bootstrap) -> dict[str, Section]:

@@ -31,6 +31,7 @@ from typing_extensions import override
 
 from checklist_rewards.evaluation.bootstrap import Measure, over, weighted_mean
 from checklist_rewards.evaluation.correlation import tau
+from checklist_rewards.evaluation.intervals import MIN_GROUPS
 from checklist_rewards.validation import import_extra, np
 
 CATEGORICAL = ("accuracy", "kappa", "weighted_kappa", "alpha", "interval_alpha")
@@ -169,6 +170,8 @@ class Numbers(Measure):
         auc: area under the ROC curve: the probability that `one` ranks a unit labelled 1 by `other` above a unit
             labelled 0, ties counted half. None unless `other` contains both 0 and 1 and no other values.
     """
+
+    distances = {"emd": MIN_GROUPS, "ks": MIN_GROUPS}
 
     def __init__(self, one: Sequence[float], other: Sequence[float], only: Sequence[str] = NUMERICAL):
         self.one, self.other = np.asarray(one, dtype=float), np.asarray(other, dtype=float)

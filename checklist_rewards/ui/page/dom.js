@@ -47,11 +47,12 @@ export function num(value, digits = 3) {
   return el("span", { class: none ? "num none" : "num", title: none ? "none" : String(value) }, fixed(value, digits));
 }
 
-/** A figure with its interval. */
+/** A figure with its interval, or the reason why it has none. */
 export function figure(value, digits = 3) {
   if (!value || value.value === null) return num(null);
   const interval = value.low === null || value.low === undefined ? null : [value.low, value.high];
-  return el("span", {}, num(value.value, digits), interval && bounds(interval, digits));
+  const reason = value.refused ? el("span", { class: "bounds" }, ` (${value.refused})`) : null;
+  return el("span", {}, num(value.value, digits), interval ? bounds(interval, digits) : reason);
 }
 
 /** An interval as small text. */

@@ -5,11 +5,13 @@ import json
 import pytest
 
 from checklist_rewards.evaluation.agreement import (
+    by_item,
     compare,
     compare_judges,
     compare_raters,
     units_against_labels,
     units_of_judges,
+    verdict,
 )
 from checklist_rewards.evaluation.agreement.compare import ALL
 from checklist_rewards.evaluation.bootstrap import Bootstrap
@@ -51,7 +53,7 @@ def test_an_outage_changes_no_agreement_figure(tmp_path):
 def test_checklists_that_differ_from_row_to_row_have_intervals(tmp_path):
     rows = [
         {"checklist": [f"Is it {word}?" for word in words], "said": [0.9] * len(words), "labels": labels}
-        for words, labels in (("ab", [1, 0]), ("cde", [1, 1, 0]), ("f", [1]), ("gh", [0, 0]))
+        for words, labels in (("ab", [1, 0]), ("cde", [1, 1, 0]), ("f", [1]), ("gh", [0, 0])) * 4
     ]
     judged = read_scored(scored_file(tmp_path / "s.jsonl", *rows))
     units, targets = units_against_labels(labelled(judged, "labels"))
@@ -214,3 +216,32 @@ def test_two_judges_that_were_not_asked_do_not_agree(tmp_path):
     assert (found.units, found.targets.units, found.no_answer, unmatched) == (1, 1, 2, 0)
     assert found.coverage.value == 1 and found.items["yes/no"].figures["accuracy"].value == 0
     assert compare_raters(files, NONE)["yes/no"].units == 2  # one of them was read by a judge
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        (lambda n, true: true, "judge agrees with labels better than chance on 40 yes/no items: kappa 1.000"),
+        (lambda n, true: 1 - true, "judge agrees with labels worse than chance on 40 yes/no items: kappa -1.000"),
+        (
+            lambda n, true: n // 2 % 2,
+            "judge agrees with labels no better than chance on 40 yes/no items: kappa 0.000 [",
+        ),
+    ],
+)
+def test_one_sentence_says_whether_two_sides_agree_better_than_chance(tmp_path, said, words):
+    rows = [{"checklist": ["Is it red?"], "said": [0.1 + 0.8 * said(n, n % 2)], "labels": [n % 2]} for n in range(40)]
+    judged = labelled(read_scored(scored_file(tmp_path / "s.jsonl", *rows)), "labels")
+    for count, start in ((40, words), (10, "Whether judge agrees with labels better than chance is not known on 10 ")):
+        units, targets = units_against_labels(judged[:count])
+        found = verdict(compare(("judge", "labels"), units, targets, Bootstrap(100), against_labels=True))
+        assert found.startswith(start)
+    assert "needs 15 groups, has 10" in found
+
+
+def test_agreement_by_question_lowest_first(tmp_path):
+    rows = [{"checklist": ["Is it red?", "Is it big?"], "said": [0.9, 0.9], "labels": [1, n % 2]} for n in range(8)]
+    units, _ = units_against_labels(labelled(read_scored(scored_file(tmp_path / "s.jsonl", *rows)), "labels"))
+    big, red = by_item(units)
+    assert big == ("Is it big?", 8, 0.5, 1.0, 0.5) and red == ("Is it red?", 8, 1.0, 1.0, 1.0)
+    assert by_item(units, least=9) == []
