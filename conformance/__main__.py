@@ -13,11 +13,12 @@ import math
 import os
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from conformance.adapters import ADAPTERS
+from conformance.adapters import ADAPTERS, Adapter
 from conformance.server import Judge, serving
 
 HERE = Path(__file__).parent
@@ -45,24 +46,40 @@ def run(name: str, python: str = sys.executable) -> dict[str, Any] | None:
     """The outcomes of an adapter: its version, and per case the score and whether it is sound. None if its package is
     not installed."""
     adapter = ADAPTERS[name]
-    cases, checklists = load_cases()
-    judge = Judge(cases, checklists, adapter.kind, adapter.form)
-    mine = [case for case in cases if applies(case, adapter.kind, adapter.can)]
-    lines = "".join(json.dumps({"id": case["id"], "items": checklists[case["checklist"]]}) + "\n" for case in mine)
-    with serving(judge) as port:
-        command = [python, "-m", "conformance.adapters", name, f"http://127.0.0.1:{port}/v1"]
+    mine = cases_for(adapter)
+    with served(adapter) as url:
+        command = [python, "-m", "conformance.adapters", name, url]
         environment = os.environ | {"PYTHONPATH": str(HERE.parent), "PYTHONWARNINGS": "ignore"}
+        lines = "".join(json.dumps({"id": case["id"], "items": case["items"]}) + "\n" for case in mine)
         done = subprocess.run(command, input=lines, capture_output=True, text=True, env=environment, check=False)
     found = [json.loads(line) for line in done.stdout.splitlines()]
     version = next((line["version"] for line in found if "version" in line), "")
     if version is None:
         return None
-    outcomes = {line["id"]: line for line in found if "id" in line}
+    outcomes = judged(mine, (line for line in found if "id" in line))
     if len(outcomes) != len(mine):
         raise SystemExit(f"{name}: the adapter ended early: {done.stderr[-2000:]}")
-    for case in mine:
-        outcomes[case["id"]]["sound"] = is_sound(case, outcomes[case["id"]]["score"])
     return {"adapter": name, "package": adapter.package, "version": version, "outcomes": outcomes}
+
+
+def cases_for(adapter: Adapter) -> list[dict[str, Any]]:
+    """The cases that can happen to an adapter, with the items of their checklists."""
+    cases, checklists = load_cases()
+    mine = [case for case in cases if applies(case, adapter.kind, adapter.can)]
+    return [case | {"items": checklists[case["checklist"]]} for case in mine]
+
+
+@contextmanager
+def served(adapter: Adapter) -> Iterator[str]:
+    """The address of a server that replies in the form of an adapter's judge."""
+    with serving(Judge(*load_cases(), adapter.kind, adapter.form)) as port:
+        yield f"http://127.0.0.1:{port}/v1"
+
+
+def judged(cases: Sequence[Mapping[str, Any]], found: Iterable[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Outcomes by the id of their case, with whether each is sound."""
+    by_id = {case["id"]: case for case in cases}
+    return {each["id"]: each | {"sound": is_sound(by_id[each["id"]], each["score"])} for each in found}
 
 
 def summary(result: Mapping[str, Any], cases: Sequence[Mapping[str, Any]]) -> dict[str, int]:

@@ -19,7 +19,7 @@ import tempfile
 import threading
 import time
 import urllib.request
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -320,13 +320,19 @@ def outcome(adapter: Adapter, case: dict[str, Any], url: str) -> dict[str, Any]:
     return {"id": case["id"], **box, "seconds": round(time.monotonic() - started, 1)}
 
 
+def outcomes(adapter: Adapter, cases: Iterable[dict[str, Any]], url: str) -> Iterator[dict[str, Any]]:
+    """The outcome of every case, in their order; several cases run at the same time."""
+    with ThreadPoolExecutor(_THREADS) as pool:
+        yield from pool.map(lambda case: outcome(adapter, case, url), cases)
+
+
 def main() -> None:
     """Run the adapter and the cases of standard input."""
     name, url = sys.argv[1:]
     adapter = ADAPTERS[name]
     os.environ |= {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "DEEPEVAL_TELEMETRY_OPT_OUT": "YES"}
     out = os.dup(1)  # libraries print
-    with contextlib.redirect_stdout(sys.stderr), os.fdopen(out, "w") as lines, ThreadPoolExecutor(_THREADS) as pool:
+    with contextlib.redirect_stdout(sys.stderr), os.fdopen(out, "w") as lines:
         try:
             version = importlib.metadata.version(adapter.package) if adapter.package else ""
         except importlib.metadata.PackageNotFoundError:
@@ -335,7 +341,7 @@ def main() -> None:
         with contextlib.suppress(Exception):  # imports take long, and are not what is timed
             adapter.reward([{"question": "Is it about rain?"}], PROMPT, RESPONSE, url, "all_yes")
         print(json.dumps({"version": version}), file=lines, flush=True)
-        for found in pool.map(lambda case: outcome(adapter, case, url), map(json.loads, sys.stdin)):
+        for found in outcomes(adapter, map(json.loads, sys.stdin), url):
             print(json.dumps(found), file=lines, flush=True)
     os._exit(0)  # without waiting for requests that hang
 

@@ -32,6 +32,9 @@ GROUPS = [
 PROMPTS = [[{"role": "user", "content": "Write it down . " * count}] for count in (1, 6, 14)]
 # Recurrent layers carry a state through the row; ALiBi counts places instead of positions; Doge looks to its right.
 SEPARATE = {"Bloom (ALiBi)", "Doge", "Qwen3-Next", "Qwen3.5", "Mamba 2", "Falcon-H1", "RecurrentGemma"}
+# One for each kind of attention, of positions, of experts and of recurrent layers.
+ONE_OF_A_KIND = ("Llama", "Mistral, sliding", "Doge", "Gemma 2", "Phi-3, LongRoPE", "gpt-oss", "DeepSeek-V3")
+ONE_OF_A_KIND += ("Llama 4", "GPT-2", "Bloom (ALiBi)", "Qwen3.5", "Falcon-H1", "RecurrentGemma")
 _BLOCKS = {"recurrent": "linear_attention", "attention": "sliding_attention"}  # those of RecurrentGemma before 5.24
 DOCUMENT = REPO / "docs" / "compatibility.md"
 
@@ -48,6 +51,7 @@ def engine_of(name: str) -> TransformersBackend:
     return TransformersBackend(folder_of(name))
 
 
+@functools.cache
 def alone(name: str) -> list[torch.Tensor]:
     """ln P(label) of every read by the model itself, one prompt at a time."""
     engine = engine_of(name)
@@ -105,8 +109,11 @@ def test_replies_to_a_batch_are_those_to_single_prompts(name):
     assert engine.generate(PROMPTS, sampling) == [engine.generate([prompt], sampling)[0] for prompt in PROMPTS]
 
 
-@pytest.mark.parametrize("precision", ["float16", "bfloat16", "autocast"])
-@pytest.mark.parametrize("name", ARCHITECTURES)
+PRECISIONS = [(name, "bfloat16") for name in ARCHITECTURES]
+PRECISIONS += [(name, precision) for name in ONE_OF_A_KIND for precision in ("float16", "autocast")]
+
+
+@pytest.mark.parametrize(("name", "precision"), PRECISIONS)
 def test_what_is_packed_does_not_depend_on_the_precision(name, precision):
     if precision == "autocast":  # TRL's default: weights in single precision, whose forward pass is in bf16
         model = AutoModelForCausalLM.from_pretrained(folder_of(name), dtype=torch.float32)
