@@ -78,9 +78,7 @@ def test_the_probabilities_of_a_vote_are_the_shares_of_the_judges(rule, yes):
 def test_only_the_rule_any_refuses_options(rule, item, refused):
     panel = PanelJudge([Voter(sure(0.9)), Voter(sure(0.8))], rule=rule)
     if refused:
-        with pytest.raises(
-            ChecklistError, match="row 3: item .* has options, but the rule any supports"
-        ):
+        with pytest.raises(ChecklistError, match="row 3: item .* has options, but the rule any supports"):
             panel.check_item(item, "row 3")
     else:
         panel.check_item(item, "row 3")
