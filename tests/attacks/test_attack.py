@@ -139,11 +139,11 @@ def test_failures_of_the_judge_are_reported_and_enter_no_figure():
     def silent_on_praise(prefix, tail):
         return None if "excellent" in prefix else honest(prefix, tail)
 
-    report = attack(scorer(silent_on_praise), ROWS, **QUICK)
+    report = attack(scorer(silent_on_praise), ROWS, attacks=["self_praise", "colon"], **QUICK)
     praise = figures(report, "self_praise")
     assert praise.failed > 0 and praise.cases == 0 and praise.rise.value is None
     assert report.unanswered["too_long"] > 0 and "self_praise" not in report.chosen
-    nothing = attack(scorer(lambda prefix, tail: None), ROWS, **QUICK)
+    nothing = attack(scorer(lambda prefix, tail: None), ROWS, attacks=["colon"], **QUICK)
     assert nothing.chosen is None and nothing.worst is None and nothing.honest.value is None
     assert nothing.missing["beats"] == "no honest response has a score"
 

@@ -63,8 +63,9 @@ def row(prompt, **more):
     }
 
 
-@pytest.mark.parametrize("prompt", ["Capital of Mali?", TURNS], ids=["text", "messages"])
-@pytest.mark.parametrize("extension", [".jsonl", ".parquet"])
+@pytest.mark.parametrize(
+    ("prompt", "extension"), [("Capital of Mali?", ".parquet"), (TURNS, ".jsonl")], ids=["text", "messages"]
+)
 @pytest.mark.parametrize("to", EXPORTS)
 def test_a_trainer_finds_prompt_and_checklist_and_an_import_loses_nothing(to, extension, prompt, run):  # noqa: F811
     write_jsonl("rows.jsonl", row(prompt, reference="Bamako."), row(prompt, reference="Bamako."))

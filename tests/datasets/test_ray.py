@@ -1,6 +1,5 @@
 """The shards of a dataset: the results of one process, resumed and counted. The actors are in this process."""
 
-import json
 import math
 from pathlib import Path
 
@@ -12,7 +11,6 @@ from checklist_rewards.errors import SampleError
 from checklist_rewards.files.rows import read_rows, write_rows
 from checklist_rewards.pipelines import PipelineConfig
 from checklist_rewards.rows import Columns
-from tests.cli.conftest import run  # noqa: F401 - a fixture
 
 pytest.importorskip("ray", reason="Ray is not installed (pip install 'checklist-rewards[ray]')")
 
@@ -172,36 +170,3 @@ def test_shards_get_the_same_columns(run_shards, tmp_path):
     assert schemas[0].equals(schemas[1]) and schemas[1].equals(schemas[2])
     assert [row["note"] for row in scored(tmp_path / "out")] == [None, "n", ["n"]]
     assert run_shards(task(Judge(tmp_path / "log")), source, tmp_path / "out") == totals  # the totals are kept
-
-
-def test_one_report_of_all_actors(inline, run, tmp_path):  # noqa: F811
-    short = [row | {"checklist": [SHORT]} for row in rows(10)]
-    write_shards(tmp_path / "in", short[:5], short[5:])
-    done = run("score", "in", "-o", "out", "--ray", "--actors", "2", "--summary", "sum.json", "--model", "pocket")
-    assert done.exit_code == 0, done.output
-    with write_rows(tmp_path / "all.jsonl") as out:
-        for row in short:
-            out.write(row)
-    assert (
-        run("score", "all.jsonl", "-o", "alone.parquet", "--summary", "alone.json", "--model", "pocket").exit_code == 0
-    )
-    summary, alone = (json.loads((tmp_path / name).read_text()) for name in ("sum.json", "alone.json"))
-    different = {name for name in summary if summary[name] != alone[name]}
-    assert different <= {"output", "seconds", "mean_score", "macro"}
-    assert summary["mean_score"] == pytest.approx(alone["mean_score"], rel=1e-12)
-    assert scored(tmp_path / "out") == [row.data for row in read_rows("alone.parquet")]
-
-
-def test_options_that_do_not_fit_are_refused(run, tmp_path):  # noqa: F811
-    write_shards(tmp_path / "in", rows(1))
-    for options, sentence in (
-        (["--actors", "2"], "--actors 2 requires --ray; omit it."),
-        (["--ray", "--budget", "1", "--price", "pocket=1,1"], "--budget counts the calls of one process"),
-        (["--ray", "--dry-run"], "--dry-run counts the calls of one process"),
-        (["--ray", "--target-key", "answer"], "column 'answer' not found"),
-        (["--ray", "--store", "a", "--no-store"], "contradict"),
-    ):
-        done = run("score", "in", "-o", "out", *options)
-        assert done.exit_code == 2 and sentence in done.stderr, done.output
-    assert run("score", "nowhere", "-o", "out", "--ray").exit_code == 2
-    assert not (tmp_path / "out").exists()

@@ -119,16 +119,6 @@ def test_a_row_without_a_usable_checklist_is_listed(command, both, fault_server)
     assert summary("ray.json")["unanswered"] == {"not_generated": 1}
 
 
-def test_an_invalid_row_of_a_later_shard_is_listed(inline, run, tmp_path, fault_server):  # noqa: F811
-    shards(tmp_path / "in", ROWS[:2], [ROWS[2], row("  "), row("Write.", None)])
-    served = ["--model", "valid", "--base-url", fault_server, "--ray"]
-    done = run("run", "in", "-o", "out", "--summary", "sum.json", *served)
-    assert done.exit_code == 1 and summary("sum.json")["unanswered"] == {"invalid_row": 2}, done.output
-    assert "part-1:2, part-1:3" in done.stderr
-    assert "part-1.jsonl, line 2: the input (prompt) is blank" in done.stderr
-    assert [row["checklist"] is None for row in output("out")] == [False] * 3 + [True] * 2
-
-
 def test_a_file_that_cannot_be_read_and_an_invalid_row_fail_alone(inline, run, tmp_path, fault_server):  # noqa: F811
     source = shards(tmp_path / "in", ROWS[:1], ROWS[1:2], [ROWS[2], row("  "), row("Write.", None)])
     (source / "part-1.jsonl").write_text(json.dumps(ROWS[1]) + "\n{oops\n")
@@ -137,6 +127,7 @@ def test_a_file_that_cannot_be_read_and_an_invalid_row_fail_alone(inline, run, t
     assert done.exit_code == 1 and "part-1.jsonl, line 2, column 2: not valid JSON" in done.stderr, done.output
     assert summary("sum.json")["unanswered"] == {"shard_failed": 1, "invalid_row": 1}
     assert summary("sum.json")["rows"] == 4 and "part-2:2" in done.stderr
+    assert "part-2.jsonl, line 2: the input (prompt) is blank" in done.stderr
     before = times("out")
     write_jsonl(source / "part-1.jsonl", ROWS[1])
     assert run(*command).exit_code == 1
@@ -157,16 +148,6 @@ def test_a_checklist_that_the_server_lost_is_written_by_the_next_run(inline, run
     assert codes == [1, 1, 0], done.output
     assert states[0][1] == states[2][1]  # the shard without failures was kept
     assert all(row["checklist"] for row in output("out"))
-
-
-def test_two_actors_ask_a_server_that_fails_at_first(both, fault_server):
-    questions = ["Is it fine (yes)?", "Is it red (no)?"]
-    parts = [
-        [row("Write.", f"{MARK} {start + number}", checklist=questions) for number in range(3)] for start in (0, 3)
-    ]
-    served = ["--model", "503_twice@some", "--base-url", fault_server]
-    rows, code = both("score", parts, *served, ray=["--actors", 2])
-    assert code == 0 and [row["checklist_score"]["pass_rate"] for row in rows] == [0.5] * 6
 
 
 @pytest.mark.parametrize(
@@ -257,3 +238,12 @@ def test_options_that_do_not_fit_are_refused_before_ray_starts(run, tmp_path, mo
             assert done.exit_code == 2 and sentence in done.stderr, done.output
             assert done.stderr.count("error:") == 1 and not Path("out").exists()
         assert all(option in run(command, "--help-all").stdout for option in ("--ray", "--actors", "--num-gpus"))
+    shards(tmp_path / "judged", [row | {"checklist": ["Is it fine?"]} for row in ROWS])
+    for options, sentence in (
+        (["--actors", "2"], "--actors 2 requires --ray; omit it."),
+        (["--ray", "--target-key", "answer"], "column 'answer' not found"),
+        (["--ray", "--store", "a", "--no-store"], "contradict"),
+    ):
+        done = run("score", "judged", "-o", "out", *options)
+        assert done.exit_code == 2 and sentence in done.stderr and not Path("out").exists(), done.output
+    assert run("score", "nowhere", "-o", "out", "--ray").exit_code == 2

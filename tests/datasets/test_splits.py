@@ -1,7 +1,5 @@
 """The splits that a training script loads."""
 
-import json
-
 import pytest
 from datasets import Dataset, DatasetDict
 
@@ -11,18 +9,21 @@ from checklist_rewards.errors import SampleError
 ROWS = [{"prompt": "a"}, {"prompt": "b"}]
 
 
-@pytest.fixture(params=["file", "folder", "saved", "saved splits"])
+@pytest.fixture(params=["jsonl", "parquet", "folder", "saved", "saved splits"])
 def training_only(request, tmp_path):
     """Every kind of data with a training split and no other."""
-    data = tmp_path / "data"
+    data, rows = tmp_path / "data", Dataset.from_list(ROWS)
     if request.param == "saved":
-        Dataset.from_list(ROWS).save_to_disk(data)
+        rows.save_to_disk(data)
     elif request.param == "saved splits":
-        DatasetDict(train=Dataset.from_list(ROWS)).save_to_disk(data)
+        DatasetDict(train=rows).save_to_disk(data)
+    elif request.param == "parquet":
+        data = tmp_path / "data.parquet"
+        rows.to_parquet(data)
     else:
-        data.mkdir()
-        (data / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
-    return DataArguments(str(data / "train.jsonl" if request.param == "file" else data))
+        rows.to_json(data / "train.jsonl")
+        data = data / "train.jsonl" if request.param == "jsonl" else data
+    return DataArguments(str(data))
 
 
 def test_a_run_without_evaluation_needs_no_test_split(training_only):

@@ -103,7 +103,7 @@ def test_the_reported_loss_is_the_mean_over_labels(tmp_path):
 def test_a_trained_adapter_is_trained_further(tmp_path):
     first, second = tmp_path / "first", tmp_path / "second"
     begun = train_adapter(labelled(8), first, base="pocket", training=TRAINING)
-    still = dataclasses.replace(TRAINING, learning_rate=1e-12, rank=2)
+    still = dataclasses.replace(TRAINING, learning_rate=1e-12, rank=2, epochs=1)
     record = train_adapter(labelled(8), second, base="pocket", start=first, training=still)
     assert record["parameters"] == begun["parameters"] and record["start"] == str(first)
     before, after = weights(first), weights(second)
@@ -121,7 +121,7 @@ def weights(folder):
 
 def test_an_interrupted_training_continues(tmp_path, monkeypatch):
     monkeypatch.setattr("checklist_rewards.distill.adapter._SAVED_STEPS", 2)
-    pairs, training = labelled(12), dataclasses.replace(TRAINING, epochs=2, rows=1)
+    pairs, training = labelled(8), dataclasses.replace(TRAINING, epochs=2, rows=1)
     whole = train_adapter(pairs, tmp_path / "whole", base="pocket", training=training)
 
     def stop(step):
@@ -210,9 +210,9 @@ def test_the_loss_of_a_reply_is_that_of_a_separate_prompt():
 def test_a_writer_learns_its_replies(tmp_path):
     record = train_writer(
         replies(["red", "blue"]), tmp_path / "writer", base="pocket",
-        training=AdapterTraining(epochs=40, learning_rate=5e-3, row_tokens=1024),
+        training=AdapterTraining(epochs=25, learning_rate=5e-3, row_tokens=1024),
     )  # fmt: skip
-    assert record["replies"] == 2 and record["skipped"] == 0 and record["steps"] == 40
+    assert record["replies"] == 2 and record["skipped"] == 0 and record["steps"] == 25
     engine = Engine("pocket", "transformers", settings={"adapter": str(tmp_path / "writer")})
     checklist = DirectGenerator(engine, store=False, temperature=0).generate("Say red.")
     assert [item.question for item in checklist.items] == ["Is the word red there?", "Is it red?"]

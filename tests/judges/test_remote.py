@@ -1,12 +1,12 @@
 """A scorer behind a reward server: the numbers of the scorer that is served, and a reason where there are none."""
 
-import importlib
 import json
-import multiprocessing
 import pickle
+import sys
 import threading
 import urllib.request
 from collections import Counter
+from types import ModuleType
 
 import pytest
 
@@ -25,7 +25,7 @@ from checklist_rewards.generators import DirectGenerator
 from checklist_rewards.judges import PanelJudge, RemoteJudge
 from checklist_rewards.judges.remote import ROWS, RewardServer
 from checklist_rewards.replies import sample_replies
-from checklist_rewards.rewards.placement import in_process
+from checklist_rewards.rewards import placement
 from checklist_rewards.rewards.trl import ChecklistReward
 from checklist_rewards.server import build_app
 from tests.conftest import HANG
@@ -455,22 +455,13 @@ def test_it_travels_to_other_processes_as_its_settings(url):
     assert copy.score_batch(SAMPLES) == colours().score_batch(SAMPLES)
 
 
-def reward_in_a_child(reward: ChecklistReward, answers) -> None:
-    answers.put(reward(["Say."], ["a red thing"], [CHECKLIST]))
-
-
-@pytest.mark.slow
-def test_trls_asynchronous_trainer_may_take_it_into_its_child(url):
-    importlib.import_module("trl.experimental.async_grpo.async_rollout_worker")
+def test_trls_asynchronous_trainer_may_take_it_into_its_child(url, monkeypatch):
+    monkeypatch.setitem(sys.modules, "trl.experimental.async_grpo.async_rollout_worker", ModuleType("worker"))
+    monkeypatch.setattr(placement, "get_spawning_popen", object)
     reward = ChecklistReward(backend="remote", base_url=url, store=False)
-    assert in_process(reward.scorer.judge) is None and isinstance(reward.scorer.judge, RemoteJudge)
-    context = multiprocessing.get_context("spawn")
-    answers = context.Queue()
-    child = context.Process(target=reward_in_a_child, args=(reward, answers))
-    child.start()
-    child.join()  # its one small answer fits the pipe, so it does not wait for a reader
-    assert child.exitcode == 0
-    assert answers.get(timeout=HANG) == reward(["Say."], ["a red thing"], [CHECKLIST])
+    assert placement.in_process(reward.scorer.judge) is None and isinstance(reward.scorer.judge, RemoteJudge)
+    copy = pickle.loads(pickle.dumps(reward))
+    assert copy(["Say."], ["a red thing"], [CHECKLIST]) == reward(["Say."], ["a red thing"], [CHECKLIST])
 
 
 # ----- which judge answered, and what is kept -----
@@ -541,8 +532,11 @@ def test_a_server_that_is_restarted_with_another_judge_is_refused_in_the_next_re
         assert scorer.score_batch(SAMPLES[:2]) == before
 
 
-@pytest.mark.parametrize("protocol", ["decisions", "systemone"])
-@pytest.mark.parametrize("change", [name for name in CHANGES if name not in ("name", "a panel")])
+@pytest.mark.parametrize(
+    ("protocol", "change"),
+    [("decisions", "weights"), ("decisions", "prompt"), ("decisions", "mode"), ("systemone", "weights"),
+     ("systemone", "mass floor"), ("systemone", "threshold")],
+)  # fmt: skip
 def test_a_client_of_decisions_refuses_another_judge_under_the_same_name(protocol, change):
     server = Restarted(build_app(colours()), CHANGES[change]())
     with serving(server) as address:

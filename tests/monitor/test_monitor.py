@@ -139,7 +139,7 @@ def test_at_the_defaults_at_most_ten_percent_more_are_read():
     shadow = OptionsBackend(by_color)
     reward = monitored(None, backend=backend, shadow=ChecklistScorer(backend=shadow, store=False))
     rng, asked, plain = random.Random(0), [], 0
-    for step in range(150):
+    for step in range(110):
         batch = [f"{step} {place} " + " ".join(rng.choices("abcdefgh", k=6)) for place in range(16)]
         call(reward, step, batch)
         plain += len(batch) * len(CHECKLIST)

@@ -25,7 +25,7 @@ def train(reward, folder, *, resume=None, **options):
     ]
     arguments = dict(
         use_cpu=True,  # without a GPU, TRL refuses its own default, bf16
-        bf16=False,  # slow on a CPU; `test_with_the_defaults_of_trl` keeps it
+        bf16=False,  # slow on a CPU; `rewards/test_trl_trainers.py` keeps it
         save_strategy="no",  # tests of a resumed run set it
         logging_steps=1,  # every step is looked at
         seed=0,
@@ -61,26 +61,6 @@ def test_a_run_is_watched_and_its_metrics_reach_the_trainer(scorer, tmp_path):
         assert entry["checklist_reward/monitor/steering"] == 0.0
     rows = [json.loads(line) for line in (tmp_path / "rewards.jsonl").read_text().splitlines()]
     assert len(rows) == 32 and any(row["held_out"] for row in rows)
-
-
-def test_with_the_defaults_of_trl(scorer, tmp_path):
-    from trl import GRPOConfig, GRPOTrainer
-
-    prompts = [{"prompt": task.instruction, "checklist": [c.question() for c in task.constraints]} for task in TASKS]
-    trainer = GRPOTrainer(
-        model=str(pocket_dir()),
-        reward_funcs=ChecklistReward(scorer, monitor={}),
-        # without a GPU, TRL refuses its own default, bf16; the default is three epochs
-        args=GRPOConfig(output_dir=str(tmp_path), use_cpu=True, max_steps=1),
-        train_dataset=Dataset.from_list(prompts),
-    )
-    trainer.train()
-    [step] = records(tmp_path / "monitor.jsonl", "step")
-    last = trainer.state.log_history[-1]
-    assert step["completions"] == 8 and not records(tmp_path / "monitor.jsonl", "failure")
-    assert last["rewards/checklist_reward/mean"] == pytest.approx(step["statistics"]["reward_mean"], abs=1e-6)
-    saved = json.loads((tmp_path / "checkpoint-1" / "trainer_state.json").read_text())["stateful_callbacks"]
-    assert "RewardMonitor/checklist_reward" in saved
 
 
 def test_an_alarm_stops_the_trainer(tmp_path):

@@ -19,7 +19,6 @@ from checklist_rewards.rewards import batch as batches
 from checklist_rewards.rewards.batch import Call, groups_of
 from checklist_rewards.rewards.sdpo import ChecklistSDPOTrainer
 from checklist_rewards.rewards.trl import ChecklistReward
-from tests.conftest import HANG
 from tests.fakes import FakeBackend
 from tests.rewards.test_reward_environments import Game, call, played, say
 from tests.rewards.test_reward_failures import online_dpo
@@ -124,8 +123,9 @@ def test_items_are_not_compared_across_different_checklists(tmp_path, step):
 
 @pytest.mark.slow
 @trainers
-@pytest.mark.parametrize("algorithm", ["GRPO", "RLOO"])
-@pytest.mark.parametrize(("size", "per_generation"), [(2, 1), (4, 1), (2, 2)])
+@pytest.mark.parametrize(
+    ("algorithm", "size", "per_generation"), [("GRPO", 4, 1), ("GRPO", 2, 2), ("RLOO", 2, 1), ("RLOO", 2, 2)]
+)
 def test_a_prompt_that_is_drawn_twice_makes_two_groups(tmp_path, algorithm, size, per_generation):
     same = rows(conversational=True, n=1) * 8
     reward = Recorded(reward_by().scorer, shaping=["centred"])
@@ -230,23 +230,15 @@ def test_a_trainer_with_an_order_of_its_own_is_grouped_by_prompt():
     assert values == pytest.approx([0.4, 0.0, -0.4, 0.0])
 
 
-def in_child(answers) -> None:
-    """The rewards of one group, as AsyncGRPOTrainer passes it: without its state, without hooks."""
-    reward = reward_by(lambda prefix, tail: 0.9 if "red" in prefix else 0.1, shaping=["centred"])
-    answers.put(reward(prompts=["A 1", "A 2"], completions=["red", "blue"], checklist=[["Is it red?"]] * 2))
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "expected"), [(batches.ROLLOUT_WORKER, [0.4, -0.4]), ("a worker of another loop", [0.0, 0.0])]
 )
-def test_the_rollout_worker_of_async_grpo_passes_one_group_per_call(name, expected):
-    context = multiprocessing.get_context("spawn")
-    answers = context.Queue()
-    child = context.Process(target=in_child, args=(answers,), name=name)
-    child.start()
-    assert answers.get(timeout=HANG) == pytest.approx(expected)
-    child.join()
+def test_the_rollout_worker_of_async_grpo_passes_one_group_per_call(monkeypatch, name, expected):
+    """Without its state and without hooks. The worker is known by the name of its process."""
+    monkeypatch.setattr(multiprocessing.current_process(), "name", name)
+    reward = reward_by(lambda prefix, tail: 0.9 if "red" in prefix else 0.1, shaping=["centred"])
+    rewards = reward(prompts=["A 1", "A 2"], completions=["red", "blue"], checklist=[["Is it red?"]] * 2)
+    assert rewards == pytest.approx(expected)
 
 
 def test_trl_names_the_process_of_its_rollout_worker():

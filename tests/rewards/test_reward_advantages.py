@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("trainers")]
 ALONE, BESIDE, BY_GROUP, NORMALIZED = "alone", "beside another", "on_failure=group", "normalize_then_sum"
 RUNS = [(algorithm, company, 0.1) for algorithm in ("GRPO", "RLOO") for company in (ALONE, BESIDE)]
 RUNS += [("GRPO", company, 0.1) for company in (BY_GROUP, NORMALIZED)]
-RUNS += [("GRPO", company, 1.0) for company in (ALONE, BESIDE, NORMALIZED)] + [("RLOO", ALONE, 1.0)]
+RUNS += [("GRPO", company, 1.0) for company in (ALONE, NORMALIZED)]
 """Algorithm, other rewards, and share of the reads that are lost."""
 
 

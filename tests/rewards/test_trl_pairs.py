@@ -52,9 +52,9 @@ def settings(folder, **options) -> dict:
     return dict(output_dir=str(folder), max_length=256, **shared, **sizes, **options)
 
 
-@pytest.mark.parametrize("conversational", [True, False])
 @pytest.mark.parametrize(
-    ("form", "config", "trainer"), [("dpo", DPOConfig, DPOTrainer), ("kto", KTOConfig, KTOTrainer)]
+    ("form", "config", "trainer", "conversational"),
+    [("dpo", DPOConfig, DPOTrainer, True), ("kto", KTOConfig, KTOTrainer, False)],
 )
 def test_preference_trainers_train_on_them(tmp_path, form, config, trainer, conversational):
     trained(

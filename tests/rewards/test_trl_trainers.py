@@ -86,9 +86,7 @@ def by_hash(prefix: str, tail: str) -> float:
     return int(hashlib.sha256((prefix + tail).encode()).hexdigest()[:6], 16) / 16**6
 
 
-@pytest.mark.parametrize(
-    ("algorithm", "conversational"), [("GRPO", True), ("GRPO", False), ("RLOO", True), ("RLOO", False)]
-)
+@pytest.mark.parametrize(("algorithm", "conversational"), [("GRPO", True), ("RLOO", False)])
 def test_trainers_train_on_what_the_scorer_gives_for_the_texts_they_sampled(
     scorer, tmp_path, algorithm, conversational
 ):

@@ -192,7 +192,7 @@ def exact(batch: BatchScore):
     return json.dumps(batch.rows, sort_keys=True), [s and s.model_dump_json() for s in batch.scores]
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(max_examples=30, suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(batches())
 def test_what_goes_in_comes_back(tmp_path_factory, batch):
     folder = tmp_path_factory.mktemp("batch")
