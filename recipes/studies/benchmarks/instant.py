@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import re
 import sys
 from functools import lru_cache
@@ -40,8 +41,8 @@ def chat(content: str, logprobs: bool) -> bytes:
 @lru_cache(maxsize=64)
 def completions(prompts: int, ids: tuple[int, ...]) -> bytes:
     """A one-token completion for each of `prompts` prompts, with the log-probabilities of `ids`."""
-    named = {f"token_id:{token}": -2.0 - 0.1 * place for place, token in enumerate(ids)}
-    logprobs = {"top_logprobs": [named], "tokens": ["x"], "token_logprobs": [-1.0], "text_offset": [0]}
+    named = {f"token_id:{token}": math.log(0.9 / len(ids)) for token in ids}  # a label mass of 0.9
+    logprobs = {"top_logprobs": [named], "tokens": ["x"], "token_logprobs": [-3.0], "text_offset": [0]}
     choices = [{"index": n, "text": "x", "logprobs": logprobs, "finish_reason": "length"} for n in range(prompts)]
     return http({"id": "1", "object": "text_completion", "created": 1, "model": "m", "choices": choices})
 
