@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, TypeGuard
@@ -78,6 +78,22 @@ def unknown(what: str, name: str, allowed: Iterable[str]) -> str:
     """
     names = list(allowed)
     return f"unknown {what} {name!r}{nearest(name, names)}; allowed: {', '.join(names)}."
+
+
+def unknown_of_many(what: str, name: object, names: Collection[str], listed: str) -> str:
+    """The error message for an unknown name of a long list: the three nearest names, and where all of them are.
+
+    >>> unknown_of_many("check type", "wrds", ["words", "letters", "json", "title"], "checklist_rewards.checks.CHECKS")
+    "unknown check type 'wrds'; the nearest are words, letters, title; all 4 are in checklist_rewards.checks.CHECKS."
+    """
+    wanted = str(name).lower()
+
+    def likeness(known: str) -> float:
+        whole = known.lower()
+        return max(difflib.SequenceMatcher(None, part, wanted).ratio() for part in (whole, whole.rpartition(":")[2]))
+
+    near = ", ".join(sorted(names, key=likeness, reverse=True)[:3])
+    return f"unknown {what} {shown(name)}; the nearest are {near}; all {len(names)} are in {listed}."
 
 
 def nearest(name: str, names: Sequence[str]) -> str:

@@ -61,10 +61,9 @@ settings.load_profile("any machine")
 
 
 SLOWEST = (
-    "datasets/test_ray_commands.py",
+    "datasets/test_ray_cluster.py",
     "rewards/test_placement_reference.py",
     "test_docs.py",
-    "datasets/test_ray.py",
     "test_smollm2.py",
     "test_english.py",
     "checks/test_programs.py",

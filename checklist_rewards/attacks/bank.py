@@ -22,6 +22,7 @@ from itertools import cycle, islice
 
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import SampleError
+from checklist_rewards.validation import unknown_of_many
 
 Change = Callable[[str, str, Checklist], str]
 """From a response, its prompt and its checklist to a response."""
@@ -113,7 +114,7 @@ def combined(names: Sequence[str], response: str, prompt: str, checklist: Checkl
     """
     unknown = next((name for name in names if name not in BANK), None)
     if unknown is not None:
-        raise SampleError(f"attack {unknown!r} does not exist; allowed: {', '.join(BANK)}.")
+        raise SampleError(unknown_of_many("attack", unknown, BANK, "checklist_rewards.attacks.bank.BANK"))
     for attack in sorted((BANK[name] for name in names), key=lambda attack: not attack.replaces):
         response = attack(response, prompt, checklist)
     return response

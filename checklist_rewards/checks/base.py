@@ -23,6 +23,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from typing_extensions import override
 
 from checklist_rewards.errors import CheckError, ChecklistError, shown
+from checklist_rewards.validation import unknown_of_many
 
 Bounds = tuple[int, int]
 """The fewest and the most that a count can be."""
@@ -192,7 +193,7 @@ def check_of(value: Any) -> Check:
     if name is None:
         raise ValueError(f"a code check must be a JSON object with a 'type'; got {shown(value)}")
     if not isinstance(name, str) or name not in CHECKS:
-        raise ValueError(f"unknown check type {shown(name)}; allowed: {', '.join(CHECKS)}")
+        raise ValueError(unknown_of_many("check type", name, CHECKS, "checklist_rewards.checks.CHECKS").rstrip("."))
     try:
         # From JSON, pydantic's strict mode accepts a list for a tuple, but still rejects "5" for a number.
         return CHECKS[name].model_validate_json(json.dumps(value))

@@ -30,6 +30,7 @@ from typing_extensions import override
 from checklist_rewards.checks.base import Check, register_check
 from checklist_rewards.checks.builtin import parts_of
 from checklist_rewards.checks.ifeval_text import sentences_of, words_of
+from checklist_rewards.validation import unknown_of_many
 
 _TOKEN = re.compile(r"\w+(?:['’-]\w+)*|[^\w\s]")
 
@@ -629,7 +630,8 @@ class Verifiable(Check):
     @model_validator(mode="after")
     def _known(self) -> Verifiable:
         if self.name not in _RULES:
-            raise ValueError(f"unknown name {self.name!r}; allowed: {', '.join(VERIFIABLE)}")
+            where = "checklist_rewards.checks.verifiable.VERIFIABLE"
+            raise ValueError(unknown_of_many("name", self.name, VERIFIABLE, where).rstrip("."))
         allowed = _ARGUMENTS[self.name]
         for key in allowed:
             value, number = self.arguments.get(key), key in _NUMBERS

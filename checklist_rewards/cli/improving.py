@@ -32,12 +32,11 @@ from checklist_rewards.evolving.improve import FAULTS, Improvement
 from checklist_rewards.evolving.improve import improve as improved
 from checklist_rewards.evolving.rewriting import Rewriter
 from checklist_rewards.files.atomic import write_json
-from checklist_rewards.files.rows import read_rows
+from checklist_rewards.files.rows import SCORE_COLUMN, read_rows
 from checklist_rewards.judges.labels import LabelCell, read_column
 from checklist_rewards.replies import NoReply
 from checklist_rewards.rows import Columns, read_checklist
 from checklist_rewards.scorer import ChecklistScorer
-from checklist_rewards.scores.table import SCORE_COLUMN
 from checklist_rewards.version import __version__
 
 _SHOWN = 40

@@ -33,14 +33,13 @@ from checklist_rewards.evaluation.items.wording import Paraphraser, Review, read
 from checklist_rewards.evaluation.labels import same_text
 from checklist_rewards.evaluation.scored import ScoredFile, ScoredText
 from checklist_rewards.files.atomic import write_json
-from checklist_rewards.files.rows import read_rows, write_rows
+from checklist_rewards.files.rows import SCORE_COLUMN, read_rows, write_rows
 from checklist_rewards.monitor.extra_reads import degenerate_replies
 from checklist_rewards.refiners.embedding import SentenceEmbedder
 from checklist_rewards.rerank import sample_candidates
 from checklist_rewards.rows import Columns
 from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores import Score
-from checklist_rewards.scores.table import SCORE_COLUMN
 from checklist_rewards.ui.figures import analysed
 from checklist_rewards.ui.report import MAX_ROWS, write_report
 

@@ -48,7 +48,7 @@ from checklist_rewards.evaluation.replay import Replay
 from checklist_rewards.evaluation.scored import ScoredFile, ScoredText, own_id, read_scored, stored_checklist
 from checklist_rewards.evaluation.variance import Components, Variance, VarianceReport
 from checklist_rewards.files.atomic import atomic_path, write_json
-from checklist_rewards.files.rows import CHUNK_ROWS, file_format, write_rows
+from checklist_rewards.files.rows import CHUNK_ROWS, SCORE_COLUMN, file_format, write_rows
 from checklist_rewards.judges.calibration import Calibration
 from checklist_rewards.judges.variants import MOST_REPEATS, how_repeated
 from checklist_rewards.progress import Bar
@@ -57,7 +57,6 @@ from checklist_rewards.rows import read_checklist
 from checklist_rewards.scorer import ChecklistScorer
 from checklist_rewards.scores import Aggregation, Score
 from checklist_rewards.scores.reasons import Reason, Unanswered
-from checklist_rewards.scores.table import SCORE_COLUMN
 from checklist_rewards.scores.weights import Weights
 
 _SHOWN_ITEMS = 20

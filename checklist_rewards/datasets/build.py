@@ -31,7 +31,7 @@ from checklist_rewards.datasets.columns import (
 )
 from checklist_rewards.datasets.scoring import map_stream
 from checklist_rewards.errors import ConfigError, GenerationError, SampleError
-from checklist_rewards.files.cells import messages_in
+from checklist_rewards.files.cells import as_cell, as_text, messages_in
 from checklist_rewards.files.rows import CHUNK_ROWS
 from checklist_rewards.generators import Generator
 from checklist_rewards.judges import Progress
@@ -220,7 +220,8 @@ def _as_dataset(prompts: Any, prompt_key: str | Sequence[str]) -> tuple[Dataset,
         first = next(rows, None)
         bare = not isinstance(first, Mapping)
         keys = (PROMPT,) if bare else keys
-        dataset = None if first is None else dataset_from_rows(_as_rows(chain([first], rows), bare))
+        cell = as_text if bare else as_cell  # texts and messages in one column are told apart when they are read
+        dataset = None if first is None else dataset_from_rows(_as_rows(chain([first], rows), bare), cell=cell)
     if dataset is None:
         raise SampleError("prompts is empty; give at least one prompt.")
     return dataset, keys

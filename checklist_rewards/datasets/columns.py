@@ -8,12 +8,13 @@ All other columns get a type that fits all of their rows (`files/spool.py`).
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import GenerationError
+from checklist_rewards.files.cells import as_cell
 from checklist_rewards.files.spool import ArrowSpool
 from checklist_rewards.rows import PROMPT
 from checklist_rewards.validation import one_of
@@ -114,14 +115,17 @@ class ArrowFile:
         self._writer.close()
 
 
-def dataset_from_rows(rows: Iterable[Mapping[str, Any]], declared: Sequence[str] = ()) -> Dataset | None:
-    """A dataset of rows; None without rows. Columns in `declared` have the types of [`checklist_features`]."""
+def dataset_from_rows(
+    rows: Iterable[Mapping[str, Any]], declared: Sequence[str] = (), cell: Callable[[Any], str] = as_cell
+) -> Dataset | None:
+    """A dataset of rows; None without rows. Columns in `declared` have the types of [`checklist_features`]; `cell` as
+    in [`ArrowSpool`]."""
     from datasets import Features
     from datasets.fingerprint import get_temporary_cache_files_directory
 
     features = Features({name: checklist_features()[name] for name in declared})
     spool = ArrowSpool(
-        get_temporary_cache_files_directory(), {field.name: field.type for field in features.arrow_schema}
+        get_temporary_cache_files_directory(), {field.name: field.type for field in features.arrow_schema}, cell
     )
     try:
         for row in rows:

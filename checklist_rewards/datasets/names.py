@@ -3,11 +3,22 @@ share this table. Where several keys of a list fit, the first counts."""
 
 from __future__ import annotations
 
+import re
+from functools import lru_cache
+from typing import Any
+
 from checklist_rewards.checklists import NO, YES
 
 
 def _names(text: str) -> tuple[str, ...]:
     return tuple(" ".join(name.split()) for name in text.split(","))
+
+
+@lru_cache(maxsize=1024)
+def spelled(key: Any) -> str:
+    """A key as this table spells it: "Weight (%)" is "weight"."""
+    name = str(key).strip().lower()
+    return re.sub(r"\s*\([^()]*\)\Z", "", name) or name
 
 
 # Keys of a row
@@ -28,6 +39,8 @@ REFERENCES = _names(
 )
 QUESTIONS = _names("target_question")
 """Keys of a single question."""
+ANSWERED = _names("target, completion, response, answer, output, submission")
+"""Keys of an answer to the prompt."""
 WEIGHTS_BESIDE = _names("weights, weight, points, importances, rubric_weights, criteria_weights, item_weights")
 """Keys of a list with the weight of each criterion."""
 
@@ -43,6 +56,9 @@ EXPECTED = _names("pass_criteria, expected, expected_answer, correct_answer, des
 LEVELS = _names("levels, scale, anchors, grades, scoring, choices")
 LEVEL = _names("score, level, grade, rating")
 """Keys of the number of one level."""
+
+OF_A_CRITERION = _names("criterion, criterion_text, criterion_description, criteria, requirement, question")
+"""Keys of the text of a table of criteria, one per row."""
 
 # Keys around a list of items
 

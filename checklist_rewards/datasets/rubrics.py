@@ -27,6 +27,7 @@ from checklist_rewards.datasets.names import (
     TEXTS,
     WEIGHTS,
     WEIGHTS_BESIDE,
+    spelled,
 )
 from checklist_rewards.datasets.texts import (
     doubtful_levels,
@@ -219,19 +220,12 @@ def _first(entries: Sequence[Mapping[str, Any]], names: Sequence[str], kind: Any
     """The first of `names` that is a key of all entries, with values of a kind; in the file's own spelling."""
     if not entries:
         return None
-    spelled = {_spelled(key): str(key) for key in entries[0]}
+    own = {spelled(key): str(key) for key in entries[0]}
     for name in names:
-        key = spelled.get(name)
+        key = own.get(name)
         if key and all(isinstance(entry.get(key), kind) and not isinstance(entry.get(key), bool) for entry in entries):
             return key
     return None
-
-
-@lru_cache(maxsize=1024)
-def _spelled(key: Any) -> str:
-    """A key as the lists above spell it: "Weight (%)" is "weight"."""
-    name = str(key).strip().lower()
-    return re.sub(r"\s*\([^()]*\)\Z", "", name) or name
 
 
 def _text_key(entries: Sequence[Mapping[str, Any]]) -> str | None:
@@ -258,7 +252,7 @@ def _parts(entries: Sequence[Any], row: Mapping[str, Any]) -> dict[str, str]:
     mappings = [entry for entry in entries if isinstance(entry, Mapping)]
     text = _text_key(mappings) or "question"
     parts = {"question": text}
-    present = {_spelled(key): str(key) for entry in mappings for key, value in entry.items() if value is not None}
+    present = {spelled(key): str(key) for entry in mappings for key, value in entry.items() if value is not None}
     for part, names in (("weight", WEIGHTS), ("expected", EXPECTED), ("category", CATEGORIES)):
         others = [present[name] for name in names if name in present and present[name] != text]
         if part == "expected":

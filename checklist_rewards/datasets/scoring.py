@@ -16,11 +16,10 @@ from checklist_rewards.datasets.shards import in_groups
 from checklist_rewards.datasets.tasks import RowWork, Source, Totals
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.cells import as_json
-from checklist_rewards.files.rows import Row
+from checklist_rewards.files.rows import SCORE_COLUMN, Row
 from checklist_rewards.pipelines import Pipeline, PipelineConfig
 from checklist_rewards.rows import Columns
 from checklist_rewards.scorer import Scorer
-from checklist_rewards.scores.table import SCORE_COLUMN
 
 BATCH_ROWS = 1024
 """Rows of a stream that are read and scored together."""

@@ -1,6 +1,7 @@
 """Where rows to import come from: a file, a folder or a pattern of shards, a dataset, a name on the hub.
 
-JSONL, CSV, Parquet and lists in .json are read as a stream. Documents (YAML, and .json with a mapping) are read whole:
+JSONL, CSV, Parquet and lists in .json are read as a stream. A CSV file or a list with one criterion per row
+and no prompt is one row, the list of its criteria. Documents (YAML, and .json with a mapping) are read whole:
 
 - Autorubric's `RubricDataset` becomes a row per submission,
 - a promptfoo configuration a row per test,
@@ -17,11 +18,21 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from checklist_rewards.datasets.names import (
+    ANSWERED,
+    LISTS,
+    OF_A_CRITERION,
+    PROMPTS,
+    REFERENCES,
+    WEIGHTS,
+    spelled,
+)
 from checklist_rewards.datasets.promptfoo import promptfoo_rows
 from checklist_rewards.errors import SampleError
+from checklist_rewards.files.cells import decoded
 from checklist_rewards.files.documents import FORMATS as DOCUMENTS
 from checklist_rewards.files.documents import MAX_DEPTH, read_text, read_value
-from checklist_rewards.files.rows import FORMATS, Row, read_rows, saved_dataset
+from checklist_rewards.files.rows import FORMATS, Row, read_rows, saved_dataset, unknown_extension
 from checklist_rewards.validation import import_extra, missing
 
 if TYPE_CHECKING:
@@ -87,12 +98,17 @@ def _of_file(path: Path) -> Iterator[Row]:
         yield from read_rows(path)
     elif extension not in DOCUMENTS:
         if extension not in FORMATS:
-            raise SampleError(f"{path}: unknown extension {extension!r}; allowed: {', '.join(EXTENSIONS)}.")
-        yield from read_rows(path)
+            raise unknown_extension(path, EXTENSIONS)
+        rows = read_rows(path)
+        first = next(rows, None)
+        if first is not None and first.csv and _is_a_criterion_alone(first.data):
+            yield Row(1, {WHOLE: [_filled(row.data) for row in chain([first], rows)]}, str(path))
+        elif first is not None:
+            yield from chain([first], rows)
     elif extension == ".json" and _first_character(path) == "[":
         entries = _stream_json(path)
         first = next(entries, None)
-        if isinstance(first, dict) and not _is_criterion(first):
+        if isinstance(first, dict) and not _is_criterion(first) and not _is_a_criterion_alone(first):
             for number, entry in enumerate(chain([first], entries), start=1):
                 if not isinstance(entry, dict):
                     raise SampleError(f"{path}, row {number}: expected a mapping, got {entry!r:.60}.")
@@ -108,6 +124,22 @@ def _is_criterion(entry: Mapping[str, Any]) -> bool:
     return bool({"requirement", "criterion", "criteria", "weight", "points"} & entry.keys()) and not (
         {"rubric", "rubrics", "checklist", "messages", "instruction", "prompt"} & entry.keys()
     )
+
+
+def _is_a_criterion_alone(row: Mapping[str, Any]) -> bool:
+    """Whether a row of a table is one criterion: a text with a weight or a kind, and no prompt, answer or list."""
+    keys = {spelled(key) for key in row}
+    text = next((name for name in OF_A_CRITERION if name in keys), None)
+    if text is None or keys - {text} & {*PROMPTS, *LISTS, *REFERENCES, *ANSWERED}:
+        return False
+    if any(isinstance(decoded(value), list | Mapping) for value in row.values()):
+        return False
+    return bool(keys & ({*WEIGHTS} - {"score"})) or text not in ("question", "criteria")
+
+
+def _filled(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row without its empty cells."""
+    return {name: value for name, value in row.items() if value not in (None, "")}
 
 
 def _of_document(value: Any, path: Path) -> Iterator[Row]:

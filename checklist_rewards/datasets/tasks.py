@@ -28,7 +28,7 @@ from checklist_rewards.backends.models import UNNAMED
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.datasets.columns import PROMPT, checklist_columns
 from checklist_rewards.errors import ChecklistError, ConfigError, GenerationError, SampleError
-from checklist_rewards.files.rows import Row
+from checklist_rewards.files.rows import SCORE_COLUMN, Row
 from checklist_rewards.files.store import Store
 from checklist_rewards.judges import Progress, Receipt
 from checklist_rewards.pipelines import PipelineConfig
@@ -38,7 +38,6 @@ from checklist_rewards.rows import Columns, Request
 from checklist_rewards.scorer import Sample
 from checklist_rewards.scores import NO_ANSWER_STATES, Score
 from checklist_rewards.scores.reasons import Reason, Unanswered
-from checklist_rewards.scores.table import SCORE_COLUMN
 from checklist_rewards.scores.tally import Tally
 
 if TYPE_CHECKING:

@@ -7,6 +7,8 @@ yields one row at a time with its place in the file, so that errors can name it.
 CSV has no types: every cell is read as a string. A list or mapping (a checklist, a score) is stored as JSON text. Only
 chat messages are decoded here (`cells.py`), so that a conversation is the same in every format. Columns are separated
 by commas, or by semicolons or tabs if the header is. Rows without any text, which spreadsheets leave, are skipped.
+Before a column of scores, a CSV file has plain columns for spreadsheets: the primary score, and the answer to each
+question ([`_plain_score`]). They repeat what the score contains, and are skipped when the file is read.
 
 NaN and infinities, which JSON does not support, become null in JSON and empty in CSV.
 """
@@ -17,7 +19,7 @@ import codecs
 import csv
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +33,7 @@ from checklist_rewards.files.cells import (
     as_text,
     check_depth,
     csv_text,
+    decoded,
     from_cell,
     from_csv,
     json_reader,
@@ -44,11 +47,22 @@ if TYPE_CHECKING:
 CHUNK_ROWS = 4096
 """Rows in memory at once. The engine idles while the last replies of a chunk are pending, so small chunks are slow."""
 FORMATS = (".jsonl", ".csv", ".parquet")
+SCORE_COLUMN = "checklist_score"
+"""The column that contains a complete score."""
+WORKBOOKS = (".xlsx", ".xlsm", ".xls", ".ods", ".numbers")
+"""Files of spreadsheet programs, which are not read."""
 FOLDER = "folder"
 """The format of a folder that `datasets.save_to_disk` wrote."""
 _BOMS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _PARQUET_ROWS = 256
 _MAX_CELL = 2**31 - 1
+_ZIP = b"PK\x03\x04"
+"""How a workbook of a spreadsheet begins."""
+_AS_TEXT = "save it as UTF-8 (in a spreadsheet: CSV UTF-8)"
+_PLAIN = f"{SCORE_COLUMN}."
+"""What the names of plain columns begin with."""
+_MOST_QUESTIONS = 100
+"""Different questions for which a CSV file gets plain columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,13 +102,21 @@ def file_format(path: str | Path) -> str:
     """
     extension = Path(path).suffix.lower()
     if extension not in FORMATS:
-        problem = f"unknown extension {extension!r}" if extension else "the file name has no extension"
-        if Path(path).is_dir():
-            problem = "a folder is read only if `datasets.save_to_disk` wrote it"
-        raise SampleError(f"{path}: {problem}; allowed: {', '.join(FORMATS)}.")
+        raise unknown_extension(path, FORMATS)
     if extension == ".parquet" and missing("pyarrow"):
         raise SampleError(f"{path}: Parquet files require pyarrow: {install('datasets')}.")
     return extension
+
+
+def unknown_extension(path: str | Path, allowed: Sequence[str]) -> SampleError:
+    """The error of a file whose extension is not one of those allowed."""
+    extension = Path(path).suffix.lower()
+    problem = f"unknown extension {extension!r}" if extension else "the file name has no extension"
+    if Path(path).is_dir():
+        problem = "a folder is read only if `datasets.save_to_disk` wrote it"
+    elif extension in WORKBOOKS:
+        problem = f"a workbook ({extension}) is not read; save the sheet as CSV UTF-8"
+    return SampleError(f"{path}: {problem}; allowed: {', '.join(allowed)}.")
 
 
 def input_format(path: str | Path) -> str:
@@ -247,6 +269,7 @@ def _read_csv(path: Path) -> Iterator[Row]:
     first = next((line for _, line in _lines(path) if line.strip()), "")
     reader = csv.reader((line for _, line in _lines(path)), strict=True, delimiter=_delimiter(first))
     header: list[str] | None = None
+    plain: set[str] = set()
     while True:
         where = f"{path}, line {(number := reader.line_num + 1)}"
         try:
@@ -261,11 +284,13 @@ def _read_csv(path: Path) -> Iterator[Row]:
             header = cells
             if len(set(header)) < len(header):
                 raise SampleError(f"{where}: two columns have the same name; the header is {header}.")
+            plain = {name for name in header if name.startswith(_PLAIN)} if SCORE_COLUMN in header else set()
             continue
         if len(cells) != len(header):
             raise SampleError(f"{where}: the row has {len(cells)} cells, but the header has {len(header)} columns.")
-        if len(cells) == 1 or any(map(str.strip, cells)):
-            yield Row(number, dict(zip(header, map(from_csv, cells), strict=True)), where, csv=True)
+        if len(cells) == 1 + len(plain) or any(map(str.strip, cells)):
+            row = {name: from_csv(cell) for name, cell in zip(header, cells, strict=True) if name not in plain}
+            yield Row(number, row, where, csv=True)
 
 
 def _delimiter(header: str) -> str:
@@ -327,15 +352,17 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
     if start.startswith(_BOMS):
         yield from _wide_lines(path)
         return
+    if start == _ZIP:
+        raise SampleError(f"{path}: a workbook or an archive, not text; save the sheet as CSV UTF-8.")
     if b"\0" in start:
-        raise SampleError(f"{path}: not UTF-8 (it looks like UTF-16 without a byte order mark); save it as UTF-8.")
+        raise SampleError(f"{path}: not UTF-8 (it looks like UTF-16 without a byte order mark); {_AS_TEXT}.")
     with path.open("rb") as stream:
         for number, line in enumerate(stream, start=1):
             try:
                 yield number, line.removeprefix(codecs.BOM_UTF8 if number == 1 else b"").decode()
             except UnicodeDecodeError as error:
                 where = f"{path}, line {number}, byte {error.start + 1}"
-                raise SampleError(f"{where}: not UTF-8 ({error.reason}).") from None
+                raise SampleError(f"{where}: not UTF-8 ({error.reason}); {_AS_TEXT}.") from None
 
 
 def _wide_lines(path: Path) -> Iterator[tuple[int, str]]:
@@ -375,15 +402,34 @@ class _CsvWriter:
         self._rows.write(row)
 
     def finish(self) -> None:
+        columns = list(self._rows.columns)
+        if SCORE_COLUMN in columns:
+            plain = list(dict.fromkeys(name for row in self._rows for name in _plain_score(row.get(SCORE_COLUMN))))
+            place = columns.index(SCORE_COLUMN)
+            columns[place:place] = plain[: 1 if len(plain) > _MOST_QUESTIONS else None]
         with self._path.open("w", encoding="utf-8", errors="replace", newline="") as file:
             writer = csv.writer(file)
-            if self._rows.columns:
-                writer.writerow(self._rows.columns)
+            if columns:
+                writer.writerow(columns)
             for row in self._rows:
-                writer.writerow([_csv_cell(row.get(name)) for name in self._rows.columns])
+                cells = row | _plain_score(row.get(SCORE_COLUMN))
+                writer.writerow([_csv_cell(cells.get(name)) for name in columns])
 
     def close(self) -> None:
         self._rows.close()
+
+
+def _plain_score(score: Any) -> dict[str, Any]:
+    """The plain columns of a score: the primary score, and by question the answer, empty if there is none.
+
+    >>> _plain_score({"primary_score": 0.5, "items": [{"question": "Is it short?", "answer": "yes"}]})
+    {'checklist_score.primary_score': 0.5, 'checklist_score.item/Is it short?': 'yes'}
+    """
+    score = decoded(score)
+    if not isinstance(score, Mapping) or "primary_score" not in score:
+        return {}
+    items = {f"{_PLAIN}item/{item['question']}": item["answer"] for item in score.get("items", ())}
+    return {f"{_PLAIN}primary_score": score["primary_score"]} | items
 
 
 def _csv_cell(value: Any) -> str:

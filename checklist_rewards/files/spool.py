@@ -16,7 +16,7 @@ from __future__ import annotations
 import logging
 import pickle
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -77,10 +77,17 @@ class ArrowSpool(Spool):
     Args:
         folder (`str` or `Path`): The folder of the temporary file.
         types (mapping, *optional*): The Arrow types of columns whose type is already known.
+        cell (callable, *optional*, defaults to [`as_cell`]): How the values of a column without a type become text.
     """
 
-    def __init__(self, folder: str | Path, types: Mapping[str, pa.DataType] | None = None):
+    def __init__(
+        self,
+        folder: str | Path,
+        types: Mapping[str, pa.DataType] | None = None,
+        cell: Callable[[Any], str] = as_cell,
+    ):
         super().__init__(folder)
+        self._cell = cell
         self._known = dict(types or {})
         self._inferred: dict[str, pa.DataType] = {}
         self._as_text: set[str] = set()
@@ -125,7 +132,7 @@ class ArrowSpool(Spool):
             for field in schema:
                 values = [row.get(field.name) for row in rows]
                 if field.name in self._as_text:
-                    values = [None if value is None else as_cell(value) for value in values]
+                    values = [None if value is None else self._cell(value) for value in values]
                 try:
                     arrays.append(_array(values, field.type))
                 except (pa.ArrowException, ArithmeticError, TypeError, ValueError) as error:

@@ -29,8 +29,8 @@ from pydantic import BaseModel, ValidationError
 
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.atomic import atomic_path
-from checklist_rewards.files.cells import JSON_TEXT, as_json, from_cell, json_reader
-from checklist_rewards.files.rows import read_rows, write_batches, write_rows
+from checklist_rewards.files.cells import JSON_TEXT, as_cell, from_cell, json_reader
+from checklist_rewards.files.rows import SCORE_COLUMN, read_rows, write_batches, write_rows
 from checklist_rewards.files.spool import check_names, check_unique
 from checklist_rewards.scores.reasons import Unanswered
 from checklist_rewards.scores.score import Score
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-SCORE_COLUMN = "checklist_score"
 NUMBERS = (
     "primary_score",
     "pass_rate",
@@ -268,7 +267,7 @@ def _encoded(values: Sequence[Any], type: pa.DataType | None) -> tuple[pa.Array,
                 return array, None
         except (pa.ArrowException, UnicodeError, OverflowError, TypeError, ValueError):
             pass
-    texts = [None if value is _ABSENT else as_json(value) for value in values]
+    texts = [None if value is _ABSENT else as_cell(value) for value in values]
     return pa.array(texts, pa.string()), JSON_TEXT
 
 

@@ -33,9 +33,8 @@ from checklist_rewards.evaluation.bootstrap import LIBRARIES, Bootstrap
 from checklist_rewards.evaluation.labels import PROBABILITY
 from checklist_rewards.evaluation.rates import LabelSample
 from checklist_rewards.evaluation.scored import CHECKLIST, ScoredFile, ScoredText, read_scored
-from checklist_rewards.files.rows import read_rows, write_rows
+from checklist_rewards.files.rows import SCORE_COLUMN, read_rows, write_rows
 from checklist_rewards.scores import DEFAULT_THRESHOLD, ItemScore, Score, item_keys
-from checklist_rewards.scores.table import SCORE_COLUMN
 from checklist_rewards.ui.project import Project
 from checklist_rewards.validation import install, missing
 

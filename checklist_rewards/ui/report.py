@@ -39,10 +39,9 @@ from checklist_rewards.evaluation.scored import CHECKLIST, Kind, ScoredFile, Sco
 from checklist_rewards.files.atomic import atomic_path
 from checklist_rewards.files.cells import decoded
 from checklist_rewards.files.documents import read_text, read_value
-from checklist_rewards.files.rows import FORMATS, Row, read_rows
+from checklist_rewards.files.rows import FORMATS, SCORE_COLUMN, Row, read_rows
 from checklist_rewards.progress import AddBar
 from checklist_rewards.rows import INPUTS, TARGETS
-from checklist_rewards.scores.table import SCORE_COLUMN
 from checklist_rewards.ui.annotations import ANNOTATION, Evidence, Spans
 from checklist_rewards.ui.comparisons import against_labels, between, between_logs, read_log
 from checklist_rewards.ui.figures import FileFigures, TrainingFigures, draw

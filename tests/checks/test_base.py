@@ -42,8 +42,11 @@ REFUSED = [
     ("[1]", "a code check must be a JSON object with a 'type'; got [1]"),
     ('{"at_least": 1}', "a code check must be a JSON object with a 'type'; got {'at_least': 1}"),
     ("[" * 100_000, "a code check must be a JSON object with a 'type'; got '[[["),
-    ('{"type": "word"}', "unknown check type 'word'; allowed: words, sentences, "),
-    ('{"type": 3}', "unknown check type 3; allowed: "),
+    (
+        '{"type": "word"}',
+        "unknown check type 'word'; the nearest are words, ",
+    ),
+    ('{"type": 3}', "unknown check type 3; the nearest are "),
     ('{"type": "words"}', "check 'words': one of 'at_least', 'at_most', 'exactly' is required."),
     ('{"type": "words", "min": 1}', "check 'words': unknown field 'min'; allowed: at_least, at_most, exactly."),
     ('{"type": "words", "at_least": "9"}', "check 'words': at_least: Input should be a valid integer, got '9'."),

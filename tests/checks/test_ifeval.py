@@ -98,7 +98,7 @@ def test_there_are_25_and_an_empty_response_follows_none():
 @pytest.mark.parametrize(
     ("instruction", "kwargs", "words"),
     [
-        ("keywords:rhyme", {}, "unknown IFEval instruction 'keywords:rhyme'; allowed: change_case:capital_word"),
+        ("keywords:rhyme", {}, "unknown IFEval instruction 'keywords:rhyme'; the nearest are keywords:"),
         (
             "keywords:existence",
             {"keywords": None},

@@ -137,7 +137,7 @@ def test_checklists_are_checked_with_their_code_checks(run, no_engine):
 
 
 WRONG_CHECKS = [
-    ('{"type": "wrds"}', "unknown check type 'wrds'; allowed: words, sentences"),
+    ('{"type": "wrds"}', "unknown check type 'wrds'; the nearest are words, "),
     ('{"type": "words"}', "check 'words': one of 'at_least', 'at_most', 'exactly' is required"),
     ('{"type": "words", "at_least": "5"}', "check 'words': at_least: Input should be a valid integer, got '5'"),
     ("words", "a code check must be a JSON object with a 'type'; got 'words'"),

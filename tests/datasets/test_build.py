@@ -41,6 +41,16 @@ def test_of_chat_messages_the_last_by_the_user_is_the_input_and_the_rest_its_his
     assert "system: Be brief.\n\nuser: Hello.\n\nassistant: Hi." in asked
 
 
+def test_a_list_may_mix_texts_and_messages():
+    messages = [{"role": "user", "content": "Name it."}]
+    generator, backend = fake()
+    dataset = build(["plain", messages, json.dumps(messages), "5", '{"a": 1}'], generator)
+    asked = [text for sampled in backend.sampled for text in sampled[0]]
+    inputs = [text.split("## Instruction")[1].split("##")[0].strip() for text in asked]
+    assert [one.splitlines()[-2] for one in inputs] == ["plain", "Name it.", "5", '{"a": 1}']  # messages asked once
+    assert dataset["prompt"][:] == ["plain", *[json.dumps(messages)] * 2, "5", '{"a": 1}']
+
+
 def test_all_other_columns_are_kept_as_they_are():
     source = Dataset.from_dict({"prompt": ["a", "b"], "n": [1, 2], "tags": [["x"], []]})
     dataset = build(source.select([1, 0]))

@@ -399,7 +399,7 @@ def test_json_lists_are_read_in_pieces(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("source", "message"),
     [
-        ("nothing/", "unknown extension"),
+        ("nothing/", "the file name has no extension; allowed: .jsonl, "),
         ("data/*.jsonl", "no file has such a name"),
         ("some-org/some-rubrics", "there is no such file, and the hub gives no dataset of this name"),
     ],

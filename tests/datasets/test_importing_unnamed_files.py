@@ -6,6 +6,7 @@ import pytest
 
 from checklist_rewards.datasets.importing import imported_rows
 from checklist_rewards.errors import ChecklistRewardsError
+from checklist_rewards.files.rows import read_rows
 from tests.datasets.building import jsonl
 from tests.datasets.samples import ASK
 
@@ -467,3 +468,29 @@ def test_the_recipe_that_a_refusal_names_helps(tmp_path, recipe, rubric, weights
     [(_, checklist)] = imported(tmp_path, {"rubric": rubric}, format=tmp_path / "mine.yaml").rows
     found = [item.weight for item in checklist.items]
     assert weights == (found if isinstance(weights, list) else dict(checklist.items[0].values))
+
+
+@pytest.mark.parametrize(
+    ("content", "weights"),
+    [
+        ("Criterion,Points,Area\nNames it.,5,facts\nIs short.,-2,form\n", [5, -2]),
+        ("Criterion;Points;Area\r\nNames it.;5;facts\r\nIs short.;-2;form\r\n", [5, -2]),
+        ("question,weight\nDoes it name it?,3\nIs it short?,1\n", [3, 1]),
+        ("Criterion\nNames it.\nIs short.\n", [1, 1]),
+    ],
+)
+def test_a_table_of_criteria_is_one_checklist(tmp_path, content, weights):
+    (tmp_path / "a.csv").write_text(content)
+    [(row, checklist)] = imported_rows(tmp_path / "a.csv").rows
+    assert row == {} and [item.weight for item in checklist.items] == weights
+    (tmp_path / "a.json").write_text(json.dumps([row.data for row in read_rows(tmp_path / "a.csv")]))
+    [(_, same)] = imported_rows(tmp_path / "a.json").rows
+    assert same.items == checklist.items
+
+
+def test_a_table_with_a_prompt_is_no_table_of_criteria(tmp_path):
+    (tmp_path / "a.csv").write_text("prompt,criterion\nName it.,Is it short?\nList two.,Is it long?\n")
+    assert [row["prompt"] for row, _ in imported_rows(tmp_path / "a.csv").rows] == ["Name it.", "List two."]
+    (tmp_path / "b.csv").write_text("Criterion,Points\nNames it.,5\nIs short.,\n")
+    with pytest.raises(ChecklistRewardsError, match="b.csv, item 2: 'Points' must be a number"):
+        list(imported_rows(tmp_path / "b.csv").rows)

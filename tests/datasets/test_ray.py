@@ -1,56 +1,40 @@
-"""The shards of a dataset on a Ray cluster: the results of one process, resumed and counted."""
+"""The shards of a dataset: the results of one process, resumed and counted. The actors are in this process."""
 
 import json
 import math
-import os
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from checklist_rewards.backends import Answer, Backend, Engine, Usage
-from checklist_rewards.datasets.shards import HIDDEN
 from checklist_rewards.datasets.tasks import Opened, RowTask
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.rows import read_rows, write_rows
 from checklist_rewards.pipelines import PipelineConfig
 from checklist_rewards.rows import Columns
 from tests.cli.conftest import run  # noqa: F401 - a fixture
-from tests.conftest import REPO
-from tests.waiting import until
 
-ray = pytest.importorskip("ray", reason="Ray is not installed (pip install 'checklist-rewards[ray]')")
+pytest.importorskip("ray", reason="Ray is not installed (pip install 'checklist-rewards[ray]')")
 
 SHORT = {"question": "At most five words?", "check": '{"type": "words", "at_most": 5}'}
 QUESTION = {"question": "Is it kind?", "check": None}
 
 
 class Judge(Backend):
-    """An engine for actors: P(yes) depends on the text, and every read is noted in a file.
-
-    Args:
-        log: the file.
-        gate: a file that must exist before a group is answered.
-    """
+    """P(yes) depends on the text, and every read is noted in a file."""
 
     chunk_reads = 64
 
-    def __init__(self, log: Path, identity: str = "judge", gate: Path | None = None):
-        self.log, self.identity, self.gate = log, identity, gate
+    def __init__(self, log: Path, identity: str = "judge"):
+        self.log, self.identity = log, identity
 
     def read(self, groups, labels):
         answers = []
         for group in groups:
-            if "DIE" in group.prefix:
-                os.kill(os.getpid(), signal.SIGKILL)
             yes = (1 + sum(group.prefix.encode()) % 97) / 99
             answers += [Answer((math.log(yes), math.log1p(-yes)))] * len(group.tails)
             with self.log.open("a") as file:
-                file.write(f"{os.getpid()} {group.prefix.encode()!r}\n" * len(group.tails))
-            if self.gate is not None:
-                until(self.gate.exists)
+                file.write(f"{group.prefix.encode()!r}\n" * len(group.tails))
         return answers, Usage()
 
     def generate(self, prompts, sampling, arrived=None):
@@ -58,7 +42,7 @@ class Judge(Backend):
 
 
 @pytest.fixture
-def run_shards(cluster):
+def run_shards(inline):
     from checklist_rewards.datasets.ray import run_shards
 
     return run_shards
@@ -80,9 +64,8 @@ def write_shards(folder: Path, *shards: list[dict]) -> Path:
     return folder
 
 
-def task(log: Path, **settings) -> RowTask:
-    judge = Engine("judge", Judge(log, **settings))
-    return RowTask(PipelineConfig(), judge, Columns.of({"prompt": "", "target": ""}))
+def task(judge: Backend) -> RowTask:
+    return RowTask(PipelineConfig(), Engine("judge", judge), Columns.of({"prompt": "", "target": ""}))
 
 
 def outputs(folder: Path) -> list[Path]:
@@ -106,32 +89,32 @@ def reads(log: Path) -> list[str]:
     return log.read_text().splitlines() if log.exists() else []
 
 
-def test_shards_have_the_columns_and_numbers_of_one_process(run_shards, tmp_path):
+def test_shards_have_the_columns_and_numbers_of_one_process(run_shards, inline, tmp_path):
     source = write_shards(tmp_path / "in", rows(30), rows(20, start=30), rows(1, start=50))
-    totals = run_shards(task(tmp_path / "log"), source, tmp_path / "out", actors=2)
-    opened = task(tmp_path / "log2").open(None)
+    totals = run_shards(task(Judge(tmp_path / "log")), source, tmp_path / "out", actors=2)
+    opened = task(Judge(tmp_path / "log2")).open(None)
     assert scored(tmp_path / "out") == alone(opened, source)
     assert [path.name for path in outputs(tmp_path / "out")] == ["part-0.parquet", "part-1.parquet", "part-2.parquet"]
     expected = opened.totals
     assert totals.rows == 51 and totals.tally.mean == pytest.approx(expected.tally.mean, rel=1e-12)
     assert (totals.tally.all.passed, totals.tally.reads) == (expected.tally.all.passed, expected.tally.reads)
     assert totals.judged is not None and totals.judged.asked == expected.judged.asked == 51
-    assert len({line.split()[0] for line in reads(tmp_path / "log")}) <= 2  # which actor works depends on the machine
+    assert inline.started == 2
 
 
 def test_a_second_run_repeats_nothing_and_other_settings_are_refused(run_shards, tmp_path):
     source, out = write_shards(tmp_path / "in", rows(6), rows(6, start=6)), tmp_path / "out"
-    first = run_shards(task(tmp_path / "log"), source, out)
+    first = run_shards(task(Judge(tmp_path / "log")), source, out)
     before = [(path.stat().st_mtime_ns) for path in outputs(out)]
-    again = run_shards(task(tmp_path / "log"), source, out)
+    again = run_shards(task(Judge(tmp_path / "log")), source, out)
     assert again == first and [(path.stat().st_mtime_ns) for path in outputs(out)] == before
     with pytest.raises(SampleError, match="judge.identity = 'judge', now 'other'; choose another --output"):
-        run_shards(task(tmp_path / "log", identity="other"), source, out)
+        run_shards(task(Judge(tmp_path / "log", identity="other")), source, out)
     # A changed shard is processed again, with the answers that its store has.
     write_shards(tmp_path / "new", [*rows(6), *rows(1, start=90)])
     (tmp_path / "new" / "part-0.parquet").replace(source / "part-0.parquet")
     asked = len(reads(tmp_path / "log"))
-    assert run_shards(task(tmp_path / "log"), source, out).rows == 13
+    assert run_shards(task(Judge(tmp_path / "log")), source, out).rows == 13
     assert len(reads(tmp_path / "log")) == asked + 1
 
 
@@ -139,7 +122,7 @@ def test_an_invalid_row_fails_alone(run_shards, tmp_path):
     bad = [{"prompt": "Write.", "target": None, "checklist": [QUESTION]}]
     bad += [{"prompt": "Write.", "target": "x", "checklist": [QUESTION | {"weight": math.nan}]}]
     source = write_shards(tmp_path / "in", [*rows(3), *bad, *rows(2, start=3)])
-    totals = run_shards(task(tmp_path / "log"), source, tmp_path / "out")
+    totals = run_shards(task(Judge(tmp_path / "log")), source, tmp_path / "out")
     missing = totals.unanswered["invalid_row"]
     assert (totals.rows, missing.count, missing.rows) == (7, 2, ["part-0:4", "part-0:5"])
     assert "part-0.parquet, row 4: 'target' must be" in missing.detail
@@ -151,18 +134,18 @@ def test_a_shard_that_is_deleted_during_the_run_fails_alone(run_shards, tmp_path
     source = write_shards(tmp_path / "in", rows(2), rows(2, start=2), rows(2, start=4))
     later = source / "part-1.parquet"
     totals = run_shards(
-        task(tmp_path / "log"), source, tmp_path / "out", progress=lambda *_: later.unlink(missing_ok=True)
+        task(Judge(tmp_path / "log")), source, tmp_path / "out", progress=lambda *_: later.unlink(missing_ok=True)
     )
     missing = totals.unanswered["shard_failed"]
     assert (totals.rows, missing.rows) == (4, ["part-1"]) and "part-1.parquet: cannot be read" in missing.detail
 
 
-def test_a_result_that_cannot_be_written_ends_the_run_and_frees_its_actor(run_shards, tmp_path):
+def test_a_result_that_cannot_be_written_ends_the_run_and_frees_its_actors(run_shards, inline, tmp_path):
     source, out = write_shards(tmp_path / "in", rows(2), rows(2, start=2)), tmp_path / "out"
     (out / "part-0.parquet").mkdir(parents=True)
     with pytest.raises(SampleError, match="part-0.parquet: cannot be written, it is a folder") as raised:
-        run_shards(task(tmp_path / "log"), source, out)
-    until(lambda: ray.available_resources().get("CPU") == 2)
+        run_shards(task(Judge(tmp_path / "log")), source, out, actors=2)
+    assert not inline.actors
     assert raised.tb is not None  # a caller that keeps the error, with all that its frames refer to
 
 
@@ -170,7 +153,7 @@ def test_a_jsonl_file_is_cut_where_the_prompt_changes(run_shards, tmp_path):
     with write_rows(tmp_path / "all.jsonl") as out:
         for row in rows(23):
             out.write(row)
-    totals = run_shards(task(tmp_path / "log"), tmp_path / "all.jsonl", tmp_path / "out", shard_rows=6)
+    totals = run_shards(task(Judge(tmp_path / "log")), tmp_path / "all.jsonl", tmp_path / "out", shard_rows=6)
     prompts = [{row.data["prompt"] for row in read_rows(path)} for path in outputs(tmp_path / "out")]
     assert [len(names) for names in prompts] == [2, 2, 2] and len(set.union(*prompts)) == 6
     assert totals.rows == 23
@@ -184,24 +167,14 @@ def test_shards_get_the_same_columns(run_shards, tmp_path):
     texts = [{"prompt": "a", "target": "b", "checklist": [QUESTION], "note": "n"}]
     lists = [{"prompt": "a", "target": "b", "checklist": [QUESTION], "note": ["n"]}]
     source = write_shards(tmp_path / "in", plain, texts, lists)
-    totals = run_shards(task(tmp_path / "log"), source, tmp_path / "out")
+    totals = run_shards(task(Judge(tmp_path / "log")), source, tmp_path / "out")
     schemas = [pq.read_schema(path) for path in outputs(tmp_path / "out")]
     assert schemas[0].equals(schemas[1]) and schemas[1].equals(schemas[2])
     assert [row["note"] for row in scored(tmp_path / "out")] == [None, "n", ["n"]]
-    assert run_shards(task(tmp_path / "log"), source, tmp_path / "out") == totals  # the totals are kept
+    assert run_shards(task(Judge(tmp_path / "log")), source, tmp_path / "out") == totals  # the totals are kept
 
 
-@pytest.mark.slow
-def test_a_row_that_ends_its_process_fails_alone(run_shards, tmp_path):
-    poison = {"prompt": "Write.", "target": "DIE", "checklist": [QUESTION]}
-    source = write_shards(tmp_path / "in", rows(4), [*rows(3, start=4), poison, *rows(1, start=7)])
-    totals = run_shards(task(tmp_path / "log"), source, tmp_path / "out", actors=2)
-    assert totals.rows == 9 and totals.unanswered["row_failed"].rows == ["part-1:4"]
-    assert [row["target"] for row in scored(tmp_path / "out") if row["checklist_score"] is None] == ["DIE"]
-    assert not list((tmp_path / "out" / HIDDEN / "attempts").iterdir())
-
-
-def test_one_report_of_all_actors(cluster, run, tmp_path):  # noqa: F811
+def test_one_report_of_all_actors(inline, run, tmp_path):  # noqa: F811
     short = [row | {"checklist": [SHORT]} for row in rows(10)]
     write_shards(tmp_path / "in", short[:5], short[5:])
     done = run("score", "in", "-o", "out", "--ray", "--actors", "2", "--summary", "sum.json", "--model", "pocket")
@@ -232,13 +205,3 @@ def test_options_that_do_not_fit_are_refused(run, tmp_path):  # noqa: F811
         assert done.exit_code == 2 and sentence in done.stderr, done.output
     assert run("score", "nowhere", "-o", "out", "--ray").exit_code == 2
     assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.slow
-def test_a_node_joins_late_and_its_raylet_and_its_actor_are_killed(tmp_path):
-    """In a process of its own, because it connects to another cluster."""
-    command = [sys.executable, "-m", "tests.datasets.raynodes", str(tmp_path)]
-    done = subprocess.run(command, cwd=REPO, capture_output=True, text=True, timeout=900)
-    assert done.returncode == 0, done.stderr
-    assert "80 {} 80 81" in done.stdout.splitlines()  # the read that was in flight is made twice
-    assert scored(tmp_path / "out") == alone(task(tmp_path / "log2").open(None), tmp_path / "in")

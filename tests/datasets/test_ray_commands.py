@@ -3,25 +3,16 @@
 import errno
 import json
 import math
-import os
-import signal
 import socket
-import subprocess
-import sys
-import threading
 from pathlib import Path
 
 import pytest
 
-import checklist_rewards
 from checklist_rewards.files.rows import read_rows
 from tests.cli.conftest import run, write_jsonl  # noqa: F401 - a fixture
-from tests.conftest import HANG, REPO
 from tests.faultserver import MARK
-from tests.ui.app.judgeserver import JudgeServer
-from tests.waiting import until
 
-ray = pytest.importorskip("ray", reason="Ray is not installed (pip install 'checklist-rewards[ray]')")
+pytest.importorskip("ray", reason="Ray is not installed (pip install 'checklist-rewards[ray]')")
 
 PRICE = ("--price", "pocket=1,2", "--price", "valid=1,2")
 SHORT = ("--writer.max-tokens", 96)
@@ -74,7 +65,7 @@ def summary(path: str) -> dict:
 
 
 @pytest.fixture
-def both(cluster, run, tmp_path):  # noqa: F811
+def both(inline, run, tmp_path):  # noqa: F811
     """`both("score", rows, *options)` runs a command on shards and in one process, compares the results, and gives
     those of Ray and the exit code. With `cut`, Ray gets one file."""
 
@@ -93,7 +84,6 @@ def both(cluster, run, tmp_path):  # noqa: F811
     return compare
 
 
-@pytest.mark.slow
 def test_generate_on_shards_is_generate_and_is_not_repeated(both, run, fault_server):  # noqa: F811
     served = ["--model", "valid", "--base-url", fault_server, *PRICE]
     rows, code = both("generate", [ROWS[:2], ROWS[2:]], *served, ray=["--actors", 2])
@@ -106,7 +96,6 @@ def test_generate_on_shards_is_generate_and_is_not_repeated(both, run, fault_ser
     assert first["US_dollars"] > 0 and first["writer_calls"] >= 4
 
 
-@pytest.mark.slow
 def test_a_file_that_is_cut_gives_the_rows_of_one_process(both):
     """With an engine in the actor."""
     rows, code = both("run", [[*ROWS[:2], TOO_LONG, ROWS[2]]], *SHORT, *PRICE, ray=["--shard-rows", 2], cut=True)
@@ -118,7 +107,6 @@ def test_a_file_that_is_cut_gives_the_rows_of_one_process(both):
     assert found["US_dollars_per_read_asked"] > 0
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("command", ["generate", "run"])
 def test_a_row_without_a_usable_checklist_is_listed(command, both, fault_server):
     served = ["--model", "na@some", "--base-url", fault_server]  # answers "N/A" about marked texts
@@ -131,8 +119,7 @@ def test_a_row_without_a_usable_checklist_is_listed(command, both, fault_server)
     assert summary("ray.json")["unanswered"] == {"not_generated": 1}
 
 
-@pytest.mark.slow
-def test_an_invalid_row_of_a_later_shard_is_listed(cluster, run, tmp_path, fault_server):  # noqa: F811
+def test_an_invalid_row_of_a_later_shard_is_listed(inline, run, tmp_path, fault_server):  # noqa: F811
     shards(tmp_path / "in", ROWS[:2], [ROWS[2], row("  "), row("Write.", None)])
     served = ["--model", "valid", "--base-url", fault_server, "--ray"]
     done = run("run", "in", "-o", "out", "--summary", "sum.json", *served)
@@ -142,8 +129,7 @@ def test_an_invalid_row_of_a_later_shard_is_listed(cluster, run, tmp_path, fault
     assert [row["checklist"] is None for row in output("out")] == [False] * 3 + [True] * 2
 
 
-@pytest.mark.slow
-def test_a_file_that_cannot_be_read_and_an_invalid_row_fail_alone(cluster, run, tmp_path, fault_server):  # noqa: F811
+def test_a_file_that_cannot_be_read_and_an_invalid_row_fail_alone(inline, run, tmp_path, fault_server):  # noqa: F811
     source = shards(tmp_path / "in", ROWS[:1], ROWS[1:2], [ROWS[2], row("  "), row("Write.", None)])
     (source / "part-1.jsonl").write_text(json.dumps(ROWS[1]) + "\n{oops\n")
     command = ("generate", "in", "-o", "out", "--ray", "--model", "valid", "--base-url", fault_server)
@@ -160,8 +146,7 @@ def test_a_file_that_cannot_be_read_and_an_invalid_row_fail_alone(cluster, run, 
     assert [row["checklist"] is None for row in output("out")] == [False, False, False, True, False]
 
 
-@pytest.mark.slow
-def test_a_checklist_that_the_server_lost_is_written_by_the_next_run(cluster, run, tmp_path, fault_server):  # noqa: F811
+def test_a_checklist_that_the_server_lost_is_written_by_the_next_run(inline, run, tmp_path, fault_server):  # noqa: F811
     shards(tmp_path / "in", ROWS[:1], [row(f"Write {MARK} again."), ROWS[1]])
     served = ["--model", "503_twice@some", "--base-url", fault_server, "--engine-args", "attempts=1"]
     codes, states = [], []
@@ -174,40 +159,6 @@ def test_a_checklist_that_the_server_lost_is_written_by_the_next_run(cluster, ru
     assert all(row["checklist"] for row in output("out"))
 
 
-class Meeting(JudgeServer):
-    """Answers nothing until both shards were asked about, which takes two actors. Servers share `asked`."""
-
-    def __init__(self, asked: set[str], changed: threading.Condition):
-        self.asked, self.meeting = asked, changed
-        super().__init__()
-
-    def may_answer(self, server, key, connection):
-        with self.meeting:
-            self.asked.update(name for name in ("first shard", "second shard") if name in key)
-            self.meeting.notify_all()
-            together = self.meeting.wait_for(lambda: len(self.asked) == 2, HANG)
-        return together and super().may_answer(server, key, connection)
-
-
-@pytest.mark.slow
-def test_two_actors_share_two_servers(both):
-    asked, changed = set(), threading.Condition()
-    servers = [Meeting(asked, changed) for _ in range(2)]
-    questions = ["Is it fine (yes)?", "Is it red (no)?"]
-    parts = [
-        [row("Write.", f"Text {number} of the {name} shard.", checklist=questions) for number in range(8)]
-        for name in ("first", "second")
-    ]
-    addresses = ",".join(server.url for server in servers)
-    rows, code = both("score", parts, "--model", "valid", "--base-url", addresses, *PRICE, ray=["--actors", 2])
-    for server in servers:
-        server.kill()
-    assert code == 0 and [row["checklist_score"]["pass_rate"] for row in rows] == [0.5] * 16
-    assert all(server.sent for server in servers) and sum(server.sent for server in servers) == 2 * 32
-    assert summary("ray.json")["receipt"]["calls"] == 32
-
-
-@pytest.mark.slow
 def test_two_actors_ask_a_server_that_fails_at_first(both, fault_server):
     questions = ["Is it fine (yes)?", "Is it red (no)?"]
     parts = [
@@ -218,7 +169,6 @@ def test_two_actors_ask_a_server_that_fails_at_first(both, fault_server):
     assert code == 0 and [row["checklist_score"]["pass_rate"] for row in rows] == [0.5] * 6
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [
@@ -241,46 +191,6 @@ def test_options_of_the_judge_give_the_columns_of_one_process(options, both, fau
     scored, code = both("score", [rows[:3], rows[3:]], *options, *served)
     assert code == 0 and {row["checklist_score"]["primary_metric"] for row in scored} == {options[1]}
     assert list(scored[0]) == ["prompt", "target", "checklist", "id", "checklist_score"]
-
-
-@pytest.mark.slow
-def test_an_error_ends_the_other_actors(cluster, run, tmp_path):  # noqa: F811
-    server = JudgeServer(most=0)  # one actor waits for its answer
-    shards(tmp_path / "in", *([row("Write.", checklist=["Is it fine (yes)?"])] for _ in range(2)))
-    (tmp_path / "out/.checklist-rewards/stores/part-1.sqlite").mkdir(parents=True)
-    done = run("score", "in", "-o", "out", "--ray", "--actors", 2, "--model", "valid", "--base-url", server.url)
-    assert done.exit_code == 2 and "part-1.sqlite" in done.stderr, done.output
-    until(lambda: ray.available_resources().get("CPU") == 2)
-    server.kill()
-
-
-@pytest.mark.slow
-def test_an_interrupted_run_keeps_its_shards(tmp_path, monkeypatch):
-    """The command starts a cluster of its own, in a process of its own."""
-    monkeypatch.chdir(tmp_path)
-    server = JudgeServer(most=2)
-    parts = [
-        [row("Write.", f"Text {number}.", checklist=["Is it fine (yes)?"]) for number in (n, n + 1)] for n in (0, 2)
-    ]
-    shards(tmp_path / "first", *parts)
-    options = ["--model", "valid", "--base-url", server.url, "--ray"]
-    command = [sys.executable, "-m", "checklist_rewards.cli", "score", "first", "-o", "out", *options]
-    paths = f"{Path(checklist_rewards.__file__).parents[1]}{os.pathsep}{REPO}"
-    with subprocess.Popen(
-        command,
-        env=os.environ | {"RAY_ADDRESS": "local", "PYTHONPATH": paths},
-        stderr=subprocess.PIPE,
-        text=True,
-        # A shell's background job ignores SIGINT, and so would its children.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    ) as process:
-        assert process.stderr is not None
-        until(lambda: len(times("out")) == 1)  # the server holds the reads of the other shard
-        process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=HANG)
-    assert process.returncode == 130 and "Interrupted: finished shards are kept" in errors, errors
-    server.kill()
-    assert len(times("out")) == 1 and server.sent == 2
 
 
 def test_a_full_disk_says_that_finished_shards_are_kept(run, tmp_path, monkeypatch):  # noqa: F811

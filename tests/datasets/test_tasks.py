@@ -6,11 +6,10 @@ from checklist_rewards import Checklist
 from checklist_rewards.backends import Engine
 from checklist_rewards.datasets.tasks import RowTask, Source
 from checklist_rewards.errors import ConfigError, ModelError, SampleError
-from checklist_rewards.files.rows import Row
+from checklist_rewards.files.rows import SCORE_COLUMN, Row
 from checklist_rewards.pipelines import PipelineConfig
 from checklist_rewards.rows import Columns
 from checklist_rewards.scores.reasons import Reason, Unanswered
-from checklist_rewards.scores.table import SCORE_COLUMN
 from tests.fakes import FakeBackend
 from tests.generators.fakes import Replies
 

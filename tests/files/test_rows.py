@@ -377,6 +377,9 @@ OBJECT_PER_LINE = "a .jsonl file has one object per line"
         ("a.jsonl", b'{\n "a": 1\n}\n', "line 1, column 1: .*; a .jsonl file has each object on one line"),
         ("a.jsonl", '{"a": 1}\n'.encode("utf-16-le"), "not UTF-8 .it looks like UTF-16 .*; save it as UTF-8"),
         ("a.csv", "a,b\n1,2\n".encode("utf-16-be"), "not UTF-8 .it looks like UTF-16 .*; save it as UTF-8"),
+        ("a.csv", "a;b\n1;Olé\n".encode("cp1252"), "line 2, byte 5: not UTF-8 .*; save it as UTF-8 .in a spreadsheet"),
+        ("a.csv", b"PK\x03\x04rest", "a workbook or an archive, not text; save the sheet as CSV UTF-8"),
+        ("a.xlsx", b"PK\x03\x04rest", "a workbook .* is not read; save the sheet as CSV UTF-8; allowed: .jsonl, .csv"),
         ("a.csv", "a,b\n1,2\n".encode("utf-16")[:-1], "after line 1: not UTF-16 .truncated data"),
         ("a.csv", b"a;b\n1;2\n3;4;5\n", "line 3: the row has 3 cells, but the header has 2 columns"),
     ],
@@ -406,3 +409,27 @@ def test_another_folder_is_refused_with_what_can_be_read(tmp_path):
     (tmp_path / "other" / "state.json").write_text("{}")
     with pytest.raises(SampleError, match="other: cannot be read as a dataset on disk"):
         read(tmp_path / "other")
+
+
+def test_a_csv_of_scores_has_plain_columns_which_are_not_read(tmp_path):
+    def scored(value, **answers):
+        items = [{"question": question, "answer": answer} for question, answer in answers.items()]
+        return {"primary_score": value, "items": items}
+
+    rows = [
+        {"a": "x", "checklist_score": scored(0.5, short="yes", kind=None), "z": 1},
+        {"a": "y", "checklist_score": None, "z": 2},
+        {"a": "z", "checklist_score": scored(None, short="no", other="yes"), "z": 3},
+    ]
+    path = write(tmp_path / "a.csv", rows)
+    with path.open(newline="") as file:
+        header, *cells = csv.reader(file)
+    plain = [f"checklist_score.{name}" for name in ("primary_score", "item/short", "item/kind", "item/other")]
+    assert header == ["a", *plain, "checklist_score", "z"]
+    assert [row[1:5] for row in cells] == [["0.5", "yes", "", ""], [""] * 4, ["", "no", "", "yes"]]
+    read_back = read(path)
+    assert [list(row) for row in read_back] == [["a", "checklist_score", "z"]] * 3
+    assert write(tmp_path / "b.csv", read_back).read_bytes() == path.read_bytes()  # also of scores that are text
+    many = [{"checklist_score": scored(1.0, **{f"q{row}-{n}": "yes" for n in range(60)})} for row in range(2)]
+    [first, *_] = csv.reader(write(tmp_path / "c.csv", many).read_text().splitlines())
+    assert first == ["checklist_score.primary_score", "checklist_score"]

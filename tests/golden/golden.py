@@ -137,7 +137,8 @@ def content(path: Path) -> Any:
     if path.suffix == ".jsonl":
         return [json.loads(line) for line in text.splitlines()]
     if path.suffix == ".csv":
-        return list(csv.DictReader(text.splitlines(keepends=True)))
+        rows = csv.DictReader(text.splitlines(keepends=True))  # without the plain columns, which repeat the score
+        return [{k: v for k, v in row.items() if not k.startswith("checklist_score.")} for row in rows]
     if path.suffix == ".html":
         data = re.findall(r'<script[^>]*type="application/gzip">(.*?)</script>', text, re.DOTALL)
         return [json.loads(gzip.decompress(base64.b64decode(one))) for one in data]
