@@ -81,7 +81,6 @@ SLOWEST = (
     "test_growth.py",
     "backends/test_transformers_architectures.py",
     "datasets/test_exporting_round_trips.py",
-    "server/test_workers.py",
     "ui/test_report_browser.py",
     "ui/app/test_browser.py",
     "rewards/test_reward_failures.py",

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import secrets
 import socket
-import sys
 import webbrowser
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from ipaddress import ip_address
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -43,7 +40,6 @@ DEFAULT_MAX_TOKENS = 8_000_000
     "host",
     "port",
     "token",
-    "workers",
     "max_batch",
     "concurrency",
     "store",
@@ -87,16 +83,6 @@ def serve(
     max_queue: Annotated[
         int | None, typer.Option(rich_help_panel=SERVER, min=1, help="Most waiting rows; no limit by default.")
     ] = None,
-    workers: Annotated[
-        int,
-        typer.Option(
-            rich_help_panel=SERVER,
-            min=1,
-            max=64,
-            help="Processes that accept and check requests, in front of one that loads the judge. 1: a single process "
-            "does both.",
-        ),
-    ] = 1,
     max_body_mb: Annotated[
         float, typer.Option(rich_help_panel=SERVER, min=0.001, help="Largest request body in MiB.")
     ] = 16,
@@ -119,7 +105,6 @@ def serve(
     ```
     checklist-rewards serve
     checklist-rewards serve --model org/judge --port 8090 --max-batch 512
-    checklist-rewards serve --model org/judge --workers 4
     checklist-rewards score answers.jsonl -o scored.jsonl --backend remote --base-url http://localhost:8090
     ```
     """
@@ -127,8 +112,6 @@ def serve(
         raise SampleError(f"the token is empty; set one, or omit --token and {TOKEN_VARIABLE}.")
     try:
         from checklist_rewards.server import build_app
-        from checklist_rewards.server.scoring import LocalQueue
-        from checklist_rewards.server.workers import AppSettings, Workers
     except ModuleNotFoundError as error:
         if error.name not in ("fastapi", "starlette", "uvicorn", "httptools", "prometheus_client"):
             raise
@@ -144,19 +127,10 @@ def serve(
     scorer = work.pipeline.scorer
     if not isinstance(scorer, ChecklistScorer):
         raise SampleError(f"serve requires a ChecklistScorer, but {work.config.name} uses {type(scorer).__name__}.")
-    limits: dict[str, Any] = {
-        "max_wait": max_wait_ms / 1000,
-        "max_batch": max_batch,
-        "max_queue": max_queue,
-        "max_tokens": max_queue_tokens,
-    }
-    max_body = int(max_body_mb * 2**20)
     scorer.validate()
-    # Workers get the scorer as it is before its engine is loaded.
-    settings = AppSettings.of(scorer, max_body=max_body, token=token) if workers > 1 else None
     warn_of_models(work.judge_name)
-    with listening_on(host, port, workers) as sockets:
-        bound, port = sockets[0].getsockname()[:2]
+    with listen(host, port) as listening:
+        bound, port = listening.getsockname()[:2]
         if token is None and not ip_address(bound.partition("%")[0]).is_loopback:
             raise SampleError(
                 f"--host {host} accepts connections from other machines, which requires a token: set {TOKEN_VARIABLE} "
@@ -164,16 +138,17 @@ def serve(
             )
         load(scorer.judge)  # load now, so that errors appear here and the first request does not wait
         address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
-
-        def show() -> None:
-            console.print(f"Serving rewards of {work.judge_name} at {address}; press Ctrl-C to stop.", soft_wrap=True)
-
-        if settings is None:
-            app = build_app(scorer, max_body=max_body, token=token, **limits)
-            show()
-            run_server(app, sockets[0])
-        else:
-            Workers(settings, LocalQueue(scorer, **limits), sockets).run(show)
+        app = build_app(
+            scorer,
+            max_wait=max_wait_ms / 1000,
+            max_batch=max_batch,
+            max_queue=max_queue,
+            max_tokens=max_queue_tokens,
+            max_body=int(max_body_mb * 2**20),
+            token=token,
+        )
+        console.print(f"Serving rewards of {work.judge_name} at {address}; press Ctrl-C to stop.", soft_wrap=True)
+        run_server(app, listening)
 
 
 def run_server(app: FastAPI, listening: socket.socket) -> None:
@@ -183,26 +158,11 @@ def run_server(app: FastAPI, listening: socket.socket) -> None:
     run_server(server_of(app), listening)
 
 
-@contextmanager
-def listening_on(host: str, port: int, count: int) -> Iterator[list[socket.socket]]:
-    """Listening sockets on one port, between which Linux distributes connections evenly. On other systems it is one
-    socket, `count` times. Raises [`SampleError`] if the address cannot be used."""
-    with ExitStack() as opened:
-        first = opened.enter_context(listen(host, port))
-        if count == 1 or sys.platform != "linux":
-            yield [first] * count
-            return
-        port = first.getsockname()[1]
-        first.close()  # it made sure that no other server uses the port, which sockets that share it would not notice
-        yield [opened.enter_context(listen(host, port, shared=True)) for _ in range(count)]
-
-
-def listen(host: str, port: int, *, shared: bool = False) -> socket.socket:
-    """A listening socket; port 0 chooses a free port. `shared`: other sockets may listen on the same port. Raises
-    [`SampleError`] if the address cannot be used."""
+def listen(host: str, port: int) -> socket.socket:
+    """A listening socket; port 0 chooses a free port. Raises [`SampleError`] if the address cannot be used."""
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        return socket.create_server((host, port), family=family, backlog=2048, reuse_port=shared)
+        return socket.create_server((host, port), family=family, backlog=2048)
     except OSError as error:
         raise SampleError(f"cannot listen on {host}:{port} ({error}); choose another --host or --port.") from error
 

@@ -1,8 +1,7 @@
 """The reward server: one judge for many trainers, over HTTP.
 
 `app` defines the endpoints, `rows` parses request bodies, `scoring` queues their rows for the judge, `metrics` counts
-them, and `connections` limits idle connections. With several workers, `workers` starts the processes and
-connects them to the queue.
+them, and `connections` limits idle connections.
 """
 
 from checklist_rewards.server.app import DEFAULT_MAX_BODY, build_app

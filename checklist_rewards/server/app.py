@@ -94,7 +94,7 @@ from checklist_rewards.server.rows import (
     reward_samples,
     score_samples,
 )
-from checklist_rewards.server.scoring import DEFAULT_MAX_TOKENS, Failed, LocalQueue, Outcome, ScoringQueue, Work
+from checklist_rewards.server.scoring import DEFAULT_MAX_TOKENS, Failed, Outcome, ScoringQueue, Work
 from checklist_rewards.version import __version__
 
 
@@ -135,12 +135,6 @@ def _json(content: Any) -> bytes:
 _HINT = f"; set {TOKEN_VARIABLE} on the server and the client to be answered under any name"
 _OPEN_PATHS = ("/health", "/ready")
 """Paths without a token, for the probes of an orchestrator."""
-
-
-def check_token(token: str | None) -> None:
-    """Raise [`SampleError`] for a blank token, which every client could send."""
-    if token is not None and not token.strip():
-        raise SampleError("the token is blank; set one, or token=None to accept requests without a token.")
 
 
 class AuthAndMetrics:
@@ -225,7 +219,7 @@ def build_app(
     max_body: int = DEFAULT_MAX_BODY,
     token: str | None = None,
 ) -> FastAPI:
-    """Build the ASGI application, to be run in a single process. For several, see `workers`.
+    """Build the ASGI application.
 
     Args:
         scorer ([`ChecklistScorer`]):
@@ -245,25 +239,11 @@ def build_app(
         ChecklistRewardsError: If the judge cannot be used.
         SampleError: If the token is blank.
     """
-    check_token(token)
+    if token is not None and not token.strip():  # every client could send it
+        raise SampleError("the token is blank; set one, or token=None to accept requests without a token.")
     scorer.validate()
-    queue = LocalQueue(scorer, max_wait=max_wait, max_batch=max_batch, max_queue=max_queue, max_tokens=max_tokens)
-    return app_of(scorer, queue, Drain(), max_body=max_body, token=token)
-
-
-def app_of(scorer: ChecklistScorer, queue: ScoringQueue, drain: Drain, *, max_body: int, token: str | None) -> FastAPI:
-    """The application in front of a queue.
-
-    Args:
-        scorer ([`ChecklistScorer`]):
-            Checks the items of requests. It need not be loaded.
-        queue ([`ScoringQueue`]):
-            Scores the rows.
-        drain ([`Drain`]):
-            Ends the acceptance of rows.
-        max_body, token:
-            As in [`build_app`].
-    """
+    queue = ScoringQueue(scorer, max_wait=max_wait, max_batch=max_batch, max_queue=max_queue, max_tokens=max_tokens)
+    drain = Drain()
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -276,7 +256,7 @@ def app_of(scorer: ChecklistScorer, queue: ScoringQueue, drain: Drain, *, max_bo
     judged_by = {"judge": scorer.judge.name, "identity": scorer.identity}
     app = FastAPI(title="checklist-rewards", version=__version__, lifespan=lifespan)
     app.state.drain = drain
-    app.add_middleware(AuthAndMetrics, count=queue.count, token=token)
+    app.add_middleware(AuthAndMetrics, count=queue.counts.count, token=token)
 
     @app.exception_handler(Refused)
     async def _refused(request: Request, error: Refused) -> Response:
@@ -380,20 +360,19 @@ def app_of(scorer: ChecklistScorer, queue: ScoringQueue, drain: Drain, *, max_bo
 
     @app.get("/health")
     async def health() -> Response:
-        waiting = (await asyncio.wrap_future(queue.status())).waiting
         return AsciiJson(
             {
                 "status": "ok",
                 "version": __version__,
                 **judged_by,
-                "waiting": waiting,
+                "waiting": queue.status().waiting,
                 "messages_threshold": float(scorer.aggregation.threshold),  # rows may have messages
             }
         )
 
     @app.get("/ready")
     async def ready() -> Response:
-        status = await asyncio.wrap_future(queue.status())
+        status = queue.status()
         problem = "the server is shutting down" if drain.requested.is_set() else status.problem
         if problem is not None:
             raise Refused(503, f"the server is not ready: {problem}.")
@@ -401,8 +380,7 @@ def app_of(scorer: ChecklistScorer, queue: ScoringQueue, drain: Drain, *, max_bo
 
     @app.get("/metrics")
     async def metrics() -> Response:
-        text = await asyncio.wrap_future(queue.metrics())
-        return PlainTextResponse(text, media_type="text/plain; version=0.0.4")
+        return PlainTextResponse(queue.counts.text(), media_type="text/plain; version=0.0.4")
 
     return app
 

@@ -18,7 +18,6 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from http import HTTPStatus
 from types import FrameType
@@ -140,21 +139,12 @@ class DrainingServer(uvicorn.Server):
             Settings of uvicorn.
         drain ([`Drain`]):
             That of the application.
-        ignores_interrupt (`bool`, *optional*, defaults to `False`):
-            Whether Ctrl-C is handled by the parent process.
     """
 
-    def __init__(self, config: uvicorn.Config, drain: Drain, ignores_interrupt: bool = False):
+    def __init__(self, config: uvicorn.Config, drain: Drain):
         super().__init__(config)
-        self.drain, self.ignores_interrupt = drain, ignores_interrupt
-        self.on_started: Callable[[], None] = lambda: None
-        """Called when connections are accepted."""
+        self.drain = drain
         self._drained_since: float | None = None
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start, and report it."""
-        await super().startup(sockets)
-        self.on_started()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Drain at the first SIGTERM, which is not raised again at the end."""
@@ -162,7 +152,7 @@ class DrainingServer(uvicorn.Server):
             self.drain.requested.set()
         elif sig == signal.SIGTERM:
             self.should_exit = True
-        elif not self.ignores_interrupt:
+        else:
             super().handle_exit(sig, frame)
 
     async def on_tick(self, counter: int) -> bool:
@@ -177,7 +167,7 @@ class DrainingServer(uvicorn.Server):
         return await super().on_tick(counter)
 
 
-def server_of(app: FastAPI, *, ignores_interrupt: bool = False) -> DrainingServer:
+def server_of(app: FastAPI) -> DrainingServer:
     """A server of `app` that logs its own errors but not those of clients."""
     settings: dict[str, Any] = {"http": BoundedConnection, "ws": "none", "log_level": "error", "access_log": False}
     drain = getattr(app.state, "drain", None) or Drain()
@@ -190,7 +180,6 @@ def server_of(app: FastAPI, *, ignores_interrupt: bool = False) -> DrainingServe
             **settings,
         ),
         drain,
-        ignores_interrupt,
     )
 
 

@@ -1,8 +1,4 @@
-"""Metrics of the server for Prometheus.
-
-The process that calls the judge has them all: workers report their requests to it. So every worker returns the same
-numbers, and a worker that is killed takes none along.
-"""
+"""Metrics of the server for Prometheus."""
 
 from __future__ import annotations
 

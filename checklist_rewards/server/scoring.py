@@ -1,9 +1,6 @@
 """The queue between the endpoints and the judge.
 
-Endpoints give [`Work`] to a [`ScoringQueue`] and get a score or a [`Failed`] per row. [`LocalQueue`] is the queue in
-the process of the judge. Workers reach the same queue through `link.RemoteQueue`. So the batches, the metrics, the
-limit on waiting tokens and the pauses that a served judge asks for are those of one process, however many accept
-requests.
+Endpoints give [`Work`] to the [`ScoringQueue`] and get a score or a [`Failed`] per row.
 
 Tokens are estimated: 4 bytes of text are a token, a row's texts count once (its reads share them as a prefix), its
 messages too if items are asked about them, and each read counts its question and [`READ_TOKENS`] more. The judge's own
@@ -28,7 +25,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError, Future, InvalidStateError
 from dataclasses import dataclass, replace
-from typing import Protocol, TypeVar, cast
+from typing import cast
 
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import BackendError, ChecklistRewardsError, ConfigError, ModelError, StoreError
@@ -100,36 +97,10 @@ class Status:
 
 
 Outcome = Score | Failed
-T = TypeVar("T")
 
 
-class ScoringQueue(Protocol):
-    """What endpoints need of the queue, in this process or in another one."""
-
-    def submit(self, work: Work) -> Future[list[Outcome]]:
-        """Queue the rows of a request. The future gets an outcome per row, or raises [`Refused`]. Cancel it to drop
-        the rows that still wait."""
-        ...
-
-    def status(self) -> Future[Status]:
-        """The state of the queue."""
-        ...
-
-    def metrics(self) -> Future[str]:
-        """The metrics of the server as text."""
-        ...
-
-    def count(self, path: str, status: int, seconds: float) -> None:
-        """Count an answered request."""
-        ...
-
-    def close(self) -> None:
-        """Accept no more work and finish what is queued."""
-        ...
-
-
-class LocalQueue:
-    """The queue in the process of the judge.
+class ScoringQueue:
+    """The queue of one judge.
 
     Args:
         scorer ([`ChecklistScorer`]):
@@ -163,7 +134,8 @@ class LocalQueue:
         self._failure = ""
 
     def submit(self, work: Work) -> Future[list[Outcome]]:
-        """Queue the rows of a request; see [`ScoringQueue`]."""
+        """Queue the rows of a request. The future gets an outcome per row, or raises [`Refused`]. Cancel it to drop
+        the rows that still wait."""
         answer: Future[list[Outcome]] = Future()
         tokens = [estimated_tokens(sample) for sample in work.samples]
         self.counts.request_reads.observe(sum(len(sample.checklist.items) for sample in work.samples))
@@ -197,8 +169,8 @@ class LocalQueue:
         else:
             _Gathering(self, work, rows, answer)
 
-    def status(self) -> Future[Status]:
-        """The state of the queue; the future is done."""
+    def status(self) -> Status:
+        """The state of the queue."""
         full = [
             limit is not None and count >= limit
             for count, limit in (
@@ -209,15 +181,7 @@ class LocalQueue:
         problem = "the queue is full" if any(full) else None
         if time.monotonic() < self._failing_until:
             problem = self._failure
-        return _done(Status(len(self.batcher) + len(self._checking), problem))
-
-    def metrics(self) -> Future[str]:
-        """The metrics as text; the future is done."""
-        return _done(self.counts.text())
-
-    def count(self, path: str, status: int, seconds: float) -> None:
-        """Count an answered request."""
-        self.counts.count(path, status, seconds)
+        return Status(len(self.batcher) + len(self._checking), problem)
 
     def close(self) -> None:
         """Accept no more work and wait until what is queued is scored."""
@@ -351,7 +315,7 @@ class _Checking:
 class _Gathering:
     """Completes the future of a request when the last of its rows is done."""
 
-    def __init__(self, queue: LocalQueue, work: Work, rows: list[Future[Score]], answer: Future[list[Outcome]]):
+    def __init__(self, queue: ScoringQueue, work: Work, rows: list[Future[Score]], answer: Future[list[Outcome]]):
         self.queue, self.work, self.rows, self.answer = queue, work, rows, answer
         self.left, self.lock = len(rows), threading.Lock()
         answer.add_done_callback(self._drop)
@@ -391,12 +355,6 @@ def estimated_tokens(sample: Sample) -> int:
 
 def _bytes(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
-
-
-def _done(value: T) -> Future[T]:
-    future: Future[T] = Future()
-    future.set_result(value)
-    return future
 
 
 def _is_judge_failure(error: BaseException) -> bool:

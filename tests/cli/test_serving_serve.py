@@ -37,8 +37,8 @@ def responds(address: str) -> bool:
 
 @pytest.fixture
 def server():
-    """A server of two workers with the pocket judge on a free port of this machine; (process, address)."""
-    command = ["-m", "checklist_rewards.cli", "serve", "--port", "0", "--no-store", "--workers", "2"]
+    """A server with the pocket judge on a free port of this machine; (process, address)."""
+    command = ["-m", "checklist_rewards.cli", "serve", "--port", "0", "--no-store"]
     command += [
         "--model",
         "pocket",

@@ -1,6 +1,6 @@
-"""A reward server with workers whose engine waits for a file, in a process of its own.
+"""A reward server whose engine waits for a file, in a process of its own.
 
-python -m tests.server.gated WORKERS FILE    # prints its port; the engine answers once FILE exists
+python -m tests.server.gated FILE    # prints its port; the engine answers once FILE exists
 """
 
 import sys
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from checklist_rewards import ChecklistScorer
 from checklist_rewards.backends import Answer, Backend, Usage
-from checklist_rewards.cli.serving import listening_on, run_server
+from checklist_rewards.cli.serving import listen, run_server
 from tests.rewards.integrations.test_queue import knows
 from tests.waiting import until
 
@@ -29,24 +29,14 @@ class Gated(Backend):
         return [Answer((math.log(p), math.log(1 - p))) for p in answers], Usage()
 
 
-def main(workers: int, gate: str) -> None:
+def main(gate: str) -> None:
     from checklist_rewards.server import build_app
-    from checklist_rewards.server.scoring import LocalQueue
-    from checklist_rewards.server.workers import AppSettings, Workers
 
     scorer = ChecklistScorer(backend=Gated(gate), store=False)
-    with listening_on("127.0.0.1", 0, workers) as sockets:
-        port = sockets[0].getsockname()[1]
-        if workers == 1:
-            print("port", port, flush=True)
-            run_server(build_app(scorer, max_wait=0), sockets[0])
-        else:
-            settings = AppSettings.of(scorer, max_body=2**20, token=None)
-            serving = Workers(settings, LocalQueue(scorer, max_wait=0), sockets)
-            serving.run(lambda: print("port", port, *serving.pids, flush=True))
+    with listen("127.0.0.1", 0) as listening:
+        print("port", listening.getsockname()[1], flush=True)
+        run_server(build_app(scorer, max_wait=0), listening)
 
 
 if __name__ == "__main__":
-    from tests.server.gated import main as imported  # so that workers can import the engine's class
-
-    imported(int(sys.argv[1]), sys.argv[2])
+    main(sys.argv[1])

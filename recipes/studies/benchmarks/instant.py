@@ -24,6 +24,8 @@ from checklist_rewards.backends import pocket_dir
 LATENCY = 0.3
 SLOW = "slow"
 YES, NO = -0.2, -1.9
+LABEL_MASS = 0.9
+"""Probability of all requested tokens together. The judge rejects less than half, and more than 1."""
 _QUESTION = re.compile(rb"Q\d+: ")
 _TOP = [{"token": "yes", "logprob": YES, "bytes": None}, {"token": "no", "logprob": NO, "bytes": None}]
 _DECISION_USAGE = {"input_tokens": 400, "output_tokens": 8}
@@ -41,8 +43,8 @@ def chat(content: str, logprobs: bool) -> bytes:
 @lru_cache(maxsize=64)
 def completions(prompts: int, ids: tuple[int, ...]) -> bytes:
     """A one-token completion for each of `prompts` prompts, with the log-probabilities of `ids`."""
-    named = {f"token_id:{token}": math.log(0.9 / len(ids)) for token in ids}  # a label mass of 0.9
-    logprobs = {"top_logprobs": [named], "tokens": ["x"], "token_logprobs": [-3.0], "text_offset": [0]}
+    named = {f"token_id:{token}": math.log(LABEL_MASS / len(ids)) for token in ids}
+    logprobs = {"top_logprobs": [named], "tokens": ["x"], "token_logprobs": [-1.0], "text_offset": [0]}
     choices = [{"index": n, "text": "x", "logprobs": logprobs, "finish_reason": "length"} for n in range(prompts)]
     return http({"id": "1", "object": "text_completion", "created": 1, "model": "m", "choices": choices})
 

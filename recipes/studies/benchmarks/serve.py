@@ -13,7 +13,7 @@ Every request has an id, which is the id of its first question, and its answer m
 reports how many reads it computed. So a request that was lost, answered with the scores of another or scored twice is
 noticed.
 
-    python -P recipes/studies/benchmarks/serve.py --clients 512 --workers 2 --seconds 600
+    python -P recipes/studies/benchmarks/serve.py --clients 512 --seconds 600
 
 Prints a table and writes `runs/bench/serve.json`. Exit code 1 if a request failed, a row was not scored, or the number
 of reads is not that of the requests.
@@ -77,31 +77,24 @@ class Instant(Backend):
         raise NotImplementedError("this benchmark generates no text")
 
 
-def serve(workers: int) -> None:
+def serve() -> None:
     """Print a free local port, serve on it until the process is terminated, and print the number of reads."""
     from checklist_rewards import ChecklistScorer
-    from checklist_rewards.cli.serving import listening_on, run_server
-    from checklist_rewards.server import DEFAULT_MAX_BODY, build_app
-    from checklist_rewards.server.scoring import LocalQueue
-    from checklist_rewards.server.workers import AppSettings, Workers
+    from checklist_rewards.cli.serving import listen, run_server
+    from checklist_rewards.server import build_app
 
     engine = Instant()
-    scorer = ChecklistScorer(backend=engine, store=False)
-    with listening_on("127.0.0.1", 0, workers) as sockets:
-        port = sockets[0].getsockname()[1]
-        if workers == 1:
-            print(port, flush=True)
-            run_server(build_app(scorer), sockets[0])
-        else:
-            settings = AppSettings.of(scorer, max_body=DEFAULT_MAX_BODY, token=None)
-            Workers(settings, LocalQueue(scorer), sockets).run(lambda: print(port, flush=True))
+    app = build_app(ChecklistScorer(backend=engine, store=False))
+    with listen("127.0.0.1", 0) as listening:
+        print(listening.getsockname()[1], flush=True)
+        run_server(app, listening)
     print(engine.reads, flush=True)
 
 
 @contextmanager
-def served(workers: int) -> Iterator[tuple[str, int, list[int]]]:
+def served() -> Iterator[tuple[str, int, list[int]]]:
     """Address and process id of the server, and a list that has the number of its reads at the end."""
-    command = [sys.executable, "-P", str(HERE / "serve.py"), "--serve", "--workers", str(workers)]
+    command = [sys.executable, "-P", str(HERE / "serve.py"), "--serve"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
         reads: list[int] = []
@@ -225,15 +218,15 @@ def measured_figures(results: dict[str, Any]) -> list[Figure]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the script."""
-    parser = parser_of(__doc__, __file__, seconds=60.0, clients=64, workers=1)
+    parser = parser_of(__doc__, __file__, seconds=60.0, clients=64)
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args(argv)
     if given.serve:
-        serve(given.workers)
+        serve()
         return 0
-    with served(given.workers) as (url, pid, reads):
+    with served() as (url, pid, reads):
         results = asyncio.run(measured(url, pid, given.clients, given.seconds))
-    results["workers"], results["reads"] = given.workers, sum(reads)
+    results["reads"] = sum(reads)
     title = f"Reward server, {given.clients} clients, one row per request, {given.seconds:.0f} s"
     finish(given.output, title, measured_figures(results), results)
     print(f"{results['requests']:,} requests, errors: {results['failures'] or 'none'}")
