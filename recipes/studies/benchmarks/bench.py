@@ -114,7 +114,7 @@ def identity() -> dict[str, Any]:
         except PackageNotFoundError:
             continue
     written = {path.relative_to(ROOT).as_posix() for path in (FILE, PAGE, README)}
-    changed = {line[3:] for line in output_of("git", "status", "--porcelain", "-uno").splitlines()} - written
+    changed = set(output_of("git", "diff", "--name-only", "HEAD").splitlines()) - written
     models = re.findall(r"^model name\s*: (.+)$", output_of("cat", "/proc/cpuinfo"), re.M)
     return {
         "machine": {"processor": models[0] if models else platform.machine(), "cores": os.cpu_count()},
