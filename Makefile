@@ -3,7 +3,7 @@
 #   make demo-english    the same on real English: SmolLM2-135M learns to follow everyday requests (25 minutes)
 #   make test    every behaviour, with vLLM on the CPU where it can be had
 #   make test-all    the same, and the tests that take minutes each
-#   make bench   reads per second and tokens computed, as ratios within one run
+#   make bench   every benchmark, into docs/studies/bench.json, its page and the README (25 minutes); a part: make bench BENCH="--only serve"
 #   make docs    the documentation, as pages in site/
 #   make test-frameworks    the adapters inside verl, ms-swift and others, each in an environment of its own (7 GB);
 #                           some of them: make test-frameworks FRAMEWORKS="verl areal"
@@ -64,12 +64,7 @@ mutants: $(VENV)/.installed-test
 	$(CAPPED) $(RUN) tests/mutants/run.py --number $(MUTANTS) --seed $(SEED)
 
 bench: $(VENV)/.installed-test
-	$(CAPPED) $(RUN) -P recipes/studies/benchmarks/reads.py
-	$(CAPPED) $(RUN) -P recipes/studies/benchmarks/served.py
-	$(CAPPED) $(RUN) -P recipes/studies/benchmarks/serve.py
-	$(CAPPED) $(RUN) -P recipes/studies/benchmarks/offline.py
-	$(CAPPED) $(RUN) -P recipes/studies/benchmarks/report.py
-	$(CAPPED) $(RUN) -P recipes/studies/benchmarks/app.py
+	$(CAPPED) $(RUN) -P recipes/studies/benchmarks/bench.py $(BENCH)
 
 house: $(VENV)/.installed-test
 	$(CAPPED) $(RUN) tests/house.py --aim

@@ -8,6 +8,7 @@ names of models and addresses are replaced in the text before it runs. Trainers 
 import json
 import os
 import re
+import runpy
 import shlex
 import shutil
 import subprocess
@@ -262,6 +263,8 @@ def test_the_cells_of_a_notebook_run(path, page_folder, capsys):
 
 def test_links_to_files_lead_somewhere():
     broken = []
+    overview = (REPO / "docs" / "index.md").read_text(encoding="utf-8")
+    assert not [uri for uri in GENERATED if f"({uri})" in overview], "a checkout does not have the generated pages"
     for page in (*PAGES, REPO / "CHANGELOG.md", *sorted(REPO.glob("recipes/**/README.md"))):
         for target in re.findall(r"\]\(([^)\s#]+)", page.read_text(encoding="utf-8")):
             generated = os.path.relpath(page.parent / target, REPO / "docs") in GENERATED
@@ -271,7 +274,10 @@ def test_links_to_files_lead_somewhere():
 
 
 def test_the_overview_and_the_navigation_name_every_page():
+    pytest.importorskip("mkdocs")
+    site = runpy.run_path(str(REPO / "docs" / "site.py"))
     overview, navigation = ((REPO / name).read_text() for name in ("docs/index.md", "mkdocs.yml"))
+    overview = site["on_the_site"](overview)
     pages = {page.relative_to(REPO / "docs").as_posix() for page in REPO.glob("docs/**/*.md")}
     pages |= GENERATED
     assert set(re.findall(r": (\S+\.md)$", navigation, re.M)) == pages

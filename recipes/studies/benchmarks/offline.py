@@ -17,11 +17,7 @@ Prints a table and writes `runs/bench/offline.json`.
 
 from __future__ import annotations
 
-import argparse
-import json
-import os
 import random
-import statistics
 import sys
 import tempfile
 import time
@@ -30,12 +26,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from rich.console import Console
-from rich.table import Table
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from pocket.world import FAMILIES, Constraint, sample_plan, sample_task, words_of, write_text
+from studies.benchmarks.figures import figures, finish, parser_of, turns
 
 from checklist_rewards import ChecklistScorer, Sample
 from checklist_rewards.backends.encoder_rows import LAYOUT, MATCHED, PACKED
@@ -83,8 +78,10 @@ def reads_per_second(scorer: ChecklistScorer, batch: Sequence[Sample]) -> float:
     return sum(score.total for score in scores) / seconds
 
 
-def measure(texts: int, questions: int, words: int, repeats: int, judges: Sequence[str] = JUDGES) -> dict[str, Any]:
-    """Reads per second and computed tokens per read of each judge."""
+def measure(
+    texts: int, questions: int, words: int, repeats: int, judges: Sequence[str] = JUDGES
+) -> tuple[dict[str, list[float]], dict[str, float]]:
+    """Reads per second of each judge, and its computed tokens per read."""
     with tempfile.TemporaryDirectory() as folder:
         models = {POCKET: POCKET} | {
             name: untrained_judge(Path(folder) / name, layout)
@@ -107,51 +104,23 @@ def measure(texts: int, questions: int, words: int, repeats: int, judges: Sequen
         rates: dict[str, list[float]] = {name: [] for name in scorers}
         for repeat in range(repeats):
             batch = samples(texts, questions, words, seed=repeat)
-            for name, scorer in scorers.items():
-                rates[name].append(reads_per_second(scorer, batch))
-    return {
-        name: {
-            "reads_per_second": statistics.median(rates[name]),
-            "slowest": min(rates[name]),
-            "fastest": max(rates[name]),
-            "tokens_per_read": scorer.receipt.computed_tokens / scorer.receipt.asked,
-        }
-        for name, scorer in scorers.items()
-    }
+            for name in turns(scorers, repeat):
+                rates[name].append(reads_per_second(scorers[name], batch))
+    return rates, {name: one.receipt.computed_tokens / one.receipt.asked for name, one in scorers.items()}
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--texts", type=int, default=32, help="number of texts (default: %(default)s)")
-    parser.add_argument("--questions", type=int, default=8, help="questions per text (default: %(default)s)")
-    parser.add_argument(
-        "--words", type=int, default=60, help="minimum number of words per text (default: %(default)s)"
-    )
-    parser.add_argument("--repeats", type=int, default=5, help="repeats (default: %(default)s)")
+def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
+    """Run the script."""
+    parser = parser_of(__doc__, __file__, texts=32, questions=8, words=60, repeats=5)
     parser.add_argument("--judges", nargs="+", choices=JUDGES, default=JUDGES, help="all by default")
-    parser.add_argument(
-        "--output",
-        type=Path,
-        default=Path("runs/bench/offline.json"),
-        help="file for the results (default: %(default)s)",
+    given = parser.parse_args(argv)
+    rates, tokens = measure(given.texts, given.questions, given.words, given.repeats, given.judges)
+    peer = POCKET if POCKET in rates else next(iter(rates))
+    found = figures("answers per second", rates, peer) + figures("tokens computed per answer", tokens, peer)
+    title = (
+        f"Judges without a GPU, {given.texts} texts x {given.questions} questions, {torch.get_num_threads()} threads"
     )
-    arguments = parser.parse_args()
-    results = {
-        "cores": os.cpu_count(),
-        "threads": torch.get_num_threads(),
-        "texts": arguments.texts,
-        "questions": arguments.questions,
-        "judges": measure(arguments.texts, arguments.questions, arguments.words, arguments.repeats, arguments.judges),
-    }
-    arguments.output.parent.mkdir(parents=True, exist_ok=True)
-    arguments.output.write_text(json.dumps(results, indent=2) + "\n")
-    table = Table("judge", "reads/s", "slowest - fastest", "tokens computed per read", title_justify="left")
-    table.title = f"{arguments.texts} texts x {arguments.questions} questions, {results['threads']} threads"
-    for name, line in results["judges"].items():
-        rates = f"{line['slowest']:.0f} - {line['fastest']:.0f}"
-        table.add_row(name, f"{line['reads_per_second']:.0f}", rates, f"{line['tokens_per_read']:.0f}")
-    Console().print(table)
-    print(f"results written to {arguments.output}")
+    return finish(given.output, title, found, {"threads": torch.get_num_threads()})
 
 
 if __name__ == "__main__":

@@ -16,17 +16,13 @@ texts, so that no prefix cache contains them.
 (e) adapter       10,000 reads on an engine that answers instantly: time per read for rendering, hashing, planning,
                   storing and scoring, and memory
 
-Prints a table and writes `runs/bench/reads.json`.
+(d) is measured with `--only groups`, the others without. Prints a table and writes `runs/bench/reads.json`.
 """
 
 from __future__ import annotations
 
-import argparse
 import gc
-import json
 import math
-import os
-import platform
 import random
 import statistics
 import sys
@@ -39,11 +35,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from rich.console import Console
-from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from pocket.world import FAMILIES, Constraint, sample_plan, sample_task, words_of, write_text
+from studies.benchmarks.figures import Figure, figures, finish, parser_of, turns
 
 from checklist_rewards import ChecklistScorer, Sample
 from checklist_rewards.backends import Answer, Arrived, Backend, Messages, ReadGroup, Reply, Sampling, Usage
@@ -118,14 +113,14 @@ def engines(model: str) -> tuple[dict[str, Any], str | None]:
     try:
         from checklist_rewards.backends.vllm import VLLMBackend
 
-        return {"plain": ours, "transformers": ours, "vllm": VLLMBackend(model)}, None
+        return {"plain loop": ours, "transformers": ours, "vllm": VLLMBackend(model)}, None
     except (ImportError, ModelError) as error:
-        return {"plain": ours, "transformers": ours}, str(error)
+        return {"plain loop": ours, "transformers": ours}, str(error)
 
 
 def run(name: str, engine: Any, groups: Sequence[ReadGroup], floor: int) -> tuple[Timed, list[float]]:
     started = time.perf_counter()
-    if name == "plain":
+    if name == "plain loop":
         computed, answers = plain_loop(engine, groups)
         return (time.perf_counter() - started, computed, floor), answers
     found, usage = engine.read(groups, LABELS)
@@ -133,7 +128,7 @@ def run(name: str, engine: Any, groups: Sequence[ReadGroup], floor: int) -> tupl
 
 
 def compare_engines(model: str, targets: int, questions: int, repeats: int) -> dict[str, Any]:
-    """Verdicts per second and computed tokens of every engine. The engines take turns."""
+    """Answers per second and computed tokens of every engine. The engines take turns."""
     by_name, missing = engines(model)
     ours = by_name["transformers"]
     for name, engine in by_name.items():  # the first call allocates memory and fills caches
@@ -144,19 +139,25 @@ def compare_engines(model: str, targets: int, questions: int, repeats: int) -> d
         groups = workload(ours, targets, questions, seed=repeat)
         floor = ours_floor(ours, groups)
         answers = {}
-        names = list(by_name)
-        for name in names[repeat % len(names) :] + names[: repeat % len(names)]:
+        for name in turns(by_name, repeat):
             outcome, answers[name] = run(name, by_name[name], groups, floor)
             timed[name].append(outcome)
         apart = max(
-            apart, *(abs(a - b) for other in answers.values() for a, b in zip(answers["plain"], other, strict=True))
+            apart,
+            *(abs(a - b) for other in answers.values() for a, b in zip(answers["plain loop"], other, strict=True)),
         )
     [sample] = ours.tokens.groups(groups[:1])
+    reads = targets * questions
     return {
-        "reads": targets * questions,
+        "reads": reads,
         "prefix_tokens": len(sample.prefix),
         "tail_tokens": statistics.mean(map(len, sample.tails)),
-        "engines": {name: summary(targets * questions, outcomes) for name, outcomes in timed.items()},
+        "per_second": {name: [reads / seconds for seconds, *_ in outcomes] for name, outcomes in timed.items()},
+        "computed_tokens": {name: [computed for _, computed, _ in outcomes] for name, outcomes in timed.items()},
+        "computed_over_floor": {
+            name: statistics.median(computed / floor for _, computed, floor in outcomes)
+            for name, outcomes in timed.items()
+        },
         "largest_difference_in_p_yes": apart,
         "vllm_missing": missing,
     }
@@ -184,8 +185,8 @@ def prefill(backend: TransformersBackend, tokens: int) -> None:
         backend.model(input_ids=ids, use_cache=False, logits_to_keep=1)
 
 
-def compare_groups(model: str, repeats: int) -> list[dict[str, float]]:
-    """For each length of the input: tokens of the tree, computed tokens, and median seconds of the three ways."""
+def compare_groups(model: str, repeats: int) -> list[dict[str, Any]]:
+    """For each length of the input: tokens of the tree, computed tokens, and the seconds of each way."""
     backend, lines = TransformersBackend(model), []
     clock = time.process_time if backend.device.type == "cpu" and torch.get_num_threads() == 1 else time.perf_counter
     peak = matmul_peak(backend, clock)
@@ -204,13 +205,12 @@ def compare_groups(model: str, repeats: int) -> list[dict[str, float]]:
                 "one_by_one": lambda groups=groups: [backend.read([group], LABELS) for group in groups],
                 "prefill": lambda floor=floor: prefill(backend, floor),
             }
-            for name, way in ways.items():
-                seconds[name].append(timed(way, clock))
+            for name in turns(ways, repeat):
+                seconds[name].append(timed(ways[name], clock))
             _, usage = backend.read(groups, LABELS)
-        medians = {name: statistics.median(values) for name, values in seconds.items()}
         counts = {"floor": floor, "computed": usage.computed_tokens, "cached": usage.cached}
-        roofline = floor_flop(backend, groups) / medians["together"] / peak
-        lines.append({"input_tokens": input_tokens, **counts, **medians, "roofline": roofline, "peak_flops": peak})
+        roofline = floor_flop(backend, groups) / statistics.median(seconds["together"]) / peak
+        lines.append({"input_tokens": input_tokens, **counts, **seconds, "roofline": roofline, "peak_flops": peak})
     return lines
 
 
@@ -272,17 +272,6 @@ def floor_flop(backend: TransformersBackend, groups: Sequence[ReadGroup]) -> flo
     return 2 * layer_weights(model) * len(tree.ids) + 4 * width * pairs
 
 
-def summary(reads: int, outcomes: Sequence[Timed]) -> dict[str, float]:
-    seconds = [seconds for seconds, _, _ in outcomes]
-    return {
-        "verdicts_per_second": reads / statistics.median(seconds),
-        "slowest": reads / max(seconds),
-        "fastest": reads / min(seconds),
-        "computed_tokens": statistics.median(computed for _, computed, _ in outcomes),
-        "computed_over_floor": statistics.median(computed / floor for _, computed, floor in outcomes),
-    }
-
-
 class InstantBackend(Backend):
     """An engine that answers instantly, so that only the adapter takes time."""
 
@@ -333,7 +322,7 @@ def adapter_cost(repeats: int) -> dict[str, Any]:
         del scores
     return {
         "reads": reads,
-        "milliseconds_per_read": {name: statistics.median(values) for name, values in milliseconds.items()},
+        "milliseconds_per_read": milliseconds,
         "peak_bytes_per_read": peak,
         "kept_bytes_per_read": kept,
     }
@@ -346,106 +335,40 @@ def timed(call: Callable[[], object], clock: Callable[[], float] = time.perf_cou
     return clock() - started
 
 
-def show(results: dict[str, Any], console: Console) -> None:
+def measured_figures(results: dict[str, Any]) -> list[Figure]:
+    """The figures of what was measured."""
+    found: list[Figure] = []
     if "reads" in results:
-        show_reads(results["reads"], console)
-    if "groups" in results:
-        show_groups(results["groups"], console)
+        found += figures("answers per second", results["reads"]["per_second"], "plain loop")
+        found += figures("prompt tokens computed", results["reads"]["computed_tokens"], "plain loop")
+    for line in results.get("groups", ()):
+        ways = {name: line[name] for name in ("prefill", "together", "rows", "one_by_one")}
+        found += figures("seconds", ways, "prefill", f"input of {line['input_tokens']:,} words")
     if "adapter" in results:
-        show_adapter(results["adapter"], console)
+        found += figures("ms per read", results["adapter"]["milliseconds_per_read"], "without_store")
+    return found
 
 
-def show_reads(reads: dict[str, Any], console: Console) -> None:
-    table = Table(
-        title=f"{reads['reads']} reads: prefix {reads['prefix_tokens']} tokens, tails {reads['tail_tokens']:.0f}",
-        title_justify="left",
-    )
-    for column in ("engine", "verdicts/s", "slowest - fastest", "x plain", "tokens computed", "x minimum"):
-        table.add_column(column, justify="left" if column == "engine" else "right")
-    plain = reads["engines"]["plain"]["verdicts_per_second"]
-    for name, engine in reads["engines"].items():
-        table.add_row(
-            name,
-            f"{engine['verdicts_per_second']:.0f}",
-            f"{engine['slowest']:.0f} - {engine['fastest']:.0f}",
-            f"{engine['verdicts_per_second'] / plain:.1f}",
-            f"{engine['computed_tokens']:.0f}",
-            f"{engine['computed_over_floor']:.2f}",
-        )
-    console.print(table)
-    if reads["vllm_missing"]:
-        console.print(f"vllm: skipped ({reads['vllm_missing']})")
-    console.print(f"largest difference in P(yes) from the plain loop: {reads['largest_difference_in_p_yes']:.1e}\n")
-
-
-def show_groups(groups: list[dict[str, float]], console: Console) -> None:
-    table = Table(title="8 completions of a prompt x 8 questions, transformers", title_justify="left")
-    for column in (
-        "input tokens",
-        "x floor",
-        "verdicts/s",
-        "x without kept prefixes",
-        "x one call per completion",
-        "time / prefill of the floor",
-        "roofline",
-    ):
-        table.add_column(column, justify="right")
-    for line in groups:
-        table.add_row(
-            f"{line['input_tokens']:,}",
-            f"{line['computed'] / line['floor']:.2f}",
-            f"{64 / line['together']:.1f}",
-            f"{line['rows'] / line['together']:.2f}",
-            f"{line['one_by_one'] / line['together']:.1f}",
-            f"{line['together'] / line['prefill']:.2f}",
-            f"{line['roofline']:.0%}",
-        )
-    console.print(table)
-
-
-def show_adapter(adapter: dict[str, Any], console: Console) -> None:
-    table = Table(title=f"cost of the adapter, {adapter['reads']} reads", title_justify="left")
-    table.add_column("per read")
-    table.add_column("value", justify="right")
-    for name, milliseconds in adapter["milliseconds_per_read"].items():
-        table.add_row(f"time, {name.replace('_', ' ')}", f"{milliseconds:.3f} ms")
-    for count in ADAPTER_READS:
-        kept, peak = adapter["kept_bytes_per_read"][count], adapter["peak_bytes_per_read"][count]
-        table.add_row(f"memory at {count} reads, retained / peak", f"{kept:.0f} / {peak:.0f} bytes")
-    console.print(table)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
+    """Run the script."""
+    parser = parser_of(__doc__, __file__, targets=64, questions=8, repeats=5)
     parser.add_argument("--model", default="pocket", help="pocket, a folder or a Hub ID (default: %(default)s)")
-    parser.add_argument("--targets", type=int, default=64, help="number of texts (default: %(default)s)")
-    parser.add_argument("--questions", type=int, default=8, help="questions per text (default: %(default)s)")
-    parser.add_argument("--repeats", type=int, default=5, help="repeats (default: %(default)s)")
-    parser.add_argument(
-        "--output",
-        type=Path,
-        default=Path("runs/bench/reads.json"),
-        help="file for the results (default: %(default)s)",
-    )
     parser.add_argument("--only", choices=("adapter", "groups", "reads"), help="measure only this")
-    arguments = parser.parse_args()
+    given = parser.parse_args(argv)
     parts: dict[str, Callable[[], object]] = {
-        "adapter": lambda: adapter_cost(arguments.repeats),
-        "groups": lambda: compare_groups(arguments.model, min(arguments.repeats, 3)),
-        "reads": lambda: compare_engines(arguments.model, arguments.targets, arguments.questions, arguments.repeats),
+        "reads": lambda: compare_engines(given.model, given.targets, given.questions, given.repeats),
+        "adapter": lambda: adapter_cost(given.repeats),
+        "groups": lambda: compare_groups(given.model, min(given.repeats, 3)),
     }
-    results = {
-        "model": arguments.model,
-        "machine": f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores",
-        "threads": torch.get_num_threads(),
-        "device": "cuda" if torch.cuda.is_available() else "cpu",
-        "repeats": arguments.repeats,
-        **{name: measure() for name, measure in parts.items() if arguments.only in (None, name)},
-    }
-    arguments.output.parent.mkdir(parents=True, exist_ok=True)
-    arguments.output.write_text(json.dumps(results, indent=2) + "\n")
-    show(results, Console())
-    print(f"results written to {arguments.output}")
+    names = [given.only] if given.only else ["reads", "adapter"]
+    results: dict[str, Any] = {"model": given.model, "threads": torch.get_num_threads()}
+    results |= {name: parts[name]() for name in names}
+    title = (
+        "8 completions of a prompt x 8 questions, one thread"
+        if given.only == "groups"
+        else "Reads, and the adapter's own cost"
+    )
+    return finish(given.output, title, measured_figures(results), results)
 
 
 if __name__ == "__main__":

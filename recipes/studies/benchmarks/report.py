@@ -3,14 +3,13 @@
 Generation: rows per second, peak memory of the process above its start, and the size of the page. In headless
 Chromium, if it is installed: time from opening the file to the overview, to the rows, and to the matrix as the first
 view, and the times of a filter by answer, of a text search and of a sort, with the drawing of the rows; medians over
-the repeats.
+the repeats, next to those of a page of 100 rows.
 
 Prints a table and writes `runs/bench/report.json`.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
 import statistics
@@ -18,17 +17,18 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
+sys.path[:0] = [str(Path(__file__).resolve().parents[up]) for up in (2, 3)]
+from studies.benchmarks.figures import figures, finish, parser_of
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 from checklist_rewards import Checklist
 from checklist_rewards.scores import Verdict, score_checklist
 
+SMALL = 100
+"""Rows of the page that the times in the browser are compared with."""
 OPENED = "return Boolean(document.querySelector('main').dataset.view)"
 WATCH = """
 window.seen = {};
@@ -128,15 +128,9 @@ def in_browser(page: Path, repeats: int, folder: Path) -> dict[str, float] | Non
         driver.quit()
 
 
-def main(argv: list[str] | None = None) -> dict[str, Any]:
-    """Run the benchmark."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--rows", type=int, default=20_000)
-    parser.add_argument("--items", type=int, default=10)
-    parser.add_argument("--words", type=int, default=80, help="words per response")
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--output", type=Path, default=Path("runs/bench/report.json"))
-    args = parser.parse_args(argv)
+def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
+    """Run the script."""
+    args = parser_of(__doc__, __file__, rows=20_000, items=10, words=80, repeats=5).parse_args(argv)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         path, page = folder / "scored.jsonl", folder / "report.html"
@@ -144,18 +138,30 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
             for row in rows(args.rows, args.items, args.words):
                 file.write(json.dumps(row) + "\n")
         result: dict[str, Any] = {"rows": args.rows, "items": args.items, "generation": generation(path, page)}
-        result["browser"] = in_browser(page, args.repeats, folder)
-    table = Table(
-        title=f"The report of {args.rows:,} rows x {args.items} items", title_justify="left", show_header=False
-    )
-    for key, value in {**result["generation"], **(result["browser"] or {})}.items():
-        table.add_row(key.replace("_", " "), f"{value:,.1f}")
-    Console().print(table)
+        started = time.perf_counter()
+        with path.open() as file:
+            read = sum(bool(json.loads(line)) for line in file)
+        result["plain"] = read / (time.perf_counter() - started)
+        result["file_mib"] = path.stat().st_size / 2**20
+        little, small_page = folder / "small.jsonl", folder / "small.html"
+        with little.open("w") as file:
+            for row in rows(SMALL, args.items, args.words):
+                file.write(json.dumps(row) + "\n")
+        generation(little, small_page)
+        times = [in_browser(one, args.repeats, folder) for one in (small_page, page)]
+        result["browser"] = times[0] and times[1] and {name: [times[0][name], times[1][name]] for name in times[0]}
+    ways = {"plain loop of json.loads": result["plain"], "report": result["generation"]["rows_per_second"]}
+    found = figures("rows per second", ways, "plain loop of json.loads")
+    sizes = {"file of scores": result["file_mib"], "page": result["generation"]["page_mib"]}
+    sizes["memory while writing"] = result["generation"]["memory_mib"]
+    found += figures("MiB", sizes, "file of scores")
+    for name, values in (result["browser"] or {}).items():
+        step = name.removesuffix("_ms").replace("_", " ")
+        small = f"{SMALL} rows"
+        found += figures("ms", {small: values[0], f"{args.rows:,} rows": values[1]}, small, step)
     if result["browser"] is None:
-        Console().print("No browser: apt-get install chromium chromium-driver.")
-    args.output.parent.mkdir(parents=True, exist_ok=True)
-    args.output.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
-    return result
+        print("No browser: apt-get install chromium chromium-driver.")
+    return finish(args.output, f"Report page of {args.rows:,} rows x {args.items} items", found, result)
 
 
 if __name__ == "__main__":

@@ -30,12 +30,12 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path[:] = [path for path in sys.path if Path(path).resolve() != HERE]
 
+sys.path.insert(0, str(HERE.parents[1]))
+
 import argparse
 import asyncio
 import itertools
 import json
-import os
-import platform
 import random
 import statistics
 import subprocess
@@ -46,8 +46,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import aiohttp
-from rich.console import Console
-from rich.table import Table
+from studies.benchmarks.figures import Figure, figures, finish, parser_of
 
 from checklist_rewards.backends import Answer, Arrived, Backend, Messages, ReadGroup, Reply, Sampling, Usage
 
@@ -206,58 +205,34 @@ async def measured(url: str, pid: int, clients: int, seconds: float) -> dict[str
     }
 
 
-def show(results: dict[str, Any], console: Console) -> None:
-    """Print the results."""
-    title = f"reward server, {results['clients']} clients, one row per request"
-    table = Table(title=title, title_justify="left")
-    for column in ("requests", "per second", "p50 ms", "p99 ms", "max ms", "errors", "GET /health per second"):
-        table.add_column(column, justify="right")
-    numbers = [results["requests"], results["requests_per_second"], *results["milliseconds"].values()]
-    numbers += [sum(results["failures"].values()), results["health_per_second"]]
-    table.add_row(*(f"{number:,.0f}" for number in numbers))
-    console.print(table)
-    if results["failures"]:
-        console.print(f"errors: {results['failures']}")
-    console.print(f"reads of the engine: {results['reads']:,}; of all requests: {results['reads_expected']:,}")
+def measured_figures(results: dict[str, Any]) -> list[Figure]:
+    """The figures of a run."""
+    rates = {"GET /health": results["health_per_second"], "POST /score": results["requests_per_second"]}
+    found = figures("requests per second", rates, "GET /health")
+    found += figures("ms per request", results["milliseconds"], "p50")
     first, last = results["memory_first_third_mb"], results["memory_last_third_mb"]
-    if first is None:
-        console.print("memory: not reported by this system, or the run was too short.")
-        return
-    step = max(1, len(results["memory_mb"]) // 12)
-    console.print("memory, MB over time: " + " ".join(f"{mb:.0f}" for mb in results["memory_mb"][::step]))
-    per_request = (last - first) * 2**20 / (results["requests"] * 2 / 3)
-    console.print(
-        f"mean of the first third {first:.1f}, of the last third {last:.1f}: {per_request:+.0f} bytes per request"
-    )
+    if first is not None:
+        found += figures("MB", {"first third": first, "last third": last}, "first third", "memory")
+    return found
 
 
-def main() -> None:
+def main(argv: Sequence[str] | None = None) -> int:
     """Run the script."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=60.0, help="duration of the load test (default: %(default)s)")
-    parser.add_argument("--clients", type=int, default=64, help="concurrent clients (default: %(default)s)")
-    parser.add_argument(
-        "--output",
-        type=Path,
-        default=Path("runs/bench/serve.json"),
-        help="file for the results (default: %(default)s)",
-    )
+    parser = parser_of(__doc__, __file__, seconds=60.0, clients=64)
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    if arguments.serve:
-        return serve()
-    arguments.output.parent.mkdir(parents=True, exist_ok=True)
-    load_before = os.getloadavg()[0]
+    given = parser.parse_args(argv)
+    if given.serve:
+        serve()
+        return 0
     with served() as (url, pid, reads):
-        results = asyncio.run(measured(url, pid, arguments.clients, arguments.seconds))
+        results = asyncio.run(measured(url, pid, given.clients, given.seconds))
     results["reads"] = sum(reads)
-    results["machine"] = f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores"
-    results["load"] = load_before
-    arguments.output.write_text(json.dumps(results, indent=2) + "\n")
-    show(results, Console())
-    print(f"results written to {arguments.output}")
-    return sys.exit(1 if results["failures"] or results["reads"] != results["reads_expected"] else 0)
+    title = f"Reward server, {given.clients} clients, one row per request, {given.seconds:.0f} s"
+    finish(given.output, title, measured_figures(results), results)
+    print(f"{results['requests']:,} requests, errors: {results['failures'] or 'none'}")
+    print(f"reads of the engine: {results['reads']:,}; of all requests: {results['reads_expected']:,}")
+    return 1 if results["failures"] or results["reads"] != results["reads_expected"] else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -26,14 +26,10 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parents[1]))
 
-import argparse
 import asyncio
 import gc
 import json
-import os
-import platform
 import random
-import statistics
 import subprocess
 import time
 import venv
@@ -43,8 +39,8 @@ from typing import Any
 
 import aiohttp
 from pocket.world import FAMILIES, Constraint, words_of
-from rich.console import Console
-from rich.table import Table
+from studies.benchmarks.figures import figures, finish, parser_of, turns
+from studies.benchmarks.instant import LATENCY
 
 from checklist_rewards import ChecklistScorer, Sample
 from checklist_rewards.backends.decisions.backend import DecisionsBackend
@@ -143,8 +139,8 @@ def post(url: str, requests: Sequence[dict[str, Any]], concurrency: int) -> floa
     return asyncio.run(all_of_them())
 
 
-def throughput(url: str, targets: int, repeats: int, concurrency: int) -> dict[str, Any]:
-    """Verdicts per second of lists, chats, decisions, and aiohttp with the requests of the last two."""
+def throughput(url: str, targets: int, repeats: int, concurrency: int) -> dict[str, list[float]]:
+    """Answers per second of lists, chats, decisions, and aiohttp with the requests of the last two."""
     lists = OpenAIBackend("instant", f"{url}/v1", concurrency=concurrency)
     chats = OpenAIBackend("instant", f"{url}/chats/v1", concurrency=concurrency)
     decisions = DecisionsBackend("instant", f"{url}/chats/v1", concurrency=concurrency)
@@ -160,29 +156,27 @@ def throughput(url: str, targets: int, repeats: int, concurrency: int) -> dict[s
     gc.collect()
     gc.freeze()  # a full collection takes as long as a run, and would hit a random one
     seconds: dict[str, list[float]] = {name: [] for name in runs}
-    names = list(runs)
     for repeat in range(repeats):
         batch = samples(targets, seed=repeat)
-        for name in names[repeat % len(names) :] + names[: repeat % len(names)]:
+        for name in turns(runs, repeat):
             seconds[name].append(runs[name](batch))
     gc.unfreeze()
-    reads = targets * QUESTIONS
-    return {name: rate(reads, of_client) for name, of_client in seconds.items()} | {"reads": reads}
+    return {name: [targets * QUESTIONS / one for one in of_client] for name, of_client in seconds.items()}
 
 
-def latency(url: str, repeats: int) -> dict[str, Any]:
+def latency(url: str, repeats: int) -> list[float]:
     """Seconds for 1,000 reads with responses after 0.3 s."""
     backend = OpenAIBackend("slow", f"{url}/chats/v1", concurrency=LATENCY_CONCURRENCY)
-    seconds = [score(backend, samples(LATENCY_READS // QUESTIONS, seed=100 + repeat)) for repeat in range(repeats)]
-    return {"reads": LATENCY_READS, "concurrency": LATENCY_CONCURRENCY, "seconds": statistics.median(seconds)}
+    return [score(backend, samples(LATENCY_READS // QUESTIONS, seed=100 + repeat)) for repeat in range(repeats)]
 
 
-def rivals(url: str, targets: int, folder: Path, repeats: int) -> dict[str, Any]:
-    """Verdicts per second of other packages on the same texts and questions, or the error."""
+def rivals(url: str, targets: int, folder: Path, repeats: int) -> tuple[dict[str, list[float]], dict[str, str]]:
+    """Answers per second of other packages on the same texts and questions, and the errors of those that failed."""
     work = folder / "work.json"
     rows = [{"input": s.input, "target": s.target, "questions": s.checklist} for s in samples(targets, seed=0)]
     work.write_text(json.dumps(rows))
-    rates: dict[str, Any] = {}
+    rates: dict[str, list[float]] = {}
+    missing: dict[str, str] = {}
     for name, requirement in RIVALS.items():
         try:
             python = environment(folder / requirement.partition("==")[0], requirement)
@@ -191,10 +185,10 @@ def rivals(url: str, targets: int, folder: Path, repeats: int) -> dict[str, Any]
                 json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
                 for _ in range(repeats)
             ]
-            rates[name] = rate(outcomes[0]["verdicts"], [outcome["seconds"] for outcome in outcomes])
+            rates[name] = [outcome["verdicts"] / outcome["seconds"] for outcome in outcomes]
         except subprocess.CalledProcessError as error:
-            rates[name] = {"missing": f"{requirement}: {(error.stderr or '').strip().splitlines()[-1:]}"}
-    return rates
+            missing[name] = f"{requirement}: {(error.stderr or '').strip().splitlines()[-1:]}"
+    return rates, missing
 
 
 def environment(folder: Path, requirement: str) -> Path:
@@ -208,67 +202,30 @@ def environment(folder: Path, requirement: str) -> Path:
     return python
 
 
-def rate(verdicts: int, seconds: Sequence[float]) -> dict[str, float]:
-    """Verdicts per second: median, minimum and maximum."""
-    return {
-        "verdicts_per_second": verdicts / statistics.median(seconds),
-        "slowest": verdicts / max(seconds),
-        "fastest": verdicts / min(seconds),
-    }
-
-
-def show(results: dict[str, Any], console: Console) -> None:
-    """Print the results."""
-    table = Table(title=f"{results['throughput']['reads']} reads by HTTP", title_justify="left")
-    for column in ("client", "verdicts/s", "slowest - fastest", "x aiohttp"):
-        table.add_column(column, justify="left" if column == "client" else "right")
-    bare = {name: results["throughput"][name]["verdicts_per_second"] for name in ("aiohttp", "aiohttp decisions")}
-    rows = {name: row for name, row in results["throughput"].items() if name != "reads"} | results["rivals"]
-    for name, row in rows.items():
-        if "missing" in row:
-            console.print(f"{name}: skipped ({row['missing']})")
-            continue
-        speed = row["verdicts_per_second"]
-        share = speed / bare["aiohttp decisions" if "decisions" in name else "aiohttp"]
-        table.add_row(name, f"{speed:,.0f}", f"{row['slowest']:,.0f} - {row['fastest']:,.0f}", f"{share:.2f}")
-    console.print(table)
-    slow = results["latency"]
-    console.print(
-        f"{slow['reads']} reads with responses after 0.3 s, {slow['concurrency']} at a time: {slow['seconds']:.2f} s"
-    )
-
-
-def main() -> None:
+def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
     """Run the script."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "--targets", type=int, default=256, help="number of texts with 8 questions each (default: %(default)s)"
-    )
-    parser.add_argument("--repeats", type=int, default=5, help="repeats (default: %(default)s)")
-    parser.add_argument("--concurrency", type=int, default=64, help="concurrent requests (default: %(default)s)")
+    parser = parser_of(__doc__, __file__, targets=256, repeats=5, concurrency=64, rival_targets=24)
     parser.add_argument("--rivals", action="store_true", help="also measure autochecklist and autorubric from PyPI")
-    parser.add_argument(
-        "--rival-targets", type=int, default=24, help="number of texts for --rivals (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--output",
-        type=Path,
-        default=Path("runs/bench/served.json"),
-        help="file for the results (default: %(default)s)",
-    )
-    arguments = parser.parse_args()
-    arguments.output.parent.mkdir(parents=True, exist_ok=True)
+    given = parser.parse_args(argv)
+    given.output.parent.mkdir(parents=True, exist_ok=True)
     with instant_server() as url:
-        results = {
-            "machine": f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores",
-            "load": os.getloadavg()[0],
-            "throughput": throughput(url, arguments.targets, arguments.repeats, arguments.concurrency),
-            "latency": latency(url, min(3, arguments.repeats)),
-            "rivals": rivals(url, arguments.rival_targets, arguments.output.parent, 2) if arguments.rivals else {},
-        }
-    arguments.output.write_text(json.dumps(results, indent=2) + "\n")
-    show(results, Console())
-    print(f"results written to {arguments.output}")
+        rates = throughput(url, given.targets, given.repeats, given.concurrency)
+        slow = latency(url, min(3, given.repeats))
+        others, missing = rivals(url, given.rival_targets, given.output.parent, 2) if given.rivals else ({}, {})
+    decisions = {name: values for name, values in rates.items() if "decisions" in name}
+    chats = {name: values for name, values in rates.items() if name not in decisions} | others
+    bound = LATENCY_READS / LATENCY_CONCURRENCY * LATENCY
+    found = [
+        *figures("answers per second", chats, "aiohttp"),
+        *figures("answers per second", decisions, "aiohttp decisions"),
+        *figures(
+            "seconds", {"least": bound, "scorer": slow}, "least", f"{LATENCY_READS} answers after {LATENCY} s each"
+        ),
+    ]
+    for name, why in missing.items():
+        print(f"{name}: skipped ({why})")
+    title = "Answers over HTTP, from a server that answers at once"
+    return finish(given.output, title, found, {"reads": given.targets * QUESTIONS, "missing": missing})
 
 
 if __name__ == "__main__":

@@ -15,4 +15,4 @@ def test_a_small_page(tmp_path):
     assert output.is_file() and found["generation"]["rows"] == 200
     assert found["generation"]["rows_per_second"] > 0 and 0 < found["generation"]["page_mib"] < 5
     if browser.found() is not None:
-        assert all(milliseconds > 0 for milliseconds in found["browser"].values())
+        assert all(min(milliseconds) > 0 for milliseconds in found["browser"].values())

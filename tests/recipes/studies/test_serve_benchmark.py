@@ -28,7 +28,7 @@ def test_a_short_run_has_no_errors_and_knows_the_servers_memory(tmp_path):
     assert found["failures"] == {} and found["requests"] > 8 and found["clients"] == 8
     assert found["reads"] == found["reads_expected"] >= 8 * found["requests"]
     assert len(found["memory_mb"]) >= 3 and found["memory_first_third_mb"] > 10
-    assert "bytes per request" in done.stdout
+    assert "memory: last third" in done.stdout and "errors: none" in done.stdout
 
 
 def test_whatever_is_no_score_is_counted_as_an_error():
