@@ -23,6 +23,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from typing_extensions import override
 
 from checklist_rewards.errors import CheckError, ChecklistError, shown
+from checklist_rewards.plugins import load_plugins
 from checklist_rewards.validation import unknown_of_many
 
 Bounds = tuple[int, int]
@@ -197,6 +198,8 @@ def check_of(value: Any) -> Check:
     name = value.get("type") if isinstance(value, Mapping) else None
     if name is None:
         raise ValueError(f"a code check must be a JSON object with a 'type'; got {shown(value)}")
+    if isinstance(name, str) and name not in CHECKS:
+        load_plugins()
     if not isinstance(name, str) or name not in CHECKS:
         raise ValueError(unknown_of_many("check type", name, CHECKS, "checklist_rewards.checks.CHECKS").rstrip("."))
     try:

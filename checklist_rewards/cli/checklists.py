@@ -45,6 +45,7 @@ from checklist_rewards.judges.checked import usable_check
 from checklist_rewards.judges.settings import load_jury
 from checklist_rewards.pipelines import GENERATORS, REFINERS, SCORERS, PipelineConfig, get_pipeline, list_pipelines
 from checklist_rewards.pipelines.registry import Registry
+from checklist_rewards.plugins import load_plugins
 from checklist_rewards.prompts import Kind, lint_prompt, prompts_dir
 from checklist_rewards.rewards.reward import ChecklistReward
 from checklist_rewards.rewards.settings import RewardConfig
@@ -340,7 +341,7 @@ def _config(path: Path, value: Mapping[Any, Any]) -> str:
         _check_reward(value.get("reward") or {}, f"{path}, reward", path.parent)
         kind = "a training config with a reward" if "reward" in value else "a training config"
         return f"{kind}; trainer arguments are not checked"
-    if not any(key in value for key in _PARTS) and _is_reward(value):
+    if _is_reward(value):
         _check_reward(value, str(path), path.parent)
         return "a monitored reward" if "monitor" in value else "a reward"
     config = PipelineConfig.load(path)
@@ -348,9 +349,11 @@ def _config(path: Path, value: Mapping[Any, Any]) -> str:
 
 
 def _is_reward(value: Mapping[Any, Any]) -> bool:
-    if value.keys() <= PipelineConfig.model_fields.keys():
+    """Whether more keys are those of a reward than those of a pipeline; a misspelled key is neither's."""
+    if any(key in value for key in _PARTS):
         return False
-    return value.keys() <= RewardConfig.model_fields.keys() | RewardConfig.older.keys()
+    of_reward = RewardConfig.model_fields.keys() | RewardConfig.older.keys()
+    return len(value.keys() & of_reward) > len(value.keys() & PipelineConfig.model_fields.keys())
 
 
 def _check_reward(settings: Any, where: str, folder: Path) -> None:
@@ -442,6 +445,7 @@ def show(
     checklist-rewards list pipelines
     ```
     """
+    load_plugins()
     for section, lines in _SECTIONS.items():
         if what in (None, section):
             entries = list(lines())

@@ -31,7 +31,7 @@ from checklist_rewards.evaluation.gradient import GradientForecast, GradientRepo
 from checklist_rewards.evaluation.items.items import FLAGS, ItemAnalysis, category_figures, flagged, similarity
 from checklist_rewards.evaluation.items.wording import Paraphraser, Review, reads_of, review, reworded
 from checklist_rewards.evaluation.labels import same_text
-from checklist_rewards.evaluation.scored import ScoredFile, ScoredText
+from checklist_rewards.evaluation.scored import ScoredFile, ScoredText, kind_of_row
 from checklist_rewards.files.atomic import write_json
 from checklist_rewards.files.rows import SCORE_COLUMN, read_rows, write_rows
 from checklist_rewards.monitor.extra_reads import degenerate_replies
@@ -207,9 +207,10 @@ class _Inspection:
     def read(self) -> None:
         """Read all rows. Raises [`SampleError`] for a file that `score` or `run` has not written."""
         first, columns, analyses = self.file.first, self.file.columns, self.analyses
-        if SCORE_COLUMN not in first.data:
+        if kind_of_row(first.data) not in ("scored", "rewards"):
             raise SampleError(
-                f"{first.where}: column {SCORE_COLUMN!r} not found; use a file written by `score` or `run`."
+                f"{first.where}: column {SCORE_COLUMN!r} not found; use a file written by `score` or `run`, or the "
+                "log of a reward."
             )
         for row, repeats in _scored(self.file, analyses.repeat or ()):
             if (score := row.score) is None:

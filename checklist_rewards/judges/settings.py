@@ -509,6 +509,7 @@ def parse_jury(
     Raises:
         ConfigError: If the content cannot be used.
     """
+    _refuse_scorer_settings(content, where)
     if isinstance(content, Mapping) and "model" in content:
         return _one(content, where, folder, store, limited)
     kinds = [kind for kind in ("panel", "cascade") if isinstance(content, Mapping) and kind in content]
@@ -532,6 +533,7 @@ def parse_jury(
 
 
 def _one(entry: Any, where: str, folder: Path, store: Store | None, limited: Limited | None) -> Judge | Member:
+    _refuse_scorer_settings(entry, where)
     if isinstance(entry, Mapping) and "judges" in entry:
         return parse_jury(entry, where, folder, store, limited)
     settings = load({"model": entry} if isinstance(entry, str) else entry, JudgeConfig, where, folder)
@@ -541,6 +543,18 @@ def _one(entry: Any, where: str, folder: Path, store: Store | None, limited: Lim
         judge = settings.build(False if store is None else store)
         calibration = settings.loaded_calibration
     return judge if calibration is None else Member(judge, calibration)
+
+
+def _refuse_scorer_settings(content: Any, where: str) -> None:
+    """Refuse settings of the scorer in the description of a judge. Raises [`ConfigError`]."""
+    known = ScorerConfig.model_fields.keys() - JudgeConfig.model_fields.keys() - {"judge"}
+    for name in content if isinstance(content, Mapping) else ():
+        if name in known:
+            raise ConfigError(
+                f"{where}: {name!r} is a setting of the scorer, not of a judge; set it next to the file of judges: "
+                f"--{str(name).replace('_', '-')} on the command line, {name}=... in Python, or under 'scorer' in a "
+                "pipeline file."
+            )
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """Registries of the parts of a pipeline by name: generators, refiners, scorers.
 
 The package registers its own parts at the end of this module. Users add more with the decorators; registered names can
-be used in configs, in `pipeline(...)`, and on the command line of a program that imports them.
+be used in configs, in `pipeline(...)`, and on the command line (see `plugins.py`).
 
     @register_refiner("shortest")
     class Shortest:
@@ -29,6 +29,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel
 
 from checklist_rewards.errors import ConfigError
+from checklist_rewards.plugins import load_plugins
 from checklist_rewards.validation import unknown
 from checklist_rewards.writer import parameters_of
 
@@ -117,6 +118,8 @@ class Registry:
 
     def get(self, name: str) -> Entry:
         """The part with this name. Raises [`ConfigError`] that lists the known names."""
+        if name not in self._entries:
+            load_plugins()
         if name not in self._entries:
             raise ConfigError(unknown(self.what, name, list(self._entries)))
         return self._entries[name]

@@ -59,9 +59,10 @@ class MonitorConfig(Config):
     action: Action = "warn"
     """What an alarm does. `log`: it is written to the file. `warn`: it is also logged as a warning. `stop`: an alarm
     about hacking or about the judge also stops training after the current step."""
-    held_out: Share = 0.2
-    """Fraction of the items of each checklist that are read but not rewarded. Required items always count, and one
-    item of each checklist does. 0: all items are rewarded."""
+    held_out: Share = 0.0
+    """Fraction of the items of each checklist that are read but not rewarded, which changes the reward: 0.2 for one in
+    five. Required items always count, and one item of each checklist does. Without held-out items, the monitor only
+    watches, and the signal `held_out_gap` has no data."""
     draw: Draw = "fixed"
     """Which items are held out. `fixed`: the same in all steps. `step`: drawn anew per step, as in Rubric Dropout
     (arXiv 2608.11669); all completions of a step have the same items held out."""
@@ -221,9 +222,9 @@ class RewardConfig(ScorerConfig):
     """What is judged of a completion with several messages (tools, turns): `answer`, the last message of the
     assistant, or `transcript`, all messages. A completion that ends with a tool call has no answer, so environments
     whose last turn is a call need `transcript`."""
-    shaping: Unchecked[Sequence[Mapping[str, Any] | str] | None] = None
-    """Steps applied to the metric, such as `{"name": "length_penalty", "free": 200, "cap": 400}`. Unless the last step
-    is "clipped", rewards may leave [0, 1]."""
+    shaping: Unchecked[Sequence[Any] | None] = None
+    """Steps applied to the metric, such as `{"name": "length_penalty", "free": 200, "cap": 400}`, or a step of your
+    own (`rewards/steps.py`). Unless the last step is "clipped", rewards may leave [0, 1]."""
     retries: Annotated[int, Ge(0)] = 1
     """How often to repeat reads that failed for a transient reason."""
     deadline: Unchecked[float | None] = None
@@ -280,7 +281,7 @@ class RewardKwargs(ScorerKwargs, total=False):
     column: str
     reference_column: str | None
     judged: Part
-    shaping: Sequence[Mapping[str, Any] | str] | None
+    shaping: Sequence[Any] | None
     retries: int
     deadline: float | None
     on_failure: OnFailure

@@ -66,6 +66,16 @@ class ShapingStep(BaseModel):
         return call.staged(self.name, self.values(call))
 
 
+class Called(ShapingStep):
+    """A function of one completion as a step."""
+
+    function: Callable[..., float | None]
+
+    @override
+    def value(self, value: float, sample: Sample, score: Score) -> float | None:
+        return self.function(value, sample, score)
+
+
 class Earned(ShapingStep):
     """Replace the value by what the items earn, minus the cost of the penalties, not clipped.
 

@@ -13,20 +13,32 @@ The value of a completion starts as its `primary_score` and passes through the s
 value: a metric already includes required items, `earned` does not, so put `gate` after it. None stays None: a
 completion without a score has no shaped reward.
 
-The name and settings of every step are validated when it is created.
+The name and settings of every step are validated when it is created. A step of one's own is passed as an instance, or
+as a function of one completion:
+
+    >>> class Square(ShapingStep):
+    ...     name: str = "square"
+    ...
+    ...     def value(self, value, sample, score):
+    ...         return value**2
+    >>> shaping = Shaping([Square(), lambda value, sample, score: value / 2])
+
+With [`register_step`], files can name it too (see `plugins.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
 from checklist_rewards.errors import SampleError
+from checklist_rewards.plugins import load_plugins
 from checklist_rewards.rewards.batch import Call
 from checklist_rewards.rewards.group_shaping import WITHOUT_VARIANCE, Contrast, ItemsAcrossGroup, ItemZscore, Whitened
 from checklist_rewards.rewards.shaping import (
+    Called,
     Centred,
     Clipped,
     Earned,
@@ -41,20 +53,41 @@ _STEPS: tuple[type[ShapingStep], ...] = (
     Earned, GateStep, FormatGate, LengthPenalty, Clipped, Centred, ItemZscore, Contrast, Whitened,
 )  # fmt: skip
 STEPS: dict[str, type[ShapingStep]] = {step.model_fields["name"].default: step for step in _STEPS}
+"""All registered steps by name."""
+
+_Kind = TypeVar("_Kind", bound=ShapingStep)
+Step = Mapping[str, Any] | str | ShapingStep | Callable[..., float | None]
+"""What the `shaping` argument takes as a step."""
+
+
+def register_step(kind: type[_Kind]) -> type[_Kind]:
+    """Class decorator that registers a step. Its name is the default of its field `name`.
+
+    Raises:
+        SampleError: If the name is missing or taken.
+    """
+    name = kind.model_fields["name"].default
+    if not isinstance(name, str):
+        raise SampleError(f"{kind.__name__}: name the step with a field: name: Literal['x'] = 'x'.")
+    if STEPS.get(name, kind) is not kind:
+        raise SampleError(f"the step {name!r} already exists ({STEPS[name].__name__}); use another name.")
+    STEPS[name] = kind
+    return kind
 
 
 class Shaping:
     """A sequence of shaping steps.
 
     Args:
-        steps (sequence of mappings or `str`):
-            Each with the `name` of a step and its settings. A name alone uses the default settings.
+        steps (sequence of mappings, `str`, [`ShapingStep`] or callables):
+            Each with the `name` of a step and its settings. A name alone uses the default settings. Or a step itself,
+            or a function of the value, the [`Sample`] and the [`Score`] of one completion that returns the new value.
 
     Raises:
         SampleError: For an unknown step or an invalid setting.
     """
 
-    def __init__(self, steps: Sequence[Mapping[str, Any] | str]):
+    def __init__(self, steps: Sequence[Step]):
         if isinstance(steps, str | Mapping) or not isinstance(steps, Sequence):
             raise SampleError(f"shaping must be a list of steps, such as [{{'name': 'clipped'}}], got {steps!r:.60}.")
         self.steps = tuple(_step(step, f"shaping, step {number}") for number, step in enumerate(steps, start=1))
@@ -77,7 +110,13 @@ class Shaping:
 
 
 def _step(step: Any, where: str) -> ShapingStep:
+    if isinstance(step, ShapingStep):
+        return step
+    if callable(step):
+        return Called(name=str(getattr(step, "__name__", type(step).__name__)), function=step)
     settings = {"name": step} if isinstance(step, str) else step
+    if isinstance(settings, Mapping) and settings.get("name") not in STEPS:
+        load_plugins()
     if not isinstance(settings, Mapping) or settings.get("name") not in STEPS:
         raise SampleError(f"{where}: expected a mapping with a name among {', '.join(STEPS)}, got {step!r:.60}.")
     shape = STEPS[settings["name"]]

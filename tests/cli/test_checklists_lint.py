@@ -97,6 +97,7 @@ WRONG = {
         [],
         "grpo.yaml, reward: unknown key 'modell' (did you mean 'model' or 'mode'?)",
     ),
+    "metric.yaml": ("model: pocket\nmetrik: pass", [], "metric.yaml: unknown key 'metrik' (did you mean 'metric'"),
     "reward.yaml": ("threshold: 1.5", [], "reward.yaml: threshold=1.5 is not allowed"),
 }
 

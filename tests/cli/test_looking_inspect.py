@@ -41,6 +41,24 @@ def test_figures_in_json_and_on_the_page(run, scored):
     assert page["extra"]["view"] == "trust" and page["files"][0]["overview"]["rows"] == 6
 
 
+def test_the_log_of_a_reward_is_inspected_as_a_scored_file_is(run, scored):
+    rows = read_jsonl(scored("scored.jsonl"))
+    log = [
+        {
+            "step": 0,
+            "prompt": row["prompt"],
+            "completion": row["target"],
+            "reward": 0.5,
+            "score": row["checklist_score"],
+        }
+        for row in rows
+    ]
+    write_jsonl("rewards.jsonl", *log)
+    for file in ("scored.jsonl", "rewards.jsonl"):
+        assert run("inspect", file, "--json", f"{file}.json", "--no-embed").exit_code == 0
+    assert json.loads(open("rewards.jsonl.json").read()) == json.loads(open("scored.jsonl.json").read())
+
+
 @pytest.mark.parametrize("name", ["scored.csv", "scored.parquet"])
 def test_every_format_of_a_scored_file_gives_the_same(run, scored, name):
     for file in ("scored.jsonl", name):
@@ -129,7 +147,11 @@ def test_unanswered_meta_reads_are_told(run, scored, engine):
     ("rows", "arguments", "complaint"),
     [
         ([], [], "scored.jsonl has no rows"),
-        ([{"target": "x"}], [], "line 1: column 'checklist_score' not found; use a file written by `score` or `run`"),
+        (
+            [{"target": "x"}],
+            [],
+            "line 1: column 'checklist_score' not found; use a file written by `score` or `run`, or",
+        ),
         (
             [{"checklist_score": {"answered": "x"}}],
             [],

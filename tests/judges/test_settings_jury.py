@@ -67,6 +67,9 @@ def test_a_model_beside_the_file_is_refused(file):
     [
         ("panel: [", "cannot be read as YAML"),
         ("judges: [pocket, pocket]", "expected either 'panel' or 'cascade'"),
+        ("model: pocket\nthreshold: 0.5", "judges.yaml: 'threshold' is a setting of the scorer.*: --threshold on the"),
+        ("panel:\njudges: [pocket, pocket]\nmetric: pass", "judges.yaml: 'metric' is a setting of the scorer"),
+        ("panel:\njudges: [pocket, {min_answered: 1}]", "'min_answered' is a setting .*: --min-answered on"),
         ("panel:\ncascade:\njudges: [pocket]", "expected either 'panel' or 'cascade'"),
         ("panel:\njudges: pocket", "expected either 'panel' or 'cascade'"),
         ("panel: {rule: best}\njudges: [pocket, pocket]", "judges.yaml, panel: rule='best' is not known"),

@@ -30,9 +30,11 @@ class OptionsBackend(FakeBackend):
 
 
 def monitored(rule, *, backend=None, reward=None, **options):
-    """A monitored reward whose judge answers by `rule`."""
+    """A monitored reward whose judge answers by `rule`; by default one item in five is held out."""
     backend = backend or OptionsBackend(rule)
-    return ChecklistReward(ChecklistScorer(backend=backend, store=False), **(reward or {}), monitor=options)
+    return ChecklistReward(
+        ChecklistScorer(backend=backend, store=False), **(reward or {}), monitor={"held_out": 0.2, **options}
+    )
 
 
 def state(step):

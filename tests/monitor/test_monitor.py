@@ -62,6 +62,12 @@ def test_without_held_out_items_the_rewards_are_those_of_the_reward():
     assert monitored(by_color, held_out=0.4, reward=shaped)(**batch)[1] is None
 
 
+def test_a_monitor_that_is_switched_on_changes_no_reward():
+    scorer = ChecklistScorer(backend=OptionsBackend(by_color), store=False)
+    batch = dict(completions=texts(4), prompts=["A"] * 4, checklist=[CHECKLIST] * 4)
+    assert ChecklistReward(scorer, monitor={})(**batch) == ChecklistReward(scorer)(**batch)
+
+
 def test_steering_is_flagged_or_penalized_and_raises_an_alarm_with_three_completions(tmp_path):
     flag, penalize = (monitored(by_color, log=tmp_path / f"{how}.jsonl", steering=how, **QUICK)
                       for how in ("flag", "penalize"))  # fmt: skip

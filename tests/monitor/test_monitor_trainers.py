@@ -46,7 +46,7 @@ def train(reward, folder, *, resume=None, **options):
 
 
 def test_a_run_is_watched_and_its_metrics_reach_the_trainer(scorer, tmp_path):
-    monitor = {"shadow": {"model": "pocket", "backend": "transformers", "store": False}}
+    monitor = {"held_out": 0.2, "shadow": {"model": "pocket", "backend": "transformers", "store": False}}
     reward = ChecklistReward(scorer, log=tmp_path / "rewards.jsonl", monitor=monitor)
     trainer = train(reward, tmp_path / "out", eval_strategy="no")
     steps = records(tmp_path / "out" / "monitor.jsonl", "step")

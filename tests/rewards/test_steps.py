@@ -13,6 +13,7 @@ from checklist_rewards import Checklist, ChecklistScorer, Sample
 from checklist_rewards.backends import pocket_dir
 from checklist_rewards.errors import SampleError
 from checklist_rewards.rewards.batch import Call
+from checklist_rewards.rewards.shaping import ShapingStep
 from checklist_rewards.rewards.steps import STEPS, Shaping
 from checklist_rewards.rewards.trl import ChecklistReward
 from checklist_rewards.scores import Aggregation, Verdict, score_checklist
@@ -38,6 +39,19 @@ def shaped(steps, *, texts=("x",), prompts=None, p_yes=P_YES, items=ITEMS, **opt
 
 def test_without_steps_it_is_the_metric():
     assert shaped(None) == shaped([]) == [pytest.approx(EARNED)]
+
+
+class Square(ShapingStep):
+    name: str = "square"
+
+    def value(self, value, sample, score):
+        return value**2
+
+
+def test_a_step_of_ones_own_is_an_instance_or_a_function():
+    assert shaped([Square()]) == [pytest.approx(EARNED**2)]
+    assert shaped([lambda value, sample, score: value / 2 + len(sample.target)]) == [pytest.approx(EARNED / 2 + 1)]
+    assert shaped([Square(), "clipped"], p_yes={}) == [None], "a completion without a score has no shaped reward"
 
 
 def test_a_penalty_that_was_not_answered_leaves_nothing_to_shape():
