@@ -24,7 +24,7 @@ def test_a_command_whose_stderr_is_no_terminal_reports_progress_in_lines(run, en
     write_jsonl("rows.jsonl", {"target": "a", "checklist": ["Is it red?", "Is it big?"]})
     assert "reads: 2 of 2 (100%), took" in run("score", "rows.jsonl", "-o", "s.jsonl", "--no-store").stderr
     labelled = ("s.jsonl", "--labels", "labels.jsonl", "--bootstrap", "20")
-    write_jsonl("labels.jsonl", *[{"labels": [True, False]}] * 4)
-    write_jsonl("s.jsonl", *read_jsonl("s.jsonl") * 4)
+    write_jsonl("labels.jsonl", *[{"labels": [True, False]}, {"labels": [False, False]}] * 8)
+    write_jsonl("s.jsonl", *read_jsonl("s.jsonl") * 16)
     assert "bootstrap draws: " in run("agree", *labelled).stderr
     assert "bootstrap draws: " in run("calibrate", *labelled, "-o", "map.json").stderr
