@@ -277,7 +277,7 @@ def test_the_overview_and_the_navigation_name_every_page():
     pytest.importorskip("mkdocs")
     site = runpy.run_path(str(REPO / "docs" / "site.py"))
     overview, navigation = ((REPO / name).read_text() for name in ("docs/index.md", "mkdocs.yml"))
-    overview = site["on_the_site"](overview)
+    overview = site["site_links"](overview)
     pages = {page.relative_to(REPO / "docs").as_posix() for page in REPO.glob("docs/**/*.md")}
     pages |= GENERATED
     assert set(re.findall(r": (\S+\.md)$", navigation, re.M)) == pages
