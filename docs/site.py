@@ -23,7 +23,7 @@ COPIED = {
 
 def on_files(files: Files, config: MkDocsConfig, **kwargs: Any) -> Files:
     """Add the pages that are not files."""
-    pages = {uri: (ROOT / path).read_text(encoding="utf-8") for uri, path in COPIED.items()}
+    pages = {uri: (ROOT / path).read_text(encoding="utf-8").replace("](docs/", "](") for uri, path in COPIED.items()}
     pages["cli.md"] = command_line()
     for path in sorted(Path(config.docs_dir, "notebooks").glob("*.ipynb")):
         pages[f"notebooks/{path.stem}.md"] = notebook(path)
