@@ -273,6 +273,8 @@ class Backend:
     """The name of a model that was not loaded by its name."""
     in_process: bool = False
     """Whether the model runs in the calling process."""
+    writes: bool = True
+    """Whether it generates text. False for engines that only answer questions."""
     continues: bool = False
     """Whether a label can be read after a text that the assistant has written."""
     limit: int | None = None

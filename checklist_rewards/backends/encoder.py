@@ -90,6 +90,7 @@ class EncoderBackend(Backend):
     chunk_reads = 512
     in_process = True
     name = "encoder"
+    writes = False
 
     def __init__(self, model: str, **settings: Any):
         for name in settings:

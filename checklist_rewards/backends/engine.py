@@ -336,6 +336,11 @@ class Engine:
         return self.backend if isinstance(self.backend, str) else self.backend.name
 
     @property
+    def is_encoder(self) -> bool:
+        """Whether the model is a cross-encoder, by its backend or its folder. Nothing is loaded."""
+        return self.backend_name == ENCODER or (self.base_url is None and is_encoder(self.model))
+
+    @property
     def in_process(self) -> bool:
         """Whether it runs in the calling process instead of on a server. Nothing is loaded."""
         if isinstance(self.backend, str):

@@ -18,14 +18,20 @@ import hashlib
 import json
 import logging
 import os
-import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from checklist_rewards.backends.packaged import ENGLISH_ENCODER, PACKAGED, packaged_dir, packaged_key, warn_of
+from checklist_rewards.backends.packaged import (
+    ENGLISH_ENCODER,
+    PACKAGED,
+    packaged_dir,
+    packaged_key,
+    progress_on_terminals,
+    warn_of,
+)
 from checklist_rewards.errors import ModelError
 
 logger = logging.getLogger(__name__)
@@ -346,7 +352,7 @@ def load_whole(kind: Any, path: str, **options: Any) -> Any:
         **options: Arguments of `from_pretrained`.
     """
     warn_about_copies()
-    with _unsharded(), from_hub(path), _progress_on_terminals():
+    with _unsharded(), from_hub(path), progress_on_terminals():
         return kind.from_pretrained(path, **options)
 
 
@@ -376,20 +382,3 @@ def _unsharded() -> Iterator[None]:
             deepspeed.set_hf_deepspeed_config(config)
         if efficient is not None:
             os.environ[_FSDP_LOADING] = efficient
-
-
-@contextmanager
-def _progress_on_terminals() -> Iterator[None]:
-    """Hide the progress bars of transformers if stderr is a file: there each of their states would be a line."""
-    from huggingface_hub.utils import enable_progress_bars
-    from transformers.utils import logging as bars
-
-    if sys.stderr.isatty() or not bars.is_progress_bar_enabled():
-        yield
-        return
-    bars.disable_progress_bar()
-    enable_progress_bars()  # of downloads, which take minutes
-    try:
-        yield
-    finally:
-        bars.enable_progress_bar()

@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -109,8 +110,26 @@ def minilm_weights() -> Path:
     return Path(get_model_path()) / "model.safetensors"
 
 
+@contextmanager
+def progress_on_terminals() -> Iterator[None]:
+    """Hide the progress bars of transformers if stderr is a file: there each of their states would be a line."""
+    from huggingface_hub.utils import enable_progress_bars
+    from transformers.utils import logging as bars
+
+    if sys.stderr.isatty() or not bars.is_progress_bar_enabled():
+        yield
+        return
+    bars.disable_progress_bar()
+    enable_progress_bars()  # of downloads, which take minutes
+    try:
+        yield
+    finally:
+        bars.enable_progress_bar()
+
+
 def _build(name: str, folder: Path) -> None:
-    (_build_encoder if name == ENGLISH_ENCODER else _build_smollm2)(name, folder)
+    with progress_on_terminals():
+        (_build_encoder if name == ENGLISH_ENCODER else _build_smollm2)(name, folder)
 
 
 def _build_encoder(name: str, folder: Path) -> None:
@@ -159,14 +178,16 @@ def _build_smollm2(name: str, folder: Path) -> None:
 @contextmanager
 def _parsed_once() -> Iterator[None]:
     """Parse a GGUF file once: transformers does it anew for the configuration, the weights and the tokenizer, and each
-    takes ten seconds."""
+    takes ten seconds. The progress bar of the conversion becomes one of transformers, which can be hidden."""
     gguf: Any = import_module("gguf")
-    reader = gguf.GGUFReader
+    conversion: Any = import_module("transformers.modeling_gguf_pytorch_utils")
+    reader, bar = gguf.GGUFReader, conversion.tqdm
     gguf.GGUFReader = lru_cache(1)(reader)
+    conversion.tqdm = import_module("transformers.utils.logging").tqdm
     try:
         yield
     finally:
-        gguf.GGUFReader = reader
+        gguf.GGUFReader, conversion.tqdm = reader, bar
 
 
 def packaged_key(name: str) -> str:

@@ -610,6 +610,7 @@ def _record(calibration: Calibration, reports: Sequence[KindReport], left_out: i
 
 
 _HIDDEN = "unknown: the model is on a server"
+_NO_PROMPT = "not applicable: an encoder has no prompt"
 
 
 @grouped(
@@ -638,7 +639,8 @@ def probe(
 
     Reports the separation of yes and no items, the probability mass of the labels at the next token, the tokens read
     as yes and no, the position of the label in the model's own replies, and the end of the prompt (an open thinking
-    block makes every read useless). Answers are not stored. Exit code 1 if the judge is rejected.
+    block makes every read useless). An encoder has no prompt and writes no text, so only its answers are
+    reported. Answers are not stored. Exit code 1 if the judge is rejected.
 
     **Examples**
 
@@ -667,7 +669,7 @@ def _items(report: ProbeReport) -> Table:
             "yes" if line.item.holds else "no",
             _answer(line) if line.unanswered is None else line.unanswered,
             decimal(line.mass, ".3f"),
-            repr((line.opening or "")[:24]),
+            "none" if report.encoder else repr((line.opening or "")[:24]),
         )
         for line in report.lines
     )
@@ -675,12 +677,13 @@ def _items(report: ProbeReport) -> Table:
 
 
 def _facts(report: ProbeReport) -> Table:
-    forms = _HIDDEN
+    hidden = _NO_PROMPT if report.encoder else _HIDDEN
+    forms = hidden
     if report.labels is not None:
         forms = "; ".join(f"{label}: {' '.join(map(repr, tokens))}" for label, tokens in report.labels.items())
     first = f"first word in {report.label_first} of {len(report.lines)}"
     if all(line.opening is None for line in report.lines):
-        first = "none: it writes no text"
+        first = "not applicable: an encoder writes no text" if report.encoder else "none: it writes no text"
     others = sorted({line.label_at for line in report.lines if line.label_at is not None and line.label_at > 1})
     rows = (
         ("accuracy", f"{report.accuracy:.2f} at threshold {report.threshold}"),
@@ -691,8 +694,8 @@ def _facts(report: ProbeReport) -> Table:
         *((("read as words", f"{report.words} of {len(report.lines)}: no log-probabilities"),) * (report.words > 0)),
         ("tokens read", forms),
         ("label in its own replies", first + (f"; also as word {', '.join(map(str, others))}" if others else "")),
-        ("end of the prompt", _HIDDEN if report.tail is None else repr(report.tail)),
-        ("thinking block at the end", report.thinking or _HIDDEN),
+        ("end of the prompt", hidden if report.tail is None else repr(report.tail)),
+        ("thinking block at the end", report.thinking or hidden),
         *((("replies without text", report.advice),) if report.advice is not None else ()),
         ("verdict", "rejected" if report.refusal is not None else "usable as a judge"),
     )

@@ -43,7 +43,8 @@ class DirectGenerator:
         model (`str`, [`Engine`] or [`Writer`], *optional*): the model that writes: "pocket", a folder, a Hub id, or,
             with `base_url`, the name of a served model. Or all settings of the writer as one value.
         prompt (`str` or `Path`, *optional*): a Markdown file, or the name of a packaged prompt. `Checklist.source` is
-            its file name and the version of this package ("tick/0.1.0").
+            its file name and the version of this package ("tick/0.1.0"). A registered pipeline with its own prompt
+            names itself instead ("english/0.1.0").
         shape (pydantic model class, *optional*): the JSON form of a reply: a model with one list field, of strings or
             of models with `question` and fields such as `weight` or `category` ([`WeightedQuestions`],
             [`CategorizedQuestions`], or your own; see `shapes.py`). The JSON schema is sent with the request and
@@ -88,15 +89,12 @@ class DirectGenerator:
         self.engine = self.writer.engine
         self.model, self.shape = self.engine.model, shape
         self.prompt = load_prompt(prompt, "generator")
+        self.source = f"{Path(self.prompt.name).stem}/{__version__}"
+        """`Checklist.source`: name of the prompt, or of the registered pipeline it belongs to, and package version."""
         self.min_items, self.max_items = min_items, max_items
         self.constraints = constraints
         self.drop_faults = self.model == ENGLISH_WRITER if drop_faults is None else drop_faults
         self.left_out: Counter[str] = Counter()
-
-    @property
-    def source(self) -> str:
-        """Name of the prompt and version of the package, as in `Checklist.source`."""
-        return f"{Path(self.prompt.name).stem}/{__version__}"
 
     def validate(self) -> None:
         """Check that the model exists, without loading it. Raises [`ModelError`]."""

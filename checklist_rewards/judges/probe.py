@@ -6,8 +6,9 @@ one true and one false question, and each question is true for one text and fals
 question alone gives the answer away, and a judge that always answers yes has a margin of 0.
 
 [`probe`] bypasses the store, because it tests the engine. It answers the twelve items like any other reads, and lets
-the judge write the first words of its answers to find the position of the label. [`ProbeReport`] holds the results;
-its `refusal` is a sentence, or None if the judge passed.
+the judge write the first words of its answers to find the position of the label. A cross-encoder has no prompt and
+writes no text, so it only answers the items. [`ProbeReport`] holds the results; its `refusal` is a sentence, or None
+if the judge passed.
 
     >>> probe("pocket").refusal is None  # doctest: +SKIP
     True
@@ -28,7 +29,8 @@ from checklist_rewards.checklists import NO, YES, ChecklistItem
 from checklist_rewards.errors import BackendError, ModelError
 from checklist_rewards.judges.base import Ask
 from checklist_rewards.judges.decisions import DecisionsJudge
-from checklist_rewards.judges.logprob import DEFAULT_MASS_FLOOR, LABELS, LogprobJudge
+from checklist_rewards.judges.logprob import DEFAULT_MASS_FLOOR, LABELS, EncoderJudge, LogprobJudge
+from checklist_rewards.judges.settings import refuse_any
 from checklist_rewards.prompts import PromptTemplate, chat_messages
 from checklist_rewards.scores import DEFAULT_THRESHOLD
 from checklist_rewards.scores.reasons import Unanswered
@@ -146,6 +148,9 @@ class ProbeReport:
     thinking: Thinking | None
     """Thinking block at the end of the prompt: none, closed (empty), or open, in which case the next token is a
     thought and not a label. For a server: open if the judge's own reply opens a block, else None (unknown)."""
+    encoder: bool = False
+    """Whether the judge is a cross-encoder, which has no prompt and writes no text: `labels`, `tail`, `thinking` and
+    the openings are None."""
 
     @property
     def answered(self) -> int:
@@ -257,7 +262,8 @@ def probe(
 
     Args:
         model, backend, base_url, prompt, mass_floor:
-            The judge, as in [`LogprobJudge`], or in [`DecisionsJudge`] if a Decisions API answers.
+            The judge, as in [`LogprobJudge`], in [`DecisionsJudge`] if a Decisions API answers, or in
+            [`EncoderJudge`] if the model is a cross-encoder.
         threshold (`float`, *optional*, defaults to `0.6`):
             Lowest P(yes) that counts as yes. Only `accuracy` depends on it.
         margin (`float`, *optional*, defaults to `0.3`):
@@ -270,15 +276,14 @@ def probe(
 
     Raises:
         ModelError: If the model is not found, or its label probabilities cannot be read at all.
+        SampleError: If `prompt` or `mass_floor` is given for a cross-encoder.
     """
     asked = Engine.of(model, backend, base_url)
-    kind: type[LogprobJudge] = DecisionsJudge if asked.backend_name == DECISIONS else LogprobJudge
-    judge = kind(asked, mass_floor=mass_floor) if prompt is None else kind(asked, prompt=prompt, mass_floor=mass_floor)
+    judge = _judge(asked, prompt, mass_floor)
     judge.validate()
     engine = asked.load()
     verdicts, _ = judge.answer([Ask(ChecklistItem(question=i.question), i.target, i.input) for i in PROBE_ITEMS])
-    writes = replies and asked.backend_name != DECISIONS
-    written = _replies(engine, judge.prompt) if writes else [None] * len(PROBE_ITEMS)
+    written = _replies(engine, judge.prompt) if replies and engine.writes else [None] * len(PROBE_ITEMS)
     openings = [None if reply is None else reply.text for reply in written]
     lines = tuple(
         ProbeLine(item, (v.probabilities or {}).get(YES), v.mass, v.unanswered, opening, v.answer)
@@ -295,7 +300,19 @@ def probe(
         tail=tail,
         taken=sum(r is not None and not (r.text or "").strip() and r.thought is not None for r in written),
         thinking=_thinking(openings) if tail is None else _prefix(tail),
+        encoder=asked.is_encoder,
     )
+
+
+def _judge(asked: Engine, prompt: str | Path | PromptTemplate | None, mass_floor: float) -> LogprobJudge:
+    given: dict[str, Any] = {} if prompt is None else {"prompt": prompt}
+    if asked.is_encoder:
+        if mass_floor != DEFAULT_MASS_FLOOR:
+            given["mass_floor"] = mass_floor
+        refuse_any(given, f"with the cross-encoder {asked.model}, which has no prompt and writes nothing")
+        return EncoderJudge(asked)
+    kind: type[LogprobJudge] = DecisionsJudge if asked.backend_name == DECISIONS else LogprobJudge
+    return kind(asked, mass_floor=mass_floor, **given)
 
 
 def _replies(engine: Backend, prompt: PromptTemplate) -> Sequence[Reply | None]:

@@ -41,7 +41,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self, TypedDict
 from annotated_types import Ge, Le
 from pydantic import ValidationInfo, field_validator, model_validator
 
-from checklist_rewards.backends import DECISIONS, ENCODER, Backend, Engine, is_encoder
+from checklist_rewards.backends import DECISIONS, Backend, Engine
 from checklist_rewards.backends.budget import Budget
 from checklist_rewards.backends.models import REFERENCE, UNNAMED
 from checklist_rewards.backends.servers import joined
@@ -195,7 +195,7 @@ class JudgeConfig(Config):
             )
             named = asked.model if self.model != UNNAMED else UNNAMED
             return RemoteJudge(self._server(asked), model=named, store=store)
-        if asked.backend_name == ENCODER or (asked.base_url is None and is_encoder(asked.model)):
+        if asked.is_encoder:
             given = self.changed(*_WHO) | limited
             if given.get("use_logprobs") is True:
                 del given["use_logprobs"]

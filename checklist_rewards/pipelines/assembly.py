@@ -37,7 +37,7 @@ from checklist_rewards.generators import ConstraintsGenerator, DirectGenerator, 
 from checklist_rewards.generators.base import check_request
 from checklist_rewards.judges import Budget, Judge, Member
 from checklist_rewards.judges.settings import load_jury
-from checklist_rewards.pipelines.builtin import load_config
+from checklist_rewards.pipelines.builtin import has_own_prompt, load_config
 from checklist_rewards.pipelines.config import (
     PipelineConfig,
     RefinerConfig,
@@ -51,6 +51,7 @@ from checklist_rewards.refiners.base import refine_all
 from checklist_rewards.rows import CONTEXT, FIELDS, Sample
 from checklist_rewards.scorer import ChecklistScorer, Scorer
 from checklist_rewards.scores import NO_ANSWER_STATES, Score
+from checklist_rewards.version import __version__
 
 TRIED = 20
 _READER = CompletionReader()
@@ -461,6 +462,8 @@ def assemble(
         )
     refiners = build_refiners(config.refiners, writer, store, scorer)
     generator = build_generator(config.generator, writer, store, scorer, candidate_engine)
+    if isinstance(generator, DirectGenerator) and has_own_prompt(config):
+        generator.source = f"{config.name}/{__version__}"
     return Pipeline(config, generator, refiners, scorer)
 
 

@@ -140,6 +140,12 @@ def list_pipelines() -> list[str]:
     return [*_BUILT_IN, *_registered]
 
 
+def has_own_prompt(config: PipelineConfig) -> bool:
+    """Whether this is a registered pipeline, and its writer has the prompt that was registered with it."""
+    known = config.name in list_pipelines()
+    return known and config.generator.prompt == get_pipeline(config.name).generator.prompt
+
+
 def get_pipeline(name: str) -> PipelineConfig:
     """The config with this name. Raises [`ConfigError`] that lists the known names."""
     if name in _registered:

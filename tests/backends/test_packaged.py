@@ -7,12 +7,15 @@ import signal
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from safetensors import SafetensorError
+from transformers import modeling_gguf_pytorch_utils
+from transformers.utils import logging as bars
 
 from checklist_rewards import ChecklistScorer
-from checklist_rewards.backends import Engine, Sampling, model_identity, packaged, resolve_model
+from checklist_rewards.backends import Engine, Sampling, model_identity, packaged, pocket_dir, resolve_model
 from checklist_rewards.backends.packaged import ENGLISH, adapter_of, packaged_dir
 from checklist_rewards.backends.tokens import local_tokenizer
 from checklist_rewards.errors import ModelError
@@ -119,6 +122,24 @@ def test_english_is_the_same_weights_with_the_adapter_of_this_version(built, tmp
         weights.write(b"x")
     monkeypatch.setattr(packaged, "adapter_of", lambda name: other)
     assert packaged_dir("english") != folder and model_identity("english") != identity
+
+
+def test_a_build_writes_no_progress_bars_to_a_file(tmp_path, monkeypatch, capfd):
+    peft = pytest.importorskip("peft")
+    merged = lambda model, adapter: SimpleNamespace(merge_and_unload=lambda: model)  # noqa: E731
+    monkeypatch.setattr(peft.PeftModel, "from_pretrained", merged)
+    monkeypatch.setattr(packaged, "packaged_folder", lambda name: pocket_dir())  # in place of smollm2
+    packaged._build(ENGLISH, tmp_path / "model")
+    assert (tmp_path / "model" / "model.safetensors").is_file() and bars.is_progress_bar_enabled()
+    assert "Loading weights" not in (shown := capfd.readouterr().err) and "Writing model shards" not in shown
+
+
+def test_the_bar_of_a_conversion_can_be_hidden():
+    pytest.importorskip("gguf")
+    before = modeling_gguf_pytorch_utils.tqdm
+    with packaged._parsed_once():
+        assert modeling_gguf_pytorch_utils.tqdm is bars.tqdm
+    assert modeling_gguf_pytorch_utils.tqdm is before
 
 
 @pytest.mark.slow

@@ -1,6 +1,7 @@
 """`rerank` and `probe` as a user meets them."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from checklist_rewards.backends import Reply
 from checklist_rewards.files.rows import read_rows
 from checklist_rewards.judges.probe import PROBE_ITEMS
 from tests.cli.conftest import read_jsonl, write_jsonl
+from tests.encoders import tiny_bert
 
 
 def likes(prefix: str, tail: str) -> float | None:
@@ -128,3 +130,17 @@ def test_probe_refuses_a_judge_that_does_not(run, engine):
     done = run("probe")
     assert done.exit_code == 1 and "cannot tell yes from no" in done.stderr and "rejected" in done.stdout
     assert run("probe", "--model", "./none").exit_code == 2
+
+
+def test_probe_of_an_encoder_reports_its_answers(run, tmp_path):
+    from transformers import AutoConfig, AutoModelForSequenceClassification
+
+    base, folder = tiny_bert(tmp_path / "base"), tmp_path / "judge"
+    shutil.copytree(base, folder)
+    config = AutoConfig.from_pretrained(base, num_labels=1)
+    AutoModelForSequenceClassification.from_config(config).save_pretrained(folder)
+    done = run("probe", "--model", str(folder), "--summary", "probe.json")
+    assert done.exit_code == 1 and "cannot tell yes from no" in done.stderr  # it is not trained
+    assert "not applicable: an encoder writes no text" in done.stdout and "on a server" not in done.stdout
+    report = json.loads(Path("probe.json").read_text())
+    assert report["answered"] == 12 and report["encoder"] and report["label_first"] == 0

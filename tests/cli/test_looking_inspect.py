@@ -41,6 +41,20 @@ def test_figures_in_json_and_on_the_page(run, scored):
     assert page["extra"]["view"] == "trust" and page["files"][0]["overview"]["rows"] == 6
 
 
+def test_a_penalty_is_marked_because_it_passes_if_the_answer_is_no(run, engine):
+    items = ["Is it long?", {"question": "Is the reply rude?", "weight": -1}]
+    write_jsonl("rows.jsonl", *({**row, "checklist": items} for row in ROWS))
+    engine(lambda prefix, tail: 0.9 if "long" in tail else 0.1)
+    assert run("score", "rows.jsonl", "-o", "scored.jsonl", "--no-store").exit_code == 0
+    done = run("inspect", "scored.jsonl", "--json", "items.json", "--no-embed")
+    shown = " ".join(line.split("│")[1].strip() for line in done.output.splitlines() if line.startswith("│"))
+    assert "Is the reply rude? (penalty: passes if not)" in shown and "Is it long? (penalty" not in shown
+    _, rude = json.loads(Path("items.json").read_text())["items"]
+    assert rude["question"] == "Is the reply rude?" and rude["pass_rate"] == 1  # no reply is rude
+    assert run("report", "scored.jsonl", "-o", "report.html").exit_code == 0
+    assert Path("report.html").read_text(encoding="utf-8").count("A penalty passes if the answer is no.") == 2
+
+
 def test_the_log_of_a_reward_is_inspected_as_a_scored_file_is(run, scored):
     rows = read_jsonl(scored("scored.jsonl"))
     log = [

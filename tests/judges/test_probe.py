@@ -5,7 +5,7 @@ from pocket.world import parse_question
 
 from checklist_rewards.backends import Answer, Reply
 from checklist_rewards.backends.tokens import ChatTokenizer
-from checklist_rewards.errors import BackendError, ModelError
+from checklist_rewards.errors import BackendError, ModelError, SampleError
 from checklist_rewards.judges.probe import PROBE_ITEMS, probe
 from conformance.__main__ import load_cases
 from conformance.adapters import word
@@ -96,6 +96,25 @@ def test_a_judge_that_only_reads_is_a_judge():
 
     report = probe("fake", backend=ReadsOnly(truth))
     assert report.refusal is None and report.lines[0].opening is None
+
+
+def test_an_encoder_is_asked_the_questions_and_writes_nothing():
+    class Encoder(FakeBackend):
+        name, writes = "encoder", False
+
+        def generate(self, prompts, sampling, arrived=None):
+            raise AssertionError("an encoder was asked to write")
+
+    backend = Encoder(lambda target, question: 0.9 if (target, question) in holds else 0.1)
+    holds = {(item.target, item.question) for item in PROBE_ITEMS if item.holds}
+    report = probe("fake", backend=backend)
+    assert report.encoder and report.refusal is None and report.accuracy == 1.0
+    assert set(backend.asked) == {(item.target, item.question) for item in PROBE_ITEMS}  # without a prompt
+    assert {line.opening for line in report.lines} == {None} and report.tail is None and report.thinking is None
+    with pytest.raises(SampleError, match="prompt='judges/item' has no effect with the cross-encoder fake"):
+        probe("fake", backend=backend, prompt="judges/item")
+    with pytest.raises(SampleError, match="mass_floor=0.1 has no effect"):
+        probe("fake", backend=backend, mass_floor=0.1)
 
 
 def test_labels_tail_and_thinking_are_read_off_the_tokenizer(pocket):

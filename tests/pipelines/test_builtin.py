@@ -13,6 +13,7 @@ from checklist_rewards.pipelines import (
     register_custom_pipeline,
     register_pipeline,
 )
+from checklist_rewards.version import __version__
 
 BATCH = {"mode": "batch", "metric": "pass"}
 RLCF = {"mode": "item", "metric": "expected", "prompt": "judges/rlcf", "scale": 10}
@@ -87,6 +88,15 @@ def test_english_has_models_of_its_own():
     assert apart.generator.model != "english-writer" and apart.scorer.config.model == "english-encoder"
     half = pipeline("english", generator_model="pocket", store=False)
     assert (half.generator.model, half.scorer.config.model) == ("pocket", "english-encoder")
+
+
+def test_checklists_name_the_pipeline_that_wrote_them(tmp_path):
+    english = pipeline("english", model="pocket", store=False)
+    assert english.config.generator.prompt == "generators/tick"
+    assert english.generator.source == f"english/{__version__}"
+    (tmp_path / "mine.md").write_text("Questions about {input}")
+    mine = pipeline("english", model="pocket", generator={"prompt": str(tmp_path / "mine.md")}, store=False)
+    assert mine.generator.source == f"mine/{__version__}"  # not the prompt of the pipeline
 
 
 def test_models_of_a_file_are_used_unless_the_user_names_one(tmp_path):

@@ -86,6 +86,7 @@ class DecisionsBackend(Backend):
     chunk_reads = 4096
     requests_per_read = 1
     name = "decisions"
+    writes = False
 
     def __init__(
         self,

@@ -209,6 +209,8 @@ class ItemAnalysis:
         self._answered: array[int] = array("L")
         self.no_answer = 0
         """Number of targets that were left out because they have no answer."""
+        self.penalties: set[str] = set()
+        """Ids of the items with a negative weight, which pass if the answer is no."""
 
     @property
     def targets(self) -> int:
@@ -227,6 +229,8 @@ class ItemAnalysis:
         for key, line in zip(keys, score.items, strict=True):
             record = self._items.setdefault(key, _ItemRecord(line.question, line.category))
             record.add_samples(line)
+            if (line.weight or 0.0) < 0:
+                self.penalties.add(key)
             if line.passed is None:
                 record.unanswered += line.unanswered is not None and not line.not_needed
                 continue

@@ -100,7 +100,7 @@ function analysis(heading, figures, file, filter) {
   const used = Object.entries(figures.flags).filter(([name]) => order.some((line) => line.flags.includes(name)));
   return section(
     heading,
-    note(`${plural(figures.items.length, "item")} over ${plural(figures.targets, "target")}${figures.no_answer ? ` (${count(figures.no_answer)} without an answer are left out)` : ""}; ${count(flagged)} with flags. Discrimination is the correlation of an item with the rest of its checklist; phi that with the most similar item.`),
+    note(`${plural(figures.items.length, "item")} over ${plural(figures.targets, "target")}${figures.no_answer ? ` (${count(figures.no_answer)} without an answer are left out)` : ""}; ${count(flagged)} with flags. Discrimination is the correlation of an item with the rest of its checklist; phi that with the most similar item. A penalty passes if the answer is no.`),
     el(
       "div",
       { class: "columns" },
