@@ -99,7 +99,7 @@ def no_better_than_chance(figures: Mapping[str, Figure]) -> str | None:
     the AUC itself counts.
     """
     auc, kappa = figures["auc"], figures["kappa"]
-    least = auc.value if auc.low is None and auc.refused is None else auc.low
+    least = auc.value if auc.low is None and auc.refused is None else auc.limits[0]
     if least is not None and least > 0.5 and kappa.value is not None and kappa.value > 0:
         return None
     return (

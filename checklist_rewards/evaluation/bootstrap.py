@@ -26,7 +26,7 @@ from typing import Any, ClassVar
 from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import override
 
-from checklist_rewards.evaluation.intervals import MIN_GROUPS, bounds, too_few
+from checklist_rewards.evaluation.intervals import EQUAL_DRAWS, MIN_GROUPS, bounds, too_few
 from checklist_rewards.validation import np, whole_number
 
 DEFAULT_RESAMPLES = 1000
@@ -47,6 +47,11 @@ class Figure(BaseModel):
 
     def __str__(self) -> str:
         return self.shown()
+
+    @property
+    def limits(self) -> tuple[float | None, float | None]:
+        """The bounds for a comparison with chance. A figure that is equal in all resamples is its own bounds."""
+        return (self.value, self.value) if self.refused == EQUAL_DRAWS else (self.low, self.high)
 
     def shown(self, digits: int = 3) -> str:
         """The number and its interval as text, such as "0.812 [0.790, 0.834]" or "0.812 (needs 15 groups, has 8)";

@@ -20,21 +20,22 @@ def write_labels(count=12):
 
 @pytest.mark.slow
 def test_labels_become_a_judge_whose_card_tells_its_folds(run, tmp_path):
-    rows = write_labels()
+    rows = write_labels(16)
     base = tiny_bert(tmp_path / "base")
     done = run("distill", "labels.jsonl", "-o", "judge", "--base", base, "--folds", "2", "--epochs", "8",
                "--learning-rate", "0.01", "--bootstrap", "20", "--json", "out.json")  # fmt: skip
     assert done.exit_code == 0, done.output
     # In a log every count is a line, with where training is.
-    assert re.search(r"steps: 56 of 56 \(100%\), took .* s, all labels, epoch 8.00 of 8, loss 0\.\d{3}\n", done.stderr)
-    assert "held-out pairs: 72 of 72 (100%)" in done.stderr and "bootstrap draws: 60, took" in done.stderr
-    assert "72 pairs, 2 folds by group" in done.stdout and "auc" in done.stdout
+    assert re.search(r"steps: 64 of 64 \(100%\), took .* s, all labels, epoch 8.00 of 8, loss 0\.\d{3}\n", done.stderr)
+    assert "held-out pairs: 96 of 96 (100%)" in done.stderr and "bootstrap draws: 60, took" in done.stderr
+    assert "96 pairs, 2 folds by group" in done.stdout and "auc" in done.stdout
     record = json.loads(Path("out.json").read_text())
-    assert (record["pairs"], record["folds"], record["unread"], record["warning"]) == (72, 2, 0, None)
-    assert 0 <= record["held_out"]["auc"]["low"] <= record["held_out"]["auc"]["high"] <= 1
+    assert (record["pairs"], record["folds"], record["unread"], record["warning"]) == (96, 2, 0, None)
+    kappa = record["held_out"]["kappa"]
+    assert 0 < kappa["low"] <= kappa["value"] <= kappa["high"] <= 1
     card = Path("judge/README.md").read_text()
     assert (
-        "72 labelled pairs from `labels.jsonl`: 12 texts in 12 groups" in card
+        "96 labelled pairs from `labels.jsonl`: 16 texts in 16 groups" in card
         and "2-fold cross-validation by group" in card
     )
     write_jsonl("rows.jsonl", {"target": rows[0]["target"], "checklist": [row["question"] for row in rows[:6]]})

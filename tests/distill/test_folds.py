@@ -82,6 +82,8 @@ def figure(value, low=None):
     [
         (figure(0.7, 0.6), figure(0.3, -0.1), True),
         (figure(0.7), figure(0.3), True),  # without intervals, by the values
+        (Figure(value=1.0, refused="equal in all resamples"), figure(0.3), True),  # a judge without an error
+        (Figure(value=0.7, refused="needs 15 groups, has 8"), figure(0.3), False),
         (figure(0.7, 0.5), figure(0.3), False),
         (figure(0.43, 0.35), figure(0.0), False),
         (figure(0.7, 0.6), figure(0.0), False),

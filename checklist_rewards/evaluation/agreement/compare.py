@@ -36,7 +36,6 @@ from checklist_rewards.evaluation.agreement.measures import (
     pairs_within,
 )
 from checklist_rewards.evaluation.bootstrap import Bootstrap, Figure, Mean, Measure, group_codes
-from checklist_rewards.evaluation.intervals import EQUAL_DRAWS
 from checklist_rewards.evaluation.scored import ItemAnswer, ScoredText, answer_given, kind_of
 from checklist_rewards.files.atomic import atomic_path
 from checklist_rewards.judges.calibration import reliability
@@ -407,8 +406,7 @@ def verdict(comparison: Comparison) -> str | None:
     else:
         return None
     figure, sides = section.figures[name], f"{comparison.one} agrees with {comparison.other}"
-    always = figure.value if figure.refused == EQUAL_DRAWS else None
-    low, high = (always if bound is None else bound for bound in (figure.low, figure.high))
+    low, high = figure.limits
     measured = f"on {what}: {name} {figure}."
     if low is None or high is None:
         return f"Whether {sides} better than chance is not known {measured}"
