@@ -42,6 +42,7 @@ from checklist_rewards.backends.encoder_rows import (
     rows_of,
 )
 from checklist_rewards.backends.models import from_hub
+from checklist_rewards.backends.packaged import progress_on_terminals
 from checklist_rewards.distill.labels import by_target, read_group
 from checklist_rewards.errors import ModelError, SampleError
 from checklist_rewards.judges.labels import Labelled
@@ -173,7 +174,7 @@ def train_encoder(
     training = training or Training()
     torch.manual_seed(training.seed)  # initializes the new head
     try:
-        with from_hub(str(base or packaged_encoder())):
+        with from_hub(str(base or packaged_encoder())), progress_on_terminals():
             encoder = CrossEncoder(
                 base or packaged_encoder(),
                 num_labels=1,
@@ -250,7 +251,8 @@ def train_encoder(
             "loss": result.training_loss,
         }
         model_folder = Path(folder) / "model"
-        encoder.save_pretrained(str(model_folder), create_model_card=False)
+        with progress_on_terminals():
+            encoder.save_pretrained(str(model_folder), create_model_card=False)
         if card is not None:
             (model_folder / "README.md").write_text(card(record), encoding="utf-8")
         replaced = Path(folder) / "replaced"

@@ -6,8 +6,8 @@ unit was drawn. The figure itself is computed in the same way, with all weights 
 `scipy.stats.bootstrap`, which does not resample groups and gives no interval if one resample is undefined. The
 interval of the resampled figures is that of `evaluation/intervals.py`.
 
-There is no interval with fewer than 15 groups, if a figure is defined in fewer than 90% of the resamples, or if all
-resamples are equal; [`Figure`] has the reason. Where libraries refuse a case or answer with a warning, a figure is
+A figure has no interval with fewer than 15 groups, if it is undefined in more than 10 % of the resamples, or if it is
+equal in all of them; [`Figure`] has the reason. Where libraries refuse a case or answer with a warning, a figure is
 NaN, which [`Measure.figures`] reports as None.
 
 For files of any size, figures are computed from sums. Many figures of a file (a kappa, a mean, a variance component)
@@ -43,7 +43,7 @@ class Figure(BaseModel):
     low: float | None = None
     high: float | None = None
     refused: str | None = Field(default=None, exclude_if=lambda reason: reason is None)
-    """Why there is no interval, such as "needs 15 groups, has 8"; None if there is one, or none was computed."""
+    """The reason for a missing interval, such as "needs 15 groups, has 8"; None if no interval is missing."""
 
     def __str__(self) -> str:
         return self.shown()

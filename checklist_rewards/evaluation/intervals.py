@@ -13,8 +13,8 @@ little, by (G - 1) / G, and their quantiles are those of a normal distribution, 
 With many groups it is the percentile interval. Draws of a *distance* (EMD, KS, ECE) are larger than the figure itself,
 because resampling adds noise. Its interval is the figure plus and minus t standard errors of the draws, cut at 0.
 
-There is no interval with fewer than 15 groups: [`bounds`] gives the reason instead. The coverage of each interval is
-in `docs/studies/statistics.md`.
+Fewer than 15 groups give no interval: [`bounds`] returns the reason instead. `docs/studies/statistics.md` has the
+coverage of each interval.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from checklist_rewards.validation import import_extra, np
 
 CONFIDENCE = 0.95
 MIN_GROUPS = 15
-"""With fewer groups, there is no interval: the methods of this module cover less, or much more, than they say."""
+"""The fewest groups of an interval. With fewer, the coverage of these methods is not close to 95 %."""
 EQUAL_DRAWS = "equal in all resamples"
-"""Why there is no interval of a figure that is the same in all resamples."""
+"""The reason where a figure is the same in all resamples and has no interval."""
 _DEFINED = 0.9
 
 
@@ -85,7 +85,7 @@ def expanded(groups: int) -> float:
 
 
 def too_few(groups: int, least: int = MIN_GROUPS) -> str | None:
-    """Why there is no interval of so many groups; None if there are enough."""
+    """The reason why `groups` groups give no interval; None from `least` groups on."""
     return None if groups >= least else f"needs {least} groups, has {groups}"
 
 

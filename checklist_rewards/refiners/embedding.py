@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from checklist_rewards.backends.models import from_hub
+from checklist_rewards.backends.packaged import progress_on_terminals
 from checklist_rewards.checklists import ChecklistItem
 from checklist_rewards.errors import ModelError
 from checklist_rewards.validation import np
@@ -91,7 +92,7 @@ def _encoder(model: str | None, saved: tuple[Any, ...]) -> Any:
         model = str(get_model_path())
     try:
         # The CPU embeds a checklist in milliseconds; the accelerator is used by the judge or the trainer.
-        with from_hub(model):
+        with from_hub(model), progress_on_terminals():
             return SentenceTransformer(model, device="cpu")
     except (OSError, ValueError) as error:
         raise ModelError(f"cannot load the sentence-transformers model {model!r} ({error}).") from error

@@ -32,6 +32,8 @@ def test_a_judge_against_labels(run):
     refused = {"value": 0.75, "low": None, "high": None, "refused": "needs 15 groups, has 3"}
     assert comparison["items"]["yes/no"]["figures"]["accuracy"] == refused
     assert "Whether scored.jsonl agrees with labels better than chance is not known on 12 yes/no items" in done.stdout
+    assert "no intervals: needs 15 groups, has 3" in done.stdout  # once, not in every cell
+    assert done.stdout.count("needs 15 groups") == 3  # with the verdict and the coverage
     assert "by question, with the mean answers" in done.stdout
     assert comparison["targets"]["units"] == 6 and comparison["preferences"] is None
 

@@ -118,7 +118,7 @@ _SUBJECT = pattern(
     (?!(?:{RESPONSE}|{PART}|{_NAMED})\b)[a-z]+)\s+(?:(?:always|never|often)\s+)?
     (?:must|should|shall|ha[sd] to|have to|needs? to|are (?:asked|told) to|uses|contains|ends|starts|wants)\b"""
 )
-"""Somebody or something else than the response, of which the clause then says what it does or must do."""
+"""Another subject than the response, with what it does or must do: "applicants must"."""
 _CHANGED = pattern(
     r"""[\s\W]*(?:please\s+)?(?:shorten|lengthen|cut|trim|expand(?! on)|reduce|remove|replace|change|quote|count|find
     |choose|pick|select|learn|define|pretend|imagine|proofread)\b
@@ -127,7 +127,7 @@ _CHANGED = pattern(
     |.*\b(?:need|want|plan|try|like|tips|ways|how|means?|tells? (?:\w+ )?|asks? (?:\w+ )?|instructions?|checks?)\s+
     (?:to|that|for)\s+(?:write|learn|read|answer|respond|exactly|users)?\s*$"""
 )
-"""Something done to another text, or an order that is only named."""
+"""A change of another text ("shorten it by"), or an order that is only mentioned ("tips to write")."""
 _INDICATIVE_ENDS = tuple(f"{verb} " for verb in "contains has had includes uses reads is was".split())
 _INDICATIVE = pattern(
     rf"""(?<![\w'])(?!(?:{RESPONSE}|count|number|words?|letters?|and|must|should|also|only
