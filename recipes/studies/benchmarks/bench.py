@@ -49,13 +49,18 @@ ONE_THREAD = ("groups",)
 """Parts that run with one thread, so that the time is that of the processor."""
 VERSIONS = ("torch", "transformers", "vllm", "trl", "openai", "aiohttp", "uvicorn", "fastapi")
 LINES = (
-    ("`make demo`: requirements that the policy meets after 60 GRPO steps, found by code", "demo", "gold after"),
-    ("judge's answers per second, pocket model, transformers", "reads", "transformers"),
-    ("answers per second through a chat server that answers at once", "served", "chats"),
-    ("requests per second of the reward server, 64 clients", "serve", "POST /score"),
-    ("failures of a judge that became a score (`python -m conformance`)", "conformance", "ours-logprobs"),
+    (
+        "`make demo`: requirements that the policy meets after 60 GRPO steps, found by code",
+        "demo",
+        "gold after",
+        "share",
+    ),
+    ("judge's answers per second, pocket model, transformers", "reads", "transformers", "answers per second"),
+    ("answers per second through a chat server that answers at once", "served", "chats", "answers per second"),
+    ("requests per second of the reward server, 64 clients", "serve", "POST /score", "requests per second"),
+    ("failures of a judge that became a score (`python -m conformance`)", "conformance", "ours-logprobs", "%"),
 )
-"""The lines of the README: what, part, and figure."""
+"""The lines of the README: what, part, figure, and the start of its unit (a part may have one name with two units)."""
 MARKED = re.compile(r"(<!-- bench -->\n).*?(<!-- /bench -->)", re.S)
 
 
@@ -144,8 +149,9 @@ def tables(results: dict[str, Any]) -> str:
 def readme_lines(results: dict[str, Any]) -> str:
     """The five lines of the README: each figure next to its peer of the same run."""
     lines = ["| measured by `make bench` on a CPU | here | compared with, in the same run |", "|---|---:|---|"]
-    for label, part, name in LINES:
-        some = {one["name"]: one for one in results["parts"].get(part, {"figures": []})["figures"]}
+    for label, part, name, of in LINES:
+        all_figures = results["parts"].get(part, {"figures": []})["figures"]
+        some = {one["name"]: one for one in all_figures if one["unit"].startswith(of)}
         if name in some:
             one, peer = some[name], some[some[name]["to"]]
             unit = "%" if one["unit"].startswith("%") else ""

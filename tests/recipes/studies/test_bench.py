@@ -5,6 +5,7 @@ from studies.benchmarks import bench
 from studies.benchmarks.figures import figures, shown, turns
 
 FIGURES = figures("answers per second", {"plain loop": [50, 52, 60], "transformers": 260.0}, "plain loop")
+TOKENS = figures("prompt tokens computed", {"plain loop": 9000, "transformers": 1000}, "plain loop")
 
 
 def test_a_figure_is_a_median_with_its_range_and_its_ratio_to_the_peer():
@@ -32,7 +33,7 @@ def test_the_page_and_the_readme_are_made_from_the_figures(tmp_path):
         "commit": "0123456789ab",
         "load": 0.1,
         "failed": {"app": "it ended with exit code 1"},
-        "parts": {"reads": {"title": "Reads", "seconds": 120, "figures": FIGURES}},
+        "parts": {"reads": {"title": "Reads", "seconds": 120, "figures": [*FIGURES, *TOKENS]}},
     }
     page = bench.tables(results)
     assert "Commit `0123456789ab`; 2 cores, a CPU" in page and "2 minutes" in page
