@@ -30,7 +30,7 @@ export async function build(main) {
   let complete = false;
   const editor = itemEditor(changed, "no sample yet");
   const preview = samplesPreview(editor, { served: choices.served, settings: () => form.value() }, kept.preview ?? {}, keep);
-  const code = exporter(() => post("code", { input: preview.value().prompt, target: preview.samples()[0]?.target ?? "", checklist: editor.checklist(), settings: form.value() }), "Each gives the figures of this page.");
+  const code = exporter(() => post("code", { input: preview.value().prompt, target: preview.samples()[0]?.target ?? "", checklist: editor.checklist(), settings: form.value() }), () => "Each gives the figures of this page.");
   const form = schemaForm(choices.settings, {}, changed);
   const stages = stagesForm(parts, kept.stages ?? {}, use, keep);
   const refine = refineForm(parts, { checklist: editor.checklist, samples: preview.samples, judge: () => form.value(), accept: use });
