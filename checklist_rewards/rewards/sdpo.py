@@ -2,7 +2,7 @@
 
     >>> trainer = ChecklistSDPOTrainer(model=..., reward_funcs=ChecklistReward(scorer), ...)  # doctest: +SKIP
 
-A group in which all completions have the same score teaches GRPO nothing, although the judge knows which items each
+A group in which all completions have the same score teaches GRPO nothing, although the judge's answers say which items each
 one failed. SDPO lets the policy itself, which has read feedback about its completion, be the teacher of the policy
 that has not. TRL takes the feedback from a column of the dataset, so it is the same for all completions of a prompt.
 This trainer makes it from the scores of the reward: one scoring gives each completion its reward and its feedback.
