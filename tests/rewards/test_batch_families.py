@@ -254,7 +254,7 @@ _BEGIN, _END = "<!-- families: begin -->\n", "<!-- families: end -->\n"
 
 
 def row_of(families: Sequence[Family], cells: Mapping[Trainer, Mapping[str, Mapping[str, str]]]) -> str:
-    """A line of the table: families with equal markers, and how many of their groups of cases are right per trainer."""
+    """Families with equal markers as a line of the table, with how many groups of cases are right per trainer."""
     shown = []
     for of_trainer in cells.values():
         texts = [text for family in families for text in of_trainer.get(family.name, {}).values()]
