@@ -14,11 +14,12 @@ from safetensors import SafetensorError
 from transformers import modeling_gguf_pytorch_utils
 from transformers.utils import logging as bars
 
-from checklist_rewards import ChecklistScorer
+from checklist_rewards import ChecklistItem, ChecklistScorer
 from checklist_rewards.backends import Engine, Sampling, model_identity, packaged, pocket_dir, resolve_model
 from checklist_rewards.backends.packaged import ENGLISH, adapter_of, packaged_dir
 from checklist_rewards.backends.tokens import local_tokenizer
 from checklist_rewards.errors import ModelError
+from checklist_rewards.rewards.trl import ChecklistReward
 from tests.backends.test_engine import read
 from tests.conftest import HANG
 
@@ -47,6 +48,17 @@ def test_a_model_is_written_to_the_cache_once(built, tmp_path, monkeypatch):
     identity = model_identity("smollm2")
     monkeypatch.setattr(packaged, "version", lambda name: "1.1")
     assert packaged_dir("smollm2") != folder and model_identity("smollm2") != identity  # other weights
+
+
+def test_the_pocket_model_warns_once_whoever_loads_it(monkeypatch, caplog):
+    monkeypatch.setattr(packaged, "_warned", set())
+    checks = ChecklistScorer("pocket", backend="transformers", store=False)
+    checks.score([ChecklistItem(question="Three words?", check='{"type": "words", "at_most": 3}')], "Yes.")
+    assert not caplog.messages  # the model is not needed
+    for _ in range(2):
+        ChecklistReward(model="pocket", backend="transformers", store=False).scorer.validate()
+    [warning] = caplog.messages
+    assert warning.startswith("pocket is for tests and demos: ") and warning.endswith("Name a real model.")
 
 
 def test_what_a_packaged_judge_is_worth_is_said_once(built, monkeypatch, caplog):
