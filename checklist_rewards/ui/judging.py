@@ -285,7 +285,9 @@ class Judging:
         if jury is None:
             return str(self.judge.base_url if self.judge.backend == REMOTE else self.judge.model)
         path = Path(str(jury))
-        return path.relative_to(self.project.folder).as_posix() if path.is_relative_to(self.project.folder) else str(jury)
+        return (
+            path.relative_to(self.project.folder).as_posix() if path.is_relative_to(self.project.folder) else str(jury)
+        )
 
     def _files_of_judges(self) -> list[str]:
         return [file.name for file in self.project.files() if file.name.startswith("judges/")]
