@@ -9,6 +9,7 @@ from typer.main import get_command
 from checklist_rewards import __version__
 from checklist_rewards.cli import app
 from checklist_rewards.cli.training import recipes_dir
+from tests import zygote
 
 COMMANDS = [
     "generate",
@@ -42,6 +43,11 @@ def test_the_help_of_a_command_has_an_example(run, command):
 
 def test_version(run):
     assert run("--version").stdout == f"checklist-rewards {__version__}\n"
+
+
+@pytest.mark.parametrize("module", ["checklist_rewards", "checklist_rewards.cli"])
+def test_the_package_runs_as_a_module(module):
+    assert zygote.run(["-m", module, "--version"]) == (0, f"checklist-rewards {__version__}\n")
 
 
 @pytest.mark.parametrize("arguments", [["--nonsense"], ["scoer"], ["score"], ["score", "x.jsonl", "--metric", "best"]])

@@ -21,7 +21,7 @@ another model, the request goes to the next one at once, which does not count as
 a failure only if no other replica is up. Before a replica that failed gets requests again, `check` compares the model
 that it reports with that of the others.
 
-Headers come from the OpenAI SDK, and so does the HTTP client for `https` addresses and proxies, which knows the
+Headers come from the OpenAI SDK, and so does the HTTP client for `https` addresses and proxies, which reads the
 certificates of the system. Its typed layer is not used: it takes twice as much time as everything else, and its
 retries do not support a deadline. An `http` address without a proxy, such as a vLLM server, gets its requests from
 aiohttp itself, which takes half as much time as through that client.
