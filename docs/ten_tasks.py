@@ -126,7 +126,7 @@ def _fails_most(hand: Hand) -> None:
 
 def _unanswered(hand: Hand) -> None:
     hand.click("Report: failed.jsonl")
-    hand.click("2 reads unanswered")
+    hand.click("2 questions unanswered")
     hand.sees("No answer", ".panel")
 
 

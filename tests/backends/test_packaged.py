@@ -155,15 +155,6 @@ def test_the_bar_of_a_conversion_can_be_hidden():
 
 
 @pytest.mark.slow
-def test_smollm2_knows_english(smollm2):
-    from checklist_rewards.backends import load_backend
-
-    engine = load_backend("smollm2", "transformers")
-    [[reply]] = engine.generate([[{"role": "user", "content": "What is the capital of France?"}]], Sampling(24))
-    assert "Paris" in reply.text
-
-
-@pytest.mark.slow
 def test_trainers_see_where_a_message_of_smollm2_ends(smollm2):
     from transformers import AutoTokenizer, GenerationConfig
 
@@ -173,19 +164,25 @@ def test_trainers_see_where_a_message_of_smollm2_ends(smollm2):
 
 
 @pytest.fixture(scope="module")
-def adapted(smollm2, vllm_installed):
-    """SmolLM2 with the adapter of `english` in vLLM, loaded once for the tests of settings; and its processes."""
+def adapted(smollm2, vllm_installed, tmp_path_factory):
+    """SmolLM2 with a copy of the adapter of `english` in vLLM, loaded once for these tests; and its processes.
+
+    The files of the copy change after loading, which has no effect.
+    """
     others = set(multiprocessing.active_children())
+    adapter = shutil.copytree(adapter_of(ENGLISH), tmp_path_factory.mktemp("adapted") / "adapter")
     # a short context and a small cache, because it is a second engine next to that of the session
-    settings = {"adapter": str(adapter_of(ENGLISH)), "max_model_len": 512, "kv_cache_memory_bytes": 2**27}
+    settings = {"adapter": str(adapter), "max_model_len": 512, "kv_cache_memory_bytes": 2**27}
     engine = Engine("smollm2", "vllm", settings=settings)
     engine.load()
+    weights = adapter / "adapter_model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-4096] + bytes(4096))
     return engine, set(multiprocessing.active_children()) - others
 
 
 @pytest.mark.vllm
 @pytest.mark.slow
-def test_vllm_takes_settings_by_name_and_loads_the_adapter_of_english_like_the_merged_model(adapted):
+def test_vllm_takes_settings_by_name_and_answers_with_the_adapter_as_it_was_when_it_was_loaded(adapted):
     served, merged, plain = adapted[0], Engine("english", "transformers"), Engine("smollm2", "transformers")
     assert served.load().limit == 512
     assert (read(served) - read(merged)).abs().max() < 1e-3 < (read(served) - read(plain)).abs().max()

@@ -41,7 +41,7 @@ export async function judged(body, answered, signal) {
     if (event.event === "error") throw new Error(event.message);
     if (event.event === "item") answered(event.index, event.item);
     if (event.event !== "score") continue;
-    event.score.items.forEach((line, i) => answered(i, line));
+    event.score.items.forEach((line, i) => answered(i, { ...line, threshold: event.score.aggregation?.threshold }));
     return event;
   }
   throw new Error("the answer of the judge ended before its score.");

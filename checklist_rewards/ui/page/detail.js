@@ -18,6 +18,7 @@ export function detail(file, row, partner, advice) {
   const known = METRICS.filter(([name]) => !Number.isNaN(rows[name][row]));
   const reward = rows.step[row] >= 0;
   const found = evidenceOf(file, row);
+  const others = Object.entries(file.others).filter(([, column]) => column[row] >= 0);
   return [
     el(
       "div",
@@ -30,6 +31,7 @@ export function detail(file, row, partner, advice) {
       fact("words", String(rows.words[row])),
     ),
     el("dl", { class: "metrics" }, known.map(([name, shown]) => el("div", {}, el("dt", {}, shown), el("dd", {}, num(rows[name][row], 4))))),
+    others.length ? el("dl", { class: "metrics", "aria-label": "other columns" }, others.map(([name, column]) => el("div", {}, el("dt", {}, name), el("dd", { dir: "auto" }, file.text(column[row]))))) : null,
     file.prompt(row) === null ? null : part("Prompt", written(file.prompt(row))),
     part("Response", withEvidence(file, row, found)),
     reward ? makingOf(file, row) : null,
@@ -84,14 +86,14 @@ function part(heading, ...children) {
 }
 
 function answers(file, row, partner, advice, found) {
-  const other = partner && file.rowIn(partner, row);
+  const { rows } = file, other = partner && file.rowIn(partner, row);
   const seen = new Map();
   const list = file.cellsOf(row).map((cell) => {
     const line = file.cell(cell);
     const k = seen.get(line.item.id) ?? 0;
     seen.set(line.item.id, k + 1);
     const theirs = other === undefined ? -1 : partner.cellOf(other, line.item.id, k);
-    return answer(file, line, theirs < 0 ? null : [partner.name, partner.cell(theirs)], advice, evidenceLine(found, cell));
+    return answer(file, { ...line, threshold: Number.isNaN(rows.threshold[row]) ? null : rows.threshold[row] }, theirs < 0 ? null : [partner.name, partner.cell(theirs)], advice, evidenceLine(found, cell));
   });
   return el("ol", { class: "answers" }, list);
 }

@@ -2,7 +2,7 @@
 
 import { reliabilityChart, scatter } from "./charts.js";
 import { comparisonTables, figureTable, fileName, itemTable } from "./compare.js";
-import { count, el, figure, fixed, note, num, plural, section, table } from "./dom.js";
+import { count, el, figure, fixed, folded, note, num, plural, section, table, verdict } from "./dom.js";
 
 const MOST_ITEMS = 200, MOST_ATTACKS = 25;
 const REASONS = { empty: "no text", other_prompt: "a response to another prompt", prompt: "the prompt itself", words_removed: "a response without the words of one item" };
@@ -16,6 +16,7 @@ export function hasTrust(report, file) {
 export function trust(report, file, at) {
   const filter = at.openFilter;
   return [
+    verdict(report.trust[file.name]?.verdict ?? flagged(file.analysis)),
     labelled(report, file, at),
     report.trust[file.name] ? labels(file, report.trust[file.name], filter) : null,
     ...report.documents.map(documented),
@@ -39,18 +40,18 @@ function labels(file, figures, filter) {
   const calibrated = figures.calibration;
   const read = figures.reliability.reduce((sum, bin) => sum + bin.count, 0);
   return [
-    section("Agreement with labels", comparisonTables(figures.comparison)),
+    section("Items against labels", note("Click an item to see where people give another answer."), itemTable(figures.items, true, (id) => filter(file, { item: id, peopleDiffer: true }))),
     corrected(figures.rates),
-    section(
-      "Calibration",
+    folded("Agreement with labels: statistics", comparisonTables(figures.comparison)),
+    folded(
+      "Calibration: statistics",
       el(
         "div",
         { class: "columns" },
-        read ? el("div", {}, reliabilityChart(figures.reliability, "Reliability diagram"), note(`${plural(read, "yes/no read")}: a calibrated judge lies on the diagonal. The size of a dot is its number of reads.`)) : note("No yes/no item has both a label and a probability."),
+        read ? el("div", {}, reliabilityChart(figures.reliability, "Reliability diagram"), note(`${plural(read, "yes/no question")}: a calibrated judge lies on the diagonal. The size of a dot is its number of questions.`)) : note("No yes/no item has both a label and a probability."),
         typeof calibrated === "string" ? note(calibrated) : el("div", {}, Object.entries(calibrated).map(([kind, part]) => [el("h3", {}, `${kind} items, ${plural(part.reads, "read")}`), figureTable({ "before calibration": part.figures })])),
       ),
     ),
-    section("Items against labels", note("Click an item to see where people give another answer."), itemTable(figures.items, true, (id) => filter(file, { item: id, peopleDiffer: true }))),
   ];
 }
 
@@ -78,6 +79,13 @@ function tests(one) {
   return one.value.tests.map((test) => section(`${one.name}: ${fileName(test.one)} against ${fileName(test.other)}`, table(["", ["", "n"]], Object.entries(test).filter(([, value]) => typeof value === "number" || value === null).map(([name, value]) => [name.replaceAll("_", " "), num(value, 4)]))));
 }
 
+/** Without labels: what the item analysis found. */
+function flagged(figures) {
+  if (!figures?.items) return "Labels show whether the judge can be trusted; this report has none.";
+  const found = figures.items.filter((line) => line.flags.length).length;
+  return `No labels, so whether the judge is right is not known. ${found ? plural(found, "item") : "No item"} of ${count(figures.items.length)} ${found === 1 ? "has" : "have"} flags.`;
+}
+
 function analysis(heading, figures, file, filter) {
   if (!figures) return null;
   if (figures.missing) return section(heading, note(figures.missing));
@@ -101,14 +109,14 @@ function analysis(heading, figures, file, filter) {
   return section(
     heading,
     note(`${plural(figures.items.length, "item")} over ${plural(figures.targets, "target")}${figures.no_answer ? ` (${count(figures.no_answer)} without an answer are left out)` : ""}; ${count(flagged)} with flags. Discrimination is the correlation of an item with the rest of its checklist; phi that with the most similar item. A penalty passes if the answer is no.`),
+    table(heads, rows, { "aria-label": heading }),
+    order.length > MOST_ITEMS ? note(`${fixed(order.length - MOST_ITEMS, 0)} more items: see --json of inspect.`) : null,
     el(
       "div",
       { class: "columns" },
       known.length ? el("div", {}, scatter(known.map((line) => line.pass_rate), known.map((line) => line.discrimination), { label: "Discrimination against pass rate of the items", names: ["pass rate", "discrimination"], y: [-1, 1] })) : null,
       used.length ? el("div", {}, el("h3", {}, "Flags"), table(["flag", "meaning"], used.map(([name, meaning]) => [el("span", { class: "flag" }, name.replaceAll("_", " ")), meaning]))) : null,
     ),
-    table(heads, rows, { "aria-label": heading }),
-    order.length > MOST_ITEMS ? note(`${fixed(order.length - MOST_ITEMS, 0)} more items: see --json of inspect.`) : null,
   );
 }
 
