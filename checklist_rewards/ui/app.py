@@ -35,6 +35,7 @@ from checklist_rewards.files.atomic import atomic_path
 from checklist_rewards.files.cells import decoded
 from checklist_rewards.files.documents import read_text, read_value
 from checklist_rewards.files.rows import Row, read_rows
+from checklist_rewards.progress import Bar
 from checklist_rewards.rows import Columns
 from checklist_rewards.ui import annotations as answers
 from checklist_rewards.ui.annotations import Task, ordered, read_tasks
@@ -122,7 +123,8 @@ def build_ui(judging: Judging, token: str) -> FastAPI:
     app = FastAPI(title="checklist-rewards ui", version=__version__, docs_url=None, redoc_url=None, openapi_url=None)
     app.add_middleware(Guard, token=token)
     queues = _Files(lambda path: read_tasks(path))
-    reports = _Files(lambda path, labels, *other: _report(project, [path, *other], labels))
+    reading: dict[Path, Bar] = {}  # of the reports that are read
+    reports = _Files(lambda path, labels, *other: _report(project, [path, *other], labels, reading))
     kinds = _Files(kind_of, kept=4096)
     building, library, live = Building(judging), Library(judging), Live(project)
     jobs = app.state.jobs = Jobs(judging)
@@ -285,6 +287,7 @@ def build_ui(judging: Judging, token: str) -> FastAPI:
         "choices": lambda _: judging.choices(),
         "health": lambda _: judging.health(),
         "report": report,
+        "report/progress": lambda query: _progress(reading.get(project.existing(query.get("file", "")))),
         "row": row,
         "candidates": candidates,
         "download": download,
@@ -293,6 +296,7 @@ def build_ui(judging: Judging, token: str) -> FastAPI:
         "jobs": lambda _: {"jobs": jobs.all(), "stored": judging.store is not None},
         "jobs/preview": lambda query: jobs.preview(query.get("file", "")),
         "build": lambda _: building.choices(),
+        "build/progress": lambda query: building.progress(query.get("run")),
         "library": lambda _: library.listed(),
         "library/file": lambda query: library.read(query.get("name")),
         "live": lambda query: live.figures(query.get("file", ""), query.get("known")),
@@ -312,6 +316,7 @@ def build_ui(judging: Judging, token: str) -> FastAPI:
         "jobs/resume": lambda body: jobs.resume(body.get("id"), body.get("budget")),
         "build/plan": _while_typed(building.plan),
         "build/stage": building.stage,
+        "build/stop": lambda body: building.stop(body.get("run")),
         "build/checklist": building.checklist,
         "build/refine": building.refine,
         "build/preview": _while_typed(building.preview),
@@ -389,12 +394,20 @@ def _sources(project: Project, path: Path) -> list[Path]:
     return paths
 
 
-def _report(project: Project, files: Sequence[Path], labels: str | Path | None) -> tuple[bytes, bytes, str]:
+def _progress(bar: Bar | None) -> dict[str, int | None]:
+    """How many rows of a report are read, and of how many; nothing before the first and after the last one."""
+    return {} if bar is None else {"done": bar.done, "total": bar.total}
+
+
+def _report(
+    project: Project, files: Sequence[Path], labels: str | Path | None, reading: dict[Path, Bar]
+) -> tuple[bytes, bytes, str]:
     """The data of the page that `checklist-rewards report` writes of one or two files, as JSON: what it shows first,
     and the rows; and the command that writes it.
 
     `labels` is a column of the files, or of one of them, whose labels are those of the same texts in the other; or a
-    file of labels. A file that does not fit, of another file with this name, is left out."""
+    file of labels. A file that does not fit, of another file with this name, is left out.
+    Meanwhile `reading` has how far it is."""
     if len({path.name for path in files}) < len(files):
         raise SampleError(f"both files are named {files[0].name}, so a report cannot tell them apart; rename one.")
     found = [one for path in files for one in _sources(project, path) if one in files or one.name == MONITOR_FILE]
@@ -406,12 +419,19 @@ def _report(project: Project, files: Sequence[Path], labels: str | Path | None) 
     if labels is not None:
         source = None if isinstance(labels, str) else labels
         given = Labels(source, key=column or "labels", lenient=source is not None)
+
+    def started(name: str, total: int | None) -> Bar:
+        reading[files[0]] = bar = Bar(name, total, lambda _: None)
+        return bar
+
     try:
-        data = report_data(paths, labels=given, intervals=Bootstrap(_RESAMPLES))
+        data = report_data(paths, labels=given, intervals=Bootstrap(_RESAMPLES), progress=started)
     except SampleError:
         if labels is None or column is not None:
             raise
-        labels, data = None, report_data(paths)
+        labels, data = None, report_data(paths, progress=started)
+    finally:
+        reading.pop(files[0], None)
     head, rows = parts_of(data)
     name, *more = [one.relative_to(project.folder).as_posix() for one in paths]
     labelled = labels.relative_to(project.folder).as_posix() if isinstance(labels, Path) else None

@@ -6,7 +6,7 @@ import { batch } from "./batch.js";
 import { build } from "./build.js";
 import { columns, keepForCompare } from "./columns.js";
 import { Report } from "./data.js";
-import { el } from "./dom.js";
+import { count, el, note } from "./dom.js";
 import { alertOf, attempt, chip, copying } from "./forms.js";
 import { home } from "./home.js";
 import { improve } from "./improve.js";
@@ -18,7 +18,7 @@ import { show } from "./main.js";
 
 const VIEWS = [["/", "Start", home], ["/judge", "Judge", judge], ["/compare", "Compare", columns], ["/build", "Build", build], ["/batch", "Batch", batch], ["/live", "Live", live], ["/annotate", "Annotate", annotate], ["/library", "Library", library]];
 const OF_A_FILE = [["/report", "Report", report], ["/improve", "Changes", improve]]; // reached from the file
-const FOLLOWED = 3000;
+const FOLLOWED = 3000, READING = 300;
 
 async function start() {
   keepToken();
@@ -67,7 +67,7 @@ async function report(main) {
   const fileOf = (one) => (shown.report.files.indexOf(one) === 1 ? other : file);
   let stamp = null, shown = null, scored = {};
   async function load(peek = null) {
-    const answer = await get("report", { file, other, labels: column, known: stamp, peek });
+    const answer = await reading(get("report", { file, other, labels: column, known: stamp, peek }));
     if (answer.status === 204) return;
     if (peek) return chip(scored, "stale", "scored by"); // the file has changed, and is not followed
     stamp = answer.headers.get("x-stamp");
@@ -80,11 +80,25 @@ async function report(main) {
     if (shown) keeping(document.body, draw);
     else draw();
   }
+  /** Show how many rows are read, until the first report has arrived. */
+  async function reading(answer) {
+    let done = Boolean(shown);
+    const asked = setInterval(async () => {
+      const found = await getJson("report/progress", { file }).catch(() => ({})); // the report itself has the error
+      if (!done && found.total) main.replaceChildren(note(`Reading ${count(found.done)} of ${count(found.total)} rows … `, el("progress", { max: found.total, value: found.done, "aria-label": "rows that are read" })));
+    }, READING);
+    try {
+      return await answer;
+    } finally {
+      done = true;
+      clearInterval(asked);
+    }
+  }
   try {
     await load();
   } catch (error) {
     if (!column) throw error;
-    return main.replaceChildren(alertOf(error.message), el("p", {}, el("a", { href: `/report?${new URLSearchParams({ file })}#/0/trust` }, "The report without these labels")));
+    return main.replaceChildren(alertOf(error.message), el("p", {}, el("a", { href: actions.labelled(null) }, "The report without these labels")));
   }
   const problem = el("div");
   document.getElementById("header").after(problem);

@@ -223,7 +223,7 @@ function jobCard(changed) {
     const again = (budget) => post("jobs/resume", { id: job.id, budget });
     if (job.state === "running") return [button("Pause", "pause", () => post("jobs/pause", { id: job.id }))];
     if (job.state === "pausing" || job.state === "invalid") return [];
-    const missing = Object.keys(job.summary?.unanswered ?? {}).length > 0;
+    const missing = Object.keys(job.summary?.unanswered ?? {}).some((reason) => reason !== "too_long"); // it would be too long again
     const budget = job.budget === null ? null : el("input", { type: "number", min: 0, step: "any", value: job.budget, class: "short", "aria-label": "budget in US dollars" });
     const resume = job.state !== "done" || missing;
     return [

@@ -1,4 +1,4 @@
-// Start: what this is, the judge and whether it works, three ways in, and the files of the project with what can be done with them.
+// Start: what this is, the judge and whether it works, and the files of the project with what can be done with them.
 
 import { getJson, post } from "./api.js";
 import { choice, count, el, fixed, note, plural, section, table } from "./dom.js";
@@ -6,11 +6,6 @@ import { alertOf, attempt } from "./forms.js";
 
 const RECENT = 12;
 const NAMES = { rewards: "reward log", improvement: "tested changes", unreadable: "cannot be read", checklists: "checklist", prompts: "prompt", pipelines: "pipeline", judges: "judge" };
-const WAYS = [
-  ["/judge", "Score a text", "Write a prompt, a response and a few questions, and see what the judge answers."],
-  ["/batch", "Score a file", "Choose a file of prompts and responses with their checklists; the result opens as a report."],
-  ["/live", "Follow a training", "Watch rewards, questions and alarms of a run while it writes its reward log."],
-];
 const UNITS = [["minute", 60], ["hour", 3600], ["day", 86400], ["month", 2629800], ["year", 31557600]];
 
 export async function home(main, project) {
@@ -26,7 +21,6 @@ export async function home(main, project) {
       el("section", {}, el("h2", {}, "Checklists as rewards"), el("p", { class: "lead" }, "A judge answers yes/no questions about each response. The answers are its score, and the reward of a training. Here you try a judge and its questions, score files, compare judges with people, and watch runs."), problem),
       el("section", { class: "card" }, el("h2", {}, "Judge"), health),
     ),
-    el("ul", { class: "ways" }, WAYS.map(([href, shown, told]) => el("li", {}, el("a", { class: "card way", href }, el("strong", {}, shown), el("span", { class: "muted" }, told))))),
     recent(files, project, await getJson("choices"), started ? null : el("button", { type: "button", name: "example", onclick: example }, "Open an example")),
   );
   showHealth(health, await getJson("health").catch((error) => ({ state: "failed", error: error.message })), project.judge);
