@@ -54,6 +54,11 @@ _CAVEATS = {
 _warned: set[str] = set()
 
 
+def caveat(name: str) -> str | None:
+    """What the answers of a model of this package are worth, as a sentence; None for other models."""
+    return f"{name} {_CAVEATS[name]}." if name in _CAVEATS else None
+
+
 def warn_of(name: str) -> None:
     """Say once per process what the answers of a model of this package are worth."""
     if name in _CAVEATS and name not in _warned:

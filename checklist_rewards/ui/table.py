@@ -11,7 +11,8 @@ cell.
 
 Of a scored file, a table also has the other columns, up to 20, as short texts.
 
-A span of evidence (`annotations.py`) is shown only where the response still has its text.
+A span of evidence (`annotations.py`) is a quote in the judge's reasoning, or what people marked, which is shown only
+where the response still has its text.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from checklist_rewards.files.rows import SCORE_COLUMN
 from checklist_rewards.monitor.text import words
 from checklist_rewards.rewards.shaping import centred
 from checklist_rewards.scores import ItemScore, Score, item_keys
-from checklist_rewards.ui.annotations import Spans, marked
+from checklist_rewards.ui.annotations import Spans, marked, quoted
 
 _CHUNK = 8192
 _MOST_OTHERS, _LONGEST = 20, 300
@@ -199,7 +200,9 @@ class Table:
                 more["held_out"] = True
             if key in shadow:
                 more["shadow"] = shadow[key].answer or "unanswered"
-            if evidence and (spans := marked(record.text, evidence.get((record.id, key), ()))):
+            reasoning = [line.reasoning, *(vote.reasoning for vote in line.votes or ())]
+            spans = quoted(record.text, reasoning, {YES, NO, *probabilities}) if any(reasoning) else []
+            if spans := spans + (marked(record.text, evidence.get((record.id, key), ())) if evidence else []):
                 more["spans"] = spans
             if more:
                 self.more[len(self.cells["item"])] = more
