@@ -136,8 +136,21 @@ def progress_on_terminals() -> Iterator[None]:
 
 
 def _build(name: str, folder: Path) -> None:
-    with progress_on_terminals():
+    with progress_on_terminals(), _errors_only():
         (_build_encoder if name == ENGLISH_ENCODER else _build_smollm2)(name, folder)
+
+
+@contextmanager
+def _errors_only() -> Iterator[None]:
+    """Without the warnings of transformers, such as the report of a quantized file, while weights are converted."""
+    from transformers.utils import logging as messages
+
+    level = messages.get_verbosity()
+    messages.set_verbosity(max(level, messages.ERROR))
+    try:
+        yield
+    finally:
+        messages.set_verbosity(level)
 
 
 def _build_encoder(name: str, folder: Path) -> None:

@@ -185,13 +185,14 @@ def test_an_attack_on_the_judge(chromium, tmp_path):
     )
     page = Page(chromium, tmp_path / "report.html")
     page.open("0/trust")
-    page.wait("return document.querySelector('[aria-label=Attacks]') !== null")
+    page.wait("return document.querySelector('[aria-label^=\"attack.json\"]') !== null")
     [first, *_] = page.run(
-        "return [...document.querySelectorAll('[aria-label=Attacks] tbody tr')].map((one) => one.innerText)"
+        "const rows = document.querySelectorAll('[aria-label^=\"attack.json: attack\"] tbody tr');"
+        "return [...rows].map((one) => one.innerText)"
     )
     assert found.attacks[0].name in first and "chosen" in first and f"{found.attacks[0].rise.value:.3f}" in first
     shown = page.run("return document.querySelector('main').innerText")
     assert "a response to another prompt" in shown and "honest responses" in shown and "Items that fall" in shown
-    example = page.run("return document.querySelector('[aria-label=Example]').innerText")
+    example = page.run("return document.querySelector('[aria-label*=\"example of\"]').innerText")
     assert HOSTILE in example and "attacked" in example
     page.check()

@@ -134,13 +134,6 @@ export function itemTable(items, against, pick) {
   return [table(heads, rows, { "aria-label": "Items" }), more > 0 ? note(`${count(more)} more items, with fewer differences.`) : null];
 }
 
-/** Figures with intervals: heads are the names of columns, each a mapping of figures. */
-export function figureTable(columns, digits = 4) {
-  const names = [...new Set(Object.values(columns).flatMap((figures) => Object.keys(figures)))];
-  const rows = names.map((name) => [name.replaceAll("_", " "), ...Object.values(columns).map((figures) => (name in figures ? figure(figures[name], digits) : ""))]);
-  return table(["", ...Object.keys(columns).map((name) => [name, "n"])], rows, { class: "fit" });
-}
-
 /** The pairs of a file, more of them on request. */
 export function pairs(file) {
   const order = file.all;

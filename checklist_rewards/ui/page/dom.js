@@ -85,6 +85,13 @@ export function table(heads, rows, attributes = {}) {
   );
 }
 
+/** A part that Python wrote as a table. Its cells are texts, whole numbers, figures, or null. */
+export function tabled({ heading, note: told, heads, rows }) {
+  const cell = (value) => (typeof value === "number" ? count(value) : typeof value === "object" ? figure(value) : value);
+  const shown = (value) => (value === null ? "" : cell(value));
+  return section(heading, told ? note(told) : null, table(heads, rows.map((row) => row.map(shown)), { class: "fit", "aria-label": heading }));
+}
+
 /** A part of a view with a heading. */
 export function section(heading, ...children) {
   return el("section", { class: "part" }, el("h2", {}, heading), ...children);

@@ -1,7 +1,7 @@
 // Overview: what failed, what was scored, by which judge, and how it came out.
 
 import { histogram, rateBar } from "./charts.js";
-import { bounds, count, el, fact, fixed, folded, note, num, plural, questionOf, section, stateName, table, verdict } from "./dom.js";
+import { bounds, count, el, fact, fixed, folded, note, num, plural, questionOf, section, stateName, table, tabled, verdict } from "./dom.js";
 
 const MOST_ITEMS = 50, MOST_FAILING = 8, LOW_MASS = 0.9;
 
@@ -31,7 +31,7 @@ export function overview(report, file, at) {
     ),
     facts.categories.length ? section("Categories", rates(facts.categories, "category", (line) => line.category)) : null,
     items(facts, open),
-    folded("Statistics, judge, checklists and cost", el("div", { class: "tiles" }, tiles), about(report, file, facts)),
+    folded("Statistics, judge, checklists and cost", el("div", { class: "tiles" }, tiles), [...file.sections, ...report.documents.filter((one) => one.kind === "summary").flatMap((one) => one.sections)].map(tabled)),
   ];
 }
 
@@ -102,26 +102,4 @@ function items(facts, open) {
   show("");
   const search = el("input", { type: "search", placeholder: "search items", "aria-label": "search items", oninput: (event) => show(event.target.value) });
   return section(`Items (${count(order.length)})`, note("Pass rates with 95 % Wilson intervals, items with the most answers first. A penalty passes if the answer is no."), search, body);
-}
-
-function about(report, file, facts) {
-  const judges = facts.judges.map((line) => [line.judge || "not recorded", line.method || "not recorded", count(line.reads)]);
-  const lists = facts.checklist_ids.map((line) => [el("code", {}, line.id), count(line.rows)]);
-  const summaries = report.documents.filter((one) => one.kind === "summary").map(receipt);
-  return [
-    section("Judge", table(["judge", "read by", ["questions", "n"]], judges, { class: "fit" }), table(["settings", ["rows", "n"]], facts.settings.map((line) => [line.settings, count(line.rows)]), { class: "fit" })),
-    section(
-      "Checklists",
-      note(`${facts.checklists_more ? "at least " : ""}${plural(facts.checklists, "checklist")}, by content hash${facts.checklists > lists.length ? "; the most frequent:" : ":"}`),
-      table(["checklist", ["rows", "n"]], lists, { class: "fit" }),
-    ),
-    ...summaries,
-  ];
-}
-
-function receipt(summary) {
-  const lines = Object.entries({ ...summary.value, ...summary.value.receipt }).filter(([, value]) => value !== null && typeof value !== "object");
-  const rows = lines.map(([name, value]) => [name.replaceAll("_", " "), typeof value === "number" && !Number.isInteger(value) ? num(value, 4) : String(value)]);
-  for (const [model, [prompt, reply]] of Object.entries(summary.value.receipt?.tokens ?? {})) rows.push([`tokens of ${model}`, `${count(prompt)} in, ${count(reply)} out`]);
-  return section(`Cost (${summary.name})`, table(["", ["", "n"]], rows, { "aria-label": "Cost", class: "fit" }));
 }
