@@ -14,7 +14,7 @@ A [`Target`] has the answer, the thought, and a state. A completion without an a
 several messages (tool use), only the last assistant message answers: text before a tool call is a preamble.
 
 Models mark thoughts, answers and tool calls in different ways (`markers.py`). Without a tokenizer, only markers count
-that nobody writes by chance. [`CompletionReader`] adds the markers of a tokenizer: from its tokens, its
+that no text contains by chance. [`CompletionReader`] adds the markers of a tokenizer: from its tokens, its
 `response_template`, and its chat template. Many markers are special tokens, which decoding drops; a reader therefore
 uses token ids where a trainer passes them.
 """
@@ -328,7 +328,7 @@ class CompletionReader:
     Args:
         tokenizer (`PreTrainedTokenizerBase` or `ProcessorMixin`, *optional*):
             The policy's tokenizer. With it, token ids can be read, and the markers of its chat template and of its
-            `response_template` are known. Without it, only markers count that nobody writes by chance, such as
+            `response_template` are known. Without it, only markers count that no text contains by chance, such as
             `<think>` and control tokens.
         chat_template_kwargs (mapping, *optional*):
             Arguments with which the trainer renders prompts, such as `{"enable_thinking": False}`.

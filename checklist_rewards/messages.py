@@ -2,7 +2,7 @@
 
 Messages come in the shapes of several APIs: OpenAI (parts, refusals, `tool_calls` and the older `function_call`),
 Mistral and Gemini (thoughts as parts), ShareGPT (`from`, `value`), and under many names of roles. This module is the
-only one that knows these shapes. A judge reads text only, so media are refused unless the user ignores them.
+only one that reads these shapes. A judge reads text only, so media are refused unless the user ignores them.
 """
 
 from __future__ import annotations

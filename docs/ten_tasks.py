@@ -58,7 +58,16 @@ def project(folder: Path) -> None:
         ("failed", "long", []),
     ):
         paths = [folder / f"{source}.jsonl", "-o", folder / f"{name}.jsonl"]
-        command = [sys.executable, "-m", "checklist_rewards.cli", "score", *map(str, paths), "--no-store", *options]
+        command = [
+            sys.executable,
+            "-m",
+            "checklist_rewards.cli",
+            "score",
+            *map(str, paths),
+            "--model=pocket",
+            "--no-store",
+            *options,
+        ]
         subprocess.run(command, cwd=ROOT, capture_output=True, check=False)  # not 0 where a read was not answered
     for name in ("run/texts", "run/scored", "texts", "long"):
         (folder / f"{name}.jsonl").unlink()
@@ -126,7 +135,7 @@ def _fails_most(hand: Hand) -> None:
 
 def _unanswered(hand: Hand) -> None:
     hand.click("Report: failed.jsonl")
-    hand.click("2 reads unanswered")
+    hand.click("2 questions unanswered")
     hand.sees("No answer", ".panel")
 
 

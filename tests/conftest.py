@@ -77,7 +77,6 @@ SLOWEST = (
     "ui/app/test_batch_served.py",
     "rewards/test_reward_advantages.py",
     "checks/test_sandbox.py",
-    "test_light_ui.py",
     "test_growth.py",
     "backends/test_transformers_architectures.py",
     "datasets/test_exporting_round_trips.py",

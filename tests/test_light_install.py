@@ -1,19 +1,24 @@
-"""The wheel without extras, in an environment of its own, as in a host that pins its own torch and transformers."""
+"""The wheel without extras, in an environment of its own, as in a host that pins its own torch and transformers.
+
+The last tests add the extra `ui` to the same environment: the app starts, shows its page and a report, and judges
+without torch. So they stand at the end of this file, after the tests of what works without an extra.
+"""
 
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from tests.conftest import REPO
+from tests.conftest import HANG, REPO
 from tests.test_light import OF_EXTRAS
-from tests.waiting import printed
+from tests.ui.files import scored_rows, write
+from tests.waiting import printed, until
 from tests.zygote import Program
 
 pytestmark = pytest.mark.slow
@@ -26,24 +31,31 @@ ROW = {
     "checklist": ["Is it fine (yes)?", "Is it red (no)?"],
     "human": ["yes", "no"],
 }
+WORDS = {"question": "Is it short?", "check": {"type": "words", "at_most": 3}}
 
 
-def installed_in(folder: Path, extra: str = "") -> SimpleNamespace:
-    """An environment with the wheel: `python(code, *arguments)` and `command(*arguments)` run there, in `folder`, with
-    the variables `environment`; `bin` has its programs."""
+@pytest.fixture(scope="module")
+def light(tmp_path_factory) -> SimpleNamespace:
+    """An environment with the wheel without extras: `python(code, *arguments)` and `command(*arguments)` run there, in
+    `folder`, with the variables `environment`; `bin` has its programs; `install(extra)` adds an extra."""
+    folder = tmp_path_factory.mktemp("light")
     subprocess.run([sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", folder], cwd=REPO, check=True)
     [wheel] = folder.glob("*.whl")
     home = folder / "venv"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", home], check=True)
-    installed = subprocess.run(
-        [*PIP, "--python", home / "bin" / "python", "install", "--no-compile", "--retries", "1", "--timeout", "15"]
-        + ["-c", REPO / "constraints-cpu.txt", f"{wheel}{extra}"],
-        capture_output=True,
-        text=True,
-    )
-    if installed.returncode and any(sign in installed.stderr for sign in NO_INDEX):
-        pytest.skip(f"pip cannot reach an index: {installed.stderr.strip().splitlines()[-1]}")
-    assert installed.returncode == 0, installed.stderr
+
+    def install(extra: str = "") -> None:
+        installed = subprocess.run(
+            [*PIP, "--python", home / "bin" / "python", "install", "--no-compile", "--retries", "1", "--timeout", "15"]
+            + ["-c", REPO / "constraints-cpu.txt", f"{wheel}{extra}"],
+            capture_output=True,
+            text=True,
+        )
+        if installed.returncode and any(sign in installed.stderr for sign in NO_INDEX):
+            pytest.skip(f"pip cannot reach an index: {installed.stderr.strip().splitlines()[-1]}")
+        assert installed.returncode == 0, installed.stderr
+
+    install()
     shutil.copy(REPO / "tests" / "rewards" / "hosts.py", folder)  # minimal frameworks for the integrations
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     environment |= {"XDG_CACHE_HOME": str(folder / "cache"), "OPENAI_API_KEY": "none", "COLUMNS": "200"}
@@ -61,13 +73,14 @@ def installed_in(folder: Path, extra: str = "") -> SimpleNamespace:
     def command(*arguments: object) -> subprocess.CompletedProcess[str]:
         return run(home / "bin" / "checklist-rewards", *arguments)
 
-    return SimpleNamespace(folder=folder, python=python, command=command, environment=environment, bin=home / "bin")
-
-
-@pytest.fixture(scope="module")
-def light(tmp_path_factory) -> SimpleNamespace:
-    """The wheel without extras."""
-    return installed_in(tmp_path_factory.mktemp("light"))
+    return SimpleNamespace(
+        folder=folder,
+        python=python,
+        command=command,
+        environment=environment,
+        bin=home / "bin",
+        install=install,
+    )
 
 
 @pytest.fixture(scope="module")
@@ -236,3 +249,57 @@ assert not {"torch", "transformers", "trl", "datasets", "accelerate", "numpy"} &
         reward_server,
         *names,
     )
+
+
+@pytest.fixture(scope="module")
+def app(light, fault_server):
+    """A client of the app, whose judge is a server, after the extra `ui` is installed."""
+    httpx = pytest.importorskip("httpx")
+    light.install("[ui]")
+    project = light.folder / "project"
+    project.mkdir()
+    write(project / "scored.jsonl", scored_rows(20))
+    write(project / "rows.jsonl", [{"prompt": "p", "target": "blue", "checklist": ["Is it fine (yes)?"]}])
+    light.python("import importlib.util as u; assert not u.find_spec('torch') and not u.find_spec('transformers')")
+    command = [light.bin / "checklist-rewards", "ui", project, "--port=0", "--no-browser", "--no-store"]
+    command += ["--model=valid", f"--base-url={fault_server}"]
+    environment = light.environment | {"COLUMNS": "400"}
+    with subprocess.Popen(list(map(str, command)), stderr=subprocess.PIPE, text=True, env=environment) as server:
+        found = printed(server, r"(http://127\.0\.0\.1:\d+)/\?token=(\S+)")
+        headers = {"x-checklist-rewards-token": found[2]}
+        with httpx.Client(base_url=found[1], headers=headers, timeout=HANG, trust_env=False) as client:
+            client.params = {"token": found[2]}
+            yield client
+        server.send_signal(signal.SIGINT)
+        assert server.wait(HANG) == 0
+
+
+def test_the_page_and_a_report_load(app):
+    assert "app.js" in app.get("/").text and app.get("/static/app.js").status_code == 200
+    report = app.get("/api/report", params={"file": "scored.jsonl"}).json()
+    assert report["files"][0]["overview"]["rows"] == 20 and report["files"][0]["analysis"]["items"]
+
+
+def test_a_code_check_and_a_served_judge_answer(app):
+    body = {"target": "two words", "checklist": [WORDS, "Is it fine (yes)?", "Is it red (no)?"]}
+    events = [json.loads(line) for line in app.post("/api/judge", json=body).text.splitlines()]
+    assert [item["answer"] for item in events[-1]["score"]["items"]] == ["yes", "yes", "no"]
+
+
+def test_a_job_runs(app):
+    created = app.post("/api/jobs", json={"file": "rows.jsonl", "output": "out.jsonl"})
+    assert created.status_code == 200, created.text
+    until(lambda: app.get("/api/jobs").json()["jobs"][0]["state"] not in ("new", "running"))
+    [job] = app.get("/api/jobs").json()["jobs"]
+    assert (job["state"], job["summary"]["mean_score"]) == ("done", pytest.approx(0.94, abs=0.01)), job["message"]
+
+
+def test_alpha_and_labels_need_nothing_else(app):
+    queue = app.get("/api/annotate/queue", params={"file": "rows.jsonl", "annotator": "ann"}).json()
+    assert len(queue["rows"]) == 1
+    for annotator in ("ann", "bob"):
+        task = app.get("/api/annotate/task", params={"file": "rows.jsonl", "annotator": annotator, "place": 0}).json()
+        answer = {"row": task["id"], "item": task["items"][0]["key"], "text": task["text"], "label": "yes"}
+        done = app.post("/api/annotate/answer", json={"file": "rows.jsonl", "annotator": annotator, **answer})
+    assert done.status_code == 200 and "agreement" in done.json()
+    assert app.post("/api/annotate/export", json={"file": "rows.jsonl"}).json()["name"] == "labels/rows.jsonl"

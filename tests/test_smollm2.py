@@ -1,5 +1,7 @@
 """A real pretrained model with a real chat template and vocabulary, where the pocket model could hide something."""
 
+import math
+
 import pytest
 import torch
 from datasets import Dataset
@@ -53,6 +55,16 @@ def test_packed_reads_are_those_of_separate_prompts(engine):
         assert together.logprobs == pytest.approx(alone.logprobs, abs=1e-3)
 
 
+def test_it_keeps_its_label_mass_if_its_prompt_mentions_a_tag(engine):
+    prompt, mention = load_prompt("judges/item", "judge"), "Ignore text inside <think> blocks."
+    prefix, tails = prompt.prefix(target="A dog barks at the moon."), (prompt.tail("Does it mention a dog?"),)
+    groups = [ReadGroup(rules, prefix, tails) for rules in (prompt.system, f"{prompt.system} {mention}")]
+    groups.append(ReadGroup(None, f"{mention}\n\n{prefix}", tails))
+    reads = engine.load().read(groups, ("yes", "no"))[0]
+    masses = [sum(math.exp(logprob) for logprob in read.logprobs or ()) for read in reads]
+    assert all(mass > 0.4 for mass in masses), masses
+
+
 @pytest.mark.study
 def test_probe_refuses_it_as_a_judge(engine):
     report = probe(engine)
@@ -95,6 +107,7 @@ def test_a_label_after_a_thought_is_a_plain_forward_pass_over_all_that_was_writt
         assert verdict.mass == pytest.approx(yes + no, abs=1e-4)
 
 
+@pytest.mark.study  # `tests/rewards` trains the pocket model in the same way
 def test_grpo_trains_it_on_code_checks(smollm2, tmp_path):
     peft, trl = pytest.importorskip("peft"), pytest.importorskip("trl")
     checklist = [

@@ -455,7 +455,7 @@ def _within(kind: str, config: Any, positions: torch.Tensor, keys: torch.Tensor)
 @contextmanager
 def _narrowed(model: Any) -> Iterator[None]:
     """Narrow all windows and chunks of a model: those that the masks here are made from, and those that only the
-    model knows, such as the number of tokens that a layer keeps."""
+    model accepts, such as the number of tokens that a layer keeps."""
     config = model.config.get_text_config()
     narrowed = [(config, name) for name in _WIDTHS.values()]
     narrowed += [(module, "keep_window_size") for module in model.modules()]

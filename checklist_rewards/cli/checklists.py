@@ -40,7 +40,8 @@ from checklist_rewards.files.documents import FORMATS, load, read_text, read_val
 from checklist_rewards.files.rows import FORMATS as ROWS
 from checklist_rewards.files.rows import file_format, read_rows
 from checklist_rewards.files.store import Store
-from checklist_rewards.generators.shapes import is_open, question_fault
+from checklist_rewards.generators.constraints import rule_faults
+from checklist_rewards.generators.shapes import EMPTY, is_empty, is_open, question_fault
 from checklist_rewards.judges.checked import usable_check
 from checklist_rewards.judges.settings import load_jury
 from checklist_rewards.pipelines import GENERATORS, REFINERS, SCORERS, PipelineConfig, get_pipeline, list_pipelines
@@ -287,7 +288,9 @@ def lint(
     trainer's arguments. Files named in a config and the code checks of a checklist are checked too.
 
     An item without options and without a check must be answerable with yes or no: "What do you think about rain?" is
-    an error. Statements, and two questions in one, are listed as warnings. Questions are recognized in English only.
+    an error. Statements, two questions in one, questions that every response meets ("Does the response contain a
+    text?"), questions that repeat the check of another item, and items that contradict each other are listed as
+    warnings. Questions are recognized in English only.
 
     Exit code 2 if any file is invalid.
 
@@ -393,16 +396,20 @@ class _Warnings(dict[tuple[str, str], list[str]]):
 def _usable(checklist: Checklist, where: str, warnings: _Warnings) -> Checklist:
     """The checklist, after validating its code checks and its questions. Raises [`ChecklistError`]."""
     for item in checklist.items:
+        place = f"{where}, item {item.id}"
         if item.check is not None:
             check = usable_check(item, where, allow_code="unsafe")  # validates the check without running code
             if (fault := check.fault()) is not None:
-                raise ChecklistError(f"{where}, item {item.id} ({item.question!r:.80}): its check is broken: {fault}.")
-        elif item.options is None and (fault := question_fault(item.question)) is not None:
-            place = f"{where}, item {item.id}"
-            if not is_open(item.question):
+                raise ChecklistError(f"{place} ({item.question!r:.80}): its check is broken: {fault}.")
+        elif item.options is None:
+            fault = question_fault(item.question) or (EMPTY if is_empty(item.question) else None)
+            if fault is not None and is_open(item.question):
+                ask = "ask for yes or no, or give it options"
+                raise ChecklistError(f"{place}: {item.question!r:.100} {fault}; {ask}.")
+            if fault is not None:
                 warnings.setdefault((item.question, fault), []).append(place)
-                continue
-            raise ChecklistError(f"{place}: {item.question!r:.100} {fault}; ask for yes or no, or give it options.")
+    for item, fault in rule_faults(checklist.items):
+        warnings.setdefault((item.question, fault), []).append(f"{where}, item {item.id}")
     return checklist
 
 

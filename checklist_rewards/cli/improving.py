@@ -20,7 +20,7 @@ from checklist_rewards.backends import Engine
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.cli import options as o
 from checklist_rewards.cli.options import Json, Resamples, Seed, grouped
-from checklist_rewards.cli.output import bars, check_outputs, console, table, warn_of_models
+from checklist_rewards.cli.output import bars, check_outputs, console, table
 from checklist_rewards.cli.trust import LABELS, Labelled
 from checklist_rewards.cli.work import CHECKLISTS, Work
 from checklist_rewards.errors import SampleError
@@ -274,7 +274,6 @@ def improve(
     if work is not None:
         scorer = work.scorer
         scorer.validate()
-        warn_of_models(judge.shown)
         if writer is not None:
             engine = Engine(writer, *_place(judge.engine), judge.engine.settings)
             rewriter = Rewriter(work.engine(CHECKLISTS, engine), store=False if work.store is None else work.store)

@@ -22,7 +22,7 @@ from checklist_rewards.backends import Sampling
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.cli import options as o
 from checklist_rewards.cli.options import Resamples, Seed, grouped
-from checklist_rewards.cli.output import bars, check_outputs, console, decimal, table, warn_of_models
+from checklist_rewards.cli.output import bars, check_outputs, console, decimal, table
 from checklist_rewards.cli.trust import Labelled
 from checklist_rewards.cli.work import Work
 from checklist_rewards.errors import SampleError
@@ -176,7 +176,6 @@ def inspect(
             rows = path
         if work is not None and asks:
             work.scorer.validate()
-            warn_of_models(judge.shown)
         found = _Inspection(ScoredFile(rows, **named), analyses, forecast)
         found.read()
         if work is not None and analyses.meta:
@@ -422,7 +421,6 @@ def _sample(
     assert engine is not None
     _ = engine.identity  # raises if the policy is not found
     scorer.validate()
-    warn_of_models(judge.shown)
     sampling = Sampling(policy.max_tokens, policy.temperature, n=sampled.n, seed=policy.seed)
     with write_rows(path) as out, bars() as bar:
         progress = bar("prompts sampled", len(prompts))

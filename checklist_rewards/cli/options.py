@@ -557,12 +557,6 @@ class JudgeOptions(JudgeModel):
         return self.given.get("weights")
 
     @property
-    def shown(self) -> str:
-        """The judge's name for messages: its model, the file of judges, or the URL of the reward server."""
-        engine = self.engine
-        return self.judge or (str(engine.base_url) if engine.backend == REMOTE else engine.model)
-
-    @property
     def names_no_model(self) -> bool:
         """Whether the judge is the pipeline's: the user named neither a model nor a server."""
         given = self.settings_of(OF_JUDGE)

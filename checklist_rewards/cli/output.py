@@ -24,7 +24,6 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Column, Table
 
-from checklist_rewards.backends.models import POCKET
 from checklist_rewards.datasets.tasks import BY_RULES, Totals
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.scored import ScoredFile
@@ -44,16 +43,6 @@ console = Console(stderr=True, soft_wrap=True, highlight=False)
 def refuse(message: str) -> None:
     """Print a one-line error."""
     console.print(f"[bold red]error:[/] {escape(message)}")
-
-
-def warn_of_models(*models: str) -> None:
-    """Warn that the pocket model is not a real judge, because its scores look like those of any other model."""
-    if POCKET in models:
-        console.print(
-            "[yellow]The pocket model is for tests and demos: it was trained on synthetic sentences only (words, "
-            "counts, casing, digits, bullets), and its answers about other texts are meaningless. Set --model to a "
-            "real model.[/]"
-        )
 
 
 def bars() -> AbstractContextManager[AddBar]:

@@ -34,7 +34,6 @@ from checklist_rewards.cli.output import (
     console,
     decimal,
     table,
-    warn_of_models,
 )
 from checklist_rewards.cli.work import Work
 from checklist_rewards.errors import SampleError
@@ -212,7 +211,6 @@ def replay(
         return forecast(work, samples=(text.sample for text in stored if text.sample is not None))
     if work is not None:
         work.pipeline.scorer.validate()
-        warn_of_models(judge.shown)
     report = RunReport("replay")
     variance = Variance(repeat, by_prompt=prompts) if repeat > 1 else None
     with write_rows(files.output) as out, bars() as bar:

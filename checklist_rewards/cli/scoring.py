@@ -28,7 +28,6 @@ from checklist_rewards.cli.output import (
     check_outputs,
     console,
     refuse,
-    warn_of_models,
 )
 from checklist_rewards.cli.work import RowRun, Work
 from checklist_rewards.datasets.shards import find_shards, first_row
@@ -110,7 +109,7 @@ def run_on_ray(
     cluster: o.Cluster,
     dry: o.Dry,
     store: o.StoreOptions,
-    *models: str,
+    *,
     columns: dict[str, Any],
     scores: bool = True,
     checklists: Source | Checklist = Source.COLUMN,
@@ -121,7 +120,6 @@ def run_on_ray(
         command (`str`): the name of the command.
         work ([`Work`]): config and engines.
         files, cluster, dry, store: options of the command.
-        *models (`str`): the models, to warn about the pocket model.
         columns (`dict`): arguments of [`Columns.of`].
         scores, checklists: as in [`RowTask`].
     """
@@ -141,7 +139,6 @@ def run_on_ray(
     first = first_row(shards)
     report = RunReport(command)
     task = work.task(Columns.of(first, **columns), scores=scores, checklists=checklists)
-    warn_of_models(*models)
     keep = store.store or not store.no_store
     settings = {"actors": cluster.actors, "num_gpus": cluster.num_gpus, "shard_rows": cluster.shard_rows}
     try:
@@ -256,16 +253,13 @@ def generate(
     named = keys.columns(reference=None, writer=work.writer_keys(keys))
     what: dict[str, Any] = {"scores": False, "checklists": Source.WRITTEN}
     if cluster.ray:
-        names = work.model_names
-        return run_on_ray("generate", work, files, cluster, dry, store_options, *names, columns=named, **what)
+        return run_on_ray("generate", work, files, cluster, dry, store_options, columns=named, **what)
     run = RowRun("generate", work, files, named, store_options.store)
     rows = RowWork(pipe, run.columns, run.report, **what)
     total = sum(1 for _ in map(rows.validate, run.file))
     if dry.dry_run:
         return forecast(work, requests=(run.columns.request_of(row.data, row.where) for row in run.file))
     pipe.check_writers()
-    if pipe.needs_writer:
-        warn_of_models(*work.model_names)
     with write_rows(files.output) as out, bars() as bar:
         run.write(out, partial(rows.process, written=bar("checklists", total)))
     run.finish(None)
@@ -282,7 +276,6 @@ def _shared(work: Work, writer: o.Writer, files: o.Files, dry: o.Dry) -> None:
         return forecast(work, source=source)
     pipe = work.pipeline
     pipe.check_writers()
-    warn_of_models(*work.model_names)
     report = RunReport("generate")
     checklist = write_shared(pipe, source, report)
     if checklist is not None:
@@ -357,8 +350,7 @@ def score(
     command = Work.of(preset, stores_of(cluster, store_options), judge=judge, concurrency=concurrency, dry=dry)
     named = keys.columns(checklist, target=target_key, checklist=checklist_key)
     if cluster.ray:
-        name = command.judge_name
-        return run_on_ray("score", command, files, cluster, dry, store_options, name, columns=named)
+        return run_on_ray("score", command, files, cluster, dry, store_options, columns=named)
     run = RowRun("score", command, files, named, checklist, store_options.store)
     work = RowWork(command.pipeline, run.columns, run.report, scores=True, checklists=Source.COLUMN)
     reads, asks = 0, False
@@ -457,10 +449,7 @@ def run(
                 "--source cannot be combined with --ray: write the checklist with `checklist-rewards generate`, then "
                 "give it with --checklist."
             )
-        names = command.model_names
-        return run_on_ray(
-            "run", command, files, cluster, dry, store_options, *names, columns=named, checklists=checklists
-        )
+        return run_on_ray("run", command, files, cluster, dry, store_options, columns=named, checklists=checklists)
     this = RowRun("run", command, files, named, checklist, source, store_options.store)
     file, columns, report = this.file, this.columns, this.report
     work = RowWork(pipe, columns, report, scores=True, checklists=checklists)
@@ -472,7 +461,6 @@ def run(
     pipe.scorer.validate()
     if file_checklist is None:
         pipe.check_writers()
-    warn_of_models(*command.model_names)
     if loaded_source is not None:
         from checklist_rewards.pipelines.assembly import TRIED, a_few
 

@@ -14,7 +14,7 @@ import typer
 from checklist_rewards.backends.models import POCKET
 from checklist_rewards.cli import options as o
 from checklist_rewards.cli.options import grouped
-from checklist_rewards.cli.output import console, warn_of_models
+from checklist_rewards.cli.output import console
 from checklist_rewards.cli.work import CHECKLISTS, SCORES, Work
 from checklist_rewards.errors import SampleError
 from checklist_rewards.judges.remote import TOKEN_VARIABLE
@@ -128,7 +128,6 @@ def serve(
     if not isinstance(scorer, ChecklistScorer):
         raise SampleError(f"serve requires a ChecklistScorer, but {work.config.name} uses {type(scorer).__name__}.")
     scorer.validate()
-    warn_of_models(work.judge_name)
     with listen(host, port) as listening:
         bound, port = listening.getsockname()[:2]
         if token is None and not ip_address(bound.partition("%")[0]).is_loopback:
@@ -242,7 +241,6 @@ def ui(
         chosen,
     )
     judging.pipeline({}).scorer.validate()
-    warn_of_models(work.judge_name)
     token = secrets.token_urlsafe(24)
     app = build_ui(judging, token)
     with listen("127.0.0.1", port) as listening:

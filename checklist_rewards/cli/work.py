@@ -47,7 +47,7 @@ from checklist_rewards.backends.tokens import Bounds, Tokens, local_tokenizer
 from checklist_rewards.backends.trees import floor_tokens
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.cli import options as o
-from checklist_rewards.cli.output import RowFile, RunReport, warn_of_models
+from checklist_rewards.cli.output import RowFile, RunReport
 from checklist_rewards.datasets.tasks import RowTask
 from checklist_rewards.errors import ConfigError, SampleError
 from checklist_rewards.files.documents import read_text, read_value
@@ -276,22 +276,15 @@ class Work:
         judge = self.judge
         return self.config.scorer.judge or (str(judge.base_url) if judge.backend == REMOTE else judge.model)
 
-    @property
-    def model_names(self) -> tuple[str, ...]:
-        """The names of the judge and the writer, for messages."""
-        return (self.judge_name, *([] if self.writer is None else [self.writer.model]))
-
     def asks(self, checklist: Checklist) -> bool:
         """Whether the judge is asked about any item of a checklist."""
         scorer = self.pipeline.scorer
         return not isinstance(scorer, ChecklistScorer) or scorer.asks(checklist)
 
     def check_judge(self, asks: bool = True) -> None:
-        """Refuse a judge that cannot work, and warn of the pocket model; neither if no item `asks` it."""
+        """Refuse a judge that cannot work, unless no item `asks` it."""
         if asks:
             self.pipeline.scorer.validate()
-            if self.judge.backend != REMOTE:  # the model is the server's
-                warn_of_models(self.judge_name)
 
     def engine(self, purpose: str, engine: Engine) -> Engine:
         """An engine as the command uses it: within its limits, and with a bill unless it judges. In a dry run, a

@@ -59,7 +59,7 @@ from checklist_rewards.validation import np, whole_number
 MIN_LABELS, MIN_GROUPS = 60, 15
 """Fewer labelled rows, or groups of them, are refused: each part has a third."""
 FORMAT = "checklist-rewards-improve-1"
-"""Names what [`Improvement.dumped`] returns, so that the app knows the file."""
+"""Names what [`Improvement.dumped`] returns, so that the app recognizes the file."""
 LEVEL = 0.05
 """One-sided level of all tests of a run together."""
 CONSTANT = 0.05

@@ -7,7 +7,7 @@ are read again with the final types. Only one batch is in memory at a time.
 
 Null, integer and decimal columns are unified; structs get the fields of all their rows. A column whose values have no
 common type (lists and strings), that would become a struct with hundreds of fields (a mapping keyed by id), or whose
-texts are not valid Unicode, is stored as JSON text, with a warning. The field's metadata says so, and its values are
+texts are not valid Unicode, is stored as JSON text, with a warning. The field's metadata marks it, and its values are
 read back as they were. Nothing is dropped.
 """
 

@@ -96,6 +96,16 @@ _ASKS_YES_NO = re.compile(rf"[,;:]\s*(?:(?:and|then|or)\s+)?{_AUXILIARY}\b", re.
 _SECOND = re.compile(rf"\w\s*,?\s(?:and|or|but|and/or)\s+{_AUXILIARY}\s+(?:not\s+)?{_SUBJECT}\b", re.IGNORECASE)
 _QUOTED = re.compile(r'"[^"]*"|“[^”]*”|\([^()]*\)|`[^`]*`')
 _ASKS = re.compile(rf"(?:^|[,;:]\s*(?:(?:and|then)\s+)?){_AUXILIARY}\b", re.IGNORECASE)
+_FORM = re.compile(
+    rf"{_AUXILIARY} (?:(?:the|this|that|an?|its?|your) )?(?:[\w-]+ ){{0,2}}?(?:only |just )?"
+    r"(?:(?:contain|include|have|provide|consist of|comprise|present|use|be|composed of|made (?:up )?of|written|given|"
+    r"presented|provided) )?(?:only |just )?(?:(?:in|as) )?(?:(?:the )?form of )?"
+    r"(?:(?:an?|any|some|actual|plain|written|the) )*"
+    r"(?P<form>texts?|words?|sentences?|responses?|answers?|reply|replies|content)"
+    r"(?: only| form| format| alone)?\s*\?",
+    re.IGNORECASE,
+)
+"""A question that asks only for a text, words or a sentence."""
 _STRING = re.compile(r'"[^"]+"|“[^”]+”|(?<!\w)\'[^\']+\'(?!\w)')
 _WORD = re.compile(r"\w+")
 _SMALL_WORDS = frozenset("a an the is are was were do does did has have had it its".split())
@@ -139,9 +149,9 @@ def parse_questions(
         reply (`str`): the model's text.
         min_items (`int`, *optional*, defaults to `2`): least number of distinct questions.
         max_items (`int`, *optional*, defaults to `8`): greatest number of distinct questions.
-        drop_faults_of (`str`, *optional*): the input. With it, entries that are not one yes/no question, that are
-            copied from the input, name a number or a quoted string that it does not have, or ask nothing that an
-            earlier one does not, are left out instead of refused. English only.
+        drop_faults_of (`str`, *optional*): the input. With it, entries that are not one yes/no question, that ask
+            only for a text or a sentence, are copied from the input, name a number or a quoted string that it does
+            not have, or ask nothing that an earlier one does not, are left out instead of refused. English only.
 
     Returns:
         [`QuestionList`]: The questions in order.
@@ -165,9 +175,9 @@ def parse_questions(
 
 
 def without_faults(questions: Iterable[str], input: str) -> tuple[list[str], list[str]]:
-    """The questions without those that are not one yes/no question in English, are copied from the input, name a
-    number or a quoted string that the input does not have, or ask nothing that an earlier one does not; and the fault
-    of each that is left out."""
+    """The questions without those that are not one yes/no question in English, ask only for a text or a sentence, are
+    copied from the input, name a number or a quoted string that the input does not have, or ask nothing that an
+    earlier one does not; and the fault of each that is left out."""
     text = input.casefold()
     copied = f" {' '.join(_WORD.findall(text))} "
     values = {number(found.group()) for found in numbers(text)}
@@ -180,6 +190,8 @@ def without_faults(questions: Iterable[str], input: str) -> tuple[list[str], lis
         named = frozenset(words) - _SMALL_WORDS
         if question_fault(question) is not None or not _ASKS.search(question):
             faults.append("not one yes/no question")
+        elif is_empty(question, text):
+            faults.append("asks only for a text or a sentence")
         elif f" {' '.join(words)} " in copied:
             faults.append("copied from the input")
         elif not {number(found.group()) for found in numbers(asked)} - {1} <= values:
@@ -298,6 +310,24 @@ def question_fault(text: str) -> str | None:
     if sum(map(bare.count, _MARKS)) > 1 or _SECOND.search(bare):
         return "asks two questions; write one item for each"
     return None
+
+
+EMPTY = "is met by every response; ask for something that a response may lack"
+"""The fault of an empty question, as those of [`question_fault`]."""
+
+
+def is_empty(text: str, input: str | None = None) -> bool:
+    """Whether a question asks only for a text, words or a sentence. English only. With the input, only if the input
+    does not name these; without it, only what every response has, so no sentence.
+
+    >>> is_empty("Does the response contain a text only?"), is_empty("Is the generated text a sentence?")
+    (True, False)
+    """
+    found = _FORM.fullmatch(" ".join(text.split()))
+    if found is None:
+        return False
+    form = found["form"].casefold()
+    return form not in ("word", "sentence", "sentences") if input is None else form[:4] not in input.casefold()
 
 
 def is_open(text: str) -> bool:

@@ -237,7 +237,14 @@ class Step:
         """As [`Step.ask`], but returns errors in place of values instead of raising."""
         self.asked += len(prompts)
         requests = [ask_in_shape(prompt, shape) for prompt in prompts]
-        return self.generator.writer.ask(requests, shape, check, temperature=temperature)
+        asked, watch = self.asked, self.generator.watch
+
+        def answered(replies: int) -> None:
+            if watch is not None:
+                watch(asked, replies)
+
+        answered(0)
+        return self.generator.writer.ask(requests, shape, check, temperature=temperature, progress=answered)
 
     def refuse(self, values: Sequence[object], parts: Sequence[str]) -> None:
         """Raise a [`StageError`] naming the parts whose value is an error, if any."""
@@ -294,6 +301,9 @@ class CorpusWriter:
                 raise SampleError(f"prompts: the stage {stage!r} is not known; allowed: {stages}.")
         self.prompts = {name: known.load((prompts or {}).get(name)) for name, known in self.stage_prompts.items()}
         self.stages: list[Stage] = []
+        self.watch: Callable[[int, int], None] | None = None
+        """Called while a stage runs with the number of its requests so far and of replies since the last call. What it
+        raises ends the stage; the replies so far are stored."""
 
     def validate(self) -> None:
         """Check that the model exists, without loading it. Raises [`ModelError`]."""

@@ -9,7 +9,7 @@ An item with a scope is asked about each message in its scope, and the answers a
 | `every_turn` | all messages of the assistant | it holds for each, also if there is none |
 | `any_tool_result`, `every_tool_result` | the results of tools | as above |
 
-A judge sees the conversation up to the message and is asked about its last message only. So it knows what came before
+A judge sees the conversation up to the message and is asked about its last message only. So it sees what came before
 ("asks before it deletes"), and the prompts of one conversation start with each other: their shared tokens are computed
 once. A code check sees the text of the message alone.
 
@@ -68,7 +68,7 @@ _SURELY = 1.1
 _BYTES_PER_TOKEN, _MOST_BYTES = 2, 6
 """Without a tokenizer: bytes per token that hardly any text falls below, and that hardly any exceeds."""
 UNLIMITED = _ANY = 2**31
-"""An engine with this context or a larger one knows no limit."""
+"""An engine with this context or a larger one has no limit."""
 _LEAST = 32
 """Tokens, or characters, of the shortest window."""
 _FORM_TOKENS = 128

@@ -2,10 +2,11 @@
 
     >>> trainer = ChecklistSDPOTrainer(model=..., reward_funcs=ChecklistReward(scorer), ...)  # doctest: +SKIP
 
-A group in which all completions have the same score teaches GRPO nothing, although the judge knows which items each
-one failed. SDPO lets the policy itself, which has read feedback about its completion, be the teacher of the policy
-that has not. TRL takes the feedback from a column of the dataset, so it is the same for all completions of a prompt.
-This trainer makes it from the scores of the reward: one scoring gives each completion its reward and its feedback.
+A group in which all completions have the same score teaches GRPO nothing, although the judge's answers say which
+items each one failed. SDPO lets the policy itself, which has read feedback about its completion, be the teacher of
+the policy that has not. TRL takes the feedback from a column of the dataset, so it is the same for all completions of
+a prompt. This trainer makes it from the scores of the reward: one scoring gives each completion its reward and its
+feedback.
 
 The feedback names the items that a completion failed, with the required answer, and those that it passed. An item that
 was not answered, or of which the judge is not sure, is left out: a judge failure never teaches. SDPO counts a missing

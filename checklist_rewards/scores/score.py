@@ -40,7 +40,7 @@ Method = Literal["logprobs", "top_logprobs", "thought", "decision", "word", "rep
 
 DEFAULT_THRESHOLD = 0.6
 ROUNDING = 1e-3
-"""How far the numbers of a file may be from their range, for probabilities that somebody has rounded."""
+"""How far the numbers of a file may be from their range, for probabilities that were rounded."""
 
 
 def _number(what: str, least: float = -math.inf, most: float = math.inf) -> AfterValidator:

@@ -296,7 +296,7 @@ class _Checking:
                     self._running[client] -= 1
 
     def _next(self) -> tuple[str, Callable[[], None]] | None:
-        """The next row of the client whose turn it is; None, and the end of this thread, if there is none."""
+        """The next row of the client whose turn it is; None if no row waits; this thread then ends."""
         with self._changed:
             for client in self._waiting:
                 if self._running[client] < self._most:

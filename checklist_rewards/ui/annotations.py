@@ -20,9 +20,10 @@ import re
 import sys
 import threading
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -255,7 +256,7 @@ def check_name(name: Any) -> str:
 
 
 def record(project: Project, file: str, task: Task, name: str, item: str, value: Mapping[str, Any]) -> Annotation:
-    """Check an answer and append it.
+    """Check an answer and append it. An answer that is the last line already is not written again.
 
     Args:
         project ([`Project`]): The project.
@@ -292,7 +293,8 @@ def record(project: Project, file: str, task: Task, name: str, item: str, value:
         **annotation.shown(),
         "text": task.text,
     }
-    _append(path, json.dumps(line))
+    if line | {"time": None} != _last(path) | {"time": None}:  # sent again, because the reply was lost
+        _append(path, json.dumps(line))
     return annotation
 
 
@@ -464,6 +466,16 @@ def _place(value: Any) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) else -1
 
 
+def _last(path: Path) -> dict[str, Any]:
+    """The last line of a file of annotations; empty if there is none."""
+    try:
+        lines = path.read_bytes().splitlines()
+        found = json.loads(lines[-1]) if lines else {}
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
 def _append(path: Path, line: str) -> None:
     """Append a line in one write, on a line of its own."""
     try:
@@ -563,6 +575,36 @@ def marked(target: str | None, spans: Iterable[Mapping[str, Any]]) -> list[dict[
         and 0 <= span["start"] < span["end"]
         and target[span["start"] : span["end"]] == span["text"]
     ]
+
+
+_QUOTED = re.compile(
+    r"""\"([^\"]+)\"|“([^”]+)”|‘([^’]+)’|«([^»]+)»|「([^」]+)」|`([^`]+)`|(?<![^\W_])'([^']+)'(?![^\W_])"""
+)
+_WORD = re.compile(r"[^\W_]")
+_MOST_PLACES = 20
+"""Places of one quote."""
+
+
+def quoted(target: str | None, texts: Iterable[str | None], answers: Collection[str]) -> list[dict[str, Any]]:
+    """Where the response has, as whole words, what a judge quotes in its reasoning; answers are no quotes.
+
+    >>> quoted("a red thing", ['It says "red", so "yes".'], ["yes", "no"])
+    [{'by': None, 'start': 2, 'end': 5}]
+    """
+    found = [quote for text in texts if text for match in _QUOTED.finditer(text) for quote in match.groups() if quote]
+    quotes = dict.fromkeys(map(str.strip, found))
+    spans = []
+    for quote in quotes if target is not None else ():
+        if quote in answers or not _WORD.search(quote):
+            continue
+        before = r"(?<![^\W_])" if _WORD.match(quote[0]) else ""
+        after = r"(?![^\W_])" if _WORD.match(quote[-1]) else ""
+        whole = re.compile(before + re.escape(quote) + after)
+        spans += [
+            {"by": None, "start": match.start(), "end": match.end()}
+            for match in islice(whole.finditer(str(target)), _MOST_PLACES)
+        ]
+    return spans
 
 
 def name_of(file: str) -> str:

@@ -34,6 +34,7 @@ from checklist_rewards.evaluation.scored import ScoredFile
 from checklist_rewards.files.atomic import atomic_path
 from checklist_rewards.files.documents import read_text, read_value
 from checklist_rewards.files.rows import read_rows
+from checklist_rewards.progress import Bar
 from checklist_rewards.ui import annotations as answers
 from checklist_rewards.ui.annotations import Task, ordered, read_tasks
 from checklist_rewards.ui.building import Building
@@ -41,7 +42,7 @@ from checklist_rewards.ui.code import items_of, loop_commands, report_command, s
 from checklist_rewards.ui.comparisons import exported
 from checklist_rewards.ui.guard import Guard, TooLarge, cookie_name, joined, json_body, page_token
 from checklist_rewards.ui.jobs import Jobs
-from checklist_rewards.ui.judging import Judging
+from checklist_rewards.ui.judging import Judging, judges_of
 from checklist_rewards.ui.library import ConflictError, Library, checklist_text
 from checklist_rewards.ui.live import Live
 from checklist_rewards.ui.project import DOCUMENTS, OutsideError, Project, write_example
@@ -120,7 +121,8 @@ def build_ui(judging: Judging, token: str) -> FastAPI:
     app = FastAPI(title="checklist-rewards ui", version=__version__, docs_url=None, redoc_url=None, openapi_url=None)
     app.add_middleware(Guard, token=token)
     queues = _Files(lambda path: read_tasks(path))
-    reports = _Files(lambda path, labels: _report(project, path, labels))
+    reading: dict[Path, Bar] = {}  # of the reports that are read
+    reports = _Files(lambda path, labels: _report(project, path, labels, reading))
     kinds = _Files(kind_of, kept=4096)
     building, library, live = Building(judging), Library(judging), Live(project)
     jobs = app.state.jobs = Jobs(judging)
@@ -166,7 +168,12 @@ def build_ui(judging: Judging, token: str) -> FastAPI:
             {"name": file.name, "size": file.size, "changed": file.changed, **kinds.get(project.path(file.name))}
             for file in project.files()
         ]
-        return {"folder": project.folder.name, "version": __version__, "files": listed}
+        return {
+            "folder": project.folder.name,
+            "version": __version__,
+            "files": listed,
+            "judge": judging.described({}),
+        }
 
     def download(query: Mapping[str, Any]) -> Any:
         path = project.existing(query.get("file", ""))
@@ -179,6 +186,8 @@ def build_ui(judging: Judging, token: str) -> FastAPI:
         stamp = " ".join(map(_stamp, [*paths, *([] if labels is None else [labels])]))
         if query.get("known") == stamp:
             return None
+        if query.get("peek"):  # the page asks only whether the file has changed
+            return {"stamp": stamp}
         head, rows, command = reports.get(path, stamp, column or labels)
         headers = {"x-stamp": stamp, "x-command": quote(command)}
         return Response(rows if query.get("rows") else head, media_type="application/json", headers=headers)
@@ -190,7 +199,13 @@ def build_ui(judging: Judging, token: str) -> FastAPI:
                 lines = () if record.score is None else record.score.items
                 items = [{"question": one.question, "weight": one.weight, "required": one.required} for one in lines]
                 shown = items if record.checklist is None else items_of(record.checklist)
-                return {"input": record.prompt, "target": record.text, "checklist": shown}
+                found = {"input": record.prompt, "target": record.text, "checklist": shown}
+                if record.score is None:
+                    return found
+                like = judging.like(record.score)
+                of = {"file": query["file"], "id": id, "score": record.score.primary_score}
+                settings = like.pop("settings")
+                return {**found, "settings": settings, "scored": {**of, **like, "judge": settings.get("judge")}}
         raise SampleError(f"{path.name} has no row {id!r:.80}.")
 
     def tasks_of(query: Mapping[str, Any]) -> tuple[str, list[Task]]:
@@ -238,8 +253,9 @@ def build_ui(judging: Judging, token: str) -> FastAPI:
         sampled = body.get("order") == "sample"
         sample = answers.label_sample(tasks, _whole(str(body.get("seed", 0)), "seed")) if sampled else None
         done = answers.export(project, file, tasks, people, body.get("annotators"), sample)
-        scored = all(task.score is not None for task in tasks)
-        return {**done, "commands": loop_commands(file, done["name"], scored, judging.config, judging.judge)}
+        judges = judges_of(task.score for task in tasks) if all(task.score is not None for task in tasks) else None
+        commands = loop_commands(file, done["name"], judges, judging)
+        return {**done, "commands": commands}
 
     def generate(body: dict[str, Any]) -> Any:
         checklist = judging.write(body)
@@ -258,6 +274,7 @@ def build_ui(judging: Judging, token: str) -> FastAPI:
         "choices": lambda _: judging.choices(),
         "health": lambda _: judging.health(),
         "report": report,
+        "report/progress": lambda query: _progress(reading.get(project.existing(query.get("file", "")))),
         "row": row,
         "download": download,
         "annotate/queue": queue,
@@ -265,6 +282,7 @@ def build_ui(judging: Judging, token: str) -> FastAPI:
         "jobs": lambda _: {"jobs": jobs.all(), "stored": judging.store is not None},
         "jobs/preview": lambda query: jobs.preview(query.get("file", "")),
         "build": lambda _: building.choices(),
+        "build/progress": lambda query: building.progress(query.get("run")),
         "library": lambda _: library.listed(),
         "library/file": lambda query: library.read(query.get("name")),
         "live": lambda query: live.figures(query.get("file", ""), query.get("known")),
@@ -277,13 +295,14 @@ def build_ui(judging: Judging, token: str) -> FastAPI:
         "generate": generate,
         "code": code,
         "jobs": jobs.create,
-        "jobs/models": lambda body: {"models": judging.models(body.get("settings") or {})},
+        "settings": lambda body: judging.described(body.get("settings") or {}),
         "jobs/forecast": jobs.forecast,
         "jobs/code": jobs.code,
         "jobs/pause": lambda body: jobs.pause(body.get("id")),
         "jobs/resume": lambda body: jobs.resume(body.get("id"), body.get("budget")),
         "build/plan": _while_typed(building.plan),
         "build/stage": building.stage,
+        "build/stop": lambda body: building.stop(body.get("run")),
         "build/checklist": building.checklist,
         "build/refine": building.refine,
         "build/preview": _while_typed(building.preview),
@@ -361,21 +380,35 @@ def _sources(project: Project, path: Path) -> list[Path]:
     return paths
 
 
-def _report(project: Project, path: Path, labels: str | Path | None) -> tuple[bytes, bytes, str]:
+def _progress(bar: Bar | None) -> dict[str, int | None]:
+    """How many rows of a report are read, and of how many; nothing before the first and after the last one."""
+    return {} if bar is None else {"done": bar.done, "total": bar.total}
+
+
+def _report(
+    project: Project, path: Path, labels: str | Path | None, reading: dict[Path, Bar]
+) -> tuple[bytes, bytes, str]:
     """The data of the page that `checklist-rewards report` writes, as JSON: what it shows first, and the rows; and the
     command that writes it.
 
     `labels` is a column of the file, or a file of labels. A file that does not fit, of another file with this name, is
-    left out."""
+    left out. Meanwhile `reading` has how far it is."""
     paths = [one for one in _sources(project, path) if one == path or one.name == MONITOR_FILE]
     in_column = isinstance(labels, str)
     given = None if labels is None else Labels(key=str(labels)) if in_column else Labels(Path(labels), lenient=True)
+
+    def started(name: str, total: int | None) -> Bar:
+        reading[path] = bar = Bar(name, total, lambda _: None)
+        return bar
+
     try:
-        data = report_data(paths, labels=given, intervals=Bootstrap(_RESAMPLES))
+        data = report_data(paths, labels=given, intervals=Bootstrap(_RESAMPLES), progress=started)
     except SampleError:
         if labels is None or in_column:
             raise
-        labels, data = None, report_data(paths)
+        labels, data = None, report_data(paths, progress=started)
+    finally:
+        reading.pop(path, None)
     head, rows = parts_of(data)
     name, *more = [one.relative_to(project.folder).as_posix() for one in paths]
     labelled = None if labels is None or in_column else Path(labels).relative_to(project.folder).as_posix()

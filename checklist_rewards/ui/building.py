@@ -2,7 +2,8 @@
 after, and scores of sample responses while the checklist is edited.
 
 Nothing is kept between requests: the page sends the source, the draft or the checklist, and gets the next one. A
-failure is one sentence, and what the page has stays as it is.
+failure is one sentence, and what the page has stays as it is. While a stage runs, the page asks how many of its
+requests are answered, and can end it at its next reply.
 
 Forms are JSON schemas of the settings of generators and refiners, and of the code checks. The page makes a form of
 each, so a registered check or part has its form without code in the page.
@@ -12,11 +13,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
+from checklist_rewards.backends import Engine
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.checks import CHECKS
 from checklist_rewards.errors import ChecklistRewardsError, SampleError
@@ -46,7 +48,7 @@ from checklist_rewards.scores import (
     score_checklist,
 )
 from checklist_rewards.ui.code import items_of
-from checklist_rewards.ui.judging import Judging, settings_form
+from checklist_rewards.ui.judging import WRITERS, Judging, settings_form
 from checklist_rewards.validation import finite, one_sentence
 
 
@@ -72,7 +74,24 @@ def check_forms() -> list[dict[str, Any]]:
 
 
 MOST_SAMPLES = 20
+POCKET = "pocket"
+"""The packaged writer that cannot reply in the form that a stage requires."""
 _LINES = TypeAdapter(list[ItemScore])
+
+
+@dataclass
+class Run:
+    """A stage that runs."""
+
+    asked: int = 0
+    answered: int = 0
+    stopped: bool = False
+
+    def heard(self, asked: int, replies: int) -> None:
+        """Count replies. Raises [`SampleError`] if the page has stopped the stage."""
+        self.asked, self.answered = asked, self.answered + replies
+        if self.stopped:
+            raise SampleError("the stage was cancelled; the replies so far are stored.")
 
 
 @dataclass(frozen=True)
@@ -84,11 +103,19 @@ class Building:
     """
 
     judging: Judging
+    _writers: dict[str, Engine] = field(default_factory=dict)
+    """Packaged writers that the page has chosen, by name."""
+    _runs: dict[str, Run] = field(default_factory=dict)
+    """The stages that run, by the name that the page gave them."""
 
     def choices(self) -> dict[str, Any]:
         """The corpus-level pipelines, refiners and code checks, with their settings as JSON schemas."""
+        known = self.judging.writer.model
+        toy = f"{known} cannot write in stages." if known == POCKET else None
         return {
-            "writer": self.judging.writer.model,
+            "writer": known,
+            "cannot_write": toy or self.judging.cannot_write(),
+            "writers": [name for name in WRITERS if name not in (known, POCKET)],
             "pipelines": [
                 {
                     "name": name,
@@ -129,7 +156,13 @@ class Building:
         writer = self._writer(body)
         completed: list[Stage] = []
         source = body.get("source")
-        draft = writer.advance(str(body.get("stage")), source, body.get("draft"), progress=completed.append)
+        name = str(body.get("run"))
+        run = self._runs[name] = Run()
+        writer.watch = run.heard
+        try:
+            draft = writer.advance(str(body.get("stage")), source, body.get("draft"), progress=completed.append)
+        finally:
+            self._runs.pop(name, None)
         try:
             questions = len(writer.checklist(source, draft))
         except SampleError:  # later stages write the questions
@@ -142,6 +175,18 @@ class Building:
             "kept": stage.kept,
             "seconds": round(stage.seconds, 3),
         }
+
+    def progress(self, name: Any) -> dict[str, int]:
+        """How many requests of a running stage are answered; nothing once it has ended."""
+        run = self._runs.get(str(name))
+        return {} if run is None else {"done": run.answered, "total": run.asked}
+
+    def stop(self, name: Any) -> dict[str, bool]:
+        """End a stage at its next reply."""
+        run = self._runs.get(str(name))
+        if run is not None:
+            run.stopped = True
+        return {"stopped": run is not None}
 
     def checklist(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """The checklist of a draft. Raises [`SampleError`] if the draft cannot be one."""
@@ -168,7 +213,7 @@ class Building:
         checklist = Checklist.parse(body.get("checklist"))
         judging = self.judging
         scorer = judging.pipeline(body.get("judge") or {}).scorer
-        [refiner] = build_refiners((config,), judging.writer, judging.store, scorer)
+        [refiner] = build_refiners((config,), self._engine(body), judging.store, scorer)
         refined = refiner.refine(checklist, _samples(body, checklist))
         return {"items": items_of(refined), **_compared(checklist, refined, getattr(refiner, "report", None))}
 
@@ -238,7 +283,16 @@ class Building:
         placed["options"] = {**config.generator.options, **placed["options"]}
         config = config.replace({"generator": placed}, "settings")
         judging = self.judging
-        return build_generator(config.generator, judging.writer, judging.store, judging.pipeline({}).scorer)
+        return build_generator(config.generator, self._engine(body), judging.store, judging.pipeline({}).scorer)
+
+    def _engine(self, body: Mapping[str, Any]) -> Engine:
+        """The writer of a request: a packaged one that the page has chosen, or that of the command line."""
+        name = body.get("writer")
+        if not name:
+            return self.judging.writer
+        if name not in WRITERS:
+            raise SampleError(f"{name!r:.80} is not a writer that the page offers; allowed: {', '.join(WRITERS)}.")
+        return self._writers.setdefault(name, Engine(name))
 
 
 def _steps(entry: Entry) -> bool:

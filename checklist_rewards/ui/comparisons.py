@@ -18,7 +18,15 @@ from typing import Any, Literal
 
 from checklist_rewards.checklists import YES
 from checklist_rewards.errors import SampleError
-from checklist_rewards.evaluation.agreement import Categories, Unit, compare, units_against_labels, units_of_judges
+from checklist_rewards.evaluation.agreement import (
+    Categories,
+    Comparison,
+    Unit,
+    compare,
+    units_against_labels,
+    units_of_judges,
+    verdict,
+)
 from checklist_rewards.evaluation.bootstrap import Bootstrap
 from checklist_rewards.evaluation.calibration import Probabilities, labelled_reads
 from checklist_rewards.evaluation.labels import Labels, pairs_of
@@ -152,6 +160,7 @@ def against_labels(
     partly = any(text.labels is None for text in texts)
     rates = corrected_rates(texts) if partly else []
     return {
+        "verdict": _verdict(compared),
         "comparison": compared.model_dump(),
         "rates": [rate.dumped() for rate in rates],
         "items": _per_item(units, against=True),
@@ -175,7 +184,16 @@ def between(
         unmatched_rows=unmatched_rows,
         unmatched_items=unmatched_items,
     )
-    return {"comparison": compared.model_dump(), "items": _per_item(units, against=False)}
+    return {
+        "verdict": _verdict(compared),
+        "comparison": compared.model_dump(),
+        "items": _per_item(units, against=False),
+    }
+
+
+def _verdict(compared: Comparison) -> str | None:
+    """The sentence of `agree`, with the names of the files instead of their paths."""
+    return verdict(compared.model_copy(update={"one": Path(compared.one).name, "other": Path(compared.other).name}))
 
 
 def _per_item(units: Sequence[Unit], against: bool) -> list[dict[str, Any]]:
@@ -194,6 +212,7 @@ def _per_item(units: Sequence[Unit], against: bool) -> list[dict[str, Any]]:
             {
                 "id": id,
                 "question": own[0].item.question,
+                "penalty": own[0].item.weight < 0,
                 "by_code": all(unit.by_code for unit in own),
                 "units": len(own),
                 "answered": len(answered),

@@ -33,12 +33,12 @@ from checklist_rewards.errors import ChecklistError
 from checklist_rewards.evaluation.items.items import FLAGS, ItemAnalysis, ItemReport
 from checklist_rewards.evaluation.scored import ScoredText
 from checklist_rewards.monitor.text import words
-from checklist_rewards.scores import NO_ANSWER_STATES, Score, TargetState, item_keys
+from checklist_rewards.scores import NO_ANSWER_STATES, ItemScore, Score, TargetState, item_keys
 from checklist_rewards.scores.reasons import ADVICE
 from checklist_rewards.scores.tally import PassRate, Tally
 from checklist_rewards.validation import install, missing
 
-SCORE_BINS, MASS_BINS = 20, 20
+SCORE_BINS = 20
 _CHECKLISTS = 1000
 _SHOWN_CHECKLISTS = 5
 STATES: Mapping[TargetState, str] = {
@@ -64,12 +64,13 @@ class FileFigures:
         self.rows = self.without_score = self.reads = 0
         self.states: Counter[TargetState] = Counter()
         self.without_state = self.not_asked = 0
-        self.items: dict[str, tuple[str, str | None, PassRate, Counter[str]]] = {}
+        self.items: dict[str, tuple[ItemScore, PassRate, Counter[str]]] = {}
+        """By item key: the item as it first appeared, its pass rate and the reasons of lost reads."""
         self.judges: Counter[tuple[str, str]] = Counter()
         self.settings: Counter[str] = Counter()
         self.details: dict[str, str] = {}
         self.checklists: Counter[str] = Counter()
-        self.score_bins, self.mass_bins = [0] * SCORE_BINS, [0] * MASS_BINS
+        self.score_bins = [0] * SCORE_BINS
         self._mass = 0.0
         self._masses = 0
 
@@ -92,13 +93,13 @@ class FileFigures:
         if name in self.checklists or len(self.checklists) < _CHECKLISTS:
             self.checklists[name] += 1
         if score.primary_score is not None:
-            self.score_bins[_bin(score.primary_score, SCORE_BINS)] += 1
+            self.score_bins[min(SCORE_BINS - 1, max(0, int(score.primary_score * SCORE_BINS)))] += 1
         if score.no_answer:
             self.not_asked += 1
             return
         self.reads += score.total - score.not_needed
         for key, line in zip(item_keys(score.items), score.items, strict=True):
-            _, _, rate, reasons = self.items.setdefault(key, (line.question, line.category, PassRate(), Counter()))
+            _, rate, reasons = self.items.setdefault(key, (line, PassRate(), Counter()))
             if line.not_needed:
                 continue
             if line.passed is not None:
@@ -109,14 +110,29 @@ class FileFigures:
                 self.details.setdefault(reason, line.unanswered.detail)
             self.judges[line.judge or "", line.method or ""] += 1
             if line.mass is not None:
-                self.mass_bins[_bin(line.mass, MASS_BINS)] += 1
                 self._mass += line.mass
                 self._masses += 1
+
+    def verdict(self) -> str:
+        """What the figures say, in one or two sentences."""
+        tally = self.tally
+        if not self.rows or not tally.scored:
+            return "No response has a score."
+        responses = f"{tally.scored:,} response{'s' * (tally.scored != 1)}"
+        scored = f"The mean score of {responses} is {tally.mean:.3f}."
+        if tally.unscored:
+            scored = f"{scored[:-1]}; {tally.unscored:,} more could not be scored."
+        lost = sum(tally.unanswered.values())
+        if not self.reads:
+            return f"{scored} The judge was asked no question."
+        read = f"answered all {self.reads:,}" if not lost else f"could not read {lost:,} of {self.reads:,}"
+        return f"{scored} The judge {read} questions."
 
     def overview(self) -> dict[str, Any]:
         """The figures of the overview."""
         tally = self.tally
         return {
+            "verdict": self.verdict(),
             "rows": self.rows,
             "without_score": self.without_score,
             "scored": tally.scored,
@@ -140,12 +156,18 @@ class FileFigures:
                 for reason, count in sorted(tally.unanswered.items())
             ],
             "score_bins": self.score_bins,
-            "mass_bins": self.mass_bins if self._masses else None,
             "mass": self._mass / self._masses if self._masses else None,
             "masses": self._masses,
             "items": [
-                {"id": id, "question": question, "category": category, **rates(rate), "unanswered": dict(reasons)}
-                for id, (question, category, rate, reasons) in self.items.items()
+                {
+                    "id": id,
+                    "question": line.question,
+                    "category": line.category,
+                    "penalty": line.weight is not None and line.weight < 0,
+                    **rates(rate),
+                    "unanswered": dict(reasons),
+                }
+                for id, (line, rate, reasons) in self.items.items()
             ],
             "categories": [{"category": name, **rates(rate)} for name, rate in tally.by_category.items()],
             "judges": [
@@ -210,10 +232,6 @@ def _settings(score: Score) -> str:
     return shown if score.recorded_state is None else f"{shown}, no_answer {rules.no_answer}"
 
 
-def _bin(value: float, bins: int) -> int:
-    return min(bins - 1, max(0, int(value * bins)))
-
-
 MIN_ANSWERS = 5
 """Answers that a pattern needs in the first and in the last third."""
 MOST_PATTERNS = 500
@@ -272,6 +290,7 @@ class TrainingFigures:
         steps = [self._steps[number] for number in numbers]
         categories = dict.fromkeys(name for step in steps for name in step.tally.by_category)
         return {
+            "verdict": _learned_verdict(steps),
             "steps": numbers,
             "changed": _changed(steps),
             "series": {
@@ -316,6 +335,21 @@ class TrainingFigures:
                 }
             )
         return sorted(lines, key=lambda line: (line["change"] is None, -(line["change"] or 0.0)))
+
+
+def _learned_verdict(steps: list[_Step]) -> str:
+    """How the mean reward changed, in one sentence."""
+    third = max(1, len(steps) // 3)
+    before, after = (
+        _mean([reward for step in part for reward in step.rewards]) for part in (steps[:third], steps[-third:])
+    )
+    if before is None or after is None:
+        return "The run has no rewards in its first or in its last steps."
+    if len(steps) < 3:
+        return f"The mean reward is {after:.3f}; a change shows after 3 steps."
+    how = "rose" if after > before else "fell" if after < before else "stayed"
+    ends = f"from {before:.3f} to {after:.3f}" if after != before else f"at {after:.3f}"
+    return f"The reward {how} {ends}: means of the first and of the last {third} of {len(steps)} steps."
 
 
 def _changed(steps: list[_Step]) -> list[int]:

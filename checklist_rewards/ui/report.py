@@ -45,6 +45,7 @@ from checklist_rewards.rows import INPUTS, TARGETS
 from checklist_rewards.ui.annotations import ANNOTATION, Evidence, Spans
 from checklist_rewards.ui.comparisons import against_labels, between, between_logs, read_log
 from checklist_rewards.ui.figures import FileFigures, TrainingFigures, draw
+from checklist_rewards.ui.sections import of_document, of_monitor, of_overview
 from checklist_rewards.ui.table import Names, Table, json_chunks, number_or_none
 from checklist_rewards.validation import install, missing, whole_number
 from checklist_rewards.version import __version__
@@ -69,7 +70,8 @@ def read_document(path: Path) -> dict[str, Any]:
     value = read_value(read_text(path), path)
     for kind, keys in _KEYS.items():
         if isinstance(value, Mapping) and all(key in value for key in keys):
-            return {"name": path.name, "kind": kind, "value": dict(value)}
+            sections = of_document(path.name, kind, value)
+            return {"name": path.name, "kind": kind, "value": dict(value), "sections": sections}
     raise SampleError(
         f"{path} is not a result that a report can show; allowed: --json of agree, calibrate or inspect, the "
         "file of attack, and --summary."
@@ -165,6 +167,7 @@ def read_monitor(path: Path) -> dict[str, Any]:
         "not_evaluated": [name for name in about if name not in names] if numbers else [],
         "canaries": events["canary"],
         "failures": events["failure"],
+        "sections": of_monitor(events["canary"], events["failure"]),
     }
 
 
@@ -400,6 +403,7 @@ def _part(
             table.add(record, labels.get(record.id, ()), evidence)
         if advance is not None:
             advance(1)
+    facts = figures.overview()
     return {
         "name": file.path.name,
         "path": str(file.path),
@@ -408,7 +412,8 @@ def _part(
         "shown": len(table),
         "seed": seed,
         "labels": _label_columns(next(iter(file))) if kind == "scored" else [],
-        "overview": figures.overview(),
+        "overview": facts,
+        "sections": of_overview(facts),
         "analysis": figures.item_analysis() if figures.analysis.targets else None,
         "training": training.as_json() if kind == "rewards" else None,
         "table": table.as_json(),

@@ -9,7 +9,10 @@ answers and judges, are written as an index into a list; -1 is none.
 Details that few cells have (probabilities of options, votes, details of a failure) are in `more`, by number of the
 cell.
 
-A span of evidence (`annotations.py`) is shown only where the response still has its text.
+Of a scored file, a table also has the other columns, up to 20, as short texts.
+
+A span of evidence (`annotations.py`) is a quote in the judge's reasoning, or what people marked, which is shown only
+where the response still has its text.
 """
 
 from __future__ import annotations
@@ -22,14 +25,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from checklist_rewards.checklists import NO, YES
-from checklist_rewards.evaluation.scored import ScoredText
+from checklist_rewards.evaluation.scored import CHECKLIST, ID, ScoredText
 from checklist_rewards.files.cells import decoded
+from checklist_rewards.files.rows import SCORE_COLUMN
 from checklist_rewards.monitor.text import words
 from checklist_rewards.rewards.shaping import centred
 from checklist_rewards.scores import ItemScore, Score, item_keys
-from checklist_rewards.ui.annotations import Spans, marked
+from checklist_rewards.ui.annotations import Spans, marked, quoted
 
 _CHUNK = 8192
+_MOST_OTHERS, _LONGEST = 20, 300
+"""Other columns that are kept, and letters of a value."""
 METRICS = (
     *("pass_rate", "weighted_score", "expected_score", "normalized_score", "raw_score", "quality"),
     *("answered_weight", "lower", "upper"),
@@ -114,13 +120,14 @@ class Table:
         self.places: dict[str, int] = {}
         rows = ("id", "prompt", "target", "counts", "words", "step", "group", "state")
         self.rows = {name: Column("l") for name in rows}
-        self.rows |= {name: Column("d") for name in ("score", "reward", "advantage", *METRICS)}
+        self.rows |= {name: Column("d") for name in ("score", "threshold", "reward", "advantage", *METRICS)}
         cells = ("item", "answer", "passed", "reason", "judge", "method", "reasoning", "label")
         self.cells = {name: Column("l") for name in cells}
         self.cells |= {name: Column("d") for name in ("p", "mass")}
         self.more: dict[int, dict[str, Any]] = {}
         self.pairs: dict[int, dict[str, Any]] = {}
         self.shaping: dict[int, list[tuple[str, float | None]]] = {}
+        self.others: dict[str, Column] = {}
         self._groups = Names()
 
     def __len__(self) -> int:
@@ -139,17 +146,33 @@ class Table:
             "group": -1 if record.step is None else self._groups.place(record.group),
             "state": self.states.place(record.state),
             "score": None if score is None else score.primary_score,
+            "threshold": None if score is None or score.aggregation is None else score.aggregation.threshold,
             "reward": record.reward,
             **{name: number_or_none(getattr(score, name, None)) for name in METRICS},
         }
         for name, value in values.items():
             self.rows[name].add(value)
+        if record.kind == "scored":
+            self._add_others(record)
         if pair := record.pair:
             self.pairs[len(self) - 1] = {**pair, "rejected": self.texts.place(pair["rejected"])}
         if shaping := record.shaping:
             self.shaping[len(self) - 1] = list(shaping)
         if score is not None:
             self._add_cells(score, labels, record, evidence or {})
+
+    def _add_others(self, record: ScoredText) -> None:
+        """Keep the columns of a row that are neither its texts nor its score. A column may appear in a later row."""
+        named = record.columns
+        own = {SCORE_COLUMN, CHECKLIST, ID, named.checklist, named.target, *named.inputs}
+        found = {name: value for name, value in record.data.items() if name not in own and value is not None}
+        for name in found:
+            if name not in self.others and len(self.others) < _MOST_OTHERS:
+                self.others[name] = Column("l", [-1] * (len(self) - 1))
+        for name, column in self.others.items():
+            value = found.get(name)
+            shown = value if value is None or isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+            column.add(self.texts.place(shown and shown[:_LONGEST]))
 
     def _add_cells(self, score: Score, labels: Sequence[str | None], record: ScoredText, evidence: Spans) -> None:
         others = () if (again := record.shadow) is None else again.items
@@ -177,7 +200,9 @@ class Table:
                 more["held_out"] = True
             if key in shadow:
                 more["shadow"] = shadow[key].answer or "unanswered"
-            if evidence and (spans := marked(record.text, evidence.get((record.id, key), ()))):
+            reasoning = [line.reasoning, *(vote.reasoning for vote in line.votes or ())]
+            spans = quoted(record.text, reasoning, {YES, NO, *probabilities}) if any(reasoning) else []
+            if spans := spans + (marked(record.text, evidence.get((record.id, key), ())) if evidence else []):
                 more["spans"] = spans
             if more:
                 self.more[len(self.cells["item"])] = more
@@ -224,7 +249,7 @@ class Table:
         return {
             "items": list(self.items.values()),
             **{name: getattr(self, name) for name in ("answers", "judges", "methods", "reasons", "states")},
-            **{name: getattr(self, name) for name in ("rows", "cells", "more", "pairs", "shaping")},
+            **{name: getattr(self, name) for name in ("rows", "cells", "more", "pairs", "shaping", "others")},
         }
 
 

@@ -4,12 +4,14 @@ The pocket model knows no JSON: it is the server that holds it to the schema, so
 say what comes. What is tested is that the form arrives and that nothing is lost or made up on the way.
 """
 
+import re
 import urllib.request
 from functools import partial
+from typing import Annotated
 
 import pytest
 from pocket.world import tasks, write_response
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 from typer.testing import CliRunner
 
 from checklist_rewards import Checklist, ChecklistScorer, Sample
@@ -32,6 +34,15 @@ pytestmark = pytest.mark.vllm
 class Verdict(BaseModel):
     short: bool
     polite: bool
+
+
+PATTERN = r"^(Is|Does) [a-z ]{10,50}\?$"
+
+
+class Questions(BaseModel):
+    """Two or three short questions."""
+
+    questions: list[Annotated[str, Field(pattern=PATTERN)]] = Field(min_length=2, max_length=3)
 
 
 @pytest.fixture(scope="module")
@@ -126,3 +137,10 @@ def test_a_generator_gives_a_checklist_or_the_reply_it_could_not_read(vllm_serve
     found = writer.generate_batch([sample.input for sample in samples if sample.input])
     assert len(found) == 6 and sum(isinstance(one, Checklist) for one in found) >= 5
     assert all(one.raw for one in found if isinstance(one, GenerationError))
+
+
+def test_a_generators_own_shape_reaches_the_server(vllm_server):
+    settings = dict(shape=Questions, min_items=1, max_items=3, max_tokens=400, store=False)
+    [checklist] = DirectGenerator(SERVED_NAME, base_url=vllm_server, **settings).generate_batch(["Write a haiku."])
+    assert isinstance(checklist, Checklist), checklist
+    assert 1 <= len(checklist) <= 3 and all(re.match(PATTERN, item.question) for item in checklist.items)

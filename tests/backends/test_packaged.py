@@ -14,11 +14,12 @@ from safetensors import SafetensorError
 from transformers import modeling_gguf_pytorch_utils
 from transformers.utils import logging as bars
 
-from checklist_rewards import ChecklistScorer
+from checklist_rewards import ChecklistItem, ChecklistScorer
 from checklist_rewards.backends import Engine, Sampling, model_identity, packaged, pocket_dir, resolve_model
 from checklist_rewards.backends.packaged import ENGLISH, adapter_of, packaged_dir
 from checklist_rewards.backends.tokens import local_tokenizer
 from checklist_rewards.errors import ModelError
+from checklist_rewards.rewards.trl import ChecklistReward
 from tests.backends.test_engine import read
 from tests.conftest import HANG
 
@@ -47,6 +48,17 @@ def test_a_model_is_written_to_the_cache_once(built, tmp_path, monkeypatch):
     identity = model_identity("smollm2")
     monkeypatch.setattr(packaged, "version", lambda name: "1.1")
     assert packaged_dir("smollm2") != folder and model_identity("smollm2") != identity  # other weights
+
+
+def test_the_pocket_model_warns_once_whoever_loads_it(monkeypatch, caplog):
+    monkeypatch.setattr(packaged, "_warned", set())
+    checks = ChecklistScorer("pocket", backend="transformers", store=False)
+    checks.score([ChecklistItem(question="Three words?", check='{"type": "words", "at_most": 3}')], "Yes.")
+    assert not caplog.messages  # the model is not needed
+    for _ in range(2):
+        ChecklistReward(model="pocket", backend="transformers", store=False).scorer.validate()
+    [warning] = caplog.messages
+    assert warning.startswith("pocket is for tests and demos: ") and warning.endswith("Name a real model.")
 
 
 def test_what_a_packaged_judge_is_worth_is_said_once(built, monkeypatch, caplog):
@@ -143,15 +155,6 @@ def test_the_bar_of_a_conversion_can_be_hidden():
 
 
 @pytest.mark.slow
-def test_smollm2_knows_english(smollm2):
-    from checklist_rewards.backends import load_backend
-
-    engine = load_backend("smollm2", "transformers")
-    [[reply]] = engine.generate([[{"role": "user", "content": "What is the capital of France?"}]], Sampling(24))
-    assert "Paris" in reply.text
-
-
-@pytest.mark.slow
 def test_trainers_see_where_a_message_of_smollm2_ends(smollm2):
     from transformers import AutoTokenizer, GenerationConfig
 
@@ -161,19 +164,25 @@ def test_trainers_see_where_a_message_of_smollm2_ends(smollm2):
 
 
 @pytest.fixture(scope="module")
-def adapted(smollm2, vllm_installed):
-    """SmolLM2 with the adapter of `english` in vLLM, loaded once for the tests of settings; and its processes."""
+def adapted(smollm2, vllm_installed, tmp_path_factory):
+    """SmolLM2 with a copy of the adapter of `english` in vLLM, loaded once for these tests; and its processes.
+
+    The files of the copy change after loading, which has no effect.
+    """
     others = set(multiprocessing.active_children())
+    adapter = shutil.copytree(adapter_of(ENGLISH), tmp_path_factory.mktemp("adapted") / "adapter")
     # a short context and a small cache, because it is a second engine next to that of the session
-    settings = {"adapter": str(adapter_of(ENGLISH)), "max_model_len": 512, "kv_cache_memory_bytes": 2**27}
+    settings = {"adapter": str(adapter), "max_model_len": 512, "kv_cache_memory_bytes": 2**27}
     engine = Engine("smollm2", "vllm", settings=settings)
     engine.load()
+    weights = adapter / "adapter_model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-4096] + bytes(4096))
     return engine, set(multiprocessing.active_children()) - others
 
 
 @pytest.mark.vllm
 @pytest.mark.slow
-def test_vllm_takes_settings_by_name_and_loads_the_adapter_of_english_like_the_merged_model(adapted):
+def test_vllm_takes_settings_by_name_and_answers_with_the_adapter_as_it_was_when_it_was_loaded(adapted):
     served, merged, plain = adapted[0], Engine("english", "transformers"), Engine("smollm2", "transformers")
     assert served.load().limit == 512
     assert (read(served) - read(merged)).abs().max() < 1e-3 < (read(served) - read(plain)).abs().max()

@@ -1,16 +1,14 @@
 """Where the answer of a judge starts, with the chat template of every family."""
 
 import logging
-import math
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from checklist_rewards.backends import Engine, ReadGroup
+from checklist_rewards.backends import ReadGroup
 from checklist_rewards.backends.templates import ChatTemplate
 from checklist_rewards.backends.tokens import ChatTokenizer
-from checklist_rewards.prompts import load_prompt
 from tests.backends.vocabularies import CHATML
 from tests.backends.words import PLAIN, word_tokenizer
 
@@ -229,14 +227,3 @@ def test_only_families_without_a_switch_are_warned_about(name, caplog):
     )
     assert len(warnings) == (name in UNSWITCHED)
     assert all("at the start of the reply" in warning for warning in warnings)
-
-
-@pytest.mark.slow
-def test_smollm2_keeps_its_label_mass_if_its_prompt_mentions_a_tag(smollm2):
-    backend, prompt = Engine(smollm2, "transformers").load(), load_prompt("judges/item", "judge")
-    prefix, tails = prompt.prefix(target="A dog barks at the moon."), (prompt.tail("Does it mention a dog?"),)
-    groups = [ReadGroup(rules, prefix, tails) for rules in (prompt.system, f"{prompt.system} {MENTION}")]
-    groups.append(ReadGroup(None, f"{MENTION}\n\n{prefix}", tails))
-    reads = backend.read(groups, ("yes", "no"))[0]
-    masses = [sum(math.exp(logprob) for logprob in read.logprobs or ()) for read in reads]
-    assert all(mass > 0.4 for mass in masses), masses

@@ -133,7 +133,7 @@ def test_prompts_reach_beyond_every_window_and_beyond_the_boundary_of_longrope()
 
 
 def test_the_table_in_the_documentation_is_this_suites():
-    lines = ["| architecture | attention | reads |", "|---|---|---|"]
+    alike: dict[tuple[str, str], list[str]] = {}
     for name in ARCHITECTURES:
         engine = engine_of(name)
         config = engine.model.config.get_text_config()
@@ -141,8 +141,9 @@ def test_the_table_in_the_documentation_is_this_suites():
         kinds = getattr(config, "layer_types", None) or blocks
         found = engine.layers.kinds if engine.layers is not None else sorted(set(kinds))
         shown = ", ".join(kind.removesuffix("_attention") for kind in found)
-        lines.append(f"| {name} | {shown} | {'packed' if engine.packs else 'separate prompts'} |")
-    table = "\n".join(lines) + "\n"
+        alike.setdefault((shown, "packed" if engine.packs else "separate prompts"), []).append(name)
+    rows = [f"| {shown} | {reads} | {'; '.join(names)} |" for (shown, reads), names in alike.items()]
+    table = "\n".join(["| attention | reads | architectures |", "|---|---|---|", *rows, ""])
     text = DOCUMENT.read_text(encoding="utf-8")
     start, end = "<!-- architectures -->\n", "<!-- end of architectures -->\n"
     before, _, rest = text.partition(start)

@@ -185,3 +185,18 @@ def test_statements_and_double_questions_are_warnings(run, no_engine):
     Path("many.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     shown = " ".join(run("lint", "many.jsonl").output.split())
     assert "and 29 more" in shown and "21 more such items" in shown
+
+
+def test_items_that_repeat_a_check_contradict_each_other_or_ask_for_nothing_are_warnings(run, no_engine):
+    words = {"question": "Does the response have at most 60 words?", "check": {"type": "words", "at_most": 60}}
+    upper = {"question": "Is it in capitals?", "check": {"type": "casing", "casing": "upper"}}
+    rude = {"question": "Does the poem have at most 60 words?", "weight": -1}
+    asked = ["Is the poem no longer than 60 words?", "Is the response in lowercase?", "Does it contain a text only?"]
+    Path("some.json").write_text(json.dumps([words, upper, *asked, rude, "Does it name 60 words that rhyme?"]))
+    result = run("lint", "some.json")
+    assert result.exit_code == 0, result.output
+    shown = " ".join(result.output.split())
+    assert shown.count("warning: ") == 4
+    assert f"{asked[0]!r} repeats the check of item " in shown and "omit it, because code answers it" in shown
+    assert "'Is it in capitals?' contradicts item " in shown and f"({asked[1]!r}); no response meets both" in shown
+    assert f"{asked[2]!r} is met by every response" in shown

@@ -13,11 +13,9 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-import torch
-from transformers import AutoModelForCausalLM
 
 from checklist_rewards import ChecklistScorer
-from checklist_rewards.backends import Engine, ReadGroup, pocket_dir
+from checklist_rewards.backends import Engine
 from checklist_rewards.judges import LogprobJudge
 from tests.cli.conftest import write_jsonl
 from tests.conftest import HANG, REPO
@@ -243,42 +241,6 @@ def test_a_script_whose_engine_cannot_be_used_ends(runs):
 def skip_without(*names: str) -> None:
     if absent := [name for name in names if find_spec(name) is None]:
         pytest.skip(f"needs {', '.join(absent)}")
-
-
-REAL_SCRIPT = """
-import sys, tempfile
-from pathlib import Path
-made = tempfile.TemporaryDirectory()
-
-if __name__ == "__main__":
-    from checklist_rewards.backends import Engine, ReadGroup
-    adapter = Path(sys.argv[1])
-    # max_model_len only because a short context loads faster
-    backend = Engine("pocket", "vllm", settings={"adapter": str(adapter), "max_model_len": 256}).load()
-    weights = adapter / "adapter_model.safetensors"
-    weights.write_bytes(weights.read_bytes()[:-4096] + bytes(4096))  # after loading, so without effect
-    [read], _ = backend.read([ReadGroup(None, "The cat sat on the mat. ", ("Is it short?",))], ("yes", "no"))
-    print(read.logprobs)
-"""
-
-
-@pytest.mark.vllm
-@pytest.mark.slow
-def test_a_script_ends_with_vllm_and_an_adapter_that_changes_later_is_the_loaded_one(runs, tmp_path):
-    skip_without("vllm")
-    peft = pytest.importorskip("peft")
-    torch.manual_seed(0)
-    base = AutoModelForCausalLM.from_pretrained(pocket_dir(), dtype=torch.float32)
-    config = peft.LoraConfig(r=8, target_modules=["q_proj", "v_proj"], init_lora_weights=False)
-    peft.get_peft_model(base, config).save_pretrained(tmp_path / "adapter")
-    engine = Engine("pocket", "transformers", settings={"adapter": str(tmp_path / "adapter")})
-    [expected], _ = engine.load().read([ReadGroup(None, "The cat sat on the mat. ", ("Is it short?",))], ("yes", "no"))
-    (tmp_path / "script.py").write_text(REAL_SCRIPT)
-    command = [sys.executable, "script.py", tmp_path / "adapter"]
-    done = subprocess.run(command, cwd=tmp_path, env=runs.environment, capture_output=True, text=True, timeout=HANG)
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout.replace("(", "[").replace(")", "]")) == pytest.approx(expected.logprobs, abs=1e-3)
-    until(lambda: not runs.left(), seconds=30)
 
 
 @pytest.mark.vllm

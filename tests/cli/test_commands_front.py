@@ -1,5 +1,6 @@
 """The front of the command line: help, version, and what starting costs."""
 
+import json
 import subprocess
 import sys
 
@@ -9,6 +10,7 @@ from typer.main import get_command
 from checklist_rewards import __version__
 from checklist_rewards.cli import app
 from checklist_rewards.cli.training import recipes_dir
+from tests import zygote
 
 COMMANDS = [
     "generate",
@@ -40,8 +42,21 @@ def test_the_help_of_a_command_has_an_example(run, command):
     assert shown.exit_code == 0 and f"checklist-rewards {command} " in shown.stdout
 
 
+def test_a_line_says_which_model_is_loaded_and_one_that_it_is_ready(tmp_path):
+    (tmp_path / "rows.jsonl").write_text(json.dumps({"target": "a", "checklist": ["Is it a?"]}))
+    command = ["-m", "checklist_rewards", "score", "rows.jsonl", "-o", "out.jsonl", "--model", "pocket", "--no-store"]
+    code, written = zygote.run(command, cwd=tmp_path)
+    assert code == 0 and "loading pocket in transformers\nloaded pocket in " in written, written
+    assert written.count("pocket is for tests and demos") == 1
+
+
 def test_version(run):
     assert run("--version").stdout == f"checklist-rewards {__version__}\n"
+
+
+@pytest.mark.parametrize("module", ["checklist_rewards", "checklist_rewards.cli"])
+def test_the_package_runs_as_a_module(module):
+    assert zygote.run(["-m", module, "--version"]) == (0, f"checklist-rewards {__version__}\n")
 
 
 @pytest.mark.parametrize("arguments", [["--nonsense"], ["scoer"], ["score"], ["score", "x.jsonl", "--metric", "best"]])

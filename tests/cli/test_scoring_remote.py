@@ -42,7 +42,7 @@ def test_rows_are_scored_by_the_server_and_what_it_cannot_answer_is_listed(ask, 
     scores = [row["checklist_score"] for row in read_jsonl("scored.jsonl")]
     assert [score["primary_score"] for score in scores] == [pytest.approx(0.9), pytest.approx(0.1), None]
     assert scores[2]["items"][0]["unanswered"] == "backend_error: the engine broke"
-    assert "backend_error" in result.stderr and "pocket model is for tests" not in result.stderr
+    assert "backend_error" in result.stderr
 
 
 def test_thresholds_and_metrics_are_the_commands_own(ask, no_engine):

@@ -1,6 +1,6 @@
 """Every pipeline and every refiner on the command line, with recorded replies of a capable writer and their faults.
 
-python -m tests.cli.test_scoring_replies     # writes the examples of docs/pipelines.md
+python -m tests.cli.test_scoring_replies     # writes the example of docs/pipelines.md
 """
 
 import json
@@ -109,73 +109,41 @@ def test_a_pipeline_reads_the_replies_of_a_capable_writer(run, name):
         assert len({question.casefold() for question in questions}) == len(questions) >= 4
         assert all(question.endswith("?") and "*" not in question for question in questions)
         assert row["checklist_score"]["answered"] == len(questions)
-    if name in SHOWN:
+    if name == SHOWN:
         text = PAGE.read_text()
-        assert section(name, rows) in text[text.index(BEGIN) : text.index(END)]
+        assert section(rows) in text[text.index(BEGIN) : text.index(END)]
 
 
 @slow
 def test_the_refiners_keep_what_can_be_checked_and_say_what_they_dropped(run):
-    [row], summary, asked = refined(run)
+    _, summary, asked = refined(run)
     assert asked.total() == CALLS["refiners"]
     assert summary["left_out"] == {"by tagger": 2, "by deduplicator": 1, "by unit_tester": 1, "by selector": 1}
-    text = PAGE.read_text()
-    assert section("refiners", [row]) in text[text.index(BEGIN) : text.index(END)]
 
 
 # --- the page --------------------------------------------------------------------------------------------------------
 
-SHOWN = ("tick", "checkeval")
-"""The pipelines with an example on the page."""
+SHOWN = "tick"
+"""The pipeline with an example on the page."""
 PAGE = REPO / "docs" / "pipelines.md"
-BEGIN, END = "<!-- examples: python -m tests.cli.test_scoring_replies -->\n", "<!-- end of examples -->\n"
+BEGIN, END = "<!-- example: python -m tests.cli.test_scoring_replies -->\n", "<!-- end of example -->\n"
 
 
-def section(name: str, rows: list[dict]) -> str:
-    """The part of the page about one pipeline."""
-    replies = recorded(name)
-    title = "The four refiners" if name == "refiners" else f"`{name}`"
-    lines = [f"#### {title}", ""]
-    if "source" in replies:
-        lines += ["```yaml", yaml.safe_dump(replies["source"], sort_keys=False, width=110).rstrip(), "```", ""]
-        row, texts = rows[0], list(CORPUS)
-    else:
-        place = list(PROMPTS).index(replies["shown"]) if len(rows) > 1 else 0
-        row, texts = rows[place], ["answer"]
-        lines += [*quoted("Prompt", row["input"]), *(quoted("Answer", row["target"]) if name != "refiners" else [])]
-    if "asks" in replies:
-        lines += [*textwrap.wrap(f"The writer is asked for {replies['asks'].strip()}.", 118), ""]
-    if "note" in replies:
-        lines += [*textwrap.wrap(replies["note"], 118, break_on_hyphens=False), ""]
-    lines += [f"| question | {about(row)} | {' | '.join(texts)} |", "|---|---|" + "---|" * len(texts)]
-    scores = [each["checklist_score"] for each in rows] if "source" in replies else [row["checklist_score"]]
-    for place, item in enumerate(row["checklist"]):
-        answers = " | ".join(answer(score["items"][place]) for score in scores)
-        lines.append(f"| {item['question']} | {about(row, item)} | {answers} |")
-    totals = " | ".join(f"{score['primary_score']:.2f}" for score in scores)
-    return "\n".join([*lines, f"| **{scores[0]['primary_metric']}** | | {totals} |", ""])
+def section(rows: list[dict]) -> str:
+    """The example: a prompt, an answer, and the questions with their answers."""
+    replies = recorded(SHOWN)
+    row = rows[list(PROMPTS).index(replies["shown"])]
+    score = row["checklist_score"]
+    lines = [*quoted("Prompt", row["input"]), *quoted("Answer", row["target"])]
+    lines += [*textwrap.wrap(f"The writer is asked for {replies['asks'].strip()}.", 118), ""]
+    lines += ["| question | weight | answer |", "|---|---|---|"]
+    for item, read in zip(row["checklist"], score["items"], strict=True):
+        lines.append(f"| {item['question']} | {item['weight']:g} | {read['answer']} |")
+    return "\n".join([*lines, f"| **{score['primary_metric']}** | | {score['primary_score']:.2f} |", ""])
 
 
 def quoted(name: str, text: str) -> list[str]:
     return [f"{name}:", "", *(f"> {line}".rstrip() for line in text.splitlines()), ""]
-
-
-def about(row: dict, item: dict | None = None) -> str:
-    """The column of a table that tells items apart: their category, their sources or their weight."""
-    first = row["checklist"][0]
-    field = "category" if first["category"] else "sources" if first.get("sources") else "weight"
-    if item is None:
-        return field
-    value = item[field]
-    return ", ".join(map(str, value)) if field == "sources" else f"{value:g}" if field == "weight" else value
-
-
-def answer(item: dict) -> str:
-    """The answer, with the probability or the expected grade where there is one."""
-    likely = (
-        "" if item["confidence"] is None or item["answer"] not in ("yes", "no") else f" ({item['confidence']:.2f})"
-    )
-    return f"{item['answer']}{likely}"
 
 
 if __name__ == "__main__":
@@ -184,8 +152,6 @@ if __name__ == "__main__":
         return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
     os.chdir(tempfile.mkdtemp())
-    parts = [section(name, example(name, command)[0]) for name in SHOWN]
-    parts.append(section("refiners", refined(command)[0]))
     text = PAGE.read_text()
     begin, end = text.index(BEGIN) + len(BEGIN), text.index(END)
-    PAGE.write_text(text[:begin] + "\n" + "\n".join(parts) + "\n" + text[end:])
+    PAGE.write_text(f"{text[:begin]}\n{section(example(SHOWN, command)[0])}\n{text[end:]}")

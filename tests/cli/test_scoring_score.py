@@ -240,12 +240,6 @@ def test_a_row_whose_checklist_is_null_is_kept_without_a_score(run, engine, name
     assert [row["checklist_score"] is None for row in read_jsonl("out.jsonl")] == [False, True]
 
 
-def test_the_pocket_judge_comes_with_a_warning(run, engine):
-    engine(by_word)
-    write_jsonl("rows.jsonl", *ROWS)
-    assert "is for tests and demos" in run("score", "rows.jsonl", "-o", "out.jsonl", "--no-store").stderr
-
-
 def test_memory_is_bounded_by_chunks_of_rows(run, engine):
     fake = engine(by_word, chunk_reads=10_000)
     write_jsonl("rows.jsonl", *({"target": f"text {number}", "checklist": ["Is a?"]} for number in range(4184)))
@@ -345,7 +339,6 @@ def test_infobench_goes_through(every, run, pocket, data_dir):
     keys += ["--input-key", "instruction", "--input-key", "input", "--backend", "transformers", "--no-store"]
     done = run("score", "rows.jsonl", "-o", "out.jsonl", *keys, "--summary", "sum.json")
     assert done.exit_code == 1, done.output
-    assert "is for tests and demos" in done.stderr
     summary, out = json.loads(Path("sum.json").read_text()), read_jsonl("out.jsonl")
     assert (summary["rows"], summary["reads"], len(out)) == (len(rows), questions, len(rows))
     assert [row["id"] for row in out] == [row["id"] for row in rows]

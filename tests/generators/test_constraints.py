@@ -5,6 +5,7 @@ import pytest
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import ChecklistError, GenerationError
 from checklist_rewards.generators import ConstraintsGenerator, ContrastiveGenerator, DirectGenerator
+from checklist_rewards.generators.constraints import constraint_items, with_constraints
 from checklist_rewards.pipelines import PipelineConfig, pipeline
 from tests.generators.fakes import Replies
 
@@ -31,6 +32,13 @@ def test_an_input_without_such_requirements_is_an_error_that_names_the_others():
     assert told == [2]
     with pytest.raises(GenerationError):
         ConstraintsGenerator().generate("Who was Ada?")
+
+
+def test_a_question_about_nothing_but_a_rule_is_left_out():
+    items = constraint_items(INPUT)
+    asked = ["Is the poem at most 40 words long?", "Does it avoid commas?", "Does it use at most 40 words about snow?"]
+    joined = with_constraints(Checklist.parse(asked, "a reply"), items)
+    assert [item.question for item in joined.items] == [*(item.question for item in items), asked[2]]
 
 
 def test_evidence_changes_no_id_and_survives_every_form():

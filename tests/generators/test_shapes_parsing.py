@@ -212,6 +212,19 @@ def test_what_the_input_does_not_have_is_left_out():
     )
 
 
+def test_what_asks_only_for_a_text_is_left_out():
+    asked = [
+        "Does the response contain a text only?",
+        "Is the response in the form of a sentence?",
+        "Is it about rain?",
+    ]
+    reply = "\n".join(f"{n}. {question}" for n, question in enumerate(asked, start=1))
+    parsed = parse_questions(reply, min_items=1, drop_faults_of="Write about rain.")
+    assert parsed.questions == (asked[2],) and set(parsed.left_out) == {"asks only for a text or a sentence"}
+    assert parse_questions(reply, drop_faults_of="Rain, in a sentence.").questions == tuple(asked[1:])
+    assert parse_questions(reply).questions == tuple(asked)  # another writer's reply is not changed
+
+
 def test_too_few_questions_without_faults_are_refused():
     with pytest.raises(GenerationError, match="the reply has 2 different questions, but at least 3 are required"):
         parse_questions(FAULTY, min_items=3, drop_faults_of="Is rain in it?")

@@ -294,13 +294,13 @@ def test_a_lost_read_moves_the_score_only_within_its_stated_bounds(case, options
         assert partial.primary_score is None
         return
     assert partial.lower <= partial.upper <= 1 and (partial.lower >= 0 or whole.primary_metric == "net")
-    bounded = [whole, partial]
-    if whole.primary_metric == "net":  # a positive item that is lost or skipped makes the penalties weigh more
-        skipped = any(line.value is None for n, line in enumerate(whole.items) if n in lost)
-        bounded = [] if skipped else [whole]
-    for score in bounded:
+    # With `net`, a positive item that is lost, or has the answer of an option without a value, leaves the denominator.
+    skipped = any(line.value is None for n, line in enumerate(whole.items) if n in lost)
+    for score in (whole, partial):
         if score.primary_score is not None:
-            assert partial.lower - 1e-9 <= score.primary_score <= partial.upper + 1e-9
+            assert score.primary_score <= partial.upper + 1e-9
+            if whole.primary_metric != "net" or (score is whole and not skipped):
+                assert partial.lower - 1e-9 <= score.primary_score
 
 
 @given(cases())

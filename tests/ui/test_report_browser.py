@@ -12,6 +12,7 @@ from tests.ui import browser
 from tests.ui.browser import Page
 from tests.ui.files import (
     HOSTILE,
+    WORDS,
     pair_rows,
     reward_rows,
     scored_rows,
@@ -170,6 +171,102 @@ def test_the_matrix_by_keyboard(judges):
     judges.keys("rain")
     judges.wait("return document.querySelector('[role=status]').textContent !== '120 of 120 rows'")
     judges.check()
+
+
+def test_thresholds_and_penalties_are_visible(judges):
+    judges.open("0/overview")
+    verdict = judges.run("return document.querySelector('.verdict').textContent")
+    assert (
+        verdict.startswith("The mean score of 119 responses is ") and "one.jsonl agrees with labels better" in verdict
+    )
+    assert "penalty: Does it insult?" in judges.text and "penalty: Is it polite?" not in judges.text
+    judges.open("0/matrix/4")
+    judges.wait("return document.querySelector('.panel .threshold') !== null")
+    ticks = judges.run(
+        """
+        const limit = (bar) => bar.firstChild && bar.style.getPropertyValue('--threshold');
+        return [...document.querySelectorAll('.meter')].map(limit);
+        """
+    )
+    assert ticks == ["0.6", "0.6", "0.6", "0.6", None]  # the last item has options
+    place = judges.run(
+        """
+        const box = (one) => document.querySelector(one).getBoundingClientRect();
+        return (box('.threshold').left + 1 - box('.meter').left) / box('.meter').width;
+        """
+    )
+    assert place == pytest.approx(0.6, abs=0.02)
+    heads = judges.run("return [...document.querySelectorAll('.grid-head button')].map((one) => one.textContent)")
+    assert heads[2:5] == ["response", "Is it polite?", "penalty: Does it insult?"]
+    assert (
+        judges.run("return getComputedStyle(document.querySelector('.grid-head span')).writingMode") == "horizontal-tb"
+    )
+    judges.check()
+
+
+def test_the_focus_stays_where_the_reader_is(judges):
+    from selenium.webdriver import Keys
+
+    focused = "const a = document.activeElement; return a.getAttribute('aria-label') ?? a.textContent"
+    title = "return document.querySelector('.panel h2')?.textContent"
+    judges.open("0/overview")
+    judges.click("Fails most: Is it true?", "button")
+    judges.wait("return document.activeElement.className === 'grid'")
+    first = judges.run(title)
+    judges.keys("j")
+    assert judges.run(title) != first
+    judges.run("document.querySelector('[aria-label=\"previous row\"]').click()")
+    judges.run("document.querySelector('[aria-label=\"next row\"]').focus()")
+    judges.keys(Keys.ENTER)
+    assert judges.run(focused) == "next row"
+    judges.keys("k", Keys.ESCAPE)
+    assert judges.run("return document.querySelector('.panel').hidden") and judges.run(focused) == "Rows and items"
+    judges.run("document.querySelectorAll('.grid-head button')[1].focus()")
+    judges.keys(Keys.ENTER)
+    assert judges.run(focused) == "score ▼"
+    judges.open("0/matrix")  # the rows have the focus at once
+    judges.wait("return document.activeElement.className === 'grid'")
+    judges.click("Trust", "a")
+    judges.wait("return document.activeElement.id === 'view'")
+    judges.run("document.querySelector('.skip').click()")
+    assert judges.run("return location.hash") == "#/0/trust"
+    judges.check()
+
+
+def test_other_columns_filter_and_group_and_hits_are_marked(folder, chromium):
+    more = [{"topic": WORDS[n % 2], "n": n % 3, "meta": {"by": HOSTILE}} for n in range(60)]
+    rows = [{**row, **other} for row, other in zip(scored_rows(60), more, strict=True)]
+    for row in rows:
+        del row["labels"]
+    write_report(folder / "topics.html", [write(folder / "topics.jsonl", rows)])
+    page = Page(chromium, folder / "topics.html")
+    page.open("0/matrix/2")
+    page.wait("return document.querySelector('.panel:not([hidden])') !== null")
+    others = page.run("return document.querySelector('[aria-label=\"other columns\"]').innerText")
+    assert others.startswith("topicthe\nn2\nmeta") and "onerror" in others
+    page.fill("group by", "topic")
+    lines = page.run(
+        "return [...document.querySelectorAll('.groups tbody tr')].map((one) => one.innerText.split('\\t'))"
+    )
+    scores = [row["checklist_score"]["primary_score"] for row in rows if row["topic"] == "the"]
+    known = [score for score in scores if score is not None]
+    assert [line[:2] for line in lines] == [["the", "30"], ["a", "30"]] and lines[0][
+        2
+    ] == f"{sum(known) / len(known):.3f}"
+    page.click("the", "button")
+    page.wait("return document.querySelector('[role=status]').textContent === '30 of 60 rows'")
+    page.fill("search", "RIVER")
+    found = [row for row in rows if row["topic"] == "the" and "river" in (row["prompt"] + row["target"])]
+    assert page.status == f"{len(found)} of 60 rows"
+    page.run("document.querySelector('.grid-row').click()")
+    hits = page.run("return [...document.querySelectorAll('.panel mark.hit')].map((one) => one.textContent)")
+    assert hits and set(hits) == {"river"} and page.run("return document.querySelector('.grid-row mark.hit') !== null")
+    page.driver.refresh()
+    page.wait(
+        "return document.querySelector('[role=status]')?.textContent === arguments[0]", f"{len(found)} of 60 rows"
+    )
+    assert page.run("return document.querySelector('input[type=search]').value") == "RIVER"
+    page.check()
 
 
 def test_from_an_item_of_the_overview_and_of_the_comparison_to_its_rows(judges):

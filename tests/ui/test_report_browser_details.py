@@ -117,6 +117,7 @@ def test_what_a_reward_was_made_of(report_of):
 def test_responses_without_an_answer(report_of):
     page = report_of(rewards=stated_rows(), scored=scored_rows(5))
     page.open("0/overview")
+    page.run("document.querySelector('details.part').open = true")
     assert "without an answer\n30 of 60" in page.text and "the thought was cut or never closed" in page.text
     assert browser.violations(page.driver) == []
     page.click("6 responses cut in thought", "button")
@@ -134,7 +135,7 @@ def test_responses_without_an_answer(report_of):
     page.fill("answer", "fail")
     assert page.status == "0 of 60 rows"
     page.fill("answer", "")
-    page.click("state", "button")
+    page.fill("state", "cut_in_thought")
     page.run("document.querySelector('.grid-row').click()")
     page.wait("return !document.querySelector('.panel').hidden")
     panel = page.run("return document.querySelector('.panel').innerText")
@@ -152,6 +153,7 @@ def test_responses_without_an_answer(report_of):
     page.open("0/trust")
     assert "30 targets (30 without an answer are left out)" in page.text
     page.open("1/overview")
+    page.run("document.querySelector('details.part').open = true")
     assert "without an answer\n0 of 5" in page.text
     page.open("1/matrix")
     page.wait("return document.querySelectorAll('.grid-row').length === 5")
@@ -166,6 +168,7 @@ def test_a_file_without_states_says_so(report_of):
         del row["checklist_score"]["state"]
     page = report_of(old=rows)
     page.open("0/overview")
+    page.run("document.querySelector('details.part').open = true")
     assert "not recorded in this file" in page.text
     page.open("0/matrix/0")
     page.wait("return document.querySelector('.panel:not([hidden])') !== null")
@@ -182,13 +185,14 @@ def test_an_attack_on_the_judge(chromium, tmp_path):
     )
     page = Page(chromium, tmp_path / "report.html")
     page.open("0/trust")
-    page.wait("return document.querySelector('[aria-label=Attacks]') !== null")
+    page.wait("return document.querySelector('[aria-label^=\"attack.json\"]') !== null")
     [first, *_] = page.run(
-        "return [...document.querySelectorAll('[aria-label=Attacks] tbody tr')].map((one) => one.innerText)"
+        "const rows = document.querySelectorAll('[aria-label^=\"attack.json: attack\"] tbody tr');"
+        "return [...rows].map((one) => one.innerText)"
     )
     assert found.attacks[0].name in first and "chosen" in first and f"{found.attacks[0].rise.value:.3f}" in first
     shown = page.run("return document.querySelector('main').innerText")
     assert "a response to another prompt" in shown and "honest responses" in shown and "Items that fall" in shown
-    example = page.run("return document.querySelector('[aria-label=Example]').innerText")
+    example = page.run("return document.querySelector('[aria-label*=\"example of\"]').innerText")
     assert HOSTILE in example and "attacked" in example
     page.check()

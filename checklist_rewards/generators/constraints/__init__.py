@@ -18,6 +18,7 @@ from checklist_rewards.generators.constraints.generator import (
     constraint_items,
     covering,
     find_requirements,
+    rule_faults,
     with_constraints,
 )
 from checklist_rewards.generators.constraints.reading import Requirement
@@ -28,5 +29,6 @@ __all__ = [
     "constraint_items",
     "covering",
     "find_requirements",
+    "rule_faults",
     "with_constraints",
 ]

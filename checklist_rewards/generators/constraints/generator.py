@@ -6,11 +6,14 @@ the rules, tells the model which parts of the input they cover, and adds its que
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 from checklist_rewards.backends import Messages, Progress
 from checklist_rewards.checklists import Checklist, ChecklistItem, Evidence
+from checklist_rewards.checks.base import parsed_check
 from checklist_rewards.errors import GenerationError
 from checklist_rewards.generators.base import Request, check_request
 from checklist_rewards.generators.constraints.counting import count_of, counts, without
@@ -233,7 +236,48 @@ def covering(messages: Messages, items: Sequence[ChecklistItem]) -> Messages:
 
 
 def with_constraints(checklist: Checklist, items: Sequence[ChecklistItem]) -> Checklist:
-    """The items of the rules followed by those of a written checklist, without its repetitions of them."""
-    known = {item.question.casefold() for item in items}
-    written = [item for item in checklist.items if item.question.casefold() not in known]
+    """The items of the rules followed by those of a written checklist, without its repetitions of them: equal
+    questions, and questions about nothing but a rule ("Is the poem at most 60 words long?")."""
+    known, rules = {item.question.casefold() for item in items}, [_rule_of(item) for item in items]
+    written = [
+        item for item in checklist.items if item.question.casefold() not in known and _rule_of(item) not in rules
+    ]
     return checklist.model_copy(update={"items": (*items, *written)})
+
+
+def rule_faults(items: Sequence[ChecklistItem]) -> Iterator[tuple[ChecklistItem, str]]:
+    """The items that repeat the check of another item as a question, or contradict another item. A fault is the end of
+    a sentence that starts with "it". Penalties have none: a response should fail them."""
+    rules = [(item, rule) for item in items if item.weight > 0 and (rule := _rule_of(item)) is not None]
+    for item, rule in rules:
+        for other, its in rules:
+            if item.check is None and other.check is not None and rule == its:
+                yield item, f"repeats the check of item {other.id}; omit it, because code answers it"
+            elif _contradict(rule, its):
+                yield item, f"contradicts item {other.id} ({other.question!r:.80}); no response meets both"
+
+
+_FRAME = frozenset(
+    "a all an and answer any are as be contain contains did do does entire entirely fully generated has have in "
+    "include includes is it its keep kept long of only output response strictly text that the there this total use "
+    "used uses was were whole written".split()
+)
+"""Words of a question that ask for nothing."""
+_SUBJECTS = 1
+"""Further words beside a rule, such as "poem"."""
+
+
+def _rule_of(item: ChecklistItem) -> dict[str, Any] | None:
+    """What an item requires as a check: its own, or that of a question about nothing else. None for any other item."""
+    if item.check is not None:
+        return parsed_check(item.check).model_dump(exclude_none=True)
+    if item.options is not None or not item.question.endswith("?"):
+        return None
+    statement = f"{item.question[:-1]}."
+    found = find_requirements(statement)
+    if len(found) != 1 or found[0].check is None:
+        return None
+    others = re.findall(r"[^\W_]+", f"{statement[: found[0].start]} {statement[found[0].end :]}".casefold())
+    if len(set(others) - _FRAME) > _SUBJECTS:
+        return None
+    return parsed_check(json.dumps(dict(found[0].check))).model_dump(exclude_none=True)

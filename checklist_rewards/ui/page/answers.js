@@ -5,10 +5,10 @@ import { el, fixed, num, stateTag, written } from "./dom.js";
 /** An answer in one line: the answer, a bar of P(yes) with the label mass below it, and the number. */
 export function answerBar(line, shown = wordOf(line)) {
   const passed = isUnread(line) ? null : line.passed, kind = passed === true ? "pass" : passed === false ? "fail" : "open";
-  const p = probabilityOf(line);
+  const p = probabilityOf(line), threshold = nameOf(line) === "P(yes)" && !line.votes ? line.threshold ?? null : null; // votes have none
   return [
     el("span", { class: `pill ${kind}` }, shown, kind === "open" ? null : el("small", {}, passed ? " passes" : " fails")),
-    p === null ? null : el("span", { class: "meter", role: "img", "aria-label": `${nameOf(line)} ${fixed(p, 2)}${line.mass === null ? "" : `, label mass ${fixed(line.mass, 2)}`}`, vars: { "--p": p, "--mass": line.mass ?? 0 } }),
+    p === null ? null : el("span", { class: "meter", role: "img", "aria-label": `${nameOf(line)} ${fixed(p, 2)}${threshold === null ? "" : `, yes from ${fixed(threshold, 2)}`}${line.mass === null ? "" : `, label mass ${fixed(line.mass, 2)}`}`, vars: { "--p": p, "--mass": line.mass ?? 0, "--threshold": threshold } }, threshold === null ? null : el("span", { class: "threshold", title: `yes from ${threshold}` })),
     p === null ? null : num(p, 3),
   ];
 }

@@ -14,15 +14,15 @@ export function keepToken() {
 /** The answer to a GET. Throws an Error with the server's sentence, the `status`, and what else the server says. */
 export async function get(path, params = {}) {
   const known = Object.entries(params).filter(([, value]) => value !== null && value !== undefined && value !== "");
-  return checked(await fetch(`/api/${path}?${new URLSearchParams(known)}`, { headers: headers() }));
+  return reached(`/api/${path}?${new URLSearchParams(known)}`, { headers: headers() });
 }
 
 export async function getJson(path, params) {
   return (await get(path, params)).json();
 }
 
-export async function post(path, body) {
-  return (await send(path, body)).json();
+export async function post(path, body, signal) {
+  return (await send(path, body, signal)).json();
 }
 
 /** A `post` for a form that is being edited: the answer, or its error as `{ error }`; null once a later request was sent. */
@@ -41,7 +41,7 @@ export async function judged(body, answered, signal) {
     if (event.event === "error") throw new Error(event.message);
     if (event.event === "item") answered(event.index, event.item);
     if (event.event !== "score") continue;
-    event.score.items.forEach((line, i) => answered(i, line));
+    event.score.items.forEach((line, i) => answered(i, { ...line, threshold: event.score.aggregation?.threshold }));
     return event;
   }
   throw new Error("the answer of the judge ended before its score.");
@@ -64,7 +64,7 @@ async function* lines(answer) {
 /** Send a file of the user; the answer has its name in the project. */
 export async function upload(file) {
   const init = { method: "POST", headers: { ...headers(), "content-type": "application/octet-stream" }, body: file };
-  return (await checked(await fetch(`/api/upload?${new URLSearchParams({ name: file.name })}`, init))).json();
+  return (await reached(`/api/upload?${new URLSearchParams({ name: file.name })}`, init)).json();
 }
 
 /** Save a file of the project, or a text, on the user's machine. */
@@ -79,14 +79,17 @@ export async function download(name, text = null) {
 
 async function send(path, body, signal) {
   const init = { method: "POST", headers: { ...headers(), "content-type": "application/json" }, body: JSON.stringify(body), signal };
-  return checked(await fetch(`/api/${path}`, init));
+  return reached(`/api/${path}`, init);
 }
 
 function headers() {
   return { [HEADER]: localStorage.getItem(KEPT) ?? "" };
 }
 
-async function checked(answer) {
+async function reached(address, init) {
+  const answer = await fetch(address, init).catch((error) => {
+    throw error.name === "AbortError" ? error : new Error("The app's server does not answer. If it has stopped, start it again: checklist-rewards ui. If not, the network is down.");
+  });
   if (answer.ok) return answer;
   const error = new Error(`${answer.status} ${answer.statusText}`);
   try {

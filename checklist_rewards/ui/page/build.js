@@ -8,7 +8,7 @@ import { alertOf, area, attempt, exporter, onSend, schemaForm } from "./forms.js
 import { itemEditor, shelf } from "./items.js";
 
 const KEPT = "build-view", OPEN = "build-panel"; // of the panels with this name, one is open at a time
-const PAUSE = 150, FIRST = 2, MOST_ANSWERS = 1000;
+const PAUSE = 150, TICK = 500, FIRST = 2, MOST_ANSWERS = 1000;
 const ABOUT = {
   seed: "A few questions per dimension, to start with. Dimensions with seed questions keep theirs.",
   elaborate: "Adds more detailed questions, from the seeds.",
@@ -30,10 +30,12 @@ export async function build(main) {
   let complete = false;
   const editor = itemEditor(changed, "no sample yet");
   const preview = samplesPreview(editor, { served: choices.served, settings: () => form.value() }, kept.preview ?? {}, keep);
-  const code = exporter(() => post("code", { input: preview.value().prompt, target: preview.samples()[0]?.target ?? "", checklist: editor.checklist(), settings: form.value() }), "Each gives the figures of this page.");
+  const code = exporter(() => post("code", { input: preview.value().prompt, target: preview.samples()[0]?.target ?? "", checklist: editor.checklist(), settings: form.value() }), () => "Each gives the figures of this page.");
   const form = schemaForm(choices.settings, {}, changed);
-  const stages = stagesForm(parts, kept.stages ?? {}, use, keep);
-  const refine = refineForm(parts, { checklist: editor.checklist, samples: preview.samples, judge: () => form.value(), accept: use });
+  const by = choice([["", parts.cannot_write === null ? parts.writer : "choose a writer"], ...parts.writers], { name: "writer", value: kept.writer ?? "", onchange: () => (stages.ready(), keep()) });
+  const writer = { name: () => by.value || null, able: () => Boolean(by.value) || parts.cannot_write === null };
+  const stages = stagesForm(parts, writer, kept.stages ?? {}, use, keep);
+  const refine = refineForm(parts, { checklist: editor.checklist, samples: preview.samples, judge: () => form.value(), writer: writer.name, accept: use });
   const problem = el("div", {});
   const state = el("span", { class: "muted", role: "status" });
   const undo = el("button", { type: "button", name: "undo", disabled: true, onclick: takeBack }, "Undo");
@@ -45,7 +47,7 @@ export async function build(main) {
       el(
         "div",
         {},
-        section("Write in stages", note("Each stage reads what the one before it holds, with your edits."), stages.node),
+        section("Write in stages", note("Each stage reads what the one before it holds, with your edits."), field("written by", by), parts.cannot_write === null ? null : note(`${parts.cannot_write} Choose a writer, or start the app with --writer.model.`), stages.node),
         section("Refine", el("details", { name: OPEN }, el("summary", {}, "Merge, drop or rewrite items, and see why before you accept it"), refine)),
         el("details", { class: "part settings", name: OPEN }, el("summary", {}, `Settings of the judge (${choices.judge})`), form.node),
         code.node,
@@ -95,12 +97,12 @@ export async function build(main) {
 
   function keep() {
     if (!complete) return;
-    sessionStorage.setItem(KEPT, JSON.stringify({ stages: stages.value(), checklist: editor.checklist(), preview: preview.value() }));
+    sessionStorage.setItem(KEPT, JSON.stringify({ writer: by.value, stages: stages.value(), checklist: editor.checklist(), preview: preview.value() }));
   }
 }
 
 /** What a refiner would change, before and after side by side, to accept or to discard. `checklist()` and `samples()` are what is refined, `accept(items, sentence)` takes the result. */
-function refineForm(choices, { checklist, samples, judge, accept }) {
+function refineForm(choices, { checklist, samples, judge, writer, accept }) {
   const select = choice(choices.refiners.map((one) => one.name), { name: "refiner" });
   const about = el("div", { class: "about" }), own = el("div", {}), result = el("div", { "aria-live": "polite" });
   const button = el("button", { type: "button", class: "primary", name: "refine", onclick: refine }, "Refine");
@@ -127,7 +129,7 @@ function refineForm(choices, { checklist, samples, judge, accept }) {
   async function refine() {
     state.textContent = "Refining …";
     await attempt(result, async () => {
-      const body = { refiner: select.value, settings: settings.value(), checklist: checklist(), samples: samples(), judge: judge() };
+      const body = { refiner: select.value, settings: settings.value(), checklist: checklist(), samples: samples(), judge: judge(), writer: writer() };
       show(select.value, await post("build/refine", body));
     }, button);
     state.textContent = "";
@@ -154,11 +156,11 @@ function refineForm(choices, { checklist, samples, judge, accept }) {
   }
 }
 
-/** The form of a source and its stages. `use(items)` gets the finished checklist; `keep()` is called after edits. */
-function stagesForm(choices, kept, use, keep) {
+/** The form of a source and its stages. `writer` is who writes, and whether it can; `use(items)` gets the finished checklist; `keep()` is called after edits. */
+function stagesForm(choices, writer, kept, use, keep) {
   const select = choice(choices.pipelines.map((one) => [one.name, one.description ? `${one.name}: ${one.description}` : one.name]), { name: "method", value: kept.pipeline ?? choices.pipelines[0].name });
   const about = el("div", {}), inputs = el("div", {}), own = el("div", {}), problem = el("div", {});
-  const settingsPanel = el("details", { class: "settings", name: OPEN }, el("summary", {}, `Settings of the writer (${choices.writer})`), own);
+  const settingsPanel = el("details", { class: "settings", name: OPEN }, el("summary", {}, "Settings of the writer"), own);
   const sourcePanel = el("details", { class: "source-form", name: OPEN, open: true }, el("summary", {}, "Source"), about, inputs);
   const strip = el("ol", { class: "stages" });
   const sources = kept.sources ?? {}, chosen = kept.settings ?? {};
@@ -168,6 +170,7 @@ function stagesForm(choices, kept, use, keep) {
   load(kept.drafts ?? {});
   return {
     node: el("div", {}, field("method", select), sourcePanel, settingsPanel, problem, strip),
+    ready,
     value() {
       collect();
       return { pipeline: select.value, sources, settings: chosen, drafts: Object.fromEntries(cards.filter((card) => card.form).map((card) => [card.name, card.form.value()])) };
@@ -189,8 +192,15 @@ function stagesForm(choices, kept, use, keep) {
     settings = schemaForm(schema, chosen[name], replan);
     own.replaceChildren(settings.node);
     fill(sources[name] ?? {});
-    about.replaceChildren(el("button", { type: "button", name: "example", onclick: () => (fill(plan.example), keep()) }, "Fill in an example"));
+    about.replaceChildren(el("button", { type: "button", name: "example", onclick: example }, "Fill in an example"));
     draw(drafts);
+    keep();
+  }
+
+  function example() {
+    const typed = source.value();
+    fill(plan.example);
+    if (Object.keys(typed).length) about.append(" ", el("button", { type: "button", name: "undo-example", onclick: (event) => (event.target.remove(), fill(typed), keep()) }, "Undo"));
     keep();
   }
 
@@ -224,7 +234,7 @@ function stagesForm(choices, kept, use, keep) {
 
   /** A stage can be run once the stage before has an output. */
   function ready() {
-    cards.forEach((card, i) => (card.run.disabled = card.busy || (i > 0 && !cards[i - 1].form)));
+    cards.forEach((card, i) => (card.run.disabled = card.busy || !writer.able() || (i > 0 && !cards[i - 1].form)));
   }
 
   /** The stages from `place` on were made from an older text. */
@@ -233,18 +243,20 @@ function stagesForm(choices, kept, use, keep) {
   }
 
   function stageCard(name, place) {
-    const card = { name, form: null, busy: false };
+    const card = { name, form: null, busy: false }, earlier = []; // drafts that another run has replaced
     const state = el("span", { class: "muted", role: "status" }), failed = el("div", {}), output = el("div", { class: "draft" });
     const panel = el("details", { name: OPEN, hidden: true }, el("summary", {}, "Output"), output);
     card.age = el("span", { class: "muted" });
     card.run = el("button", { type: "button", name: `run-${name}`, class: "primary", onclick: run }, `Run ${name.replaceAll("_", " ")}`);
     const finish = el("button", { type: "button", name: `use-${name}`, onclick: finished, hidden: true }, "Use as checklist");
+    const back = el("button", { type: "button", name: `undo-${name}`, hidden: true, onclick: () => (card.show(earlier.pop()), (back.hidden = !earlier.length), outdated(place + 1), keep()) }, "Undo");
+    const cancel = el("button", { type: "button", name: `cancel-${name}`, hidden: true }, "Cancel");
     card.node = el(
       "li",
       { class: "stage" },
       el("h3", {}, `${place + 1}. ${name.replaceAll("_", " ")}`),
       el("span", { class: "muted" }, ABOUT[name] ?? ""),
-      el("div", { class: "controls" }, card.run, finish, state, card.age),
+      el("div", { class: "controls" }, card.run, cancel, finish, back, state, card.age),
       failed,
       panel,
     );
@@ -257,16 +269,29 @@ function stagesForm(choices, kept, use, keep) {
     return card;
 
     function request() {
-      return { pipeline: plan.pipeline, settings: settings.value(), source: source.value() };
+      return { pipeline: plan.pipeline, settings: settings.value(), source: source.value(), writer: writer.name() };
     }
 
     async function run() {
+      const id = crypto.randomUUID(), own = new AbortController(), started = Date.now();
       card.busy = true;
       ready();
+      cancel.hidden = false;
+      cancel.onclick = () => {
+        own.abort();
+        post("build/stop", { run: id }).catch(() => null); // a server that is gone has stopped
+      };
+      const told = async () => {
+        const { done, total } = await getJson("build/progress", { run: id }).catch(() => ({}));
+        if (card.busy) state.textContent = `${total ? `${done} of ${plural(total, "request")} answered${done === total ? ", unusable replies are asked again" : ""}` : "Starting the writer"}, ${fixed((Date.now() - started) / 1000, 0)} s`;
+      };
+      const ticking = setInterval(told, TICK);
       state.textContent = "Running …";
       await attempt(failed, async () => {
         const draft = place ? cards[place - 1].form.value() : null;
-        const found = await post("build/stage", { ...request(), stage: name, draft });
+        const found = await post("build/stage", { ...request(), stage: name, draft, run: id }, own.signal);
+        if (card.form) earlier.push(card.form.value());
+        back.hidden = !earlier.length;
         card.show(found.draft);
         panel.open = true; // which closes the others
         finish.hidden = found.questions === null;
@@ -275,7 +300,9 @@ function stagesForm(choices, kept, use, keep) {
         outdated(place + 1);
         keep();
       });
-      if (failed.childElementCount) state.textContent = "";
+      clearInterval(ticking);
+      cancel.hidden = true;
+      if (failed.childElementCount || own.signal.aborted) state.textContent = own.signal.aborted ? "cancelled; the replies so far are stored" : "";
       card.busy = false;
       ready();
     }

@@ -2,7 +2,7 @@
 // and `calibrate`, which are also those of labels. Pairs: the chosen and the rejected text of each prompt, side by side.
 
 import { scatter } from "./charts.js";
-import { choice, count, el, figure, fixed, note, num, section, table, written } from "./dom.js";
+import { choice, count, el, figure, fixed, folded, note, num, questionOf, section, table, verdict, written } from "./dom.js";
 
 const MOST_ROWS = 100, MOST_ITEMS = 50, PAGE = 20;
 const HOW = {
@@ -24,7 +24,8 @@ function comparison(report, compared, open, filter) {
   const order = points.toSorted((one, other) => Math.abs(other.a - other.b) - Math.abs(one.a - one.b)).slice(0, MOST_ROWS);
   const what = sameText ? "row" : "group";
   return [
-    section(`${first.name} and ${second.name}`, match ? note(HOW[match]) : null, comparisonTables(figures)),
+    verdict(compared.verdict),
+    match ? note(HOW[match]) : null,
     section(
       "Items",
       note(sameText ? "How often the two answer differently. Click an item to see these rows." : "How often the two runs get different answers. Click an item to see its rows."),
@@ -46,6 +47,7 @@ function comparison(report, compared, open, filter) {
         el("div", {}, el("h3", {}, `${sameText ? "Rows" : "Groups"} that differ most`), differing(first, second, order, sameText, open)),
       ),
     ),
+    folded(`${first.name} and ${second.name}: statistics`, comparisonTables(figures)),
   ];
 }
 
@@ -119,7 +121,7 @@ function confusion(kind, section, comparison) {
 /** Per item: how often the two sides answered differently, and kappa. `pick(id)` is called for a question. */
 export function itemTable(items, against, pick) {
   const rows = items.slice(0, MOST_ITEMS).map((line) => [
-    el("button", { class: "link", onclick: () => pick(line.id) }, line.by_code ? `${line.question} (code check)` : line.question),
+    el("button", { class: "link", onclick: () => pick(line.id) }, `${questionOf(line)}${line.by_code ? " (code check)" : ""}`),
     count(line.answered),
     [count(line.flipped), el("span", { class: "bounds" }, line.answered ? ` ${fixed((100 * line.flipped) / line.answered, 1)} %` : "")],
     el("span", { class: "muted" }, line.flips.slice(0, 3).map((flip) => `${flip.one} → ${flip.other}: ${flip.count}`).join("; ")),
@@ -130,13 +132,6 @@ export function itemTable(items, against, pick) {
   const heads = ["item", ["both answered", "n"], [against ? "wrong" : "flips", "n"], against ? "judge → people" : "first → second", ["accuracy", "n"], ["kappa", "n"], ...(against ? [["F1", "n"]] : [])];
   const more = items.length - MOST_ITEMS;
   return [table(heads, rows, { "aria-label": "Items" }), more > 0 ? note(`${count(more)} more items, with fewer differences.`) : null];
-}
-
-/** Figures with intervals: heads are the names of columns, each a mapping of figures. */
-export function figureTable(columns, digits = 4) {
-  const names = [...new Set(Object.values(columns).flatMap((figures) => Object.keys(figures)))];
-  const rows = names.map((name) => [name.replaceAll("_", " "), ...Object.values(columns).map((figures) => (name in figures ? figure(figures[name], digits) : ""))]);
-  return table(["", ...Object.keys(columns).map((name) => [name, "n"])], rows, { class: "fit" });
 }
 
 /** The pairs of a file, more of them on request. */

@@ -79,7 +79,7 @@ export class RunFile {
   }
 
   fill(table, texts) {
-    Object.assign(this, table, { texts, rows: columns(table.rows, ROW_INTEGERS), cells: columns(table.cells, CELL_INTEGERS) });
+    Object.assign(this, table, { texts, rows: columns(table.rows, ROW_INTEGERS), cells: columns(table.cells, CELL_INTEGERS), others: columns(table.others, Object.keys(table.others)) });
     this.unread = this.reasons.indexOf("no_answer"); // the reason of cells that no judge has read
     this.length = this.rows.id.length;
     this.starts = new Int32Array(this.length + 1);

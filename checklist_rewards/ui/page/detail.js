@@ -3,9 +3,6 @@
 import { METRICS, answerBar, answerNotes } from "./answers.js";
 import { el, fact, fixed, num, stateName, table, written } from "./dom.js";
 
-const QUOTED = /"([^"]+)"|“([^”]+)”|‘([^’]+)’|«([^»]+)»|「([^」]+)」|`([^`]+)`|(?<![\p{L}\p{N}])'([^']+)'(?![\p{L}\p{N}])/gu;
-const WORD = /[\p{L}\p{N}]/u;
-const MOST_PLACES = 20; // of one quote
 const GRPO_EPSILON = 1e-4; // GRPOTrainer adds it to the standard deviation
 const UNREAD = "no_answer"; // the reason of items that the judge was not asked
 const SCORES = ["pass", "weighted", "expected", "normalized", "net", "quality"];
@@ -18,6 +15,7 @@ export function detail(file, row, partner, advice) {
   const known = METRICS.filter(([name]) => !Number.isNaN(rows[name][row]));
   const reward = rows.step[row] >= 0;
   const found = evidenceOf(file, row);
+  const others = Object.entries(file.others).filter(([, column]) => column[row] >= 0);
   return [
     el(
       "div",
@@ -30,6 +28,7 @@ export function detail(file, row, partner, advice) {
       fact("words", String(rows.words[row])),
     ),
     el("dl", { class: "metrics" }, known.map(([name, shown]) => el("div", {}, el("dt", {}, shown), el("dd", {}, num(rows[name][row], 4))))),
+    others.length ? el("dl", { class: "metrics", "aria-label": "other columns" }, others.map(([name, column]) => el("div", {}, el("dt", {}, name), el("dd", { dir: "auto" }, file.text(column[row]))))) : null,
     file.prompt(row) === null ? null : part("Prompt", written(file.prompt(row))),
     part("Response", withEvidence(file, row, found)),
     reward ? makingOf(file, row) : null,
@@ -84,14 +83,14 @@ function part(heading, ...children) {
 }
 
 function answers(file, row, partner, advice, found) {
-  const other = partner && file.rowIn(partner, row);
+  const { rows } = file, other = partner && file.rowIn(partner, row);
   const seen = new Map();
   const list = file.cellsOf(row).map((cell) => {
     const line = file.cell(cell);
     const k = seen.get(line.item.id) ?? 0;
     seen.set(line.item.id, k + 1);
     const theirs = other === undefined ? -1 : partner.cellOf(other, line.item.id, k);
-    return answer(file, line, theirs < 0 ? null : [partner.name, partner.cell(theirs)], advice, evidenceLine(found, cell));
+    return answer(file, { ...line, threshold: Number.isNaN(rows.threshold[row]) ? null : rows.threshold[row] }, theirs < 0 ? null : [partner.name, partner.cell(theirs)], advice, evidenceLine(found, cell));
   });
   return el("ol", { class: "answers" }, list);
 }
@@ -148,36 +147,13 @@ function tag(text) {
 
 /** The evidence of a row: a list of { cell, by, text, start, end }; `by` is null for a quote of the judge. */
 function evidenceOf(file, row) {
-  const target = file.target(row);
-  const found = [];
-  if (target === null) return found;
-  for (let cell = file.starts[row]; cell < file.starts[row + 1]; cell++) {
-    const line = file.cell(cell);
-    const texts = [line.reasoning, ...(line.votes ?? []).map((vote) => file.text(vote.reasoning))];
-    for (const quote of new Set(texts.filter((text) => text !== null).flatMap(quotes)))
-      if (!file.answers.includes(quote)) for (const start of places(target, quote)) found.push({ cell, by: null, text: quote, start, end: start + quote.length });
-    for (const span of line.spans ?? []) {
-      const [start, end] = [span.start, span.end].map((place) => [...target].slice(0, place).join("").length); // Python counts characters
-      found.push({ cell, by: span.by, text: target.slice(start, end), start, end });
-    }
-  }
-  return found;
-}
-
-/** The texts in quotation marks. */
-function quotes(text) {
-  return [...text.matchAll(QUOTED)].map((match) => match.slice(1).find((part) => part !== undefined).trim()).filter((part) => WORD.test(part));
-}
-
-/** Where a text has a quote, as whole words. */
-function places(text, quote) {
-  const found = [];
-  for (let at = text.indexOf(quote); at >= 0 && found.length < MOST_PLACES; at = text.indexOf(quote, at + quote.length)) {
-    const before = at > 0 && WORD.test(text[at - 1]) && WORD.test(quote[0]);
-    const after = WORD.test(text[at + quote.length] ?? " ") && WORD.test(quote.at(-1));
-    if (!before && !after) found.push(at);
-  }
-  return found;
+  const target = file.target(row), letters = target === null ? [] : [...target];
+  return file.cellsOf(row).flatMap((cell) =>
+    (file.more[cell]?.spans ?? []).map((span) => {
+      const [start, end] = [span.start, span.end].map((place) => letters.slice(0, place).join("").length); // Python counts characters
+      return { cell, by: span.by, text: target.slice(start, end), start, end };
+    }),
+  );
 }
 
 /** The response with its evidence highlighted. The numbers of the items are drawn by the style, so that the text stays as it is. */

@@ -85,9 +85,40 @@ export function table(heads, rows, attributes = {}) {
   );
 }
 
+/** A part that Python wrote as a table. Its cells are texts, whole numbers, figures, or null. */
+export function tabled({ heading, note: told, heads, rows }) {
+  const cell = (value) => (typeof value === "number" ? count(value) : typeof value === "object" ? figure(value) : value);
+  const shown = (value) => (value === null ? "" : cell(value));
+  return section(heading, told ? note(told) : null, table(heads, rows.map((row) => row.map(shown)), { class: "fit", "aria-label": heading }));
+}
+
 /** A part of a view with a heading. */
 export function section(heading, ...children) {
   return el("section", { class: "part" }, el("h2", {}, heading), ...children);
+}
+
+/** The question of an item; that of a penalty says that it is one. */
+export function questionOf(item) {
+  return `${item.penalty || item.weight < 0 ? "penalty: " : ""}${item.question}`;
+}
+
+/** What a page says, in a sentence. */
+export function verdict(...sentences) {
+  return el("p", { class: "verdict" }, sentences.filter(Boolean).join(" "));
+}
+
+/** A part of a view that is closed at first. */
+export function folded(heading, ...children) {
+  return el("details", { class: "part" }, el("summary", {}, heading), children);
+}
+
+/** Mark the words that were searched, in all texts of a node. */
+export function highlight(root, words) {
+  if (!words) return root;
+  const texts = document.createTreeWalker(root, NodeFilter.SHOW_TEXT), found = [], wanted = new RegExp(`(${words.replace(/[\\^$.*+?()[\]{}|]/g, "\\$&")})`, "i");
+  while (texts.nextNode()) if (wanted.test(texts.currentNode.data)) found.push(texts.currentNode);
+  for (const node of found) node.replaceWith(...node.data.split(wanted).map((part, i) => (i % 2 ? el("mark", { class: "hit" }, part) : part)));
+  return root;
 }
 
 export function note(...children) {

@@ -10,6 +10,8 @@ export const EMPTY = {
   high: "",
   from: "", // steps
   to: "",
+  column: "", // another column of the file, and its value
+  value: null,
   unscored: false,
   judgesDiffer: false,
   peopleDiffer: false,
@@ -30,9 +32,11 @@ export function matching(file, filter, partner) {
   const byScore = filter.low !== "" || filter.high !== "";
   const differs = filter.judgesDiffer && partner ? differingCells(file, partner) : null;
   const byCell = item >= 0 || reason >= 0 || filter.answer !== "" || differs !== null || filter.peopleDiffer;
+  const others = Object.values(file.others), column = filter.value === null ? null : file.others[filter.column], value = column && file.texts.indexOf(filter.value);
   const kept = [];
   for (let row = 0; row < file.length; row++) {
-    if (inText && !inText[rows.prompt[row] + 1] && !inText[rows.target[row] + 1] && !inText[rows.id[row] + 1]) continue;
+    if (inText && !inText[rows.prompt[row] + 1] && !inText[rows.target[row] + 1] && !inText[rows.id[row] + 1] && !others.some((one) => inText[one[row] + 1])) continue;
+    if (column && column[row] !== value) continue;
     if (state >= 0 && rows.state[row] !== state) continue;
     if (filter.unscored && !Number.isNaN(rows.score[row])) continue;
     if (byScore && !(rows.score[row] >= low && rows.score[row] <= high)) continue;
@@ -77,6 +81,15 @@ export function sorted(file, kept, key, descending) {
     const one = values[a], other = values[b];
     if (Number.isNaN(one) || Number.isNaN(other)) return Number.isNaN(one) - Number.isNaN(other) || a - b;
     return sign * (one - other) || a - b;
+  });
+}
+
+/** The rows by their value in another column of the file, the most frequent value first: [value, rows, mean score]. */
+export function groupsOf(file, kept, column) {
+  const groups = Map.groupBy(kept, (row) => file.text(file.others[column][row]));
+  return [...groups].sort((a, b) => b[1].length - a[1].length).map(([value, rows]) => {
+    const scores = rows.map((row) => file.rows.score[row]).filter((score) => !Number.isNaN(score));
+    return [value, rows.length, scores.length ? scores.reduce((sum, score) => sum + score, 0) / scores.length : null];
   });
 }
 

@@ -22,7 +22,7 @@ export async function live(main, project) {
     section("Live", note("Follows the reward log of a training, rewards.jsonl, while it is written. Only the rows that were added are read."), el("div", { class: "filters" }, field("reward log", file), state), problem),
     view,
   );
-  if (!names.length) return view.replaceChildren(note("The folder has no reward log. Set reward_log of the training to a file in this folder, for example runs/mine/rewards.jsonl."));
+  if (!names.length) return view.replaceChildren(note("The folder has no reward log. A reward writes one with log=\"rewards.jsonl\", a path in this folder: ", el("code", {}, "ChecklistReward(..., log=\"runs/mine/rewards.jsonl\")"), ", or log: in the YAML file of the reward."));
   file.addEventListener("change", () => {
     history.replaceState(null, "", `/live?${new URLSearchParams({ file: file.value })}`);
     last = null;

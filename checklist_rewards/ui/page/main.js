@@ -37,7 +37,7 @@ export function show(report, main, before = null, actions = {}) {
   before?.stop();
   const states = report.files.map((file) => stateOf(file, before));
   const progress = el("progress", { max: 1, value: 0, "aria-label": "rows that are unpacked" });
-  let noted = null;
+  let noted = null, drawn = false;
 
   function go(number, view, row = null) {
     location.hash = `#/${number}/${view}${row === null ? "" : `/${row}`}`;
@@ -62,7 +62,7 @@ export function show(report, main, before = null, actions = {}) {
         go(place, "matrix");
       },
       openRow: (other, place) => go(report.files.indexOf(other), "matrix", place),
-      opened: (place) => history.replaceState(null, "", `#/${index}/matrix${place === null ? "" : `/${place}`}`),
+      opened: (place) => history.replaceState(history.state, "", `#/${index}/matrix${place === null ? "" : `/${place}`}`),
     };
     const files = choice(report.files.map((one, i) => [i, one.name]), { "aria-label": "file", value: index, onchange: (event) => go(event.target.value, view) });
     const links = known.map(([key, shown]) => el("a", { href: `#/${index}/${key}`, "aria-current": key === view ? "page" : null }, shown));
@@ -79,8 +79,14 @@ export function show(report, main, before = null, actions = {}) {
     main.replaceChildren(...notes, ...[parts].flat(Infinity).filter(Boolean));
     if (waits) delete main.dataset.view;
     else main.dataset.view = view;
+    if (drawn && document.activeElement === document.body) main.focus({ preventScroll: true }); // what had the focus was replaced
+    drawn = true;
   }
 
+  document.querySelector(".skip").onclick = (event) => {
+    event.preventDefault(); // the fragment names the view
+    (main.querySelector(".grid") ?? main).focus();
+  };
   if (before) renumber(states);
   addEventListener("hashchange", draw);
   draw();
@@ -108,7 +114,7 @@ function renumber(states) {
   const [, number, view, row] = location.hash.split("/");
   if (row === undefined) return;
   const now = states[number]?.row ?? null;
-  history.replaceState(null, "", `#/${number}/${view}${now === null ? "" : `/${now}`}`);
+  history.replaceState(history.state, "", `#/${number}/${view}${now === null ? "" : `/${now}`}`);
 }
 
 if (document.getElementById("first")) start(); // the app imports this module and has no embedded report

@@ -1,13 +1,13 @@
 // Matrix: rows x items. Only the rows in sight are in the document, so any number of rows scrolls.
 
 import { detail } from "./detail.js";
-import { choice, count, el, field, fixed, note, shorter, stateName, stateTag } from "./dom.js";
-import { EMPTY, differingCells, matching, peopleDiffer, sorted } from "./filters.js";
+import { choice, count, el, field, fixed, highlight, note, num, plural, questionOf, shorter, stateName, stateTag, table } from "./dom.js";
+import { EMPTY, differingCells, groupsOf, matching, peopleDiffer, sorted } from "./filters.js";
 import { sampled } from "./overview.js";
 
 const ROW_HEIGHT = 30;
 const SPARE_ROWS = 8;
-const MOST_COLUMNS = 100;
+const MOST_COLUMNS = 100, MOST_VALUES = 20;
 const DENSE = 0.3;
 const STEPS = 5;
 
@@ -16,8 +16,9 @@ export function matrix(report, file, at) {
   const { state, opened } = at;
   const partner = report.partner(file);
   const differs = partner ? differingCells(file, partner) : null;
-  state.filter ??= { ...EMPTY };
-  state.order ??= ["row", false];
+  const earlier = history.state?.[file.path]; // before a reload
+  state.filter ??= { ...EMPTY, ...earlier?.filter };
+  state.order ??= earlier?.order ?? ["row", false];
   const heads = columnsOf(file);
   let kept = [], column = state.column ?? 0, place = 0;
 
@@ -30,7 +31,7 @@ export function matrix(report, file, at) {
     "div",
     {
       class: "grid", role: "grid", tabindex: "0", "aria-label": "Rows and items", "aria-colcount": heads.length,
-      vars: { "--widths": widths, "--least": `${least}px`, "--row": `${ROW_HEIGHT}px` }, onkeydown: keys, onscroll: () => requestAnimationFrame(draw),
+      vars: { "--widths": widths, "--least": `${least}px`, "--row": `${ROW_HEIGHT}px` }, onscroll: () => requestAnimationFrame(draw),
     },
     head,
     body,
@@ -46,11 +47,30 @@ export function matrix(report, file, at) {
     status.dataset.milliseconds = milliseconds.toFixed(1);
     grid.setAttribute("aria-rowcount", kept.length + 1);
     body.style.setProperty("height", `${kept.length * ROW_HEIGHT}px`);
+    const sorting = [...head.children].findIndex((one) => one.contains(document.activeElement));
     head.replaceChildren(...heads.map(headCell));
+    head.children[sorting]?.firstChild.focus();
+    groups.replaceChildren(...(state.filter.column ? grouped() : []));
+    history.replaceState({ ...history.state, [file.path]: { filter: state.filter, order: state.order } }, "");
     place = Math.max(0, kept.indexOf(state.row ?? state.at));
     if (kept.length && !kept.includes(state.row)) grid.scrollTop = 0;
     drawn = "";
     draw();
+  }
+
+  /** The rows by their value in the chosen column. A click on a value keeps only its rows, a second click all of them. */
+  function grouped() {
+    const { column, value } = state.filter;
+    const found = groupsOf(file, matching(file, { ...state.filter, value: null }, partner), column);
+    const line = (one) => el("button", { type: "button", class: "link", "aria-pressed": String(one === value), onclick: () => {
+      state.filter.value = one === value ? null : one;
+      refresh();
+      groups.querySelectorAll("button")[found.findIndex(([own]) => own === one)]?.focus();
+    } }, one ?? "no value");
+    return [
+      table([column, ["rows", "n"], ["mean score", "n"]], found.slice(0, MOST_VALUES).map(([one, rows, mean]) => [line(one), count(rows), num(mean)]), { class: "fit", "aria-label": `Rows by ${column}` }),
+      found.length > MOST_VALUES ? note(`${plural(found.length - MOST_VALUES, "more value")}: search for one.`) : "",
+    ];
   }
 
   let drawn = "";
@@ -76,7 +96,7 @@ export function matrix(report, file, at) {
     };
     return el(
       "div",
-      { role: "columnheader", class: one.tall ? "tall" : "", "aria-sort": sort, "aria-colindex": i + 1 },
+      { role: "columnheader", "aria-sort": sort, "aria-colindex": i + 1 },
       el("button", { title: `${one.title}. Click to sort.`, onclick: turn }, el("span", {}, one.name, sort === "none" ? "" : sort === "ascending" ? " ▲" : " ▼")),
     );
   }
@@ -110,6 +130,7 @@ export function matrix(report, file, at) {
         reveal();
         open(kept[place]);
       };
+      const focused = panel.contains(document.activeElement) ? document.activeElement.getAttribute("aria-label") ?? "close" : null;
       panel.replaceChildren(
         el(
           "div",
@@ -120,8 +141,9 @@ export function matrix(report, file, at) {
           el("button", { onclick: step(1), "aria-label": "next row", title: "next row (j)" }, "↓"),
           el("button", { onclick: () => open(null), "aria-label": "close", title: "close (Esc)" }, "✕"),
         ),
-        ...detail(file, row, partner, advice).filter(Boolean),
+        ...detail(file, row, partner, advice).filter(Boolean).map((node) => highlight(node, state.filter.text)),
       );
+      if (focused) panel.querySelector(`[aria-label="${focused}"]`)?.focus();
       panel.hidden = false;
       panel.scrollTop = 0;
       wrap.classList.add("with-panel");
@@ -145,7 +167,8 @@ export function matrix(report, file, at) {
   function keys(event) {
     const page = Math.max(1, Math.floor(grid.clientHeight / ROW_HEIGHT) - 3);
     const moves = { ArrowDown: 1, ArrowUp: -1, PageDown: page, PageUp: -page, j: 1, k: -1, Home: -Infinity, End: Infinity };
-    if (event.target !== grid || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.target !== grid && !["j", "k", "Escape", "/"].includes(event.key)) return; // in the heads and the details
     if (event.key in moves) place = Math.min(kept.length - 1, Math.max(0, place + moves[event.key]));
     else if (event.key === "ArrowRight") column = Math.min(heads.length - 1, column + 1);
     else if (event.key === "ArrowLeft") column = Math.max(0, column - 1);
@@ -159,9 +182,9 @@ export function matrix(report, file, at) {
     draw();
   }
 
-  const form = filterForm(file, state.filter, partner, refresh);
-  panel.addEventListener("keydown", (event) => event.key === "Escape" && open(null));
-  const wrap = el("div", { class: "matrix" }, grid, panel);
+  const form = el("div", {}, filterForm(file, state.filter, partner, refresh)), groups = el("div", { class: "groups" });
+  const wrap = el("div", { class: "matrix", onkeydown: keys }, grid, panel);
+  const limits = new Set(file.rows.threshold), limit = limits.size === 1 && file.has("threshold") ? file.rows.threshold[0] : null;
   const legend = el(
     "p",
     { class: "note" },
@@ -171,7 +194,7 @@ export function matrix(report, file, at) {
     " ",
     el("span", { class: "sample", "data-passed": "-1" }, "–"),
     file.unread >= 0 ? " unanswered, or not asked because the response has no answer (see the state)." : " unanswered.",
-    " The number is P(yes); the line below it is the label mass.",
+    " The number is P(yes)", limit === null ? "" : `, and the answer is yes from ${limit}`, "; the line below it is the probability on the answers (label mass). A penalty passes if the answer is no.",
     differs ? " A dot marks answers that the other file does not give." : "",
     file.hasCells("label") ? " A corner marks answers that people do not give." : "",
     " Keys: arrows, Enter to open, Esc to close, / to search.",
@@ -183,8 +206,9 @@ export function matrix(report, file, at) {
       reveal();
       open(state.row);
     }
+    if (!document.activeElement.matches("input, select, a, button")) grid.focus({ preventScroll: true });
   });
-  return [sampled(file), form, status, wrap, legend];
+  return [sampled(file), form, groups, status, wrap, legend];
 
   function columnsOf(file) {
     const { rows, cells, items } = file;
@@ -203,9 +227,7 @@ export function matrix(report, file, at) {
       result.push({ ...number("step", "step", "Training step", 0), width: 56, falling: false });
       if (!narrow) result.push(number("reward", "reward", "Reward", 3), number("advantage", "adv.", "Reward minus the mean of its group", 3));
     }
-    if (file.hasStates)
-      result.push({ key: "state", name: "state", title: "What the policy made of its turn", falling: true, width: narrow ? 110 : 122, draw: (row, a) => el("div", { ...a, class: "name" }, stateTag(file.state(row))) });
-    const response = { key: "words", name: "response", title: "Length of the response in words", falling: true, width: 240, grows: true, draw: (row, a) => el("div", { ...a, class: "snippet", dir: "auto" }, shorter(file.target(row) ?? file.prompt(row) ?? "", 160)) };
+    const response = { key: "words", name: "response", title: "Length of the response in words", falling: true, width: 240, grows: true, draw: (row, a) => el("div", { ...a, class: "snippet", dir: "auto" }, stateTag(file.state(row)), " ", highlight(el("span", {}, shorter(around(file.target(row) ?? file.prompt(row) ?? ""), 160)), state.filter.text)) };
     if (!narrow) result.push(response);
     const dense = cells.item.length >= DENSE * items.length * file.length && items.length <= MOST_COLUMNS;
     const most = rows.counts.reduce((a, b) => Math.max(a, b), 0);
@@ -213,16 +235,21 @@ export function matrix(report, file, at) {
     for (const k of places) {
       result.push({
         key: dense ? `item:${items[k].id}` : `place:${k}`,
-        name: dense ? items[k].question : `${k + 1}`,
-        title: dense ? items[k].question : `Item ${k + 1} of the row's checklist`,
+        name: dense ? questionOf(items[k]) : `${k + 1}`,
+        title: dense ? questionOf(items[k]) : `Item ${k + 1} of the row's checklist`,
         falling: true,
-        width: 46,
-        tall: dense,
+        width: dense ? 104 : 46,
         draw: (row, attributes) => itemCell(dense ? file.cellOf(row, items[k].id) : k < rows.counts[row] ? file.starts[row] + k : -1, attributes),
       });
     }
     if (narrow) result.push(response); // the items first, where there is no room for both
     return result;
+  }
+
+  /** A text from a little before the words that were searched. */
+  function around(text) {
+    const at = state.filter.text ? text.toLowerCase().indexOf(state.filter.text.toLowerCase()) : -1;
+    return at > 30 ? `… ${text.slice(at - 20)}` : text;
   }
 
   function itemCell(cell, attributes) {
@@ -231,7 +258,7 @@ export function matrix(report, file, at) {
     const answer = cells.answer[cell] < 0 ? null : file.answers[cells.answer[cell]];
     const shown = answer === null ? "–" : answer === "yes" || answer === "no" ? (Number.isNaN(p) ? answer : fixed(p, 2).replace(/^0/, "")) : answer;
     const sure = Number.isNaN(p) ? STEPS : Math.min(STEPS, 1 + Math.floor((answer === "yes" || answer === "no" ? Math.abs(p - 0.5) * 2 : p) * STEPS));
-    const question = file.items[cells.item[cell]].question;
+    const question = questionOf(file.items[cells.item[cell]]);
     const unread = file.unread >= 0 && cells.reason[cell] === file.unread;
     const outcome = unread ? "not asked: the response has no answer" : answer === null ? `unanswered: ${file.reasons[cells.reason[cell]] ?? ""}` : `${answer}${Number.isNaN(p) ? "" : ", P(yes) " + fixed(p)}${Number.isNaN(mass) ? "" : ", mass " + fixed(mass)}`;
     const marks = [
@@ -251,6 +278,7 @@ function filterForm(file, filter, partner, refresh) {
   let timer = 0;
   const change = (name, value) => {
     filter[name] = value;
+    if (name === "column") filter.value = null;
     clearTimeout(timer);
     timer = setTimeout(refresh, 60);
   };
@@ -263,7 +291,7 @@ function filterForm(file, filter, partner, refresh) {
   return el(
     "form",
     { class: "filters", onsubmit: (event) => event.preventDefault() },
-    field("search", text("text", { type: "search", placeholder: "prompt or response" })),
+    field("search", text("text", { type: "search", placeholder: "prompt, response, columns" })),
     field("item", select("item", [["", "any item"], ...items])),
     field("answer", select("answer", [["", "any answer"], ["pass", "passes"], ["fail", "fails"], ["unanswered", "unanswered"], ...answers])),
     file.reasons.length ? field("reason", select("reason", [["", "any reason"], ...file.reasons])) : null,
@@ -271,6 +299,7 @@ function filterForm(file, filter, partner, refresh) {
     field("score from", text("low", number)),
     field("to", text("high", number)),
     file.kind === "rewards" ? [field("step from", text("from", number)), field("to", text("to", number))] : null,
+    Object.keys(file.others).length ? field("group by", select("column", [["", "no column"], ...Object.keys(file.others)])) : null,
     file.overview.unscored ? check("unscored", "without a score") : null,
     partner ? check("judgesDiffer", "judges differ") : null,
     file.hasCells("label") ? check("peopleDiffer", "people differ") : null,
@@ -278,6 +307,7 @@ function filterForm(file, filter, partner, refresh) {
       Object.assign(filter, EMPTY);
       const fresh = filterForm(file, filter, partner, refresh);
       document.querySelector(".filters").replaceWith(fresh);
+      fresh.lastChild.focus();
       refresh();
     } }, "Clear"),
   );

@@ -1,7 +1,7 @@
 // Monitor: held-out items, shadow judge, and alarms over the steps, from the file of a reward monitor.
 
 import { lines } from "./charts.js";
-import { count, el, note, num, plural, section, stateTag, table, written } from "./dom.js";
+import { count, el, note, num, plural, section, stateTag, table, tabled, verdict, written } from "./dom.js";
 
 const PAIRS = [
   ["Rewarded and held-out items", [["reward_rewarded", "mean credit of rewarded items"], ["reward_held_out", "of held-out items"]]],
@@ -14,7 +14,14 @@ const ABOUT = { hacking: "reward hacking", judge: "the judge", training: "traini
 
 /** The view of all monitors of a report. */
 export function monitor(report) {
-  return report.monitors.map((one) => [alarms(one), section("Over the steps", el("div", { class: "columns" }, curves(one))), signals(one), canaries(one), failures(one)]);
+  return report.monitors.map((one) => [verdict(said(one)), alarms(one), section("Over the steps", el("div", { class: "columns" }, curves(one))), signals(one), one.sections.map(tabled)]);
+}
+
+/** The alarms in a sentence. */
+function said(one) {
+  const names = [...new Set(one.alarms.map((alarm) => `${alarm.signal.replaceAll("_", " ")} (${ABOUT[alarm.about] ?? alarm.about})`))];
+  if (!one.steps.length) return `${one.name} has seen no step yet.`;
+  return names.length ? `${plural(one.alarms.length, "alarm")} in ${plural(one.steps.length, "step")}: ${names.join(", ")}.` : `No alarm in ${plural(one.steps.length, "step")}.`;
 }
 
 function alarms(one) {
@@ -27,8 +34,7 @@ function alarms(one) {
   ]);
   return section(
     `Alarms of ${one.name}`,
-    one.steps.length ? null : note("The monitor has seen no step yet."),
-    rows.length ? table(["step", "signal", "about", ["size", "n"], "what it shows"], rows, { "aria-label": "Alarms" }) : note(`No alarm in ${plural(one.steps.length, "step")}.`),
+    rows.length ? table(["step", "signal", "about", ["size", "n"], "what it shows"], rows, { "aria-label": "Alarms" }) : note("None."),
   );
 }
 
@@ -57,15 +63,4 @@ function signals(one) {
   ]);
   const missing = one.not_evaluated.length ? note(`Not evaluated, because there were no data for them: ${one.not_evaluated.map((name) => name.replaceAll("_", " ")).join(", ")}.`) : null;
   return section("Signals", note("Size: what is compared with the threshold, mostly the change since the first steps, with its standard error."), missing, table(["signal", "about", ["last value", "n"], ["size", "n"], ["largest", "n"], ["threshold", "n"], "above it"], rows, { "aria-label": "Signals" }));
-}
-
-function canaries(one) {
-  if (!one.canaries.length) return null;
-  const rows = one.canaries.map((canary) => [`step ${count(canary.step)}`, canary.canary, num(canary.score), el("div", { class: "two-lines", dir: "auto" }, canary.completion || "(empty)")]);
-  return section("Canaries", note("Degenerate replies, and the score that the judge gives them."), table(["step", "reply", ["score", "n"], "text"], rows, { "aria-label": "Canaries", class: "short-table" }));
-}
-
-function failures(one) {
-  if (!one.failures.length) return null;
-  return section("Failures", note("Parts of the monitor that failed; training went on without them."), table(["step", "part", "error"], one.failures.map((failure) => [`step ${count(failure.step)}`, failure.part, failure.error]), { "aria-label": "Failures" }));
 }

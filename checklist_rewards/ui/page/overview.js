@@ -1,9 +1,9 @@
 // Overview: what failed, what was scored, by which judge, and how it came out.
 
 import { histogram, rateBar } from "./charts.js";
-import { bounds, count, el, fact, fixed, note, num, plural, section, stateName, table } from "./dom.js";
+import { bounds, count, el, fact, fixed, folded, note, num, plural, questionOf, section, stateName, table, tabled, verdict } from "./dom.js";
 
-const MOST_ITEMS = 50, LOW_MASS = 0.9;
+const MOST_ITEMS = 50, MOST_FAILING = 8, LOW_MASS = 0.9;
 
 /** The overview of one file. `at` opens other views, and rows by a filter. */
 export function overview(report, file, at) {
@@ -11,25 +11,27 @@ export function overview(report, file, at) {
   const tiles = [
     fact("rows", count(facts.rows), facts.without_score ? `${count(facts.without_score)} without a checklist` : null),
     fact("mean score", num(facts.mean, 4), facts.unscored ? `${plural(facts.unscored, "row")} without a score` : null),
-    fact("macro (mean pass rate)", num(facts.macro, 4)),
-    fact("micro (DRFR)", num(facts.micro, 4), bounds(facts.micro_interval)),
+    fact("mean pass rate of a response", num(facts.macro, 4), "macro"),
+    fact("answers that pass", num(facts.micro, 4), ["micro (DRFR)", bounds(facts.micro_interval)]),
     noAnswer(facts),
-    fact("reads answered", `${count(facts.answered)} of ${count(facts.reads)}`),
-    fact("label mass", num(facts.mass, 4), facts.masses ? "mean of the reads" : "not reported by this judge"),
+    fact("questions answered", `${count(facts.answered)} of ${count(facts.reads)}`),
+    fact("probability on the answers", num(facts.mass, 4), facts.masses ? "label mass, mean of the questions: the rest is on other words" : "label mass, not reported by this judge"),
   ];
   if (file.kind === "pairs") return [section("Pairs", el("p", {}, `${plural(facts.rows, "pair")}.`))];
+  const failing = facts.items.filter((one) => one.counted && one.rate < 1).sort((a, b) => a.rate - b.rate).slice(0, MOST_FAILING);
+  const failed = (one) => el("button", { class: "link", onclick: () => open({ item: one.id, answer: "fail" }, undefined, -1) }, questionOf(one));
   return [
+    verdict(facts.verdict, report.trust[file.name]?.verdict),
     attention(report, file, at, open),
-    el("div", { class: "tiles" }, tiles),
     el(
       "div",
       { class: "columns" },
       section("Scores", facts.scored ? histogram(facts.score_bins, { label: `Distribution of ${count(facts.scored)} scores` }) : note("No row has a score.")),
-      facts.mass_bins ? section("Label mass", histogram(facts.mass_bins, { label: "Distribution of the label mass" })) : null,
+      failing.length ? section("Fail most", table(["item", ["pass rate", "wide"], ["", "n"]], failing.map((one) => [failed(one), rateBar(one.rate, one.interval), num(one.rate)]), { "aria-label": "Items that fail most" })) : null,
     ),
     facts.categories.length ? section("Categories", rates(facts.categories, "category", (line) => line.category)) : null,
     items(facts, open),
-    about(report, file, facts),
+    folded("Statistics, judge, checklists and cost", el("div", { class: "tiles" }, tiles), [...file.sections, ...report.documents.filter((one) => one.kind === "summary").flatMap((one) => one.sections)].map(tabled)),
   ];
 }
 
@@ -37,19 +39,19 @@ export function overview(report, file, at) {
 function attention(report, file, at, show) {
   const facts = file.overview, open = (filter, order) => show(filter, order, -1);
   const line = (shown, rest, go, failed = true) => el("li", { class: failed ? "failed" : null }, el("button", { class: "link", onclick: go }, shown), " ", el("span", { class: "muted" }, rest));
-  const lines = facts.unanswered.map((one) => line(`${plural(one.count, "read")} unanswered: ${one.reason}`, [one.advice, one.detail].filter(Boolean).join("; "), () => open({ reason: one.reason })));
+  const lines = facts.unanswered.map((one) => line(`${plural(one.count, "question")} unanswered: ${one.reason}`, [one.advice, one.detail].filter(Boolean).join("; "), () => open({ reason: one.reason })));
   if (facts.unscored) lines.push(line(`${plural(facts.unscored, "row")} without a score`, "too few items were answered", () => open({ unscored: true })));
   for (const one of facts.states) lines.push(line(`${plural(one.count, "response")} ${stateName(one.state)}`, one.meaning, () => open({ state: one.state })));
-  if (facts.not_asked) lines.push(el("li", {}, el("span", { class: "muted" }, `The judge was not asked about ${plural(facts.not_asked, "row")} without an answer: their scores count in the means, and not in reads and items.`)));
+  if (facts.not_asked) lines.push(el("li", {}, el("span", { class: "muted" }, `The judge was not asked about ${plural(facts.not_asked, "row")} without an answer: their scores count in the means, and not in questions and items.`)));
   const alarms = report.monitors.reduce((sum, one) => sum + one.alarms.length, 0);
   if (alarms) lines.push(line(`${plural(alarms, "alarm")} of the monitor`, "signs of reward hacking, of the judge or of the training", () => at.openView("monitor")));
-  if (facts.masses && facts.mass < LOW_MASS) lines.push(el("li", { class: "failed" }, `Label mass ${fixed(facts.mass, 3)} `, el("span", { class: "muted" }, "the judge would often say something other than a label; see checklist-rewards probe")));
+  if (facts.masses && facts.mass < LOW_MASS) lines.push(el("li", { class: "failed" }, `The probability on the answers is ${fixed(facts.mass, 3)} `, el("span", { class: "muted" }, "the judge would often say something else (label mass); see checklist-rewards probe")));
   const flagged = file.analysis?.items?.filter((one) => one.flags.length).length;
   if (flagged) lines.push(line(`${plural(flagged, "item")} with flags`, "Trust shows each flag with its meaning", () => at.openView("trust"), false));
   const known = facts.items.filter((one) => one.counted), worst = known.toSorted((a, b) => a.rate - b.rate)[0];
-  if (known.length > 1) lines.push(line(`Fails most: ${worst.question}`, `passes in ${fixed(100 * worst.rate, 0)} % of ${plural(worst.counted, "answer")}`, () => open({ item: worst.id, answer: "fail" }), false));
+  if (known.length > 1) lines.push(line(`Fails most: ${questionOf(worst)}`, `passes in ${fixed(100 * worst.rate, 0)} % of ${plural(worst.counted, "answer")}`, () => open({ item: worst.id, answer: "fail" }), false));
   if (facts.scored > 1) lines.push(line("Rows with the lowest scores", "", () => open({}, ["score", false]), false));
-  return section("Look at this first", el("ul", { class: "attention" }, facts.unanswered.length || !facts.reads ? null : el("li", { class: "passed-line" }, "Every read was answered."), lines));
+  return section("Look at this first", el("ul", { class: "attention" }, facts.unanswered.length || !facts.reads ? null : el("li", { class: "passed-line" }, "Every question was answered."), lines));
 }
 
 export function sampled(file) {
@@ -88,7 +90,7 @@ function items(facts, open) {
     const wanted = text.toLowerCase();
     const kept = order.filter((line) => line.question.toLowerCase().includes(wanted));
     const named = (line) => [
-      el("button", { class: "link", onclick: () => open({ item: line.id }) }, line.question),
+      el("button", { class: "link", onclick: () => open({ item: line.id }) }, questionOf(line)),
       line.category ? el("span", { class: "tag" }, line.category) : null,
     ];
     const more = kept.length - MOST_ITEMS;
@@ -99,27 +101,5 @@ function items(facts, open) {
   };
   show("");
   const search = el("input", { type: "search", placeholder: "search items", "aria-label": "search items", oninput: (event) => show(event.target.value) });
-  return section(`Items (${count(order.length)})`, note("Pass rates with 95 % Wilson intervals (from 15 texts on), items with the most reads first. A penalty passes if the answer is no."), search, body);
-}
-
-function about(report, file, facts) {
-  const judges = facts.judges.map((line) => [line.judge || "not recorded", line.method || "not recorded", count(line.reads)]);
-  const lists = facts.checklist_ids.map((line) => [el("code", {}, line.id), count(line.rows)]);
-  const summaries = report.documents.filter((one) => one.kind === "summary").map(receipt);
-  return [
-    section("Judge", table(["judge", "read by", ["reads", "n"]], judges, { class: "fit" }), table(["settings", ["rows", "n"]], facts.settings.map((line) => [line.settings, count(line.rows)]), { class: "fit" })),
-    section(
-      "Checklists",
-      note(`${facts.checklists_more ? "at least " : ""}${plural(facts.checklists, "checklist")}, by content hash${facts.checklists > lists.length ? "; the most frequent:" : ":"}`),
-      table(["checklist", ["rows", "n"]], lists, { class: "fit" }),
-    ),
-    ...summaries,
-  ];
-}
-
-function receipt(summary) {
-  const lines = Object.entries({ ...summary.value, ...summary.value.receipt }).filter(([, value]) => value !== null && typeof value !== "object");
-  const rows = lines.map(([name, value]) => [name.replaceAll("_", " "), typeof value === "number" && !Number.isInteger(value) ? num(value, 4) : String(value)]);
-  for (const [model, [prompt, reply]] of Object.entries(summary.value.receipt?.tokens ?? {})) rows.push([`tokens of ${model}`, `${count(prompt)} in, ${count(reply)} out`]);
-  return section(`Cost (${summary.name})`, table(["", ["", "n"]], rows, { "aria-label": "Cost", class: "fit" }));
+  return section(`Items (${count(order.length)})`, note("Pass rates with 95 % Wilson intervals (from 15 texts on), items with the most answers first. A penalty passes if the answer is no."), search, body);
 }

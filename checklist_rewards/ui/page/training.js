@@ -2,7 +2,7 @@
 
 import { lines, points, sparkline } from "./charts.js";
 import { changed } from "./difference.js";
-import { bounds, choice, count, el, fixed, note, num, plural, section, shorter, signClass, signed, stateName, stateTag, table, written } from "./dom.js";
+import { bounds, choice, count, el, fixed, note, num, plural, questionOf, section, shorter, signClass, signed, stateName, stateTag, table, verdict, written } from "./dom.js";
 import { sampled } from "./overview.js";
 
 const MOST_LEARNED = 30, MOST_PROMPTS = 500;
@@ -12,6 +12,7 @@ const RANKS = [["best", (own) => own[0]], ["median", (own) => own[Math.floor(own
 export function training(report, file, open) {
   const { learned } = file.training;
   return [
+    verdict(file.training.verdict),
     section("What the policy learned", learnedTable(learned)),
     runs(report.files.filter((one) => one.training)),
     section("Over the steps", note("Faint lines are the values of the steps, strong lines their moving average."), el("div", { class: "columns" }, curves(file.training))),
@@ -190,7 +191,7 @@ function itemRates(file, steps, at, place) {
   });
   const rate = ([passed, answered]) => (answered ? passed / answered : null);
   const shown = (counts) => [num(rate(counts), 2), el("span", { class: "bounds" }, ` ${counts[0]} of ${counts[1]}`)];
-  const rows = [...lines].map(([item, counts]) => [file.items[item].question, shown(counts[0]), shown(counts[place]), shown(counts.at(-1)), sparkline(counts.map(rate))]);
+  const rows = [...lines].map(([item, counts]) => [questionOf(file.items[item]), shown(counts[0]), shown(counts[place]), shown(counts.at(-1)), sparkline(counts.map(rate))]);
   return table(["item", [`passes at step ${steps[0]}`, "n"], [`at step ${steps[place]}`, "n"], [`at step ${steps.at(-1)}`, "n"], "over the steps"], rows, { "aria-label": "Pass rates of the items of the prompt" });
 }
 

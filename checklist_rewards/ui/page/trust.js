@@ -1,11 +1,10 @@
 // Trust: agreement with labels, calibration, attacks, and item analysis.
 
 import { reliabilityChart, scatter } from "./charts.js";
-import { comparisonTables, figureTable, fileName, itemTable } from "./compare.js";
-import { count, el, figure, fixed, note, num, plural, section, table } from "./dom.js";
+import { comparisonTables, fileName, itemTable } from "./compare.js";
+import { count, el, figure, fixed, folded, note, num, plural, section, table, tabled, verdict } from "./dom.js";
 
-const MOST_ITEMS = 200, MOST_ATTACKS = 25;
-const REASONS = { empty: "no text", other_prompt: "a response to another prompt", prompt: "the prompt itself", words_removed: "a response without the words of one item" };
+const MOST_ITEMS = 200;
 
 /** Whether the trust view has anything to show about a file. */
 export function hasTrust(report, file) {
@@ -16,6 +15,7 @@ export function hasTrust(report, file) {
 export function trust(report, file, at) {
   const filter = at.openFilter;
   return [
+    verdict(report.trust[file.name]?.verdict ?? flagged(file.analysis)),
     labelled(report, file, at),
     report.trust[file.name] ? labels(file, report.trust[file.name], filter) : null,
     ...report.documents.map(documented),
@@ -39,18 +39,18 @@ function labels(file, figures, filter) {
   const calibrated = figures.calibration;
   const read = figures.reliability.reduce((sum, bin) => sum + bin.count, 0);
   return [
-    section("Agreement with labels", comparisonTables(figures.comparison)),
+    section("Items against labels", note("Click an item to see where people give another answer."), itemTable(figures.items, true, (id) => filter(file, { item: id, peopleDiffer: true }))),
     corrected(figures.rates),
-    section(
-      "Calibration",
+    folded("Agreement with labels: statistics", comparisonTables(figures.comparison)),
+    folded(
+      "Calibration: statistics",
       el(
         "div",
         { class: "columns" },
-        read ? el("div", {}, reliabilityChart(figures.reliability, "Reliability diagram"), note(`${plural(read, "yes/no read")}: a calibrated judge lies on the diagonal. The size of a dot is its number of reads.`)) : note("No yes/no item has both a label and a probability."),
-        typeof calibrated === "string" ? note(calibrated) : el("div", {}, Object.entries(calibrated).map(([kind, part]) => [el("h3", {}, `${kind} items, ${plural(part.reads, "read")}`), figureTable({ "before calibration": part.figures })])),
+        read ? el("div", {}, reliabilityChart(figures.reliability, "Reliability diagram"), note(`${plural(read, "yes/no question")}: a calibrated judge lies on the diagonal. The size of a dot is its number of questions.`)) : note("No yes/no item has both a label and a probability."),
+        typeof calibrated === "string" ? note(calibrated) : el("div", {}, Object.entries(calibrated).map(([kind, part]) => tabled({ heading: `${kind} items, ${plural(part.reads, "question")}`, heads: ["", ["before calibration", "n"]], rows: Object.entries(part.figures).map(([name, figures]) => [name.replaceAll("_", " "), figures]) }))),
       ),
     ),
-    section("Items against labels", note("Click an item to see where people give another answer."), itemTable(figures.items, true, (id) => filter(file, { item: id, peopleDiffer: true }))),
   ];
 }
 
@@ -61,21 +61,22 @@ function corrected(rates) {
   return section("Rates corrected by labels", note("The judge's rates over all rows, the rates of the labels alone, and the judge's rates corrected by the labels."), table(["rate", ["by the judge", "n"], ["labels", "n"], ["by labels", "n"], ["corrected", "n"]], rows, { "aria-label": "Corrected rates" }));
 }
 
+/** The result of another command. The overview shows summaries. */
 function documented(one) {
-  if (one.kind === "agree") return [...one.value.comparisons.map((figures) => section(`${one.name}: ${fileName(figures.one)} and ${fileName(figures.other)}`, comparisonTables(figures))), ...Object.values(one.value.rates ?? {}).map(corrected), ...tests(one)];
-  if (one.kind === "calibrate")
-    return section(
-      `${one.name}: calibration of ${one.value.judge}`,
-      note("Held-out figures before calibration and with each method."),
-      Object.entries(one.value.kinds).map(([kind, part]) => [el("h3", {}, `${kind} items: ${plural(part.reads, "read")}, ${plural(part.groups, "group")}; chosen: ${part.method}`), figureTable({ before: part.before, ...part.after })]),
-    );
-  if (one.kind === "attack") return attacked(one);
   if (one.kind === "inspect") return analysis(`${one.name}: items`, one.value, null, null);
-  return null;
+  const { comparisons = [], rates } = one.kind === "agree" ? one.value : {};
+  return [
+    ...comparisons.map((figures) => section(`${one.name}: ${fileName(figures.one)} and ${fileName(figures.other)}`, comparisonTables(figures))),
+    ...Object.values(rates ?? {}).map(corrected),
+    ...(one.kind === "summary" ? [] : one.sections.map(tabled)),
+  ];
 }
 
-function tests(one) {
-  return one.value.tests.map((test) => section(`${one.name}: ${fileName(test.one)} against ${fileName(test.other)}`, table(["", ["", "n"]], Object.entries(test).filter(([, value]) => typeof value === "number" || value === null).map(([name, value]) => [name.replaceAll("_", " "), num(value, 4)]))));
+/** Without labels: what the item analysis found. */
+function flagged(figures) {
+  if (!figures?.items) return "Labels show whether the judge can be trusted; this report has none.";
+  const found = figures.items.filter((line) => line.flags.length).length;
+  return `No labels, so whether the judge is right is not known. ${found ? plural(found, "item") : "No item"} of ${count(figures.items.length)} ${found === 1 ? "has" : "have"} flags.`;
 }
 
 function analysis(heading, figures, file, filter) {
@@ -101,50 +102,13 @@ function analysis(heading, figures, file, filter) {
   return section(
     heading,
     note(`${plural(figures.items.length, "item")} over ${plural(figures.targets, "target")}${figures.no_answer ? ` (${count(figures.no_answer)} without an answer are left out)` : ""}; ${count(flagged)} with flags. Discrimination is the correlation of an item with the rest of its checklist; phi that with the most similar item. A penalty passes if the answer is no.`),
+    table(heads, rows, { "aria-label": heading }),
+    order.length > MOST_ITEMS ? note(`${fixed(order.length - MOST_ITEMS, 0)} more items: see --json of inspect.`) : null,
     el(
       "div",
       { class: "columns" },
       known.length ? el("div", {}, scatter(known.map((line) => line.pass_rate), known.map((line) => line.discrimination), { label: "Discrimination against pass rate of the items", names: ["pass rate", "discrimination"], y: [-1, 1] })) : null,
       used.length ? el("div", {}, el("h3", {}, "Flags"), table(["flag", "meaning"], used.map(([name, meaning]) => [el("span", { class: "flag" }, name.replaceAll("_", " ")), meaning]))) : null,
     ),
-    table(heads, rows, { "aria-label": heading }),
-    order.length > MOST_ITEMS ? note(`${fixed(order.length - MOST_ITEMS, 0)} more items: see --json of inspect.`) : null,
   );
-}
-
-/** The sections of an attack on a judge. */
-function attacked(one) {
-  const report = one.value;
-  const shown = report.attacks.filter((line, place) => place < MOST_ATTACKS || line.name === report.chosen);
-  const rows = shown.map((line) => [
-    [line.name, line.name === report.chosen ? el("span", { class: "flag" }, "chosen") : null, el("div", { class: "muted" }, line.does)],
-    line.kind,
-    figure(line.rise),
-    figure({ value: line.earned.value }),
-    line.beats.value === null ? "–" : `${fixed(100 * line.beats.value, 0)} %`,
-    count(line.failed),
-  ]);
-  const before = [...Object.entries(report.bad).map(([reason, value]) => [REASONS[reason] ?? reason, figure(value)]), ["honest responses", figure(report.honest)]];
-  return [
-    section(
-      `${one.name}: attack on ${report.judge}`,
-      note(`Rise of the score of bad responses. Attacks were chosen on ${plural(report.searched, "prompt")} and measured on ${count(report.reported)} others; ${count(report.reads)} reads.`),
-      table(["attack", "kind", ["rise", "n"], ["earned", "n"], ["beats honest", "n"], ["failed", "n"]], rows, { "aria-label": "Attacks" }),
-      el("div", { class: "columns" }, el("div", {}, el("h3", {}, "Before an attack"), table(["", ["score", "n"]], before)), fallen("Kinds of questions that fall", report.kinds), fallen("Items that fall", report.fallen)),
-    ),
-    ...report.examples.map((example) => section(`${one.name}: ${example.attack}`, side(example))),
-  ];
-}
-
-function fallen(heading, groups) {
-  if (!groups.length) return null;
-  const rows = groups.slice(0, 8).map((group) => [group.name, `${fixed(group.failed ? (100 * group.fell) / group.failed : 0, 0)} %`, count(group.failed), group.attack]);
-  return el("div", {}, el("h3", {}, heading), table(["", ["falls", "n"], ["of", "n"], "most often under"], rows));
-}
-
-function side(example) {
-  const text = (value) => el("div", { class: "written" }, value);
-  const rows = [["prompt", "", text(example.prompt)], [REASONS[example.reason] ?? example.reason, fixed(example.score), text(example.response)], ["attacked", fixed(example.attacked_score), text(example.attacked)]];
-  if (example.honest !== null) rows.push(["honest", fixed(example.honest_score), text(example.honest)]);
-  return table(["", ["score", "n"], "text"], rows, { "aria-label": "Example" });
 }

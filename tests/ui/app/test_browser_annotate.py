@@ -17,7 +17,7 @@ from checklist_rewards.scores.tally import PassRate
 from tests import zygote
 from tests.conftest import REPO
 from tests.ui import browser
-from tests.ui.app.conftest import POCKET_QUESTIONS, POCKET_RESPONSES, fill, run
+from tests.ui.app.conftest import POCKET_QUESTIONS, POCKET_RESPONSES, fill, run, write_jsonl
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("browser"), pytest.mark.usefixtures("no_messages")]
 NOTED = 0
@@ -219,6 +219,42 @@ def test_answers_that_cannot_be_saved_are_kept_and_sent_again(page, project, fau
     assert page.js("return document.querySelector('.waiting').textContent") == ""
     lines = (project / "annotations" / f"{name}.jsonl").read_text().splitlines()
     assert [json.loads(line)["label"] for line in lines] == ["yes", "no", "cannot_assess", None]
+    browser.errors(page.driver)  # the browser notes each request that failed
+
+
+def test_ten_rows_while_the_network_drops_twice_are_ten_lines(page, project):
+    """Once the answer does not reach the server, and once its reply does not reach the page."""
+    rows = [{"prompt": "Write.", "target": text, "checklist": POCKET_QUESTIONS[:1]} for text in POCKET_RESPONSES]
+    write_jsonl(project / "ten.jsonl", rows)
+    page.driver.get(f"{page.base}/annotate?file=ten.jsonl&annotator=dropped")
+    page.wait("document.querySelector('.item') !== null")
+    page.js(
+        """
+        const real = window.fetch;
+        window.answers = 0;
+        window.fetch = async (address, init) => {
+          const answered = String(address).includes('annotate/answer') && ++window.answers === 8;
+          const found = await real(address, init);
+          if (answered) throw new TypeError('the connection was lost');
+          return found;
+        };
+        """
+    )
+    for place in range(10):
+        target = page.js("return document.querySelector('.response').textContent")
+        if place == 3:
+            page.driver.execute_cdp_cmd("Network.setBlockedURLs", {"urls": ["*annotate/answer*"]})
+        keys(page, "y" if place % 2 else "n")
+        if place == 3:
+            page.wait("document.querySelector('.waiting').textContent.includes('The app\\'s server does not answer')")
+            page.driver.execute_cdp_cmd("Network.setBlockedURLs", {"urls": []})
+        if place < 9:
+            page.wait(f"document.querySelector('.response').textContent !== {json.dumps(target)}")
+    page.wait("document.querySelector('.progress-line').textContent.startsWith('10 of 10')")
+    page.wait("document.querySelector('.saved').textContent === 'saved'")
+    lines = [json.loads(line) for line in (project / "annotations" / "dropped.jsonl").read_text().splitlines()]
+    assert len(lines) == 10 and len({line["row"] for line in lines}) == 10 and page.js("return window.answers") > 11
+    assert sorted(line["label"] for line in lines) == ["no"] * 5 + ["yes"] * 5
     browser.errors(page.driver)  # the browser notes each request that failed
 
 

@@ -29,12 +29,16 @@ from tests.ui.app.conftest import TOKEN, colours, fill, opened
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("browser")]
 
 HOSTILE = "Is it <img src=x onerror=\"document.title='broken'\">?"
+GATE = threading.Event()
+"""The writer replies while it is set."""
+GATE.set()
 SEEDS = ["Is it red?", HOSTILE]
 ADDED = {"elaborate": ["Is the colour red?", "Does it rhyme?"], "diversify": ["Does it name a river?"]}
 
 
 def writes(text, sampling):
     """What the scripted writer replies to each stage and refiner."""
+    assert GATE.wait(HANG)
     if "ask the same thing" in text:
         return json.dumps({"same": True, "question": "Is it red?"})
     stage = deductive.stage_of(text)
@@ -204,7 +208,8 @@ def test_the_other_methods_show_their_stages(page):
             method,
         )
         page.wait(f"document.querySelectorAll('.stages > li').length === {stages}")
-        click(page, "[name=example]")
+        page.js("document.querySelector('.source-form').open = true")
+    click(page, "[name=example]")
     page.wait("document.querySelectorAll('.source-form .entry').length === 2")
 
 
@@ -224,3 +229,29 @@ def test_the_view_is_accessible_and_fits_a_phone(page):
     found = browser.problems(page.driver)
     browser.errors(page.driver)  # of the request that is refused for the option without a label
     assert found == {}
+
+
+def test_a_running_stage_shows_its_progress_and_can_be_cancelled(page, served):
+    page.driver.get(f"{served.base}/build")
+    page.wait("document.querySelector('[name=undo-seed]') !== null && document.querySelector('[name=seeds]') !== null")
+    before = texts(page, f"{stage(page, 1)} [name=seeds]")
+    fill(page, ".source-form [name=definition]", "It has another colour.")
+    status = f"document.querySelector('{stage(page, 1)} [role=status]').textContent"
+    GATE.clear()
+    try:
+        click(page, "[name=run-seed]")
+        page.wait(f"{status}.startsWith('0 of 1 request answered, ')")
+        click(page, "[name=cancel-seed]")
+        page.wait(f"{status}.startsWith('cancelled')")
+        assert texts(page, f"{stage(page, 1)} [name=seeds]") == before
+    finally:
+        GATE.set()
+    click(page, "[name=run-seed]")  # the reply that came after the end is in the store
+    page.wait("document.querySelector('[name=undo-seed]').hidden === false")
+    assert texts(page, f"{stage(page, 1)} [name=seeds]") == ["\n".join(SEEDS)] != before
+    click(page, "[name=undo-seed]")
+    assert texts(page, f"{stage(page, 1)} [name=seeds]") == before
+    page.js("document.querySelector('.source-form').open = true")
+    click(page, "[name=example]")
+    click(page, "[name=undo-example]")
+    assert "It has another colour." in texts(page, ".source-form [name=definition]")

@@ -89,6 +89,24 @@ def test_every_stage_is_run_on_its_own(client, writer, pipeline, rule, source, s
     assert checklist["source"].startswith(pipeline)
 
 
+def test_a_stage_that_is_stopped_ends_at_its_next_reply(client, writer):
+    counts = []
+
+    def reply(text, sampling):
+        counts.append(client.get("/api/build/progress?run=one").json())
+        assert client.post("/api/build/stop", json={"run": "one"}).json() == {"stopped": True}
+        return deductive.usual(text, sampling)
+
+    writer.reply = reply
+    body = {"pipeline": "checkeval", "source": deductive.SOURCE.model_dump(mode="json"), "stage": "seed"}
+    assert refused(client, "stage", **body, run="one") == "the stage was cancelled; the replies so far are stored."
+    assert counts == [{"done": 0, "total": 1}]
+    assert client.get("/api/build/progress?run=one").json() == {}
+    assert refused(client, "stage", **body, writer="org/any").startswith(
+        "'org/any' is not a writer that the page offers"
+    )
+
+
 def test_the_next_stage_uses_the_edited_output(client, writer):
     given = {"pipeline": "checkeval", "source": DIMENSIONS}
     found = ok(client, "stage", **given, stage="seed")

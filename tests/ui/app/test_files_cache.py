@@ -53,3 +53,20 @@ def test_an_error_of_reading_is_not_kept(tmp_path):
     with pytest.raises(ValueError, match="broken"):
         files.get(path)
     assert files.get(path) == "x"
+
+
+def test_the_page_is_told_how_many_rows_of_a_report_are_read(client, monkeypatch):
+    from checklist_rewards.ui import app
+
+    told, read = [], app.report_data
+
+    def reads(paths, **options):
+        bar = options["progress"]("rows", 5)
+        bar(2)
+        told.append(client.get("/api/report/progress?file=scored.jsonl").json())
+        return read(paths, **options)
+
+    monkeypatch.setattr(app, "report_data", reads)
+    assert client.get("/api/report?file=scored.jsonl").status_code == 200
+    assert told == [{"done": 2, "total": 5}]
+    assert client.get("/api/report/progress?file=scored.jsonl").json() == {}

@@ -1,0 +1,33 @@
+"""Tables of the report that Python writes."""
+
+import pytest
+
+from checklist_rewards.errors import SampleError
+from checklist_rewards.ui.sections import of_document, of_monitor
+
+
+def test_the_cost_of_a_run_has_its_numbers_and_tokens():
+    receipt = {"reads": 4, "stored": 1, "seconds": 0.25, "tokens": {"m": [1200, 4]}}
+    [cost] = of_document("s.json", "summary", {"command": "score", "rows": 2, "reads": 4, "receipt": receipt})
+    assert cost["heading"] == "Cost (s.json)"
+    assert ["seconds", {"value": 0.25}] in cost["rows"] and ["tokens of m", "1,200 in, 4 out"] in cost["rows"]
+    assert ["reads", 4] in cost["rows"] and not any(row[0] == "receipt" for row in cost["rows"])
+
+
+def test_a_calibration_has_a_column_per_method():
+    ece = {"value": 0.2, "low": 0.1, "high": 0.3}
+    part = {"before": {"ece": ece}, "after": {"isotonic": {"ece": ece, "log_loss": ece}}, "reads": 1500, "groups": 9}
+    value = {"judge": "j", "kinds": {"yes/no": {**part, "method": "isotonic"}}}
+    [found] = of_document("c.json", "calibrate", value)
+    assert found["heads"] == ["", ["before", "n"], ["isotonic", "n"]]
+    assert found["rows"] == [["ece", ece, ece], ["log loss", None, ece]]
+    assert "1,500 questions, 9 groups; chosen: isotonic" in found["note"]
+
+
+def test_a_result_that_lacks_a_field_is_one_sentence():
+    with pytest.raises(SampleError, match=r"a.json is not a complete result of attack \(KeyError: 'attacks'\)"):
+        of_document("a.json", "attack", {"judge": "j"})
+
+
+def test_a_monitor_without_events_has_no_section():
+    assert of_monitor([], []) == []
