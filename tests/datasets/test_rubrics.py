@@ -48,6 +48,18 @@ def test_json_and_yaml_hold_the_same(tmp_path, name):
         assert [(row, checklist.items) for row, checklist in read(tmp_path / other)[0]] == expected
 
 
+@pytest.mark.parametrize("name", ["rows.json", "rows.yaml"])
+def test_a_list_is_rows_if_its_first_entry_is_one(tmp_path, name):
+    row = {"prompt": "p", "checklist": ["Is it short?"]}
+    for second, error in (
+        (3, "row 2: expected a mapping, got 3"),
+        ({"weight": 1}, "row 2: key 'checklist' not found"),
+    ):
+        (tmp_path / name).write_text(json.dumps([row, second]))  # JSON is YAML
+        with pytest.raises(SampleError, match=f"{name}, {error}"):
+            read(tmp_path / name)
+
+
 # --- what is read ----------------------------------------------------------------------------------------------------
 
 

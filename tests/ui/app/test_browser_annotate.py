@@ -19,7 +19,7 @@ from tests.conftest import REPO
 from tests.ui import browser
 from tests.ui.app.conftest import POCKET_QUESTIONS, POCKET_RESPONSES, fill, run, write_jsonl
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("browser"), pytest.mark.usefixtures("no_messages")]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_messages")]
 NOTED = 0
 
 
