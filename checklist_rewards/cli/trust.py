@@ -402,7 +402,7 @@ def _test(test: PairedTest) -> Table:
         ("items answered by both", str(test.units)),
         ("correct only in the first, only in the second", f"{test.only_one_right}, {test.only_other_right}"),
         ("difference in accuracy", decimal(test.accuracy_difference)),
-        ("p, McNemar (items independent)", decimal(test.mcnemar_p)),
+        ("p, McNemar (each item a group of its own)", decimal(test.mcnemar_p)),
         ("p, permutation of groups", decimal(test.permutation_p)),
         ("difference in mean absolute error", decimal(test.error_difference)),
         ("p, permutation of groups", decimal(test.error_permutation_p)),
