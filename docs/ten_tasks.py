@@ -58,7 +58,16 @@ def project(folder: Path) -> None:
         ("failed", "long", []),
     ):
         paths = [folder / f"{source}.jsonl", "-o", folder / f"{name}.jsonl"]
-        command = [sys.executable, "-m", "checklist_rewards.cli", "score", *map(str, paths), "--no-store", *options]
+        command = [
+            sys.executable,
+            "-m",
+            "checklist_rewards.cli",
+            "score",
+            *map(str, paths),
+            "--model=pocket",
+            "--no-store",
+            *options,
+        ]
         subprocess.run(command, cwd=ROOT, capture_output=True, check=False)  # not 0 where a read was not answered
     for name in ("run/texts", "run/scored", "texts", "long"):
         (folder / f"{name}.jsonl").unlink()

@@ -1,6 +1,6 @@
 """Texts that a policy or a client writes are searched in linear time: whatever is repeated.
 
-A linear search takes hundredths of a second, a quadratic one about a minute: the limit is for a hang, not for speed.
+A linear search takes hundredths of a second, a quadratic one about ten: the limit is for a hang, not for speed.
 """
 
 import signal
@@ -16,8 +16,8 @@ from checklist_rewards.generators import find_requirements
 from checklist_rewards.judges.written import Unreadable, json_of
 from checklist_rewards.monitor import text as monitored
 
-LENGTH = 50_000
-SECONDS = 2.5
+LENGTH = 20_000
+SECONDS = 0.4
 UNITS = r"""
 a ``` ` ** _ [ ] { } ( < <| |> [/ # | \ . <think> </think> ?! !? .) <|channel|> <|channel|>analysis
 <|channel|>analysis<|message|> [INST] ◁think▷ assistant analysis 1 1, 1,000 http:// <a " “ ' \boxed{ \frac{ {"

@@ -18,10 +18,11 @@ BIN = Path(sys.executable).parent
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "command",
-    [["lint-imports"], ["ruff", "check", "."], ["ruff", "format", "--check", "."], ["mypy"]],
+    [["lint-imports"], ["ruff", "check", "."], ["ruff", "format", "--check", "."]],
     ids=lambda command: command[0] + (command[1] if len(command) > 1 else ""),
 )
 def test_the_tools_find_nothing(command):
+    """Without mypy, which takes a minute: `make lint` and the pre-commit hook run it."""
     done = subprocess.run([BIN / command[0], *command[1:]], cwd=REPO, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
 

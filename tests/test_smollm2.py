@@ -107,6 +107,7 @@ def test_a_label_after_a_thought_is_a_plain_forward_pass_over_all_that_was_writt
         assert verdict.mass == pytest.approx(yes + no, abs=1e-4)
 
 
+@pytest.mark.study  # `tests/rewards` trains the pocket model in the same way
 def test_grpo_trains_it_on_code_checks(smollm2, tmp_path):
     peft, trl = pytest.importorskip("peft"), pytest.importorskip("trl")
     checklist = [

@@ -171,6 +171,9 @@ def load_backend(
             )
         if key not in _engines or _engines[key][0] != current:
             _engines.pop(key, None)  # earlier weights are freed first, unless a caller uses them
+            started = time.perf_counter()
+            if name not in SERVED:
+                logger.info("loading %s in %s", model, name)
             try:
                 built = _build(name, model, base_url, settings)
             except UnguardedScriptError as error:
@@ -180,6 +183,8 @@ def load_backend(
                 built = _build("transformers", model, None, {})
             if engine_identity(model, name, base_url, settings) != current:
                 raise ModelError(f"the files of model {model!r} have changed while it was loaded; load it again.")
+            if name not in SERVED:
+                logger.info("loaded %s in %.0f s", model, time.perf_counter() - started)
             _engines[key] = current, built
         return _engines[key][1]
 

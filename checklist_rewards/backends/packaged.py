@@ -54,6 +54,11 @@ _CAVEATS = {
 _warned: set[str] = set()
 
 
+def caveat(name: str) -> str | None:
+    """What the answers of a model of this package are worth, as a sentence; None for other models."""
+    return f"{name} {_CAVEATS[name]}." if name in _CAVEATS else None
+
+
 def warn_of(name: str) -> None:
     """Say once per process what the answers of a model of this package are worth."""
     if name in _CAVEATS and name not in _warned:
@@ -131,8 +136,21 @@ def progress_on_terminals() -> Iterator[None]:
 
 
 def _build(name: str, folder: Path) -> None:
-    with progress_on_terminals():
+    with progress_on_terminals(), _errors_only():
         (_build_encoder if name == ENGLISH_ENCODER else _build_smollm2)(name, folder)
+
+
+@contextmanager
+def _errors_only() -> Iterator[None]:
+    """Without the warnings of transformers, such as the report of a quantized file, while weights are converted."""
+    from transformers.utils import logging as messages
+
+    level = messages.get_verbosity()
+    messages.set_verbosity(max(level, messages.ERROR))
+    try:
+        yield
+    finally:
+        messages.set_verbosity(level)
 
 
 def _build_encoder(name: str, folder: Path) -> None:

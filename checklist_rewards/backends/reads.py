@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 
 from checklist_rewards.backends.base import Answer, ReadGroup, Usage, not_logprobs
-from checklist_rewards.backends.tokens import ChatTokenizer
+from checklist_rewards.backends.tokens import ChatTokenizer, TokenGroup
 from checklist_rewards.backends.trees import floor_tokens, in_order
 from checklist_rewards.errors import ModelError
 from checklist_rewards.scores.reasons import Reason, Unanswered
@@ -49,6 +49,9 @@ def read_prompts(
         limit (`int`): The context length of the engine in tokens. A prompt must leave room for one token.
         over_limit ([`Answer`], *optional*, defaults to "too_long"): The result for prompts that exceed the limit.
 
+    Returns:
+        `tuple[list[Answer], Usage]`: One answer per read, and the cost of those that the engine answered.
+
     Raises:
         ModelError: If two labels share a token, or if the labels have too many surface forms.
     """
@@ -65,9 +68,12 @@ def read_prompts(
     places = [(number, index) for number, index, _ in fitting]
     prompts = [tokenized[number].prefix + tail for number, _, tail in fitting]
     answers, computed = ask(prompts, ids, [number for number, _ in places]) if prompts else ([], 0)
+    answered = [TokenGroup(group.prefix, []) for group in tokenized]
     for (number, index), answer in zip(places, answers, strict=True):
         reads[number][index] = _answer(answer, forms)
-    prompt_tokens, floor = floor_tokens(tokenized, limit)
+        if not isinstance(answer, str):
+            answered[number].tails.append(tokenized[number].tails[index])
+    prompt_tokens, floor = floor_tokens(answered, limit)
     return list(chain.from_iterable(reads)), Usage(prompt_tokens, computed, floor)
 
 

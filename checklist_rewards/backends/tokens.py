@@ -119,6 +119,13 @@ class TextEncoder:
                 return ids[len(context) :]
         return self.whole([text])[0]
 
+    @property
+    def ignores_clean_up(self) -> bool:
+        """Whether transformers ignores `clean_up_tokenization_spaces` and warns if it is on: for byte-pair encoding,
+        unless the tokenizer forces it."""
+        bpe = self._rust is not None and type(self._rust.model).__name__ == "BPE"
+        return bpe and vars(self._tokenizer).get(_FORCED) is False
+
     def spellings(self) -> dict[str, tuple[int, ...]]:
         """All tokens of the vocabulary by their text, in lower case and without surrounding white space."""
         ids = sorted(set(self._tokenizer.get_vocab().values()))
@@ -291,7 +298,8 @@ class ChatTokenizer:
         return self.template.reply(text)
 
     def _decoded(self, ids: Sequence[int]) -> str:
-        return self.tokenizer.decode(ids, skip_special_tokens=True)
+        settings = {"clean_up_tokenization_spaces": False} if self.encoder.ignores_clean_up else {}
+        return self.tokenizer.decode(ids, skip_special_tokens=True, **settings)
 
     def label_ids(self, label: str) -> tuple[int, ...]:
         """Ids of all vocabulary tokens that decode to `label`, ignoring case and surrounding white space."""
@@ -473,6 +481,7 @@ THINKING_TOKENS = 4096
 TEMPLATE_TOKENS = 128
 """Assumed maximum number of tokens that a chat template adds to a prompt."""
 _TOKENIZER = "tokenizer_config.json"
+_FORCED = "clean_up_tokenization_spaces_for_bpe_even_though_it_will_corrupt_output"
 _THINKS = re.compile(r"(?:^|/)(?:o[134]|gpt-5)(?![a-z0-9])(?!.*chat)", re.I)
 
 

@@ -147,6 +147,8 @@ class VLLMBackend(Backend):
         self._users = 0
         self._counting = threading.Lock()
         self._lock = threading.Lock()  # trainers may score from several threads; vLLM accepts one call at a time
+        if "VLLM_LOGGING_LEVEL" not in os.environ:  # read only after this import, whose warning of Triton is for GPUs
+            logging.getLogger("vllm.triton_utils").setLevel(logging.ERROR)
         _refuse_while_importing()
         _warn_about_sharing()
         with _environment(_QUIET):

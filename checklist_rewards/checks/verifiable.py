@@ -144,7 +144,6 @@ def _quotes(text: str) -> bool:
 
 
 def _options(text: str, options: str) -> bool:
-    options = options
     separator = "/" if "/" in options else "or" if "or" in options else ","
     allowed = [option.strip() for option in options.split(separator)]
     if _LETTERED.match(options):
@@ -181,9 +180,15 @@ def _japanese(text: str, N: int) -> bool:
     return all(not word or word.isdigit() or _JAPANESE.search(word) is not None for word in every)
 
 
+def _word_at(text: str, n: int, m: int, words_of: Callable[[str], list[str]]) -> list[str]:
+    """Word m of sentence n, both from 1; empty if there is none."""
+    sentence = sentences_of(text)[n - 1 : n] if n > 0 else []
+    return words_of(sentence[0])[m - 1 : m] if sentence and m > 0 else []
+
+
 def _nth_sentence(text: str, word: str, N: int) -> bool:
-    sentences, n = sentences_of(text), N
-    return 0 < n <= len(sentences) and _whole(word, sentences[n - 1]) > 0
+    sentences = sentences_of(text)
+    return 0 < N <= len(sentences) and _whole(word, sentences[N - 1]) > 0
 
 
 def _chained(text: str) -> bool:
@@ -326,20 +331,13 @@ def _five_keywords(text: str, keyword1: str, keyword2: str, keyword3: str, keywo
     return all(_whole(k.strip(), text) == times for k, times in zip(keywords, (1, 2, 3, 5, 7), strict=True))
 
 
-def _keyword_at(text: str, keyword: str, n: int, m: int) -> bool:
-    sentences, n, m = sentences_of(text), n, m
-    words = _tokens(sentences[n - 1]) if 0 < n <= len(sentences) else []
-    return 0 < m <= len(words) and words[m - 1].lower() == keyword.strip().lower()
-
-
 def _second_words(text: str, keyword: str) -> bool:
     words = [word.lower() for word in _tokens(text)]
     return len(words) > 1 and words[1] == words[-2] == keyword.strip().lower()
 
 
 def _changed(text: str, prompt_to_repeat: str) -> bool:
-    request = prompt_to_repeat
-    return text != request and text.split()[1:] == request.split()[1:]
+    return text != prompt_to_repeat and text.split()[1:] == prompt_to_repeat.split()[1:]
 
 
 def _span(text: str, prompt_to_repeat: str, n_start: int, n_end: int) -> bool:
@@ -426,12 +424,6 @@ def _composition(text: str, n_sent: int, n_words: int) -> bool:
     return len(inner) == 3 and all(
         len(each) == n_sent and all(len(_TOKEN.findall(one)) == n_words for one in each) for each in sentences
     )
-
-
-def _position(text: str, keyword: str, n: int, m: int) -> bool:
-    sentences, n, m = sentences_of(text), n, m
-    words = _TOKEN.findall(sentences[n - 1]) if 0 < n <= len(sentences) else []
-    return 0 < m <= len(words) and words[m - 1] == keyword.strip()
 
 
 def _unique(text: str) -> bool:
@@ -562,7 +554,10 @@ _RULES: dict[str, tuple[str, Callable[..., bool]]] = {
         'contain "{keyword1}", "{keyword2}", "{keyword3}", "{keyword4}" and "{keyword5}" 1, 2, 3, 5 and 7 times',
         _five_keywords,
     ),
-    "words:keywords_specific_position": ('have "{keyword}" as word {m} of sentence {n}', _keyword_at),
+    "words:keywords_specific_position": (
+        'have "{keyword}" as word {m} of sentence {n}',
+        lambda text, keyword, n, m: [w.lower() for w in _word_at(text, n, m, _tokens)] == [keyword.strip().lower()],
+    ),
     "words:words_position": ('have "{keyword}" as its second word and its second to last', _second_words),
     "repeat:repeat_change": ("repeat the request with another first word", _changed),
     "repeat:repeat_simple": (f'consist of "{_ONE_LINE}"', lambda text: text.strip().lower() == _ONE_LINE.lower()),
@@ -596,7 +591,10 @@ _RULES: dict[str, tuple[str, Callable[..., bool]]] = {
     ),
     "count:count_unique": ("do without a repeated word", _unique),
     "keywords:palindrome": ("contain a palindrome", lambda text: any(word == word[::-1] for word in text.split())),
-    "keywords:keyword_specific_position": ('have "{keyword}" as word {m} of sentence {n}', _position),
+    "keywords:keyword_specific_position": (
+        'have "{keyword}" as word {m} of sentence {n}',
+        lambda text, keyword, n, m: _word_at(text, n, m, _TOKEN.findall) == [keyword.strip()],
+    ),
     "keywords:start_end": ("start and end with the same word", _start_end),
     "first_word:first_word_sent": ('start every sentence with "{first_word}"', _first_words),
     "first_word:first_word_answer": ('start with the word "{first_word}"', _first_word),

@@ -6,12 +6,14 @@ commands needs.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from importlib import import_module
 from typing import Annotated, Any, NamedTuple
 
 import typer
 from typer.core import TyperGroup
+from typing_extensions import override
 
 from checklist_rewards.cli.help import SETTINGS, Command, write_description, write_options
 from checklist_rewards.errors import ChecklistRewardsError
@@ -255,10 +257,28 @@ def _root(
     """
 
 
+class _Lines(logging.Handler):
+    """Prints messages on stderr, above progress bars."""
+
+    @override
+    def emit(self, record: logging.LogRecord) -> None:
+        from checklist_rewards.cli.output import console
+
+        console.print(self.format(record), markup=False, highlight=False, soft_wrap=True)
+
+
+def show_loading() -> None:
+    """Print a line when a model is loaded and when it is ready, because a large one takes minutes."""
+    engines = logging.getLogger("checklist_rewards.backends.engine")
+    engines.setLevel(logging.INFO)
+    engines.addHandler(_Lines())
+
+
 def main() -> None:
     """Entry point of `checklist-rewards`. Engines are closed before Python's exit handlers run."""
     from checklist_rewards.backends import close_engines
 
+    show_loading()
     try:
         app()
     finally:

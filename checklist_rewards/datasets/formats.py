@@ -49,7 +49,8 @@ class Format(BaseModel):
         promptless (`bool`): Whether rows may have no prompt.
         item (mapping): The key of each part of an item; the parts are `PARTS`.
         reference, target (`str`, *optional*): The keys of the reference answer and of a text to score.
-        grade (`str`, *optional*): The key of a grade that people gave; with the shape `levels` it becomes `labels`.
+        grade (`str`, *optional*): The key of what people answered, which becomes `labels`: one grade with the shape
+            `levels`, otherwise a list with one answer per item.
         words (mapping, *optional*): Weights in words, lower case.
         default_weight (`float`, *optional*): The weight of a criterion without one.
         section_weights (`str`, *optional*): The key of a mapping from sections to factors.

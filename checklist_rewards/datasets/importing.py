@@ -48,7 +48,7 @@ from checklist_rewards.datasets.rubrics import (
     numbered,
     prompt_keys,
 )
-from checklist_rewards.datasets.sources import read_source
+from checklist_rewards.datasets.sources import SHARED, Shared, read_source
 from checklist_rewards.datasets.texts import levels_of
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.atomic import write_json
@@ -136,20 +136,7 @@ class _Settings:
     weights: Mapping[str, float] | None = None
 
 
-def import_checklists(
-    path: str | Path | Dataset,
-    *,
-    format: str | Path = AUTO,
-    prompt_key: str | Sequence[str] | None = None,
-    checklist_key: str | None = None,
-    target_key: str | None = None,
-    item_keys: Mapping[str, str] | None = None,
-    may_abstain: bool = False,
-    source: str | None = None,
-    drop: Collection[str] = (),
-    pitfalls: Literal["fault", "avoided"] | None = None,
-    weights: Mapping[str, float] | None = None,
-) -> Dataset:
+def import_checklists(path: str | Path | Dataset, **settings: Any) -> Dataset:
     """Import checklists or rubrics as a dataset.
 
     Args:
@@ -182,19 +169,7 @@ def import_checklists(
         >>> import_checklists("infobench.jsonl", target_key="output")  # doctest: +SKIP
     """
     import_extra("datasets", extra="datasets")
-    imported = imported_rows(
-        path,
-        format=format,
-        prompt_key=prompt_key,
-        checklist_key=checklist_key,
-        target_key=target_key,
-        item_keys=item_keys,
-        may_abstain=may_abstain,
-        source=source,
-        drop=drop,
-        pitfalls=pitfalls,
-        weights=weights,
-    )
+    imported = imported_rows(path, **settings)
     name = path if isinstance(path, str | Path) else "the dataset"
 
     def rows() -> Iterator[dict[str, Any]]:
@@ -226,7 +201,7 @@ def imported_rows(path: str | Path | Dataset, **settings: Any) -> ImportedRows:
     peeked = list(islice(source, _LOOKED_AT))
     if known is None:
         known = _found_format([row.data for row in peeked], peeked[0].where if len(peeked) else where, how)
-    elif known.name == AUTORUBRIC and peeked and "_autorubric" not in peeked[0].data:
+    elif known.name == AUTORUBRIC and peeked and SHARED not in peeked[0].data:
         raise SampleError(
             f"{where}: format='autorubric' requires a {', '.join(DOCUMENTS)} file with 'rubric' and 'items'."
         )
@@ -234,7 +209,7 @@ def imported_rows(path: str | Path | Dataset, **settings: Any) -> ImportedRows:
     counts = Counts()
     reader = CriteriaReader(format, counts, how.pitfalls, frozenset(how.item_keys or ()))
     every = chain(peeked, source)
-    found = _autorubric(every, reader, counts) if format.name == AUTORUBRIC else _rows(every, format, reader, how)
+    found = _rows(every, format, reader, how)
 
     def rows() -> Iterator[Found]:
         for row, checklist in found:
@@ -323,7 +298,7 @@ def _found_format(rows: Sequence[Mapping[str, Any]], where: str, how: _Settings)
         return Format(name=ROWS, checklist=how.checklist_key or CHECKLIST, prompt=tuple(keys or (PROMPT,)))
     named = keys is not None or how.checklist_key is not None or how.item_keys
     own = how.checklist_key or CHECKLIST
-    if "_autorubric" in rows[0]:
+    if SHARED in rows[0]:
         return known_formats()[AUTORUBRIC]
     if how.format == AUTO and not named and (known := detected(rows[:3])):
         return known
@@ -366,11 +341,14 @@ def _with_keys(format: Format, how: _Settings) -> Format:
 
 
 def _rows(rows: Iterator[Row], format: Format, reader: CriteriaReader, how: _Settings) -> Iterator[Found]:
-    own = [key for key in (format.target, format.reference, format.grade) if key]
+    own = [key for key in (format.target, format.reference, format.grade, SHARED) if key]
     last = format.checklist.rpartition(".")[2]
     faults = last if holds_faults(last) == "yes" else None
+    previous: tuple[Any, Checklist] | None = None
     for row in rows:
         data = row.data
+        shared: Shared | None = data.get(SHARED) if format.name == AUTORUBRIC else None
+        reader.counts.dropped.update(shared.unused if shared else ())
         for key in (*([format.checklist] if format.checklist else []), *([format.target] if format.target else [])):
             if criteria_at(data, key) is None and key not in data:
                 raise SampleError(f"{row.where}: key {key!r} not found; the keys are {keys_of(data)}.")
@@ -387,15 +365,26 @@ def _rows(rows: Iterator[Row], format: Format, reader: CriteriaReader, how: _Set
         sections = decoded(at(data, format.section_weights)) if format.section_weights else None
         if not how.item_keys and format.name == ROWS and is_own(value):
             checklist = Checklist.parse(decoded(value), row.where)
+        elif shared and previous and previous[0] is value:
+            checklist = previous[1]
         else:
             checklist = reader.checklist(
-                value, row.where, data if format.shape == "items" else None, section_weights=sections, section=faults
+                value,
+                shared.rubric if shared else row.where,
+                data if format.shape == "items" else None,
+                _unassessed(shared.truths if shared else ()),
+                section_weights=sections,
+                section=faults,
             )
             _check_siblings(row, format, reader, how, decoded(value), checklist)
+        previous = value, checklist
         if format.name == ROWS:
             checklist = _with_origin(checklist, value, data)
-        if format.grade and (grade := at(data, format.grade)) is not None:
-            columns[LABELS] = [_level(grade, value, checklist, row.where)]
+        if format.grade and ((grade := at(data, format.grade)) is not None or shared):
+            levels = format.shape == "levels"
+            columns[LABELS] = (
+                [_level(grade, value, checklist, row.where)] if levels else _labels(grade, checklist, row)
+            )
         others = dict(data)
         gone = _gone(data, format, value)
         for key in [*gone, *copies(data, format.checklist), *(k for k in format.prompt if "{n}" not in k), *own]:
@@ -577,78 +566,29 @@ def _level(grade: Any, value: Any, checklist: Checklist, where: str) -> str:
     return next(label for label in checklist.items[0].values if label == levels[number])
 
 
-def _autorubric(rows: Iterator[Row], reader: CriteriaReader, counts: Counts) -> Iterator[Found]:
-    """The submissions of a `RubricDataset`, with the rubric that they share, their ground truth as labels (one per
-    item), and its reasons."""
-    shared: tuple[Any, Checklist] | None = None
-    for row in rows:
-        data = dict(row.data)
-        data.pop("_autorubric")
-        own, truths = data.pop("_own"), data.pop("_truths")
-        counts.dropped.update(f"dataset.{key}" for key in data.pop("_unused", ()))
-        prompt, rubric, reference = (data.pop(key, None) for key in ("prompt", "rubric", "reference_submission"))
-        truth, reasons = data.pop("ground_truth", None), data.pop("ground_truth_reasons", None)
-        if rubric is None:
-            raise SampleError(f"{row.where}: 'rubric' is missing in both the item and the file.")
-        if shared is None or shared[0] is not rubric:
-            place = f"{row.where if own else row.where.rpartition(', item')[0]}, rubric"
-            shared = rubric, reader.checklist(rubric, place, abstaining=_unassessed(*truths))
-        submission = data.pop("submission", None)
-        if not isinstance(submission, str):
-            raise SampleError(f"{row.where}: 'submission' must be a string, got {submission!r:.60}.")
-        asked, answer = _asked_and_answered(submission)
-        if asked is not None:
-            counts.dropped.update(["prompt"] if prompt else [])
-        elif not isinstance(prompt, str):
-            raise SampleError(f"{row.where}: the item or the file needs a 'prompt' string, got {prompt!r:.60}.")
-        columns: dict[str, Any] = {PROMPT: prompt if asked is None else asked, TARGET: answer}
-        if reference is not None:
-            columns[REFERENCE] = reference
-        columns |= data
-        columns[LABELS] = _labels(truth, shared[1], row.where)
-        if reasons is not None:
-            columns["reasons"] = reasons
-        yield columns, shared[1]
-
-
-def _asked_and_answered(submission: str) -> tuple[Any, str]:
-    """The prompt of a submission that is a conversation as JSON (CHARM-100: messages, ResearcherBench: a question
-    and its response), and the answer. None and the submission if it is a text; then the prompt of the file applies,
-    which otherwise only says what the grader does."""
-    whole = messages_in(submission)
-    if isinstance(whole, list):
-        last = whole[-1]
-        if len(whole) > 1 and speaker(last) == "assistant" and isinstance(last.get("content"), str):
-            return whole[:-1], last["content"]
-        return None, submission
-    whole = decoded(submission)
-    if isinstance(whole, dict) and whole.keys() == {"question", "response"}:
-        if all(isinstance(part, str) for part in whole.values()):
-            return whole["question"], whole["response"]
-    return None, submission
-
-
-def _unassessed(*truths: Any) -> frozenset[int]:
-    """The item indices labelled CANNOT_ASSESS in any ground truth."""
+def _unassessed(truths: Sequence[Any]) -> frozenset[int]:
+    """The item indices labelled CANNOT_ASSESS in any of these labels."""
     lists = [truth for truth in truths if isinstance(truth, list)]
     return frozenset(place for truth in lists for place, value in enumerate(truth) if value == "CANNOT_ASSESS")
 
 
-def _labels(truth: Any, checklist: Checklist, where: str) -> list[str] | None:
-    if truth is None:
+def _labels(grades: Any, checklist: Checklist, row: Row) -> list[str] | None:
+    """The labels that people gave, one per item."""
+    if grades is None:
         return None
-    if not isinstance(truth, list) or len(truth) != len(checklist):
+    if not isinstance(grades, list) or len(grades) != len(checklist):
         raise SampleError(
-            f"{where}: 'ground_truth' must be a list of {len(checklist)}, one per criterion; got {truth!r:.60}."
+            f"{row.where}: 'ground_truth' must be a list of {len(checklist)}, one per criterion; got {grades!r:.60}."
         )
     labels = []
-    for number, (value, item) in enumerate(zip(truth, checklist.items, strict=True), start=1):
+    for number, (value, item) in enumerate(zip(grades, checklist.items, strict=True), start=1):
         by_name = {label.casefold(): label for label in item.values}
         label = _VERDICTS.get(value, value) if item.yes_no and isinstance(value, str) else value
         match = by_name.get(label.casefold()) if isinstance(label, str) else None
         if match is None:
             allowed = ", ".join(_VERDICTS if item.yes_no else item.values)
-            raise SampleError(f"{where}, ground_truth {number}: {value!r:.60} is not a verdict; allowed: {allowed}.")
+            where = f"{row.where}, ground_truth {number}"
+            raise SampleError(f"{where}: {value!r:.60} is not a verdict; allowed: {allowed}.")
         labels.append(match)
     return labels
 

@@ -16,7 +16,7 @@ import json
 from collections.abc import Iterator, Mapping
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from checklist_rewards.datasets.names import (
     ANSWERED,
@@ -29,10 +29,11 @@ from checklist_rewards.datasets.names import (
 )
 from checklist_rewards.datasets.promptfoo import promptfoo_rows
 from checklist_rewards.errors import SampleError
-from checklist_rewards.files.cells import decoded
+from checklist_rewards.files.cells import decoded, messages_in
 from checklist_rewards.files.documents import FORMATS as DOCUMENTS
 from checklist_rewards.files.documents import MAX_DEPTH, read_text, read_value
 from checklist_rewards.files.rows import FORMATS, Row, read_rows, saved_dataset, unknown_extension
+from checklist_rewards.messages import speaker
 from checklist_rewards.validation import import_extra, missing
 
 if TYPE_CHECKING:
@@ -43,6 +44,19 @@ _CHUNK = 1 << 20
 _ASKED = {"prompt", "question", "instruction", "query", "messages", "input", "problem"}
 WHOLE = "rubric"
 """The key of the only row of a file that is a list of criteria."""
+SHARED = "_shared"
+"""The column of [`Shared`], which no other row has."""
+
+
+class Shared(NamedTuple):
+    """What the rows of one document share."""
+
+    rubric: str
+    """Where the rubric stands, for errors."""
+    truths: list[Any]
+    """The labels of all rows with this rubric."""
+    unused: list[str]
+    """Fields that were dropped."""
 
 
 def read_source(source: str | Path | Dataset) -> Iterator[Row]:
@@ -188,22 +202,52 @@ def _tables(value: Mapping[str, Any]) -> list[list[dict[str, Any]]]:
 
 
 def _autorubric(document: Mapping[str, Any], path: Path) -> Iterator[Row]:
-    """The submissions of a `RubricDataset`, each with what it shares with the others."""
+    """The submissions of a `RubricDataset` with what they share with the others: prompt, rubric and reference. What
+    only the whole document says is in the column [`SHARED`]."""
     items = document["items"]
     if not isinstance(items, list):
         raise SampleError(f"{path}: a RubricDataset must be a mapping with 'rubric' and a list of 'items'.")
-    shared = {key: document.get(key) for key in ("prompt", "rubric", "reference_submission")}
+    common = {key: document.get(key) for key in ("prompt", "rubric", "reference_submission")}
     truths = [item.get("ground_truth") for item in items if isinstance(item, dict) and item.get("rubric") is None]
     for number, item in enumerate(items, start=1):
         where = f"{path}, item {number}"
         if not isinstance(item, dict):
             raise SampleError(f"{where}: expected a mapping, got {type(item).__name__} {item!r:.60}.")
-        own = {key: value for key, value in item.items() if value is not None}
-        row = {**shared, **own, "_autorubric": True, "_own": item.get("rubric") is not None}
-        row["_truths"] = [item.get("ground_truth")] if row["_own"] else truths
-        if number == 1:
-            row["_unused"] = [key for key in document if key not in (*shared, "items")]
-        yield Row(number, row, where)
+        own = item.get("rubric") is not None
+        row = common | {key: value for key, value in item.items() if value is not None}
+        unused = [f"dataset.{key}" for key in document if key not in (*common, "items")] if number == 1 else []
+        if row["rubric"] is None:
+            raise SampleError(f"{where}: 'rubric' is missing in both the item and the file.")
+        if "ground_truth_reasons" in row:
+            row["reasons"] = row.pop("ground_truth_reasons")
+        submission = row.pop("submission", None)
+        if not isinstance(submission, str):
+            raise SampleError(f"{where}: 'submission' must be a string, got {submission!r:.60}.")
+        asked, answer = _asked_and_answered(submission)
+        if asked is not None:
+            unused += ["prompt"] if row["prompt"] else []
+            row["prompt"] = asked
+        elif not isinstance(row["prompt"], str):
+            raise SampleError(f"{where}: the item or the file needs a 'prompt' string, got {row['prompt']!r:.60}.")
+        shared = Shared(f"{where if own else path}, rubric", [item.get("ground_truth")] if own else truths, unused)
+        yield Row(number, {**row, "submission": answer, SHARED: shared}, where)
+
+
+def _asked_and_answered(submission: str) -> tuple[Any, str]:
+    """The prompt of a submission that is a conversation as JSON (CHARM-100: messages, ResearcherBench: a question
+    and its response), and the answer. None and the submission if it is a text; then the prompt of the file applies,
+    which otherwise only says what the grader does."""
+    whole = messages_in(submission)
+    if isinstance(whole, list):
+        last = whole[-1]
+        if len(whole) > 1 and speaker(last) == "assistant" and isinstance(last.get("content"), str):
+            return whole[:-1], last["content"]
+        return None, submission
+    whole = decoded(submission)
+    if isinstance(whole, dict) and whole.keys() == {"question", "response"}:
+        if all(isinstance(part, str) for part in whole.values()):
+            return whole["question"], whole["response"]
+    return None, submission
 
 
 def _of_dataset(dataset: Any, name: str) -> Iterator[Row]:

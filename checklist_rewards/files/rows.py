@@ -81,7 +81,7 @@ class Row:
 class RowWriter(Protocol):
     """The writer that [`write_rows`] yields."""
 
-    def write(self, row: Mapping[str, Any]) -> None:
+    def write(self, row: Mapping[str, Any]) -> object:
         """Append a row. Rows may have different keys."""
         ...
 
@@ -391,32 +391,26 @@ class _JsonlWriter:
         self._file.close()
 
 
-class _CsvWriter:
+class _CsvWriter(Spool):
     """Stores rows in a temporary file until the names of all columns are known."""
 
     def __init__(self, path: Path):
+        super().__init__(path.parent)
         self._path = path
-        self._rows = Spool(path.parent)
-
-    def write(self, row: Mapping[str, Any]) -> None:
-        self._rows.write(row)
 
     def finish(self) -> None:
-        columns = list(self._rows.columns)
+        columns = list(self.columns)
         if SCORE_COLUMN in columns:
-            plain = list(dict.fromkeys(name for row in self._rows for name in _plain_score(row.get(SCORE_COLUMN))))
+            plain = list(dict.fromkeys(name for row in self for name in _plain_score(row.get(SCORE_COLUMN))))
             place = columns.index(SCORE_COLUMN)
             columns[place:place] = plain[: 1 if len(plain) > _MOST_QUESTIONS else None]
         with self._path.open("w", encoding="utf-8", errors="replace", newline="") as file:
             writer = csv.writer(file)
             if columns:
                 writer.writerow(columns)
-            for row in self._rows:
+            for row in self:
                 cells = row | _plain_score(row.get(SCORE_COLUMN))
                 writer.writerow([_csv_cell(cells.get(name)) for name in columns])
-
-    def close(self) -> None:
-        self._rows.close()
 
 
 def _plain_score(score: Any) -> dict[str, Any]:
@@ -436,18 +430,12 @@ def _csv_cell(value: Any) -> str:
     return csv_text(value) if isinstance(value, str) else as_text(value)
 
 
-class _ParquetWriter:
+class _ParquetWriter(ArrowSpool):
     """Stores rows in a temporary file until the types of all columns are known."""
 
     def __init__(self, path: Path):
+        super().__init__(path.parent)
         self._path = path
-        self._rows = ArrowSpool(path.parent)
-
-    def write(self, row: Mapping[str, Any]) -> None:
-        self._rows.write(row)
 
     def finish(self) -> None:
-        write_batches(self._path, self._rows.schema, self._rows.batches())
-
-    def close(self) -> None:
-        self._rows.close()
+        write_batches(self._path, self.schema, self.batches())

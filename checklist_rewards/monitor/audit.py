@@ -32,7 +32,7 @@ from checklist_rewards.monitor.watch import (
 )
 from checklist_rewards.rewards.settings import MonitorConfig
 
-Record = Callable[[Mapping[str, Any]], None]
+Record = Callable[[Mapping[str, Any]], object]
 
 
 @dataclass(frozen=True)

@@ -56,7 +56,7 @@ class CheckAdmission(ReportingRefiner):
     ):
         fraction("threshold", threshold)
         self.threshold, self.allow_code = threshold, allow_code
-        self.model = Engine.of(model).model
+        self.model = Engine.of(model).model if scorer is None else scorer.judge.name
         self.scorer = scorer or ChecklistScorer(model, backend=backend, base_url=base_url, store=store)
 
     def validate(self) -> None:

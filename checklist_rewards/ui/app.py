@@ -42,7 +42,7 @@ from checklist_rewards.ui.code import items_of, loop_commands, report_command, s
 from checklist_rewards.ui.comparisons import exported
 from checklist_rewards.ui.guard import Guard, TooLarge, cookie_name, joined, json_body, page_token
 from checklist_rewards.ui.jobs import Jobs
-from checklist_rewards.ui.judging import Judging
+from checklist_rewards.ui.judging import Judging, judges_of
 from checklist_rewards.ui.library import ConflictError, Library, checklist_text
 from checklist_rewards.ui.live import Live
 from checklist_rewards.ui.project import DOCUMENTS, OutsideError, Project, write_example
@@ -168,7 +168,12 @@ def build_ui(judging: Judging, token: str) -> FastAPI:
             {"name": file.name, "size": file.size, "changed": file.changed, **kinds.get(project.path(file.name))}
             for file in project.files()
         ]
-        return {"folder": project.folder.name, "version": __version__, "files": listed}
+        return {
+            "folder": project.folder.name,
+            "version": __version__,
+            "files": listed,
+            "judge": judging.described({}),
+        }
 
     def download(query: Mapping[str, Any]) -> Any:
         path = project.existing(query.get("file", ""))
@@ -181,6 +186,8 @@ def build_ui(judging: Judging, token: str) -> FastAPI:
         stamp = " ".join(map(_stamp, [*paths, *([] if labels is None else [labels])]))
         if query.get("known") == stamp:
             return None
+        if query.get("peek"):  # the page asks only whether the file has changed
+            return {"stamp": stamp}
         head, rows, command = reports.get(path, stamp, column or labels)
         headers = {"x-stamp": stamp, "x-command": quote(command)}
         return Response(rows if query.get("rows") else head, media_type="application/json", headers=headers)
@@ -192,7 +199,13 @@ def build_ui(judging: Judging, token: str) -> FastAPI:
                 lines = () if record.score is None else record.score.items
                 items = [{"question": one.question, "weight": one.weight, "required": one.required} for one in lines]
                 shown = items if record.checklist is None else items_of(record.checklist)
-                return {"input": record.prompt, "target": record.text, "checklist": shown}
+                found = {"input": record.prompt, "target": record.text, "checklist": shown}
+                if record.score is None:
+                    return found
+                like = judging.like(record.score)
+                of = {"file": query["file"], "id": id, "score": record.score.primary_score}
+                settings = like.pop("settings")
+                return {**found, "settings": settings, "scored": {**of, **like, "judge": settings.get("judge")}}
         raise SampleError(f"{path.name} has no row {id!r:.80}.")
 
     def tasks_of(query: Mapping[str, Any]) -> tuple[str, list[Task]]:
@@ -240,8 +253,9 @@ def build_ui(judging: Judging, token: str) -> FastAPI:
         sampled = body.get("order") == "sample"
         sample = answers.label_sample(tasks, _whole(str(body.get("seed", 0)), "seed")) if sampled else None
         done = answers.export(project, file, tasks, people, body.get("annotators"), sample)
-        scored = all(task.score is not None for task in tasks)
-        return {**done, "commands": loop_commands(file, done["name"], scored, judging.config, judging.judge)}
+        judges = judges_of(task.score for task in tasks) if all(task.score is not None for task in tasks) else None
+        commands = loop_commands(file, done["name"], judges, judging)
+        return {**done, "commands": commands}
 
     def generate(body: dict[str, Any]) -> Any:
         checklist = judging.write(body)
@@ -281,7 +295,7 @@ def build_ui(judging: Judging, token: str) -> FastAPI:
         "generate": generate,
         "code": code,
         "jobs": jobs.create,
-        "jobs/models": lambda body: {"models": judging.models(body.get("settings") or {})},
+        "settings": lambda body: judging.described(body.get("settings") or {}),
         "jobs/forecast": jobs.forecast,
         "jobs/code": jobs.code,
         "jobs/pause": lambda body: jobs.pause(body.get("id")),

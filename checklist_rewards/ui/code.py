@@ -188,22 +188,32 @@ def items_of(checklist: Checklist) -> list[str | dict[str, Any]]:
     return items
 
 
-def loop_commands(file: str, labels: str, scored: bool, config: PipelineConfig, judge: Engine) -> list[str]:
-    """The commands that use a labels file: agreement, calibration, few-shot examples and distillation."""
-    jury = config.scorer.judge
-    options = _given(engine_arguments(judge) if jury is None else {"judge": jury})
-    first = [] if scored else [["score", file, "-o", "scored.jsonl", *options]]
-    answers = file if scored else "scored.jsonl"
+def loop_commands(file: str, labels: str, judges: Sequence[str] | None, judging: Judging) -> list[str]:
+    """The commands that use a labels file: agreement, calibration, few-shot examples and distillation.
+
+    Args:
+        file (`str`): The labelled file.
+        labels (`str`): The labels file.
+        judges (sequence of `str`): The judges that scored `file`; None for a file without scores. The commands name
+            the judge of the file: with the options of the app if it is the same, else by its name. Of a file of
+            several other judges, which no option names, only the commands without a judge are given.
+        judging ([`Judging`]): The judge of the app.
+    """
+    jury = judging.config.scorer.judge
+    options = _given(engine_arguments(judging.judge) if jury is None else {"judge": jury})
+    if judges and list(judges) != [judging.name_in_scores({})]:
+        options, jury = [f"--model={judges[0]}"], None
+    known = judges is None or len(judges) < 2
+    first = [["score", file, "-o", "scored.jsonl", *options]] if judges is None else []
+    answers = "scored.jsonl" if judges is None else file
+    calibrated = ["score", file, "-o", "calibrated.jsonl", "--calibration", "calibration.json", *options]
+    with_examples = ["score", file, "-o", "with_examples.jsonl", "--judge.examples", labels, *options]
     commands = [
         *first,
         ["agree", answers, "--labels", labels],
         ["calibrate", answers, "--labels", labels, "-o", "calibration.json"],
-        ["score", file, "-o", "calibrated.jsonl", "--calibration", "calibration.json", *options],
-        *(
-            [["score", file, "-o", "with_examples.jsonl", "--judge.examples", labels, *options]]
-            if jury is None
-            else []
-        ),
+        *([calibrated] if known else []),
+        *([with_examples] if known and jury is None else []),
         ["distill", labels, "-o", "judge"],
     ]
     return [shlex.join(["checklist-rewards", *command]) for command in commands]

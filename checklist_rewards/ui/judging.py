@@ -11,9 +11,9 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache, cached_property
 from pathlib import Path
 from types import NoneType, UnionType
@@ -22,7 +22,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import TypeAdapter
 
 from checklist_rewards.backends import Engine, choose_backend
-from checklist_rewards.backends.packaged import ENGLISH_WRITER, SMOLLM2
+from checklist_rewards.backends.packaged import ENGLISH_WRITER, SMOLLM2, caveat
 from checklist_rewards.backends.servers import OPENAI
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import ChecklistRewardsError, GenerationError, SampleError
@@ -47,6 +47,8 @@ SETTINGS = (
 )
 """Settings of the scorer that the page has fields for. `pipeline`, `judge` and `calibration` are names of files."""
 _FILES = ("judge", "calibration")
+_RULES = {"primary_metric": "metric"}
+"""Fields of an [`Aggregation`] that have another name as a setting."""
 _CONCURRENT = 8
 _MOST_PIPELINES = 64
 _PLAIN = (str, bool, int, float)
@@ -185,12 +187,52 @@ class Judging:
             return str(error)
         return None
 
-    def models(self, settings: Mapping[str, Any]) -> list[str]:
-        """The models that judge with the settings of the page, each once, for example to ask for their prices."""
+    def described(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """Who judges with the settings of the page.
+
+        Returns:
+            `dict`: `judge`, the name of the model, server or file of judges; `models`, the models that judge, each
+            once; `threshold`, the lowest P(yes) that counts as yes; and `caveats`, what the answers of these models
+            are worth, as sentences.
+        """
         config = self.config_of(settings)
-        if config.scorer.judge is None:
-            return [self.judge.model]
-        return list(dict.fromkeys(engine.model for engine in _engines_of(config.scorer.judge)))
+        models = [self.judge.model]
+        if config.scorer.judge is not None:
+            models = list(dict.fromkeys(engine.model for engine in _engines_of(config.scorer.judge)))
+        return {
+            "judge": self._shown(config),
+            "models": models,
+            "threshold": config.scorer.aggregation.threshold,
+            "caveats": list(filter(None, map(caveat, models))),
+        }
+
+    def name_in_scores(self, settings: Mapping[str, Any]) -> str:
+        """The name that the answers of the judge have in a score. No model is loaded."""
+        scorer = self.pipeline(settings).scorer
+        return scorer.judge.name if isinstance(scorer, ChecklistScorer) else self.shown
+
+    def like(self, score: Score) -> dict[str, Any]:
+        """How the page asks as a stored score was asked.
+
+        Returns:
+            `dict`: `judges`, the names of the judges in the score; `same`, whether they are the judge of `settings`;
+            and `settings`, those that differ from how the app was started: the rules of the score, and the file of
+            judges of the project whose judge has this name, if the judge of the app has another one.
+        """
+        judges, settings = judges_of([score]), {}
+        if score.aggregation is not None:
+            rules, own = map(asdict, (score.aggregation, self.config.scorer.aggregation))
+            settings = {_RULES.get(name, name): value for name, value in rules.items() if value != own[name]}
+        same = not judges or judges == [self.name_in_scores({})]
+        for name in () if same else self._files_of_judges():
+            try:
+                same = judges == [self.name_in_scores({"judge": name})]
+            except ChecklistRewardsError:  # the page shows why when it is chosen
+                continue
+            if same:
+                settings["judge"] = name
+                break
+        return {"judges": judges, "same": same, "settings": settings}
 
     def sample(self, body: Mapping[str, Any]) -> Sample:
         """What the page wants to have scored. As in `score`, only the answer of the response is judged."""
@@ -205,7 +247,7 @@ class Judging:
             sample = self.sample(body)
             pipe.check_checklist(sample.checklist, "checklist")
             pipe.scorer.validate()
-            yield {"event": "start", "items": len(sample.checklist), "judge": self.shown}
+            yield {"event": "start", "items": len(sample.checklist)}
             started = time.perf_counter()
             score: Score | None = None
             for found, events in self._answers(pipe, sample):
@@ -234,10 +276,21 @@ class Judging:
 
     @property
     def shown(self) -> str:
-        """The name of the judge."""
-        return str(
-            self.config.scorer.judge or (self.judge.base_url if self.judge.backend == REMOTE else self.judge.model)
+        """The name of the judge of the command line."""
+        return self._shown(self.config)
+
+    def _shown(self, config: PipelineConfig) -> str:
+        """The name of a judge: of a file of judges in the project, its name there."""
+        jury = config.scorer.judge
+        if jury is None:
+            return str(self.judge.base_url if self.judge.backend == REMOTE else self.judge.model)
+        path = Path(str(jury))
+        return (
+            path.relative_to(self.project.folder).as_posix() if path.is_relative_to(self.project.folder) else str(jury)
         )
+
+    def _files_of_judges(self) -> list[str]:
+        return [file.name for file in self.project.files() if file.name.startswith("judges/")]
 
     def choices(self) -> dict[str, Any]:
         """What the page can choose from, and what the command line has set."""
@@ -316,6 +369,12 @@ class Judging:
             self.permitted.check_pipeline(name, read_value(read_text(path), name))
             config = load_config(path)
         return config.replace({"scorer": dict(self.given)}, "options") if self.given else config
+
+
+def judges_of(scores: Iterable[Score | None]) -> list[str]:
+    """The names of the judges in stored scores, each once. Code checks are no judges."""
+    lines = (line for score in scores if score is not None for line in score.items)
+    return list(dict.fromkeys(line.judge for line in lines if line.judge is not None and not line.by_code))
 
 
 def _stamps(config: PipelineConfig) -> list[str]:

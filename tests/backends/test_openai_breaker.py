@@ -1,10 +1,10 @@
-"""When a server is given up, and how spending is spaced out, on a clock that jumps."""
+"""When a server is given up, on a clock that jumps."""
 
 import asyncio
 
 import pytest
 
-from checklist_rewards.backends.openai.limits import Breaker, RateLimit, ServerGone
+from checklist_rewards.backends.openai.limits import Breaker, ServerGone
 from tests.clock import run
 
 
@@ -14,15 +14,6 @@ def now() -> float:
 
 async def fail(breaker: Breaker) -> None:
     breaker.failed(await breaker.admit(), "backend_error: status 500")
-
-
-def test_spending_is_spaced_out():
-    async def spend(pace):
-        await asyncio.gather(*(pace.spend() for _ in range(5)))
-        return now()
-
-    assert run(spend(RateLimit(1200))) == pytest.approx(4 * 60 / 1200)
-    assert run(spend(RateLimit())) == 0
 
 
 def test_a_server_that_is_gone_is_probed_with_longer_and_longer_pauses_then_given_up_then_probed_again():

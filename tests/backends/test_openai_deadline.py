@@ -66,12 +66,12 @@ def test_requests_in_flight_are_cancelled_and_those_that_wait_are_not_sent(now, 
             ended = asyncio.get_running_loop().time()
             now.seconds = 31
             outcomes.append(await connection.post("/completions", {"n": 3}))
-        return outcomes, ended, connection._session.slots.locked()
+        return outcomes, ended, connection._session.limiter.under_way
 
     monkeypatch.setattr(Connection, "_once", once)
-    outcomes, ended, locked = clock.run(three())
+    outcomes, ended, under_way = clock.run(three())
     assert [outcome.unanswered for outcome in outcomes] == ["deadline"] * 4 and ended == pytest.approx(30)
-    assert sent == cancelled == [b'{"n": 0}', b'{"n": 1}'] and not locked
+    assert sent == cancelled == [b'{"n": 0}', b'{"n": 1}'] and under_way == 0
 
 
 @contextmanager

@@ -48,8 +48,9 @@ def test_one_failed_prompt_costs_one_read():
         answers, computed = all_equal(prompts, ids, groups)
         return [answers[0], answers[1], "backend_error: gone"], computed
 
-    reasons = [answer.unanswered for answer in read(ask)[0]]
-    assert reasons == [None, "backend_error: gone", None]
+    answers, usage = read(ask)
+    assert [answer.unanswered for answer in answers] == [None, "backend_error: gone", None]
+    assert (usage.prompt_tokens, usage.floor_tokens) == (6 + 5, 6 + 3)  # what nothing answered costs nothing
 
 
 def test_what_is_over_the_limit_is_not_asked_and_says_so():

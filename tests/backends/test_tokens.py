@@ -9,7 +9,7 @@ import pytest
 from tokenizers import Tokenizer
 from transformers import PreTrainedTokenizerFast
 
-from checklist_rewards.backends import ReadGroup
+from checklist_rewards.backends import ReadGroup, pocket_dir
 from checklist_rewards.backends.templates import ChatTemplate
 from checklist_rewards.backends.tokens import ChatTokenizer, TokenGroup, load_chat_tokenizer
 from checklist_rewards.chat import strip_thinking
@@ -17,6 +17,8 @@ from checklist_rewards.errors import ModelError
 from checklist_rewards.prompts import load_prompt
 from tests.backends.vocabularies import CHATML, KINDS, TEMPLATES, tokenizer
 from tests.backends.words import PLAIN, word_tokenizer
+
+FORCED = "clean_up_tokenization_spaces_for_bpe_even_though_it_will_corrupt_output"
 
 
 def template_of(source: str | None) -> ChatTemplate:
@@ -266,3 +268,15 @@ def test_a_read_must_leave_room_for_its_answer():
     group = TokenGroup([1] * 10, [[2] * 5, [2] * 6])
     assert [index for index, _ in group.fitting(16)] == [0]
     assert [index for index, _ in group.fitting(17)] == [0, 1]
+
+
+def test_a_reply_is_decoded_without_the_warning_of_transformers(caplog):
+    """transformers ignores the setting for BPE, and warns, unless the tokenizer forces it."""
+    tokens = load_chat_tokenizer(str(pocket_dir()))
+    ids = tokens.encoder.whole(["one , two ."])[0]
+    tokens.tokenizer.clean_up_tokenization_spaces = True
+    assert tokens.encoder.ignores_clean_up
+    text = tokens.decode(ids)
+    assert not caplog.messages
+    setattr(tokens.tokenizer, FORCED, True)
+    assert not tokens.encoder.ignores_clean_up and tokens.decode(ids) == text.replace(" ,", ",").replace(" .", ".")

@@ -1,5 +1,6 @@
 """The front of the command line: help, version, and what starting costs."""
 
+import json
 import subprocess
 import sys
 
@@ -39,6 +40,14 @@ def test_the_help_names_every_command_and_the_exit_codes(run):
 def test_the_help_of_a_command_has_an_example(run, command):
     shown = run(command, "--help")
     assert shown.exit_code == 0 and f"checklist-rewards {command} " in shown.stdout
+
+
+def test_a_line_says_which_model_is_loaded_and_one_that_it_is_ready(tmp_path):
+    (tmp_path / "rows.jsonl").write_text(json.dumps({"target": "a", "checklist": ["Is it a?"]}))
+    command = ["-m", "checklist_rewards", "score", "rows.jsonl", "-o", "out.jsonl", "--model", "pocket", "--no-store"]
+    code, written = zygote.run(command, cwd=tmp_path)
+    assert code == 0 and "loading pocket in transformers\nloaded pocket in " in written, written
+    assert written.count("pocket is for tests and demos") == 1
 
 
 def test_version(run):

@@ -5,13 +5,13 @@ event loop, score from several threads, and fork. All calls run in the backgroun
 loop, because threads do not survive a fork.
 
 A [`Connection`] goes to one server or to its replicas. Connections are pooled. At most `concurrency` requests per
-address run at the same time, and requests and tokens per minute stay within their limits. While a server at a single
-address asks for a pause (`Retry-After`), all requests wait (`limits`). After a temporary failure (429, 408, 409, 5xx,
-a broken connection, a timeout, a web page instead of JSON), a request is sent again after a pause. Pauses grow with
-each attempt and are randomized, unless the server specifies the pause. A request fails after `attempts` attempts or
-when its `deadline` has passed. Rate limiting by the server (429) does not count as an attempt. Time spent waiting for
-a free slot does not count against the deadline. The deadline of a whole call ([`deadline`]) is above all of this: when
-it passes, requests that wait or are in flight are cancelled, and their connections closed.
+address run at the same time, and requests and tokens per minute stay within their limits. While a server, or each of
+its replicas, limits the rate and asks for a pause (`Retry-After`), all requests wait (`limits`). After a temporary
+failure (429, 408, 409, 5xx, a broken connection, a timeout, a web page instead of JSON), a request is sent again after
+a pause. Pauses grow with each attempt and are randomized, unless the server specifies the pause. A request fails after
+`attempts` attempts or when its `deadline` has passed. Rate limiting by the server (429) does not count as an attempt.
+Time spent waiting for a free slot does not count against the deadline. The deadline of a whole call ([`deadline`]) is
+above all of this: when it passes, requests that wait or are in flight are cancelled, and their connections closed.
 
 Status 403 is an error of all requests (a wrong key) until a server has accepted one. Afterwards it is about one
 request, for example of a firewall that finds "DROP TABLE" in a text, and costs only that request.
@@ -50,7 +50,7 @@ import aiohttp
 import openai
 
 from checklist_rewards.backends.base import MISSED, time_left
-from checklist_rewards.backends.openai.limits import Breaker, RateLimit, ServerGone, Throttle
+from checklist_rewards.backends.openai.limits import Breaker, Limiter, ServerGone
 from checklist_rewards.backends.openai.replicas import Replicas, Sent
 from checklist_rewards.backends.openai.wire import (
     FORBIDDEN,
@@ -208,13 +208,9 @@ class _Session:
     direct: aiohttp.ClientSession
     """For addresses that need nothing of the SDK's client."""
     headers: dict[str, str]
-    slots: asyncio.Semaphore
+    limiter: Limiter
     breaker: Breaker
     replicas: Replicas
-    requests: RateLimit
-    tokens: RateLimit
-    throttle: Throttle
-    """Only for a single address: with several, a replica that limits its rate is set aside."""
     pid: int = field(default_factory=os.getpid)
 
 
@@ -362,39 +358,45 @@ class Connection:
 
     async def _retried(self, request: _Request) -> dict[str, Any] | Failure:
         session, settings = self._current(), self.settings
-        replicas, clock = session.replicas, asyncio.get_running_loop().time
+        limiter, replicas, clock = session.limiter, session.replicas, asyncio.get_running_loop().time
         left, attempt = request.patience * settings.deadline, 0
         failed: set[int] = set()
         odd: set[int] = set()  # replicas that reject what another one may accept
         while True:
-            async with session.slots:
-                try:
-                    probe = await session.breaker.admit()
-                except ServerGone as gone:
-                    why = Unanswered(Reason.BACKEND_ERROR, f"the server at {self.address} is down ({gone})")
-                    return self._warn(Failure(why, down=True), None)
-                sent: Sent | None = None
-                try:
-                    await session.requests.spend()
-                    await session.tokens.spend(request.tokens)
-                    started = clock()
-                    if request.place is None:
-                        sent = replicas.choose(request.prefix, started, request.reads, failed)
-                    else:
-                        sent = replicas.send_to(request.place, request.reads)
-                    seconds = min(left, request.patience * settings.timeout)
-                    outcome = await self._attempt(session, sent, request, seconds)
-                except BaseException:  # cancelled or interrupted: release what the request holds
-                    session.breaker.released(probe)
-                    if sent is not None:
-                        replicas.released(sent)
-                    raise
+            permit = await limiter.admit(left)
+            if isinstance(permit, Failure):
+                return self._warn(permit, request.place)
+            left, probe, sent = permit.left, False, None
+            try:
+                probe = await session.breaker.admit()
+                await limiter.spend(request.tokens)
+                started = clock()
+                if request.place is None:
+                    sent = replicas.choose(request.prefix, started, request.reads, failed)
+                else:
+                    sent = replicas.send_to(request.place, request.reads)
+                seconds = min(left, request.patience * settings.timeout)
+                outcome = await self._attempt(session, sent, request, seconds)
+            except ServerGone as gone:
+                limiter.done(permit, None)
+                why = Unanswered(Reason.BACKEND_ERROR, f"the server at {self.address} is down ({gone})")
+                return self._warn(Failure(why, down=True), None)
+            except BaseException:  # cancelled or interrupted: release what the request holds
+                limiter.done(permit, None)
+                session.breaker.released(probe)
+                if sent is not None:
+                    replicas.released(sent)
+                raise
             left -= clock() - started
             if not isinstance(outcome, Failure) and request.method == "POST":
                 self._accepted.add(sent.place)
             elif isinstance(outcome, Failure) and outcome.status == FORBIDDEN and sent.place in self._accepted:
                 outcome = replace(outcome, fatal=False)
             aside = self._record(replicas, sent, outcome, clock())
+            resumes = None
+            if isinstance(outcome, Failure) and outcome.status == RATE_LIMITED and outcome.wait is not None:
+                resumes = replicas.due()
+            limiter.done(permit, outcome, resumes)
             if not isinstance(outcome, Failure):
                 session.breaker.passed(probe)
                 for place in odd:
@@ -432,8 +434,9 @@ class Connection:
                 self._warn_of_limit(sent.place)
             elif outcome.status in UNAVAILABLE:
                 self._warn(outcome, sent.place)
-            left -= pause
-            await asyncio.sleep(pause)
+            if resumes is None:  # otherwise all requests wait together
+                left -= pause
+                await asyncio.sleep(pause)
 
     def _record(self, replicas: Replicas, sent: Sent, outcome: dict[str, Any] | Failure, now: float) -> bool:
         """Record the outcome of a request for its replica. Returns whether the replica is set aside."""
@@ -461,19 +464,7 @@ class Connection:
                 models = Failure(why, retry=True, down=True, status=0)
             if isinstance(models, Failure) and models.status in UNAVAILABLE:
                 return models
-        if len(self.addresses) > 1:
-            return await self._once(session, sent.place, request, seconds)
-        started = asyncio.get_running_loop().time()
-        permit = await session.throttle.admit(seconds)
-        if isinstance(permit, Failure):
-            return permit
-        outcome: dict[str, Any] | Failure | None = None
-        try:
-            left = max(0.001, seconds - (asyncio.get_running_loop().time() - started))
-            outcome = await self._once(session, sent.place, request, left)
-            return outcome
-        finally:
-            session.throttle.done(permit, outcome)
+        return await self._once(session, sent.place, request, seconds)
 
     async def _once(
         self, session: _Session, place: int, request: _Request, seconds: float
@@ -533,12 +524,9 @@ class Connection:
                 client,
                 direct,
                 headers,
-                asyncio.Semaphore(self.slots),
+                Limiter(self.slots, settings.requests_per_minute, settings.tokens_per_minute),
                 Breaker(settings.failures, settings.patience, 2 * settings.pause),
                 Replicas(self.addresses, 2 * settings.pause),
-                RateLimit(settings.requests_per_minute),
-                RateLimit(settings.tokens_per_minute),
-                Throttle(self.slots),
             )
             weakref.finalize(self, close, client.aclose, os.getpid())
             weakref.finalize(self, close, direct.close, os.getpid())
@@ -547,6 +535,8 @@ class Connection:
     def _warn(self, failure: Failure, place: int | None, moved: bool = False) -> Failure:
         """Log the first failure of each kind, so that a dead server does not cause one line per read. `moved`: the
         request goes to another replica."""
+        if len(self.addresses) == 1:
+            place = 0
         kind = f"{place} {failure.unanswered.reason}{failure.status}"
         if kind not in self._warned and (failure.retry or failure.down):
             self._warned.add(kind)
@@ -556,15 +546,16 @@ class Connection:
         return failure
 
     def _warn_of_outage(self, breaker: Breaker, now: float) -> None:
-        """Log that requests wait for a server that is down, when this is noticed and every 30 s."""
-        if breaker.down_for(now) == 0 or now - self._reported >= _SILENT_SECONDS:
+        """Log that a server is down, when this is noticed and every 30 s."""
+        silent = breaker.down_for(now)
+        if silent == 0 or now - self._reported >= _SILENT_SECONDS:
             self._reported = now
             logger.warning(
-                "the server at %s is down (%s); requests have waited %.0f s for it and wait up to %g s (engine "
-                "setting `patience`).",
+                "the server at %s is down (%s): no response for %.0f s. Requests fail when there is none for %g s "
+                "(engine setting `patience`).",
                 self.address,
                 breaker.last,
-                breaker.down_for(now),
+                silent,
                 breaker.patience,
             )
 

@@ -1,6 +1,14 @@
-"""When a request may be sent: a rate per minute, a circuit breaker, and a throttle.
+"""When a request may be sent: one limiter, and a circuit breaker.
 
-A [`RateLimit`] spaces requests evenly. With a [`Breaker`], a server that is down is detected once, not once per read:
+A [`Limiter`] admits requests in the order in which they ask: at most `slots` at a time, at most a number of requests
+and tokens per minute, and none while the server asks for a pause. A server that responds with status 429 and
+`Retry-After` means all requests of this process, not only the one that it refused, so all of them wait until the
+server takes requests again (`replicas.Outage.until`). Then one request is sent, and only its success lets others
+follow: the number of concurrent requests doubles per round up to half of what the server refused, then grows by one
+per round. This is the congestion control of TCP Tahoe (Jacobson 1988). However many clients and reads wait, a server
+that refuses everything gets one request per pause. A request whose deadline ends within the pause fails at once.
+
+With a [`Breaker`], a server that is down is detected once, not once per read:
 
     closed   Requests are sent. After `failures` consecutive requests without a valid response, the breaker opens.
     open     Requests wait. One at a time is sent as a probe, as its [`Outage`] says. A response closes the breaker,
@@ -9,49 +17,167 @@ A [`RateLimit`] spaces requests evenly. With a [`Breaker`], a server that is dow
              the next `patience` seconds. Then one probe is sent again.
 
 A dead server therefore delays a run only once. Then the run ends and lists all missing reads.
-
-A [`Throttle`] slows down all requests to a server together when it limits their rate. A server that responds with
-status 429 and `Retry-After` means all requests of this process, not only the one that it refused. So all of them wait.
-After the pause one request is sent, and only its success lets others follow: the number of concurrent requests doubles
-per round up to half of what the server refused, then grows by one per round. This is the congestion control of TCP
-Tahoe (Jacobson 1988).
-
-So however many clients and reads wait, a server that refuses everything gets one request per pause.
 """
 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
+from collections import deque
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from checklist_rewards.backends.openai.replicas import Outage
 from checklist_rewards.backends.openai.wire import RATE_LIMITED, Failure
 
 
-class RateLimit:
-    """Spaces spending evenly, so that no minute exceeds the limit and a run does not start with a burst.
+class Permit(NamedTuple):
+    """The permission to send one request. It ends with [`Limiter.done`]."""
+
+    left: float
+    """Seconds that are left to the request, without the pauses that it waited for."""
+    pauses: int
+    """Number of pauses of the server before the request."""
+
+
+@dataclass(slots=True, eq=False)
+class _Waiting:
+    """A request that waits for its permit."""
+
+    left: float
+    permit: asyncio.Future[Permit | Failure]
+
+
+class Limiter:
+    """Limits the requests to a server, or to all of its replicas.
 
     Args:
-        per_minute (`float`, *optional*): Maximum amount to spend per minute. No limit by default.
+        slots (`int`):
+            Maximum number of concurrent requests.
+        requests_per_minute (`float`, *optional*):
+            Maximum number of requests per minute, spaced evenly so that no minute exceeds it and a run does not start
+            with a burst. No limit by default.
+        tokens_per_minute (`float`, *optional*):
+            The same for tokens.
     """
 
-    def __init__(self, per_minute: float | None = None):
-        self._seconds = 60 / per_minute if per_minute else 0.0
-        self._free = 0.0
+    def __init__(self, slots: int, requests_per_minute: float | None = None, tokens_per_minute: float | None = None):
+        self.slots = slots
+        self.under_way = 0
+        """Number of permits that have not ended."""
+        self._window = self._threshold = float(slots)
+        self._waiting: deque[_Waiting] = deque()
+        self._pauses = 0
+        self._resumes: asyncio.TimerHandle | None = None
+        """Ends the pause. None if the server asks for none."""
+        self._refusal: Failure | None = None
+        self._per_request = 60 / requests_per_minute if requests_per_minute else 0.0
+        self._per_token = 60 / tokens_per_minute if tokens_per_minute else 0.0
+        self._request_free = self._token_free = 0.0
 
-    async def spend(self, amount: float = 1) -> None:
-        """Wait until `amount` may be spent, then spend it."""
-        if not self._seconds:
+    async def admit(self, left: float) -> Permit | Failure:
+        """Wait until a request may be sent.
+
+        Args:
+            left (`float`):
+                Seconds that are left to the request. Only the pauses of the server count, not the wait for a slot.
+
+        Returns:
+            `Permit` or [`Failure`]: The permit; or the failure by which the server asked for a longer pause than that.
+        """
+        loop = asyncio.get_running_loop()
+        if self._resumes is not None:
+            left -= self._resumes.when() - loop.time()
+            if left <= 0 and self._refusal is not None:
+                return self._refusal
+        elif not self._waiting and self.under_way < int(self._window):
+            self.under_way += 1
+            return Permit(left, self._pauses)
+        waiting = _Waiting(left, loop.create_future())
+        self._waiting.append(waiting)
+        try:
+            return await waiting.permit
+        except BaseException:  # cancelled, perhaps just after it was admitted
+            if waiting in self._waiting:
+                self._waiting.remove(waiting)
+            elif not waiting.permit.cancelled() and isinstance(permit := waiting.permit.result(), Permit):
+                self.done(permit, None)
+            raise
+
+    async def spend(self, tokens: int) -> None:
+        """Wait until the rates allow a request with this many tokens."""
+        if not self._per_request and not self._per_token:
             return
         now = asyncio.get_running_loop().time()
-        start = max(now, self._free)
-        self._free = start + amount * self._seconds
+        start = max(now, self._request_free)
+        self._request_free = start + self._per_request
+        start = max(start, self._token_free)
+        self._token_free = start + tokens * self._per_token
         if start > now:
             try:
                 await asyncio.sleep(start - now)
             except BaseException:  # cancelled, so nothing was spent
-                self._free -= amount * self._seconds
+                self._request_free -= self._per_request
+                self._token_free -= tokens * self._per_token
                 raise
+
+    def done(self, permit: Permit, outcome: object, resumes: float | None = None) -> None:
+        """Record the end of a request.
+
+        Args:
+            permit ([`Permit`]):
+                The permit of the request.
+            outcome (response, [`Failure`] or None):
+                The outcome; None if the request was cancelled.
+            resumes (`float`, *optional*):
+                When the server takes requests again, by the loop's clock, if it refused this one because of its rate
+                and said how long.
+        """
+        self.under_way -= 1
+        is_latest = permit.pauses == self._pauses
+        if isinstance(outcome, Failure) and resumes is not None:
+            if is_latest:  # later refusals are of requests that were sent before this pause
+                self._pauses += 1
+                self._threshold, self._window = max(1.0, self._window / 2), 1.0
+            self._pause(resumes, outcome)
+        elif is_latest and self._window < self.slots and _is_response(outcome):
+            self._window += 1.0 if self._window < self._threshold else 1 / self._window
+            self._window = min(self._window, float(self.slots))
+        self._admit_waiting()
+
+    def _pause(self, until: float, refusal: Failure) -> None:
+        """Begin a pause, or extend it. It is deducted in advance from what is left to the requests that wait."""
+        loop = asyncio.get_running_loop()
+        self._refusal = refusal
+        begins = loop.time() if self._resumes is None else self._resumes.when()
+        if until <= begins:
+            return
+        if self._resumes is not None:
+            self._resumes.cancel()
+        self._resumes = loop.call_at(until, self._resume)
+        waiting, self._waiting = self._waiting, deque()
+        for one in waiting:
+            one.left -= until - begins
+            if one.left > 0:
+                self._waiting.append(one)
+            elif not one.permit.done():
+                one.permit.set_result(refusal)
+
+    def _resume(self) -> None:
+        self._resumes = None
+        self._admit_waiting()
+
+    def _admit_waiting(self) -> None:
+        while self._waiting and self._resumes is None and self.under_way < int(self._window):
+            one = self._waiting.popleft()
+            if not one.permit.done():  # not cancelled
+                self.under_way += 1
+                one.permit.set_result(Permit(one.left, self._pauses))
+
+
+def _is_response(outcome: object) -> bool:
+    if isinstance(outcome, Failure):
+        return not outcome.down and outcome.status != RATE_LIMITED
+    return outcome is not None
 
 
 class ServerGone(Exception):
@@ -136,67 +262,3 @@ class Breaker:
     def _wake(self) -> None:
         self._changed.set()
         self._changed = asyncio.Event()
-
-
-class Throttle:
-    """The number of concurrent requests that a server accepts.
-
-    Args:
-        most (`int`): Maximum number of concurrent requests.
-    """
-
-    def __init__(self, most: int):
-        self.most = most
-        self._window = self._threshold = float(most)
-        self._under_way = 0
-        self._pauses = 0
-        self._until = 0.0
-        self._refusal: Failure | None = None
-        self._changed = asyncio.Event()
-
-    async def admit(self, seconds: float) -> int | Failure:
-        """Wait until a request may be sent.
-
-        Args:
-            seconds (`float`): How long to wait at most.
-
-        Returns:
-            `int` or [`Failure`]: A number for [`done`]; or the failure by which the server asked for a longer pause
-            than that. Its `wait` is what remains of the pause.
-        """
-        clock = asyncio.get_running_loop().time
-        end = clock() + seconds
-        while True:
-            now = clock()
-            pause = self._until - now
-            if pause <= 0 and self._under_way < int(self._window):
-                self._under_way += 1
-                return self._pauses
-            if self._refusal is not None and now + max(0.0, pause) >= end:
-                return replace(self._refusal, wait=max(0.0, pause))
-            changed = self._changed
-            try:
-                # In Python 3.11, `wait_for` loses a cancellation that arrives together with the event.
-                async with asyncio.timeout(pause if pause > 0 else max(0.001, end - now)):
-                    await changed.wait()
-            except TimeoutError:
-                continue
-
-    def done(self, permit: int, outcome: object) -> None:
-        """Record the outcome of a request: its response, its [`Failure`], or None if it was cancelled."""
-        self._under_way -= 1
-        if isinstance(outcome, Failure) and outcome.status == RATE_LIMITED and outcome.wait is not None:
-            if permit == self._pauses:  # later refusals are of requests that were sent before this pause
-                self._pauses += 1
-                self._threshold, self._window = max(1.0, self._window / 2), 1.0
-            self._until = max(self._until, asyncio.get_running_loop().time() + outcome.wait)
-            self._refusal = outcome
-        elif _is_response(outcome) and permit == self._pauses and self._window < self.most:
-            self._window += 1.0 if self._window < self._threshold else 1 / self._window
-            self._window = min(self._window, float(self.most))
-        self._changed.set()
-        self._changed = asyncio.Event()
-
-
-def _is_response(outcome: object) -> bool:
-    return not outcome.down if isinstance(outcome, Failure) else outcome is not None

@@ -10,8 +10,8 @@ reads in flight than 1.25 times the mean (consistent hashing with bounded loads;
 An [`Outage`] is the failure detector of one replica, and of all of them together (`limits.Breaker`):
 
     up       Gets requests.
-    down     Failed. After a pause it gets one request as a probe. A failed probe doubles the pause, up to 15 s. An
-             answer ends the outage.
+    down     Failed, or asked to wait (`Retry-After`). After a pause it gets one request as a probe. A failed probe
+             doubles the pause, up to 15 s, unless the server says how long to wait. An answer ends the outage.
 
 The requests of a replica that is down are sent to the other replicas; it is set aside.
 """
@@ -99,6 +99,8 @@ class Outage:
         elif self.since is not None and probe:
             self.pause = min(2 * self.pause, _LONGEST_PAUSE)
         else:
+            if self.since is not None and wait is not None:
+                self.until = max(self.until, now + wait)
             return False
         self.until = now + (self.pause if wait is None else wait)
         return True
@@ -137,6 +139,10 @@ class Replicas:
     def up(self) -> set[int]:
         """The replicas that are not set aside."""
         return {place for place, state in enumerate(self._states) if state.outage.is_up}
+
+    def due(self) -> float | None:
+        """When the next replica is probed. None if one is up."""
+        return None if self.up() else min(state.outage.until for state in self._states)
 
     def home(self, key: str) -> int:
         """The replica that holds this key, however busy it is: the first one in order that is up."""

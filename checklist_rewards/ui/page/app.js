@@ -7,7 +7,7 @@ import { build } from "./build.js";
 import { columns } from "./columns.js";
 import { Report } from "./data.js";
 import { count, el, note } from "./dom.js";
-import { alertOf, attempt, copying } from "./forms.js";
+import { alertOf, attempt, chip, copying } from "./forms.js";
 import { home } from "./home.js";
 import { improve } from "./improve.js";
 import { judge, keepForJudge } from "./judge.js";
@@ -31,10 +31,19 @@ async function start() {
     const project = await getJson("project");
     document.getElementById("project").textContent = project.folder;
     document.body.dataset.view = title.toLowerCase();
+    chip(project.judge, null, "judge of the app");
     await view(main, project);
   } catch (error) {
     main.replaceChildren(alertOf(error.message));
   }
+}
+
+/** The judges that scored files of a report, and their thresholds. */
+function judgesOf(files) {
+  const facts = files.map((file) => file.overview);
+  const models = [...new Set(facts.flatMap((one) => one.judges.map((line) => line.judge || "an unrecorded judge")))];
+  const thresholds = new Set(facts.flatMap((one) => one.settings.map((line) => /threshold ([\d.]+)/.exec(line.settings)?.[1] ?? [])).flat());
+  return { judge: models.join(", ") || "no judge", models, threshold: [...thresholds].join(" or ") || null };
 }
 
 /** The report of one file, and while a training run writes it, again whenever it has changed. */
@@ -50,13 +59,16 @@ async function report(main) {
       location.href = "/judge";
     },
   };
-  let stamp = null, shown = null;
-  async function load() {
-    const answer = await reading(get("report", { file, labels: column, known: stamp }));
+  let stamp = null, shown = null, scored = {};
+  async function load(peek = null) {
+    const answer = await reading(get("report", { file, labels: column, known: stamp, peek }));
     if (answer.status === 204) return;
+    if (peek) return chip(scored, "stale", "scored by"); // the file has changed, and is not followed
     stamp = answer.headers.get("x-stamp");
     actions.controls = [el("label", { class: "check" }, follow, " follow the file"), copying(decodeURIComponent(answer.headers.get("x-command")), "Copy as command")];
     const data = new Report(await answer.json(), () => getJson("report", { file, labels: column, rows: 1 }));
+    scored = judgesOf(data.files);
+    chip(scored, "current", "scored by");
     if (shown) await data.load(); // what the reader did needs the rows
     const draw = () => (shown = show(data, main, shown, actions));
     if (shown) keeping(document.body, draw);
@@ -86,9 +98,9 @@ async function report(main) {
   document.getElementById("header").after(problem);
   let busy = false;
   setInterval(async () => {
-    if (!follow.checked || busy) return;
+    if (document.hidden || busy) return;
     busy = true;
-    await attempt(problem, load);
+    await attempt(problem, () => load(follow.checked ? null : 1));
     busy = false;
   }, FOLLOWED);
 }

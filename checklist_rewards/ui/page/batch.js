@@ -2,7 +2,7 @@
 
 import { download, getJson, post, upload } from "./api.js";
 import { choice, count, el, field, fixed, note, plural, section, table } from "./dom.js";
-import { alertOf, attempt, exporter, schemaForm } from "./forms.js";
+import { alertOf, attempt, chip, exporter, schemaForm } from "./forms.js";
 
 const TABLES = [".jsonl", ".csv", ".parquet"];
 const KEYS = [
@@ -31,11 +31,12 @@ export async function batch(main, project) {
   const shared = choice([["", "that of each row"], ...checklists], { name: "shared" });
   const keys = Object.fromEntries(KEYS.map(([name, , otherwise]) => [name, choice([["", otherwise]], { name: `key-${name}` })]));
   const columns = el("details", {}, el("summary", {}, "Columns of the file"), el("div", { class: "filters" }, KEYS.map(([name, shown]) => field(shown, keys[name]))));
-  const code = exporter(() => post("jobs/code", request()), "Run it in the project folder. Each gives the figures of the job.");
+  const code = exporter(() => post("jobs/code", request()), () => "Run it in the project folder. Each gives the figures of the job.");
   const form = schemaForm(choices.settings, {}, () => (code.refresh(), priced()));
   const prices = new Map(); // model: [input, input]
   const priceFields = el("div", {});
   const budget = el("input", { type: "number", min: 0, step: "any", class: "short", name: "budget" });
+  const by = el("strong", {}, choices.judge);
   const preview = el("div", { class: "preview" });
   const forecast = el("div", { class: "forecast", "aria-live": "polite" });
   const problem = el("div");
@@ -48,7 +49,7 @@ export async function batch(main, project) {
   main.replaceChildren(
     section(
       "New job",
-      note(`Scores a file with ${choices.judge}, as `, el("code", {}, "checklist-rewards score"), " does; the figures are the same."),
+      note("Scores a file with ", by, ", as ", el("code", {}, "checklist-rewards score"), " does; the figures are the same."),
       el("div", { class: "filters" }, field("file of the project", file), field("or upload one (.jsonl, .csv)", sent)),
       preview,
       el("div", { class: "filters" }, field("checklist", shared), field("result", output)),
@@ -110,10 +111,12 @@ export async function batch(main, project) {
     });
   }
 
-  /** A pair of prices for each model that judges. */
+  /** The judge that the settings choose, and a pair of prices for each of its models. */
   function priced() {
     return act(budget, async () => {
-      const { models } = await post("jobs/models", { settings: form.value() });
+      const judge = await post("settings", { settings: form.value() }), { models } = judge;
+      by.textContent = judge.judge;
+      chip(judge);
       const before = new Map(prices);
       prices.clear();
       for (const model of models) prices.set(model, before.get(model) ?? ["prompt", "reply"].map((name) => el("input", { type: "number", min: 0, step: "any", class: "short", name: `price-${name}`, "aria-label": `${model}: US dollars per million ${name} tokens` })));
@@ -204,7 +207,7 @@ function jobCard(changed) {
     node.dataset.job = job.id;
     if (JSON.stringify(job) === drawn) return;
     drawn = JSON.stringify(job);
-    title.textContent = job.file ? `${job.file} → ${job.output}` : `jobs/${job.id}.json`;
+    title.replaceChildren(job.file ? `${job.file} → ${job.output}` : `jobs/${job.id}.json`, " ", job.judge ? el("span", { class: "tag" }, `by ${job.judge}`) : "");
     state.textContent = job.state;
     bar.hidden = progress.hidden = job.state === "invalid" || job.state === "done"; // then the summary has the figures
     if (job.total) bar.value = job.done / job.total;

@@ -30,7 +30,7 @@ export async function build(main) {
   let complete = false;
   const editor = itemEditor(changed, "no sample yet");
   const preview = samplesPreview(editor, { served: choices.served, settings: () => form.value() }, kept.preview ?? {}, keep);
-  const code = exporter(() => post("code", { input: preview.value().prompt, target: preview.samples()[0]?.target ?? "", checklist: editor.checklist(), settings: form.value() }), "Each gives the figures of this page.");
+  const code = exporter(() => post("code", { input: preview.value().prompt, target: preview.samples()[0]?.target ?? "", checklist: editor.checklist(), settings: form.value() }), () => "Each gives the figures of this page.");
   const form = schemaForm(choices.settings, {}, changed);
   const by = choice([["", parts.cannot_write === null ? parts.writer : "choose a writer"], ...parts.writers], { name: "writer", value: kept.writer ?? "", onchange: () => (stages.ready(), keep()) });
   const writer = { name: () => by.value || null, able: () => Boolean(by.value) || parts.cannot_write === null };

@@ -26,6 +26,16 @@ export async function attempt(problem, work, button = null) {
   if (button) button.disabled = false;
 }
 
+/** The chip of every page: who judges, from which P(yes) on an answer is a yes, and whether the scores on the page are of
+ *  what is on the page. `by` says whose judge it is. */
+export function chip({ judge, models = [], threshold, caveats = [] }, state = null, by = "judge") {
+  document.getElementById("chip").replaceChildren(
+    `${by} `, el("strong", { title: [models.join(", "), ...caveats].join("\n") }, judge), threshold === null ? "" : `, yes from ${threshold}`,
+    models.includes("pocket") ? el("span", { class: "tag toy" }, "a toy: it means nothing on real text") : "",
+    state === null ? "" : el("span", { class: "tag", "data-state": state }, state),
+  );
+}
+
 /** Do something when Ctrl+Enter is pressed. */
 export function onSend(work) {
   document.addEventListener("keydown", (event) => event.key === "Enter" && (event.ctrlKey || event.metaKey) && work());
@@ -49,7 +59,8 @@ export function copyable(text, label) {
 
 const PAUSE = 200;
 
-/** "Export as code": a section that asks `load` for the code when it is opened, and again by `refresh()`. */
+/** "Export as code": a section that asks `load` for the code when it is opened, and again by `refresh()`; `told()` says
+ *  what the code is of. */
 export function exporter(load, told) {
   const code = el("div", {});
   let timer = null;
@@ -65,7 +76,7 @@ export function exporter(load, told) {
     return attempt(code, async () => {
       const found = await load();
       const parts = [["Python", found.python], ["Command line", found.cli], ["YAML (judge.yaml of the command)", found.yaml]];
-      code.replaceChildren(note(told), ...parts.flatMap(([heading, text]) => [el("h3", {}, heading), copyable(text, heading)]));
+      code.replaceChildren(note(told()), ...parts.flatMap(([heading, text]) => [el("h3", {}, heading), copyable(text, heading)]));
     });
   }
 }

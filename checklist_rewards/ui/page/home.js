@@ -29,7 +29,7 @@ export async function home(main, project) {
     el("ul", { class: "ways" }, WAYS.map(([href, shown, told]) => el("li", {}, el("a", { class: "card way", href }, el("strong", {}, shown), el("span", { class: "muted" }, told))))),
     recent(files, started ? null : el("button", { type: "button", name: "example", onclick: example }, "Open an example")),
   );
-  showHealth(health, await getJson("health").catch((error) => ({ state: "failed", error: error.message })));
+  showHealth(health, await getJson("health").catch((error) => ({ state: "failed", error: error.message })), project.judge);
 
   /** Copy the example into the project and open its report. */
   function example(event) {
@@ -78,7 +78,7 @@ function recent(files, example) {
   return section("Files", list, example ? el("div", { class: "controls" }, example, el("span", { class: "muted" }, "a small finished run with what its audit found, scored texts with labels, and a checklist")) : null);
 }
 
-function showHealth(node, found) {
+function showHealth(node, found, { caveats }) {
   const states = { loaded: "loaded in this process", reachable: "its server answers", files: "of a file of judges: each loads at its first score", failed: "does not work" };
   const button = el("button", { type: "button", name: "probe", onclick: test }, "Test the judge");
   const told = el("div");
@@ -86,6 +86,7 @@ function showHealth(node, found) {
   node.replaceChildren(
     el("p", {}, el("strong", {}, found.judge ?? "The judge"), " ", el("span", { class: passed ? "state ok" : "state wrong" }, states[found.state])),
     passed ? "" : alertOf(found.error),
+    ...caveats.map((text) => el("p", { class: "note warning" }, text)),
     found.can_probe && passed ? el("div", { class: "controls" }, button, el("span", { class: "muted" }, "twelve questions with known answers")) : "",
     told,
     found.cannot_write === undefined ? "" : note(found.cannot_write === null ? `Checklists are written by ${found.writer}.` : "It writes no checklists: choose a writer in Judge."),

@@ -1,42 +1,42 @@
 // Judge: a prompt, a response and a checklist; the answers arrive in the items. Unchanged items come from the store.
 
 import { answerBar, answerNotes, metricsLine, scoreLine } from "./answers.js";
-import { getJson, judged, post } from "./api.js";
+import { getJson, judged, latest, post } from "./api.js";
 import { choice, el, field, fixed, note, section } from "./dom.js";
-import { area, attempt, exporter, onSend, schemaForm } from "./forms.js";
+import { alertOf, area, attempt, chip, exporter, onSend, schemaForm } from "./forms.js";
 import { itemEditor, itemsOf, shelf } from "./items.js";
 
 const KEPT = "judge-view";
 
-/** What the view shows when it is opened next: `input`, `target`, `reference` and `checklist`. */
+/** What the view shows when it is opened next: `input`, `target`, `reference`, `checklist` and `settings`; and `scored`, the
+ *  row of a file that it is of. */
 export function keepForJudge(value) {
   sessionStorage.setItem(KEPT, JSON.stringify(value));
 }
 
-export async function judge(main) {
+export async function judge(main, project) {
   const choices = await getJson("choices");
   const kept = JSON.parse(sessionStorage.getItem(KEPT) ?? "{}");
   const prompt = area(kept.input, { name: "input", class: "grows", placeholder: "What the model was asked. It may be empty." });
   const response = area(kept.target, { name: "target", rows: 8, class: "grows", placeholder: "The text to score" });
   const reference = area(kept.reference, { name: "reference", rows: 2, class: "grows" });
-  const editor = itemEditor((item, asks) => {
-    if (asks) item.answer.classList.add("stale");
-    keep();
-  });
+  const editor = itemEditor(() => keep());
   const result = el("div", { class: "result", "aria-live": "polite" }, el("span", { class: "muted" }, "not scored yet"));
   const figures = el("div", { class: "figures" });
   const problem = el("div", {});
   const state = el("span", { class: "muted", role: "status" });
-  const code = exporter(() => post("code", body()), "Each gives the figures of this page.");
-  const form = schemaForm(choices.settings, {}, code.refresh);
+  const code = exporter(() => post("code", scored ?? body()), () => (isStale() ? "Of the inputs that were scored, not of what is in the boxes now. " : "") + "Each gives the figures of this page.");
+  const form = schemaForm(choices.settings, kept.settings, () => (keep(), named()));
+  const ask = latest("settings"), origin = el("div", {}), old = el("span", { class: "flag", hidden: true }, "stale: changed since it was scored");
   const json = area("", { rows: 8, name: "json", "aria-label": "checklist as JSON" });
   const act = (work) => attempt(problem, work);
   const write = writing();
-  let running = null;
+  let running = null, scored = null, by = project.judge; // `scored`: what the score on the page is of
 
   main.replaceChildren(
-    el("div", { class: "scorebar" }, el("button", { type: "button", class: "primary", name: "score", title: "Ctrl+Enter", onclick: score }, "Score"), result, state),
+    el("div", { class: "scorebar" }, el("button", { type: "button", class: "primary", name: "score", title: "Ctrl+Enter", onclick: score }, "Score"), result, old, state),
     problem,
+    origin,
     el(
       "div",
       { class: "judge" },
@@ -50,12 +50,14 @@ export async function judge(main) {
         asJson(),
       ),
     ),
-    el("details", { class: "part settings" }, el("summary", {}, `Settings of the judge (${choices.judge})`), form.node),
+    el("details", { class: "part settings" }, el("summary", {}, "Settings of the judge"), form.node),
     code.node,
   );
-  for (const control of [prompt, response, reference]) control.addEventListener("change", keep);
+  for (const control of [prompt, response, reference]) for (const event of ["input", "change"]) control.addEventListener(event, keep);
   editor.replace(kept.checklist?.length ? kept.checklist : [{ question: "" }]);
   onSend(score);
+  draw();
+  await named();
   const asked = new URLSearchParams(location.search).get("checklist");
   if (asked) await act(async () => replace(itemsOf((await getJson("library/file", { name: asked })).text)));
 
@@ -93,9 +95,49 @@ export async function judge(main) {
 
   function replace(items) {
     editor.replace(items);
+    none();
+    keep();
+  }
+
+  /** There is no score. */
+  function none() {
+    scored = null;
     result.replaceChildren(el("span", { class: "muted" }, "not scored yet"));
     figures.replaceChildren();
-    keep();
+  }
+
+  /** Whether the score on the page is of other texts, items or settings than those in the boxes. */
+  function isStale() {
+    return scored !== null && JSON.stringify(scored) !== JSON.stringify(body());
+  }
+
+  /** Who judges with these settings. */
+  async function named() {
+    const found = await ask({ settings: form.value() });
+    if (!found || found.error) return;
+    by = found;
+    draw();
+  }
+
+  /** Mark what is not of the texts in the boxes. An item keeps its answer while its texts and what it asks are the same. */
+  function draw() {
+    const stale = isStale(), now = body();
+    for (const node of [result, figures]) node.classList.toggle("stale", stale);
+    old.hidden = !stale;
+    editor.asked().forEach((item, i) => item.answer.classList.toggle("stale", item.of !== undefined && item.of !== asks(now, i)));
+    chip(by, scored === null ? "not scored" : stale ? "stale" : "current");
+    if (!kept.scored) return;
+    const { file, id, score, judges, same, judge } = kept.scored, asked = (form.value().judge ?? null) === judge;
+    origin.replaceChildren(
+      note(`From row ${id} of ${file}, scored ${fixed(score, 4)} by ${judges.join(", ") || "an unrecorded judge"}.`),
+      same && asked ? "" : alertOf(`Score asks ${by.judge}, not ${judges.join(", ")}. To ask that judge, choose its file under Settings of the judge, or write one in Library.`),
+    );
+  }
+
+  /** What an answer depends on: texts, settings and the item, without its weight and gate. */
+  function asks({ checklist, ...given }, i) {
+    const { weight, required, ...item } = checklist[i];
+    return JSON.stringify([given, item]);
   }
 
   function body() {
@@ -103,11 +145,13 @@ export async function judge(main) {
   }
 
   function keep() {
-    keepForJudge({ input: prompt.value, target: response.value, reference: reference.value, checklist: editor.checklist() });
+    keepForJudge({ ...body(), scored: response.value ? kept.scored : undefined });
     code.refresh();
+    draw();
   }
 
-  function tell(item, line) {
+  function tell(item, line, of) {
+    item.of = of;
     item.answer.replaceChildren(...answerBar(line).filter(Boolean));
     item.notes.replaceChildren(...answerNotes(line, choices.advice));
     item.answer.classList.remove("stale");
@@ -115,20 +159,24 @@ export async function judge(main) {
 
   async function score() {
     running?.abort();
-    const own = (running = new AbortController()), shown = editor.asked();
+    const own = (running = new AbortController()), shown = editor.asked(), given = body();
     state.textContent = "Scoring …";
+    scored = null;
     for (const item of shown) item.answer.classList.add("stale");
-    keep();
+    for (const node of [result, figures]) node.classList.add("stale");
     await act(async () => {
       let answered = 0;
-      const { score, seconds } = await judged(body(), (place, line) => {
-        tell(shown[place], line);
+      const { score, seconds } = await judged(given, (place, line) => {
+        tell(shown[place], line, asks(given, place));
         state.textContent = `${++answered} of ${shown.length} items answered`;
       }, own.signal);
       result.replaceChildren(...scoreLine(score));
       figures.replaceChildren(metricsLine(score));
+      scored = given;
       state.textContent = `${score.answered} of ${score.total} answered in ${seconds} s, ${fixed(seconds / Math.max(1, score.total), 3)} s per item`;
     });
-    if (problem.childElementCount) state.textContent = "";
+    if (own !== running) return;
+    if (scored === null) [none(), (state.textContent = "")];
+    keep();
   }
 }

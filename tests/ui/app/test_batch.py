@@ -83,6 +83,7 @@ def test_a_job_is_a_file_without_keys_and_runs_the_command(batch, folder):
     assert created.status_code == 200, created.text
     job = until(lambda: job_of(batch)["done"] and job_of(batch))
     assert (job["state"], job["done"], job["total"]) == ("running", 3, 10)
+    assert job["judge"] == "pocket", "also if the app has another judge later"
     saved = json.loads((folder / "jobs" / f"{job['id']}.json").read_text())
     assert "sk-not" not in json.dumps([saved, job]) and saved["columns"] == columns
     seen = json.loads((folder / "seen.json").read_text())

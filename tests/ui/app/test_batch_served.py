@@ -160,7 +160,7 @@ def test_what_a_server_that_stays_away_left_open_is_asked_again_when_it_is_back(
 def test_a_file_of_judges_has_a_price_per_model_and_the_figures_of_the_scorer(folder, server, jury, models, chosen):
     settings = {"judge": jury} if chosen == "page" else {}
     jobs = jobs_of(folder, server, None if settings else jury)
-    assert jobs.judging.models(settings) == models
+    assert jobs.judging.described(settings)["models"] == models
     prices = {model: [100.0, 1000.0] for model in models}
     request = {**REQUEST, "settings": settings, "price": prices, "budget": 50}
     table = jobs.forecast(request)

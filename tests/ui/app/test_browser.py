@@ -121,6 +121,45 @@ def test_a_response_is_scored_and_an_edit_reads_one_item(page, project):
     assert "ChecklistScorer('pocket'" in page.js("return document.querySelector('.code pre').textContent")
 
 
+def shown_chip(page):
+    return page.js("return document.getElementById('chip').textContent")
+
+
+def test_the_chip_says_whose_scores_they_are_and_an_export_holds_what_was_scored(page):
+    page.driver.get(page.base)
+    page.wait("document.querySelector('.health .warning') !== null")
+    toy = "yes from 0.6a toy: it means nothing on real text"
+    assert shown_chip(page) == f"judge of the app pocket, {toy}"
+    assert "meaningless" in page.js("return document.querySelector('.health .warning').textContent")
+    page.driver.get(f"{page.base}/report?file=scored.jsonl")
+    page.wait("document.querySelector('.tiles .fact') !== null")
+    assert shown_chip(page) == f"scored by pocket, {toy}current"
+    page.driver.get(f"{page.base}/report?file=scored.jsonl#/0/matrix/0")
+    page.wait("document.querySelector('.panel .response') !== null")
+    page.driver.find_element("xpath", "//button[.='Open in Judge']").click()
+    page.wait("document.querySelector('[name=target]')?.value")
+    assert "From row r0 of scored.jsonl" in page.js("return document.querySelector('main').textContent")
+    assert shown_chip(page).endswith("not scored")
+    page.driver.find_element("css selector", "[name=score]").click()
+    page.wait("document.querySelector('#chip [data-state=current]') !== null")
+    field = page.driver.find_element("css selector", "[name=target]")
+    field.send_keys(" No.")
+    assert shown_chip(page) == f"judge pocket, {toy}stale"
+    assert page.js("return document.querySelector('.result').classList.contains('stale')")
+    assert page.js("return document.querySelectorAll('.given.stale').length") == 3
+    page.js("document.querySelector('details.export').open = true")
+    page.wait("document.querySelectorAll('.code pre').length === 3")
+    code = page.js("return document.querySelector('.code pre').textContent")
+    assert POCKET_RESPONSES[0] in code and "No." not in code
+    assert "not of what is in the boxes now" in page.js("return document.querySelector('details.export').textContent")
+    page.js("document.querySelector('details.settings').open = true")
+    fill(page, "[name=threshold]", "0.9")
+    page.wait("document.getElementById('chip').textContent.includes('yes from 0.9')")
+    fill(page, "[name=threshold]", "")
+    field.send_keys(*["\ue003"] * 4)
+    page.wait("document.querySelector('#chip [data-state=current]') !== null")
+
+
 def test_an_empty_response_has_no_answer(page):
     page.driver.get(f"{page.base}/judge")
     page.wait("document.querySelector('[name=score]') !== null")

@@ -22,11 +22,11 @@ from checklist_rewards.errors import SampleError
 from checklist_rewards.files.store import Store
 from checklist_rewards.judges.settings import ScorerConfig
 from checklist_rewards.pipelines import PipelineConfig
-from checklist_rewards.ui.code import engine_arguments, public_address, snippets, without_secrets
+from checklist_rewards.ui.code import engine_arguments, loop_commands, public_address, snippets, without_secrets
 from checklist_rewards.ui.judging import Judging
 from checklist_rewards.ui.project import Project
 from tests.fakes import FakeBackend
-from tests.ui.app.conftest import QUESTIONS, TEXTS, colours
+from tests.ui.app.conftest import QUESTIONS, TEXTS, colours, write_jsonl
 from tests.ui.app.judgeserver import JudgeServer
 from tests.ui.files import page_data
 
@@ -44,7 +44,7 @@ def test_the_answers_come_first_and_then_the_score_of_the_scorer(client):
     expected = ChecklistScorer(backend=FakeBackend(colours, identity="fake"), store=False).score(
         QUESTIONS, "a red thing", "Name a colour."
     )
-    assert start == {"event": "start", "items": 2, "judge": "fake"}
+    assert start == {"event": "start", "items": 2}
     score = Score.model_validate(last["score"])
     assert [item["item"]["answer"] for item in items] == ["yes", "no"]
     assert score.primary_score == expected.primary_score and score.aggregation == expected.aggregation
@@ -348,9 +348,59 @@ def test_a_writer_that_cannot_write_says_so_and_another_one_is_chosen(folder):
 
 def test_a_row_of_a_report_opens_in_judge_with_its_checklist(client):
     row = client.get("/api/row", params={"file": "scored.jsonl", "id": "r2"}).json()
-    assert row == {"input": "Name a colour.", "target": TEXTS[1], "checklist": QUESTIONS}
+    assert (row["input"], row["target"], row["checklist"]) == ("Name a colour.", TEXTS[1], QUESTIONS)
+    assert row["settings"] == {} and row["scored"]["judges"] == ["pocket"] and not row["scored"]["same"]
     missing = client.get("/api/row", params={"file": "scored.jsonl", "id": "r9"})
     assert missing.status_code == 400 and "has no row 'r9'" in missing.json()["error"]
+
+
+def scored_by(folder, judge, name):
+    """The scored file, as if another judge with another threshold had scored it."""
+    rows = [json.loads(line) for line in (folder / "scored.jsonl").read_text().splitlines()]
+    for row in rows:
+        row["checklist_score"]["aggregation"]["threshold"] = 0.9
+        for line in row["checklist_score"]["items"]:
+            line["judge"] = judge
+    write_jsonl(folder / name, rows)
+
+
+def test_a_row_of_another_judge_names_it_and_uses_it_if_the_project_has_it(client, folder):
+    scored_by(folder, "english-encoder", "encoder.jsonl")
+    asked = {"file": "encoder.jsonl", "id": "r2"}
+    row = client.get("/api/row", params=asked).json()
+    assert row["scored"]["judges"] == ["english-encoder"] and not row["scored"]["same"]
+    assert row["settings"] == {"threshold": 0.9}
+    (folder / "judges").mkdir()
+    (folder / "judges" / "broken.yaml").write_text("modell: x")
+    (folder / "judges" / "encoder.yaml").write_text("model: english-encoder")
+    row = client.get("/api/row", params=asked).json()
+    assert row["settings"] == {"threshold": 0.9, "judge": "judges/encoder.yaml"}
+    assert row["scored"]["same"] and row["scored"]["judge"] == "judges/encoder.yaml"
+
+
+def test_every_page_gets_the_judge_and_the_threshold_and_what_the_judge_is_worth(client, folder):
+    started = {"judge": "fake", "models": ["fake"], "threshold": 0.6, "caveats": []}
+    assert client.get("/api/project").json()["judge"] == started
+    (folder / "judges").mkdir()
+    (folder / "judges" / "two.yaml").write_text("panel: {rule: mean}\njudges: [{model: pocket}, {model: org/other}]")
+    chosen = {"settings": {"judge": "judges/two.yaml", "threshold": 0.8}}
+    found = client.post("/api/settings", json=chosen).json()
+    assert (found["judge"], found["models"]) == ("judges/two.yaml", ["pocket", "org/other"])
+    assert found["threshold"] == 0.8
+    [sentence] = found["caveats"]
+    assert "its answers about other texts are meaningless" in sentence
+
+
+@pytest.mark.parametrize(
+    ("judges", "option", "count"),
+    [(["fake"], "--model=fake", 5), (["org/other"], "--model=org/other", 5), (["a", "b"], None, 3)],
+)
+def test_the_commands_for_labels_name_the_judge_of_the_file(judging, judges, option, count):
+    commands = loop_commands("scored.jsonl", "labels/scored.jsonl", judges, judging)
+    assert len(commands) == count
+    assert [option in command for command in commands if " score " in command] == [True] * (count - 3)
+    [first, *_] = loop_commands("rows.jsonl", "labels/rows.jsonl", None, judging)
+    assert first == "checklist-rewards score rows.jsonl -o scored.jsonl --model=fake"
 
 
 def test_the_example_is_copied_and_files_that_are_there_are_kept(client, folder):

@@ -153,7 +153,7 @@ def test_no_judge_of_a_project_runs_code_sends_keys_or_opens_other_files(judging
     if "\\u0000" not in json.dumps(content):
         (project / "judges" / "a.yaml").write_text(yaml.safe_dump(content))
         (project / "judges" / "p.yaml").write_text("scorer: {judge: a.yaml}\n")
-        for use in (judging.config_of, judging.models, judging.pipeline):
+        for use in (judging.config_of, judging.described, judging.pipeline):
             for settings in ({"judge": "judges/a.yaml"}, {"pipeline": "judges/p.yaml"}):
                 with pytest.raises(SampleError, match=r"judges/a\.yaml"):
                     use(settings)

@@ -19,7 +19,7 @@ REQUESTS = {
     },
     "/api/generate": {"settings": {"pipeline": "rlcf"}, "input": "x", "candidates": ["a", "b"], "context": "c"},
     "/api/code": {"settings": {"pipeline": "rlcf"}, "checklist": QUESTIONS, "target": "a"},
-    "/api/jobs/models": {"settings": {"judge": "judges/a.yaml"}},
+    "/api/settings": {"settings": {"judge": "judges/a.yaml"}},
     "/api/jobs": {"file": "rows.jsonl", "output": "o.jsonl", "settings": {}, "columns": {"target": "target"}},
     "/api/jobs/forecast": {"file": "rows.jsonl", "output": "o.jsonl", "settings": {}, "prices": {}},
     "/api/jobs/code": {"file": "rows.jsonl", "output": "o.jsonl", "settings": {}},

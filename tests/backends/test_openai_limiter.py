@@ -1,0 +1,392 @@
+"""How many requests are sent, how fast, and what a server that limits its rate gets, on a clock that jumps."""
+
+import asyncio
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from checklist_rewards.backends.openai.client import Connection
+from checklist_rewards.backends.openai.limits import Limiter, Permit
+from checklist_rewards.backends.openai.wire import Failure, no_connection
+from checklist_rewards.backends.servers import Settings
+from checklist_rewards.scores.reasons import Reason, Unanswered
+from tests.clock import run
+
+WAIT = 2.0
+LIMITED = Failure(Unanswered(Reason.BACKEND_ERROR, "status 429"), retry=True, wait=WAIT, status=429)
+DOWN = Failure(Unanswered(Reason.TIMEOUT), retry=True, down=True, status=0)
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+class Judge:
+    """Refuses everything until `opens`, then answers at most `most` requests at once. Each takes 0.1 s."""
+
+    def __init__(self, opens: float, most: int = 10**6, wait: float = WAIT):
+        self.opens, self.most, self.wait = opens, most, wait
+        self.requests, self.at_once, self.busiest = [], 0, 0
+
+    async def ask(self) -> tuple[dict | Failure, float | None]:
+        self.requests.append(now())
+        is_refused = now() < self.opens or self.at_once >= self.most
+        self.at_once += not is_refused
+        self.busiest = max(self.busiest, self.at_once)
+        try:
+            await asyncio.sleep(0.1)
+        finally:
+            self.at_once -= not is_refused
+        return (LIMITED, now() + self.wait) if is_refused else ({}, None)
+
+
+async def ask(limiter: Limiter, judge: Judge, seconds: float = 1000.0, tokens: int = 0) -> dict | Failure:
+    """As a connection does: the same request again until it is answered or its time is over."""
+    while True:
+        permit = await limiter.admit(seconds)
+        if isinstance(permit, Failure):
+            return permit
+        seconds, outcome, resumes = permit.left, None, None
+        try:
+            await limiter.spend(tokens)
+            outcome, resumes = await judge.ask()
+        finally:
+            limiter.done(permit, outcome, resumes)
+        if not isinstance(outcome, Failure):
+            return outcome
+
+
+def together(limiter: Limiter, judge: Judge, requests: int) -> list[dict | Failure]:
+    async def all_of_them():
+        return await asyncio.gather(*(ask(limiter, judge) for _ in range(requests)))
+
+    return run(all_of_them())
+
+
+# ----- a server that limits its rate -----
+
+
+def test_a_server_that_refuses_everything_gets_one_request_per_pause():
+    judge = Judge(opens=19)
+    assert together(Limiter(8), judge, 64) == [{}] * 64
+    refused = [time for time in judge.requests if time < judge.opens]
+    assert refused == pytest.approx([0.0] * 8 + [2.1 * n for n in range(1, 10)])
+    assert len(judge.requests) == 64 + len(refused)
+
+
+def test_after_a_pause_requests_return_slowly():
+    judge = Judge(opens=1)
+    together(Limiter(16), judge, 64)
+    after = [round(time, 3) for time in judge.requests if time >= 2]
+    assert [after.count(time) for time in sorted(set(after))][:5] == [1, 2, 4, 8, 8]
+
+
+def test_a_server_with_room_for_few_is_not_asked_by_all_each_time():
+    judge = Judge(opens=0, most=4)
+    assert together(Limiter(64), judge, 256) == [{}] * 256
+    refused = len(judge.requests) - 256
+    assert refused < 60 + 256 / 4  # the first burst, and then less than one for each round of four
+
+
+def test_a_failure_after_a_pause_does_not_let_more_requests_follow():
+    async def most(outcome) -> int:
+        limiter = Limiter(8)
+        limiter.done(await limiter.admit(10.0), LIMITED, now() + WAIT)
+        limiter.done(await limiter.admit(10.0), outcome)
+        waiting = [asyncio.ensure_future(limiter.admit(10.0)) for _ in range(8)]
+        await asyncio.sleep(1)
+        admitted = limiter.under_way
+        for one in waiting:
+            one.cancel()
+        return admitted
+
+    assert [run(most(outcome)) for outcome in ({}, DOWN, LIMITED, None)] == [2, 1, 1, 1]
+
+
+@pytest.mark.parametrize("joins", ["before", "within"])
+def test_a_request_that_cannot_be_sent_in_time_is_not_sent(joins):
+    async def late():
+        limiter, judge = Limiter(1), Judge(opens=100)
+        first = await limiter.admit(10.0)
+        waiting = asyncio.ensure_future(ask(limiter, judge, seconds=1.5))
+        if joins == "before":
+            await asyncio.sleep(5)  # waiting for a slot does not count
+        limiter.done(first, LIMITED, now() + WAIT)
+        began = now()
+        return await waiting, now() - began, judge.requests
+
+    refusal, seconds, sent = run(late())
+    assert refusal == LIMITED and seconds == 0 and sent == []
+
+
+def test_a_pause_that_is_extended_counts_once():
+    async def left() -> float:
+        limiter = Limiter(2)
+        first, second = [await limiter.admit(10.0) for _ in range(2)]
+        waiting = asyncio.ensure_future(limiter.admit(10.0))
+        await asyncio.sleep(3)
+        limiter.done(first, LIMITED, now() + 2)
+        await asyncio.sleep(1)
+        limiter.done(second, LIMITED, now() + 4)
+        permit = await waiting
+        assert now() == 8
+        return permit.left
+
+    assert run(left()) == 5
+
+
+# ----- slots -----
+
+
+def test_without_a_limit_nothing_waits():
+    judge = Judge(opens=0)
+    together(Limiter(8), judge, 8)
+    assert judge.requests == [0.0] * 8
+
+
+def test_requests_are_admitted_in_the_order_in_which_they_ask():
+    async def order() -> list[int]:
+        limiter, admitted = Limiter(2), []
+
+        async def one(number: int) -> None:
+            permit = await limiter.admit(1.0)
+            admitted.append(number)
+            await asyncio.sleep(0.1)
+            limiter.done(permit, {})
+
+        await asyncio.gather(*(one(number) for number in range(20)))
+        return admitted
+
+    assert run(order()) == list(range(20))
+
+
+@pytest.mark.parametrize("just_admitted", [False, True])
+def test_a_request_that_is_cancelled_gives_its_place_back(just_admitted):
+    async def cancelled():
+        limiter = Limiter(1)
+        permit = await limiter.admit(1.0)
+        waiting = [asyncio.ensure_future(limiter.admit(1.0)) for _ in range(2)]
+        await asyncio.sleep(0)
+        if just_admitted:  # and not resumed yet
+            limiter.done(permit, {})
+        waiting[0].cancel()
+        if not just_admitted:
+            limiter.done(permit, {})
+        return await waiting[1], limiter.under_way
+
+    assert run(cancelled()) == (Permit(1.0, 0), 1)
+
+
+# ----- rates -----
+
+
+def spent(limiter: Limiter, tokens: list[int]) -> list[float]:
+    async def spend(amount: int) -> float:
+        await limiter.spend(amount)
+        return now()
+
+    async def all_of_them():
+        return await asyncio.gather(*map(spend, tokens))
+
+    return run(all_of_them())
+
+
+def test_requests_and_tokens_are_spaced_out():
+    assert spent(Limiter(9, requests_per_minute=1200), [7] * 5) == pytest.approx([0, 0.05, 0.1, 0.15, 0.2])
+    assert spent(Limiter(9, tokens_per_minute=60), [3, 1, 5, 1]) == pytest.approx([0, 3, 4, 9])
+    assert spent(Limiter(9, requests_per_minute=60, tokens_per_minute=60), [3, 0, 0, 1, 1]) == [0, 3, 3, 3, 4]
+    assert spent(Limiter(9), [10**6] * 3) == [0, 0, 0]
+
+
+def test_cancelled_requests_leave_the_rate_to_later_ones():
+    async def after() -> float:
+        limiter = Limiter(9, requests_per_minute=60, tokens_per_minute=60)
+        waiting = [asyncio.ensure_future(limiter.spend(1)) for _ in range(100)]
+        await asyncio.sleep(0)
+        for each in waiting:
+            each.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+        await limiter.spend(1)
+        return now()
+
+    assert run(after()) == 1  # one was spent at once
+
+
+# ----- generated servers and requests -----
+
+requests = st.lists(
+    st.tuples(
+        st.floats(0, 5),  # when it asks
+        st.sampled_from([0.5, 3.0, 30.0, 1000.0]),  # its deadline
+        st.none() | st.floats(0, 5),  # after how many seconds its caller cancels it
+    ),
+    min_size=1,
+    max_size=40,
+)
+
+
+@settings(max_examples=60)
+@given(requests, st.integers(1, 6), st.floats(0, 8), st.integers(1, 8), st.sampled_from([0.0, 0.05, 1.0, 4.0]))
+def test_every_request_ends_and_no_limit_is_exceeded(requests, slots, opens, most, wait):
+    """Whatever a server refuses, and whatever is cancelled: at most `slots` requests run, none is sent in a pause, a
+    request is answered unless a pause outlasts its deadline, and every place is given back."""
+    judge, pauses = Judge(opens, most, wait), []
+
+    class Watched(Limiter):
+        def done(self, permit, outcome, resumes=None):
+            if resumes is not None:
+                pauses.append((now(), resumes))
+            super().done(permit, outcome, resumes)
+
+    limiter = Watched(slots)
+
+    async def one(asks: float, seconds: float, cancelled: float | None):
+        await asyncio.sleep(asks)
+        task = asyncio.ensure_future(ask(limiter, judge, seconds))
+        if cancelled is not None:
+            asyncio.get_running_loop().call_later(cancelled, task.cancel)
+        try:
+            return await task
+        except asyncio.CancelledError:
+            return None
+
+    async def all_of_them():
+        outcomes = await asyncio.gather(*(one(*request) for request in requests))
+        await asyncio.sleep(10)
+        # As many as there are slots are admitted again, and no more.
+        limiter._window = float(slots)
+        again = [asyncio.ensure_future(limiter.admit(1.0)) for _ in range(slots + 1)]
+        await asyncio.sleep(0.5)
+        admitted = sum(each.done() for each in again)
+        for each in again:
+            each.cancel()
+        await asyncio.gather(*again, return_exceptions=True)
+        return outcomes, admitted
+
+    outcomes, admitted = run(all_of_them())
+    assert admitted == slots
+    assert judge.busiest <= min(slots, most)
+    assert not [time for time in judge.requests for begins, ends in pauses if begins + 1e-6 < time < ends - 1e-6]
+    for outcome, (_, seconds, cancelled) in zip(outcomes, requests, strict=True):
+        assert outcome == {} or (outcome is None and cancelled is not None) or outcome == LIMITED
+        if outcome == LIMITED:
+            assert sum(ends - begins for begins, ends in pauses) >= seconds - 1e-6
+
+
+@settings(max_examples=60)
+@given(
+    st.lists(st.integers(0, 50), min_size=1, max_size=40),
+    st.none() | st.integers(1, 600),
+    st.none() | st.integers(1, 600),
+)
+def test_no_minute_exceeds_the_rates_and_no_time_is_wasted(tokens, per_request, per_token):
+    times = spent(Limiter(99, per_request, per_token), tokens)
+    assert times == sorted(times)
+    for place, begins in enumerate(times):
+        minute = [amount for time, amount in zip(times[place:], tokens[place:], strict=True) if time < begins + 60]
+        # The last one may start just before the minute ends.
+        assert per_request is None or per_token is not None or len(minute) <= per_request + 1
+        assert per_token is None or sum(minute[:-1]) <= per_token + 1e-6
+    least = max(
+        (len(tokens) - 1) * 60 / per_request if per_request else 0,
+        sum(tokens[:-1]) * 60 / per_token if per_token else 0,
+    )
+    assert times[-1] >= least - 1e-6
+    if per_request is None or per_token is None:
+        assert times[-1] == pytest.approx(least)
+
+
+# ----- all requests of a connection -----
+
+FAULTS = {
+    "429": Failure(Unanswered(Reason.BACKEND_ERROR, "status 429"), retry=True, status=429),
+    "429 wait": LIMITED,
+    "503": Failure(Unanswered(Reason.BACKEND_ERROR, "status 503"), retry=True, down=True, status=503),
+    "503 wait": Failure(Unanswered(Reason.BACKEND_ERROR, "status 503"), retry=True, down=True, wait=WAIT, status=503),
+    "500": Failure(Unanswered(Reason.BACKEND_ERROR, "status 500"), retry=True, down=True, status=500),
+    "half a body": no_connection(OSError("payload is not complete")),
+    "slow": DOWN,
+}
+
+
+def sent_by(faults, requests: int, **settings) -> tuple[list, list[tuple[float, int]]]:
+    """The outcomes of concurrent requests, and the time and replica of each attempt. `faults`: for each replica, which
+    fault it has until when; then it answers. An attempt takes 0.1 s, and of a slow replica 5 s."""
+    attempts = []
+
+    class Scripted(Connection):
+        async def _once(self, session, place, request, seconds):
+            attempts.append((round(now(), 3), place))
+            fault = next((fault for fault, until in faults[place] if now() < until), None)
+            await asyncio.sleep(5.0 if fault == "slow" else 0.1)
+            return FAULTS.get(fault, {})
+
+    async def all_of_them():
+        addresses = [f"http://127.0.0.1:{9 + place}/v1" for place in range(len(faults))]
+        connection = Scripted(addresses, "EMPTY", Settings(**{"concurrency": 4, "pause": 0.5} | settings))
+        outcomes = await asyncio.gather(*(connection.post("/chat", {}, prefix=str(n)) for n in range(requests)))
+        session = connection._session
+        assert session.limiter.under_way == 0 and session.replicas._reads == 0
+        await session.direct.close()
+        await session.client.aclose()
+        return outcomes
+
+    return run(all_of_them()), attempts
+
+
+def test_if_a_server_limits_its_rate_all_requests_wait_together():
+    outcomes, attempts = sent_by([[("429 wait", 19)]], 64)
+    assert outcomes == [{}] * 64
+    refused = [time for time, _ in attempts if time < 19]
+    assert refused == pytest.approx([0.0] * 4 + [2.1 * n for n in range(1, 10)])
+
+
+def test_if_all_replicas_limit_their_rate_all_requests_wait_together():
+    outcomes, attempts = sent_by([[("429 wait", 19)]] * 3, 64)
+    assert outcomes == [{}] * 64
+    first = [time for time, _ in attempts if time < WAIT]
+    refused = [time for time, _ in attempts if WAIT <= time < 19]
+    assert len(first) <= 3 * 4 * 3  # each request in flight tries each replica
+    assert len(refused) <= 3 * 19 / WAIT
+
+
+def test_if_one_of_several_replicas_limits_its_rate_the_others_get_its_requests():
+    outcomes, attempts = sent_by([[("429 wait", 19)], [], []], 600)
+    assert outcomes == [{}] * 600
+    limited = [time for time, place in attempts if place == 0 and time < 19]
+    assert len([time for time in limited if time >= WAIT]) <= 19 / WAIT
+    assert max(time for time, _ in attempts) < 600 * 0.1 / 8 + 1, "eight at a time, without a pause"
+
+
+def test_a_server_that_limits_its_rate_without_a_pause_is_asked_until_it_answers():
+    outcomes, attempts = sent_by([[("429", 19)]], 16)
+    assert outcomes == [{}] * 16 and len(attempts) < 16 * 8
+
+
+def test_a_pause_beyond_the_deadline_fails_at_once():
+    outcomes, attempts = sent_by([[("429 wait", 100)]], 16, deadline=1.0)
+    assert [outcome.status for outcome in outcomes] == [429] * 16 and len(attempts) == 4
+
+
+schedules = st.lists(
+    st.lists(st.tuples(st.sampled_from(sorted(FAULTS)), st.floats(0, 20)), max_size=4), min_size=1, max_size=3
+)
+
+
+@settings(max_examples=60)
+@given(schedules, st.integers(1, 24), st.integers(1, 5), st.sampled_from([1, 3, 32]))
+def test_whatever_a_server_has_had_its_requests_are_answered_once_it_works(schedules, requests, concurrency, failures):
+    faults = [sorted(faults, key=lambda fault: fault[1]) for faults in schedules]
+    patient = {"attempts": 10**4, "deadline": 1e4, "patience": 1e4}
+    outcomes, attempts = sent_by(faults, requests, concurrency=concurrency, failures=failures, **patient)
+    assert outcomes == [{}] * requests
+    last = max((until for faults in schedules for _, until in faults), default=0)
+    assert attempts[-1][0] < last + 60
+
+
+@settings(max_examples=30)
+@given(st.lists(st.sampled_from(sorted(FAULTS)), min_size=1, max_size=3), st.integers(1, 16))
+def test_a_server_that_never_works_costs_each_request_its_reason(faults, requests):
+    outcomes, _ = sent_by([[(fault, 1e6)] for fault in faults], requests, deadline=60.0, patience=60.0)
+    assert all(isinstance(outcome, Failure) and outcome.unanswered for outcome in outcomes)
