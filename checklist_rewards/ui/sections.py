@@ -8,12 +8,12 @@ them as text. A head that is a pair with "n" is of numbers. A result that lacks 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from checklist_rewards.errors import SampleError
 
-_MOST_ATTACKS, _MOST_FALLEN, _LOW_MASS = 25, 8, 0.9
+_MOST_ITEMS, _MOST_ATTACKS, _MOST_FALLEN, _LOW_MASS = 200, 25, 8, 0.9
 _REASONS = {
     "empty": "no text",
     "other_prompt": "a response to another prompt",
@@ -36,7 +36,13 @@ def of_document(name: str, kind: str, value: Mapping[str, Any]) -> list[Section]
     Raises:
         SampleError: If a field is missing or of another type.
     """
-    parts = {"agree": _tests, "calibrate": _calibration, "attack": _attack, "summary": _cost}
+    parts: Mapping[str, Callable[[str, Mapping[str, Any]], Iterable[Section]]] = {
+        "agree": _tests,
+        "calibrate": _calibration,
+        "attack": _attack,
+        "summary": _cost,
+        "inspect": lambda name, value: of_analysis({"no_answer": 0, **value}, name),
+    }
     try:
         return list(parts[kind](name, value)) if kind in parts else []
     except (KeyError, TypeError, AttributeError) as error:
@@ -54,6 +60,43 @@ def monitor_verdict(monitor: Mapping[str, Any]) -> str:
     if not raised:
         return f"No alarm in {steps}."
     return f"{_many(len(raised), 'alarm')} in {steps}: {', '.join(dict.fromkeys(raised))}."
+
+
+def analysis_verdict(figures: Mapping[str, Any]) -> str:
+    """What an item analysis found, for a file without labels."""
+    flagged = sum(bool(one["flags"]) for one in figures["items"])
+    found = f"{flagged:,} of {_many(len(figures['items']), 'item')} {'has' if flagged == 1 else 'have'} flags."
+    return f"There are no labels, so whether the judge is right is not known. {found}"
+
+
+def of_analysis(figures: Mapping[str, Any], name: str = "") -> list[Section]:
+    """The items of an analysis, those with the most flags first, with their `ids`; and what the flags mean."""
+    order = sorted(figures["items"], key=lambda one: -len(one["flags"]))
+    measured = [name for name in ("similarity", "stability") if any(one[name] is not None for one in order)]
+    columns = ("pass_rate", "variance", "discrimination", "phi", *measured)
+    rows = []
+    for one in order[:_MOST_ITEMS]:
+        twins = [one[flag] for flag in ("same_answers", "same_words") if flag in one["flags"] and one[flag]]
+        question = "\n".join([one["question"], *(f"like: {twin}" for twin in dict.fromkeys(twins))])
+        flags = ", ".join(flag.replace("_", " ") for flag in one["flags"])
+        rows.append([question, one["answered"], *({"value": one[column]} for column in columns), flags])
+    flagged = sum(bool(one["flags"]) for one in order)
+    without = f" ({figures['no_answer']:,} without an answer are left out)" if figures["no_answer"] else ""
+    more = f" {len(order) - _MOST_ITEMS:,} more items: see --json of inspect." if len(order) > _MOST_ITEMS else ""
+    about = (
+        f"{_many(len(order), 'item')} over {_many(figures['targets'], 'target')}{without}; {flagged:,} with flags. "
+        "Discrimination is the correlation of an item with the rest of its checklist; phi that with the most similar "
+        f"item. A penalty passes if the answer is no.{more}"
+    )
+    heads = ["question", ["answered", "n"], *([column.replace("_", " "), "n"] for column in columns), "flags"]
+    items = section(f"{name}: items" if name else "Item analysis", heads, rows, about)
+    items["ids"] = [one["id"] for one in order[:_MOST_ITEMS]]
+    used = [
+        [flag.replace("_", " "), meaning]
+        for flag, meaning in figures["flags"].items()
+        if any(flag in one["flags"] for one in order)
+    ]
+    return [items, section("Flags", ["flag", "meaning"], used)] if used else [items]
 
 
 def of_monitor(monitor: Mapping[str, Any]) -> list[Section]:

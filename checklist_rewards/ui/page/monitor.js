@@ -14,7 +14,7 @@ const ABOUT = { hacking: "reward hacking", judge: "the judge", training: "traini
 
 /** The view of all monitors of a report. */
 export function monitor(report) {
-  return report.monitors.map((one) => [verdict(one.verdict), alarms(one), section("Over the steps", el("div", { class: "columns" }, curves(one))), one.sections.map(tabled)]);
+  return report.monitors.map((one) => [verdict(one.verdict), alarms(one), section("Over the steps", el("div", { class: "columns" }, curves(one))), one.sections.map((part) => tabled(part))]);
 }
 
 function alarms(one) {

@@ -31,7 +31,7 @@ export function overview(report, file, at) {
     ),
     facts.categories.length ? section("Categories", rates(facts.categories, "category", (line) => line.category)) : null,
     items(facts, open),
-    folded("Statistics, judge, checklists and cost", el("div", { class: "tiles" }, tiles), [...file.sections, ...report.documents.filter((one) => one.kind === "summary").flatMap((one) => one.sections)].map(tabled)),
+    folded("Statistics, judge, checklists and cost", el("div", { class: "tiles" }, tiles), [...file.sections, ...report.documents.filter((one) => one.kind === "summary").flatMap((one) => one.sections)].map((part) => tabled(part))),
   ];
 }
 
