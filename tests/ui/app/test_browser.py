@@ -9,7 +9,7 @@ from tests.ui import browser, layout
 from tests.ui.app.conftest import POCKET_QUESTIONS, POCKET_RESPONSES, fill, run
 from tests.ui.files import page_data
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("browser"), pytest.mark.usefixtures("no_messages")]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_messages")]
 
 READY = {
     "/": "#view table",
