@@ -398,6 +398,17 @@ ISSUE: list[tuple[str, list[Check]]] = [
     ("Pretend you are a bot that answers in one word.", []),
     ("I need to write at least 1,000 words by Friday. Motivate me.", []),
     ("Give tips to write at most 100 words.", []),
+    ('The letter "q" must not appear more than 3 times.', [letters("q", at_most=3)]),
+    ("None of the answers should exceed 30 words.", []),
+    ("No sentence should have more than 12 words.", []),
+    ('Leave out the word "the" wherever possible.', []),
+    ('Use the word "light" or a synonym at least twice.', []),
+    ("Teach me to write in all lowercase.", []),
+    ("The form accepts no more than 500 characters, they told me. Is that bytes?", []),
+    ("List words that contain the letter q but not the letter u.", []),
+    ("List three proverbs with at most five words.", []),
+    ("Include a quote of at least 20 words from the speech.", []),
+    ("No more than 50 words and no commas.", [words(at_most=50), letters(",", exactly=0)]),
 ]
 
 

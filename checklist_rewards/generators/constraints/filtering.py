@@ -91,11 +91,15 @@ _REPORTED = re.compile(
     r"wrote|(?:asked|asks|wants?|wanted|requires|required|tells|ordered) "
     r"(?:me|us|him|her|them|you|students|users|people)|likes?|prefers?)\b"
 )
+_REPORTED_AFTER = re.compile(
+    r",? (?:they|he|she|we|i|(?:my|the|our) [a-z]+) (?:told|said|says|claims?|claimed|thinks?|wrote)\b"
+)
 _REQUEST = re.compile(r"\b(?:can|could|would|will|may) (?:you|i)\b|\bplease\b")
 _HOW_WORDS = starts("how why whether who whom whose in where because to people character")
 _HOW = pattern(
     rf"""\bhow (?:to|do|does|did|can|should|would|could|might)\b
-    |\b(?:ways?|reasons?|trie[sd]|trying|difficult|hard|easy|challenge|wanted|learn\w*|decide[sd]?|attempts?) to\b
+    |\b(?:ways?|reasons?|trie[sd]|trying|difficult|hard|easy|challenge|wanted|learn\w*|teach(?: (?:me|us|them|him|her|students))?
+    |decide[sd]?|attempts?) to\b
     |\b(?:how|why|whether|who|whom|whose|in which|where|because|people
     |(?<!last )(?<!final )characters?)\b.*?\b{_TEXT_VERBS}\b"""
 )
@@ -156,7 +160,7 @@ _EXCEPTION_WORDS = starts(
 )
 _EXCEPTION = pattern(
     r"""\b(?:except\w*|unless|apart from|aside from|other than|besides|save for|only (?:in|for|to|as|where)|in case
-    |whether|assuming|provided|where (?:necessary|needed|possible|appropriate|it)|as needed|instead of|rather than
+    |whether|assuming|provided|where(?:ver)? (?:necessary|needed|possible|appropriate|it|you)|as needed|instead of|rather than
     |depending|outside(?: of)?|barring|when needed|if\b
     |when(?:ever)?\b(?! (?:you(?:'re| are)? )?(?:writing|responding|answering|replying|write|respond|answer
     |reply)\b))"""
@@ -188,10 +192,12 @@ UNCOUNTED = tuple(
 _IN_LANGUAGE = re.compile(
     rf"\b(?:in|into|to|use|using|only|the)\s+(?:{'|'.join(UNCOUNTED)})\b|\b(?:{'|'.join(UNCOUNTED)})\s+{RESPONSE}\b"
 )
-_EACH_WORDS = starts("each every per apiece")
+_EACH_WORDS = starts("each every per apiece no none")
 _EACH = pattern(
     r"""\b(?:each|every|per)\b(?! of (?:the|these|those)(?: following)? (?:key ?)?(?:words|terms|phrases|letters)
-    | (?:separated|divided)\b)"""
+    | (?:separated|divided)\b)
+    |\bnone of (?:the|your|these)\b
+    |^\W*no (?:single )?(?:sentence|line|paragraph|stanza|verse|section|bullet(?: point)?|answer|title|name)\b"""
 )
 _EACH_AFTER = pattern(
     rf"""[^.;]{{0,40}}?\b(?:in|of|for|per|to|about|within|at the (?:start|beginning|end) of)\s+
@@ -209,6 +215,11 @@ _OF_PART = re.compile(
     r"|\band (?:then )?(?:explain|justify|describe|say|tell|summari[sz]e)\b[^,]*$"
     rf"|\b{PART}\b(?:(?!,|\band\b|\bbut\b|\bin (?:your|the) (?:entire|whole)?).)*$"
 )
+_LISTED = pattern(
+    r"""^\W*(?:please )?(?:list|find|name|suggest|think of)\s+(?:[a-z0-9]+\s+){0,3}?[a-z]{3,}s\s+(?:that|which|with)\b
+    [^,]*$|\b(?:quote|quotation|excerpt)\s+(?:of|with)\s*$"""
+)
+"""Listed or quoted things, which have it themselves: "list words that contain the letter q"."""
 _LIMIT_WORDS = starts("limit restrict cap caps capped confine keep descriptions max maximum at up")
 _LIMITED = pattern(
     rf"""\b(?:limit|restrict|cap|confine|keep)(?:s|ing|ping)?\s+
@@ -247,7 +258,7 @@ _MOST_WORDS = 9
 """Number of words between a negation and the thing that it forbids."""
 _PASSIVE_WORDS = starts(
     "used allowed permitted appear include forbidden prohibited banned avoided excluded omitted present mention "
-    "occur fine ok okay acceptable welcome contain optional in part feature incorporate shown found"
+    "occur fine ok okay acceptable welcome contain optional in part feature incorporate shown found off"
 )
 _PASSIVE = pattern(
     r"""\s*(?:(?:(?P<modal>should|must|ha(?:s|ve) to|needs? to|may|can|could|might|will|shall|is|are|to|would|do|does)?
@@ -256,7 +267,7 @@ _PASSIVE = pattern(
     (?:(?P<asked>used|included|appears?|mentioned|occurs?|present|contained|featured|incorporated|shown|found
     |in (?:it|there|(?:your|the) [a-z]+)|part of (?:it|(?:your|the) [a-z]+))
     |(?P<allowed>allowed|permitted|fine|ok|okay|acceptable|welcome|optional)
-    |(?P<refused>forbidden|banned|prohibited|avoided|excluded|omitted))\b"""
+    |(?P<refused>forbidden|banned|prohibited|avoided|excluded|omitted|off[- ]limits))\b"""
 )
 
 
@@ -359,7 +370,7 @@ def decide(clause: Clause, found: Found) -> Requirement | None:
 def _elsewhere(clause: Clause, before: str, until: str) -> bool:
     """Whether a clause speaks of something else than what the response must be."""
     return bool(
-        (clause.has(_REPORT_WORDS) and _REPORTED.search(before))
+        (clause.has(_REPORT_WORDS) and (_REPORTED.search(before) or _REPORTED_AFTER.search(clause.text, len(until))))
         or (clause.text.rstrip().endswith("?") and not _REQUEST.search(clause.text))
         or (clause.has(_HOW_WORDS) and _HOW.search(until))
         or _OTHERS.match(before)
@@ -397,7 +408,7 @@ def _of_a_part(clause: Clause, found: Found, before: str, after: str) -> bool:
     if not found.every:
         return False
     limited = (clause.has(_LIMIT_WORDS) or "(" in until) and _LIMITED.search(until)
-    return bool(_OF_PART.search(before) or _EACH_AFTER.match(after) or limited)
+    return bool(_OF_PART.search(before) or _LISTED.search(before) or _EACH_AFTER.match(after) or limited)
 
 
 def asks_for_code(view: PromptText) -> bool:
