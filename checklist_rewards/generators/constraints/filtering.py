@@ -87,18 +87,21 @@ _REPORT_WORDS = starts(
     "believe think argue wrote"
 )
 _REPORTED = re.compile(
-    r"\b(?:said|says|told me|(?:was|were|am|been) told|taught|heard|claim(?:s|ed)|believes?|thinks?|argue[sd]?|"
+    r"\b(?:said|says|told me|i asked for|"
+    r"(?:was|were|am|been) told|taught|heard|claim(?:s|ed)|believes?|thinks?|argue[sd]?|"
     r"wrote|(?:asked|asks|wants?|wanted|requires|required|tells|ordered) "
     r"(?:me|us|him|her|them|you|students|users|people)|likes?|prefers?)\b"
 )
 _REPORTED_AFTER = re.compile(
-    r",? (?:they|he|she|we|i|(?:my|the|our) [a-z]+) (?:told|said|says|claims?|claimed|thinks?|wrote)\b"
+    r",? (?:they|he|she|we|i|(?:my|the|our) [a-z]+) "
+    r"(?:told|said|says|claims?|claimed|thinks?|wrote)\b"
 )
 _REQUEST = re.compile(r"\b(?:can|could|would|will|may) (?:you|i)\b|\bplease\b")
 _HOW_WORDS = starts("how why whether who whom whose in where because to people character")
 _HOW = pattern(
     rf"""\bhow (?:to|do|does|did|can|should|would|could|might)\b
-    |\b(?:ways?|reasons?|trie[sd]|trying|difficult|hard|easy|challenge|wanted|learn\w*|teach(?: (?:me|us|them|him|her|students))?
+    |\b(?:ways?|reasons?|trie[sd]|trying|difficult|hard|easy|challenge|wanted|learn\w*|means?
+    |teach(?: (?:me|us|them|him|her|students))?
     |decide[sd]?|attempts?) to\b
     |\b(?:how|why|whether|who|whom|whose|in which|where|because|people
     |(?<!last )(?<!final )characters?)\b.*?\b{_TEXT_VERBS}\b"""
@@ -132,6 +135,36 @@ _CHANGED = pattern(
     (?:to|that|for)\s+(?:write|learn|read|answer|respond|exactly|users)?\s*$"""
 )
 """A change of another text ("shorten it by"), or an order that is only mentioned ("tips to write")."""
+_ANOTHER_TEXT = pattern(
+    r"""[\s\W]*(?:please )?(?:summari[sz]e|translate|paraphrase|explain|proofread|comment on)\b[^:\x01]{0,60}:\s*
+    (?![\s\x01])
+    |[\s\W]*(?:write|draft|invent|make up) (?:the )?(?:rules|guidelines|instructions)\b[^:]{0,60}:
+    |.*\b(?:asks|asking|tells|telling|wants|checks|checking|requests|requesting)\s+(?:(?:the|a|an|his|her|my)\s+)?
+    (?:[a-z]+\s+)?(?:to|for|that|at)\b[^,]*$
+    |[\s\W]*(?:summari[sz]e|discuss|review|find)\b[^,]*\bthat\s*$|.*\bwith an? [a-z]+ that\s*$
+    |[\s\W]*(?:describe|imagine|name|design|find|invent) (?:an?|the) (?:[a-z]+ ){1,3}
+    (?:without|with no)\s+(?:the |any )?$
+    |[\s\W]*(?:the )?(?:first|last|opening) (?:sentence|line|word)s? of (?!your|the|this|each|every|it\b)"""
+)
+"""Another text, whose words a prompt reports, orders or describes: "Summarize this rule: ...", "who asks to"."""
+_OF_OTHERS = pattern(
+    r"""[\s\W]*(?:we|(?:my|our|his|her)\s+(?!(?:response|answer|reply)\b)[a-z']+(?:\s+[a-z]+)?
+    |this (?:poem|letter|novel|book|article)|(?!it|that|let|here|there|what)[a-z]+'s\s+[a-z]+)\s+
+    (?:never\s+|always\s+)?(?:ends?|starts?|begins?|uses?|is|has|exceeds?|contains?|mentions?)\b(?! to)"""
+)
+"""A statement about a text that exists: "My landlord's letter ends with"."""
+_CHANGE_AFTER = pattern(
+    r"""\s*(?:longer|shorter|more|fewer)\b(?! than)|\s*than (?:i|you|we|they|he|she|in)\b
+    |\s+to (?:my|the|this) (?:draft|text|story|essay)\b"""
+)
+_PLACE_AFTER = pattern(
+    r"""\s*(?:before|after|on its own|to (?:start|begin|end|open|close)|at the (?:very )?(?:end|start|beginning))\b
+    |.*\bnot both\b"""
+)
+"""Words after a keyword that make it another requirement than that it occurs."""
+_IN_NTH = re.compile(
+    r"\s*(?:in|of) the (?:first|second|third|last|opening|final) (?:sentence|line|paragraph|stanza)\b"
+)
 _INDICATIVE_ENDS = tuple(f"{verb} " for verb in "contains has had includes uses reads is was".split())
 _INDICATIVE = pattern(
     rf"""(?<![\w'])(?!(?:{RESPONSE}|count|number|words?|letters?|and|must|should|also|only
@@ -141,10 +174,11 @@ _INDICATIVE = pattern(
 _PERMISSION_WORDS = starts(
     "afraid have don't doesn't does do ideally ignore disregard regardless free may might could can mind fine ok "
     "okay acceptable alright right permitted allowed optional no need necessary required mandatory welcome prefer "
-    "consider possible up good nice suggest great matter permissible"
+    "consider possible up good nice suggest great matter permissible maybe perhaps worry hesitate"
 )
 _PERMITTED = pattern(
-    r"""\b(?:feel free|free to|might|you (?:also )?(?:may|can|could)(?! not\b)
+    r"""\b(?:feel free|free to|might|maybe|perhaps|(?:do not|don't) (?:worry|hesitate)
+    |you (?:also )?(?:may|can|could)(?! not\b)
     |(?:may|could|can)(?! (?:not|you|i)\b)
     |(?:would(?:n't| not)?|do(?:n't| not)?) (?:not )?mind|(?:is|are|it's|be|would be|'s)
     (?: also| perfectly| totally| completely| quite| just| all)? (?:fine|ok|okay|acceptable|alright|right|optional
@@ -160,8 +194,8 @@ _EXCEPTION_WORDS = starts(
 )
 _EXCEPTION = pattern(
     r"""\b(?:except\w*|unless|apart from|aside from|other than|besides|save for|only (?:in|for|to|as|where)|in case
-    |whether|assuming|provided|where(?:ver)? (?:necessary|needed|possible|appropriate|it|you)|as needed|instead of|rather than
-    |depending|outside(?: of)?|barring|when needed|if\b
+    |whether|assuming|provided|where(?:ver)? (?:necessary|needed|possible|appropriate|it|you)|as needed
+    |instead of|rather than|depending|outside(?: of)?|barring|when needed|if\b
     |when(?:ever)?\b(?! (?:you(?:'re| are)? )?(?:writing|responding|answering|replying|write|respond|answer
     |reply)\b))"""
 )
@@ -353,6 +387,7 @@ def decide(clause: Clause, found: Found) -> Requirement | None:
     if (
         required is False
         and _TOGETHER.search(after)
+        or ((found.check or found.denied or {}).get("type") in ("keywords", "forbidden") and _PLACE_AFTER.match(after))
         or required
         and _EITHER_BEFORE.search(before[-40:])
         or _OR_AFTER.match(after)
@@ -376,6 +411,9 @@ def _elsewhere(clause: Clause, before: str, until: str) -> bool:
         or _OTHERS.match(before)
         or _SUBJECT.match(before)
         or _CHANGED.match(before)
+        or _ANOTHER_TEXT.match(before)
+        or _OF_OTHERS.match(until)
+        or _CHANGE_AFTER.match(clause.text, len(until))
         or (before.endswith(_INDICATIVE_ENDS) and _INDICATIVE.search(before))
     )
 
@@ -406,7 +444,7 @@ def _of_a_part(clause: Clause, found: Found, before: str, after: str) -> bool:
     if (header and _EACH.search(header)) or _PART_FIRST.match(before):
         return True
     if not found.every:
-        return False
+        return _IN_NTH.match(after) is not None
     limited = (clause.has(_LIMIT_WORDS) or "(" in until) and _LIMITED.search(until)
     return bool(_OF_PART.search(before) or _LISTED.search(before) or _EACH_AFTER.match(after) or limited)
 
