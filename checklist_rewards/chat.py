@@ -41,6 +41,7 @@ from checklist_rewards.markers import (
     LIKE_THOUGHTS,
     MARKERS,
     MENTIONED,
+    NO_ANSWER_STATES,
     PIECES,
     PLAIN,
     SECTIONS,
@@ -49,6 +50,7 @@ from checklist_rewards.markers import (
     Grammar,
     Parsed,
     Section,
+    TargetState,
     declared,
     literal,
 )
@@ -64,7 +66,6 @@ from checklist_rewards.messages import (
     shown_call,
     speaker,
 )
-from checklist_rewards.scores.reasons import NO_ANSWER_STATES, TargetState
 
 Part = Literal["answer", "transcript"]
 PARTS: tuple[str, ...] = get_args(Part)

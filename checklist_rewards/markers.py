@@ -15,7 +15,10 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
-from checklist_rewards.scores.reasons import TargetState
+TargetState = Literal["answered", "cut", "cut_in_thought", "unfinished", "empty"]
+"""What a policy made of its turn; see [`Target`]."""
+NO_ANSWER_STATES = frozenset({"cut_in_thought", "unfinished", "empty"})
+"""The states without an answer that could be judged."""
 
 
 class Section(NamedTuple):

@@ -154,15 +154,25 @@ def _agrees(hand: Hand) -> None:
             hand.click("Start")
 
 
+def _trusted(hand: Hand) -> None:
+    for name in ("judge_a", "judge_b"):
+        hand.click(f"select {name}.jsonl", "input")
+    hand.click("Compare selected")
+    hand.click("the column human")
+    hand.sees("agrees with people more often", ".verdict")
+
+
 def _better(hand: Hand) -> None:
     hand.click("Compare")
     for css, text in (
         ("[name=input]", "Write about the weather."),
-        ("[name=checklist]", "\n".join(ITEMS)),
         ("[name=response-A]", TEXTS[0]),
         ("[name=response-B]", TEXTS[2]),
+        ("textarea.question", ITEMS[0]),
     ):
         hand.type(css, text)
+    hand.click("Add item")
+    hand.type("li:last-child textarea.question", ITEMS[1])
     hand.click("Score both")
     hand.sees("-", ".scorebar > :last-child .score")
 
@@ -277,6 +287,7 @@ TASKS = (
     Task(
         "which of two judges agrees with people? (column `human`)", _agrees, None, "not possible: `agree` in a shell"
     ),
+    Task("which of two judges should I trust?", _trusted, None, "not possible: `agree` in a shell"),
     Task("which of two responses is better, and on which item?", _better, _better_before, "two lists to compare"),
     Task("try a row of a file with another wording of a question", _reworded, None, "not possible: copy every text"),
     Task("follow the run that is training, with its alarms", _follows, _follows_before, "without alarms"),

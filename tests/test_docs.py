@@ -230,7 +230,6 @@ def check_data(block: Block) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("docs")
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPO)))
 def test_the_blocks_of_a_page_run(page, page_folder, capsys):
     namespace = {"__name__": "__main__"}
@@ -252,7 +251,6 @@ def test_the_blocks_of_a_page_run(page, page_folder, capsys):
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("docs")
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)
 def test_the_cells_of_a_notebook_run(path, page_folder, capsys):
     namespace = {"__name__": "__main__"}

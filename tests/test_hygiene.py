@@ -55,7 +55,6 @@ def wheel(tmp_path_factory):
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("wheel")
 def test_the_page_on_pypi_has_authors_and_classifiers_and_a_description_without_relative_targets(wheel):
     with zipfile.ZipFile(wheel) as archive:
         [name] = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
@@ -70,7 +69,6 @@ def test_the_page_on_pypi_has_authors_and_classifiers_and_a_description_without_
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("wheel")
 def test_the_wheel_carries_prompts_recipes_and_the_pocket_model_and_works_alone(wheel, tmp_path):
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())

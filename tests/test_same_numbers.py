@@ -15,7 +15,7 @@ from checklist_rewards.cli import app
 from checklist_rewards.rerank import Pool, rerank_batch
 from checklist_rewards.rewards.trl import ChecklistReward
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("trainers")]
+pytestmark = pytest.mark.slow
 
 GENERATIONS = 4
 NOISE = 1e-5

@@ -39,7 +39,6 @@ from checklist_rewards.attacks.report import (
     AttackReport,
     Example,
     Fallen,
-    Means,
     mean_figure,
 )
 from checklist_rewards.attacks.search import FINALISTS, Recipe, search
@@ -548,13 +547,7 @@ def _figures(
         if outcome.rise is not None:
             rises.setdefault(outcome.case.row, []).append(outcome.rise)
     scored = [outcome for outcome in outcomes if outcome.rise is not None]
-    means = Means(
-        {
-            "rise": [outcome.rise or 0.0 for outcome in scored],
-            "earned": [outcome.earned for outcome in scored],
-            "beats": [math.nan if outcome.beats is None else outcome.beats for outcome in scored],
-        }
-    )
+    groups = [outcome.case.row for outcome in scored]
     return AttackFigures(
         name=recipe.name,
         kind=FOUND if one is None else one.kind,
@@ -565,7 +558,9 @@ def _figures(
         after=recipe.after,
         cases=len(scored),
         failed=len(outcomes) - len(scored),
-        **bootstrap.figures(means, [outcome.case.row for outcome in scored]),
+        rise=bootstrap.mean([outcome.rise or 0.0 for outcome in scored], groups),
+        earned=bootstrap.mean([outcome.earned for outcome in scored], groups),
+        beats=bootstrap.mean([math.nan if outcome.beats is None else outcome.beats for outcome in scored], groups),
         rise_in_search=None if rise_in_search is None or not math.isfinite(rise_in_search) else rise_in_search,
         rises={prompt_key(rows[place]): fmean(values) for place, values in rises.items()},
     )

@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
-from typing_extensions import override
 
 from checklist_rewards.errors import ConfigError, SampleError
-from checklist_rewards.evaluation.bootstrap import Bootstrap, Figure, Measure, weighted_mean
+from checklist_rewards.evaluation.bootstrap import Bootstrap, Figure
 from checklist_rewards.files.documents import read_text, read_value
-from checklist_rewards.validation import np, one_sentence
+from checklist_rewards.validation import one_sentence
 
 FORMAT = "checklist-rewards-attack-1"
 FOUND = "found"
@@ -274,26 +273,6 @@ def compare(one: AttackReport, other: AttackReport, bootstrap: Bootstrap | None 
     )
 
 
-class Means(Measure):
-    """The means of several columns of values, without those that are NaN."""
-
-    def __init__(self, columns: Mapping[str, Sequence[float]]):
-        self.columns = {name: np.asarray(values, dtype=float) for name, values in columns.items()}
-        self.known = {name: np.isfinite(values) for name, values in self.columns.items()}
-
-    @override
-    def __len__(self) -> int:
-        return len(next(iter(self.columns.values())))
-
-    @override
-    def replicate(self, weights: np.ndarray) -> Mapping[str, float]:
-        return {
-            name: weighted_mean(values[known], weights[known])
-            for (name, values), known in zip(self.columns.items(), self.known.values(), strict=True)
-        }
-
-
 def mean_figure(values: Sequence[tuple[Hashable, float]], bootstrap: Bootstrap) -> Figure:
     """The mean of values with the groups they belong to."""
-    means = Means({"mean": [value for _, value in values]})
-    return bootstrap.figures(means, [group for group, _ in values])["mean"]
+    return bootstrap.mean([value for _, value in values], [group for group, _ in values])

@@ -15,6 +15,10 @@ end of a docstring becomes the default shown. A group may also have the fields o
 options, such as those of the judge as `--judge.NAME`. Such an option is None unless the user gives it, so that only
 given values override a pipeline; the settings class checks the values, as everywhere.
 
+One name means one thing in all commands: `--model`, `--judge.NAME`, `--writer.NAME` and `--policy.NAME` are those of a
+model (in `generate`, which has no judge, `--model` is the writer); `--output` (`-o`) is the file that a command makes,
+`--json` the figures that it prints, `--summary` the totals of its rows.
+
 `--help` shows the options that most users need, each with the first sentence of its docstring; `--help-all` shows all
 of them in full.
 """
@@ -360,7 +364,6 @@ TargetKey = Annotated[
     str | None, option(ROWS, "Column of the text to score.", "--target-key", default="target, else completion")
 ]
 ChecklistFile = Annotated[Path | None, option(ROWS, "JSON file with a checklist to use for all rows.", "--checklist")]
-Summary = Annotated[Path | None, option(OUTPUT, "Also write the summary to this JSON file.")]
 Resamples = Annotated[
     int,
     typer.Option(
@@ -375,18 +378,6 @@ Json = Annotated[
     Path | None,
     typer.Option("--json", show_default=False, rich_help_panel=OUTPUT, help="JSON file to write all figures to."),
 ]
-JsonOutput = Annotated[
-    Path | None,
-    typer.Option(
-        "--json",
-        "-o",
-        "--output",
-        show_default=False,
-        rich_help_panel=OUTPUT,
-        help="JSON file to write all figures to.",
-    ),
-]
-"""[`Json`] of a command that writes nothing else."""
 Plots = Annotated[
     Path | None,
     typer.Option("--plots", show_default=False, rich_help_panel=OUTPUT, help="Folder to write plots to."),

@@ -569,8 +569,6 @@ def cascade(
         Path | None,
         typer.Option(
             "--json",
-            "-o",
-            "--output",
             show_default=False,
             rich_help_panel=o.OUTPUT,
             help="JSON file of the curve.",

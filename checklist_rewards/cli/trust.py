@@ -22,7 +22,7 @@ from rich.table import Table
 from checklist_rewards.backends.models import NO_MODEL, UNNAMED
 from checklist_rewards.checklists import YES
 from checklist_rewards.cli import options as o
-from checklist_rewards.cli.options import Json, JsonOutput, Plots, Resamples, Seed, grouped
+from checklist_rewards.cli.options import Json, Plots, Resamples, Seed, grouped
 from checklist_rewards.cli.output import bars, check_outputs, console, decimal, refuse, table
 from checklist_rewards.cli.work import Work
 from checklist_rewards.errors import SampleError
@@ -133,7 +133,7 @@ def agree(
     ] = None,
     bootstrap: Resamples = DEFAULT_RESAMPLES,
     seed: Seed = 0,
-    json: JsonOutput = None,
+    json: Json = None,
     plots: Plots = None,
 ) -> None:
     r"""Measure the agreement of judges with labels, or with each other, with confidence intervals.
@@ -402,7 +402,7 @@ def _test(test: PairedTest) -> Table:
         ("items answered by both", str(test.units)),
         ("correct only in the first, only in the second", f"{test.only_one_right}, {test.only_other_right}"),
         ("difference in accuracy", decimal(test.accuracy_difference)),
-        ("p, McNemar (items independent)", decimal(test.mcnemar_p)),
+        ("p, McNemar (each item a group of its own)", decimal(test.mcnemar_p)),
         ("p, permutation of groups", decimal(test.permutation_p)),
         ("difference in mean absolute error", decimal(test.error_difference)),
         ("p, permutation of groups", decimal(test.error_permutation_p)),
@@ -625,7 +625,7 @@ _NO_PROMPT = "not applicable: an encoder has no prompt"
     "judge.prompt",
     "threshold",
     "margin",
-    "summary",
+    "json",
 )
 def probe(
     judge: o.ProbeOptions,
@@ -638,7 +638,7 @@ def probe(
             help="Smallest difference between the mean P(yes) of yes items and of no items.",
         ),
     ] = DEFAULT_MARGIN,
-    summary: o.Summary = None,
+    json: Json = None,
 ) -> None:
     """Test a judge on twelve obvious questions, and reject a model that cannot tell yes from no.
 
@@ -654,14 +654,14 @@ def probe(
     checklist-rewards probe --model org/judge --base-url http://localhost:8000/v1
     ```
     """
-    check_outputs([], summary=summary)
+    check_outputs([], json=json)
     report = ask(judge.engine, margin=margin, **judge.settings)
     out = Console()
     out.print(_items(report))
     out.print(_facts(report))
-    if summary is not None:
+    if json is not None:
         numbers = ("accuracy", "yes_mean", "no_mean", "margin", "mass", "answered", "label_first", "advice", "refusal")
-        write_json(summary, {**{name: getattr(report, name) for name in numbers}, **asdict(report)})
+        write_json(json, {**{name: getattr(report, name) for name in numbers}, **asdict(report)})
     if report.refusal is not None:
         refuse(report.refusal)
         raise typer.Exit(1)

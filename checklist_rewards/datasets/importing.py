@@ -380,11 +380,11 @@ def _rows(rows: Iterator[Row], format: Format, reader: CriteriaReader, how: _Set
         previous = value, checklist
         if format.name == ROWS:
             checklist = _with_origin(checklist, value, data)
-        if format.grade and ((grade := at(data, format.grade)) is not None or shared):
-            levels = format.shape == "levels"
-            columns[LABELS] = (
-                [_level(grade, value, checklist, row.where)] if levels else _labels(grade, checklist, row)
-            )
+        grade = at(data, format.grade) if format.grade else None
+        if grade is not None and format.shape == "levels":
+            columns[LABELS] = [_level(grade, value, checklist, row.where)]
+        elif format.grade and (grade is not None or shared):
+            columns[LABELS] = _labels(grade, format.grade, checklist, row.where)
         others = dict(data)
         gone = _gone(data, format, value)
         for key in [*gone, *copies(data, format.checklist), *(k for k in format.prompt if "{n}" not in k), *own]:
@@ -420,7 +420,8 @@ def _check_siblings(
         last = format.checklist.rpartition(".")[2]
         reader.leave("rubric.", {name: one for name, one in around.items() if name not in (last, *AROUND)}, row.where)
     for name, other in row.data.items() if format.checklist and format.shape in ("items", "text") else ():
-        taken = {name, str(name)} & {*reader.keys.values(), format.checklist, format.section_weights, *format.drop}
+        known = format.checklist, format.section_weights, format.grade, *format.drop
+        taken = {name, str(name)} & {*reader.keys.values(), *known}
         if taken or not isinstance(other, list | str | Mapping) or not _may_lose(str(name)):
             continue
         other = decoded(other)
@@ -572,13 +573,13 @@ def _unassessed(truths: Sequence[Any]) -> frozenset[int]:
     return frozenset(place for truth in lists for place, value in enumerate(truth) if value == "CANNOT_ASSESS")
 
 
-def _labels(grades: Any, checklist: Checklist, row: Row) -> list[str] | None:
+def _labels(grades: Any, key: str, checklist: Checklist, where: str) -> list[str] | None:
     """The labels that people gave, one per item."""
     if grades is None:
         return None
     if not isinstance(grades, list) or len(grades) != len(checklist):
         raise SampleError(
-            f"{row.where}: 'ground_truth' must be a list of {len(checklist)}, one per criterion; got {grades!r:.60}."
+            f"{where}: {key!r} must be a list of {len(checklist)}, one per criterion; got {grades!r:.60}."
         )
     labels = []
     for number, (value, item) in enumerate(zip(grades, checklist.items, strict=True), start=1):
@@ -587,8 +588,7 @@ def _labels(grades: Any, checklist: Checklist, row: Row) -> list[str] | None:
         match = by_name.get(label.casefold()) if isinstance(label, str) else None
         if match is None:
             allowed = ", ".join(_VERDICTS if item.yes_no else item.values)
-            where = f"{row.where}, ground_truth {number}"
-            raise SampleError(f"{where}: {value!r:.60} is not a verdict; allowed: {allowed}.")
+            raise SampleError(f"{where}, {key} {number}: {value!r:.60} is not a verdict; allowed: {allowed}.")
         labels.append(match)
     return labels
 

@@ -149,18 +149,12 @@ def _entries(value: Any) -> Iterator[Any]:
         lists = inner[:1] or [entry for entry in value.values() if isinstance(decoded(entry), list)]
         for entry in lists:
             yield from _entries(entry)
-        for entry in map(decoded, value.values()) if not lists else ():
-            if isinstance(entry, Mapping) and isinstance(entry.get("criteria"), list):
-                yield from _entries(entry["criteria"])
-            else:
-                yield entry
-    elif isinstance(value, list):
-        for entry in value:
-            entry = decoded(entry)
-            if isinstance(entry, Mapping) and isinstance(entry.get("criteria"), list):
-                yield from _entries(entry["criteria"])
-            else:
-                yield entry
+        value = [] if lists else list(value.values())
+    for entry in map(decoded, value) if isinstance(value, list) else ():
+        if isinstance(entry, Mapping) and isinstance(entry.get("criteria"), list):
+            yield from _entries(entry["criteria"])
+        else:
+            yield entry
 
 
 def _shapes_of(value: Any, key: str) -> tuple[Shape, ...]:

@@ -120,17 +120,21 @@ def _of_file(path: Path) -> Iterator[Row]:
         elif first is not None:
             yield from chain([first], rows)
     elif extension == ".json" and _first_character(path) == "[":
-        entries = _stream_json(path)
-        first = next(entries, None)
-        if isinstance(first, dict) and not _is_criterion(first) and not _is_a_criterion_alone(first):
-            for number, entry in enumerate(chain([first], entries), start=1):
-                if not isinstance(entry, dict):
-                    raise SampleError(f"{path}, row {number}: expected a mapping, got {entry!r:.60}.")
-                yield Row(number, entry, f"{path}, row {number}")
-        elif first is not None:
-            yield Row(1, {WHOLE: [first, *entries]}, str(path))
+        yield from _of_list(_stream_json(path), path)
     else:
         yield from _of_document(read_value(read_text(path), path), path)
+
+
+def _of_list(entries: Iterator[Any], path: Path) -> Iterator[Row]:
+    """A row for each entry, or one row with the list of criteria."""
+    first = next(entries, None)
+    if isinstance(first, dict) and not _is_criterion(first) and not _is_a_criterion_alone(first):
+        for number, entry in enumerate(chain([first], entries), start=1):
+            if not isinstance(entry, dict):
+                raise SampleError(f"{path}, row {number}: expected a mapping, got {entry!r:.60}.")
+            yield Row(number, entry, f"{path}, row {number}")
+    elif first is not None:
+        yield Row(1, {WHOLE: [first, *entries]}, str(path))
 
 
 def _is_criterion(entry: Mapping[str, Any]) -> bool:
@@ -159,10 +163,7 @@ def _filled(row: Mapping[str, Any]) -> dict[str, Any]:
 def _of_document(value: Any, path: Path) -> Iterator[Row]:
     where = str(path)
     if isinstance(value, list):
-        if value and all(isinstance(entry, dict) and not _is_criterion(entry) for entry in value):
-            yield from (Row(n, entry, f"{path}, row {n}") for n, entry in enumerate(value, start=1))
-        elif value:
-            yield Row(1, {WHOLE: value}, where)
+        yield from _of_list(iter(value), path)
         return
     if not isinstance(value, dict):
         raise SampleError(f"{path}: expected a mapping or a list, got {type(value).__name__} {value!r:.60}.")

@@ -21,12 +21,12 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import override
 
-from checklist_rewards.evaluation.intervals import EQUAL_DRAWS, MIN_GROUPS, bounds, too_few
+from checklist_rewards.evaluation.intervals import EQUAL_DRAWS, MIN_GROUPS, Rule, bounds, studentized, too_few
 from checklist_rewards.validation import np, whole_number
 
 DEFAULT_RESAMPLES = 1000
@@ -67,8 +67,8 @@ class Figure(BaseModel):
 class Measure(ABC):
     """Named figures computed from the same units."""
 
-    distances: ClassVar[Mapping[str, int]] = {}
-    """The figures that are distances, which noise makes larger, with the number of groups their intervals need."""
+    rules: Mapping[str, Rule] = {}
+    """The rules of the intervals that are not those of percentiles."""
 
     @abstractmethod
     def __len__(self) -> int:
@@ -77,6 +77,10 @@ class Measure(ABC):
     @abstractmethod
     def replicate(self, weights: np.ndarray) -> Mapping[str, float]:
         """The figures with unit i counted `weights[i]` times, a whole number; NaN where undefined."""
+
+    def noise(self, weights: np.ndarray) -> Mapping[str, float]:
+        """For figures that are distances, the distance of a resample from the data."""
+        return {}
 
     def figures(self) -> dict[str, float | None]:
         """The figures over all units; None where undefined, as all are without units."""
@@ -130,17 +134,51 @@ class Bootstrap:
             return {
                 name: Figure(value=value, refused=None if value is None else reason) for name, value in values.items()
             }
-        replicates = np.full((self.resamples, len(values)), np.nan)
-        for row, weights in zip(replicates, self.draws(codes), strict=True):
+        replicates: dict[str, list[float]] = {name: [] for name in values}
+        noise: dict[str, list[float]] = {}
+        for weights in self.draws(codes):
             if weights.any():
                 replicate = measure.replicate(weights)
-                row[:] = [replicate[name] for name in values]
-        figures = {}
-        for (name, value), column in zip(values.items(), replicates.T, strict=True):
-            reason = too_few(count, measure.distances.get(name, 0))
-            interval = {"refused": reason} if reason else bounds(value, column, count, name in measure.distances)
-            figures[name] = Figure(value=value, **interval)
-        return figures
+                for name, drawn in replicates.items():
+                    drawn.append(replicate[name])
+                for name, distance in measure.noise(weights).items():
+                    noise.setdefault(name, []).append(distance)
+        return {
+            name: Figure(
+                value=values[name],
+                **bounds(
+                    values[name],
+                    np.array(drawn),
+                    count,
+                    measure.rules.get(name, Rule()),
+                    np.array(noise[name]) if name in noise else None,
+                ),
+            )
+            for name, drawn in replicates.items()
+        }
+
+    def mean(self, values: Sequence[float] | np.ndarray, groups: Sequence[Hashable]) -> Figure:
+        """The mean of values that are mostly small and seldom large, with an interval that allows for their skewness.
+
+        Args:
+            values (sequence of `float`): one per unit. NaN is left out.
+            groups (sequence, one per unit): units of the same group are resampled together.
+        """
+        numbers = np.asarray(values, dtype=float)
+        known = np.isfinite(numbers)
+        if not known.any():
+            return Figure(value=None)
+        codes = group_codes([group for group, use in zip(groups, known, strict=True) if use])
+        sums, counts = np.bincount(codes, numbers[known]), np.bincount(codes)
+        value = float(sums.sum() / counts.sum())
+        reason = too_few(len(sums))
+        if not self.resamples or reason is not None:
+            return Figure(value=value, refused=reason if self.resamples else None)
+        drawn = np.array([np.ones(len(sums)), *self.draws(np.arange(len(sums)))])  # the first is the data
+        units = drawn @ counts
+        means = drawn @ sums / units
+        squares = (drawn * (sums - means[:, None] * counts) ** 2).sum(axis=1)
+        return Figure(value=value, **studentized(means, np.sqrt(squares) / units))
 
     def draws(self, codes: np.ndarray) -> Iterator[np.ndarray]:
         """For every resample, how often each unit is in it.
@@ -162,10 +200,11 @@ def group_codes(groups: Sequence[Hashable]) -> np.ndarray:
 
 
 class Mean(Measure):
-    """The mean of some numbers as a figure with a given name; of booleans, the fraction that is true."""
+    """The mean of some numbers as a figure with a given name; of booleans, the fraction that is true. Its interval
+    needs `groups`."""
 
-    def __init__(self, name: str, values: Sequence[float | bool] | np.ndarray):
-        self.name, self.values = name, np.asarray(values, dtype=float)
+    def __init__(self, name: str, values: Sequence[float | bool] | np.ndarray, groups: int = MIN_GROUPS):
+        self.name, self.values, self.rules = name, np.asarray(values, dtype=float), {name: Rule(groups=groups)}
 
     @override
     def __len__(self) -> int:
@@ -182,14 +221,16 @@ class Totals(Measure):
     Args:
         vectors (sequence of sequences of `float`, equally long): the sums of every unit.
         compute (callable): called with the sum of the vectors; returns the figures by name, NaN where undefined.
+        rules (mapping, *optional*): rules of the intervals that are not those of percentiles.
     """
 
     def __init__(
         self,
         vectors: Sequence[Sequence[float] | np.ndarray] | np.ndarray,
         compute: Callable[[np.ndarray], Mapping[str, float]],
+        rules: Mapping[str, Rule] | None = None,
     ):
-        self.vectors, self.compute = np.asarray(vectors, dtype=float), compute
+        self.vectors, self.compute, self.rules = np.asarray(vectors, dtype=float), compute, rules or {}
 
     @override
     def __len__(self) -> int:

@@ -26,6 +26,7 @@ from typing_extensions import override
 from checklist_rewards.checklists import NO, YES, ChecklistItem
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.bootstrap import Bootstrap, Figure, Mean, Measure, over, weighted_mean
+from checklist_rewards.evaluation.intervals import DISTANCE
 from checklist_rewards.evaluation.scored import ScoredText
 from checklist_rewards.judges.calibration import (
     BINS,
@@ -245,6 +246,8 @@ def _isotonic(odds: np.ndarray, truths: np.ndarray) -> tuple[tuple[float, float]
 
 
 FOLDS = 5
+_CHANGE_GROUPS = 200
+"""The groups that the interval of `brier_change` needs: it does not contain the error of fitting."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,11 +324,11 @@ class Probabilities(Measure):
             items this is (P(yes) - truth)^2 (Brier 1950).
         ece: expected calibration error: the mean over ten bins of equal width of |mean probability - observed
             frequency|, weighted by reads (Naeini et al. 2015). Uses P(yes), or the most probable label for items with
-            options. Noise makes it larger, so its interval needs 200 groups.
+            options. Noise makes it larger, so its interval is that of a distance and needs 50 groups.
         accuracy, and for yes/no items the F1 of yes (None if no read is labelled or predicted yes).
     """
 
-    distances = {"ece": 200}
+    rules = {"ece": DISTANCE}
 
     def __init__(
         self,
@@ -360,16 +363,23 @@ class Probabilities(Measure):
     @override
     def replicate(self, weights: np.ndarray) -> dict[str, float]:
         # No library has these figures for reads of items with different options.
-        gaps = np.bincount(self._bins, weights * (self.confidences - self.hits), BINS)
         values = {
             "brier": weighted_mean(self.squares, weights),
-            "ece": over(np.abs(gaps).sum(), weights.sum()),
+            "ece": over(np.abs(self._gaps(weights)).sum(), weights.sum()),
             "accuracy": weighted_mean(self.right, weights),
         }
         if self.binary:
             both = weights @ (self.called * self.truths)
             values["f1"] = over(2 * both, weights @ (self.called + self.truths))
         return values
+
+    @override
+    def noise(self, weights: np.ndarray) -> dict[str, float]:
+        return {"ece": float(np.abs(self._gaps(weights / weights.sum() - 1 / len(weights))).sum())}
+
+    def _gaps(self, weights: np.ndarray) -> np.ndarray:
+        """By bin, the weighted sum of probability minus outcome."""
+        return np.bincount(self._bins, weights * (self.confidences - self.hits), BINS)
 
 
 def _measure(
@@ -396,7 +406,7 @@ def _measure(
                 probabilities[place] = mapped(fitted, reads[place])
                 thresholds[place] = DEFAULT_THRESHOLD if fitted.threshold is None else fitted.threshold
         measured = Probabilities(probabilities, labels, thresholds if binary else None)
-        change = Mean("brier_change", measured.squares - raw.squares)
+        change = Mean("brier_change", measured.squares - raw.squares, _CHANGE_GROUPS)
         after[each] = bootstrap.figures(measured, groups) | bootstrap.figures(change, groups)
         confidences[each] = measured.confidences.tolist(), measured.hits.tolist()
     best: Any = min(after, key=lambda name: after[name]["brier"].value or 0.0)

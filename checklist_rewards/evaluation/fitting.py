@@ -35,7 +35,7 @@ from typing_extensions import override
 
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.bootstrap import Bootstrap, Figure, Measure, group_codes, over, weighted_mean
-from checklist_rewards.evaluation.intervals import bounds, expanded, too_few
+from checklist_rewards.evaluation.intervals import Rule, bounds, expanded, too_few
 from checklist_rewards.evaluation.scored import ScoredText
 from checklist_rewards.scores import EQUAL, ItemScore
 from checklist_rewards.validation import import_extra, np, one_of
@@ -278,7 +278,7 @@ class FittedWeight:
     weight: float
     low: float | None
     high: float | None
-    """95 % interval by the group bootstrap, with the chosen strength."""
+    """95 % interval by the group bootstrap with the least shrinkage, extended to the weight."""
     adds: float
     """Out-of-fold figure of the fitted weights minus the same with this weight 0."""
     texts: int
@@ -344,7 +344,8 @@ def fit_weights(labelled: LabelledScores, bootstrap: Bootstrap | None = None) ->
     strength = fitting.strength(every)
     weights = labelled.weights(fitting.factors(every, strength))
     figures["train"] = Figure(value=compared.of(labelled.judged(weights), every))
-    draws = fitting.draws(strength, bootstrap)
+    # Shrinkage moves weights towards the present ones, so that intervals with it contain the truth less often.
+    free, draws = labelled.weights(fitting.factors(every, STRENGTHS[-1])), fitting.draws(STRENGTHS[-1], bootstrap)
     lines = []
     for place, name in enumerate(labelled.names):
         if name is None:
@@ -352,15 +353,16 @@ def fit_weights(labelled: LabelledScores, bootstrap: Bootstrap | None = None) ->
         sign, without = labelled.signs[place], np.arange(len(weights)) != place
         left = sum(fold * labelled.judged(each * without) for fold, each in zip(held_out, by_fold, strict=True))
         own = float(sign * weights[place])
-        ends = {} if draws is None else bounds(own, sign * draws[:, place], fitting.groups)
+        ends = {} if draws is None else bounds(sign * free[place], sign * draws[:, place], fitting.groups)
+        low, high = ends.get("low"), ends.get("high")
         lines.append(
             FittedWeight(
                 name,
                 labelled.questions[place],
                 float(sign * labelled.present[place]),
                 own,
-                ends.get("low"),
-                ends.get("high"),
+                None if low is None else min(low, own),
+                None if high is None else max(high, own),
                 adds=compared.of(compared.fitted, every) - compared.of(left, every),
                 texts=int(labelled.texts[place]),
             )
@@ -486,6 +488,8 @@ class Compared(Measure):
             the rejected one.
         pairs (`bool`, *optional*, defaults to `False`): whether labels are preferences.
     """
+
+    rules = {"gain": Rule(groups=50)}  # of the error of fitting, it contains only a part
 
     def __init__(self, labels: np.ndarray, present: np.ndarray, fitted: Any, pairs: bool = False):
         self.labels, self.present, self.fitted = labels, present, fitted

@@ -10,18 +10,28 @@ as for surveys (Korn and Graubard 1998), and with the quantile of t instead of t
 
 The interval of bootstrap draws is the expanded percentile interval (Hesterberg 2015, section 5.3): draws vary too
 little, by (G - 1) / G, and their quantiles are those of a normal distribution, so the quantiles are taken further out.
-With many groups it is the percentile interval. Draws of a *distance* (EMD, KS, ECE) are larger than the figure itself,
-because resampling adds noise. Its interval is the figure plus and minus t standard errors of the draws, cut at 0.
+With many groups it is the percentile interval. A variance component is cut off at 0, and its interval is the figure
+plus and minus t standard errors of the draws.
 
-Fewer than 15 groups give no interval: [`bounds`] returns the reason instead. `docs/studies/statistics.md` has the
-coverage of each interval.
+The interval of a mean of skewed values is that of bootstrap-t (Davison and Hinkley 1997, section 5.2): the quantiles
+are those of (mean of the draw - mean) / standard error of the draw.
+
+A *distance* (EMD, KS, ECE) is the norm of a difference, and noise makes it larger: draws are larger than the figure,
+and the figure is larger than the truth where that is close to 0. The norm of the draw minus the data bounds this error
+by the triangle inequality (as for bands of distribution functions, Bickel and Freedman 1981), so its quantile is the
+distance to the lower end. The upper end is t standard errors away. The interval covers 95 % where the truth is 0, and
+more elsewhere.
+
+Fewer groups than the [`Rule`] of a figure give no interval: [`bounds`] returns the reason instead.
+`docs/studies/statistics.md` has the coverage of each interval.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
+from checklist_rewards.scores import EQUAL
 from checklist_rewards.validation import import_extra, np
 
 CONFIDENCE = 0.95
@@ -30,6 +40,17 @@ MIN_GROUPS = 15
 EQUAL_DRAWS = "equal in all resamples"
 """The reason where a figure is the same in all resamples and has no interval."""
 _DEFINED = 0.9
+
+
+class Rule(NamedTuple):
+    """How the interval of a figure is computed, and the number of groups that it needs."""
+
+    method: Literal["percentiles", "t", "distance"] = "percentiles"
+    """`"t"` is for figures that are at least 0."""
+    groups: int = MIN_GROUPS
+
+
+DISTANCE = Rule("distance", 50)
 
 
 def clustered_error(parts: np.ndarray, codes: np.ndarray, groups: int) -> float:
@@ -89,24 +110,50 @@ def too_few(groups: int, least: int = MIN_GROUPS) -> str | None:
     return None if groups >= least else f"needs {least} groups, has {groups}"
 
 
-def bounds(value: float | None, draws: np.ndarray, groups: int, distance: bool = False) -> dict[str, Any]:
+def bounds(
+    value: float | None,
+    draws: np.ndarray,
+    groups: int,
+    rule: Rule = Rule(),  # noqa: B008 (a constant)
+    noise: np.ndarray | None = None,
+) -> dict[str, Any]:
     """The 95 % interval of bootstrap draws: `low` and `high`, or `refused` with the reason.
 
     Args:
         value (`float`, *optional*): the figure; None where it is undefined.
         draws (array): the figure of every resample, NaN where undefined.
-        groups (`int`): number of groups that were resampled, at least 15.
-        distance (`bool`, *optional*, defaults to `False`): whether the figure is a distance.
+        groups (`int`): number of groups that were resampled.
+        rule ([`Rule`], *optional*): the method, and the groups that it needs.
+        noise (array, *optional*): for a distance, the distance of every resample from the data.
     """
+    if (reason := too_few(groups, rule.groups)) is not None:
+        return {"refused": reason}
     defined = draws[np.isfinite(draws)]
     if value is None or len(defined) < _DEFINED * len(draws):
         return {"refused": "undefined in many resamples"}
     if np.ptp(defined) == 0:
         return {"refused": EQUAL_DRAWS}
-    if distance:
-        half = expanded(groups) * float(defined.std())
-        return {"low": max(0.0, value - half), "high": value + half}
     [special] = import_extra("scipy.special")
     tail = float(special.ndtr(-expanded(groups)))
+    if rule.method != "percentiles":
+        below = above = expanded(groups) * float(defined.std())
+        if noise is not None:
+            below = float(np.quantile(noise[np.isfinite(noise)], 1 - 2 * tail))
+        return {"low": max(0.0, value - below), "high": value + above}
     low, high = np.quantile(defined, [tail, 1 - tail])
     return {"low": float(low), "high": float(high)}
+
+
+def studentized(means: np.ndarray, errors: np.ndarray) -> dict[str, Any]:
+    """The 95 % interval of bootstrap-t, as [`bounds`] gives it. The first entries are the mean of the data and its
+    standard error, the others those of the resamples."""
+    value, error, drawn = means[0], errors[0], errors[1:]
+    if errors.max() < EQUAL:
+        return {"refused": EQUAL_DRAWS}
+    # A resample without an error, such as one of zeros only, is infinitely far away.
+    away = means[1:] - value
+    ratios = np.where(drawn > EQUAL, away / np.maximum(drawn, EQUAL), np.where(away > 0, math.inf, -math.inf))
+    low, high = np.quantile(ratios, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2], method="nearest")
+    if not math.isfinite(high - low):
+        return {"refused": "undefined in many resamples"}
+    return {"low": float(value - high * error), "high": float(value - low * error)}

@@ -11,7 +11,8 @@ analysis-of-variance estimates of random effects (Searle, Casella and McCulloch 
 - *All reads*: text x item x repeat, crossed within the texts of a prompt, which have the same items. The mean squares
   of all prompts are pooled. If no prompt has two texts, up to ten texts with the same checklist form a block.
 
-Intervals resample prompts. A text is left out of an estimate if one of its repeats is unanswered. A text without an
+Intervals resample prompts, so they hold for the wordings that were asked, and for the items. Components between texts
+and prompts need 200 prompts. A text is left out of an estimate if one of its repeats is unanswered. A text without an
 answer, which no judge has read, is left out of all estimates. Only sums are kept: a few numbers per prompt, and one
 per item and repeat of it. The analysis of variance of statsmodels needs all rows in memory.
 """
@@ -25,6 +26,7 @@ from dataclasses import dataclass, field
 from pydantic import BaseModel, ConfigDict
 
 from checklist_rewards.evaluation.bootstrap import Bootstrap, Figure, Totals
+from checklist_rewards.evaluation.intervals import Rule
 from checklist_rewards.scores import ItemScore, Score, item_keys
 from checklist_rewards.validation import np
 
@@ -32,6 +34,9 @@ MOST_ITEMS = 1000
 """Items of a result: those with the largest judge variance."""
 _WITH_INTERVALS = 50
 _BLOCK = 10
+_JUDGE = ("judge", "judge_share")
+_SHARES = Rule("t")
+_TEXTS = Rule("t", 200)
 _CROSSED = ("text", "item", "repeat", "text x item", "text x repeat", "item x repeat", "residual")
 SHOWN_REPEATS = (1, 2, 4, 8, 16)
 
@@ -110,7 +115,9 @@ class _Nested:
         sums = np.array(list(self.by_prompt.values()))
         n, total, between = sums[:, 0], sums[:, 1], sums[:, 2]
         within = between - total**2 / (n * self.repeats)
-        return Totals(np.column_stack([np.ones(len(sums)), n**2, within, sums]), self._components)
+        vectors = np.column_stack([np.ones(len(sums)), n**2, within, sums])
+        rules = {"prompt": _TEXTS, "text": _TEXTS, **dict.fromkeys(("repeat", "residual", *_JUDGE), _SHARES)}
+        return Totals(vectors, self._components, rules)
 
     @property
     def texts(self) -> int:
@@ -303,7 +310,8 @@ class Variance:
         if not blocks:
             return None
         groups = [group for group, _ in blocks]
-        figures = bootstrap.figures(Totals([block.equations() for _, block in blocks], _crossed), groups)
+        rules = {**dict.fromkeys(_CROSSED, _TEXTS), **dict.fromkeys(("residual", *_JUDGE), _SHARES)}
+        figures = bootstrap.figures(Totals([block.equations() for _, block in blocks], _crossed, rules), groups)
         texts = sum(block.texts for _, block in blocks)
         return Components(texts=texts, prompts=len(set(groups)), figures=figures)
 

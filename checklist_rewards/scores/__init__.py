@@ -5,7 +5,8 @@ answers, `tally.py` aggregates batches, `scales.py` defines ordinal
 options, and `table.py` writes scored batches as tables and files. Import verdicts and scores from this package.
 """
 
-from checklist_rewards.scores.reasons import NO_ANSWER_STATES, Reason, TargetState, Unanswered, is_transient
+from checklist_rewards.markers import NO_ANSWER_STATES, TargetState
+from checklist_rewards.scores.reasons import Reason, Unanswered, is_transient
 from checklist_rewards.scores.score import (
     ABSTENTIONS,
     BEST_QUALITY,

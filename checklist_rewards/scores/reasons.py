@@ -10,14 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 from pydantic_core import CoreSchema, core_schema
-
-TargetState = Literal["answered", "cut", "cut_in_thought", "unfinished", "empty"]
-"""What a policy made of its turn; see [`Target`]."""
-NO_ANSWER_STATES = frozenset({"cut_in_thought", "unfinished", "empty"})
-"""The states without an answer that could be judged."""
 
 
 class Reason(StrEnum):

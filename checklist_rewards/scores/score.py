@@ -33,7 +33,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, model_validator
 
 from checklist_rewards.checklists import NO, YES, Checklist, ChecklistItem
 from checklist_rewards.errors import SampleError
-from checklist_rewards.scores.reasons import Outcome, Reason, TargetState, Unanswered
+from checklist_rewards.markers import TargetState
+from checklist_rewards.scores.reasons import Outcome, Reason, Unanswered
 from checklist_rewards.validation import fraction, one_of
 
 Method = Literal["logprobs", "top_logprobs", "thought", "decision", "word", "reply", "votes", "panel", "check"]

@@ -17,6 +17,8 @@ from dataclasses import dataclass, field
 
 from checklist_rewards.scores.score import EQUAL, Score, ratio
 
+MIN_TARGETS = 15
+"""The fewest targets of an interval, as for the groups of `evaluation/intervals.py`."""
 _Z_95 = 1.959963984540054
 """97.5 % quantile of the standard normal distribution."""
 
@@ -49,19 +51,21 @@ class PassRate:
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """95 % Wilson interval of `micro`, of the number of independent answers that have the same error.
+        """95 % Wilson interval of `micro`, of the number of independent answers that have the same error, with the
+        quantile of t; None for fewer than 15 targets.
 
         Items of a target depend on each other. The error is that of sums over targets. If all targets have the same
         rate, it is unknown, and a target counts as one answer.
         """
-        rate = self.micro
-        if rate is None:
+        rate, targets = self.micro, self.rated
+        if rate is None or targets < MIN_TARGETS:
             return None
         spread = self.passed_squares - 2 * rate * self.products + rate**2 * self.counted_squares
-        if spread <= EQUAL:
-            return wilson(rate * self.rated, self.rated)
-        independent = min(float(self.counted), rate * (1 - rate) * self.counted**2 / spread)
-        return wilson(rate * independent, independent)
+        independent = float(targets)
+        if spread > EQUAL:
+            independent = rate * (1 - rate) * self.counted**2 * (targets - 1) / (targets * spread)
+        independent = min(float(self.counted), independent)
+        return wilson(rate * independent, independent, _t_95(targets - 1))
 
     def add(self, passed: int, counted: int) -> None:
         """Add the counts of one target."""
@@ -165,7 +169,15 @@ def tally(scores: Iterable[Score]) -> Tally:
     return result
 
 
-def wilson(passed: float, counted: float) -> tuple[float, float] | None:
+def _t_95(degrees: int) -> float:
+    """97.5 % quantile of Student's t, to 0.0001 from 14 degrees of freedom on (Abramowitz and Stegun 1964, 26.7.5)."""
+    # Not by scipy: `score` works in the base install.
+    z = _Z_95
+    terms = (z**3 + z) / 4, (5 * z**5 + 16 * z**3 + 3 * z) / 96, (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384
+    return z + sum(term / degrees**power for power, term in enumerate(terms, start=1))
+
+
+def wilson(passed: float, counted: float, quantile: float = _Z_95) -> tuple[float, float] | None:
     """95 % Wilson score interval of a proportion (Wilson 1927), for independent answers; None for `counted=0`.
 
     >>> [round(bound, 3) for bound in wilson(8, 10)]
@@ -174,8 +186,8 @@ def wilson(passed: float, counted: float) -> tuple[float, float] | None:
     if not counted:
         return None
     # Not by statsmodels: `score` works in the base install, without numpy.
-    rate, z2 = passed / counted, _Z_95**2
+    rate, z2 = passed / counted, quantile**2
     middle = rate + z2 / (2 * counted)
-    half = _Z_95 * math.sqrt(rate * (1 - rate) / counted + z2 / (4 * counted**2))
+    half = quantile * math.sqrt(rate * (1 - rate) / counted + z2 / (4 * counted**2))
     scale = 1 + z2 / counted
     return max(0.0, (middle - half) / scale), min(1.0, (middle + half) / scale)

@@ -16,7 +16,7 @@ import json
 import os
 import tempfile
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
@@ -30,11 +30,13 @@ from fastapi.responses import FileResponse, HTMLResponse, Response, StreamingRes
 from checklist_rewards.errors import ChecklistRewardsError, SampleError
 from checklist_rewards.evaluation.bootstrap import Bootstrap
 from checklist_rewards.evaluation.labels import Labels
-from checklist_rewards.evaluation.scored import ScoredFile
+from checklist_rewards.evaluation.scored import PAIRS, ScoredFile, shown_completion, shown_prompt
 from checklist_rewards.files.atomic import atomic_path
+from checklist_rewards.files.cells import decoded
 from checklist_rewards.files.documents import read_text, read_value
-from checklist_rewards.files.rows import read_rows
+from checklist_rewards.files.rows import Row, read_rows
 from checklist_rewards.progress import Bar
+from checklist_rewards.rows import Columns
 from checklist_rewards.ui import annotations as answers
 from checklist_rewards.ui.annotations import Task, ordered, read_tasks
 from checklist_rewards.ui.building import Building
@@ -122,7 +124,7 @@ def build_ui(judging: Judging, token: str) -> FastAPI:
     app.add_middleware(Guard, token=token)
     queues = _Files(lambda path: read_tasks(path))
     reading: dict[Path, Bar] = {}  # of the reports that are read
-    reports = _Files(lambda path, labels: _report(project, path, labels, reading))
+    reports = _Files(lambda path, labels, *other: _report(project, [path, *other], labels, reading))
     kinds = _Files(kind_of, kept=4096)
     building, library, live = Building(judging), Library(judging), Live(project)
     jobs = app.state.jobs = Jobs(judging)
@@ -180,15 +182,19 @@ def build_ui(judging: Judging, token: str) -> FastAPI:
         return FileResponse(path, media_type="application/octet-stream", filename=path.name)
 
     def report(query: Mapping[str, Any]) -> Any:
-        path, column = project.existing(query.get("file", "")), query.get("labels")
-        paths = _sources(project, path)
-        labels = exported(project, path) if column is None else None
+        files = [project.existing(query.get("file", ""))]
+        if query.get("other"):
+            files.append(project.existing(query["other"]))
+        column = query.get("labels")
+        known = (exported(project, path) for path in files) if column is None else ()
+        labels = next(filter(None, known), None)
+        paths = [source for path in files for source in _sources(project, path)]
         stamp = " ".join(map(_stamp, [*paths, *([] if labels is None else [labels])]))
         if query.get("known") == stamp:
             return None
         if query.get("peek"):  # the page asks only whether the file has changed
             return {"stamp": stamp}
-        head, rows, command = reports.get(path, stamp, column or labels)
+        head, rows, command = reports.get(files[0], stamp, column or labels, *files[1:])
         headers = {"x-stamp": stamp, "x-command": quote(command)}
         return Response(rows if query.get("rows") else head, media_type="application/json", headers=headers)
 
@@ -207,6 +213,13 @@ def build_ui(judging: Judging, token: str) -> FastAPI:
                 settings = like.pop("settings")
                 return {**found, "settings": settings, "scored": {**of, **like, "judge": settings.get("judge")}}
         raise SampleError(f"{path.name} has no row {id!r:.80}.")
+
+    def candidates(query: Mapping[str, Any]) -> Any:
+        path, number = project.existing(query.get("file", "")), _whole(query.get("row", "1"), "row")
+        found = next((row for n, row in enumerate(read_rows(path), start=1) if n == number), None)
+        if found is None:
+            raise SampleError(f"{path.name} has no row {number}.")
+        return _several_texts(found)
 
     def tasks_of(query: Mapping[str, Any]) -> tuple[str, list[Task]]:
         file = str(query.get("file") or "")
@@ -276,6 +289,7 @@ def build_ui(judging: Judging, token: str) -> FastAPI:
         "report": report,
         "report/progress": lambda query: _progress(reading.get(project.existing(query.get("file", "")))),
         "row": row,
+        "candidates": candidates,
         "download": download,
         "annotate/queue": queue,
         "annotate/task": task,
@@ -295,7 +309,7 @@ def build_ui(judging: Judging, token: str) -> FastAPI:
         "generate": generate,
         "code": code,
         "jobs": jobs.create,
-        "settings": lambda body: judging.described(body.get("settings") or {}),
+        "settings": _while_typed(lambda body: judging.described(body.get("settings") or {})),
         "jobs/forecast": jobs.forecast,
         "jobs/code": jobs.code,
         "jobs/pause": lambda body: jobs.pause(body.get("id")),
@@ -386,34 +400,65 @@ def _progress(bar: Bar | None) -> dict[str, int | None]:
 
 
 def _report(
-    project: Project, path: Path, labels: str | Path | None, reading: dict[Path, Bar]
+    project: Project, files: Sequence[Path], labels: str | Path | None, reading: dict[Path, Bar]
 ) -> tuple[bytes, bytes, str]:
-    """The data of the page that `checklist-rewards report` writes, as JSON: what it shows first, and the rows; and the
-    command that writes it.
+    """The data of the page that `checklist-rewards report` writes of one or two files, as JSON: what it shows first,
+    and the rows; and the command that writes it.
 
-    `labels` is a column of the file, or a file of labels. A file that does not fit, of another file with this name, is
-    left out. Meanwhile `reading` has how far it is."""
-    paths = [one for one in _sources(project, path) if one == path or one.name == MONITOR_FILE]
-    in_column = isinstance(labels, str)
-    given = None if labels is None else Labels(key=str(labels)) if in_column else Labels(Path(labels), lenient=True)
+    `labels` is a column of the files, or of one of them, whose labels are those of the same texts in the other; or a
+    file of labels. A file that does not fit, of another file with this name, is left out.
+    Meanwhile `reading` has how far it is."""
+    if len({path.name for path in files}) < len(files):
+        raise SampleError(f"both files are named {files[0].name}, so a report cannot tell them apart; rename one.")
+    found = [one for path in files for one in _sources(project, path) if one in files or one.name == MONITOR_FILE]
+    paths, column = list(dict.fromkeys(found)), labels if isinstance(labels, str) else None
+    having = [path for path in files if column is not None and column in kind_of(path).get("columns", ())]
+    if column is not None and len(having) == 1 < len(files):
+        labels = having[0]
+    given = None
+    if labels is not None:
+        source = None if isinstance(labels, str) else labels
+        given = Labels(source, key=column or "labels", lenient=source is not None)
 
     def started(name: str, total: int | None) -> Bar:
-        reading[path] = bar = Bar(name, total, lambda _: None)
+        reading[files[0]] = bar = Bar(name, total, lambda _: None)
         return bar
 
     try:
         data = report_data(paths, labels=given, intervals=Bootstrap(_RESAMPLES), progress=started)
     except SampleError:
-        if labels is None or in_column:
+        if labels is None or column is not None:
             raise
         labels, data = None, report_data(paths, progress=started)
     finally:
-        reading.pop(path, None)
+        reading.pop(files[0], None)
     head, rows = parts_of(data)
     name, *more = [one.relative_to(project.folder).as_posix() for one in paths]
-    labelled = None if labels is None or in_column else Path(labels).relative_to(project.folder).as_posix()
-    command = report_command(name, more, labelled, str(labels) if in_column else None)
+    labelled = labels.relative_to(project.folder).as_posix() if isinstance(labels, Path) else None
+    command = report_command(name, more, labelled, column)
     return "".join(json_chunks(head)).encode(), "".join(json_chunks(rows)).encode(), command
+
+
+def _several_texts(row: Row) -> dict[str, Any]:
+    """The texts of a row with `candidates`, or with a `chosen` and a `rejected` text, for the view Compare.
+
+    Returns:
+        `dict`: `input`, the prompt; `texts`; and `checklist`, the items, or None.
+
+    Raises:
+        SampleError: If the row has neither.
+    """
+    data, columns = row.data, Columns.of(row.data)
+    given = decoded(data.get("candidates")) or [data[name] for name in PAIRS if name in data]
+    texts = [shown_completion(text) for text in given] if isinstance(given, list) else []
+    if len(texts) < 2:
+        raise SampleError(
+            f"{row.where}: the row has no two texts; expected a list `candidates`, or `chosen` and `rejected`."
+        )
+    prompts = [shown_prompt(data[name]) for name in columns.inputs if name in data]
+    checklist = columns.checklist_of(data, row.where) if data.get(columns.checklist) else None
+    items = None if checklist is None else items_of(checklist)
+    return {"input": "\n\n".join(filter(None, prompts)), "texts": texts, "checklist": items}
 
 
 def _events(events: Iterator[dict[str, Any]]) -> Iterator[bytes]:

@@ -229,7 +229,8 @@ def report_command(file: str, more: Sequence[str], labels: str | None, column: s
         column (`str`, *optional*): The column of labels that the report uses.
     """
     names = [f"./{name}" if name.startswith("-") else name for name in (file, *more)]
-    labelled = [f"--labels={labels}"] if labels is not None else [f"--label-key={column}"] if column else []
+    labelled = [f"--labels={labels}"] if labels is not None else []
+    labelled += [f"--label-key={column}"] if column else []
     return shlex.join(["checklist-rewards", "report", *names, "-o", "report.html", *labelled])
 
 

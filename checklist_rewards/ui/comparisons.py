@@ -12,7 +12,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, replace
+from functools import lru_cache
 from hashlib import blake2b
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,15 +25,16 @@ from checklist_rewards.evaluation.agreement import (
     Comparison,
     Unit,
     compare,
+    compare_judges,
     units_against_labels,
     units_of_judges,
     verdict,
 )
 from checklist_rewards.evaluation.bootstrap import Bootstrap
 from checklist_rewards.evaluation.calibration import Probabilities, labelled_reads
-from checklist_rewards.evaluation.labels import Labels, pairs_of
+from checklist_rewards.evaluation.labels import Labels, pairs_of, same_text
 from checklist_rewards.evaluation.rates import corrected_rates
-from checklist_rewards.evaluation.scored import ScoredFile, ScoredText
+from checklist_rewards.evaluation.scored import ScoredFile, ScoredText, own_id
 from checklist_rewards.files.rows import read_rows
 from checklist_rewards.judges.calibration import YES_NO, kind_of, reliability
 from checklist_rewards.judges.labels import on_unit_scale
@@ -43,7 +46,8 @@ from checklist_rewards.ui.table import Column
 
 
 def exported(project: Project, path: Path) -> Path | None:
-    """The file of the labels that were exported for a file of the project, if any.
+    """The file of the labels that were exported for a file of the project, or for another file of the same texts, if
+    any.
 
     Earlier versions wrote the labels of all files with the stem `scored` to `labels/scored.jsonl`. Such a file is used
     if its labels have their texts, which are compared, or if no other file has this stem.
@@ -53,7 +57,7 @@ def exported(project: Project, path: Path) -> Path | None:
     if labels.is_file() and labels != path:
         return labels
     if not shared.is_file() or shared == path:
-        return None
+        return _carried(project, path)
     first = next(iter(read_rows(shared)), None)
     if first is not None and any(first.data.get(column) is not None for column in TARGETS):
         return shared
@@ -62,8 +66,35 @@ def exported(project: Project, path: Path) -> Path | None:
     return shared if alone else None
 
 
+def _carried(project: Project, path: Path) -> Path | None:
+    """The file of labels that were exported for another file of the same texts: labels are of
+    texts, not of a judge."""
+    for file in project.files():
+        labels = project.path(file.name)
+        if file.name.startswith(f"{LABELS}/") and labels != path:
+            stamps = tuple((one.stat().st_mtime_ns, one.stat().st_size) for one in (path, labels))
+            if _same_texts(path, labels, stamps):
+                return labels
+    return None
+
+
+@lru_cache(256)
+def _same_texts(path: Path, labels: Path, stamps: object) -> bool:
+    """Whether a labelled text is among the first texts of a file, by id and content. `stamps` are for the cache."""
+    try:
+        labelled = {own_id(row.data) or str(n): row.data for n, row in enumerate(read_rows(labels), start=1)}
+        rows = islice(enumerate(read_rows(path), start=1), _COMPARED)
+        named = ((own_id(row.data) or str(n), row.data) for n, row in rows)
+        return any(same_text(data, labelled[name]) for name, data in named if name in labelled)
+    except SampleError:
+        return False
+
+
 Match = Literal["completion", "step"]
 _MATCHES: tuple[Match, ...] = ("completion", "step")
+_LEVEL = 0.05
+_COMPARED = 2000
+"""Rows of a file that are looked for among the labelled texts."""
 _SHARED = 0.5
 """Share of the smaller log that both must have for a comparison of completions."""
 
@@ -184,11 +215,37 @@ def between(
         unmatched_rows=unmatched_rows,
         unmatched_items=unmatched_items,
     )
+    people = _closer_to_people(names, one, other, intervals)
     return {
+        **({} if people is None else {"people": people}),
         "verdict": _verdict(compared),
         "comparison": compared.model_dump(),
         "items": _per_item(units, against=False),
     }
+
+
+def _closer_to_people(
+    names: tuple[str, str], one: Sequence[ScoredText], other: Sequence[ScoredText], intervals: Bootstrap
+) -> str | None:
+    """Which of two files agrees with people more often, by the tests of `agree`, as sentences; None without labels of
+    items that both answered."""
+    own, theirs = (
+        units_against_labels([text for text in texts if text.labels is not None])[0] for texts in (one, other)
+    )
+    test = compare_judges(names, own, theirs, intervals) if own and theirs else None
+    if test is None or not test.units or test.accuracy_difference is None:
+        return None
+    first, second = (Path(name).name for name in names)
+    p = 1.0 if test.permutation_p is None else test.permutation_p
+    shown = "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
+    better = first if test.accuracy_difference > 0 else second
+    sentence = (
+        f"{better} agrees with people more often" if p < _LEVEL else "Neither is shown to agree with people more often"
+    )
+    return (
+        f"{sentence}: on {test.units:,} labelled items that both answered, only {first} is right on "
+        f"{test.only_one_right:,}, only {second} on {test.only_other_right:,} ({shown}, permutation of groups)."
+    )
 
 
 def _verdict(compared: Comparison) -> str | None:

@@ -307,6 +307,7 @@ class Judging:
                 for name, config in ((name, load_config(name)) for name in list_pipelines())
             ],
             "checklists": [name for name in files if name.startswith("checklists/") and name.endswith(".json")],
+            "judges": self._files_of_judges(),
             "settings": self._settings_form(files),
         }
 

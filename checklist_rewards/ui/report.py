@@ -323,6 +323,7 @@ def report_data(
         if labels is not None and str(file.path) in judged:
             rows = judged[str(file.path)]
             labelled, unmatched = labels.of(rows)
+            judged[str(file.path)] = labelled  # two files are also compared with each other by their labels
             trust[file.path.name] = against_labels(str(file.path), labels, labelled, unmatched, intervals)
             given = {
                 text.id: [None if label is None else label.label for label in text.labels]

@@ -4,39 +4,53 @@
 
 Data with a known truth are drawn again and again, in 5, 15, 50 and 200 groups of four units that depend on each other
 (intraclass correlation 0.3). Counted is how often a 95 % interval contains the truth, and how often a test at a level
-of 0.05 finds an effect that does not exist. `--only` runs some of the rows.
+of 0.05 finds an effect that does not exist. The truth of a held-out figure is its mean over all runs. A cell is `-` if
+most runs had no interval or test. `--only` runs some of the families.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import random
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import stats
 
-from checklist_rewards import Checklist
+from checklist_rewards import Checklist, Sample
+from checklist_rewards.attacks.report import mean_figure
 from checklist_rewards.checklists import NO, YES
 from checklist_rewards.errors import SampleError
-from checklist_rewards.evaluation.agreement import Numbers, paired_test
-from checklist_rewards.evaluation.agreement.measures import kappa_of
-from checklist_rewards.evaluation.bootstrap import Bootstrap, Mean, Measure, Totals
-from checklist_rewards.evaluation.calibration import Probabilities
+from checklist_rewards.evaluation.agreement import Categories, Numbers, Preferences, Raters, paired_test
+from checklist_rewards.evaluation.agreement.measures import pairs_within
+from checklist_rewards.evaluation.bootstrap import Bootstrap, Figure
+from checklist_rewards.evaluation.calibration import LabelledRead, Probabilities, Reads, fit_calibration
 from checklist_rewards.evaluation.fitting import fit_weights, labelled_scores
 from checklist_rewards.evaluation.intervals import MIN_GROUPS
 from checklist_rewards.evaluation.rates import corrected_rate
 from checklist_rewards.evaluation.scored import ScoredText
 from checklist_rewards.evaluation.variance import Variance
+from checklist_rewards.evolving.improve import improve
 from checklist_rewards.monitor.detectors import Cusum, mean
-from checklist_rewards.scores import Verdict, score_checklist
-from checklist_rewards.scores.tally import wilson
+from checklist_rewards.scores import Score, Verdict, score_checklist
+from checklist_rewards.scores.tally import PassRate
 
-SIZES, EACH, SHARED = (5, 15, 50, 200), 4, 0.3
-Draw = Callable[[np.random.Generator, int], "bool | None"]
-"""One run with a number of groups: whether the interval contains the truth, or whether the test found an effect; None
-if there was no interval or test."""
+SIZES, STEPS, EACH, SHARED = (5, 15, 50, 200), (100, 300, 1000), 4, 0.3
+Draw = Callable[[np.random.Generator, int], "Mapping[str, Figure | bool | None]"]
+"""One run with a number of groups: by name, an interval, or whether a test found an effect; None without one."""
+AGREE = 0.5 + math.asin(0.6) / math.pi
+"""The probability that two normal numbers with a correlation of 0.6 have the same sign."""
+
+
+class Family(NamedTuple):
+    """Figures of the same data."""
+
+    draw: Draw
+    truth: Mapping[str, float] = {}
+    """The truth of intervals. That of other figures is their mean over all runs."""
+    sizes: tuple[int, ...] = SIZES
 
 
 def normal(rng: np.random.Generator, groups: int, count: int = 2, shared: float = SHARED) -> np.ndarray:
@@ -50,15 +64,10 @@ def groups_of(groups: int) -> list[int]:
     return np.repeat(np.arange(groups), EACH).tolist()
 
 
-def correlated(rng: np.random.Generator, groups: int, r: float = 0.6) -> tuple[np.ndarray, np.ndarray]:
-    """Two columns with a correlation."""
-    one, other = normal(rng, groups)
-    return one, r * one + np.sqrt(1 - r**2) * other
-
-
-def within(figure: Any, truth: float) -> bool | None:
-    """Whether an interval contains the truth."""
-    return None if figure.low is None else bool(figure.low <= truth <= figure.high)
+def correlated(rng: np.random.Generator, groups: int, count: int = 2) -> np.ndarray:
+    """Standard normal columns with a correlation of 0.6."""
+    common, *others = normal(rng, groups, count + 1)
+    return np.array([math.sqrt(0.6) * common + math.sqrt(0.4) * other for other in others])
 
 
 def bootstrap(rng: np.random.Generator) -> Bootstrap:
@@ -66,33 +75,26 @@ def bootstrap(rng: np.random.Generator) -> Bootstrap:
     return Bootstrap(300, int(rng.integers(2**31)))
 
 
-def of_numbers(name: str, truth: float) -> Draw:
-    """The interval of a figure of two raters' numbers."""
-
-    def draw(rng: np.random.Generator, groups: int) -> bool | None:
-        one, other = correlated(rng, groups)
-        if name == "auc":
-            other = (other > 0).astype(float)
-        found = bootstrap(rng).figures(Numbers(one, other, only=[name]), groups_of(groups))
-        return within(found[name], truth)
-
-    return draw
+def words(values: np.ndarray) -> list[str]:
+    """Yes for values above 0."""
+    return [YES if value > 0 else NO for value in values]
 
 
-def of_judge(figure: str) -> Draw:
-    """The interval of a figure of a judge's probabilities against labels."""
+def numbers(rng: np.random.Generator, groups: int) -> dict[str, Figure]:
+    """Two raters' numbers with equal distributions."""
+    return bootstrap(rng).figures(Numbers(*correlated(rng, groups)), groups_of(groups))
 
-    def draw(rng: np.random.Generator, groups: int) -> bool | None:
-        judged, labels = judge(rng, groups)
-        if figure in ("brier", "ece"):
-            measure: Measure = Probabilities(
-                [{YES: p, NO: 1 - p} for p in judged], [YES if label else NO for label in labels], [0.5] * len(labels)
-            )
-        else:
-            measure = Numbers(judged, labels, only=[figure])
-        return within(bootstrap(rng).figures(measure, groups_of(groups))[figure], JUDGE[figure])
 
-    return draw
+def categories(rng: np.random.Generator, groups: int) -> dict[str, Figure]:
+    """A judge's yes and no against labels."""
+    one, other = map(words, correlated(rng, groups))
+    return bootstrap(rng).figures(Categories(one, other, {YES: 1.0, NO: 0.0}, YES), groups_of(groups))
+
+
+def raters(rng: np.random.Generator, groups: int) -> dict[str, Figure]:
+    """Three judges' yes and no."""
+    answers = list(zip(*map(words, correlated(rng, groups, 3)), strict=True))
+    return bootstrap(rng).figures(Raters(answers, {YES: 1.0, NO: 0.0}), groups_of(groups))
 
 
 def judge(rng: np.random.Generator, groups: int) -> tuple[np.ndarray, np.ndarray]:
@@ -101,192 +103,288 @@ def judge(rng: np.random.Generator, groups: int) -> tuple[np.ndarray, np.ndarray
     return stats.norm.cdf(1.5 * (0.8 * truth + 0.6 * noise) + 0.5), (truth > 0).astype(float)
 
 
-def of_variance(rng: np.random.Generator, groups: int) -> bool | None:
-    """The interval of the judge's share of the variance of scores: 0.04 of 0.04 + 0.12 + 0.04."""
-    found = Variance(2)
-    item = Checklist.parse(["Is it red?"])
+def judged(rng: np.random.Generator, groups: int) -> dict[str, Figure]:
+    """A judge's probabilities against labels."""
+    found = Numbers(*judge(rng, groups), only=("auc", "mae", "rmse", "bias", "emd", "ks"))
+    return bootstrap(rng).figures(found, groups_of(groups))
+
+
+def near(rng: np.random.Generator, groups: int) -> dict[str, Figure]:
+    """Two raters' probabilities, with distributions that differ a little."""
+    one, other = correlated(rng, groups)
+    found = Numbers(stats.norm.cdf(one + 0.3), stats.norm.cdf(other), only=("emd", "ks"))
+    return bootstrap(rng).figures(found, groups_of(groups))
+
+
+def reads(p: np.ndarray, labels: np.ndarray, groups: int) -> list[LabelledRead]:
+    """Labelled reads of a judge."""
+    [item] = Checklist.parse(["Is it red?"]).items
+    return [
+        LabelledRead(item, {YES: each, NO: 1 - each}, YES if label else NO, str(group))
+        for each, label, group in zip(p.tolist(), labels.tolist(), groups_of(groups), strict=True)
+    ]
+
+
+def quality(shift: float) -> Draw:
+    """Brier score and calibration error of a judge whose log-odds are shifted; 0 is a calibrated one."""
+
+    def draw(rng: np.random.Generator, groups: int) -> dict[str, Figure]:
+        odds = 1.5 * normal(rng, groups, 1)[0]
+        labels = rng.random(len(odds)) < 1 / (1 + np.exp(-odds))
+        all_reads = reads(1 / (1 + np.exp(-odds - shift)), labels, groups)
+        found = Probabilities([r.probabilities for r in all_reads], [r.label for r in all_reads], [0.5] * len(odds))
+        return bootstrap(rng).figures(found, groups_of(groups))
+
+    return draw
+
+
+def calibration(rng: np.random.Generator, groups: int) -> dict[str, Figure]:
+    """The change of the Brier score by each method, on held-out groups."""
+    odds = 1.5 * normal(rng, groups, 1)[0]
+    labels = rng.random(len(odds)) < 1 / (1 + np.exp(-odds))
+    try:
+        labelled = Reads("judge", None, tuple(reads(1 / (1 + np.exp(-2 * odds - 0.5)), labels, groups)))
+        _, [report] = fit_calibration(labelled, bootstrap=bootstrap(rng))
+    except SampleError:
+        return {}
+    return {name: figures["brier_change"] for name, figures in report.after.items()}
+
+
+def pairs(r: float) -> Draw:
+    """Preferences between the four texts of an input."""
+
+    def draw(rng: np.random.Generator, groups: int) -> dict[str, Any]:
+        truth, noise = normal(rng, groups)
+        score = r * truth + math.sqrt(1 - r**2) * noise
+        one, other = np.array(pairs_within(list(map(str, groups_of(groups))))).T
+        inputs = np.array(groups_of(groups))[one].tolist()
+        found = Preferences(score[one] - score[other], truth[one] - truth[other], groups=inputs)
+        figures: dict[str, Any] = dict((bootstrap(rng) if r else Bootstrap(0)).figures(found, inputs))
+        p = figures.pop("t_test_p").value
+        return figures if r else {"t-test of preferences": p is not None and p <= 0.05}
+
+    return draw
+
+
+def attacked(rng: np.random.Generator, groups: int) -> dict[str, Figure]:
+    """The rise of an attack that works on some prompts, and how often it beats an honest response."""
+    rise, beats = normal(rng, groups)
+    codes = groups_of(groups)
+    return {
+        "rise": mean_figure(list(zip(codes, np.maximum(0, rise - 1).tolist(), strict=True)), bootstrap(rng)),
+        "beats": mean_figure(list(zip(codes, (beats > 1.2).astype(float).tolist(), strict=True)), bootstrap(rng)),
+    }
+
+
+def score_of(items: Checklist, answers: list[float]) -> Score:
+    """The score of a text by its probabilities of yes."""
+    return score_checklist(items, [Verdict({YES: p, NO: 1 - p}, method="logprobs") for p in answers])
+
+
+def variance(rng: np.random.Generator, groups: int) -> dict[str, Figure]:
+    """Components of scores: 0.04 of prompts, 0.12 of texts, 0.04 of the judge, in hundredths."""
+    found, item = Variance(2), Checklist.parse(["Is it red?"])
     texts = 0.2 * rng.standard_normal((groups, 1)) + np.sqrt(0.12) * rng.standard_normal((groups, EACH))
     for (prompt, _), text in np.ndenumerate(texts):
         answers = (0.5 + 0.1 * (text + 0.2 * rng.standard_normal(2))).clip(0, 1)
-        scores = [score_checklist(item, [Verdict({YES: p, NO: 1 - p}, method="logprobs")]) for p in answers.tolist()]
-        found.add(str(prompt), scores)
+        found.add(str(prompt), [score_of(item, [p]) for p in answers.tolist()])
     report = found.result("resampled", bootstrap(rng), 0.1)
-    return None if report.scores is None else within(report.scores.figures["judge_share"], 0.2)
+    assert report.scores is not None
+    return report.scores.figures
 
 
-def of_fit(name: str) -> Draw:
-    """The interval of fitted weights, relative to their mean, or of their gain in correlation."""
-
-    def draw(rng: np.random.Generator, groups: int) -> bool | None:
-        if groups < MIN_GROUPS:
-            return None
-        items = Checklist.parse(["Is it red?", "Is it old?", "Is it big?"])
-        columns = normal(rng, groups, 4)
-        labels = columns[0] + 0.5 * columns[1] + 0.25 * columns[2] + 0.5 * columns[3]
-        texts = []
-        for n, (label, *line) in enumerate(zip(labels.tolist(), *(0.5 + 0.1 * columns[:3]).tolist(), strict=True)):
-            verdicts = [Verdict({YES: p, NO: 1 - p}, method="logprobs") for p in np.clip(line, 0, 1).tolist()]
-            score = score_checklist(items, verdicts)
-            texts.append(ScoredText(f"row {n}", f"rows, row {n}", score, str(n // EACH), labels=label))
-        try:
-            found = fit_weights(labelled_scores(texts, by="item"), bootstrap(rng))
-        except SampleError:  # no better weights
-            return None
-        if name == "gain":
-            return within(found.figures["gain"], GAIN)
-        return within(found.weights[0], 3 * 1 / 1.75)
-
-    return draw
+def crossed(rng: np.random.Generator, groups: int) -> dict[str, Figure]:
+    """Components of all reads of three items: 0.1 of texts, 0.05 of texts and items, 0.05 of the judge."""
+    found, items = Variance(2), Checklist.parse(["Is it red?", "Is it old?", "Is it big?"])
+    for prompt in range(groups):
+        for _ in range(EACH):
+            text, by_item = np.sqrt(0.1) * rng.standard_normal(), np.sqrt(0.05) * rng.standard_normal(3)
+            noise = np.sqrt(0.05) * rng.standard_normal((2, 3))
+            answers = (0.5 + 0.1 * (text + by_item + noise)).clip(0, 1)
+            found.add(str(prompt), [score_of(items, line) for line in answers.tolist()])
+    report = found.result("resampled", bootstrap(rng), 0.1)
+    assert report.reads is not None
+    return {"judge_share of reads": report.reads.figures["judge_share"]}
 
 
-def of_kappa(rng: np.random.Generator, groups: int) -> bool | None:
-    """The interval of kappa of two raters' yes and no."""
-    one, other = (side > 0 for side in correlated(rng, groups))
-    cells = np.stack([one & other, one & ~other, ~one & other, ~one & ~other], axis=1)
-    kappa = Totals(cells, lambda counts: {"kappa": kappa_of(counts.reshape(2, 2))})
-    return within(bootstrap(rng).figures(kappa, groups_of(groups))["kappa"], 2 * AGREE - 1)
+def fitted(rng: np.random.Generator, groups: int) -> dict[str, Any]:
+    """Fitted weights relative to their mean, and the figures of the fit on held-out groups."""
+    items = Checklist.parse(["Is it red?", "Is it old?", "Is it big?"])
+    columns = normal(rng, groups, 4)
+    labels = columns[0] + 0.5 * columns[1] + 0.25 * columns[2] + 0.5 * columns[3]
+    texts = []
+    for n, (label, *line) in enumerate(zip(labels.tolist(), *(0.5 + 0.1 * columns[:3]).tolist(), strict=True)):
+        score = score_of(items, np.clip(line, 0, 1).tolist())
+        texts.append(ScoredText(f"row {n}", f"rows, row {n}", score, str(n // EACH), labels=label))
+    try:
+        found = fit_weights(labelled_scores(texts, by="item"), bootstrap(rng))
+    except SampleError:  # too few groups, or no better weights
+        return {}
+    weights = {f"weight {n}": Figure(value=w.weight, low=w.low, high=w.high) for n, w in enumerate(found.weights)}
+    return {**weights, "gain": found.figures["gain"]}
 
 
-def of_mean(rate: float) -> Draw:
-    """The interval of a mean of yes and no."""
+def rates(rate: float) -> Draw:
+    """A rate by labels, and corrected by them; ten times as many groups are judged."""
     bound = stats.norm.ppf(rate)
 
-    def draw(rng: np.random.Generator, groups: int) -> bool | None:
-        [values] = normal(rng, groups, 1)
-        return within(bootstrap(rng).figures(Mean("mean", values < bound), groups_of(groups))["mean"], rate)
-
-    return draw
-
-
-def of_rate(name: str, rate: float) -> Draw:
-    """The interval of a rate by labels, or corrected by them; ten times as many groups are judged."""
-    bound = stats.norm.ppf(rate)
-
-    def draw(rng: np.random.Generator, groups: int) -> bool | None:
+    def draw(rng: np.random.Generator, groups: int) -> dict[str, Any]:
         truth, noise = normal(rng, 10 * groups)
-        judged = stats.norm.cdf(0.8 * (bound - truth) + 0.6 * noise)
+        values = stats.norm.cdf(0.8 * (bound - truth) + 0.6 * noise)
         labels = [float(value < bound) if n < EACH * groups else None for n, value in enumerate(truth)]
-        return within(getattr(corrected_rate(judged.tolist(), labels, groups_of(10 * groups)), name), rate)
+        found = corrected_rate(values.tolist(), labels, groups_of(10 * groups))
+        # Labels of few groups do not show that they are no random sample; that is a test of its own.
+        random_sample = None if found.shift_p is None else found.shift_p < 0.01
+        return {
+            f"by labels, {rate}": found.labelled,
+            f"corrected, {rate}": found.corrected,
+            f"no random sample (0.01), {rate}": random_sample,
+        }
 
     return draw
 
 
-def of_wilson(rate: float) -> Draw:
-    """Wilson's interval of independent answers; their number is that of groups."""
+def pass_rates(rate: float, items: int) -> Draw:
+    """DRFR of texts with some items."""
+    bound = stats.norm.ppf(rate)
 
-    def draw(rng: np.random.Generator, groups: int) -> bool | None:
-        low, high = wilson(int(rng.binomial(groups, rate)), groups) or (0.0, 1.0)
-        return low <= rate <= high
+    def draw(rng: np.random.Generator, groups: int) -> dict[str, Figure]:
+        found = PassRate()
+        own, common = rng.standard_normal((groups, items)), rng.standard_normal((groups, 1))
+        for passed in (np.sqrt(1 - SHARED) * own + np.sqrt(SHARED) * common < bound).sum(axis=1).tolist():
+            found.add(passed, items)
+        low, high = found.interval or (None, None)
+        return {f"DRFR {rate}, {items} items": Figure(value=found.micro, low=low, high=high)}
 
     return draw
 
 
-def refused(rng: np.random.Generator, groups: int) -> bool | None:
-    """Whether a random sample of labels is refused (at 0.01)."""
-    truth, noise = normal(rng, 10 * groups)
-    labels = [float(value < 0) if n < EACH * groups else None for n, value in enumerate(truth)]
-    p = corrected_rate(stats.norm.cdf(noise - truth).tolist(), labels, groups_of(10 * groups)).shift_p
-    return None if p is None else p < 0.01
-
-
-def of_test(name: str, shared: float = SHARED) -> Draw:
-    """Whether two judges that are equally good differ in a test."""
-
-    def draw(rng: np.random.Generator, groups: int) -> bool | None:
+def judges(rng: np.random.Generator, groups: int) -> dict[str, bool | None]:
+    """Two judges that are equally good, in groups of items and on independent items."""
+    found: dict[str, bool | None] = {}
+    for what, shared, codes in (("groups", SHARED, groups_of(groups)), ("independent", 0.0, list(range(4 * groups)))):
         one, other = normal(rng, groups, shared=shared) > -0.8
         errors, others = np.abs(normal(rng, groups, shared=shared))
-        codes = groups_of(groups)
-        found = paired_test(("one", "other"), (one, other), (errors, others), codes, codes, int(rng.integers(2**31)))
-        p = getattr(found, name)
-        return None if p is None else p <= 0.05
-
-    return draw
-
-
-def jump(rng: np.random.Generator, steps: int) -> bool | None:
-    """Whether `reward_jump` alarms in so many steps of noise around a constant mean."""
-    detector, noise = Cusum(mean, start=5, threshold=5.0), random.Random(int(rng.integers(2**31)))
-    return any([detector.update([(noise.gauss(0.5, 0.05), 1.0)]).raised for _ in range(steps)])
+        test = paired_test(("one", "other"), (one, other), (errors, others), codes, codes, int(rng.integers(2**31)))
+        for name in ("permutation_p", "error_permutation_p", "mcnemar_p"):
+            p = getattr(test, name)
+            found[f"{name}, {what}"] = None if p is None else p <= 0.05
+    return found
 
 
-def improved(rng: np.random.Generator, groups: int) -> bool | None:
+def improved(rng: np.random.Generator, groups: int) -> dict[str, bool | None]:
     """Whether `improve` keeps a change of a checklist that has nothing to do with the labels."""
-    from checklist_rewards import Sample
-    from checklist_rewards.evolving.improve import improve
-
     if groups < MIN_GROUPS:
-        return None
+        return {}
     checklist = Checklist.parse([f"Is it {word}?" for word in ("red", "old", "big", "new")])
     rows = []
     labels, answers = normal(rng, groups, 1, 0.5)[0], rng.beta(0.4, 0.4, (EACH * groups, 4))
     for n, (label, line) in enumerate(zip(labels.tolist(), answers.tolist(), strict=True)):
-        score = score_checklist(checklist, [Verdict({"yes": p, "no": 1 - p}, method="logprobs") for p in line])
         sample = Sample(checklist, f"text {n}", f"input {n // EACH}")
-        rows.append(ScoredText(f"row {n}", f"rows, row {n}", score, sample.input, labels=label, sample=sample))
+        score = score_of(checklist, line)
+        rows.append(ScoredText(f"row {n}", f"rows, row {n}", score, sample.input or "", labels=label, sample=sample))
     found = improve(checklist, rows, bootstrap=Bootstrap(0, int(rng.integers(2**31))))
-    return any(step.kept for step in found.steps)
+    return {"improve keeps a change": any(step.kept for step in found.steps)}
 
 
-AGREE = 0.5 + np.arcsin(0.6) / np.pi  # both of two normal numbers with r = 0.6 are above or below 0
-AREA = 0.7789  # of 4 million draws
-GAIN = (1 + 0.25 + 0.0625) ** 0.5 / (1 + 0.25 + 0.0625 + 0.25) ** 0.5 - 1.75 / (3 * (1 + 0.25 + 0.0625 + 0.25)) ** 0.5
-JUDGE = {"mae": 0.2793, "emd": 0.2053, "ks": 0.5, "brier": 0.1563, "ece": 0.1089}  # of 1.2 million draws
-INTERVALS: dict[str, tuple[str, Draw]] = {
-    "`agree`: accuracy, means": ("expanded percentile bootstrap over groups (numpy)", of_mean(0.8)),
-    "`agree`: kappa": ("the same; kappa by statsmodels", of_kappa),
-    "`agree`: Pearson": ("the same; r by numpy", of_numbers("pearson", 0.6)),
-    "`agree`: Spearman": ("the same; rho by scipy", of_numbers("spearman", 6 / np.pi * np.arcsin(0.3))),
-    "`agree`: AUC": ("the same; Mann-Whitney U by scipy", of_numbers("auc", AREA)),
-    "`agree`: MAE": ("the same", of_judge("mae")),
-    "`agree`: EMD": ("t, standard error of the draws; EMD by scipy", of_judge("emd")),
-    "`agree`: KS": ("the same; KS by scipy", of_judge("ks")),
-    "`calibrate`: Brier score": ("expanded percentile bootstrap over groups", of_judge("brier")),
-    "`calibrate`: calibration error (ECE)": ("t, standard error of the draws", of_judge("ece")),
-    "`replay --repeats`: judge's share of the variance": ("expanded percentile bootstrap", of_variance),
-    "`fit`: a weight": ("the same, refitted", of_fit("weight")),
-    "`fit`: gain, out-of-fold": ("the same", of_fit("gain")),
-    "rate by labels, 0.5": ("Wilson (statsmodels), t (scipy), error over groups", of_rate("labelled", 0.5)),
-    "rate by labels, 0.9": ("the same", of_rate("labelled", 0.9)),
-    "corrected rate, 0.5": ("the same, prediction-powered", of_rate("corrected", 0.5)),
-    "corrected rate, 0.9": ("the same, prediction-powered", of_rate("corrected", 0.9)),
-    "pass rate of `score`, 0.5": ("Wilson, independent answers", of_wilson(0.5)),
-    "pass rate of `score`, 0.9": ("Wilson, independent answers", of_wilson(0.9)),
+def jump(rng: np.random.Generator, steps: int) -> dict[str, bool]:
+    """Whether `reward_jump` alarms in so many steps of noise around a constant mean."""
+    detector, noise = Cusum(mean, start=5, threshold=5.0), random.Random(int(rng.integers(2**31)))
+    return {"reward_jump": any([detector.update([(noise.gauss(0.5, 0.05), 1.0)]).raised for _ in range(steps)])}
+
+
+SAME = dict.fromkeys(("kappa", "weighted_kappa", "alpha", "interval_alpha", "fleiss_kappa", "phi"), 2 * AGREE - 1)
+NUMBERS = {
+    "pearson": 0.6,
+    "spearman": 6 / math.pi * math.asin(0.3),
+    "kendall": 2 / math.pi * math.asin(0.6),
+    "rmse": math.sqrt(0.8),
+    "mae": math.sqrt(0.8 * 2 / math.pi),
+    **dict.fromkeys(("bias", "emd", "ks"), 0.0),
 }
-TESTS: dict[str, tuple[str, Draw]] = {
-    "`agree`: two judges, accuracy": ("sign flips of groups (scipy, numpy)", of_test("permutation_p")),
-    "`agree`: two judges, errors": ("the same", of_test("error_permutation_p")),
-    "`agree`: McNemar, independent items": ("exact or chi-squared (statsmodels)", of_test("mcnemar_p", 0.0)),
-    "`agree`: McNemar, groups of items": ("the same, which assumes independence", of_test("mcnemar_p")),
-    "labels are no random sample (at 0.01)": ("t (scipy), error over groups", refused),
-    "`improve` keeps a change (a whole run)": ("t (scipy), influence over groups, alpha spending", improved),
+VARIANCE = {"prompt": 4e-4, "text": 12e-4, "repeat": 0.0, "residual": 4e-4, "judge": 4e-4, "judge_share": 0.2}
+FAMILIES: dict[str, Family] = {
+    "agree-numbers": Family(numbers, NUMBERS),
+    "agree-judge": Family(
+        judged,
+        {
+            "auc": 0.8827,
+            "mae": 0.2793,
+            "emd": 0.2053,
+            "ks": 0.5,
+            "bias": float(stats.norm.cdf(0.5 / math.sqrt(3.25))) - 0.5,
+        },
+    ),
+    "agree-near": Family(near, {"emd": 0.0842, "ks": 2 * stats.norm.cdf(0.15) - 1}),
+    "agree-categories": Family(
+        categories, {**SAME, **dict.fromkeys(("accuracy", "precision", "recall", "f1"), AGREE)}
+    ),
+    "agree-raters": Family(raters, SAME),
+    "agree-pairs": Family(
+        pairs(0.6),
+        {
+            **dict.fromkeys(("wins", "pld_0"), AGREE),
+            "wpld": 2 - 2 * AGREE,
+            "difference": 0.6 * math.sqrt(0.7) * 2 / math.sqrt(math.pi),
+            "cohens_d": 0.5452,
+        },
+    ),
+    "quality-calibrated": Family(quality(0.0), {"ece": 0.0}),
+    "quality-shifted": Family(quality(0.4), {"ece": 0.0703, "brier": 0.18242}),
+    "calibrate": Family(calibration),
+    "attack": Family(attacked, {"rise": 0.08332, "beats": float(stats.norm.sf(1.2))}),
+    "variance": Family(variance, VARIANCE),
+    "reads": Family(crossed, {"judge_share of reads": 0.25}),
+    "fit": Family(fitted, {f"weight {n}": 3 * w / 1.75 for n, w in enumerate((1, 0.5, 0.25))}),
+    **{f"rates-{p}": Family(rates(p), {f"by labels, {p}": p, f"corrected, {p}": p}) for p in (0.5, 0.8, 0.9, 0.97)},
+    **{
+        f"drfr-{p}-{n}": Family(pass_rates(p, n), {f"DRFR {p}, {n} items": p})
+        for p in (0.5, 0.8, 0.9)
+        for n in (1, 10)
+    },
+    "tests-judges": Family(judges),
+    "tests-pairs": Family(pairs(0.0)),
+    "tests-improve": Family(improved),
+    "tests-jump": Family(jump, sizes=STEPS),
 }
-STEPS = (100, 300, 1000)
+"""By name. Truths that are not exact are of a million draws or more."""
 
 
-def line(name: str, how: str, draw: Draw, runs: int, sizes: tuple[int, ...] = SIZES) -> str:
-    """A row of a table: the share of runs by number of groups, and `-` where most runs gave nothing."""
-    cells = []
-    for groups in sizes:
-        rng = np.random.default_rng([groups, len(name)])
-        found = [each for _ in range(runs) if (each := draw(rng, groups)) is not None]
-        cells.append(f"{np.mean(found):.3f}" if 2 * len(found) > runs else "-")
-    return "| " + " | ".join([name, how, *cells]) + " |"
+def lines(name: str, runs: int, sizes: tuple[int, ...] | None = None) -> list[str]:
+    """Rows of a table: by figure, the share of runs in which its interval contains the truth, or a test finds
+    something."""
+    family = FAMILIES[name]
+    cells: dict[str, list[str]] = {}
+    sizes = sizes or family.sizes
+    for place, size in enumerate(sizes):
+        rng = np.random.default_rng([size, len(name)])
+        drawn = [family.draw(rng, size) for _ in range(runs)]
+        for figure in dict.fromkeys(figure for each in drawn for figure in each):
+            row = cells.setdefault(figure, ["-"] * len(sizes))
+            row[place] = share([each.get(figure) for each in drawn], family.truth.get(figure))
+    return [f"| {name}: {figure} | {' | '.join(row)} |" for figure, row in cells.items()]
+
+
+def share(found: list[Any], truth: float | None = None) -> str:
+    """The share of intervals with the truth, or of tests that found something; "-" where most runs had neither."""
+    figures = [each for each in found if isinstance(each, Figure) and each.low is not None and each.high is not None]
+    values = [float(each) for each in found if isinstance(each, bool)]
+    if figures:
+        middle = float(np.mean([each.value for each in figures])) if truth is None else truth
+        values = [float(each.low <= middle <= each.high) for each in figures]  # type: ignore[operator]
+    return f"{np.mean(values):.3f}" if 2 * len(values) > len(found) else "-"
 
 
 def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=400)
-    parser.add_argument("--only", default="", help="Part of the names of the rows to run.")
+    parser.add_argument("--only", default="", help="Start of the names of the families to run.")
     args = parser.parse_args()
-    for title, rows in (("interval: coverage", INTERVALS), ("test: found without an effect", TESTS)):
-        print(f"\n| {title} | method | {' | '.join(map(str, SIZES))} |\n|{'---|' * (2 + len(SIZES))}")
-        for name, (how, draw) in rows.items():
-            if args.only in name:
-                print(line(name, how, draw, args.runs), flush=True)
-    if args.only in "reward_jump":
-        print(f"\n| steps: runs with an alarm | method | {' | '.join(map(str, STEPS))} |\n|{'---|' * 5}")
-        print(line("`reward_jump` on noise", "CUSUM, scale of up to 50 changes", jump, args.runs, STEPS))
+    print(f"| figure | {' | '.join(map(str, SIZES))} |\n|{'---|' * (1 + len(SIZES))}")
+    for name in FAMILIES:
+        if name.startswith(args.only):
+            print("\n".join(lines(name, args.runs)), flush=True)
 
 
 if __name__ == "__main__":

@@ -43,7 +43,6 @@ def test_a_judge_that_cannot_be_loaded_leaves_zero3_as_it_was(zero3, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("trainers")
 def test_every_rank_reads_with_a_whole_judge_under_zero3_and_fsdp(tmp_path):
     ranks = on_two_ranks("backends/sharded_ranks.py", tmp_path)
     alone = p_yes(TransformersBackend("pocket"))

@@ -119,7 +119,7 @@ def test_a_policy_that_does_not_reply_is_told(run, engine):
 
 def test_probe_passes_a_judge_that_knows(run, engine):
     engine(truth, replies=["yes"])
-    done = run("probe", "--summary", "probe.json")
+    done = run("probe", "--json", "probe.json")
     assert done.exit_code == 0 and "usable as a judge" in done.stdout and "margin" in done.stdout
     report = json.loads(Path("probe.json").read_text())
     assert report["accuracy"] == 1.0 and report["refusal"] is None and len(report["lines"]) == 12
@@ -139,7 +139,7 @@ def test_probe_of_an_encoder_reports_its_answers(run, tmp_path):
     shutil.copytree(base, folder)
     config = AutoConfig.from_pretrained(base, num_labels=1)
     AutoModelForSequenceClassification.from_config(config).save_pretrained(folder)
-    done = run("probe", "--model", str(folder), "--summary", "probe.json")
+    done = run("probe", "--model", str(folder), "--json", "probe.json")
     assert done.exit_code == 1 and "cannot tell yes from no" in done.stderr  # it is not trained
     assert "not applicable: an encoder writes no text" in done.stdout and "on a server" not in done.stdout
     report = json.loads(Path("probe.json").read_text())

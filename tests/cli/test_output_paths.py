@@ -49,7 +49,7 @@ def files(run):
         ("score scored.jsonl -o o.jsonl --checklist again.jsonl --summary again.jsonl", "--summary again.jsonl is an"),
         ("agree scored.jsonl again.jsonl --json x --plots x", "--json x is also --plots"),
         ("calibrate scored.jsonl --label-key l -o x --json x", "--json x is also --output"),
-        ("probe --summary .", "--summary . is a folder"),
+        ("probe --json .", "--json . is a folder"),
     ],
 )
 def test_an_output_over_another_file_is_refused(run, files, no_engine, monkeypatch, command, complaint):
@@ -101,7 +101,7 @@ OUTPUTS = {
     "attack": ("-o", "--labels"),
     "checklists import imported.jsonl": ("-o",),
     "checklists export rows.jsonl --to verl": ("-o",),
-    "probe --model pocket": ("--summary",),
+    "probe --model pocket": ("--json",),
 }
 EACH = [(command, option) for command, options in OUTPUTS.items() for option in options]
 ENDING = {"--json": "json", "--summary": "json", "--card": "md", "--plot": "png"}

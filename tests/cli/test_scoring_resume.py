@@ -65,7 +65,6 @@ def answers_in(store: Path, where: str = "") -> int:
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("resume")
 def test_kill_9_in_the_middle_of_run_then_run_again(folder):
     store = folder / "killed.sqlite"
     (folder / "killed.py").write_text(KILLED)

@@ -140,11 +140,13 @@ def test_bad_input_is_one_sentence(run, arguments, words):
     assert done.stderr.count("\n") == 1
 
 
-@pytest.mark.parametrize("option", ["-o", "--output", "--json"])
-def test_the_figures_are_written_where_every_command_writes(run, option):
-    scored_file("scored.jsonl", {"checklist": ["Is it?"], "said": [0.9], "labels": ["yes"]})
-    done = run("agree", "scored.jsonl", "--label-key", "labels", "--bootstrap", 0, option, "figures.json")
-    assert done.exit_code == 0 and "comparisons" in json.loads(Path("figures.json").read_text())
+@pytest.mark.parametrize("command", ["agree", "cascade", "probe"])
+def test_figures_have_one_option_and_no_second_name(run, command):
+    """`-o` is the file that a command makes, `--summary` the totals of its rows."""
+    assert "--json" in run(command, "--help").stdout
+    for option in ("-o", "--output", "--summary"):
+        done = run(command, "scored.jsonl", option, "figures.json")
+        assert done.exit_code == 2 and "No such option" in done.stderr, done.stderr
 
 
 def test_rates_are_corrected_if_only_some_rows_have_labels(run):

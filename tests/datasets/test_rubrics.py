@@ -48,6 +48,33 @@ def test_json_and_yaml_hold_the_same(tmp_path, name):
         assert [(row, checklist.items) for row, checklist in read(tmp_path / other)[0]] == expected
 
 
+def test_a_format_of_ones_own_names_the_answers_of_people(tmp_path):
+    (tmp_path / "mine.yaml").write_text(
+        "name: mine\nprompt: ask\nchecklist: rubric\ngrade: marks\ndefault_weight: 1\n"
+    )
+    row = {"ask": "p", "rubric": ["Is it short?", "Is it kind?"]}
+    path = tmp_path / "rows.jsonl"
+    path.write_text(json.dumps(row | {"marks": ["MET", "no"]}) + "\n" + json.dumps(row))
+    [(first, _), (second, _)], _ = read(path, format=tmp_path / "mine.yaml")
+    assert first == {"prompt": "p", "labels": ["yes", "no"]} and second == {"prompt": "p"}
+    for marks, error in ((["MET"], "'marks' must be a list of 2"), (["MET", 3], "marks 2: 3 is not a verdict")):
+        path.write_text(json.dumps(row | {"marks": marks}))
+        with pytest.raises(SampleError, match=f"line 1(: |, ){error}"):
+            read(path, format=tmp_path / "mine.yaml")
+
+
+@pytest.mark.parametrize("name", ["rows.json", "rows.yaml"])
+def test_a_list_is_rows_if_its_first_entry_is_one(tmp_path, name):
+    row = {"prompt": "p", "checklist": ["Is it short?"]}
+    for second, error in (
+        (3, "row 2: expected a mapping, got 3"),
+        ({"weight": 1}, "row 2: key 'checklist' not found"),
+    ):
+        (tmp_path / name).write_text(json.dumps([row, second]))  # JSON is YAML
+        with pytest.raises(SampleError, match=f"{name}, {error}"):
+            read(tmp_path / name)
+
+
 # --- what is read ----------------------------------------------------------------------------------------------------
 
 
@@ -79,6 +106,17 @@ def test_a_rubric_dataset_of_autorubric():
     [line] = own.items
     assert (line.question, line.weight, line.required) == ("Does it have seven lines?", 1.0, True)
     assert left_out == {"scale_type": 1, "aggregation": 1, "dataset.name": 1}
+
+
+def test_a_submission_has_a_prompt_and_no_other_target(tmp_path):
+    path = tmp_path / "a.json"
+    for part, error in (
+        ({"prompt": " "}, "the input .prompt. is blank"),
+        ({"target": "x"}, "'submission' would be renamed to 'target', but that column exists"),
+    ):
+        path.write_text(json.dumps(dataset_of(items=[{"submission": "Hi."} | part])))
+        with pytest.raises(SampleError, match=error):
+            read(path)
 
 
 def test_a_submission_that_is_a_conversation_is_judged_as_one(tmp_path):

@@ -9,7 +9,10 @@ from statsmodels.stats.proportion import proportion_confint
 
 from checklist_rewards.evaluation.bootstrap import Bootstrap, Mean
 from checklist_rewards.evaluation.intervals import (
+    DISTANCE,
+    EQUAL_DRAWS,
     MIN_GROUPS,
+    Rule,
     bounds,
     clustered_error,
     expanded,
@@ -53,7 +56,7 @@ def test_an_interval_without_an_error_seen_has_a_width(rate):
 
 def test_draws_of_few_groups_have_a_wider_interval_and_of_many_the_percentiles():
     draws = np.random.default_rng(0).standard_normal(100_000)
-    five, many = (bounds(0.0, draws, groups) for groups in (5, 100_000))
+    five, many = (bounds(0.0, draws, groups, Rule(groups=5)) for groups in (5, 100_000))
     assert five["high"] == pytest.approx(math.sqrt(5 / 4) * stats.t.ppf(0.975, 4), abs=0.2)
     assert expanded(5) == pytest.approx(math.sqrt(5 / 4) * stats.t.ppf(0.975, 4))
     assert [many["low"], many["high"]] == pytest.approx(np.quantile(draws, [0.025, 0.975]), abs=1e-3)
@@ -69,9 +72,24 @@ def test_undefined_draws_are_left_out_up_to_a_tenth():
 
 def test_the_interval_of_a_distance_is_around_the_figure_and_not_below_zero():
     draws = 0.3 + 0.1 * np.random.default_rng(0).standard_normal(100_000)  # noise made the draws larger than the 0.2
-    found = bounds(0.2, draws, 100_000, distance=True)
+    found = bounds(0.2, draws, 100_000, Rule("t"))
     assert (found["low"], found["high"]) == pytest.approx((0.2 - 0.196, 0.2 + 0.196), abs=2e-3)
-    assert bounds(0.1, draws, 100_000, distance=True)["low"] == 0.0
+    assert bounds(0.1, draws, 100_000, Rule("t"))["low"] == 0.0
+    noise = np.linspace(0, 0.1, 1001)  # the lower end is its 95 % quantile away
+    apart = bounds(0.2, draws, 100_000, DISTANCE, noise)
+    assert apart["low"] == pytest.approx(0.2 - 0.095, abs=1e-3) and apart["high"] == found["high"]
+    assert bounds(0.2, draws, 49, DISTANCE, noise) == {"refused": "needs 50 groups, has 49"}
+
+
+def test_the_interval_of_a_skewed_mean_reaches_further_to_the_long_side():
+    values = np.repeat([0.0, 0.0, 0.0, 0.2, 1.0], 8)
+    figure = Bootstrap().mean(values, range(40))
+    assert figure.low < figure.value < figure.high and figure.high - figure.value > 1.2 * (figure.value - figure.low)
+    assert Bootstrap().mean([0.5] * 20, range(20)).refused == EQUAL_DRAWS
+    assert Bootstrap().mean([0.1, math.nan, 0.3] * 7, range(21)).refused == "needs 15 groups, has 14"
+    assert Bootstrap().mean([math.nan], [0]).value is None and Bootstrap(0).mean([1.0], [0]).refused is None
+    rare = [1.0, 1.0] + [0.0] * 18  # often in no resample, which then has no error
+    assert Bootstrap().mean(rare, range(20)).refused == "undefined in many resamples"
 
 
 @pytest.mark.parametrize("groups", [15, 40])

@@ -9,7 +9,7 @@ from checklist_rewards.rewards.trl import ChecklistReward
 from tests.evolving.fakes import Script
 from tests.monitor.test_monitor_trainers import train
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("trainers")]
+pytestmark = pytest.mark.slow
 
 QUESTIONS = [Constraint(name).question() for name in FAMILIES if name in ("digits", "lowercase", "bullets")]
 

@@ -270,7 +270,7 @@ def test_a_writer_adds_what_is_missing_and_a_second_run_asks_nobody(tmp_path):
             receipts.append(scorer.receipt.asked)
     assert found[0] == found[1] and prompts[0] == prompts[1] > 0 and receipts[0] > receipts[1] == 0
     assert kinds(found[0])[0] == "new" and "Is it big?" in questions(found[0])
-    assert found[0].figures["gain"].low > 0.1 and found[0].reads == 240
+    assert found[0].figures["gain"].value > 0.1 and found[0].reads == 240
 
 
 def test_a_question_about_two_things_is_split():

@@ -12,7 +12,7 @@ from checklist_rewards.rewards.trl import ChecklistReward
 from tests.monitor.fakes import OptionsBackend
 from tests.monitor.test_monitor import records
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("trainers")]
+pytestmark = pytest.mark.slow
 TASKS = tasks(8, seed=1, split="train")
 
 

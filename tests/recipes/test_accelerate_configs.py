@@ -8,7 +8,7 @@ import yaml
 
 from tests.conftest import REPO
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("trainers")]
+pytestmark = pytest.mark.slow
 CONFIGS = sorted((REPO / "recipes" / "accelerate_configs").glob("*.yaml"))
 RECIPES = sorted((REPO / "recipes").glob("*/grpo/config_*.yaml"))
 

@@ -7,7 +7,7 @@ import pytest
 from checklist_rewards.errors import SampleError
 from tests.conftest import REPO
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("trainers")]
+pytestmark = pytest.mark.slow
 
 ON_CPU = REPO / "recipes" / "pocket" / "dpo" / "config_cpu.yaml"
 PAIR = {"prompt": [{"role": "user", "content": "End with a question mark."}], "checklist": ["Is it a question?"]}

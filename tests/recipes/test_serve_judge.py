@@ -10,7 +10,7 @@ from checklist_rewards import ChecklistScorer, Sample
 from checklist_rewards.errors import ModelError, SampleError
 from tests.conftest import REPO
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("ray")]
+pytestmark = pytest.mark.slow
 WORDS = {"model": "valid", "backend": "openai", "replicas": "2"}
 SAMPLES = [
     Sample([f"Is it {word} (yes)?", "Is it short (no)?", "Is it a text (yes)?"][: 2 + n % 2], f"it is {word}", "Ask.")

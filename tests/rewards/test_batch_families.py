@@ -36,7 +36,7 @@ from tests.families import (
 )
 from tests.rewards.matrix import ABSENT, COLUMNS, REFUSED, RIGHT, THOUGHT, Trainer, cases, cell, matrix, seen
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("families")]
+pytestmark = pytest.mark.slow
 
 FIVE = ("gptoss", "gemma4_v5", "qwen3", "deepseek_r1_distill", "magistral")
 """Families that run in RLOO and OnlineDPO."""

@@ -24,8 +24,6 @@ from tests.rewards.test_reward_environments import Game, call, played, say
 from tests.rewards.test_reward_failures import online_dpo
 from tests.rewards.test_trl_trainers import Recorded, by_hash, completions, rows, train
 
-trainers = pytest.mark.xdist_group("trainers")
-
 
 def reward_by(rule=by_hash, **options) -> ChecklistReward:
     return ChecklistReward(ChecklistScorer(backend=FakeBackend(rule), store=False, no_answer="judge"), **options)
@@ -61,7 +59,6 @@ class Kept(ChecklistReward):
 
 
 @pytest.mark.slow
-@trainers
 def test_completions_of_a_row_are_one_group_although_their_environments_changed_the_prompt(tmp_path):
     judge = ChecklistScorer(backend=FakeBackend(finds), store=False)
     centred = Kept(judge, judged="transcript", shaping=["centred"], log=tmp_path / "log.jsonl")
@@ -77,7 +74,6 @@ def test_completions_of_a_row_are_one_group_although_their_environments_changed_
 
 
 @pytest.mark.slow
-@trainers
 def test_a_lost_completion_takes_its_group_along_where_the_trainer_sums(tmp_path):
     judge = ChecklistScorer(backend=FakeBackend(finds), store=False)
     summed = Kept(judge, judged="transcript")
@@ -88,7 +84,6 @@ def test_a_lost_completion_takes_its_group_along_where_the_trainer_sums(tmp_path
 
 
 @pytest.mark.slow
-@trainers
 def test_a_monitor_and_evolving_checklists_take_the_groups_of_the_trainer(tmp_path):
     judge = ChecklistScorer(backend=FakeBackend(finds), store=False)
     watched = ChecklistReward(judge, judged="transcript", monitor={})
@@ -106,7 +101,6 @@ def test_a_monitor_and_evolving_checklists_take_the_groups_of_the_trainer(tmp_pa
 
 
 @pytest.mark.slow
-@trainers
 @pytest.mark.parametrize("step", ["item_zscore", "contrast", "whitened"])
 def test_items_are_not_compared_across_different_checklists(tmp_path, step):
     class Different(Dice):
@@ -122,7 +116,6 @@ def test_items_are_not_compared_across_different_checklists(tmp_path, step):
 
 
 @pytest.mark.slow
-@trainers
 @pytest.mark.parametrize(
     ("algorithm", "size", "per_generation"), [("GRPO", 4, 1), ("GRPO", 2, 2), ("RLOO", 2, 1), ("RLOO", 2, 2)]
 )
@@ -142,7 +135,6 @@ def test_a_prompt_that_is_drawn_twice_makes_two_groups(tmp_path, algorithm, size
 
 
 @pytest.mark.slow
-@trainers
 def test_online_dpo_compares_the_two_halves(tmp_path):
     def centred(prompts, completions, **columns):
         values = inner(prompts=prompts, completions=completions, **columns)
@@ -159,7 +151,6 @@ def test_online_dpo_compares_the_two_halves(tmp_path):
 
 
 @pytest.mark.slow
-@trainers
 def test_sdpo_compares_consecutive_completions(tmp_path):
     from tests.rewards.test_sdpo import trainer
 

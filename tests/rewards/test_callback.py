@@ -43,7 +43,6 @@ def trainer_in(folder, rule=gold_is_best, **options):
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("trainers")
 def test_a_training_run_logs_held_out_scores_beside_its_own(tmp_path):
     trainer, scorer = trainer_in(tmp_path, max_steps=2)
     callback = ChecklistEvalCallback(trainer, scorer, HELD_OUT, every=1, reference_column="answer", name="held_out")
@@ -70,7 +69,6 @@ def test_a_training_run_logs_held_out_scores_beside_its_own(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("trainers")
 def test_with_the_defaults_of_trl(scorer, tmp_path, caplog):
     """bf16, gradient checkpointing, and a policy that is saved and goes on training after it has answered."""
     import trl
@@ -105,7 +103,6 @@ def test_with_the_defaults_of_trl(scorer, tmp_path, caplog):
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("trainers")
 @pytest.mark.parametrize("name", ["gptoss", "magistral", "qwen3_5_think"])
 def test_answers_are_judged_without_their_thoughts(name, tmp_path):
     import trl
@@ -140,7 +137,6 @@ def test_answers_are_judged_without_their_thoughts(name, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("trainers")
 def test_greedy_answers_do_not_depend_on_the_batch_and_a_judge_that_fails_gives_no_means(tmp_path):
     trainer, _ = trainer_in(tmp_path)
     dead = ChecklistScorer(backend=FakeBackend(fails=lambda prefix, tail: True), store=False)
@@ -152,7 +148,6 @@ def test_greedy_answers_do_not_depend_on_the_batch_and_a_judge_that_fails_gives_
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("trainers")
 def test_references_that_were_lost_are_read_again_at_the_next_evaluation(tmp_path):
     down = {"gold", "tin"}
     backend = FakeBackend(
@@ -180,7 +175,6 @@ def test_references_that_were_lost_are_read_again_at_the_next_evaluation(tmp_pat
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("trainers")
 def test_an_answer_to_a_prompt_that_opens_the_thinking_block_is_thinking_until_it_closes_it(tmp_path):
     trainer, scorer = trainer_in(tmp_path)
     tokenizer = trainer.processing_class
@@ -233,7 +227,6 @@ def two_ranks(tmp_path_factory):
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("trainers")
 def test_two_ranks_answer_their_share_and_one_of_them_judges_and_logs(two_ranks):
     first, second = (json.loads((two_ranks / f"{rank}.json").read_text()) for rank in (0, 1))
     assert first["step"] == second["step"] == 2
@@ -250,7 +243,6 @@ def test_two_ranks_answer_their_share_and_one_of_them_judges_and_logs(two_ranks)
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("trainers")
 def test_tensorboard_gets_the_numbers_and_the_table(two_ranks):
     events = event_accumulator.EventAccumulator(str(two_ranks / "events"), {"tensors": 0, "scalars": 0})
     events.Reload()
@@ -267,7 +259,6 @@ def test_tensorboard_gets_the_numbers_and_the_table(two_ranks):
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("trainers")
 def test_a_tracker_that_takes_no_table_costs_the_table_only(tmp_path, caplog):
     trainer, scorer = trainer_in(tmp_path)
     trainer.args.report_to = ["trackio"]  # not installed, or without a run
@@ -279,7 +270,6 @@ def test_a_tracker_that_takes_no_table_costs_the_table_only(tmp_path, caplog):
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("trainers")
 def test_a_prompt_without_json_is_described_in_the_table(tmp_path):
     trainer, scorer = trainer_in(tmp_path)
     prompt = [{"role": "user", "content": "Say hello.", "seen": b"GIF89a"}]
@@ -291,7 +281,6 @@ def test_a_prompt_without_json_is_described_in_the_table(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("trainers")
 def test_a_table_that_cannot_be_written_does_not_stop_training(tmp_path, caplog):
     trainer, scorer = trainer_in(tmp_path)
     callback = ChecklistEvalCallback(trainer, scorer, HELD_OUT, every=1)

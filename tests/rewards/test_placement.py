@@ -158,7 +158,6 @@ class Napping(Backend):
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("trainers")
 @pytest.mark.parametrize("on_failure", ["row", "raise"])
 def test_a_judge_that_sleeps_is_awake_for_the_reward_and_never_while_the_policy_samples(
     pocket, tmp_path, monkeypatch, on_failure

@@ -21,7 +21,7 @@ from checklist_rewards.rewards.placement import references_of
 from checklist_rewards.rewards.trl import ChecklistReward
 from tests.ranks import on_two_ranks
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("trainers")]
+pytestmark = pytest.mark.slow
 
 LORA = LoraConfig(r=4, target_modules="all-linear", lora_dropout=0.1)
 SETTINGS = dict(

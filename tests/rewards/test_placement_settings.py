@@ -26,7 +26,7 @@ from tests.rewards.placement_settings import (
     trained,
 )
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("trainers")]
+pytestmark = pytest.mark.slow
 __all__ = ["flash_kernels"]
 
 SAME = {"float32": 1e-5, "fp16": 2e-3, "bf16": 0.02}

@@ -4,7 +4,7 @@ import pytest
 
 from tests.ranks import on_two_ranks
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("trainers")]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from tests.fakes import FakeBackend
 from tests.rewards.test_trl_trainers import by_hash, rows, text_of, train
 
 GROUPS, SIZE = 4, 4
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("trainers")]
+pytestmark = pytest.mark.slow
 
 ALONE, BESIDE, BY_GROUP, NORMALIZED = "alone", "beside another", "on_failure=group", "normalize_then_sum"
 RUNS = [(algorithm, company, 0.1) for algorithm in ("GRPO", "RLOO") for company in (ALONE, BESIDE)]

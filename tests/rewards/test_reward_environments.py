@@ -13,7 +13,7 @@ from tests.fakes import FakeBackend
 from tests.families import FAMILIES
 from tests.rewards import matrix
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("trainers")]
+pytestmark = pytest.mark.slow
 
 QWEN = FAMILIES["qwen3"]
 NEVER_TOLD = {"question": "Does it name the `secret`?", "scope": "any_turn", "weight": -1, "required": True}

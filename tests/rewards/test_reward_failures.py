@@ -16,7 +16,7 @@ from checklist_rewards.rewards.trl import ChecklistReward
 from tests.fakes import FakeBackend
 from tests.rewards.test_trl_trainers import ON_CPU, by_hash, rows, text_of
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("trainers")]
+pytestmark = pytest.mark.slow
 
 
 def unlucky(share: float):

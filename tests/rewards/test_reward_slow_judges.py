@@ -125,7 +125,6 @@ def test_a_deadline_is_a_number_of_seconds(seconds):
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("trainers")
 @pytest.mark.parametrize("form", [lambda reward: reward, lambda reward: reward.as_async()], ids=["sync", "async"])
 def test_async_grpo_samples_further_groups_while_the_judge_works_on_one(form):
     """TRL's own worker loops, with a server that gives every prompt the same tokens. The judge of the first group
@@ -155,7 +154,6 @@ def test_async_grpo_samples_further_groups_while_the_judge_works_on_one(form):
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("trainers")
 def test_with_the_defaults_of_trl():
     """AsyncGRPO's groups with its own defaults. Its trainer cannot be tried here: it needs a kernel for GPUs."""
     from trl.experimental.async_grpo import AsyncGRPOConfig

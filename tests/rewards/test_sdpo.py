@@ -13,7 +13,7 @@ from checklist_rewards.rewards.trl import ChecklistReward
 from tests.fakes import FakeBackend
 from tests.rewards.test_trl_trainers import rows
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("trainers")]
+pytestmark = pytest.mark.slow
 
 WORDS = {"digit": 0.05, "question": 0.95, "calm": 0.6}
 

@@ -11,7 +11,7 @@ from tests.fakes import FakeBackend
 from tests.rewards.test_trl_trainers import by_hash, rows, text_of, train
 
 SIZE = 4
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("trainers")]
+pytestmark = pytest.mark.slow
 
 
 def normalized(group: list[float | None]) -> list[float]:

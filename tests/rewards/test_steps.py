@@ -225,7 +225,6 @@ def test_what_the_trainer_gets_is_shaped_and_what_is_logged_of_the_judge_is_not(
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("trainers")
 def test_grpo_trains_on_shaped_rewards(tmp_path):
     penalty = {"name": "length_penalty", "unit": "characters", "free": 0, "cap": 60, "exponent": 1}
     scorer, log = ChecklistScorer(backend=FakeBackend(by_hash), store=False), tmp_path / "log.jsonl"

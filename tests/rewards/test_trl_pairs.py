@@ -15,7 +15,7 @@ from checklist_rewards.preferences import ScoredPool, mine_pairs, rows_of
 from tests.fakes import FakeBackend
 from tests.rewards.test_trl_trainers import ON_CPU, by_hash, rows
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("trainers")]
+pytestmark = pytest.mark.slow
 CANDIDATES = ["Yes.", "A happy dog runs home.", "Is it 7 or 8?"]
 
 

@@ -9,7 +9,7 @@ from checklist_rewards.errors import ChecklistError, ModelError, SampleError
 from checklist_rewards.rewards.settings import RewardConfig
 from tests.conftest import REPO
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("trainers")]
+pytestmark = pytest.mark.slow
 
 CONFIGS = sorted((REPO / "recipes").glob("*/grpo/config_*.yaml"))
 ON_CPU = REPO / "recipes" / "pocket" / "grpo" / "config_cpu.yaml"

@@ -22,7 +22,7 @@ from checklist_rewards.rewards.trl import ChecklistReward
 from tests.fakes import FakeBackend
 from tests.ranks import on_two_ranks, run
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("trainers")]
+pytestmark = pytest.mark.slow
 
 ON_CPU = dict(
     use_cpu=True,  # without a GPU, TRL refuses its own default, bf16

@@ -3,6 +3,7 @@
 from itertools import product
 
 import pytest
+from scipy.stats import t
 
 from checklist_rewards import Checklist
 from checklist_rewards.evaluation.scored import ScoredText
@@ -85,13 +86,25 @@ def test_a_trainer_logs_no_pass_rate_of_a_completion_without_a_score():
     assert metrics["unscored"] == 1.0
 
 
+def test_fewer_than_15_targets_have_no_interval():
+    rate = PassRate()
+    for n in range(14):
+        rate.add(n % 2, 1)
+    assert rate.interval is None
+    rate.add(1, 1)
+    assert rate.interval is not None
+
+
 def test_the_interval_counts_dependent_items_of_a_target_as_fewer_answers():
     single, alike, apart = PassRate(), PassRate(), PassRate()
     for n in range(40):
         single.add(n % 2, 1)
         alike.add(4 * (n % 2), 4)  # four items that always agree say no more than one
         apart.add(2, 4)
-    assert all(rate.interval == pytest.approx(wilson(20, 40)) for rate in (single, alike, apart))
+    quantile = t.ppf(0.975, 39)
+    for rate in (single, alike):
+        assert rate.interval == pytest.approx(wilson(19.5, 39, quantile), abs=1e-4)
+    assert apart.interval == pytest.approx(wilson(20, 40, quantile), abs=1e-4)
     assert PassRate().interval is None
     both = PassRate()
     both += single

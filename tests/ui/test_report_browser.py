@@ -19,7 +19,7 @@ from tests.ui.files import (
     write,
 )
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("browser")]
+pytestmark = pytest.mark.slow
 ROWS = 3_000
 JUDGES = {
     "overview": "unanswered: timeout",

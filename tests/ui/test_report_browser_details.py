@@ -23,7 +23,7 @@ from tests.ui.files import (
     write,
 )
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("browser")]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ possible answers, so each kind of item has its own section. With several kinds, 
 with the figures that do not depend on the answer names.
 
 Two judges on the same labelled items are tested for a difference. McNemar's test compares the items that only one of
-the judges answered correctly; it assumes that items are independent. The permutation test does not: under the null
+the judges answered correctly; it needs every item in a group of its own. The permutation test does not: under the null
 hypothesis that the judges are equal, their answers are exchangeable within each *group*, so it flips the signs of the
 differences of whole groups.
 
@@ -63,7 +63,8 @@ class PairedTest(BaseModel):
     accuracy_difference: float | None
     """Accuracy of `one` minus accuracy of `other`."""
     mcnemar_p: float | None
-    """None if both judges are correct on exactly the same items."""
+    """None if both judges are correct on exactly the same items, or if items share a group: the test assumes
+    independent items."""
     permutation_p: float | None
     """Two-sided p-value of the difference in accuracy."""
     error_difference: float | None
@@ -94,7 +95,7 @@ def paired_test(
     difference = one.astype(float) - other
     error_change = np.asarray(errors[0], dtype=float) - np.asarray(errors[1], dtype=float)
     mcnemar_p = None
-    if gained + lost:
+    if gained + lost and len(set(groups)) == len(one):
         [tables] = import_extra("statsmodels.stats.contingency_tables")
         table = [[0, gained], [lost, 0]]
         mcnemar_p = float(tables.mcnemar(table, exact=gained + lost < EXACT_BELOW, correction=True).pvalue)
@@ -544,9 +545,10 @@ def _preferences(targets: Sequence[Target], inputs: Sequence[str], bootstrap: Bo
         for i, j in pairs_within(inputs)
         if None not in (targets[i].one, targets[j].one, targets[i].other, targets[j].other)
     ]
-    measured = Preferences([judged for judged, _, _ in pairs], [truth for _, truth, _ in pairs])
     # Pairs that share a target are not independent, so all pairs of an input are resampled together.
-    return Section(units=len(pairs), figures=bootstrap.figures(measured, [group for _, _, group in pairs]))
+    groups = [group for _, _, group in pairs]
+    measured = Preferences([judged for judged, _, _ in pairs], [truth for _, truth, _ in pairs], groups=groups)
+    return Section(units=len(pairs), figures=bootstrap.figures(measured, groups))
 
 
 def _true_score(row: ScoredText, labels: Sequence[ItemAnswer | None]) -> float | None:

@@ -15,7 +15,8 @@ first target. The *pairwise label distance* (PLD; Qin et al. 2024, used by TICK,
 1 if one of the two is a tie, and 2 for opposite outcomes. WPLD is its mean, from 0 (best) to 2.
 
 Where the labels are not tied, the better target is the *chosen* one, and the judge wins the pair by scoring it higher.
-Wins, the mean difference, its effect size and a paired t-test are the figures of AutoChecklist's table 3.
+Wins, the mean difference, its effect size and a paired t-test are the figures of AutoChecklist's table 3. Pairs of one
+input are dependent, so the error of the t-test is that of sums over inputs.
 
 Any number of judges have Krippendorff's alpha and Fleiss' kappa. Alpha uses all units answered by at least two judges;
 Fleiss' kappa uses only units answered by all.
@@ -24,14 +25,14 @@ Fleiss' kappa uses only units answered by all.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from itertools import combinations
 
 from typing_extensions import override
 
-from checklist_rewards.evaluation.bootstrap import Measure, over, weighted_mean
+from checklist_rewards.evaluation.bootstrap import Measure, group_codes, over, weighted_mean
 from checklist_rewards.evaluation.correlation import tau
-from checklist_rewards.evaluation.intervals import MIN_GROUPS
+from checklist_rewards.evaluation.intervals import DISTANCE, clustered_error, t_test_p
 from checklist_rewards.validation import import_extra, np
 
 CATEGORICAL = ("accuracy", "kappa", "weighted_kappa", "alpha", "interval_alpha")
@@ -171,11 +172,14 @@ class Numbers(Measure):
             labelled 0, ties counted half. None unless `other` contains both 0 and 1 and no other values.
     """
 
-    distances = {"emd": MIN_GROUPS, "ks": MIN_GROUPS}
+    rules = {"emd": DISTANCE, "ks": DISTANCE}
 
     def __init__(self, one: Sequence[float], other: Sequence[float], only: Sequence[str] = NUMERICAL):
         self.one, self.other = np.asarray(one, dtype=float), np.asarray(other, dtype=float)
         self.only = only
+        pooled = np.concatenate([self.one, self.other])
+        self._order = np.argsort(pooled, kind="stable")
+        self._steps = np.diff(pooled[self._order])
         self._binary = bool(np.isin(self.other, (0.0, 1.0)).all())
 
     @override
@@ -190,6 +194,7 @@ class Numbers(Measure):
         [stats] = import_extra("scipy.stats")
         one, other = self.one[units], self.other[units]
         error = one - other
+        distances = self._distances(weights, weights.sum())
         varied = np.ptp(one) > 0 and np.ptp(other) > 0
         compute: dict[str, Callable[[], float]] = {
             "pearson": lambda: np.corrcoef(one, other)[0, 1] if varied else math.nan,
@@ -198,12 +203,24 @@ class Numbers(Measure):
             "rmse": lambda: math.sqrt((error**2).mean()),
             "mae": lambda: np.abs(error).mean(),
             "bias": lambda: error.mean(),
-            "emd": lambda: stats.wasserstein_distance(one, other),
-            "ks": lambda: stats.ks_2samp(one, other, method="asymp").statistic,
+            "emd": lambda: distances["emd"],
+            "ks": lambda: distances["ks"],
             "auc": lambda: _auc(one[other == 1], one[other == 0]) if self._binary else math.nan,
         }
         with np.errstate(divide="ignore", invalid="ignore"):
             return {name: float(compute[name]()) for name in self.only}
+
+    @override
+    def noise(self, weights: np.ndarray) -> dict[str, float]:
+        total, units = weights.sum(), len(weights)
+        distances = self._distances(weights * units - total, total * units)
+        return {name: distances[name] for name in self.rules if name in self.only}
+
+    def _distances(self, weights: np.ndarray, total: int) -> dict[str, float]:
+        """EMD and KS of the numbers with whole weights over a total, which may be negative."""
+        # Not by scipy, which has no distance of a resample from the data.
+        gaps = np.abs(np.cumsum(np.concatenate([weights, -weights])[self._order])[:-1]) / total
+        return {"emd": float(gaps @ self._steps), "ks": float(gaps[self._steps > 0].max(initial=0.0))}
 
 
 def _auc(positive: np.ndarray, negative: np.ndarray) -> float:
@@ -225,6 +242,7 @@ class Preferences(Measure):
         judged, truth (sequence of `float`, one per pair): score of the first target minus that of the second.
         tie (`float`, *optional*, defaults to `0`): largest absolute judged difference that counts as a tie.
         true_tie (`float`, *optional*, defaults to `0`): largest absolute true difference that counts as a tie.
+        groups (sequence, one per pair, *optional*): pairs of a group are dependent. Defaults to independent pairs.
 
     Figures:
         pld_0, pld_1, pld_2: fraction of the pairs with this distance. wpld: mean distance.
@@ -232,16 +250,24 @@ class Preferences(Measure):
             target above, below or equal to the rejected one.
         difference: mean of score(chosen) - score(rejected).
         cohens_d: `difference` divided by its standard deviation over pairs (Cohen's d_z); None if that is 0.
-        t_test_p: two-sided p-value of the paired t-test of `difference`, which assumes independent pairs.
+        t_test_p: two-sided p-value of the paired t-test of `difference`, with its error over groups.
     """
 
-    def __init__(self, judged: Sequence[float], truth: Sequence[float], tie: float = 0.0, true_tie: float = 0.0):
+    def __init__(
+        self,
+        judged: Sequence[float],
+        truth: Sequence[float],
+        tie: float = 0.0,
+        true_tie: float = 0.0,
+        groups: Sequence[Hashable] | None = None,
+    ):
         judged_, truth_ = np.asarray(judged, dtype=float), np.asarray(truth, dtype=float)
         label, prediction = _sign(truth_, true_tie), _sign(judged_, tie)
         self._distance = np.abs(label - prediction)
         self._decided = label != 0
         self._outcome = label * prediction
         self._difference = np.where(self._decided, label * judged_, 0.0)
+        self._groups = np.arange(len(label)) if groups is None else group_codes(groups)
 
     @property
     def decided(self) -> int:
@@ -255,9 +281,11 @@ class Preferences(Measure):
     @override
     def figures(self) -> dict[str, float | None]:
         figures = super().figures()
-        if figures["cohens_d"] is not None:
-            [stats] = import_extra("scipy.stats")
-            figures["t_test_p"] = float(stats.ttest_1samp(self._difference[self._decided], 0).pvalue)
+        mean = figures["difference"]
+        clusters = len(np.unique(self._groups[self._decided]))
+        if mean is not None and figures["cohens_d"] is not None and clusters > 1:
+            parts = self._decided * (self._difference - mean) / self.decided
+            figures["t_test_p"] = t_test_p(mean / clustered_error(parts, self._groups, clusters), clusters)
         return figures
 
     @override

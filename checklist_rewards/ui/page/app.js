@@ -4,7 +4,7 @@ import { annotate } from "./annotate.js";
 import { get, getJson, keepToken } from "./api.js";
 import { batch } from "./batch.js";
 import { build } from "./build.js";
-import { columns } from "./columns.js";
+import { columns, keepForCompare } from "./columns.js";
 import { Report } from "./data.js";
 import { count, el, note } from "./dom.js";
 import { alertOf, attempt, chip, copying } from "./forms.js";
@@ -48,25 +48,31 @@ function judgesOf(files) {
 
 /** The report of one file, and while a training run writes it, again whenever it has changed. */
 async function report(main) {
-  const query = new URLSearchParams(location.search), file = query.get("file"), column = query.get("labels");
+  const query = new URLSearchParams(location.search), file = query.get("file"), other = query.get("other"), column = query.get("labels");
   const follow = el("input", { type: "checkbox", checked: query.has("follow") });
   const actions = {
     column,
     controls: [],
-    labelled: (name) => `/report?${new URLSearchParams(name ? { file, labels: name } : { file })}#/0/trust`,
+    labelled: (name) => `/report?${new URLSearchParams(Object.entries({ file, other, labels: name }).filter(([, value]) => value))}#/0/${other ? "compare" : "trust"}`,
     async judge(shown, row) {
-      keepForJudge(await getJson("row", { file, id: shown.id(row) }));
+      keepForJudge(await getJson("row", { file: fileOf(shown), id: shown.id(row) }));
       location.href = "/judge";
     },
+    async compare(shown, row) {
+      const { input, target, checklist, settings } = await getJson("row", { file: fileOf(shown), id: shown.id(row) });
+      keepForCompare({ prompt: input, checklist, responses: [target, ""], settings: [settings, {}] });
+      location.href = "/compare";
+    },
   };
+  const fileOf = (one) => (shown.report.files.indexOf(one) === 1 ? other : file);
   let stamp = null, shown = null, scored = {};
   async function load(peek = null) {
-    const answer = await reading(get("report", { file, labels: column, known: stamp, peek }));
+    const answer = await reading(get("report", { file, other, labels: column, known: stamp, peek }));
     if (answer.status === 204) return;
     if (peek) return chip(scored, "stale", "scored by"); // the file has changed, and is not followed
     stamp = answer.headers.get("x-stamp");
     actions.controls = [el("label", { class: "check" }, follow, " follow the file"), copying(decodeURIComponent(answer.headers.get("x-command")), "Copy as command")];
-    const data = new Report(await answer.json(), () => getJson("report", { file, labels: column, rows: 1 }));
+    const data = new Report(await answer.json(), () => getJson("report", { file, other, labels: column, rows: 1 }));
     scored = judgesOf(data.files);
     chip(scored, "current", "scored by");
     if (shown) await data.load(); // what the reader did needs the rows
@@ -92,7 +98,7 @@ async function report(main) {
     await load();
   } catch (error) {
     if (!column) throw error;
-    return main.replaceChildren(alertOf(error.message), el("p", {}, el("a", { href: `/report?${new URLSearchParams({ file })}#/0/trust` }, "The report without these labels")));
+    return main.replaceChildren(alertOf(error.message), el("p", {}, el("a", { href: actions.labelled(null) }, "The report without these labels")));
   }
   const problem = el("div");
   document.getElementById("header").after(problem);

@@ -32,7 +32,7 @@ export async function batch(main, project) {
   const keys = Object.fromEntries(KEYS.map(([name, , otherwise]) => [name, choice([["", otherwise]], { name: `key-${name}` })]));
   const columns = el("details", {}, el("summary", {}, "Columns of the file"), el("div", { class: "filters" }, KEYS.map(([name, shown]) => field(shown, keys[name]))));
   const code = exporter(() => post("jobs/code", request()), () => "Run it in the project folder. Each gives the figures of the job.");
-  const form = schemaForm(choices.settings, {}, () => (code.refresh(), priced()));
+  const query = new URLSearchParams(location.search), form = schemaForm(choices.settings, { judge: query.get("judge") ?? undefined }, () => (code.refresh(), priced()));
   const prices = new Map(); // model: [input, input]
   const priceFields = el("div", {});
   const budget = el("input", { type: "number", min: 0, step: "any", class: "short", name: "budget" });
@@ -73,7 +73,7 @@ export async function batch(main, project) {
   );
   file.addEventListener("change", chosen);
   sent.addEventListener("change", send);
-  const asked = new URLSearchParams(location.search).get("file");
+  const asked = query.get("file");
   if (names.includes(asked)) file.value = asked;
   for (const control of [output, shared, ...Object.values(keys)]) control.addEventListener("change", code.refresh);
   await priced();
@@ -105,7 +105,7 @@ export async function batch(main, project) {
       }
       columns.open = !(found.columns.includes("checklist") && ["target", "completion"].some((name) => found.columns.includes(name)));
       const stem = file.value.split("/").at(-1).replace(/\.\w+$/, "");
-      output.value = `scored/${stem}.jsonl`;
+      output.value = `scored/${[stem, ...(form.value().judge?.split("/").at(-1).match(/^[^.]+/) ?? [])].join(".")}.jsonl`;
       code.refresh();
       preview.replaceChildren(table(found.columns, found.rows.map((row) => found.columns.map((name) => el("div", { class: "two-lines", dir: "auto" }, row[name] ?? ""))), { "aria-label": "First rows" }));
     });
@@ -115,6 +115,7 @@ export async function batch(main, project) {
   function priced() {
     return act(budget, async () => {
       const judge = await post("settings", { settings: form.value() }), { models } = judge;
+      if (judge.error) throw new Error(judge.error);
       by.textContent = judge.judge;
       chip(judge);
       const before = new Map(prices);

@@ -1,35 +1,50 @@
 // Compare: two responses, or one under two judges, by the same checklist; items that differ most come first.
 
 import { answerBar, answerNotes, probabilityOf, scoreLine } from "./answers.js";
-import { getJson, judged, post } from "./api.js";
+import { getJson, judged, latest, post } from "./api.js";
 import { changed } from "./difference.js";
-import { el, field, fixed, note, section, signClass, signed, table } from "./dom.js";
-import { area, attempt, exporter, onSend, schemaForm } from "./forms.js";
+import { choice, el, field, fixed, note, section, shorter, signClass, signed, table } from "./dom.js";
+import { area, attempt, chip, exporter, onSend, schemaForm } from "./forms.js";
+import { itemEditor, shelf, tagsOf } from "./items.js";
 
 const KEPT = "compare-view", SIDES = ["A", "B"];
 
-export async function columns(main) {
-  const choices = await getJson("choices");
-  const kept = JSON.parse(sessionStorage.getItem(KEPT) ?? "{}");
-  const prompt = area(kept.prompt, { name: "input", rows: 2, class: "grows" });
-  const questions = area(kept.questions, { name: "checklist", rows: 2, class: "grows", placeholder: "One question per line" });
+/** What the view shows when it is opened next: `prompt`, `checklist`, and the `responses` and `settings` of both sides. */
+export function keepForCompare(value) {
+  sessionStorage.setItem(KEPT, JSON.stringify(value));
+}
+
+export async function columns(main, project) {
+  const choices = await getJson("choices"), file = new URLSearchParams(location.search).get("file");
+  const kept = file ? {} : JSON.parse(sessionStorage.getItem(KEPT) ?? "{}");
+  const prompt = area(kept.prompt, { name: "input", rows: 2, class: "grows", oninput: () => edited() });
+  const editor = itemEditor(() => edited(), "");
+  const problem = el("div"), said = el("span", { class: "muted", role: "status" });
   const sides = SIDES.map((name, i) => {
-    const side = { name, lines: [], form: schemaForm(choices.settings), problem: el("div", {}), result: el("div", { class: "result", "aria-live": "polite" }, el("span", { class: "muted" }, "not scored yet")) };
-    side.response = area(kept.responses?.[i], { name: `response-${name}`, rows: 4, class: "grows", placeholder: i ? "empty: the response of A, under the settings of B" : "" });
-    side.code = exporter(() => post("code", body(side)), `Each gives the figures of ${name}.`);
+    const side = { name, lines: [], scored: null, by: project.judge, ask: latest("settings"), problem: el("div", {}), result: el("div", { class: "result", "aria-live": "polite" }, el("span", { class: "muted" }, "not scored yet")), judge: el("small", { class: "muted" }) };
+    side.form = schemaForm(choices.settings, kept.settings?.[i], () => (edited(), named(side)));
+    side.response = area(kept.responses?.[i], { name: `response-${name}`, rows: 4, class: "grows", placeholder: i ? "empty: the response of A, under the settings of B" : "", oninput: () => edited() });
+    side.code = exporter(() => post("code", side.scored ?? body(side)), () => `Each gives the figures of ${name}.${isStale(side) ? " They are of what was scored, not of what is in the boxes now." : ""}`);
     side.node = el("div", { class: `side side-${name}` }, field(`response ${name}`, side.response), el("details", {}, el("summary", {}, `Settings of the judge for ${name}`), side.form.node, side.code.node), side.problem);
     return side;
   });
-  const apart = el("strong", { class: "score" }, "–"), answers = el("div", {}), texts = el("div", {});
+  const apart = el("strong", { class: "score" }, "–"), answers = el("div", {}), texts = el("div", {}), rows = el("div", { class: "filters" });
   let items = [], order = [], current = 0;
 
   main.replaceChildren(
-    el("div", { class: "scorebar" }, el("button", { type: "button", class: "primary", name: "run", title: "Ctrl+Enter", onclick: run }, "Score both"), sides.map((side) => el("div", { class: "result" }, el("strong", {}, side.name), side.result)), el("div", { class: "result" }, el("span", { class: "muted" }, "B − A"), apart)),
-    el("div", { class: "columns" }, field("prompt", prompt), field("checklist of both", questions)),
-    el("div", { class: "columns" }, sides.map((side) => side.node)),
+    el("div", { class: "scorebar" }, el("button", { type: "button", class: "primary", name: "run", title: "Ctrl+Enter", onclick: run }, "Score both"), sides.map((side) => el("div", { class: "result" }, el("strong", {}, side.name), side.judge, side.result)), el("div", { class: "result" }, el("span", { class: "muted" }, "B − A"), apart)),
+    problem,
+    rows,
+    el(
+      "div",
+      { class: "judge" },
+      el("div", {}, field("prompt", prompt), sides.map((side) => side.node)),
+      section("Checklist of both", editor.node, shelf(choices, { checklist: editor.checklist, open: (values) => (editor.replace(values), edited()), act: (work) => attempt(problem, work), tell: (text) => (said.textContent = text) }), said),
+    ),
     answers,
     texts,
   );
+  editor.replace(kept.checklist?.length ? kept.checklist : [""]);
   answers.replaceChildren(note("Give a checklist and two responses, or one response and two settings of the judge. The differences per item appear here."));
   onSend(run);
   document.addEventListener("keydown", (event) => {
@@ -37,15 +52,62 @@ export async function columns(main) {
     current = Math.max(0, Math.min(order.length - 1, current + (event.key === "j" ? 1 : -1)));
     mark();
   });
+  if (file) await attempt(problem, candidates);
+  await Promise.all(sides.map(named));
+
+  /** Choose two texts of a row of a file with candidates, or with a chosen and a rejected text. */
+  async function candidates() {
+    const row = el("input", { type: "number", min: 1, value: 1, class: "short", name: "row", onchange: () => attempt(problem, load) });
+    await load();
+
+    async function load() {
+      const found = await getJson("candidates", { file, row: row.value });
+      prompt.value = found.input ?? "";
+      if (found.checklist) editor.replace(found.checklist);
+      const known = found.texts.map((text, i) => [i, `${i + 1}: ${shorter(text, 50)}`]);
+      const picks = sides.map((side, i) => choice(known, { name: `pick-${side.name}`, value: i, onchange: (event) => take(side, event.target.value) }));
+      const take = (side, i) => ((side.response.value = found.texts[i]), edited());
+      sides.forEach(take);
+      rows.replaceChildren(field(`row of ${file}`, row), ...picks.map((pick, i) => field(SIDES[i], pick)));
+    }
+  }
 
   function body(side) {
-    const checklist = questions.value.split("\n").map((line) => line.trim()).filter(Boolean);
-    return { input: prompt.value, target: side.response.value || sides[0].response.value, checklist, settings: side.form.value() };
+    return { input: prompt.value, target: side.response.value || sides[0].response.value, checklist: editor.checklist(), settings: side.form.value() };
+  }
+
+  /** Whether a score on the page is of another text, checklist or setting than those in the boxes. */
+  function isStale(side) {
+    return side.scored !== null && JSON.stringify(side.scored) !== JSON.stringify(body(side));
+  }
+
+  /** Who judges a side. */
+  async function named(side) {
+    const found = await side.ask({ settings: side.form.value() });
+    if (found && !found.error) side.by = found;
+    state();
+  }
+
+  function edited() {
+    keepForCompare({ prompt: prompt.value, checklist: editor.checklist(), responses: sides.map((side) => side.response.value), settings: sides.map((side) => side.form.value()) });
+    state();
+  }
+
+  /** Name the judges, and mark what is not of the boxes. */
+  function state() {
+    const stale = sides.map(isStale), known = sides.map((side) => side.scored !== null), all = new Set(sides.map((side) => side.by.judge));
+    sides.forEach((side, i) => {
+      side.judge.textContent = `by ${side.by.judge}`;
+      side.result.classList.toggle("stale", stale[i]);
+      side.code.refresh();
+    });
+    for (const node of [answers, texts, apart]) node.classList.toggle("stale", stale.includes(true));
+    const thresholds = [...new Set(sides.map((side) => side.by.threshold))].join(" and ");
+    chip({ judge: [...all].join(" and "), models: sides.flatMap((side) => side.by.models), threshold: thresholds }, stale.includes(true) ? "stale" : known.includes(false) ? "not scored" : "current");
   }
 
   async function run() {
-    sessionStorage.setItem(KEPT, JSON.stringify({ prompt: prompt.value, questions: questions.value, responses: sides.map((side) => side.response.value) }));
-    items = body(sides[0]).checklist;
+    items = editor.checklist();
     current = 0;
     const [one, other] = sides.map((side) => body(side).target);
     texts.replaceChildren(one === other ? "" : section("Text", note("What B removes from A, and what it adds."), changed(one, other)));
@@ -53,20 +115,21 @@ export async function columns(main) {
   }
 
   async function score(side) {
-    Object.assign(side, { lines: [], score: null });
+    const given = body(side);
+    Object.assign(side, { lines: [], score: null, scored: null });
     side.result.replaceChildren(el("span", { class: "muted" }, "scoring …"));
     draw();
     await attempt(side.problem, async () => {
-      const { score } = await judged(body(side), (place, line) => {
+      const { score } = await judged(given, (place, line) => {
         side.lines[place] = line;
         draw();
       });
-      side.score = score.primary_score;
+      Object.assign(side, { score: score.primary_score, scored: given });
       side.result.replaceChildren(...scoreLine(score));
       draw();
-      side.code.refresh();
     });
     if (side.problem.childElementCount) side.result.replaceChildren(el("span", { class: "muted" }, "failed"));
+    edited();
   }
 
   /** P(yes) of B minus that of A; null while one is missing. */
@@ -82,8 +145,8 @@ export async function columns(main) {
     const size = (i) => Math.abs(difference(i) ?? 0) + (sides[0].lines[i]?.answer !== sides[1].lines[i]?.answer ? 1 : 0); // other answers first
     order = items.map((_, i) => i).sort((a, b) => size(b) - size(a) || a - b);
     const cell = (side, i) => (side.lines[i] ? [el("div", { class: "given" }, answerBar(side.lines[i])), answerNotes(side.lines[i], choices.advice)] : el("span", { class: "muted" }, "…"));
-    const apartOf = (i) => (difference(i) === null ? "–" : el("span", { class: signClass(difference(i)), title: fixed(difference(i), 6) }, signed(difference(i))));
-    answers.replaceChildren(section("Items", table(["item", "A", "B", ["B − A", "n"]], order.map((i) => [items[i], cell(sides[0], i), cell(sides[1], i), apartOf(i)]), { class: "compared-items", "aria-label": "Items" }), note("Items that differ most come first. Keys: j and k go through them, Ctrl+Enter scores.")));
+    const apartOf = (i) => (difference(i) === null ? "–" : el("span", { class: signClass(items[i].weight < 0 ? -difference(i) : difference(i)), title: fixed(difference(i), 6) }, signed(difference(i))));
+    answers.replaceChildren(section("Items", table(["item", "A", "B", ["B − A", "n"]], order.map((i) => [[items[i].question, tagsOf(items[i])], cell(sides[0], i), cell(sides[1], i), apartOf(i)]), { class: "compared-items", "aria-label": "Items" }), note("Items that differ most come first. Keys: j and k go through them, Ctrl+Enter scores.")));
     mark();
   }
 

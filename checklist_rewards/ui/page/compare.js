@@ -11,7 +11,7 @@ const HOW = {
 };
 
 /** The comparisons of a report. `open` shows a row of a file, `filter(file, filter)` the matrix of a file with a filter. */
-export function compare(report, open, filter) {
+export function compare(report, { openRow: open, openFilter: filter }) {
   return report.comparisons.map((one) => comparison(report, one, open, filter));
 }
 
@@ -24,7 +24,8 @@ function comparison(report, compared, open, filter) {
   const order = points.toSorted((one, other) => Math.abs(other.a - other.b) - Math.abs(one.a - one.b)).slice(0, MOST_ROWS);
   const what = sameText ? "row" : "group";
   return [
-    verdict(compared.verdict),
+    verdict(compared.people, compared.verdict),
+    note([first, second].map((file) => `${file.name}: scored by ${file.overview.judges.map((one) => one.judge || "an unrecorded judge").join(", ")}. `)),
     match ? note(HOW[match]) : null,
     section(
       "Items",

@@ -1,16 +1,11 @@
-// Start: what this is, the judge and whether it works, three ways in, and the files of the project with what can be done with them.
+// Start: what this is, the judge and whether it works, and the files of the project with what can be done with them.
 
 import { getJson, post } from "./api.js";
-import { count, el, fixed, note, plural, section, table } from "./dom.js";
+import { choice, count, el, fixed, note, plural, section, table } from "./dom.js";
 import { alertOf, attempt } from "./forms.js";
 
 const RECENT = 12;
 const NAMES = { rewards: "reward log", improvement: "tested changes", unreadable: "cannot be read", checklists: "checklist", prompts: "prompt", pipelines: "pipeline", judges: "judge" };
-const WAYS = [
-  ["/judge", "Score a text", "Write a prompt, a response and a few questions, and see what the judge answers."],
-  ["/batch", "Score a file", "Choose a file of prompts and responses with their checklists; the result opens as a report."],
-  ["/live", "Follow a training", "Watch rewards, questions and alarms of a run while it writes its reward log."],
-];
 const UNITS = [["minute", 60], ["hour", 3600], ["day", 86400], ["month", 2629800], ["year", 31557600]];
 
 export async function home(main, project) {
@@ -26,8 +21,7 @@ export async function home(main, project) {
       el("section", {}, el("h2", {}, "Checklists as rewards"), el("p", { class: "lead" }, "A judge answers yes/no questions about each response. The answers are its score, and the reward of a training. Here you try a judge and its questions, score files, compare judges with people, and watch runs."), problem),
       el("section", { class: "card" }, el("h2", {}, "Judge"), health),
     ),
-    el("ul", { class: "ways" }, WAYS.map(([href, shown, told]) => el("li", {}, el("a", { class: "card way", href }, el("strong", {}, shown), el("span", { class: "muted" }, told))))),
-    recent(files, started ? null : el("button", { type: "button", name: "example", onclick: example }, "Open an example")),
+    recent(files, project, await getJson("choices"), started ? null : el("button", { type: "button", name: "example", onclick: example }, "Open an example")),
   );
   showHealth(health, await getJson("health").catch((error) => ({ state: "failed", error: error.message })), project.judge);
 
@@ -44,8 +38,10 @@ export function actionsOf(file, files) {
   const has = (...names) => names.some((name) => file.columns?.includes(name));
   if (file.kind === "scored") return [report, ["Trust", `${report[1]}#/0/trust`], annotate, ["Score again", score[1]]];
   if (file.kind === "rewards") return [report, ["Follow", `/live${query()}`]];
-  if (file.kind === "pairs") return [report];
+  const compare = ["Compare", `/compare${query()}`];
+  if (file.kind === "pairs") return [report, compare];
   if (file.kind === "improvement") return [["Accept changes", `/improve${query()}`]];
+  if (has("candidates")) return [compare, score];
   if (file.kind === "rows") return has("checklist") && has("target", "completion") ? [score, annotate] : [score];
   if (file.kind === "monitor") {
     const log = files.find((one) => one.kind === "rewards" && folderOf(one.name) === folder);
@@ -59,13 +55,28 @@ export function folderOf(name) {
   return name.includes("/") ? name.slice(0, name.lastIndexOf("/")) : "";
 }
 
-function recent(files, example) {
-  const list = el("div");
+function recent(files, project, { judges }, example) {
+  const list = el("div"), selected = new Map();
+  const judge = choice([["", project.judge.judge], ...judges], { name: "judge", "aria-label": "judge" });
+  const compare = el("button", { type: "button", name: "compare", title: "two scored files, or two reward logs", onclick: () => go("report", { other: [...selected.keys()][1] }, "#/0/compare") }, "Compare selected");
+  const score = el("button", { type: "button", name: "score", title: "one file of rows", onclick: () => go("batch", judge.value ? { judge: judge.value } : {}) }, "Score selected with");
+  const go = (view, more, fragment = "") => (location.href = `/${view}?${new URLSearchParams({ file: [...selected.keys()][0], ...more })}${fragment}`);
+  const select = (file) => (event) => {
+    if (event.target.checked) selected.set(file.name, file.kind);
+    else selected.delete(file.name);
+    allow();
+  };
+  const allow = () => {
+    const kinds = [...selected.values()];
+    compare.disabled = !(kinds.length === 2 && kinds[0] === kinds[1] && ["scored", "rewards"].includes(kinds[0]));
+    score.disabled = !(kinds.length === 1 && ["scored", "rows"].includes(kinds[0]));
+  };
+  allow();
   const row = (file) => {
     const kind = file.kind === "document" ? NAMES[folderOf(file.name)] ?? "document" : NAMES[file.kind] ?? file.kind;
     const [first, ...others] = actionsOf(file, files);
     return [
-      first ? el("a", { href: first[1] }, file.name) : el("span", {}, file.name),
+      [["scored", "rewards", "rows"].includes(file.kind) && el("input", { type: "checkbox", "aria-label": `select ${file.name}`, checked: selected.has(file.name), onchange: select(file) }), first ? el("a", { href: first[1] }, file.name) : el("span", {}, file.name)],
       [el("span", { class: "tag", "data-kind": file.kind }, kind), file.error ? el("div", { class: "muted" }, file.error) : null],
       [first, ...others].filter(Boolean).map(([shown, href]) => [el("a", { href, "aria-label": `${shown}: ${file.name}` }, shown), " "]),
       size(file.size),
@@ -75,7 +86,7 @@ function recent(files, example) {
   const draw = (most) => list.replaceChildren(table(["file", "kind", "open with", ["size", "n"], ["changed", "changed"]], files.slice(0, most).map(row), { "aria-label": "Files", class: "files" }), files.length > most ? el("button", { type: "button", onclick: () => draw(files.length) }, `Show all ${count(files.length)} files`) : "");
   if (files.length) draw(RECENT);
   else list.replaceChildren(note("The folder has no file that the app can open."));
-  return section("Files", list, example ? el("div", { class: "controls" }, example, el("span", { class: "muted" }, "a small finished run with what its audit found, scored texts with labels, and a checklist")) : null);
+  return section("Files", el("div", { class: "controls" }, compare, score, judge), list, example ? el("div", { class: "controls" }, example, el("span", { class: "muted" }, "a small finished run with what its audit found, scored texts with labels, and a checklist")) : null);
 }
 
 function showHealth(node, found, { caveats }) {

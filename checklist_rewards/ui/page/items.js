@@ -26,6 +26,12 @@ export function itemsOf(text) {
   return items;
 }
 
+/** What is to be known of an item besides its question, as tags. */
+export function tagsOf({ weight = 1, required, category, options, check, scope, evidence }) {
+  const names = [weight !== 1 && (weight < 0 ? `penalty ${weight}` : `weight ${weight}`), required && "required", category, options && `options: ${options.map((one) => one.label).join(", ")}`, check && "code check", scope?.replaceAll("_", " "), evidence && `from "${evidence.text}"`];
+  return names.filter(Boolean).map((name) => el("span", { class: "tag" }, name));
+}
+
 /** An item is one line, and is edited on click. `changed(item, asks)` is called after an edit; `asks` tells whether the
  *  answer to the item depends on it. */
 export function itemEditor(changed, empty = "no answer yet") {
@@ -80,9 +86,7 @@ export function itemEditor(changed, empty = "no answer yet") {
     }
 
     function draw() {
-      const weight = Number(item.weight.value);
-      const names = [weight !== 1 && (weight < 0 ? `penalty ${weight}` : `weight ${weight}`), item.required.checked && "required", more.category, more.options && `options: ${more.options.map((one) => one.label).join(", ")}`, more.check && "code check", more.scope?.replaceAll("_", " "), more.evidence && `from "${more.evidence.text}"`];
-      shown.replaceChildren(el("span", {}, item.question.value || "New item"), ...names.filter(Boolean).map((name) => el("span", { class: "tag" }, name)));
+      shown.replaceChildren(el("span", {}, item.question.value || "New item"), ...tagsOf({ ...more, weight: Number(item.weight.value), required: item.required.checked }));
     }
   }
 }

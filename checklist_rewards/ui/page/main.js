@@ -8,7 +8,7 @@ import { matrix } from "./matrix.js";
 import { monitor } from "./monitor.js";
 import { overview } from "./overview.js";
 import { training } from "./training.js";
-import { hasTrust, trust } from "./trust.js";
+import { hasTrust, labelled, trust } from "./trust.js";
 
 const VIEWS = [
   ["overview", "Overview", () => true, overview],
@@ -16,7 +16,7 @@ const VIEWS = [
   ["pairs", "Pairs", (report, file) => file.kind === "pairs", (report, file) => pairs(file)],
   ["training", "Training", (report, file) => file.training !== null, (report, file, at) => training(report, file, (row) => at.openRow(file, row))],
   ["monitor", "Monitor", (report) => report.monitors.length > 0, (report) => monitor(report)],
-  ["compare", "Compare", (report) => report.comparisons.length > 0, (report, file, at) => compare(report, at.openRow, at.openFilter)],
+  ["compare", "Compare", (report) => report.comparisons.length > 0, (report, file, at) => [at.actions.labelled && labelled(report, file, at), ...compare(report, at)]],
   ["trust", "Trust", hasTrust, trust],
 ];
 const OF_ROWS = ["matrix", "pairs", "compare"];

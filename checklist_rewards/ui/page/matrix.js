@@ -137,6 +137,7 @@ export function matrix(report, file, at) {
           { class: "panel-head" },
           el("h2", {}, `Row ${file.id(row)}`),
           at.actions.judge && el("button", { onclick: () => at.actions.judge(file, row) }, "Open in Judge"),
+          at.actions.compare && el("button", { onclick: () => at.actions.compare(file, row) }, "Compare"),
           el("button", { onclick: step(-1), "aria-label": "previous row", title: "previous row (k)" }, "↑"),
           el("button", { onclick: step(1), "aria-label": "next row", title: "next row (j)" }, "↓"),
           el("button", { onclick: () => open(null), "aria-label": "close", title: "close (Esc)" }, "✕"),

@@ -101,5 +101,5 @@ function items(facts, open) {
   };
   show("");
   const search = el("input", { type: "search", placeholder: "search items", "aria-label": "search items", oninput: (event) => show(event.target.value) });
-  return section(`Items (${count(order.length)})`, note("Pass rates with 95 % Wilson intervals, items with the most answers first. A penalty passes if the answer is no."), search, body);
+  return section(`Items (${count(order.length)})`, note("Pass rates with 95 % Wilson intervals (from 15 texts on), items with the most answers first. A penalty passes if the answer is no."), search, body);
 }

@@ -70,7 +70,7 @@ export function learnedTable(learned) {
   ]);
   return [
     note(
-      "Pass rates in the first and in the last third of the steps, with 95 % Wilson intervals, by how much they changed. ",
+      "Pass rates in the first and in the last third of the steps, with 95 % Wilson intervals (from 15 texts on), by how much they changed. ",
       "Questions that differ only in a quoted text or a number are one line.",
       known.length > shown.length ? ` Shown are the ${MOST_LEARNED} of ${known.length} that changed most.` : "",
     ),

@@ -25,10 +25,10 @@ export function trust(report, file, at) {
 }
 
 /** Which labels the figures are about: in the app links, in a report of one file the command that shows them. */
-function labelled(report, file, at) {
-  const { labelled: address, column } = at.actions;
-  if (address && file.labels.length) {
-    const known = [[null, "exported from Annotate"], ...file.labels.map((name) => [name, `the column ${name}`])];
+export function labelled(report, file, at) {
+  const { labelled: address, column } = at.actions, names = new Set(report.files.flatMap((one) => one.labels));
+  if (address && names.size) {
+    const known = [[null, "exported from Annotate"], ...[...names].map((name) => [name, `the column ${name}`])];
     return el("nav", { class: "part choices", "aria-label": "labels" }, el("strong", {}, "How far does the judge agree with people? Labels: "), known.map(([name, shown]) => el("a", { href: address(name), "aria-current": name === column ? "page" : null }, shown)));
   }
   if (report.trust[file.name] || file.kind !== "scored") return null;

@@ -23,6 +23,12 @@ def test_mcnemar_of_few_differences_is_the_binomial_test():
     assert found.error_difference is None and found.error_permutation_p is None
 
 
+def test_mcnemar_of_items_that_share_a_group_is_refused():
+    right = ([True] * 12 + [False] * 2, [False] * 12 + [True] * 2)
+    found = paired_test(("a", "b"), right, ([], []), [n // 2 for n in range(14)], [])
+    assert found.mcnemar_p is None and found.permutation_p is not None
+
+
 def test_mcnemar_of_many_differences_is_chi_squared_with_continuity():
     one, other = right(30, 10)
     found = paired_test(("a", "b"), (one, other), ([], []), range(40), [])

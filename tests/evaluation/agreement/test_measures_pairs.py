@@ -35,6 +35,14 @@ def test_wins_effect_size_and_t_test_by_hand():
     assert found["t_test_p"] == pytest.approx(1 - t / math.sqrt(2 + t * t))
 
 
+def test_the_t_test_of_dependent_pairs_is_that_of_their_groups():
+    judged = [0.3, 0.1, 0.2, 0.4, -0.1]
+    alone = Preferences(judged, [1] * 5).figures()["t_test_p"]
+    twice = Preferences(judged * 2, [1] * 10, groups=[*range(5), *range(5)]).figures()["t_test_p"]
+    assert twice == pytest.approx(alone)
+    assert Preferences(judged, [1] * 5, groups=["one"] * 5).figures()["t_test_p"] is None
+
+
 def test_scores_that_are_equal_on_paper_tie():
     found = Preferences([0.1 + 0.2 - 0.3, 0.02], [1, 1], tie=0.02).figures()
     assert found["ties"] == 1.0 and found["pld_1"] == 1.0

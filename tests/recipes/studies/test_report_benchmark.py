@@ -7,7 +7,6 @@ from tests.ui import browser
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("browser")
 @pytest.mark.study
 def test_a_small_page(tmp_path):
     output = tmp_path / "report.json"

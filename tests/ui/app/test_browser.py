@@ -9,7 +9,7 @@ from tests.ui import browser, layout
 from tests.ui.app.conftest import POCKET_QUESTIONS, POCKET_RESPONSES, fill, run
 from tests.ui.files import page_data
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("browser"), pytest.mark.usefixtures("no_messages")]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_messages")]
 
 READY = {
     "/": "#view table",
@@ -212,12 +212,19 @@ def test_a_checklist_is_saved_and_opened_from_the_library(page, project):
     assert json.loads((project / "checklists" / "again.json").read_text())[0]["question"] == POCKET_QUESTIONS[0]
 
 
-def test_two_responses_are_compared_and_a_failure_stays_on_its_side(page):
+def test_two_responses_are_compared_by_ones_checklist_and_a_failure_stays_on_its_side(page, project):
+    (project / "checklists").mkdir(exist_ok=True)
+    first, second, third = POCKET_QUESTIONS
+    (project / "checklists" / "own.json").write_text(json.dumps([first, second, {"question": third, "weight": -1}]))
     page.driver.get(f"{page.base}/compare")
     page.wait("document.querySelector('[name=run]') !== null")
     fill(page, "[name=response-A]", "The rain falls. Is it cold?")
     fill(page, "[name=response-B]", "The rain falls. It is cold.")
-    fill(page, "[name=checklist]", "\n".join(POCKET_QUESTIONS))
+    page.js(
+        "const s = document.querySelector('[name=saved]'); s.value = 'checklists/own.json';"
+        "s.dispatchEvent(new Event('change'))"
+    )
+    page.wait("document.querySelectorAll('.editor .item').length === 3")
     page.driver.find_element("css selector", "[name=run]").click()
     page.wait("document.querySelectorAll('.compared-items .pill').length === 6")
     items = page.js(
@@ -229,6 +236,15 @@ def test_two_responses_are_compared_and_a_failure_stays_on_its_side(page):
     assert (
         page.js("return document.querySelector('.scorebar > :last-child .score').textContent") == f"{other - one:.3f}"
     )
+    assert f"{third}penalty -1" in items, "the weights of the checklist count"
+    assert "by pocket" in page.js("return document.querySelector('.scorebar').textContent"), (
+        "each side names its judge"
+    )
+    field = page.driver.find_element("css selector", "[name=response-B]")
+    field.send_keys(" No.")
+    page.wait("document.querySelector('#chip [data-state=stale]') !== null")
+    field.send_keys(*["\ue003"] * 4)
+    page.wait("document.querySelector('#chip [data-state=current]') !== null")
     marked = page.js("return [...document.querySelectorAll('#view del, #view ins')].map((one) => one.textContent)")
     assert "?" in marked and "." in marked
     page.js("document.activeElement.blur()")
@@ -241,6 +257,51 @@ def test_two_responses_are_compared_and_a_failure_stays_on_its_side(page):
     page.wait("document.querySelector('.side-B [role=alert]') !== null")
     assert "threshold" in page.js("return document.querySelector('.side-B [role=alert]').textContent")
     page.wait("document.querySelector('.scorebar .score .num') !== null")
+
+
+def test_candidates_of_a_file_are_compared(page, project):
+    row = {"prompt": "Write about the weather.", "candidates": POCKET_RESPONSES[:3], "checklist": POCKET_QUESTIONS}
+    (project / "candidates.jsonl").write_text(json.dumps(row))
+    page.driver.get(page.base)
+    page.wait("document.querySelector('.files a') !== null")
+    page.driver.find_element("xpath", "//a[@aria-label='Compare: candidates.jsonl']").click()
+    page.wait("document.querySelector('[name=response-B]')?.value")
+    assert page.js("return document.querySelectorAll('.editor .item').length") == 3
+    page.js("const s = document.querySelector('[name=pick-B]'); s.value = '2'; s.dispatchEvent(new Event('change'))")
+    assert page.js("return document.querySelector('[name=response-B]').value") == POCKET_RESPONSES[2]
+    (project / "candidates.jsonl").unlink()
+
+
+def test_which_of_two_judges_to_trust_takes_four_clicks(page, project):
+    rows = [json.loads(line) for line in (project / "scored.jsonl").read_text().splitlines()]
+    for row in rows:
+        row["human"] = [line["answer"] for line in row["checklist_score"]["items"]]
+    (project / "one.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for row in rows:
+        for line in row["checklist_score"]["items"]:
+            line["answer"], line["judge"] = {"yes": "no", "no": "yes"}[line["answer"]], "another"
+            line["probabilities"] = line["confidence"] = line["level"] = None
+            line["value"] = line["soft"] = float(line["answer"] == "yes")
+        del row["human"]
+    (project / "two.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    page.driver.get(page.base)
+    page.wait("document.querySelector('[name=compare]') !== null")
+    for name in ("one", "two"):
+        page.driver.find_element("css selector", f"[aria-label='select {name}.jsonl']").click()
+    page.driver.find_element("css selector", "[name=compare]").click()
+    page.wait("document.querySelector('.choices') !== null")
+    assert shown_chip(page).startswith("scored by pocket, another")
+    page.driver.find_element("xpath", "//a[.='the column human']").click()
+    page.wait("document.querySelector('.verdict')?.textContent.startsWith('one.jsonl agrees with people more often')")
+    assert "two.jsonl: scored by another." in page.js("return document.querySelector('main').textContent")
+    page.driver.get(page.base)
+    page.wait("document.querySelector('[name=compare]') !== null")
+    assert page.js("return document.querySelector('[name=compare]').disabled")
+    page.driver.find_element("css selector", "[aria-label='select rows.jsonl']").click()
+    page.driver.find_element("css selector", ".controls [name=score]").click()
+    page.wait("document.querySelector('.preview table') !== null")
+    for name in ("one", "two"):
+        (project / f"{name}.jsonl").unlink()
 
 
 @pytest.mark.parametrize("path", READY)

@@ -26,7 +26,7 @@ from tests.generators.fakes import Replies
 from tests.ui import browser
 from tests.ui.app.conftest import TOKEN, colours, fill, opened
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("browser")]
+pytestmark = pytest.mark.slow
 
 HOSTILE = "Is it <img src=x onerror=\"document.title='broken'\">?"
 GATE = threading.Event()

@@ -9,7 +9,7 @@ from tests.conftest import HANG
 from tests.ui import browser, layout
 from tests.ui.app.conftest import POCKET_QUESTIONS, POCKET_RESPONSES, fill, improved, run, scored_rows, write_jsonl
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("browser"), pytest.mark.usefixtures("no_messages")]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_messages")]
 ROWS = 100
 EVIL = "<img src=x onerror=\"document.title='broken'\">"
 

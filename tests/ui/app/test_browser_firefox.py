@@ -10,7 +10,7 @@ from tests.ui import firefox
 from tests.ui.app.conftest import POCKET_QUESTIONS, POCKET_RESPONSES, improved
 from tests.ui.files import HOSTILE, scored_rows, write
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("browser")]
+pytestmark = pytest.mark.slow
 RUN = "/report?file=example/rewards.jsonl#/0"
 VIEWS = {
     "/": "#view table",
