@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from checklist_rewards.generators.constraints.amounts import NUMBER, Amount, Bounds, amount, number, numbers, quantity
-from checklist_rewards.generators.constraints.filtering import A_PART, APPROXIMATE, Found
+from checklist_rewards.generators.constraints.filtering import A_PART, APPROXIMATE, UNCLEAR, Found
 from checklist_rewards.generators.constraints.reading import Clause, Spec, Strings, pattern, starts
 
 
@@ -412,11 +412,18 @@ def _times(clause: Clause, found: Amount, given: list[Strings]) -> Iterator[Foun
         start, end = min(found.start, words.start), max(found.end + (each.end() if each else 0), words.end)
         if _USED.search(text) and not (text[words.start] != "\x01" and found.how == "bare"):
             given[:] = [strings for strings in given if strings.start != words.start]
+            if _SYNONYM.match(text, words.end):
+                yield Found(start, end, reason=UNCLEAR)
+                return
             for word in words.values:
                 check = {"type": "keyword_count", "word": word}
                 refused = {**check, **denied} if denied else None
                 required = {**check, **found.bounds}
                 yield Found(start, end, required, refused, whole=each is not None, stated=found.start)
+
+
+_SYNONYM = re.compile(r"\s*,?\s+or (?:a|an|any|its|one of its|another)\b")
+"""Another word is as good: "the word 'light' or a synonym"."""
 
 
 def _words_of(clause: Clause, found: Amount, text: str, given: list[Strings]) -> Strings | None:
@@ -456,6 +463,7 @@ _PASSIVE_NO = re.compile(
     r"is) (?:forbidden"
     r"|prohibited|banned))\b"
 )
+_OFTEN = re.compile(r"\b(?:more|fewer|less) than\b[^.;]*\b(?:times?|once|twice|thrice)\b")
 
 
 def without(clause: Clause) -> Iterator[Found]:
@@ -470,7 +478,8 @@ def without(clause: Clause) -> Iterator[Found]:
         if filler and "quot" in match.group() and re.search(r"\b(?:in|with|put)\b", filler.group()):
             continue  # the whole response in quotation marks
         direct = bool(filler) and _NEGATED.search(head) is not None
-        if not (direct or free or _PASSIVE_NO.match(text, match.end())) or _NOT_ALL.match(text, match.end()):
+        stated = _PASSIVE_NO.match(text, match.end()) and not _OFTEN.search(text, match.end())
+        if not (direct or free or stated) or _NOT_ALL.match(text, match.end()):
             continue
         done = match.end()
         for thing in _ONE_THING.finditer(text, *match.span()):

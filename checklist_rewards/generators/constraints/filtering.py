@@ -87,15 +87,22 @@ _REPORT_WORDS = starts(
     "believe think argue wrote"
 )
 _REPORTED = re.compile(
-    r"\b(?:said|says|told me|(?:was|were|am|been) told|taught|heard|claim(?:s|ed)|believes?|thinks?|argue[sd]?|"
+    r"\b(?:said|says|told me|i asked for|"
+    r"(?:was|were|am|been) told|taught|heard|claim(?:s|ed)|believes?|thinks?|argue[sd]?|"
     r"wrote|(?:asked|asks|wants?|wanted|requires|required|tells|ordered) "
     r"(?:me|us|him|her|them|you|students|users|people)|likes?|prefers?)\b"
+)
+_REPORTED_AFTER = re.compile(
+    r",? (?:they|he|she|we|i|(?:my|the|our) [a-z]+) "
+    r"(?:told|said|says|claims?|claimed|thinks?|wrote)\b"
 )
 _REQUEST = re.compile(r"\b(?:can|could|would|will|may) (?:you|i)\b|\bplease\b")
 _HOW_WORDS = starts("how why whether who whom whose in where because to people character")
 _HOW = pattern(
     rf"""\bhow (?:to|do|does|did|can|should|would|could|might)\b
-    |\b(?:ways?|reasons?|trie[sd]|trying|difficult|hard|easy|challenge|wanted|learn\w*|decide[sd]?|attempts?) to\b
+    |\b(?:ways?|reasons?|trie[sd]|trying|difficult|hard|easy|challenge|wanted|learn\w*|means?
+    |teach(?: (?:me|us|them|him|her|students))?
+    |decide[sd]?|attempts?) to\b
     |\b(?:how|why|whether|who|whom|whose|in which|where|because|people
     |(?<!last )(?<!final )characters?)\b.*?\b{_TEXT_VERBS}\b"""
 )
@@ -128,6 +135,36 @@ _CHANGED = pattern(
     (?:to|that|for)\s+(?:write|learn|read|answer|respond|exactly|users)?\s*$"""
 )
 """A change of another text ("shorten it by"), or an order that is only mentioned ("tips to write")."""
+_ANOTHER_TEXT = pattern(
+    r"""[\s\W]*(?:please )?(?:summari[sz]e|translate|paraphrase|explain|proofread|comment on)\b[^:\x01]{0,60}:\s*
+    (?![\s\x01])
+    |[\s\W]*(?:write|draft|invent|make up) (?:the )?(?:rules|guidelines|instructions)\b[^:]{0,60}:
+    |.*\b(?:asks|asking|tells|telling|wants|checks|checking|requests|requesting)\s+(?:(?:the|a|an|his|her|my)\s+)?
+    (?:[a-z]+\s+)?(?:to|for|that|at)\b[^,]*$
+    |[\s\W]*(?:summari[sz]e|discuss|review|find)\b[^,]*\bthat\s*$|.*\bwith an? [a-z]+ that\s*$
+    |[\s\W]*(?:describe|imagine|name|design|find|invent) (?:an?|the) (?:[a-z]+ ){1,3}
+    (?:without|with no)\s+(?:the |any )?$
+    |[\s\W]*(?:the )?(?:first|last|opening) (?:sentence|line|word)s? of (?!your|the|this|each|every|it\b)"""
+)
+"""Another text, whose words a prompt reports, orders or describes: "Summarize this rule: ...", "who asks to"."""
+_OF_OTHERS = pattern(
+    r"""[\s\W]*(?:we|(?:my|our|his|her)\s+(?!(?:response|answer|reply)\b)[a-z']+(?:\s+[a-z]+)?
+    |this (?:poem|letter|novel|book|article)|(?!it|that|let|here|there|what)[a-z]+'s\s+[a-z]+)\s+
+    (?:never\s+|always\s+)?(?:ends?|starts?|begins?|uses?|is|has|exceeds?|contains?|mentions?)\b(?! to)"""
+)
+"""A statement about a text that exists: "My landlord's letter ends with"."""
+_CHANGE_AFTER = pattern(
+    r"""\s*(?:longer|shorter|more|fewer)\b(?! than)|\s*than (?:i|you|we|they|he|she|in)\b
+    |\s+to (?:my|the|this) (?:draft|text|story|essay)\b"""
+)
+_PLACE_AFTER = pattern(
+    r"""\s*(?:before|after|on its own|to (?:start|begin|end|open|close)|at the (?:very )?(?:end|start|beginning))\b
+    |.*\bnot both\b"""
+)
+"""Words after a keyword that make it another requirement than that it occurs."""
+_IN_NTH = re.compile(
+    r"\s*(?:in|of) the (?:first|second|third|last|opening|final) (?:sentence|line|paragraph|stanza)\b"
+)
 _INDICATIVE_ENDS = tuple(f"{verb} " for verb in "contains has had includes uses reads is was".split())
 _INDICATIVE = pattern(
     rf"""(?<![\w'])(?!(?:{RESPONSE}|count|number|words?|letters?|and|must|should|also|only
@@ -137,10 +174,11 @@ _INDICATIVE = pattern(
 _PERMISSION_WORDS = starts(
     "afraid have don't doesn't does do ideally ignore disregard regardless free may might could can mind fine ok "
     "okay acceptable alright right permitted allowed optional no need necessary required mandatory welcome prefer "
-    "consider possible up good nice suggest great matter permissible"
+    "consider possible up good nice suggest great matter permissible maybe perhaps worry hesitate"
 )
 _PERMITTED = pattern(
-    r"""\b(?:feel free|free to|might|you (?:also )?(?:may|can|could)(?! not\b)
+    r"""\b(?:feel free|free to|might|maybe|perhaps|(?:do not|don't) (?:worry|hesitate)
+    |you (?:also )?(?:may|can|could)(?! not\b)
     |(?:may|could|can)(?! (?:not|you|i)\b)
     |(?:would(?:n't| not)?|do(?:n't| not)?) (?:not )?mind|(?:is|are|it's|be|would be|'s)
     (?: also| perfectly| totally| completely| quite| just| all)? (?:fine|ok|okay|acceptable|alright|right|optional
@@ -156,8 +194,8 @@ _EXCEPTION_WORDS = starts(
 )
 _EXCEPTION = pattern(
     r"""\b(?:except\w*|unless|apart from|aside from|other than|besides|save for|only (?:in|for|to|as|where)|in case
-    |whether|assuming|provided|where (?:necessary|needed|possible|appropriate|it)|as needed|instead of|rather than
-    |depending|outside(?: of)?|barring|when needed|if\b
+    |whether|assuming|provided|where(?:ver)? (?:necessary|needed|possible|appropriate|it|you)|as needed
+    |instead of|rather than|depending|outside(?: of)?|barring|when needed|if\b
     |when(?:ever)?\b(?! (?:you(?:'re| are)? )?(?:writing|responding|answering|replying|write|respond|answer
     |reply)\b))"""
 )
@@ -188,10 +226,12 @@ UNCOUNTED = tuple(
 _IN_LANGUAGE = re.compile(
     rf"\b(?:in|into|to|use|using|only|the)\s+(?:{'|'.join(UNCOUNTED)})\b|\b(?:{'|'.join(UNCOUNTED)})\s+{RESPONSE}\b"
 )
-_EACH_WORDS = starts("each every per apiece")
+_EACH_WORDS = starts("each every per apiece no none")
 _EACH = pattern(
     r"""\b(?:each|every|per)\b(?! of (?:the|these|those)(?: following)? (?:key ?)?(?:words|terms|phrases|letters)
-    | (?:separated|divided)\b)"""
+    | (?:separated|divided)\b)
+    |\bnone of (?:the|your|these)\b
+    |^\W*no (?:single )?(?:sentence|line|paragraph|stanza|verse|section|bullet(?: point)?|answer|title|name)\b"""
 )
 _EACH_AFTER = pattern(
     rf"""[^.;]{{0,40}}?\b(?:in|of|for|per|to|about|within|at the (?:start|beginning|end) of)\s+
@@ -209,6 +249,11 @@ _OF_PART = re.compile(
     r"|\band (?:then )?(?:explain|justify|describe|say|tell|summari[sz]e)\b[^,]*$"
     rf"|\b{PART}\b(?:(?!,|\band\b|\bbut\b|\bin (?:your|the) (?:entire|whole)?).)*$"
 )
+_LISTED = pattern(
+    r"""^\W*(?:please )?(?:list|find|name|suggest|think of)\s+(?:[a-z0-9]+\s+){0,3}?[a-z]{3,}s\s+(?:that|which|with)\b
+    [^,]*$|\b(?:quote|quotation|excerpt)\s+(?:of|with)\s*$"""
+)
+"""Listed or quoted things, which have it themselves: "list words that contain the letter q"."""
 _LIMIT_WORDS = starts("limit restrict cap caps capped confine keep descriptions max maximum at up")
 _LIMITED = pattern(
     rf"""\b(?:limit|restrict|cap|confine|keep)(?:s|ing|ping)?\s+
@@ -247,7 +292,7 @@ _MOST_WORDS = 9
 """Number of words between a negation and the thing that it forbids."""
 _PASSIVE_WORDS = starts(
     "used allowed permitted appear include forbidden prohibited banned avoided excluded omitted present mention "
-    "occur fine ok okay acceptable welcome contain optional in part feature incorporate shown found"
+    "occur fine ok okay acceptable welcome contain optional in part feature incorporate shown found off"
 )
 _PASSIVE = pattern(
     r"""\s*(?:(?:(?P<modal>should|must|ha(?:s|ve) to|needs? to|may|can|could|might|will|shall|is|are|to|would|do|does)?
@@ -256,7 +301,7 @@ _PASSIVE = pattern(
     (?:(?P<asked>used|included|appears?|mentioned|occurs?|present|contained|featured|incorporated|shown|found
     |in (?:it|there|(?:your|the) [a-z]+)|part of (?:it|(?:your|the) [a-z]+))
     |(?P<allowed>allowed|permitted|fine|ok|okay|acceptable|welcome|optional)
-    |(?P<refused>forbidden|banned|prohibited|avoided|excluded|omitted))\b"""
+    |(?P<refused>forbidden|banned|prohibited|avoided|excluded|omitted|off[- ]limits))\b"""
 )
 
 
@@ -342,6 +387,7 @@ def decide(clause: Clause, found: Found) -> Requirement | None:
     if (
         required is False
         and _TOGETHER.search(after)
+        or ((found.check or found.denied or {}).get("type") in ("keywords", "forbidden") and _PLACE_AFTER.match(after))
         or required
         and _EITHER_BEFORE.search(before[-40:])
         or _OR_AFTER.match(after)
@@ -359,12 +405,15 @@ def decide(clause: Clause, found: Found) -> Requirement | None:
 def _elsewhere(clause: Clause, before: str, until: str) -> bool:
     """Whether a clause speaks of something else than what the response must be."""
     return bool(
-        (clause.has(_REPORT_WORDS) and _REPORTED.search(before))
+        (clause.has(_REPORT_WORDS) and (_REPORTED.search(before) or _REPORTED_AFTER.search(clause.text, len(until))))
         or (clause.text.rstrip().endswith("?") and not _REQUEST.search(clause.text))
         or (clause.has(_HOW_WORDS) and _HOW.search(until))
         or _OTHERS.match(before)
         or _SUBJECT.match(before)
         or _CHANGED.match(before)
+        or _ANOTHER_TEXT.match(before)
+        or _OF_OTHERS.match(until)
+        or _CHANGE_AFTER.match(clause.text, len(until))
         or (before.endswith(_INDICATIVE_ENDS) and _INDICATIVE.search(before))
     )
 
@@ -395,9 +444,9 @@ def _of_a_part(clause: Clause, found: Found, before: str, after: str) -> bool:
     if (header and _EACH.search(header)) or _PART_FIRST.match(before):
         return True
     if not found.every:
-        return False
+        return _IN_NTH.match(after) is not None
     limited = (clause.has(_LIMIT_WORDS) or "(" in until) and _LIMITED.search(until)
-    return bool(_OF_PART.search(before) or _EACH_AFTER.match(after) or limited)
+    return bool(_OF_PART.search(before) or _LISTED.search(before) or _EACH_AFTER.match(after) or limited)
 
 
 def asks_for_code(view: PromptText) -> bool:

@@ -283,7 +283,9 @@ _YES_NO = pattern(
 )
 
 
-def _yes_or_no(clause: Clause, match: Match) -> Found:
+def _yes_or_no(clause: Clause, match: Match) -> Found | None:
+    if "than" in match.group() or clause.text.startswith("to ", match.end() + 1):
+        return None  # "more than a yes or no", "say yes or no to it"
     words = ("true", "false") if "true" in match["words"] else ("yes", "no")
     only = match["only"] or match["after"]
     check = regex_check(rf"(?i)\A\W*(?:{'|'.join(words)})" + (r"\W*\Z" if only else r"\b"), exactly=1)
