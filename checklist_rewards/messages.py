@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence, Sized
 from typing import Any, Literal, get_args
 
 from checklist_rewards.errors import SampleError
-from checklist_rewards.files.cells import SAYING
 from checklist_rewards.markers import LIKE_THOUGHTS
 
 Images = Literal["refuse", "ignore"]
@@ -33,6 +32,10 @@ SPEAKERS: Mapping[str, str] = {
 }
 """The roles of messages, in lower case, and who speaks in each: user, assistant, system or tool."""
 
+SAYING = (
+    "content", "tool_calls", "function_call", "reasoning_content", "reasoning", "thinking", "thought", "thoughts"
+)  # fmt: skip
+"""Fields of a chat message with what it says."""
 THOUGHT_KEYS = SAYING[3:]
 """Fields of a message in which tokenizers and servers put a thought that they have parsed."""
 _TEXT_BLOCKS = ("text", "input_text", "output_text")

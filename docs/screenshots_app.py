@@ -151,8 +151,7 @@ def _annotate(driver, base: str) -> None:
 def _texts(driver, base: str) -> None:
     """What Judge and Compare show when they are opened."""
     judge = {"input": "Write about the weather.", "target": TEXTS[0], "reference": "", "checklist": ITEMS}
-    questions = "\n".join(item if isinstance(item, str) else item["question"] for item in ITEMS)
-    compare = {"prompt": "Write about the weather.", "questions": questions, "responses": TEXTS[:3:2]}
+    compare = {"prompt": "Write about the weather.", "checklist": ITEMS, "responses": TEXTS[:3:2]}
     for name, kept in (("judge", judge), ("compare", compare)):
         driver.execute_script("sessionStorage.setItem(...arguments)", f"{name}-view", json.dumps(kept))
 

@@ -24,14 +24,11 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from checklist_rewards.errors import SampleError
+from checklist_rewards.messages import SAYING
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-SAYING = (
-    "content", "tool_calls", "function_call", "reasoning_content", "reasoning", "thinking", "thought", "thoughts"
-)  # fmt: skip
-"""Fields of a chat message with what it says."""
 _MAX_DEPTH = 100
 """Levels of lists and mappings in a value. Parquet's writer and reader call themselves for each."""
 JSON_TEXT = {b"checklist_rewards": b"json"}

@@ -36,6 +36,7 @@ from checklist_rewards.monitor.text import words
 from checklist_rewards.scores import NO_ANSWER_STATES, ItemScore, Score, TargetState, item_keys
 from checklist_rewards.scores.reasons import ADVICE
 from checklist_rewards.scores.tally import PassRate, Tally
+from checklist_rewards.ui.sections import analysis_verdict, of_analysis
 from checklist_rewards.validation import install, missing
 
 SCORE_BINS = 20
@@ -191,12 +192,13 @@ class FileFigures:
 
 def analysed(analysis: ItemAnalysis, reports: Sequence[ItemReport]) -> dict[str, Any]:
     """An item analysis for the page."""
-    return {
+    found = {
         "targets": analysis.targets,
         "no_answer": analysis.no_answer,
         "items": list(map(asdict, reports)),
         "flags": FLAGS,
     }
+    return {**found, "verdict": analysis_verdict(found), "sections": of_analysis(found)}
 
 
 def rates(rate: PassRate) -> dict[str, Any]:

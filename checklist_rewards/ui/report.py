@@ -45,7 +45,7 @@ from checklist_rewards.rows import INPUTS, TARGETS
 from checklist_rewards.ui.annotations import ANNOTATION, Evidence, Spans
 from checklist_rewards.ui.comparisons import against_labels, between, between_logs, read_log
 from checklist_rewards.ui.figures import FileFigures, TrainingFigures, draw
-from checklist_rewards.ui.sections import of_document, of_monitor, of_overview
+from checklist_rewards.ui.sections import attention, monitor_verdict, of_document, of_monitor, of_overview
 from checklist_rewards.ui.table import Names, Table, json_chunks, number_or_none
 from checklist_rewards.validation import install, missing, whole_number
 from checklist_rewards.version import __version__
@@ -148,7 +148,7 @@ def read_monitor(path: Path) -> dict[str, Any]:
     lines = [steps[number] for number in numbers]
     names = list(dict.fromkeys(name for line in lines for name in line.get("signals") or {}))
     statistics = list(dict.fromkeys(name for line in lines for name in line.get("statistics") or {}))
-    return {
+    found = {
         "name": path.name,
         "steps": numbers,
         "signals": [
@@ -167,8 +167,8 @@ def read_monitor(path: Path) -> dict[str, Any]:
         "not_evaluated": [name for name in about if name not in names] if numbers else [],
         "canaries": events["canary"],
         "failures": events["failure"],
-        "sections": of_monitor(events["canary"], events["failure"]),
     }
+    return {**found, "verdict": monitor_verdict(found), "sections": of_monitor(found)}
 
 
 def _of(line: Mapping[str, Any], *names: str) -> Any:
@@ -316,6 +316,7 @@ def report_data(
             }
     if labels is not None and not scored:
         raise SampleError("labels require a scored file; none of the files has scores.")
+    alarms = sum(len(one["alarms"]) for one in watched)
     texts, parts = Names(), []
     trust: dict[str, Any] = {}
     for file, kind in zip(files, kinds, strict=True):
@@ -330,7 +331,7 @@ def report_data(
                 for text in labelled
                 if isinstance(text.labels, Sequence)
             }
-        parts.append(_part(file, kind, Table(texts), given, evidence.of(file.path), max_rows, seed, progress))
+        parts.append(_part(file, kind, Table(texts), given, evidence.of(file.path), max_rows, seed, progress, alarms))
     compared = _comparisons(judged, logs, intervals, notes)
     return {
         "format": FORMAT,
@@ -391,6 +392,7 @@ def _part(
     max_rows: int,
     seed: int,
     progress: AddBar | None,
+    alarms: int,
 ) -> dict[str, Any]:
     count = file.count()
     threshold = _sampled(file, count, max_rows, seed)
@@ -405,6 +407,7 @@ def _part(
         if advance is not None:
             advance(1)
     facts = figures.overview()
+    analysis = figures.item_analysis() if figures.analysis.targets else None
     return {
         "name": file.path.name,
         "path": str(file.path),
@@ -415,7 +418,8 @@ def _part(
         "labels": _label_columns(next(iter(file))) if kind == "scored" else [],
         "overview": facts,
         "sections": of_overview(facts),
-        "analysis": figures.item_analysis() if figures.analysis.targets else None,
+        "attention": attention(facts, analysis, alarms),
+        "analysis": analysis,
         "training": training.as_json() if kind == "rewards" else None,
         "table": table.as_json(),
     }

@@ -1,4 +1,5 @@
-"""Parts of the report that are only a table: results of other commands, costs, and what a monitor recorded.
+"""Parts of the report that are only a table or a list: results of other commands, costs, what a monitor recorded, and
+what to look at first.
 
 A section has a heading, a note, the heads of a table, and rows of cells. A cell is a text, a whole number, a figure
 (`{"value": 0.5, "low": 0.4, "high": 0.6}`, with or without an interval), or None for nothing. The page shows all of
@@ -7,18 +8,20 @@ them as text. A head that is a pair with "n" is of numbers. A result that lacks 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from checklist_rewards.errors import SampleError
 
-_MOST_ATTACKS, _MOST_FALLEN = 25, 8
+_MOST_ITEMS, _MOST_ATTACKS, _MOST_FALLEN, _LOW_MASS = 200, 25, 8, 0.9
 _REASONS = {
     "empty": "no text",
     "other_prompt": "a response to another prompt",
     "prompt": "the prompt itself",
     "words_removed": "a response without the words of one item",
 }
+ABOUT = {"hacking": "reward hacking", "judge": "the judge", "training": "training"}
+"""What the signals of a monitor are about."""
 Section = dict[str, Any]
 
 
@@ -33,15 +36,89 @@ def of_document(name: str, kind: str, value: Mapping[str, Any]) -> list[Section]
     Raises:
         SampleError: If a field is missing or of another type.
     """
-    parts = {"agree": _tests, "calibrate": _calibration, "attack": _attack, "summary": _cost}
+    parts: Mapping[str, Callable[[str, Mapping[str, Any]], Iterable[Section]]] = {
+        "agree": _tests,
+        "calibrate": _calibration,
+        "attack": _attack,
+        "summary": _cost,
+        "inspect": lambda name, value: of_analysis({"no_answer": 0, **value}, name),
+    }
     try:
         return list(parts[kind](name, value)) if kind in parts else []
     except (KeyError, TypeError, AttributeError) as error:
         raise SampleError(f"{name} is not a complete result of {kind} ({type(error).__name__}: {error}).") from None
 
 
-def of_monitor(canaries: Sequence[Mapping[str, Any]], failures: Sequence[Mapping[str, Any]]) -> list[Section]:
-    """What the judge gave to degenerate replies, and which parts of a monitor failed."""
+def monitor_verdict(monitor: Mapping[str, Any]) -> str:
+    """The alarms of a monitor in one sentence."""
+    if not monitor["steps"]:
+        return f"{monitor['name']} has seen no step yet."
+    steps = _many(len(monitor["steps"]), "step")
+    raised = [
+        f"{one['signal'].replace('_', ' ')} ({ABOUT.get(one['about'], one['about'])})" for one in monitor["alarms"]
+    ]
+    if not raised:
+        return f"No alarm in {steps}."
+    return f"{_many(len(raised), 'alarm')} in {steps}: {', '.join(dict.fromkeys(raised))}."
+
+
+def analysis_verdict(figures: Mapping[str, Any]) -> str:
+    """What an item analysis found, for a file without labels."""
+    flagged = sum(bool(one["flags"]) for one in figures["items"])
+    found = f"{flagged:,} of {_many(len(figures['items']), 'item')} {'has' if flagged == 1 else 'have'} flags."
+    return f"There are no labels, so whether the judge is right is not known. {found}"
+
+
+def of_analysis(figures: Mapping[str, Any], name: str = "") -> list[Section]:
+    """The items of an analysis, those with the most flags first, with their `ids`; and what the flags mean."""
+    order = sorted(figures["items"], key=lambda one: -len(one["flags"]))
+    measured = [name for name in ("similarity", "stability") if any(one[name] is not None for one in order)]
+    columns = ("pass_rate", "variance", "discrimination", "phi", *measured)
+    rows = []
+    for one in order[:_MOST_ITEMS]:
+        twins = [one[flag] for flag in ("same_answers", "same_words") if flag in one["flags"] and one[flag]]
+        question = "\n".join([one["question"], *(f"like: {twin}" for twin in dict.fromkeys(twins))])
+        flags = ", ".join(flag.replace("_", " ") for flag in one["flags"])
+        rows.append([question, one["answered"], *({"value": one[column]} for column in columns), flags])
+    flagged = sum(bool(one["flags"]) for one in order)
+    without = f" ({figures['no_answer']:,} without an answer are left out)" if figures["no_answer"] else ""
+    more = f" {len(order) - _MOST_ITEMS:,} more items: see --json of inspect." if len(order) > _MOST_ITEMS else ""
+    about = (
+        f"{_many(len(order), 'item')} over {_many(figures['targets'], 'target')}{without}; {flagged:,} with flags. "
+        "Discrimination is the correlation of an item with the rest of its checklist; phi that with the most similar "
+        f"item. A penalty passes if the answer is no.{more}"
+    )
+    heads = ["question", ["answered", "n"], *([column.replace("_", " "), "n"] for column in columns), "flags"]
+    items = section(f"{name}: items" if name else "Item analysis", heads, rows, about)
+    items["ids"] = [one["id"] for one in order[:_MOST_ITEMS]]
+    used = [
+        [flag.replace("_", " "), meaning]
+        for flag, meaning in figures["flags"].items()
+        if any(flag in one["flags"] for one in order)
+    ]
+    return [items, section("Flags", ["flag", "meaning"], used)] if used else [items]
+
+
+def of_monitor(monitor: Mapping[str, Any]) -> list[Section]:
+    """The signals of a monitor, what the judge gave to degenerate replies, and which parts of the monitor failed."""
+    canaries, failures = monitor["canaries"], monitor["failures"]
+    signals = [_signal(one) for one in monitor["signals"]]
+    heads = [
+        "signal",
+        "about",
+        ["last value", "n"],
+        ["size", "n"],
+        ["error", "n"],
+        ["largest", "n"],
+        ["threshold", "n"],
+        "above it",
+    ]
+    size = (
+        "Size: what is compared with the threshold, mostly the change since the first steps, with its standard error."
+    )
+    if monitor["not_evaluated"]:
+        names = ", ".join(name.replace("_", " ") for name in monitor["not_evaluated"])
+        size += f" Not evaluated, because there were no data for them: {names}."
     replies = [
         [f"step {one['step']:,}", one.get("canary"), _number(one.get("score")), one.get("completion") or "(empty)"]
         for one in canaries
@@ -49,7 +126,8 @@ def of_monitor(canaries: Sequence[Mapping[str, Any]], failures: Sequence[Mapping
     failed = [[f"step {one['step']:,}", one.get("part"), one.get("error")] for one in failures]
     about = "Degenerate replies, and the score that the judge gives them."
     lost = "Parts of the monitor that failed; training went on without them."
-    found = [section("Canaries", ["step", "reply", ["score", "n"], "text"], replies, about)] if replies else []
+    found = [section("Signals", heads, signals, size)]
+    found += [section("Canaries", ["step", "reply", ["score", "n"], "text"], replies, about)] if replies else []
     return found + ([section("Failures", ["step", "part", "error"], failed, lost)] if failed else [])
 
 
@@ -61,12 +139,80 @@ def of_overview(facts: Mapping[str, Any]) -> list[Section]:
     settings = [[one["settings"], one["rows"]] for one in facts["settings"]]
     lists = [[one["id"], one["rows"]] for one in facts["checklist_ids"]]
     least = "at least " if facts["checklists_more"] else ""
-    number = f"{facts['checklists']:,} checklist{'s' * (facts['checklists'] != 1)}"
+    number = _many(facts["checklists"], "checklist")
     most = "; the most frequent:" if facts["checklists"] > len(lists) else ":"
     return [
         section("Judge", ["judge", "read by", ["questions", "n"]], judges),
         section("Settings", ["settings", ["rows", "n"]], settings),
         section("Checklists", ["checklist", ["rows", "n"]], lists, f"{least}{number}, by content hash{most}"),
+    ]
+
+
+def attention(facts: Mapping[str, Any], analysis: Mapping[str, Any] | None, alarms: int) -> list[dict[str, Any]]:
+    """What failed in a file and what to look at first, in order: `text` and `rest` of a line, whether it `failed`, and
+    what a click shows: the rows of a `filter` of the page in an `order`, or a `view`."""
+    lines: list[dict[str, Any]] = []
+
+    def add(text: str, rest: str = "", *, failed: bool = True, **opens: Any) -> None:
+        lines.append({"text": text, "rest": rest, "failed": failed, **opens})
+
+    for one in facts["unanswered"]:
+        rest = "; ".join(filter(None, (one["advice"], one["detail"])))
+        add(f"{_many(one['count'], 'question')} unanswered: {one['reason']}", rest, filter={"reason": one["reason"]})
+    if facts["unscored"]:
+        rest = "too few items were answered"
+        add(f"{_many(facts['unscored'], 'row')} without a score", rest, filter={"unscored": True})
+    for one in facts["states"]:
+        state = one["state"].replace("_", " ")
+        add(f"{_many(one['count'], 'response')} {state}", one["meaning"], filter={"state": one["state"]})
+    if facts["not_asked"]:
+        rest = (
+            f"The judge was not asked about {_many(facts['not_asked'], 'row')} without an answer: their scores count "
+            "in the means, and not in questions and items."
+        )
+        add("", rest, failed=False)
+    if alarms:
+        rest = "signs of reward hacking, of the judge or of the training"
+        add(f"{_many(alarms, 'alarm')} of the monitor", rest, view="monitor")
+    if facts["masses"] and facts["mass"] < _LOW_MASS:
+        rest = "the judge would often say something else (label mass); see checklist-rewards probe"
+        add(f"The probability on the answers is {facts['mass']:.3f}", rest)
+    if flagged := sum(bool(one["flags"]) for one in (analysis or {}).get("items", ())):
+        add(
+            f"{_many(flagged, 'item')} with flags",
+            "Trust shows each flag with its meaning",
+            failed=False,
+            view="trust",
+        )
+    known = [one for one in facts["items"] if one["counted"]]
+    if len(known) > 1:
+        worst = min(known, key=lambda one: float(one["rate"]))
+        text = f"Fails most: {'penalty: ' * worst['penalty']}{worst['question']}"
+        rest = f"passes in {100 * worst['rate']:.0f} % of {_many(worst['counted'], 'answer')}"
+        add(text, rest, failed=False, filter={"item": worst["id"], "answer": "fail"})
+    if facts["scored"] > 1:
+        add("Rows with the lowest scores", failed=False, filter={}, order=["score", False])
+    return lines
+
+
+def _many(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'s' * (count != 1)}"
+
+
+def _signal(one: Mapping[str, Any]) -> list[Any]:
+    now, size, error = ([value for value in one[name] if value is not None] for name in ("now", "size", "error"))
+    last, spread = (values[-1] if values else None for values in (size, error))
+    name = one["name"].replace("_", " ") + (f"\n{one['doc']}" if one["doc"] else "")
+    above = sum(one["alarm"])
+    return [
+        name,
+        ABOUT.get(one["about"], one["about"]),
+        {"value": now[-1] if now else None},
+        {"value": last},
+        {"value": spread},
+        {"value": max(size, default=None)},
+        {"value": one["threshold"]},
+        f"{above} step{'s' * (above != 1)}" if above else None,
     ]
 
 

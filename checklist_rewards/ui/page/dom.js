@@ -85,11 +85,12 @@ export function table(heads, rows, attributes = {}) {
   );
 }
 
-/** A part that Python wrote as a table. Its cells are texts, whole numbers, figures, or null. */
-export function tabled({ heading, note: told, heads, rows }) {
+/** A part that Python wrote as a table. Its cells are texts, whole numbers, figures, or null. `pick(i)` is called for the
+ * first cell of row i. */
+export function tabled({ heading, note: told, heads, rows }, pick = null) {
   const cell = (value) => (typeof value === "number" ? count(value) : typeof value === "object" ? figure(value) : value);
   const shown = (value) => (value === null ? "" : cell(value));
-  return section(heading, told ? note(told) : null, table(heads, rows.map((row) => row.map(shown)), { class: "fit", "aria-label": heading }));
+  return section(heading, told ? note(told) : null, table(heads, rows.map((row, i) => row.map((one, k) => (pick && !k ? el("button", { class: "link", onclick: () => pick(i) }, shown(one)) : shown(one)))), { class: "fit", "aria-label": heading }));
 }
 
 /** A part of a view with a heading. */

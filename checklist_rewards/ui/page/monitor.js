@@ -14,14 +14,7 @@ const ABOUT = { hacking: "reward hacking", judge: "the judge", training: "traini
 
 /** The view of all monitors of a report. */
 export function monitor(report) {
-  return report.monitors.map((one) => [verdict(said(one)), alarms(one), section("Over the steps", el("div", { class: "columns" }, curves(one))), signals(one), one.sections.map(tabled)]);
-}
-
-/** The alarms in a sentence. */
-function said(one) {
-  const names = [...new Set(one.alarms.map((alarm) => `${alarm.signal.replaceAll("_", " ")} (${ABOUT[alarm.about] ?? alarm.about})`))];
-  if (!one.steps.length) return `${one.name} has seen no step yet.`;
-  return names.length ? `${plural(one.alarms.length, "alarm")} in ${plural(one.steps.length, "step")}: ${names.join(", ")}.` : `No alarm in ${plural(one.steps.length, "step")}.`;
+  return report.monitors.map((one) => [verdict(one.verdict), alarms(one), section("Over the steps", el("div", { class: "columns" }, curves(one))), one.sections.map((part) => tabled(part))]);
 }
 
 function alarms(one) {
@@ -47,20 +40,4 @@ function curves({ steps, statistics }) {
   return PAIRS.map(([label, names]) => [label, names.filter(known)])
     .filter(([, names]) => names.length)
     .map(([label, names]) => lines(steps, names.map(([name, shown]) => ({ name: shown, values: statistics[name] })), { label, low: 0, high: 1 }));
-}
-
-function signals(one) {
-  const last = (values) => values.findLast((value) => value !== null) ?? null;
-  const most = (values) => values.reduce((best, value) => (value !== null && (best === null || value > best) ? value : best), null);
-  const rows = one.signals.map((signal) => [
-    [signal.name.replaceAll("_", " "), el("div", { class: "muted" }, signal.doc ?? "")],
-    ABOUT[signal.about] ?? signal.about,
-    num(last(signal.now)),
-    [num(last(signal.size)), el("span", { class: "bounds" }, last(signal.error) === null ? "" : ` ± ${last(signal.error).toFixed(3)}`)],
-    num(most(signal.size)),
-    num(signal.threshold, 2),
-    signal.alarm.some(Boolean) ? el("span", { class: "flag" }, plural(signal.alarm.filter(Boolean).length, "step")) : "",
-  ]);
-  const missing = one.not_evaluated.length ? note(`Not evaluated, because there were no data for them: ${one.not_evaluated.map((name) => name.replaceAll("_", " ")).join(", ")}.`) : null;
-  return section("Signals", note("Size: what is compared with the threshold, mostly the change since the first steps, with its standard error."), missing, table(["signal", "about", ["last value", "n"], ["size", "n"], ["largest", "n"], ["threshold", "n"], "above it"], rows, { "aria-label": "Signals" }));
 }

@@ -1,9 +1,9 @@
 // Overview: what failed, what was scored, by which judge, and how it came out.
 
 import { histogram, rateBar } from "./charts.js";
-import { bounds, count, el, fact, fixed, folded, note, num, plural, questionOf, section, stateName, table, tabled, verdict } from "./dom.js";
+import { bounds, count, el, fact, folded, note, num, plural, questionOf, section, table, tabled, verdict } from "./dom.js";
 
-const MOST_ITEMS = 50, MOST_FAILING = 8, LOW_MASS = 0.9;
+const MOST_ITEMS = 50, MOST_FAILING = 8;
 
 /** The overview of one file. `at` opens other views, and rows by a filter. */
 export function overview(report, file, at) {
@@ -22,7 +22,7 @@ export function overview(report, file, at) {
   const failed = (one) => el("button", { class: "link", onclick: () => open({ item: one.id, answer: "fail" }, undefined, -1) }, questionOf(one));
   return [
     verdict(facts.verdict, report.trust[file.name]?.verdict),
-    attention(report, file, at, open),
+    attention(file, at, open),
     el(
       "div",
       { class: "columns" },
@@ -31,27 +31,18 @@ export function overview(report, file, at) {
     ),
     facts.categories.length ? section("Categories", rates(facts.categories, "category", (line) => line.category)) : null,
     items(facts, open),
-    folded("Statistics, judge, checklists and cost", el("div", { class: "tiles" }, tiles), [...file.sections, ...report.documents.filter((one) => one.kind === "summary").flatMap((one) => one.sections)].map(tabled)),
+    folded("Statistics, judge, checklists and cost", el("div", { class: "tiles" }, tiles), [...file.sections, ...report.documents.filter((one) => one.kind === "summary").flatMap((one) => one.sections)].map((part) => tabled(part))),
   ];
 }
 
 /** What failed and what to look at first, each with the rows that it is about one click away: the first of them is opened. */
-function attention(report, file, at, show) {
-  const facts = file.overview, open = (filter, order) => show(filter, order, -1);
-  const line = (shown, rest, go, failed = true) => el("li", { class: failed ? "failed" : null }, el("button", { class: "link", onclick: go }, shown), " ", el("span", { class: "muted" }, rest));
-  const lines = facts.unanswered.map((one) => line(`${plural(one.count, "question")} unanswered: ${one.reason}`, [one.advice, one.detail].filter(Boolean).join("; "), () => open({ reason: one.reason })));
-  if (facts.unscored) lines.push(line(`${plural(facts.unscored, "row")} without a score`, "too few items were answered", () => open({ unscored: true })));
-  for (const one of facts.states) lines.push(line(`${plural(one.count, "response")} ${stateName(one.state)}`, one.meaning, () => open({ state: one.state })));
-  if (facts.not_asked) lines.push(el("li", {}, el("span", { class: "muted" }, `The judge was not asked about ${plural(facts.not_asked, "row")} without an answer: their scores count in the means, and not in questions and items.`)));
-  const alarms = report.monitors.reduce((sum, one) => sum + one.alarms.length, 0);
-  if (alarms) lines.push(line(`${plural(alarms, "alarm")} of the monitor`, "signs of reward hacking, of the judge or of the training", () => at.openView("monitor")));
-  if (facts.masses && facts.mass < LOW_MASS) lines.push(el("li", { class: "failed" }, `The probability on the answers is ${fixed(facts.mass, 3)} `, el("span", { class: "muted" }, "the judge would often say something else (label mass); see checklist-rewards probe")));
-  const flagged = file.analysis?.items?.filter((one) => one.flags.length).length;
-  if (flagged) lines.push(line(`${plural(flagged, "item")} with flags`, "Trust shows each flag with its meaning", () => at.openView("trust"), false));
-  const known = facts.items.filter((one) => one.counted), worst = known.toSorted((a, b) => a.rate - b.rate)[0];
-  if (known.length > 1) lines.push(line(`Fails most: ${questionOf(worst)}`, `passes in ${fixed(100 * worst.rate, 0)} % of ${plural(worst.counted, "answer")}`, () => open({ item: worst.id, answer: "fail" }), false));
-  if (facts.scored > 1) lines.push(line("Rows with the lowest scores", "", () => open({}, ["score", false]), false));
-  return section("Look at this first", el("ul", { class: "attention" }, facts.unanswered.length || !facts.reads ? null : el("li", { class: "passed-line" }, "Every question was answered."), lines));
+function attention(file, at, show) {
+  const line = ({ text, rest, failed, filter, order, view }) => {
+    const go = () => (view ? at.openView(view) : show(filter, order ?? undefined, -1));
+    return el("li", { class: failed ? "failed" : null }, view || filter ? el("button", { class: "link", onclick: go }, text) : text, " ", el("span", { class: "muted" }, rest));
+  };
+  const { unanswered, reads } = file.overview;
+  return section("Look at this first", el("ul", { class: "attention" }, unanswered.length || !reads ? null : el("li", { class: "passed-line" }, "Every question was answered."), file.attention.map(line)));
 }
 
 export function sampled(file) {

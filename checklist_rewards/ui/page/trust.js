@@ -2,7 +2,7 @@
 
 import { reliabilityChart, scatter } from "./charts.js";
 import { comparisonTables, fileName, itemTable } from "./compare.js";
-import { count, el, figure, fixed, folded, note, num, plural, section, table, tabled, verdict } from "./dom.js";
+import { count, el, figure, folded, note, num, plural, section, table, tabled, verdict } from "./dom.js";
 
 const MOST_ITEMS = 200;
 
@@ -15,12 +15,12 @@ export function hasTrust(report, file) {
 export function trust(report, file, at) {
   const filter = at.openFilter;
   return [
-    verdict(report.trust[file.name]?.verdict ?? flagged(file.analysis)),
+    verdict(report.trust[file.name]?.verdict ?? file.analysis?.verdict ?? "Labels show whether the judge can be trusted; this report has none."),
     labelled(report, file, at),
     report.trust[file.name] ? labels(file, report.trust[file.name], filter) : null,
     ...report.documents.map(documented),
     ...Object.entries(report.extra.tables ?? {}).map(([heading, values]) => section(heading, table(["", ["", "n"]], Object.entries(values).map(([name, value]) => [name, typeof value === "number" && !Number.isInteger(value) ? num(value) : String(value ?? "–")])))),
-    analysis("Item analysis", report.extra.items && report.files[0] === file ? report.extra.items : file.analysis, file, filter),
+    analysis(report.extra.items && report.files[0] === file ? report.extra.items : file.analysis, file, filter),
   ];
 }
 
@@ -63,52 +63,24 @@ function corrected(rates) {
 
 /** The result of another command. The overview shows summaries. */
 function documented(one) {
-  if (one.kind === "inspect") return analysis(`${one.name}: items`, one.value, null, null);
+  if (one.kind === "inspect") return analysis(one.value.sections ? one.value : { ...one.value, sections: one.sections }, null, null);
   const { comparisons = [], rates } = one.kind === "agree" ? one.value : {};
   return [
     ...comparisons.map((figures) => section(`${one.name}: ${fileName(figures.one)} and ${fileName(figures.other)}`, comparisonTables(figures))),
     ...Object.values(rates ?? {}).map(corrected),
-    ...(one.kind === "summary" ? [] : one.sections.map(tabled)),
+    ...(one.kind === "summary" ? [] : one.sections.map((part) => tabled(part))),
   ];
 }
 
-/** Without labels: what the item analysis found. */
-function flagged(figures) {
-  if (!figures?.items) return "Labels show whether the judge can be trusted; this report has none.";
-  const found = figures.items.filter((line) => line.flags.length).length;
-  return `No labels, so whether the judge is right is not known. ${found ? plural(found, "item") : "No item"} of ${count(figures.items.length)} ${found === 1 ? "has" : "have"} flags.`;
-}
-
-function analysis(heading, figures, file, filter) {
+/** An item analysis: its table, each item by the credit it earns, and what the flags mean. */
+function analysis(figures, file, filter) {
   if (!figures) return null;
-  if (figures.missing) return section(heading, note(figures.missing));
-  const order = figures.items.slice().sort((a, b) => b.flags.length - a.flags.length);
-  const flagged = order.filter((line) => line.flags.length).length;
-  const twin = (line) => [...new Set([line.flags.includes("same_answers") && line.same_answers, line.flags.includes("same_words") && line.same_words])].filter(Boolean).map((question) => el("div", { class: "muted" }, `like: ${question}`));
-  const measured = ["similarity", "stability"].filter((name) => order.some((line) => line[name] !== null));
-  const rows = order.slice(0, MOST_ITEMS).map((line) => [
-    [file ? el("button", { class: "link", onclick: () => filter(file, { item: line.id }) }, line.question) : line.question, twin(line)],
-    count(line.answered),
-    num(line.pass_rate),
-    num(line.variance),
-    num(line.discrimination),
-    num(line.phi),
-    ...measured.map((name) => num(line[name])),
-    line.flags.map((name) => [el("span", { class: "flag", title: figures.flags[name] }, name.replaceAll("_", " ")), " "]),
-  ]);
+  if (figures.missing) return section("Item analysis", note(figures.missing));
   const known = figures.items.filter((line) => line.discrimination !== null && line.pass_rate !== null);
-  const heads = ["question", ["answered", "n"], ["pass rate", "n"], ["variance", "n"], ["discrimination", "n"], ["phi", "n"], ...measured.map((name) => [name, "n"]), "flags"];
-  const used = Object.entries(figures.flags).filter(([name]) => order.some((line) => line.flags.includes(name)));
-  return section(
-    heading,
-    note(`${plural(figures.items.length, "item")} over ${plural(figures.targets, "target")}${figures.no_answer ? ` (${count(figures.no_answer)} without an answer are left out)` : ""}; ${count(flagged)} with flags. Discrimination is the correlation of an item with the rest of its checklist; phi that with the most similar item. A penalty passes if the answer is no.`),
-    table(heads, rows, { "aria-label": heading }),
-    order.length > MOST_ITEMS ? note(`${fixed(order.length - MOST_ITEMS, 0)} more items: see --json of inspect.`) : null,
-    el(
-      "div",
-      { class: "columns" },
-      known.length ? el("div", {}, scatter(known.map((line) => line.pass_rate), known.map((line) => line.discrimination), { label: "Discrimination against pass rate of the items", names: ["pass rate", "discrimination"], y: [-1, 1] })) : null,
-      used.length ? el("div", {}, el("h3", {}, "Flags"), table(["flag", "meaning"], used.map(([name, meaning]) => [el("span", { class: "flag" }, name.replaceAll("_", " ")), meaning]))) : null,
-    ),
-  );
+  const [items, ...others] = figures.sections;
+  return [
+    tabled(items, file && ((i) => filter(file, { item: items.ids[i] }))),
+    known.length ? section("Discrimination against pass rate of the items", scatter(known.map((line) => line.pass_rate), known.map((line) => line.discrimination), { label: "Discrimination against pass rate of the items", names: ["pass rate", "discrimination"], y: [-1, 1] })) : null,
+    others.map((one) => tabled(one)),
+  ];
 }

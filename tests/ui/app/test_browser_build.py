@@ -233,8 +233,18 @@ def test_the_view_is_accessible_and_fits_a_phone(page):
 
 def test_a_running_stage_shows_its_progress_and_can_be_cancelled(page, served):
     page.driver.get(f"{served.base}/build")
-    page.wait("document.querySelector('[name=undo-seed]') !== null && document.querySelector('[name=seeds]') !== null")
-    before = texts(page, f"{stage(page, 1)} [name=seeds]")
+    page.js("sessionStorage.clear()")
+    page.driver.get(f"{served.base}/build")  # as in a new tab
+    page.wait("document.querySelector('[name=run-seed]') !== null")
+    fill(page, ".source-form [name=task]", "Name a colour.")
+    click(page, ".source-form .group > button")
+    fill(page, ".source-form [name=name]", "colour")
+    fill(page, ".source-form [name=definition]", "It has a colour.")
+    click(page, "[name=run-seed]")
+    page.wait(f"document.querySelector('{stage(page, 1)} [name=seeds]') !== null")
+    fill(page, f"{stage(page, 1)} [name=seeds]", "Is it mine?")
+    before = ["Is it mine?"]
+    page.js("document.querySelector('.source-form').open = true")
     fill(page, ".source-form [name=definition]", "It has another colour.")
     status = f"document.querySelector('{stage(page, 1)} [role=status]').textContent"
     GATE.clear()
