@@ -47,7 +47,7 @@ from checklist_rewards.ui.jobs import Jobs
 from checklist_rewards.ui.judging import Judging, judges_of
 from checklist_rewards.ui.library import ConflictError, Library, checklist_text
 from checklist_rewards.ui.live import Live
-from checklist_rewards.ui.project import DOCUMENTS, OutsideError, Project, write_example
+from checklist_rewards.ui.project import DOCUMENTS, OutsideError, Project, folder_of, opened, write_example
 from checklist_rewards.ui.report import MONITOR_FILE, kind_of, page_file, parts_of, report_data
 from checklist_rewards.ui.table import json_chunks
 from checklist_rewards.version import __version__
@@ -170,10 +170,11 @@ def build_ui(judging: Judging, token: str) -> FastAPI:
             {"name": file.name, "size": file.size, "changed": file.changed, **kinds.get(project.path(file.name))}
             for file in project.files()
         ]
+        logs = {folder_of(file["name"]): file["name"] for file in reversed(listed) if file["kind"] == "rewards"}
         return {
             "folder": project.folder.name,
             "version": __version__,
-            "files": listed,
+            "files": [file | opened(file, logs) for file in listed],
             "judge": judging.described({}),
         }
 

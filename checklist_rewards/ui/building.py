@@ -76,6 +76,20 @@ def check_forms() -> list[dict[str, Any]]:
 MOST_SAMPLES = 20
 POCKET = "pocket"
 """The packaged writer that cannot reply in the form that a stage requires."""
+STAGES = {
+    "seed": "A few questions per dimension, to start with. Dimensions with seed questions keep theirs.",
+    "elaborate": "Adds more detailed questions, from the seeds.",
+    "diversify": "Adds questions about other aspects, from the seeds.",
+    "filter": "Keeps questions to which yes is better and that belong to their dimension.",
+    "deduplicate": "Merges questions of a dimension that ask the same.",
+    "questions": "Questions from the observations, each with the numbers of those behind it, from 0.",
+    "components": "Groups the attributes into a few components.",
+    "assign": "Assigns every attribute to a component.",
+    "key_questions": "One key question per component.",
+    "sub_questions": "Two or three questions per component.",
+    "validate": "Merges and revises all questions of the checklist.",
+}
+"""What a stage does, by its name."""
 _LINES = TypeAdapter(list[ItemScore])
 
 
@@ -109,7 +123,8 @@ class Building:
     """The stages that run, by the name that the page gave them."""
 
     def choices(self) -> dict[str, Any]:
-        """The corpus-level pipelines, refiners and code checks, with their settings as JSON schemas."""
+        """The corpus-level pipelines, refiners and code checks, with their settings as JSON schemas, and what stages
+        do."""
         known = self.judging.writer.model
         toy = f"{known} cannot write in stages." if known == POCKET else None
         return {
@@ -131,6 +146,7 @@ class Building:
                 for entry in REFINERS
             ],
             "checks": check_forms(),
+            "stages": STAGES,
         }
 
     def plan(self, body: Mapping[str, Any]) -> dict[str, Any]:

@@ -42,6 +42,7 @@ from checklist_rewards.rows import TARGETS
 from checklist_rewards.scores import DEFAULT_THRESHOLD
 from checklist_rewards.ui.annotations import LABELS, name_of
 from checklist_rewards.ui.project import Project
+from checklist_rewards.ui.sections import of_calibration, of_comparison, of_flips, of_rates
 from checklist_rewards.ui.table import Column
 
 
@@ -92,6 +93,15 @@ def _same_texts(path: Path, labels: Path, stamps: object) -> bool:
 
 Match = Literal["completion", "step"]
 _MATCHES: tuple[Match, ...] = ("completion", "step")
+_HOW: dict[Match, str] = {
+    "completion": "Rows with the same prompt and the same completion are compared.",
+    "step": "The completions differ: the n-th completion of a prompt in a step is compared with the n-th of the other "
+    "run. What differs between single rows is chance, so look at items and groups.",
+}
+_FLIPS: dict[Match, str] = {
+    "completion": "How often the two answer differently. Click an item to see these rows.",
+    "step": "How often the two runs get different answers. Click an item to see its rows.",
+}
 _LEVEL = 0.05
 _COMPARED = 2000
 """Rows of a file that are looked for among the labelled texts."""
@@ -149,7 +159,7 @@ def between_logs(
     for pair in pairs:
         for column, text in zip(columns, pair, strict=True):
             column.add(int(text.id))
-    return {**between(names, first, second, intervals), "match": how, "pairs": columns}
+    return {**between(names, first, second, intervals, how), "match": how, "how": _HOW[how], "pairs": columns}
 
 
 def _matched(
@@ -189,19 +199,35 @@ def against_labels(
     ]
     known = [(p, truth) for p, truth in read if p is not None]
     partly = any(text.labels is None for text in texts)
-    rates = corrected_rates(texts) if partly else []
+    rates = [rate.dumped() for rate in (corrected_rates(texts) if partly else ())]
+    comparison, items, calibration = (
+        compared.model_dump(),
+        _per_item(units, against=True),
+        _calibration(texts, intervals),
+    )
+    note = "Click an item to see where people give another answer."
     return {
         "verdict": _verdict(compared),
-        "comparison": compared.model_dump(),
-        "rates": [rate.dumped() for rate in rates],
-        "items": _per_item(units, against=True),
+        "comparison": comparison,
+        "rates": rates,
+        "items": items,
         "reliability": [asdict(bin) for bin in reliability([p for p, _ in known], [truth for _, truth in known])],
-        "calibration": _calibration(texts, intervals),
+        "calibration": calibration,
+        "sections": {
+            "items": of_flips(items, "Items against labels", note, against=True),
+            "rates": of_rates(rates),
+            "comparison": of_comparison(comparison),
+            "calibration": [] if isinstance(calibration, str) else of_calibration(calibration),
+        },
     }
 
 
 def between(
-    names: tuple[str, str], one: Sequence[ScoredText], other: Sequence[ScoredText], intervals: Bootstrap
+    names: tuple[str, str],
+    one: Sequence[ScoredText],
+    other: Sequence[ScoredText],
+    intervals: Bootstrap,
+    match: Match = "completion",
 ) -> dict[str, Any]:
     """The figures of `agree` for two files, and the flips of every item."""
     pairs, unmatched_rows = pairs_of(one, other, names)
@@ -216,11 +242,16 @@ def between(
         unmatched_items=unmatched_items,
     )
     people = _closer_to_people(names, one, other, intervals)
+    comparison, items = compared.model_dump(), _per_item(units, against=False)
     return {
         **({} if people is None else {"people": people}),
         "verdict": _verdict(compared),
-        "comparison": compared.model_dump(),
-        "items": _per_item(units, against=False),
+        "comparison": comparison,
+        "items": items,
+        "sections": {
+            "items": of_flips(items, "Items", _FLIPS[match], against=False),
+            "comparison": of_comparison(comparison),
+        },
     }
 
 

@@ -69,6 +69,7 @@ class FileFigures:
         """By item key: the item as it first appeared, its pass rate and the reasons of lost reads."""
         self.judges: Counter[tuple[str, str]] = Counter()
         self.settings: Counter[str] = Counter()
+        self.thresholds: set[float] = set()
         self.details: dict[str, str] = {}
         self.checklists: Counter[str] = Counter()
         self.score_bins = [0] * SCORE_BINS
@@ -90,6 +91,8 @@ class FileFigures:
         self.tally.add(score)
         self.analysis.add(score)
         self.settings[_settings(score)] += 1
+        if score.aggregation is not None:
+            self.thresholds.add(score.aggregation.threshold)
         name = checklist_id(record)
         if name in self.checklists or len(self.checklists) < _CHECKLISTS:
             self.checklists[name] += 1
@@ -176,6 +179,7 @@ class FileFigures:
                 for (judge, method), count in self.judges.most_common()
             ],
             "settings": [{"settings": text, "rows": count} for text, count in self.settings.most_common()],
+            "thresholds": sorted(self.thresholds),
             "checklists": len(self.checklists),
             "checklists_more": len(self.checklists) >= _CHECKLISTS,
             "checklist_ids": [

@@ -58,6 +58,14 @@ _ID = re.compile(r"[0-9a-z][0-9a-z-]{0,63}")
 _TAIL = 16_384
 _CELL = 200
 _GRACE = 10.0
+_NOTES = {
+    "running": "The job goes on without this page and without the app.",
+    "pausing": "The process is told to end.",
+    "paused": "Answers are stored every few seconds: resuming asks only for the others.",
+    "stopped": "The job ended without a result. Answers are stored every few seconds: resuming asks only for the "
+    "others.",
+    "new": "This job has not run on this machine.",
+}
 _PROGRESS = re.compile(r"^reads: ([\d,]+)(?: of ([\d,]+))?[^\n]*$", re.M)
 _ERROR = re.compile(r"^(?:error: .*|\w+Error: .*|Interrupted: .*|Killed)$", re.M)
 
@@ -90,7 +98,8 @@ class Jobs:
         return shown
 
     def shown(self, id: Any) -> dict[str, Any]:
-        """A job with its state: running, pausing, paused, done, stopped (it failed or was killed) or new."""
+        """A job with its state: running, pausing, paused, done, stopped (it failed or was killed) or new. `note` says
+        what the state means."""
         job = self._load(id)
         with self._lock:
             running = self._running(job.id)
@@ -111,6 +120,7 @@ class Jobs:
             **job.model_dump(mode="json", exclude={"paused"}),
             "judge": self._judge_of(job),
             "state": state,
+            "note": _NOTES.get(state),
             "done": done,
             "total": total,
             "progress": found[-1][0] if found else None,

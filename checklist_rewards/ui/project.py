@@ -10,11 +10,12 @@ from __future__ import annotations
 import gzip
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.atomic import atomic_path
@@ -31,6 +32,8 @@ _DEEPEST = 6
 EXAMPLE = "example"
 _PLACES = {"checklist.json.gz": "checklists/example.json"}
 """The folder of a project into which the packaged example is copied."""
+_FOLDERS = {"checklists": "checklist", "prompts": "prompt", "pipelines": "pipeline", "judges": "judge"}
+_KINDS = {"rewards": "reward log", "improvement": "tested changes", "unreadable": "cannot be read"}
 
 
 class OutsideError(SampleError):
@@ -174,3 +177,56 @@ def write_example(project: Project) -> dict[str, Any]:
             with atomic_path(path) as temporary:
                 temporary.write_bytes(gzip.decompress(packed.read_bytes()))
     return {"files": names, "open": f"{EXAMPLE}/rewards.jsonl"}
+
+
+def folder_of(name: str) -> str:
+    """The folder of a file of the project; "" for the project itself.
+
+    >>> folder_of("runs/mine/rewards.jsonl")
+    'runs/mine'
+    """
+    return name.rpartition("/")[0]
+
+
+def opened(file: Mapping[str, Any], logs: Mapping[str, str]) -> dict[str, Any]:
+    """What the list of files shows of a file, besides its kind and columns.
+
+    Args:
+        file (mapping): The `name` and `kind` of the file, and the `columns` of rows.
+        logs (mapping): A reward log by folder.
+
+    Returns:
+        `dict`: `shown`, the name of the kind; and `actions`, the views that open the file, as pairs of a text and an
+        address. The first of them is that of the file's name.
+    """
+    name, kind, columns = file["name"], file["kind"], file.get("columns", ())
+    folder = folder_of(name)
+
+    def to(view: str, fragment: str = "", key: str = "file", of: str = name) -> str:
+        return f"/{view}?{urlencode({key: of})}{fragment}"
+
+    report, annotate, score = ("Report", to("report")), ("Annotate", to("annotate")), ("Score", to("batch"))
+    compare, edit = ("Compare", to("compare")), ("Edit", to("library", key="name"))
+    actions: list[tuple[str, str]] = []
+    if kind == "scored":
+        actions = [report, ("Trust", to("report", "#/0/trust")), annotate, ("Score again", to("batch"))]
+    elif kind == "rewards":
+        actions = [report, ("Follow", to("live"))]
+    elif kind == "pairs":
+        actions = [report, compare]
+    elif kind == "improvement":
+        actions = [("Accept changes", to("improve"))]
+    elif "candidates" in columns:
+        actions = [compare, score]
+    elif kind == "rows":
+        judged = "checklist" in columns and ("target" in columns or "completion" in columns)
+        actions = [score, annotate] if judged else [score]
+    elif kind == "monitor":
+        if folder in logs:
+            actions = [("Report of its run", to("report", "#/0/monitor", of=logs[folder]))]
+    elif folder == "checklists" and name.endswith(".json"):
+        actions = [("Judge", to("judge", key="checklist")), edit]
+    elif folder in _FOLDERS:
+        actions = [edit]
+    shown = _FOLDERS.get(folder, kind) if kind == "document" else _KINDS.get(kind, kind)
+    return {"shown": shown, "actions": actions}

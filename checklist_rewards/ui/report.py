@@ -45,7 +45,15 @@ from checklist_rewards.rows import INPUTS, TARGETS
 from checklist_rewards.ui.annotations import ANNOTATION, Evidence, Spans
 from checklist_rewards.ui.comparisons import against_labels, between, between_logs, read_log
 from checklist_rewards.ui.figures import FileFigures, TrainingFigures, draw
-from checklist_rewards.ui.sections import attention, monitor_verdict, of_document, of_monitor, of_overview
+from checklist_rewards.ui.sections import (
+    attention,
+    curves,
+    monitor_verdict,
+    of_document,
+    of_monitor,
+    of_overview,
+    tiles,
+)
 from checklist_rewards.ui.table import Names, Table, json_chunks, number_or_none
 from checklist_rewards.validation import install, missing, whole_number
 from checklist_rewards.version import __version__
@@ -148,7 +156,7 @@ def read_monitor(path: Path) -> dict[str, Any]:
     lines = [steps[number] for number in numbers]
     names = list(dict.fromkeys(name for line in lines for name in line.get("signals") or {}))
     statistics = list(dict.fromkeys(name for line in lines for name in line.get("statistics") or {}))
-    found = {
+    found: dict[str, Any] = {
         "name": path.name,
         "steps": numbers,
         "signals": [
@@ -168,7 +176,8 @@ def read_monitor(path: Path) -> dict[str, Any]:
         "canaries": events["canary"],
         "failures": events["failure"],
     }
-    return {**found, "verdict": monitor_verdict(found), "sections": of_monitor(found)}
+    shown = {"sections": of_monitor(found), "charts": curves(found["statistics"])}
+    return {**found, "verdict": monitor_verdict(found), **shown}
 
 
 def _of(line: Mapping[str, Any], *names: str) -> Any:
@@ -417,6 +426,7 @@ def _part(
         "seed": seed,
         "labels": _label_columns(next(iter(file))) if kind == "scored" else [],
         "overview": facts,
+        "tiles": tiles(facts),
         "sections": of_overview(facts),
         "attention": attention(facts, analysis, alarms),
         "analysis": analysis,

@@ -1,9 +1,10 @@
-"""Parts of the report that are only a table or a list: results of other commands, costs, what a monitor recorded, and
-what to look at first.
+"""Parts of the report that are only a table or a list: agreement, results of other commands, costs, what a monitor
+recorded, and what to look at first.
 
 A section has a heading, a note, the heads of a table, and rows of cells. A cell is a text, a whole number, a figure
-(`{"value": 0.5, "low": 0.4, "high": 0.6}`, with or without an interval), or None for nothing. The page shows all of
-them as text. A head that is a pair with "n" is of numbers. A result that lacks a field is one sentence.
+(`{"value": 0.5, "low": 0.4, "high": 0.6}`, with or without an interval, and `digits` other than 3), or None for
+nothing. The page shows all of them as text. A head that is a pair with "n" is of numbers. A result that lacks a field
+is one sentence.
 """
 
 from __future__ import annotations
@@ -14,11 +15,27 @@ from typing import Any
 from checklist_rewards.errors import SampleError
 
 _MOST_ITEMS, _MOST_ATTACKS, _MOST_FALLEN, _LOW_MASS = 200, 25, 8, 0.9
+_MOST_FLIPPED, _MOST_FLIPS = 50, 3
 _REASONS = {
     "empty": "no text",
     "other_prompt": "a response to another prompt",
     "prompt": "the prompt itself",
     "words_removed": "a response without the words of one item",
+}
+_CURVES = {
+    "Rewarded and held-out items": {
+        "reward_rewarded": "mean credit of rewarded items",
+        "reward_held_out": "of held-out items",
+    },
+    "Judge and shadow judge": {"shadow_own": "judge", "shadow_reward": "shadow judge"},
+    "Reward at the length of the start": {"reward_mean": "reward", "length_matched": "at the length of the start"},
+    "Completions without an answer, or cut": {
+        "empty": "empty",
+        "cut_in_thought": "cut in thought",
+        "unfinished": "unfinished",
+        "cut": "cut",
+    },
+    "Label mass and unanswered reads": {"label_mass": "label mass", "unanswered": "unanswered"},
 }
 ABOUT = {"hacking": "reward hacking", "judge": "the judge", "training": "training"}
 """What the signals of a monitor are about."""
@@ -37,7 +54,7 @@ def of_document(name: str, kind: str, value: Mapping[str, Any]) -> list[Section]
         SampleError: If a field is missing or of another type.
     """
     parts: Mapping[str, Callable[[str, Mapping[str, Any]], Iterable[Section]]] = {
-        "agree": _tests,
+        "agree": _agreement,
         "calibrate": _calibration,
         "attack": _attack,
         "summary": _cost,
@@ -47,6 +64,89 @@ def of_document(name: str, kind: str, value: Mapping[str, Any]) -> list[Section]
         return list(parts[kind](name, value)) if kind in parts else []
     except (KeyError, TypeError, AttributeError) as error:
         raise SampleError(f"{name} is not a complete result of {kind} ({type(error).__name__}: {error}).") from None
+
+
+def of_comparison(compared: Mapping[str, Any], heading: str = "Agreement") -> list[Section]:
+    """A comparison of `agree`: the figures of all kinds of items side by side, and the answers to each kind."""
+    kinds = {**compared["items"], "target scores": compared.get("targets")}
+    kinds["preferences"] = compared.get("preferences")
+    kinds = {kind: part for kind, part in kinds.items() if part and part["units"]}
+    names = dict.fromkeys(name for part in kinds.values() for name in part["figures"])
+    known = [
+        name
+        for name in names
+        if any(part["figures"].get(name, {"value": None})["value"] is not None for part in kinds.values())
+    ]
+    rows = [["units", *(part["units"] for part in kinds.values())]]
+    rows += [[name.replace("_", " "), *(part["figures"].get(name) for part in kinds.values())] for name in known]
+    coverage = compared["coverage"]
+    lines = [f"Coverage {_short(coverage)} of {compared['units']:,} items."]
+    for field, text in (
+        ("unmatched_rows", "rows are on one side only."),
+        ("unmatched_items", "items are on one side only."),
+        ("no_answer", "rows have no answer and are left out."),
+    ):
+        if compared.get(field):
+            lines.append(f"{compared[field]:,} {text}")
+    if compared.get("ranked"):
+        lines.append(
+            "The labels of whole responses are not on the scale from 0 to 1, so only their correlation with the "
+            "scores is shown."
+        )
+    if compared.get("code_checks"):
+        equal = f"{compared['code_checks_equal']:,} of {compared['code_checks']:,}"
+        lines.append(f"Code checks: {equal} agree (they count in target scores only).")
+    found = [section(heading, ["", *([kind, "n"] for kind in kinds)], rows, " ".join(lines))]
+    for kind, part in kinds.items():
+        if part.get("confusion"):
+            answers = [[label, *row] for label, row in zip(part["labels"], part["confusion"], strict=True)]
+            note = f"Rows: {_file(compared['one'])}. Columns: {_file(compared['other'])}."
+            heads = ["", *([label, "n"] for label in part["labels"])]
+            found.append(section(f"Answers to {kind} items", heads, answers, note))
+    return found
+
+
+def of_flips(items: Sequence[Mapping[str, Any]], heading: str, note: str, *, against: bool) -> Section:
+    """Per item, how often the two sides answered differently, and kappa, with the `ids` of the items. With `against`,
+    the second side is labels."""
+    shown = items[:_MOST_FLIPPED]
+    rows = []
+    for one in shown:
+        share = f" ({100 * one['flipped'] / one['answered']:.1f} %)" if one["answered"] else ""
+        flips = [f"{flip['one']} → {flip['other']}: {flip['count']}" for flip in one["flips"][:_MOST_FLIPS]]
+        figures = [{"value": one.get(name)} for name in ("accuracy", "kappa", *(["f1"] if against else []))]
+        question = f"{'penalty: ' * one['penalty']}{one['question']}{' (code check)' * one['by_code']}"
+        rows.append([question, one["answered"], f"{one['flipped']:,}{share}", "; ".join(flips), *figures])
+    heads = ["item", ["both answered", "n"], ["wrong" if against else "flips", "n"]]
+    heads += ["judge → people" if against else "first → second", ["accuracy", "n"], ["kappa", "n"]]
+    more = f" {len(items) - len(shown):,} more items, with fewer differences." if len(items) > len(shown) else ""
+    return {
+        **section(heading, [*heads, *([["F1", "n"]] if against else [])], rows, note + more),
+        "ids": [one["id"] for one in shown],
+    }
+
+
+def of_rates(rates: Sequence[Mapping[str, Any]]) -> list[Section]:
+    """The rates of `agree`: of the judge, of the labels alone, and corrected."""
+    rows = [
+        [one["name"], one["judged"], one["labelled_units"], one["labelled"], one["refused"] or one["corrected"]]
+        for one in rates[:_MOST_ITEMS]
+    ]
+    note = "The judge's rates over all rows, the rates of the labels, and the judge's rates corrected by the labels."
+    heads = ["rate", ["by the judge", "n"], ["labels", "n"], ["by labels", "n"], ["corrected", "n"]]
+    return [section("Rates corrected by labels", heads, rows, note)] if rows else []
+
+
+def of_calibration(kinds: Mapping[str, Mapping[str, Any]]) -> list[Section]:
+    """The figures of `calibrate` before calibration, per kind of item."""
+    return [
+        section(
+            f"{kind} items, {_many(part['reads'], 'question')}",
+            ["", ["before calibration", "n"]],
+            [[name.replace("_", " "), figure] for name, figure in part["figures"].items()],
+        )
+        for kind, part in kinds.items()
+    ]
 
 
 def monitor_verdict(monitor: Mapping[str, Any]) -> str:
@@ -131,6 +231,17 @@ def of_monitor(monitor: Mapping[str, Any]) -> list[Section]:
     return found + ([section("Failures", ["step", "part", "error"], failed, lost)] if failed else [])
 
 
+def curves(statistics: Mapping[str, Sequence[float | None]]) -> list[dict[str, Any]]:
+    """The charts of a monitor over its steps: the `label`, and the `lines` as pairs of a statistic and its name. A
+    statistic without a value has no line."""
+    known = {name for name, values in statistics.items() if any(value is not None for value in values)}
+    charts = [
+        {"label": label, "lines": [[name, shown] for name, shown in names.items() if name in known]}
+        for label, names in _CURVES.items()
+    ]
+    return [chart for chart in charts if chart["lines"]]
+
+
 def of_overview(facts: Mapping[str, Any]) -> list[Section]:
     """The judges, settings and checklists of a file, from its figures."""
     judges = [
@@ -145,6 +256,34 @@ def of_overview(facts: Mapping[str, Any]) -> list[Section]:
         section("Judge", ["judge", "read by", ["questions", "n"]], judges),
         section("Settings", ["settings", ["rows", "n"]], settings),
         section("Checklists", ["checklist", ["rows", "n"]], lists, f"{least}{number}, by content hash{most}"),
+    ]
+
+
+def tiles(facts: Mapping[str, Any]) -> list[list[Any]]:
+    """The main numbers of a file, from its figures: the name, the value, and what is to be known of it."""
+    without, interval = facts["without_score"], facts["micro_interval"]
+    state: list[Any] = [{"value": None}, "not recorded in this file"]  # by earlier versions
+    if facts["with_state"]:
+        lost = sum(one["count"] for one in facts["states"] if one["state"] != "cut")
+        unknown = f"{_many(facts['without_state'], 'row')} without a state" if facts["without_state"] else None
+        state = [f"{lost:,} of {facts['with_state']:,}", unknown]
+    mass = "mean of the questions: the rest is on other words" if facts["masses"] else "not reported by this judge"
+    return [
+        ["rows", facts["rows"], f"{without:,} without a checklist" if without else None],
+        [
+            "mean score",
+            {"value": facts["mean"], "digits": 4},
+            f"{_many(facts['unscored'], 'row')} without a score" if facts["unscored"] else None,
+        ],
+        ["mean pass rate of a response", {"value": facts["macro"], "digits": 4}, "macro"],
+        [
+            "answers that pass",
+            {"value": facts["micro"], "digits": 4},
+            "micro (DRFR)" + (f" [{interval[0]:.3f}, {interval[1]:.3f}]" if interval else ""),
+        ],
+        ["without an answer", *state],
+        ["questions answered", f"{facts['answered']:,} of {facts['reads']:,}", None],
+        ["probability on the answers", {"value": facts["mass"], "digits": 4}, f"label mass, {mass}"],
     ]
 
 
@@ -220,6 +359,14 @@ def _number(value: Any) -> Any:
     return {"value": value} if isinstance(value, float) else value
 
 
+def _short(figure: Mapping[str, Any]) -> str:
+    """A figure with its interval, as text."""
+    value, low, high = (figure.get(name) for name in ("value", "low", "high"))
+    if value is None:
+        return "–"
+    return f"{value:.3f}" + ("" if low is None else f" [{low:.3f}, {high:.3f}]")
+
+
 def _file(path: str) -> str:
     return path.replace("\\", "/").rsplit("/", 1)[-1]
 
@@ -233,7 +380,11 @@ def _named(figures: Mapping[str, Any]) -> list[list[Any]]:
     ]
 
 
-def _tests(name: str, value: Mapping[str, Any]) -> Iterator[Section]:
+def _agreement(name: str, value: Mapping[str, Any]) -> Iterator[Section]:
+    for one in value["comparisons"]:
+        yield from of_comparison(one, f"{name}: {_file(one['one'])} and {_file(one['other'])}")
+    for rates in (value.get("rates") or {}).values():
+        yield from of_rates(rates)
     for test in value["tests"]:
         yield section(
             f"{name}: {_file(test['one'])} against {_file(test['other'])}", ["", ["value", "n"]], _named(test)

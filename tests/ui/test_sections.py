@@ -2,8 +2,12 @@
 
 import pytest
 
+from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import SampleError
-from checklist_rewards.ui.sections import of_document, of_monitor
+from checklist_rewards.evaluation.scored import ScoredText
+from checklist_rewards.scores import Aggregation, Verdict, score_checklist
+from checklist_rewards.ui.figures import FileFigures
+from checklist_rewards.ui.sections import curves, of_document, of_flips, of_monitor, of_rates
 
 
 def test_the_cost_of_a_run_has_its_numbers_and_tokens():
@@ -38,3 +42,56 @@ def test_the_signals_of_a_monitor_have_their_last_and_largest_size():
     assert (name, about, now, size) == ("shadow gap\nRise.", "reward hacking", {"value": 0.4}, {"value": 0.25})
     assert (error, largest, threshold, above) == ({"value": 0.05}, {"value": 0.3}, {"value": 0.1}, "2 steps")
     assert found["note"].endswith("because there were no data for them: no answer.")
+
+
+FIGURE = {"value": 0.5, "low": 0.4, "high": 0.6}
+
+
+def test_a_comparison_has_a_column_per_kind_and_its_answers():
+    yes_no = {"units": 4, "figures": {"accuracy": FIGURE}, "labels": ["yes", "no"], "confusion": [[3, 0], [1, 0]]}
+    targets = {"units": 2, "figures": {"pearson": FIGURE, "bias": {"value": None}}, "confusion": None}
+    compared = {"one": "a/b.jsonl", "other": "c.jsonl", "units": 1200, "coverage": FIGURE, "unmatched_rows": 3}
+    compared |= {"items": {"yes/no": yes_no, "A/B": {"units": 0}}, "targets": targets, "code_checks": 2}
+    value = {"comparisons": [compared | {"code_checks_equal": 1}], "tests": [], "bootstrap": {}}
+    figures, answers = of_document("x.json", "agree", value)
+    assert figures["heading"] == "x.json: b.jsonl and c.jsonl"
+    assert figures["heads"] == ["", ["yes/no", "n"], ["target scores", "n"]]
+    assert figures["rows"] == [["units", 4, 2], ["accuracy", FIGURE, None], ["pearson", None, FIGURE]]
+    assert figures["note"] == (
+        "Coverage 0.500 [0.400, 0.600] of 1,200 items. 3 rows are on one side only. "
+        "Code checks: 1 of 2 agree (they count in target scores only)."
+    )
+    assert answers["rows"] == [["yes", 3, 0], ["no", 1, 0]] and answers["note"] == "Rows: b.jsonl. Columns: c.jsonl."
+
+
+def test_items_are_listed_by_their_different_answers():
+    flips = [{"one": "yes", "other": "no", "count": 1}]
+    item = {"id": "i", "question": "Is it?", "penalty": True, "by_code": True, "answered": 3, "flipped": 1}
+    items = [item | {"flips": flips, "accuracy": 2 / 3, "kappa": None}] * 51
+    found = of_flips(items, "Items", "Click.", against=True)
+    assert found["rows"][0][:4] == ["penalty: Is it? (code check)", 3, "1 (33.3 %)", "yes → no: 1"]
+    assert found["rows"][0][4:] == [{"value": 2 / 3}, {"value": None}, {"value": None}]
+    assert len(found["rows"]) == len(found["ids"]) == 50 and found["note"].endswith(
+        "1 more items, with fewer differences."
+    )
+
+
+def test_a_rate_that_is_not_corrected_says_why():
+    rate = {"name": "all", "judged": FIGURE, "labelled_units": 3, "labelled": FIGURE, "corrected": {"value": None}}
+    [found] = of_rates([rate | {"refused": "too few labels"}])
+    assert found["rows"] == [["all", FIGURE, 3, FIGURE, "too few labels"]]
+    assert of_rates([]) == []
+
+
+def test_the_curves_of_a_monitor_are_those_with_values():
+    [chart] = curves({"reward_mean": [None, 0.5], "length_matched": [None, None]})
+    assert chart == {"label": "Reward at the length of the start", "lines": [["reward_mean", "reward"]]}
+
+
+def test_the_thresholds_of_a_file_are_numbers():
+    figures = FileFigures()
+    for threshold in (0.5, 0.7, 0.5):
+        rules = Aggregation(threshold=threshold)
+        score = score_checklist(Checklist.parse(["Is it?"]), [Verdict("yes", {"yes": 0.9, "no": 0.1})], rules)
+        figures.add(ScoredText("1", "row 1", score))
+    assert figures.overview()["thresholds"] == [0.5, 0.7]

@@ -42,7 +42,7 @@ async function start() {
 function judgesOf(files) {
   const facts = files.map((file) => file.overview);
   const models = [...new Set(facts.flatMap((one) => one.judges.map((line) => line.judge || "an unrecorded judge")))];
-  const thresholds = new Set(facts.flatMap((one) => one.settings.map((line) => /threshold ([\d.]+)/.exec(line.settings)?.[1] ?? [])).flat());
+  const thresholds = new Set(facts.flatMap((one) => one.thresholds));
   return { judge: models.join(", ") || "no judge", models, threshold: [...thresholds].join(" or ") || null };
 }
 

@@ -13,13 +13,6 @@ const KEYS = [
   ["history", "conversation (--history-key)", "history"],
 ];
 const POLLED = 1000, RESTED = 5000;
-const NOTES = {
-  running: "The job goes on without this page and without the app.",
-  pausing: "The process is told to end.",
-  paused: "Answers are stored every few seconds: resuming asks only for the others.",
-  stopped: "The job ended without a result. Answers are stored every few seconds: resuming asks only for the others.",
-  new: "This job has not run on this machine.",
-};
 
 export async function batch(main, project) {
   const [choices, first] = await Promise.all([getJson("choices"), getJson("jobs")]);
@@ -241,7 +234,7 @@ function outcome(job) {
   const parts = [];
   if (job.message) parts.push(alertOf(job.message));
   if (job.log) parts.push(el("pre", { class: "log", tabindex: "0", "aria-label": "log" }, job.log.slice(-2000)));
-  if (NOTES[job.state]) parts.push(note(NOTES[job.state]));
+  if (job.note) parts.push(note(job.note));
   const done = job.summary;
   if (done) {
     const unanswered = Object.entries(done.unanswered ?? {});

@@ -9,19 +9,6 @@ import { itemEditor, shelf } from "./items.js";
 
 const KEPT = "build-view", OPEN = "build-panel"; // of the panels with this name, one is open at a time
 const PAUSE = 150, TICK = 500, FIRST = 2, MOST_ANSWERS = 1000;
-const ABOUT = {
-  seed: "A few questions per dimension, to start with. Dimensions with seed questions keep theirs.",
-  elaborate: "Adds more detailed questions, from the seeds.",
-  diversify: "Adds questions about other aspects, from the seeds.",
-  filter: "Keeps questions to which yes is better and that belong to their dimension.",
-  deduplicate: "Merges questions of a dimension that ask the same.",
-  questions: "Questions from the observations, each with the numbers of those behind it, from 0.",
-  components: "Groups the attributes into a few components.",
-  assign: "Assigns every attribute to a component.",
-  key_questions: "One key question per component.",
-  sub_questions: "Two or three questions per component.",
-  validate: "Merges and revises all questions of the checklist.",
-};
 
 export async function build(main) {
   const [choices, parts] = await Promise.all([getJson("choices"), getJson("build")]);
@@ -255,7 +242,7 @@ function stagesForm(choices, writer, kept, use, keep) {
       "li",
       { class: "stage" },
       el("h3", {}, `${place + 1}. ${name.replaceAll("_", " ")}`),
-      el("span", { class: "muted" }, ABOUT[name] ?? ""),
+      el("span", { class: "muted" }, choices.stages[name] ?? ""),
       el("div", { class: "controls" }, card.run, cancel, finish, back, state, card.age),
       failed,
       panel,

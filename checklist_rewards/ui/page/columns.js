@@ -1,10 +1,10 @@
 // Compare: two responses, or one under two judges, by the same checklist; items that differ most come first.
 
 import { answerBar, answerNotes, probabilityOf, scoreLine } from "./answers.js";
-import { getJson, judged, latest, post } from "./api.js";
+import { getJson, judged } from "./api.js";
 import { changed } from "./difference.js";
 import { choice, el, field, fixed, note, section, shorter, signClass, signed, table } from "./dom.js";
-import { area, attempt, chip, exporter, onSend, schemaForm } from "./forms.js";
+import { area, attempt, chip, onSend, schemaForm, scoring } from "./forms.js";
 import { itemEditor, shelf, tagsOf } from "./items.js";
 
 const KEPT = "compare-view", SIDES = ["A", "B"];
@@ -21,11 +21,10 @@ export async function columns(main, project) {
   const editor = itemEditor(() => edited(), "");
   const problem = el("div"), said = el("span", { class: "muted", role: "status" });
   const sides = SIDES.map((name, i) => {
-    const side = { name, lines: [], scored: null, by: project.judge, ask: latest("settings"), problem: el("div", {}), result: el("div", { class: "result", "aria-live": "polite" }, el("span", { class: "muted" }, "not scored yet")), judge: el("small", { class: "muted" }) };
-    side.form = schemaForm(choices.settings, kept.settings?.[i], () => (edited(), named(side)));
+    const side = { name, lines: [], scored: scoring(project.judge, () => body(side), state, `Each gives the figures of ${name}.`), problem: el("div", {}), result: el("div", { class: "result", "aria-live": "polite" }, el("span", { class: "muted" }, "not scored yet")), judge: el("small", { class: "muted" }) };
+    side.form = schemaForm(choices.settings, kept.settings?.[i], () => (edited(), side.scored.named()));
     side.response = area(kept.responses?.[i], { name: `response-${name}`, rows: 4, class: "grows", placeholder: i ? "empty: the response of A, under the settings of B" : "", oninput: () => edited() });
-    side.code = exporter(() => post("code", side.scored ?? body(side)), () => `Each gives the figures of ${name}.${isStale(side) ? " They are of what was scored, not of what is in the boxes now." : ""}`);
-    side.node = el("div", { class: `side side-${name}` }, field(`response ${name}`, side.response), el("details", {}, el("summary", {}, `Settings of the judge for ${name}`), side.form.node, side.code.node), side.problem);
+    side.node = el("div", { class: `side side-${name}` }, field(`response ${name}`, side.response), el("details", {}, el("summary", {}, `Settings of the judge for ${name}`), side.form.node, side.scored.code.node), side.problem);
     return side;
   });
   const apart = el("strong", { class: "score" }, "–"), answers = el("div", {}), texts = el("div", {}), rows = el("div", { class: "filters" });
@@ -53,7 +52,7 @@ export async function columns(main, project) {
     mark();
   });
   if (file) await attempt(problem, candidates);
-  await Promise.all(sides.map(named));
+  await Promise.all(sides.map((side) => side.scored.named()));
 
   /** Choose two texts of a row of a file with candidates, or with a chosen and a rejected text. */
   async function candidates() {
@@ -76,18 +75,6 @@ export async function columns(main, project) {
     return { input: prompt.value, target: side.response.value || sides[0].response.value, checklist: editor.checklist(), settings: side.form.value() };
   }
 
-  /** Whether a score on the page is of another text, checklist or setting than those in the boxes. */
-  function isStale(side) {
-    return side.scored !== null && JSON.stringify(side.scored) !== JSON.stringify(body(side));
-  }
-
-  /** Who judges a side. */
-  async function named(side) {
-    const found = await side.ask({ settings: side.form.value() });
-    if (found && !found.error) side.by = found;
-    state();
-  }
-
   function edited() {
     keepForCompare({ prompt: prompt.value, checklist: editor.checklist(), responses: sides.map((side) => side.response.value), settings: sides.map((side) => side.form.value()) });
     state();
@@ -95,15 +82,14 @@ export async function columns(main, project) {
 
   /** Name the judges, and mark what is not of the boxes. */
   function state() {
-    const stale = sides.map(isStale), known = sides.map((side) => side.scored !== null), all = new Set(sides.map((side) => side.by.judge));
+    const both = sides.map((side) => side.scored), states = both.map((one) => one.state()), all = (name) => [...new Set(both.map((one) => one.by[name]))].join(" and ");
     sides.forEach((side, i) => {
-      side.judge.textContent = `by ${side.by.judge}`;
-      side.result.classList.toggle("stale", stale[i]);
-      side.code.refresh();
+      side.judge.textContent = `by ${side.scored.by.judge}`;
+      side.result.classList.toggle("stale", states[i] === "stale");
+      side.scored.code.refresh();
     });
-    for (const node of [answers, texts, apart]) node.classList.toggle("stale", stale.includes(true));
-    const thresholds = [...new Set(sides.map((side) => side.by.threshold))].join(" and ");
-    chip({ judge: [...all].join(" and "), models: sides.flatMap((side) => side.by.models), threshold: thresholds }, stale.includes(true) ? "stale" : known.includes(false) ? "not scored" : "current");
+    for (const node of [answers, texts, apart]) node.classList.toggle("stale", states.includes("stale"));
+    chip({ judge: all("judge"), models: both.flatMap((one) => one.by.models), threshold: all("threshold") }, ["stale", "not scored"].find((one) => states.includes(one)) ?? "current");
   }
 
   async function run() {
@@ -116,7 +102,8 @@ export async function columns(main, project) {
 
   async function score(side) {
     const given = body(side);
-    Object.assign(side, { lines: [], score: null, scored: null });
+    Object.assign(side, { lines: [], score: null });
+    side.scored.of = null;
     side.result.replaceChildren(el("span", { class: "muted" }, "scoring …"));
     draw();
     await attempt(side.problem, async () => {
@@ -124,7 +111,8 @@ export async function columns(main, project) {
         side.lines[place] = line;
         draw();
       });
-      Object.assign(side, { score: score.primary_score, scored: given });
+      side.score = score.primary_score;
+      side.scored.of = given;
       side.result.replaceChildren(...scoreLine(score));
       draw();
     });

@@ -1,14 +1,10 @@
-// Compare: two scored files, or two reward logs, by agreement, item by item, and row by row; and the tables of `agree`
-// and `calibrate`, which are also those of labels. Pairs: the chosen and the rejected text of each prompt, side by side.
+// Compare: two scored files, or two reward logs, by agreement, item by item, and row by row. Pairs: the chosen and the
+// rejected text of each prompt, side by side.
 
 import { scatter } from "./charts.js";
-import { choice, count, el, figure, fixed, folded, note, num, questionOf, section, table, verdict, written } from "./dom.js";
+import { choice, count, el, fixed, folded, note, num, section, table, tabled, verdict, written } from "./dom.js";
 
-const MOST_ROWS = 100, MOST_ITEMS = 50, PAGE = 20;
-const HOW = {
-  completion: "Rows with the same prompt and the same completion are compared.",
-  step: "The completions differ: the n-th completion of a prompt in a step is compared with the n-th of the other run. What differs between single rows is chance, so look at items and groups.",
-};
+const MOST_ROWS = 100, PAGE = 20;
 
 /** The comparisons of a report. `open` shows a row of a file, `filter(file, filter)` the matrix of a file with a filter. */
 export function compare(report, { openRow: open, openFilter: filter }) {
@@ -16,7 +12,7 @@ export function compare(report, { openRow: open, openFilter: filter }) {
 }
 
 function comparison(report, compared, open, filter) {
-  const { comparison: figures, items, match } = compared;
+  const { comparison: figures, sections, match } = compared, { ids } = sections.items;
   const first = report.file(figures.one), second = report.file(figures.other);
   const sameText = match !== "step";
   const pairs = report.pairsOf(compared);
@@ -26,12 +22,8 @@ function comparison(report, compared, open, filter) {
   return [
     verdict(compared.people, compared.verdict),
     note([first, second].map((file) => `${file.name}: scored by ${file.overview.judges.map((one) => one.judge || "an unrecorded judge").join(", ")}. `)),
-    match ? note(HOW[match]) : null,
-    section(
-      "Items",
-      note(sameText ? "How often the two answer differently. Click an item to see these rows." : "How often the two runs get different answers. Click an item to see its rows."),
-      itemTable(items, false, (id) => filter(first, sameText ? { item: id, judgesDiffer: true } : { item: id })),
-    ),
+    compared.how ? note(compared.how) : null,
+    tabled(sections.items, (i) => filter(first, { item: ids[i], judgesDiffer: sameText })),
     section(
       "Scores",
       el(
@@ -48,7 +40,7 @@ function comparison(report, compared, open, filter) {
         el("div", {}, el("h3", {}, `${sameText ? "Rows" : "Groups"} that differ most`), differing(first, second, order, sameText, open)),
       ),
     ),
-    folded(`${first.name} and ${second.name}: statistics`, comparisonTables(figures)),
+    folded(`${first.name} and ${second.name}: statistics`, el("div", { class: "columns" }, sections.comparison.map((part) => tabled(part)))),
   ];
 }
 
@@ -83,56 +75,6 @@ function groupPairs(first, second, pairs) {
     const [other, b] = side(second, members.map((pair) => pair[1]));
     return { row, other, name: `step ${first.rows.step[row]}: ${(first.prompt(row) ?? "").replace(/\s+/g, " ").slice(0, 80)}`, a, b };
   });
-}
-
-/** A comparison of `agree`: all sections side by side, and confusion matrices. */
-export function comparisonTables(comparison) {
-  const sections = Object.entries({ ...comparison.items, "target scores": comparison.targets, preferences: comparison.preferences }).filter(([, section]) => section && section.units);
-  const names = [...new Set(sections.flatMap(([, section]) => Object.keys(section.figures)))];
-  const known = names.filter((name) => sections.some(([, section]) => (section.figures[name]?.value ?? null) !== null));
-  const rows = [
-    ["units", ...sections.map(([, section]) => count(section.units))],
-    ...known.map((name) => [name.replaceAll("_", " "), ...sections.map(([, section]) => (name in section.figures ? figure(section.figures[name]) : ""))]),
-  ];
-  const confusions = sections.filter(([, section]) => section.confusion).map(([kind, section]) => confusion(kind, section, comparison));
-  return [
-    note(
-      "Coverage ", figure(comparison.coverage), ` of ${count(comparison.units)} items.`,
-      comparison.unmatched_rows ? ` ${count(comparison.unmatched_rows)} rows are on one side only.` : "",
-      comparison.unmatched_items ? ` ${count(comparison.unmatched_items)} items are on one side only.` : "",
-      comparison.no_answer ? ` ${count(comparison.no_answer)} rows have no answer and are left out.` : "",
-      comparison.ranked ? " The labels of whole responses are not on the scale from 0 to 1, so only their correlation with the scores is shown." : "",
-      comparison.code_checks ? ` Code checks: ${count(comparison.code_checks_equal)} of ${count(comparison.code_checks)} agree (they count in target scores only).` : "",
-    ),
-    el("div", { class: "columns" }, table(["", ...sections.map(([name]) => [name, "n"])], rows, { "aria-label": "Agreement", class: "fit" }), el("div", {}, confusions)),
-  ];
-}
-
-/** The last part of a path. */
-export function fileName(path) {
-  return path.split(/[\\/]/).pop();
-}
-
-function confusion(kind, section, comparison) {
-  const heads = ["", ...section.labels.map((label) => [label, "n"])];
-  const rows = section.confusion.map((row, i) => [section.labels[i], ...row.map(count)]);
-  return el("div", {}, el("h3", {}, `Answers to ${kind} items`), note(`Rows: ${fileName(comparison.one)}. Columns: ${fileName(comparison.other)}.`), table(heads, rows, { class: "fit" }));
-}
-
-/** Per item: how often the two sides answered differently, and kappa. `pick(id)` is called for a question. */
-export function itemTable(items, against, pick) {
-  const rows = items.slice(0, MOST_ITEMS).map((line) => [
-    el("button", { class: "link", onclick: () => pick(line.id) }, `${questionOf(line)}${line.by_code ? " (code check)" : ""}`),
-    count(line.answered),
-    [count(line.flipped), el("span", { class: "bounds" }, line.answered ? ` ${fixed((100 * line.flipped) / line.answered, 1)} %` : "")],
-    el("span", { class: "muted" }, line.flips.slice(0, 3).map((flip) => `${flip.one} → ${flip.other}: ${flip.count}`).join("; ")),
-    num(line.accuracy),
-    num(line.kappa),
-    ...(against ? [num(line.f1 ?? null)] : []),
-  ]);
-  const heads = ["item", ["both answered", "n"], [against ? "wrong" : "flips", "n"], against ? "judge → people" : "first → second", ["accuracy", "n"], ["kappa", "n"], ...(against ? [["F1", "n"]] : [])];
-  const more = items.length - MOST_ITEMS;
-  return [table(heads, rows, { "aria-label": "Items" }), more > 0 ? note(`${count(more)} more items, with fewer differences.`) : null];
 }
 
 /** The pairs of a file, more of them on request. */

@@ -48,7 +48,7 @@ export function num(value, digits = 3) {
 }
 
 /** A figure with its interval, or the reason why it has none. */
-export function figure(value, digits = 3) {
+export function figure(value, digits = value?.digits) {
   if (!value || value.value === null) return num(null);
   const interval = value.low === null || value.low === undefined ? null : [value.low, value.high];
   const reason = value.refused ? el("span", { class: "bounds" }, ` (${value.refused})`) : null;
@@ -85,12 +85,14 @@ export function table(heads, rows, attributes = {}) {
   );
 }
 
-/** A part that Python wrote as a table. Its cells are texts, whole numbers, figures, or null. `pick(i)` is called for the
- * first cell of row i. */
+/** What Python wrote into a cell: a text, a whole number, a figure, or null. */
+export function cell(value) {
+  return typeof value === "number" ? count(value) : typeof value === "string" ? value : value && figure(value);
+}
+
+/** A part that Python wrote as a table. `pick(i)` is called for the first cell of row i. */
 export function tabled({ heading, note: told, heads, rows }, pick = null) {
-  const cell = (value) => (typeof value === "number" ? count(value) : typeof value === "object" ? figure(value) : value);
-  const shown = (value) => (value === null ? "" : cell(value));
-  return section(heading, told ? note(told) : null, table(heads, rows.map((row, i) => row.map((one, k) => (pick && !k ? el("button", { class: "link", onclick: () => pick(i) }, shown(one)) : shown(one)))), { class: "fit", "aria-label": heading }));
+  return section(heading, told ? note(told) : null, table(heads, rows.map((row, i) => row.map((one, k) => (pick && !k ? el("button", { class: "link", onclick: () => pick(i) }, cell(one)) : cell(one)))), { class: "fit", "aria-label": heading }));
 }
 
 /** A part of a view with a heading. */

@@ -1,5 +1,6 @@
 // Fields, forms of JSON schemas, what can fail, and what can be copied.
 
+import { latest, post } from "./api.js";
 import { choice, el, field, note } from "./dom.js";
 
 export function area(value, attributes = {}) {
@@ -34,6 +35,25 @@ export function chip({ judge, models = [], threshold, caveats = [] }, state = nu
     models.includes("pocket") ? el("span", { class: "tag toy" }, "a toy: it means nothing on real text") : "",
     state === null ? "" : el("span", { class: "tag", "data-state": state }, state),
   );
+}
+
+/** The score of what is in the boxes, which hold `body()`. `of` is what the score on the page is of, or null; `by` is who
+ *  judges with these settings, which `named()` asks for, and then calls `changed()`; `told` says what the code gives. */
+export function scoring(by, body, changed, told) {
+  const ask = latest("settings");
+  const own = { by, of: null, isStale, state: () => (own.of === null ? "not scored" : isStale() ? "stale" : "current"), named };
+  own.code = exporter(() => post("code", own.of ?? body()), () => (isStale() ? "Of the inputs that were scored, not of what is in the boxes now. " : "") + told);
+  return own;
+
+  function isStale() {
+    return own.of !== null && JSON.stringify(own.of) !== JSON.stringify(body());
+  }
+
+  async function named() {
+    const found = await ask({ settings: body().settings });
+    if (found && !found.error) own.by = found;
+    changed();
+  }
 }
 
 /** Do something when Ctrl+Enter is pressed. */

@@ -5,13 +5,12 @@ import { choice, count, el, fixed, note, plural, section, table } from "./dom.js
 import { alertOf, attempt } from "./forms.js";
 
 const RECENT = 12;
-const NAMES = { rewards: "reward log", improvement: "tested changes", unreadable: "cannot be read", checklists: "checklist", prompts: "prompt", pipelines: "pipeline", judges: "judge" };
 const UNITS = [["minute", 60], ["hour", 3600], ["day", 86400], ["month", 2629800], ["year", 31557600]];
 
 export async function home(main, project) {
   const health = el("div", { class: "health", "aria-live": "polite" }, note("Loading the judge …"));
-  const opens = (file) => actionsOf(file, project.files).length > 0;
-  const files = project.files.filter((file) => folderOf(file.name) !== "jobs").sort((a, b) => opens(b) - opens(a) || b.changed - a.changed); // Batch lists jobs
+  const opens = (file) => file.actions.length > 0;
+  const files = project.files.filter((file) => !file.name.startsWith("jobs/")).sort((a, b) => opens(b) - opens(a) || b.changed - a.changed); // Batch lists jobs
   const started = files.some((file) => file.name.startsWith("example/"));
   const problem = el("div");
   main.replaceChildren(
@@ -29,30 +28,6 @@ export async function home(main, project) {
   function example(event) {
     return attempt(problem, async () => (location.href = `/report?${new URLSearchParams({ file: (await post("example", {})).open })}`), event.target);
   }
-}
-
-/** What a file of a project can be opened with: links, the first of which is that of its name. */
-export function actionsOf(file, files) {
-  const query = (more = {}) => `?${new URLSearchParams({ file: file.name, ...more })}`, folder = folderOf(file.name);
-  const report = ["Report", `/report${query()}`], annotate = ["Annotate", `/annotate${query()}`], score = ["Score", `/batch${query()}`];
-  const has = (...names) => names.some((name) => file.columns?.includes(name));
-  if (file.kind === "scored") return [report, ["Trust", `${report[1]}#/0/trust`], annotate, ["Score again", score[1]]];
-  if (file.kind === "rewards") return [report, ["Follow", `/live${query()}`]];
-  const compare = ["Compare", `/compare${query()}`];
-  if (file.kind === "pairs") return [report, compare];
-  if (file.kind === "improvement") return [["Accept changes", `/improve${query()}`]];
-  if (has("candidates")) return [compare, score];
-  if (file.kind === "rows") return has("checklist") && has("target", "completion") ? [score, annotate] : [score];
-  if (file.kind === "monitor") {
-    const log = files.find((one) => one.kind === "rewards" && folderOf(one.name) === folder);
-    return log ? [["Report of its run", `/report?${new URLSearchParams({ file: log.name })}#/0/monitor`]] : [];
-  }
-  if (folder === "checklists" && file.name.endsWith(".json")) return [["Judge", `/judge?${new URLSearchParams({ checklist: file.name })}`], ["Edit", `/library?${new URLSearchParams({ name: file.name })}`]];
-  return ["checklists", "prompts", "pipelines", "judges"].includes(folder) ? [["Edit", `/library?${new URLSearchParams({ name: file.name })}`]] : [];
-}
-
-export function folderOf(name) {
-  return name.includes("/") ? name.slice(0, name.lastIndexOf("/")) : "";
 }
 
 function recent(files, project, { judges }, example) {
@@ -73,11 +48,10 @@ function recent(files, project, { judges }, example) {
   };
   allow();
   const row = (file) => {
-    const kind = file.kind === "document" ? NAMES[folderOf(file.name)] ?? "document" : NAMES[file.kind] ?? file.kind;
-    const [first, ...others] = actionsOf(file, files);
+    const [first, ...others] = file.actions;
     return [
       [["scored", "rewards", "rows"].includes(file.kind) && el("input", { type: "checkbox", "aria-label": `select ${file.name}`, checked: selected.has(file.name), onchange: select(file) }), first ? el("a", { href: first[1] }, file.name) : el("span", {}, file.name)],
-      [el("span", { class: "tag", "data-kind": file.kind }, kind), file.error ? el("div", { class: "muted" }, file.error) : null],
+      [el("span", { class: "tag", "data-kind": file.kind }, file.shown), file.error ? el("div", { class: "muted" }, file.error) : null],
       [first, ...others].filter(Boolean).map(([shown, href]) => [el("a", { href, "aria-label": `${shown}: ${file.name}` }, shown), " "]),
       size(file.size),
       el("span", { title: new Date(file.changed * 1000).toLocaleString() }, ago(file.changed)),

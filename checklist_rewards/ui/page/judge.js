@@ -1,9 +1,9 @@
 // Judge: a prompt, a response and a checklist; the answers arrive in the items. Unchanged items come from the store.
 
 import { answerBar, answerNotes, metricsLine, scoreLine } from "./answers.js";
-import { getJson, judged, latest, post } from "./api.js";
+import { getJson, judged, post } from "./api.js";
 import { choice, el, field, fixed, note, section } from "./dom.js";
-import { alertOf, area, attempt, chip, exporter, onSend, schemaForm } from "./forms.js";
+import { alertOf, area, attempt, chip, onSend, schemaForm, scoring } from "./forms.js";
 import { itemEditor, itemsOf, shelf } from "./items.js";
 
 const KEPT = "judge-view";
@@ -25,13 +25,13 @@ export async function judge(main, project) {
   const figures = el("div", { class: "figures" });
   const problem = el("div", {});
   const state = el("span", { class: "muted", role: "status" });
-  const code = exporter(() => post("code", scored ?? body()), () => (isStale() ? "Of the inputs that were scored, not of what is in the boxes now. " : "") + "Each gives the figures of this page.");
-  const form = schemaForm(choices.settings, kept.settings, () => (keep(), named()));
-  const ask = latest("settings"), origin = el("div", {}), old = el("span", { class: "flag", hidden: true }, "stale: changed since it was scored");
+  const scored = scoring(project.judge, body, draw, "Each gives the figures of this page.");
+  const form = schemaForm(choices.settings, kept.settings, () => (keep(), scored.named()));
+  const origin = el("div", {}), old = el("span", { class: "flag", hidden: true }, "stale: changed since it was scored");
   const json = area("", { rows: 8, name: "json", "aria-label": "checklist as JSON" });
   const act = (work) => attempt(problem, work);
   const write = writing();
-  let running = null, scored = null, by = project.judge; // `scored`: what the score on the page is of
+  let running = null;
 
   main.replaceChildren(
     el("div", { class: "scorebar" }, el("button", { type: "button", class: "primary", name: "score", title: "Ctrl+Enter", onclick: score }, "Score"), result, old, state),
@@ -51,13 +51,13 @@ export async function judge(main, project) {
       ),
     ),
     el("details", { class: "part settings" }, el("summary", {}, "Settings of the judge"), form.node),
-    code.node,
+    scored.code.node,
   );
   for (const control of [prompt, response, reference]) for (const event of ["input", "change"]) control.addEventListener(event, keep);
   editor.replace(kept.checklist?.length ? kept.checklist : [{ question: "" }]);
   onSend(score);
   draw();
-  await named();
+  await scored.named();
   const asked = new URLSearchParams(location.search).get("checklist");
   if (asked) await act(async () => replace(itemsOf((await getJson("library/file", { name: asked })).text)));
 
@@ -101,36 +101,23 @@ export async function judge(main, project) {
 
   /** There is no score. */
   function none() {
-    scored = null;
+    scored.of = null;
     result.replaceChildren(el("span", { class: "muted" }, "not scored yet"));
     figures.replaceChildren();
   }
 
-  /** Whether the score on the page is of other texts, items or settings than those in the boxes. */
-  function isStale() {
-    return scored !== null && JSON.stringify(scored) !== JSON.stringify(body());
-  }
-
-  /** Who judges with these settings. */
-  async function named() {
-    const found = await ask({ settings: form.value() });
-    if (!found || found.error) return;
-    by = found;
-    draw();
-  }
-
   /** Mark what is not of the texts in the boxes. An item keeps its answer while its texts and what it asks are the same. */
   function draw() {
-    const stale = isStale(), now = body();
+    const stale = scored.isStale(), now = body();
     for (const node of [result, figures]) node.classList.toggle("stale", stale);
     old.hidden = !stale;
     editor.asked().forEach((item, i) => item.answer.classList.toggle("stale", item.of !== undefined && item.of !== asks(now, i)));
-    chip(by, scored === null ? "not scored" : stale ? "stale" : "current");
+    chip(scored.by, scored.state());
     if (!kept.scored) return;
     const { file, id, score, judges, same, judge } = kept.scored, asked = (form.value().judge ?? null) === judge;
     origin.replaceChildren(
       note(`From row ${id} of ${file}, scored ${fixed(score, 4)} by ${judges.join(", ") || "an unrecorded judge"}.`),
-      same && asked ? "" : alertOf(`Score asks ${by.judge}, not ${judges.join(", ")}. To ask that judge, choose its file under Settings of the judge, or write one in Library.`),
+      same && asked ? "" : alertOf(`Score asks ${scored.by.judge}, not ${judges.join(", ")}. To ask that judge, choose its file under Settings of the judge, or write one in Library.`),
     );
   }
 
@@ -146,7 +133,7 @@ export async function judge(main, project) {
 
   function keep() {
     keepForJudge({ ...body(), scored: response.value ? kept.scored : undefined });
-    code.refresh();
+    scored.code.refresh();
     draw();
   }
 
@@ -161,7 +148,7 @@ export async function judge(main, project) {
     running?.abort();
     const own = (running = new AbortController()), shown = editor.asked(), given = body();
     state.textContent = "Scoring …";
-    scored = null;
+    scored.of = null;
     for (const item of shown) item.answer.classList.add("stale");
     for (const node of [result, figures]) node.classList.add("stale");
     await act(async () => {
@@ -172,11 +159,11 @@ export async function judge(main, project) {
       }, own.signal);
       result.replaceChildren(...scoreLine(score));
       figures.replaceChildren(metricsLine(score));
-      scored = given;
+      scored.of = given;
       state.textContent = `${score.answered} of ${score.total} answered in ${seconds} s, ${fixed(seconds / Math.max(1, score.total), 3)} s per item`;
     });
     if (own !== running) return;
-    if (scored === null) [none(), (state.textContent = "")];
+    if (scored.of === null) [none(), (state.textContent = "")];
     keep();
   }
 }

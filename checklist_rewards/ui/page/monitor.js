@@ -3,13 +3,6 @@
 import { lines } from "./charts.js";
 import { count, el, note, num, plural, section, stateTag, table, tabled, verdict, written } from "./dom.js";
 
-const PAIRS = [
-  ["Rewarded and held-out items", [["reward_rewarded", "mean credit of rewarded items"], ["reward_held_out", "of held-out items"]]],
-  ["Judge and shadow judge", [["shadow_own", "judge"], ["shadow_reward", "shadow judge"]]],
-  ["Reward at the length of the start", [["reward_mean", "reward"], ["length_matched", "at the length of the start"]]],
-  ["Completions without an answer, or cut", [["empty", "empty"], ["cut_in_thought", "cut in thought"], ["unfinished", "unfinished"], ["cut", "cut"]]],
-  ["Label mass and unanswered reads", [["label_mass", "label mass"], ["unanswered", "unanswered"]]],
-];
 const ABOUT = { hacking: "reward hacking", judge: "the judge", training: "training" };
 
 /** The view of all monitors of a report. */
@@ -35,9 +28,6 @@ function completion(shown) {
   return el("div", {}, el("p", { class: "muted two-lines", dir: "auto" }, shown.prompt), written(shown.completion), el("p", { class: "muted" }, "reward ", num(shown.reward), `, ${shown.why} `, num(shown.evidence), " ", stateTag(shown.state)));
 }
 
-function curves({ steps, statistics }) {
-  const known = ([name]) => statistics[name]?.some((value) => value !== null);
-  return PAIRS.map(([label, names]) => [label, names.filter(known)])
-    .filter(([, names]) => names.length)
-    .map(([label, names]) => lines(steps, names.map(([name, shown]) => ({ name: shown, values: statistics[name] })), { label, low: 0, high: 1 }));
+function curves({ steps, statistics, charts }) {
+  return charts.map((chart) => lines(steps, chart.lines.map(([name, shown]) => ({ name: shown, values: statistics[name] })), { label: chart.label, low: 0, high: 1 }));
 }

@@ -1,22 +1,13 @@
 // Overview: what failed, what was scored, by which judge, and how it came out.
 
 import { histogram, rateBar } from "./charts.js";
-import { bounds, count, el, fact, folded, note, num, plural, questionOf, section, table, tabled, verdict } from "./dom.js";
+import { bounds, cell, count, el, fact, folded, note, num, plural, questionOf, section, table, tabled, verdict } from "./dom.js";
 
 const MOST_ITEMS = 50, MOST_FAILING = 8;
 
 /** The overview of one file. `at` opens other views, and rows by a filter. */
 export function overview(report, file, at) {
   const facts = file.overview, open = (filter, order, row) => at.openFilter(file, filter, order, row);
-  const tiles = [
-    fact("rows", count(facts.rows), facts.without_score ? `${count(facts.without_score)} without a checklist` : null),
-    fact("mean score", num(facts.mean, 4), facts.unscored ? `${plural(facts.unscored, "row")} without a score` : null),
-    fact("mean pass rate of a response", num(facts.macro, 4), "macro"),
-    fact("answers that pass", num(facts.micro, 4), ["micro (DRFR)", bounds(facts.micro_interval)]),
-    noAnswer(facts),
-    fact("questions answered", `${count(facts.answered)} of ${count(facts.reads)}`),
-    fact("probability on the answers", num(facts.mass, 4), facts.masses ? "label mass, mean of the questions: the rest is on other words" : "label mass, not reported by this judge"),
-  ];
   if (file.kind === "pairs") return [section("Pairs", el("p", {}, `${plural(facts.rows, "pair")}.`))];
   const failing = facts.items.filter((one) => one.counted && one.rate < 1).sort((a, b) => a.rate - b.rate).slice(0, MOST_FAILING);
   const failed = (one) => el("button", { class: "link", onclick: () => open({ item: one.id, answer: "fail" }, undefined, -1) }, questionOf(one));
@@ -31,7 +22,7 @@ export function overview(report, file, at) {
     ),
     facts.categories.length ? section("Categories", rates(facts.categories, "category", (line) => line.category)) : null,
     items(facts, open),
-    folded("Statistics, judge, checklists and cost", el("div", { class: "tiles" }, tiles), [...file.sections, ...report.documents.filter((one) => one.kind === "summary").flatMap((one) => one.sections)].map((part) => tabled(part))),
+    folded("Statistics, judge, checklists and cost", el("div", { class: "tiles" }, file.tiles.map(([name, value, below]) => fact(name, cell(value), below))), [...file.sections, ...report.documents.filter((one) => one.kind === "summary").flatMap((one) => one.sections)].map((part) => tabled(part))),
   ];
 }
 
@@ -52,13 +43,6 @@ export function sampled(file) {
     `The rows on this page are a random sample of ${count(file.shown)} of the ${count(file.total)} rows (${what}seed ${file.seed}). `,
     "All figures of this page are computed over all rows.",
   );
-}
-
-/** The number of responses without an answer; files of earlier versions do not say. */
-function noAnswer(facts) {
-  if (!facts.with_state) return fact("without an answer", num(null), "not recorded in this file");
-  const without = facts.states.filter((line) => line.state !== "cut").reduce((sum, line) => sum + line.count, 0);
-  return fact("without an answer", `${count(without)} of ${count(facts.with_state)}`, facts.without_state ? `${plural(facts.without_state, "row")} without a state` : null);
 }
 
 function rates(lines, head, name) {

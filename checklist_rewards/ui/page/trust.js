@@ -1,10 +1,7 @@
 // Trust: agreement with labels, calibration, attacks, and item analysis.
 
 import { reliabilityChart, scatter } from "./charts.js";
-import { comparisonTables, fileName, itemTable } from "./compare.js";
-import { count, el, figure, folded, note, num, plural, section, table, tabled, verdict } from "./dom.js";
-
-const MOST_ITEMS = 200;
+import { el, folded, note, num, plural, section, table, tabled, verdict } from "./dom.js";
 
 /** Whether the trust view has anything to show about a file. */
 export function hasTrust(report, file) {
@@ -35,41 +32,28 @@ export function labelled(report, file, at) {
   return note("This report has no labels. ", file.labels.length ? [`The file has them in ${file.labels.join(", ")}: `, el("code", {}, `checklist-rewards report ${file.name} --label-key ${file.labels[0]}`)] : "Add --label-key or --labels to see how far the judge agrees with people.");
 }
 
-function labels(file, figures, filter) {
-  const calibrated = figures.calibration;
-  const read = figures.reliability.reduce((sum, bin) => sum + bin.count, 0);
+function labels(file, { calibration, reliability, sections }, filter) {
+  const read = reliability.reduce((sum, bin) => sum + bin.count, 0);
   return [
-    section("Items against labels", note("Click an item to see where people give another answer."), itemTable(figures.items, true, (id) => filter(file, { item: id, peopleDiffer: true }))),
-    corrected(figures.rates),
-    folded("Agreement with labels: statistics", comparisonTables(figures.comparison)),
+    tabled(sections.items, (i) => filter(file, { item: sections.items.ids[i], peopleDiffer: true })),
+    sections.rates.map((part) => tabled(part)),
+    folded("Agreement with labels: statistics", el("div", { class: "columns" }, sections.comparison.map((part) => tabled(part)))),
     folded(
       "Calibration: statistics",
       el(
         "div",
         { class: "columns" },
-        read ? el("div", {}, reliabilityChart(figures.reliability, "Reliability diagram"), note(`${plural(read, "yes/no question")}: a calibrated judge lies on the diagonal. The size of a dot is its number of questions.`)) : note("No yes/no item has both a label and a probability."),
-        typeof calibrated === "string" ? note(calibrated) : el("div", {}, Object.entries(calibrated).map(([kind, part]) => tabled({ heading: `${kind} items, ${plural(part.reads, "question")}`, heads: ["", ["before calibration", "n"]], rows: Object.entries(part.figures).map(([name, figures]) => [name.replaceAll("_", " "), figures]) }))),
+        read ? el("div", {}, reliabilityChart(reliability, "Reliability diagram"), note(`${plural(read, "yes/no question")}: a calibrated judge lies on the diagonal. The size of a dot is its number of questions.`)) : note("No yes/no item has both a label and a probability."),
+        typeof calibration === "string" ? note(calibration) : el("div", {}, sections.calibration.map((part) => tabled(part))),
       ),
     ),
   ];
 }
 
-/** Rates of `agree`: of the judge, of the labels alone, and corrected. */
-function corrected(rates) {
-  if (!rates?.length) return null;
-  const rows = rates.slice(0, MOST_ITEMS).map((one) => [one.name, figure(one.judged), count(one.labelled_units), figure(one.labelled), one.refused ? el("span", { class: "muted" }, one.refused) : figure(one.corrected)]);
-  return section("Rates corrected by labels", note("The judge's rates over all rows, the rates of the labels alone, and the judge's rates corrected by the labels."), table(["rate", ["by the judge", "n"], ["labels", "n"], ["by labels", "n"], ["corrected", "n"]], rows, { "aria-label": "Corrected rates" }));
-}
-
 /** The result of another command. The overview shows summaries. */
 function documented(one) {
   if (one.kind === "inspect") return analysis(one.value.sections ? one.value : { ...one.value, sections: one.sections }, null, null);
-  const { comparisons = [], rates } = one.kind === "agree" ? one.value : {};
-  return [
-    ...comparisons.map((figures) => section(`${one.name}: ${fileName(figures.one)} and ${fileName(figures.other)}`, comparisonTables(figures))),
-    ...Object.values(rates ?? {}).map(corrected),
-    ...(one.kind === "summary" ? [] : one.sections.map((part) => tabled(part))),
-  ];
+  return one.kind === "summary" ? null : one.sections.map((part) => tabled(part));
 }
 
 /** An item analysis: its table, each item by the credit it earns, and what the flags mean. */

@@ -409,7 +409,13 @@ def test_the_example_is_copied_and_files_that_are_there_are_kept(client, folder)
     (folder / "example" / "checklist.json").write_text("[]")
     client.post("/api/example", json={})
     assert (folder / "example" / "checklist.json").read_text() == "[]"
-    kinds = {file["name"]: file["kind"] for file in client.get("/api/project").json()["files"]}
+    listed = client.get("/api/project").json()["files"]
+    kinds = {file["name"]: file["kind"] for file in listed}
+    opened = {file["name"]: (file["shown"], [shown for shown, _ in file["actions"]]) for file in listed}
+    assert opened["example/scored.jsonl"] == ("scored", ["Report", "Trust", "Annotate", "Score again"])
+    assert opened["checklists/example.json"] == ("checklist", ["Judge", "Edit"])
+    monitor = next(file for file in listed if file["name"] == "example/monitor.jsonl")
+    assert monitor["actions"] == [["Report of its run", "/report?file=example%2Frewards.jsonl#/0/monitor"]]
     assert kinds["example/rewards.jsonl"] == "rewards" and kinds["example/scored.jsonl"] == "scored"
     head = client.get("/api/report", params={"file": "example/rewards.jsonl"}).json()
     assert head["monitors"][0]["alarms"] and head["files"][0]["training"]["steps"] == list(range(30))
