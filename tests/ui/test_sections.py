@@ -92,6 +92,6 @@ def test_the_thresholds_of_a_file_are_numbers():
     figures = FileFigures()
     for threshold in (0.5, 0.7, 0.5):
         rules = Aggregation(threshold=threshold)
-        score = score_checklist(Checklist.parse(["Is it?"]), [Verdict("yes", {"yes": 0.9, "no": 0.1})], rules)
+        score = score_checklist(Checklist.parse(["Is it?"]), [Verdict({"yes": 0.9, "no": 0.1})], rules)
         figures.add(ScoredText("1", "row 1", score))
     assert figures.overview()["thresholds"] == [0.5, 0.7]
