@@ -137,7 +137,7 @@ class Labels:
 
 
 def _cell(source: ScoredText | Row, row: ScoredText, key: str) -> Any:
-    """The cell with the labels of a row. A list of labels of another checklist, such as an earlier version of this one,
+    """The cell with the labels of a row. A list of labels of another checklist, such as an earlier version of it,
     is put into the order of the row's questions, with None for a question that was not labelled."""
     value, checklist = source.data.get(key), source.data.get(CHECKLIST)
     if isinstance(source, ScoredText) or checklist in (None, "") or not isinstance(value, list) or row.score is None:
