@@ -105,8 +105,8 @@ _FORM = re.compile(
     rf"(?:(?:does|did|do) {_WHOLE} (?:contain|include|have|consist of|comprise|use) (?:only |just )?{_A}"
     r"(?P<parts>texts?|words?|sentences?|content)(?: only| alone)?"
     rf"|(?:is|are) {_WHOLE} (?:(?:composed of|made (?:up )?of|written|given|presented|provided) )?(?:(?:in|as) )?"
-    rf"(?:(?:the )?form of )?{_A}(?P<whole>texts?|words?|sentences?|responses?|answers?|reply|content)(?: form| format)?)"
-    r"\s*\?",
+    rf"(?:(?:the )?form of )?{_A}(?P<whole>texts?|words?|sentences?|responses?|answers?|reply|content)"
+    r"(?: form| format)?)\s*\?",
     re.IGNORECASE,
 )
 """A question that asks only for a text, words or a sentence."""
