@@ -175,7 +175,7 @@ def build_ui(judging: Judging, token: str) -> FastAPI:
             "folder": project.folder.name,
             "version": __version__,
             "files": [file | opened(file, logs) for file in listed],
-            "judge": judging.described({}),
+            "judge": judging.of_the_app(),
         }
 
     def download(query: Mapping[str, Any]) -> Any:
@@ -430,7 +430,7 @@ def _report(
     except SampleError:
         if labels is None or column is not None:
             raise
-        labels, data = None, report_data(paths, progress=started)
+        labels, data = None, report_data(paths, intervals=Bootstrap(_RESAMPLES), progress=started)
     finally:
         reading.pop(files[0], None)
     head, rows = parts_of(data)

@@ -129,8 +129,9 @@ class FileFigures:
         lost = sum(tally.unanswered.values())
         if not self.reads:
             return f"{scored} The judge was asked no question."
-        read = f"answered all {self.reads:,}" if not lost else f"could not read {lost:,} of {self.reads:,}"
-        return f"{scored} The judge {read} questions."
+        questions = f"{self.reads:,} question{'s' * (self.reads != 1)}"
+        read = f"could not read {lost:,} of {questions}" if lost else f"answered {'all ' * (self.reads != 1)}{questions}"
+        return f"{scored} The judge {read}."
 
     def overview(self) -> dict[str, Any]:
         """The figures of the overview."""
@@ -353,6 +354,7 @@ def _learned_verdict(steps: list[_Step]) -> str:
         return "The run has no rewards in its first or in its last steps."
     if len(steps) < 3:
         return f"The mean reward is {after:.3f}; a change shows after 3 steps."
+    before, after = round(before, 3), round(after, 3)
     how = "rose" if after > before else "fell" if after < before else "stayed"
     ends = f"from {before:.3f} to {after:.3f}" if after != before else f"at {after:.3f}"
     return f"The reward {how} {ends}: means of the first and of the last {third} of {len(steps)} steps."

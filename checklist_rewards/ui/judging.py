@@ -206,6 +206,14 @@ class Judging:
             "caveats": list(filter(None, map(caveat, models))),
         }
 
+    def of_the_app(self) -> dict[str, Any]:
+        """As [`described`][Judging.described] of the settings that the app was started with. If its file of judges was
+        changed and is not valid now, the error is the caveat."""
+        try:
+            return self.described({})
+        except ChecklistRewardsError as error:
+            return {"judge": self.shown, "models": [], "threshold": None, "caveats": [str(error)]}
+
     def name_in_scores(self, settings: Mapping[str, Any]) -> str:
         """The name that the answers of the judge have in a score. No model is loaded."""
         scorer = self.pipeline(settings).scorer

@@ -5,7 +5,7 @@ import { el, fixed, num, stateTag, written } from "./dom.js";
 /** An answer in one line: the answer, a bar of P(yes) with the label mass below it, and the number. */
 export function answerBar(line, shown = wordOf(line)) {
   const passed = isUnread(line) ? null : line.passed, kind = passed === true ? "pass" : passed === false ? "fail" : "open";
-  const p = probabilityOf(line), threshold = nameOf(line) === "P(yes)" && !line.votes ? line.threshold ?? null : null; // votes have none
+  const p = probabilityOf(line), threshold = isYesNo(line) && !line.votes ? line.threshold ?? null : null; // votes have none
   return [
     el("span", { class: `pill ${kind}` }, shown, kind === "open" ? null : el("small", {}, passed ? " passes" : " fails")),
     p === null ? null : el("span", { class: "meter", role: "img", "aria-label": `${nameOf(line)} ${fixed(p, 2)}${threshold === null ? "" : `, yes from ${fixed(threshold, 2)}`}${line.mass === null ? "" : `, label mass ${fixed(line.mass, 2)}`}`, vars: { "--p": p, "--mass": line.mass ?? 0, "--threshold": threshold } }, threshold === null ? null : el("span", { class: "threshold", title: `yes from ${threshold}` })),
@@ -31,6 +31,11 @@ export function probabilityOf(line) {
 
 export function nameOf(line) {
   return line.probabilities && "yes" in line.probabilities ? "P(yes)" : `P(${wordOf(line)})`;
+}
+
+/** Whether the labels are yes and no, so that the threshold decides. */
+function isYesNo(line) {
+  return Object.keys(line.probabilities ?? {}).sort().join() === "no,yes";
 }
 
 function wordOf(line) {

@@ -70,12 +70,12 @@ async function report(main) {
     const answer = await reading(get("report", { file, other, labels: column, known: stamp, peek }));
     if (answer.status === 204) return;
     if (peek) return chip(scored, "stale", "scored by"); // the file has changed, and is not followed
-    stamp = answer.headers.get("x-stamp");
     actions.controls = [el("label", { class: "check" }, follow, " follow the file"), copying(decodeURIComponent(answer.headers.get("x-command")), "Copy as command")];
     const data = new Report(await answer.json(), () => getJson("report", { file, other, labels: column, rows: 1 }));
+    if (shown) await data.load(); // what the reader did needs the rows
+    stamp = answer.headers.get("x-stamp");
     scored = judgesOf(data.files);
     chip(scored, "current", "scored by");
-    if (shown) await data.load(); // what the reader did needs the rows
     const draw = () => (shown = show(data, main, shown, actions));
     if (shown) keeping(document.body, draw);
     else draw();

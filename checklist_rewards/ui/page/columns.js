@@ -72,7 +72,7 @@ export async function columns(main, project) {
   }
 
   function body(side) {
-    return { input: prompt.value, target: side.response.value || sides[0].response.value, checklist: editor.checklist(), settings: side.form.value() };
+    return { input: prompt.value, target: file ? side.response.value : side.response.value || sides[0].response.value, checklist: editor.checklist(), settings: side.form.value() };
   }
 
   function edited() {
@@ -102,15 +102,17 @@ export async function columns(main, project) {
 
   async function score(side) {
     const given = body(side);
-    Object.assign(side, { lines: [], score: null });
+    const lines = [];
+    Object.assign(side, { lines, score: null });
     side.scored.of = null;
     side.result.replaceChildren(el("span", { class: "muted" }, "scoring …"));
     draw();
     await attempt(side.problem, async () => {
       const { score } = await judged(given, (place, line) => {
-        side.lines[place] = line;
+        lines[place] = line;
         draw();
       });
+      if (side.lines !== lines) return; // scored again meanwhile
       side.score = score.primary_score;
       side.scored.of = given;
       side.result.replaceChildren(...scoreLine(score));

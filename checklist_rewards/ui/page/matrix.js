@@ -40,6 +40,7 @@ export function matrix(report, file, at) {
 
   function refresh() {
     const started = performance.now();
+    if (!(state.filter.column in file.others)) Object.assign(state.filter, { column: "", value: null }); // of an earlier version of the file
     kept = sorted(file, matching(file, state.filter, partner), ...state.order);
     const milliseconds = performance.now() - started;
     if (state.row < 0) state.row = kept[0] ?? null; // -1: the first one
@@ -62,11 +63,11 @@ export function matrix(report, file, at) {
   function grouped() {
     const { column, value } = state.filter;
     const found = groupsOf(file, matching(file, { ...state.filter, value: null }, partner), column);
-    const line = (one) => el("button", { type: "button", class: "link", "aria-pressed": String(one === value), onclick: () => {
+    const line = (one) => one === null ? "no value" : el("button", { type: "button", class: "link", "aria-pressed": String(one === value), onclick: () => {
       state.filter.value = one === value ? null : one;
       refresh();
       groups.querySelectorAll("button")[found.findIndex(([own]) => own === one)]?.focus();
-    } }, one ?? "no value");
+    } }, one || "an empty text");
     return [
       table([column, ["rows", "n"], ["mean score", "n"]], found.slice(0, MOST_VALUES).map(([one, rows, mean]) => [line(one), count(rows), num(mean)]), { class: "fit", "aria-label": `Rows by ${column}` }),
       found.length > MOST_VALUES ? note(`${plural(found.length - MOST_VALUES, "more value")}: search for one.`) : "",
