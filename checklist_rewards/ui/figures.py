@@ -130,7 +130,9 @@ class FileFigures:
         if not self.reads:
             return f"{scored} The judge was asked no question."
         questions = f"{self.reads:,} question{'s' * (self.reads != 1)}"
-        read = f"could not read {lost:,} of {questions}" if lost else f"answered {'all ' * (self.reads != 1)}{questions}"
+        read = (
+            f"could not read {lost:,} of {questions}" if lost else f"answered {'all ' * (self.reads != 1)}{questions}"
+        )
         return f"{scored} The judge {read}."
 
     def overview(self) -> dict[str, Any]:
