@@ -462,6 +462,11 @@ ISSUE: list[tuple[str, list[Check]]] = [
     ('Perhaps end with "Good night".', []),
     ("Use bullet points wherever possible and at most 100 words.", [words(at_most=100)]),
     ("Teach me to cook in at most 100 words.", [words(at_most=100)]),
+    ("No bullet points, at most 50 words.", [{"type": "bullets", "exactly": 0}, words(at_most=50)]),
+    ("Explain what it means to be free in at most 50 words.", [words(at_most=50)]),
+    ("Write instructions that tell users to answer in one word.", []),
+    ("Reply to a client who wants at most 5 bullet points.", []),
+    ("Teach me to count in Italian.", []),
 ]
 
 
