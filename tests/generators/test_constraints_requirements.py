@@ -467,6 +467,7 @@ ISSUE: list[tuple[str, list[Check]]] = [
     ("Write instructions that tell users to answer in one word.", []),
     ("Reply to a client who wants at most 5 bullet points.", []),
     ("Teach me to count in Italian.", []),
+    ("Keep it under 50 words, I think that is enough.", [words(at_most=49)]),
 ]
 
 

@@ -94,7 +94,7 @@ _REPORTED = re.compile(
 )
 _REPORTED_AFTER = re.compile(
     r", (?:they|he|she|we|i|(?:my|the|our) [a-z]+) "
-    r"(?:told|said|says|claims?|claimed|thinks?|wrote)\b"
+    r"(?:told|said|says|claims?|claimed|thinks|wrote)\b"
 )
 _REQUEST = re.compile(r"\b(?:can|could|would|will|may) (?:you|i)\b|\bplease\b")
 _HOW_WORDS = starts("how why whether who whom whose in where because to people character")
