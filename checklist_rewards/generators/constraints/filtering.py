@@ -93,16 +93,14 @@ _REPORTED = re.compile(
     r"(?:me|us|him|her|them|you|students|users|people)|likes?|prefers?)\b"
 )
 _REPORTED_AFTER = re.compile(
-    r",? (?:they|he|she|we|i|(?:my|the|our) [a-z]+) "
-    r"(?:told|said|says|claims?|claimed|thinks?|wrote)\b"
+    r", (?:they|he|she|we|i|(?:my|the|our) [a-z]+) "
+    r"(?:told|said|says|claims?|claimed|thinks|wrote)\b"
 )
 _REQUEST = re.compile(r"\b(?:can|could|would|will|may) (?:you|i)\b|\bplease\b")
 _HOW_WORDS = starts("how why whether who whom whose in where because to people character")
 _HOW = pattern(
     rf"""\bhow (?:to|do|does|did|can|should|would|could|might)\b
-    |\b(?:ways?|reasons?|trie[sd]|trying|difficult|hard|easy|challenge|wanted|learn\w*|means?
-    |teach(?: (?:me|us|them|him|her|students))?
-    |decide[sd]?|attempts?) to\b
+    |\b(?:ways?|reasons?|trie[sd]|trying|difficult|hard|easy|challenge|wanted|learn\w*|decide[sd]?|attempts?) to\b
     |\b(?:how|why|whether|who|whom|whose|in which|where|because|people
     |(?<!last )(?<!final )characters?)\b.*?\b{_TEXT_VERBS}\b"""
 )
@@ -135,26 +133,55 @@ _CHANGED = pattern(
     (?:to|that|for)\s+(?:write|learn|read|answer|respond|exactly|users)?\s*$"""
 )
 """A change of another text ("shorten it by"), or an order that is only mentioned ("tips to write")."""
-_ANOTHER_TEXT = pattern(
-    r"""[\s\W]*(?:please )?(?:summari[sz]e|translate|paraphrase|explain|proofread|comment on)\b[^:\x01]{0,60}:\s*
-    (?![\s\x01])
-    |[\s\W]*(?:write|draft|invent|make up) (?:the )?(?:rules|guidelines|instructions)\b[^:]{0,60}:
-    |.*\b(?:asks|asking|tells|telling|wants|checks|checking|requests|requesting)\s+(?:(?:the|a|an|his|her|my)\s+)?
-    (?:[a-z]+\s+)?(?:to|for|that|at)\b[^,]*$
-    |[\s\W]*(?:summari[sz]e|discuss|review|find)\b[^,]*\bthat\s*$|.*\bwith an? [a-z]+ that\s*$
-    |[\s\W]*(?:describe|imagine|name|design|find|invent) (?:an?|the) (?:[a-z]+ ){1,3}
-    (?:without|with no)\s+(?:the |any )?$
-    |[\s\W]*(?:the )?(?:first|last|opening) (?:sentence|line|word)s? of (?!your|the|this|each|every|it\b)"""
+_ORDERS = (
+    r"(?:use|answer|reply|respond|write|include|mention|contain|start|begin|end|finish|conclude|avoid|limit|keep|say|"
+    r"speak|repeat|add|put|exceed|capitali[sz]e|highlight|count|sing|type)"
 )
-"""Another text, whose words a prompt reports, orders or describes: "Summarize this rule: ...", "who asks to"."""
+_ANOTHER_TEXT = pattern(
+    rf""".*\b(?:asks|asking|tells|telling|wants|checks|checking|requests|requesting)\s+(?:(?:for|at)\s+)?
+    (?:an? |the |about )?$
+    |.*\b(?:asks|asking|tells|that tell|telling|wants|requests|requesting)\s+
+    (?:(?:the|a|an|his|her|my)\s+)?(?:[a-z]+\s+)?to\s+
+    (?:(?:not|only|always|never|please)\s+)*{_ORDERS}\s+
+    (?:(?:it|them|all|the|their|her|his|my|texts?|answers?|e-?mails?|articles?|reports?)\s+)*
+    (?:(?:to|in|with|under|by|a|an|only|the)\s+)*$
+    |.*\b(?:asks|asking|tells|telling|wants|checks|checking)\s+(?:[a-z]+\s+){{0,2}}that\s+(?:[a-z]+\s+){{1,3}}
+    (?:(?:only|the|in|with)\s+)*$
+    |.*\b(?:means?|teach(?: (?:me|us|them|him|her|students))?) to\s+{_ORDERS}\s+(?:(?:in|with|only|the|a)\s+)*$
+    |[\s\W]*(?:summari[sz]e|discuss|review|find)\b[^,]*\bthat\s*$|.*\bwith an? [a-z]+ that\s*$
+    |[\s\W]*(?:describe|imagine|name|design|find|invent) (?:an?|the) (?:[a-z]+ ){{0,2}}(?:keyboard|keypad|typewriter
+    |language|alphabet|font|web ?site|web page|password|sign|logo)
+    \s(?:without|with no)\s+(?:the |any )?$
+    |[\s\W]*(?:the )?(?:first|last|opening) (?:sentence|line|word)s? of
+    (?! (?:your|the|this|each|every|it|my|our|an?)\b)"""
+)
+"""Another text, which a prompt orders or describes: "who asks for", "a website without"."""
+_TEXT_GIVEN = pattern(
+    r"""[\s\W]*(?:please )?(?:(?:proofread|comment on)\b[^:\x01]{0,60}:\s*(?![\s\x01])
+    |(?:summari[sz]e|translate|paraphrase|explain)\b[^:\x01]{0,60}(?:
+    \b(?:this|these|following|an?) (?:[a-z]+ )?(?:instruction|rule|request|prompt|order|requirement|command|advice
+    |guideline)s?:\s*(?![\s\x01])
+    |\b(?:this|these|following)\b[^:\x01]{0,20}:\s*(?:do not|don't|never|avoid)\b
+    |:\s*(?![\s\x01])(?!(?:please )?(?:(?:in|to|with) )?(?:do not|don't|never|avoid
+    |at (?:most|least)|max\w*|min\w*|exactly|no|not more|under
+    |up to|within|(?:less|fewer|more) than|between|without|use|write|keep|limit|one|two|three|four|five|\d[\d-]*)\b))
+    |(?:write|draft|invent|make up) (?:the )?(?:rules|guidelines|instructions) for [^:]{0,60}\b(?:contest|competition
+    |slam|writ\w+|students|posts?|comments|submissions|essays?|texts|forum)\b[^:]{0,30}:)"""
+)
+"""Another text, which a prompt gives or orders after a colon: "Summarize this rule: ..."."""
 _OF_OTHERS = pattern(
-    r"""[\s\W]*(?:we|(?:my|our|his|her)\s+(?!(?:response|answer|reply)\b)[a-z']+(?:\s+[a-z]+)?
+    r"""[\s\W]*(?:(?:we|(?:my|our|his|her)\s+[a-z]+s|(?!it|that|let|here|there|what)[a-z]+'s\s+[a-z]+s)\s+
+    (?:never\s+|always\s+)?(?:end|start|begin|use|exceed|mention)
+    |(?:(?:my|our|his|her)\s+(?!(?:response|answer|reply)\b)[a-z']+
+    (?:\s+(?!must|should|ha[sd]|needs|may|will|can|could|would|shall|ought|to\b)[a-z]+)?
     |this (?:poem|letter|novel|book|article)|(?!it|that|let|here|there|what)[a-z]+'s\s+[a-z]+)\s+
-    (?:never\s+|always\s+)?(?:ends?|starts?|begins?|uses?|is|has|exceeds?|contains?|mentions?)\b(?! to)"""
+    (?:never\s+|always\s+)?(?:ends|starts|begins|uses|is(?! (?:limited|supposed|meant))|has|exceeds|contains|mentions)
+    )\b(?! to)"""
 )
 """A statement about a text that exists: "My landlord's letter ends with"."""
+_NEXT_CLAUSE = re.compile(r",(?! but\b(?! (?:please|use|write|answer|keep)\b))")
 _CHANGE_AFTER = pattern(
-    r"""\s*(?:longer|shorter|more|fewer)\b(?! than)|\s*than (?:i|you|we|they|he|she|in)\b
+    r"""\s*(?:longer|shorter|more|fewer)\b(?! than| or )|\s*than (?:i|you|we|they|he|she|in)\b
     |\s+to (?:my|the|this) (?:draft|text|story|essay)\b"""
 )
 _PLACE_AFTER = pattern(
@@ -177,7 +204,8 @@ _PERMISSION_WORDS = starts(
     "consider possible up good nice suggest great matter permissible maybe perhaps worry hesitate"
 )
 _PERMITTED = pattern(
-    r"""\b(?:feel free|free to|might|maybe|perhaps|(?:do not|don't) (?:worry|hesitate)
+    r"""\b(?:feel free|free to|might|(?:maybe|perhaps) (?:you |also |even )*(?:use|add|write|end|start|begin
+    |include|mention|finish|avoid|limit|keep|answer|respond|reply|make)|(?:do not|don't) (?:worry|hesitate)
     |you (?:also )?(?:may|can|could)(?! not\b)
     |(?:may|could|can)(?! (?:not|you|i)\b)
     |(?:would(?:n't| not)?|do(?:n't| not)?) (?:not )?mind|(?:is|are|it's|be|would be|'s)
@@ -186,7 +214,9 @@ _PERMITTED = pattern(
     \s(?:really |necessarily |strictly )?(?:have|need)|need(?:n't| not)|not (?:really |strictly )?(?:necessary|required
     |needed|mandatory|necessarily|matter)|(?:n't|not) matter|welcome to|prefer(?:ably|red)?|consider(?! the
     | this)|i suggest|ideally|afraid (?:to|of)|ignor\w+|disregard\w*|regardless)\b
-    |(?<!not )(?<!only )\ballowed to\b"""
+    |(?<!not )(?<!only )\ballowed to\b
+    |(?:^|:)[\s\W\d]*(?:maybe|perhaps)\b|\b(?:maybe|perhaps)(?: (?:with|in|using|without|of|even|just))*\s*
+    (?:\x02|\W*$)"""
 )
 _EXCEPTION_WORDS = starts(
     "except unless apart aside other besides save only if when case whether assuming provided where as instead "
@@ -194,7 +224,8 @@ _EXCEPTION_WORDS = starts(
 )
 _EXCEPTION = pattern(
     r"""\b(?:except\w*|unless|apart from|aside from|other than|besides|save for|only (?:in|for|to|as|where)|in case
-    |whether|assuming|provided|where(?:ver)? (?:necessary|needed|possible|appropriate|it|you)|as needed
+    |whether|assuming|provided|where(?:ver)? (?:necessary|needed|possible|appropriate|it|you)
+    (?!(?: [a-z]+)?,? (?:and|but)\b[^\x02]*\x02)|as needed
     |instead of|rather than|depending|outside(?: of)?|barring|when needed|if\b
     |when(?:ever)?\b(?! (?:you(?:'re| are)? )?(?:writing|responding|answering|replying|write|respond|answer
     |reply)\b))"""
@@ -230,9 +261,14 @@ _EACH_WORDS = starts("each every per apiece no none")
 _EACH = pattern(
     r"""\b(?:each|every|per)\b(?! of (?:the|these|those)(?: following)? (?:key ?)?(?:words|terms|phrases|letters)
     | (?:separated|divided)\b)
-    |\bnone of (?:the|your|these)\b
-    |^\W*no (?:single )?(?:sentence|line|paragraph|stanza|verse|section|bullet(?: point)?|answer|title|name)\b"""
+    |\bnone of (?:the|your|these)\b"""
 )
+_IN_NONE = pattern(
+    r"""\W*no (?:single )?(?:sentence|line|paragraph|stanza|verse|section|bullet(?: point)?|answer|title|name)\s
+    (?:should|shall|may|must|can|has|(?:is )?(?:longer|shorter|over)|with|of|exceeds?|contain\w+|that|which|ends|starts
+    |begins|uses)\b"""
+)
+"""What no part may have: "No sentence should have more than 12 words"."""
 _EACH_AFTER = pattern(
     rf"""[^.;]{{0,40}}?\b(?:in|of|for|per|to|about|within|at the (?:start|beginning|end) of)\s+
     (?:(?:the |your |its )?(?:very )?{PART}\b|each\b|every\b)|[^.;]{{0,15}}\b(?:each|apiece|per|every)\b
@@ -241,8 +277,8 @@ _EACH_AFTER = pattern(
 )
 _PART_FIRST = re.compile(
     rf"[\s\W\d]*for (?:the |all |any )?(?!(?:the |your )?(?:whole|entire|{RESPONSE}))[a-z' -]+,"
-    rf"|[\s\W\d]*(?:(?:in|for|the|your|its|of|and|then|limit|keep)\s+)*(?:[a-z]+ )?{PART}\b"
-    r"(?!,? (?:and|with|in|of|using|without|containing)\b)"
+    rf"|[\s\W\d]*(?:(?:in|for|the|your|its|of|and|then|limit|keep)\s+)*(?:(?!no )[a-z]+ )?{PART}\b"
+    r"(?! points?\b|,? (?:and|with|in|of|using|without|containing|where|wherever)\b)"
 )
 _OF_PART = re.compile(
     r"\b(?:conclud|end|start|begin|clos|open|finish)\w*\b[^,]*\bwith (?:an?|the|one) [^,]*$"
@@ -251,7 +287,7 @@ _OF_PART = re.compile(
 )
 _LISTED = pattern(
     r"""^\W*(?:please )?(?:list|find|name|suggest|think of)\s+(?:[a-z0-9]+\s+){0,3}?[a-z]{3,}s\s+(?:that|which|with)\b
-    [^,]*$|\b(?:quote|quotation|excerpt)\s+(?:of|with)\s*$"""
+    (?:(?!\b(?:in|using|use|without|under|within|write|keep|limit|do|don't)\b)[^,])*$|\b(?:quote|quotation|excerpt)\s+(?:of|with)\s*$"""
 )
 """Listed or quoted things, which have it themselves: "list words that contain the letter q"."""
 _LIMIT_WORDS = starts("limit restrict cap caps capped confine keep descriptions max maximum at up")
@@ -412,7 +448,8 @@ def _elsewhere(clause: Clause, before: str, until: str) -> bool:
         or _SUBJECT.match(before)
         or _CHANGED.match(before)
         or _ANOTHER_TEXT.match(before)
-        or _OF_OTHERS.match(until)
+        or ((given := _TEXT_GIVEN.match(clause.text)) and given.end() <= len(before))
+        or ((others := _OF_OTHERS.match(until)) and not _NEXT_CLAUSE.search(before, others.end()))
         or _CHANGE_AFTER.match(clause.text, len(until))
         or (before.endswith(_INDICATIVE_ENDS) and _INDICATIVE.search(before))
     )
@@ -439,7 +476,7 @@ def _reason(clause: Clause, found: Found, before: str, after: str) -> str:
 
 def _of_a_part(clause: Clause, found: Found, before: str, after: str) -> bool:
     header, until = clause.header, clause.text[: found.end]
-    if clause.has(_EACH_WORDS) and (_EACH.search(until) or _EACH_AFTER.match(after)):
+    if clause.has(_EACH_WORDS) and (_EACH.search(until) or _IN_NONE.match(clause.text) or _EACH_AFTER.match(after)):
         return True
     if (header and _EACH.search(header)) or _PART_FIRST.match(before):
         return True

@@ -281,10 +281,11 @@ _YES_NO = pattern(
     r"""\b(?:answer|respond|reply|say|output|return)\b[^.;\n]{0,40}?(?P<only>\bonly\b|\bjust\b|\bsimply\b|\bsingle\b
     |\bone word\b)?[^.;\n]{0,30}?\b(?:a )?(?P<words>yes or no|yes/no|true or false|true/false)\b(?P<after> only)?"""
 )
+_YES_TO = re.compile(r" to (?:it|that|them|(?:my|his|her|an?|the) (?:proposal|offer|invitation|plan|deal))\b")
 
 
 def _yes_or_no(clause: Clause, match: Match) -> Found | None:
-    if "than" in match.group() or clause.text.startswith("to ", match.end() + 1):
+    if "than" in match.group() or _YES_TO.match(clause.text, match.end()):
         return None  # "more than a yes or no", "say yes or no to it"
     words = ("true", "false") if "true" in match["words"] else ("yes", "no")
     only = match["only"] or match["after"]
