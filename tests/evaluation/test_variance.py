@@ -160,3 +160,10 @@ def test_the_copies_of_a_repeated_question_are_two_items_that_count_a_text_once(
         variance.add("prompt", [score_checklist(checklist, verdicts)] * 2)
     report = variance.result("reworded", NO_INTERVALS, 0.02)
     assert [item.texts for item in report.items] == [3, 3, 3] and report.all_items == 3
+
+
+def test_the_interval_of_a_share_ends_at_1():
+    report = report_of(np.random.default_rng(5), 15, 2, 2, {"noise": 0.05, "text": 0.01})
+    for part in (report.scores, report.reads):
+        share = part.figures["judge_share"]
+        assert share.low is not None and share.high == 1.0 and share.value > 0.7

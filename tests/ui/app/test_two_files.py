@@ -34,6 +34,7 @@ def test_two_files_are_compared_and_labels_of_one_are_labels_of_the_other(client
     [compared] = found["comparisons"]
     assert compared["comparison"]["units"] == 10
     assert "on 10 labelled items that both answered, only scored.jsonl is right on 5" in compared["people"]
+    assert compared["people"].startswith("Neither") and "all are in one group; a test needs two" in compared["people"]
     answer = client.get("/api/report", params={"file": "other.jsonl"})
     assert set(answer.json()["trust"]) == {"other.jsonl"}, "the labels carry over"
     assert "--labels%3Dlabels/scored.jsonl" in answer.headers["x-command"]
