@@ -63,7 +63,7 @@ def test_the_page_on_pypi_has_authors_and_classifiers_and_a_description_without_
     assert metadata["License-Expression"] == "Apache-2.0" and metadata["Description-Content-Type"] == "text/markdown"
     assert "Programming Language :: Python :: 3.11" in metadata.get_all("Classifier")
     description = metadata.get_payload()
-    assert description.startswith("# checklist-rewards\n") and description.rstrip().endswith("see NOTICE.")
+    assert description.startswith("# checklist-rewards\n") and description.rstrip().endswith("NOTICE")
     targets = re.findall(r"\]\(([^)\s]*)", description) + re.findall(r"""(?:src|href)=["']([^"']*)""", description)
     assert [target for target in targets if not target.startswith(("https://", "#"))] == []
 

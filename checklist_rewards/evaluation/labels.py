@@ -18,8 +18,8 @@ from typing import Any
 
 from checklist_rewards.chat import completion_text
 from checklist_rewards.checklists import Checklist
-from checklist_rewards.errors import SampleError
-from checklist_rewards.evaluation.scored import ItemAnswer, ScoredText, own_id, read_scored, shown_prompt
+from checklist_rewards.errors import ChecklistError, SampleError
+from checklist_rewards.evaluation.scored import CHECKLIST, ItemAnswer, ScoredText, own_id, read_scored, shown_prompt
 from checklist_rewards.files.cells import messages_in
 from checklist_rewards.files.rows import Row, read_rows
 from checklist_rewards.judges.labels import LabelCell, read_column
@@ -82,7 +82,7 @@ class Labels:
             )
         # An error about a label names the row of the label.
         cells = [
-            LabelCell(row.where if source is None else source.where, source and source.data.get(key), row.items)
+            LabelCell(row.where if source is None else source.where, source and _cell(source, row, key), row.items)
             for row, source in zip(rows, sources, strict=True)
         ]
         labelled = _with_labels(rows, read_column(cells, key, any_scale=self.any_scale))
@@ -134,6 +134,23 @@ class Labels:
                     logger.warning("%s: labels are matched by %s alone, %s.", candidate.where, how, why)
             found.append(label)
         return found, len(labels) - sum(label is not None for label in found)
+
+
+def _cell(source: ScoredText | Row, row: ScoredText, key: str) -> Any:
+    """The cell with the labels of a row. A list of labels of another checklist, such as an earlier version of it,
+    is put into the order of the row's questions, with None for a question that was not labelled."""
+    value, checklist = source.data.get(key), source.data.get(CHECKLIST)
+    if isinstance(source, ScoredText) or checklist in (None, "") or not isinstance(value, list) or row.score is None:
+        return value
+    try:
+        asked = [item.question for item in Checklist.parse(checklist).items]
+    except ChecklistError:
+        return value
+    questions = [item.question for item in row.score.items]
+    if asked == questions or len(asked) != len(value):
+        return value
+    given = dict(zip(asked, value, strict=True))
+    return [given.get(question) for question in questions]
 
 
 def _chance(source: ScoredText | Row | None, where: str) -> float | None:

@@ -96,13 +96,17 @@ _ASKS_YES_NO = re.compile(rf"[,;:]\s*(?:(?:and|then|or)\s+)?{_AUXILIARY}\b", re.
 _SECOND = re.compile(rf"\w\s*,?\s(?:and|or|but|and/or)\s+{_AUXILIARY}\s+(?:not\s+)?{_SUBJECT}\b", re.IGNORECASE)
 _QUOTED = re.compile(r'"[^"]*"|“[^”]*”|\([^()]*\)|`[^`]*`')
 _ASKS = re.compile(rf"(?:^|[,;:]\s*(?:(?:and|then)\s+)?){_AUXILIARY}\b", re.IGNORECASE)
+_WHOLE = (
+    r"(?:the |this |that |your |its )?(?:(?:generated|final|whole|entire|given|model's) )*"
+    r"(?:response|text|output|answer|reply|it)"
+)
+_A = r"(?:(?:an?|any|some|actual|plain|the) )*"
 _FORM = re.compile(
-    rf"{_AUXILIARY} (?:(?:the|this|that|an?|its?|your) )?(?:[\w-]+ ){{0,2}}?(?:only |just )?"
-    r"(?:(?:contain|include|have|provide|consist of|comprise|present|use|be|composed of|made (?:up )?of|written|given|"
-    r"presented|provided) )?(?:only |just )?(?:(?:in|as) )?(?:(?:the )?form of )?"
-    r"(?:(?:an?|any|some|actual|plain|written|the) )*"
-    r"(?P<form>texts?|words?|sentences?|responses?|answers?|reply|replies|content)"
-    r"(?: only| form| format| alone)?\s*\?",
+    rf"(?:(?:does|did|do) {_WHOLE} (?:contain|include|have|consist of|comprise|use) (?:only |just )?{_A}"
+    r"(?P<parts>texts?|words?|sentences?|content)(?: only| alone)?"
+    rf"|(?:is|are) {_WHOLE} (?:(?:composed of|made (?:up )?of|written|given|presented|provided) )?(?:(?:in|as) )?"
+    rf"(?:(?:the )?form of )?{_A}(?P<whole>texts?|words?|sentences?|responses?|answers?|reply|content)"
+    r"(?: form| format)?)\s*\?",
     re.IGNORECASE,
 )
 """A question that asks only for a text, words or a sentence."""
@@ -326,8 +330,10 @@ def is_empty(text: str, input: str | None = None) -> bool:
     found = _FORM.fullmatch(" ".join(text.split()))
     if found is None:
         return False
-    form = found["form"].casefold()
-    return form not in ("word", "sentence", "sentences") if input is None else form[:4] not in input.casefold()
+    form = (found["parts"] or found["whole"]).casefold()
+    if input is not None:
+        return form[:4] not in input.casefold()
+    return form not in ("word", "words", "sentence", "sentences")
 
 
 def is_open(text: str) -> bool:

@@ -171,7 +171,11 @@ class Table:
                 self.others[name] = Column("l", [-1] * (len(self) - 1))
         for name, column in self.others.items():
             value = found.get(name)
-            shown = value if value is None or isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+            shown = (
+                value
+                if value is None or isinstance(value, str)
+                else json.dumps(value, ensure_ascii=False, default=str)
+            )
             column.add(self.texts.place(shown and shown[:_LONGEST]))
 
     def _add_cells(self, score: Score, labels: Sequence[str | None], record: ScoredText, evidence: Spans) -> None:

@@ -36,7 +36,7 @@ def test_an_item_is_turned_without_a_model_and_the_diff_is_shown(run, no_engine)
     assert "agreement on 80 test rows: " in done.stdout
     assert next(item for item in items("better.json") if item["question"] == "Is it new?")["weight"] < 0
     steps = json.loads(Path("steps.json").read_text())
-    assert steps["rows"] == {"choosing": 80, "confirming": 80, "test": 80} and steps["figures"]["gain"]["low"] > 0
+    assert steps["rows"] == {"choosing": 80, "confirming": 80, "test": 80} and steps["figures"]["gain"]["value"] > 0
     done = run("replay", "scored.jsonl", "-o", "again.jsonl", "--checklist", "better.json")
     assert done.exit_code == 0, done.output
 

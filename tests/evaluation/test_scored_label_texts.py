@@ -139,3 +139,15 @@ def test_two_judges_of_one_answer_are_compared(run, change):  # noqa: F811
     write_jsonl("other.jsonl", *(row | {"target": "another"} for row in first))
     done = run("agree", "scored.jsonl", "other.jsonl", "--bootstrap", "0")
     assert done.exit_code == 2 and "their texts differ" in done.stderr
+
+
+def test_labels_of_another_checklist_belong_to_their_questions(run):  # noqa: F811
+    scored()
+    asked = [CHECKLIST[1], "Is it round?"]
+    gold(("labels", lambda n: [PER_ITEM[1](n)[1], 1]), target="text {}".format, checklist=lambda n: asked)
+    reordered = run("agree", "scored.jsonl", "--labels", "gold.jsonl", "--bootstrap", "0", "--json", "reordered.json")
+    gold(("labels", lambda n: [None, PER_ITEM[1](n)[1]]), target="text {}".format)
+    plain = run("agree", "scored.jsonl", "--labels", "gold.jsonl", "--bootstrap", "0", "--json", "plain.json")
+    assert reordered.exit_code == plain.exit_code == 0, reordered.output
+    figures = [json.loads(open(name).read()) for name in ("reordered.json", "plain.json")]
+    assert figures[0]["figures"] == figures[1]["figures"] if "figures" in figures[0] else figures[0] == figures[1]

@@ -5,7 +5,7 @@ import pytest
 
 from checklist_rewards.errors import GenerationError
 from checklist_rewards.generators import parse_questions
-from checklist_rewards.generators.shapes import NO_MARK, question_fault
+from checklist_rewards.generators.shapes import NO_MARK, is_empty, question_fault
 
 BOTH = ("Is it short?", "Does it name a city?")
 
@@ -223,6 +223,22 @@ def test_what_asks_only_for_a_text_is_left_out():
     assert parsed.questions == (asked[2],) and set(parsed.left_out) == {"asks only for a text or a sentence"}
     assert parse_questions(reply, drop_faults_of="Rain, in a sentence.").questions == tuple(asked[1:])
     assert parse_questions(reply).questions == tuple(asked)  # another writer's reply is not changed
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "Does the response avoid text?",
+        "Does the response summarize the text?",
+        "Are all numbers written in words?",
+        "Is the email a reply?",
+        "Does the response contain only the answer?",
+        "Does the response provide an answer?",
+        "Does it omit any content?",
+    ],
+)
+def test_what_a_response_may_lack_is_asked(question):
+    assert not is_empty(question) and not is_empty(question, "Write about rain.")
 
 
 def test_too_few_questions_without_faults_are_refused():

@@ -369,7 +369,10 @@ class Connection:
             left, probe, sent = permit.left, False, None
             try:
                 probe = await session.breaker.admit()
-                await limiter.spend(request.tokens)
+                if not await limiter.spend(request.tokens):  # the server asked for a pause meanwhile
+                    limiter.done(permit, None)
+                    session.breaker.released(probe)
+                    continue
                 started = clock()
                 if request.place is None:
                     sent = replicas.choose(request.prefix, started, request.reads, failed)
@@ -424,7 +427,8 @@ class Connection:
                 self._warn(outcome, sent.place, moved=True)
                 continue
             attempt += 1
-            pause = outcome.wait
+            together = resumes is not None and resumes > clock()  # all requests wait until then
+            pause = resumes - clock() if resumes is not None and together else outcome.wait
             if pause is None:
                 pause = min(settings.pause * 2 ** (attempt - 1), _LONGEST_PAUSE) * random.uniform(0.5, 1)
             given_up = attempt >= settings.attempts and outcome.status != RATE_LIMITED
@@ -434,7 +438,7 @@ class Connection:
                 self._warn_of_limit(sent.place)
             elif outcome.status in UNAVAILABLE:
                 self._warn(outcome, sent.place)
-            if resumes is None:  # otherwise all requests wait together
+            if not together:
                 left -= pause
                 await asyncio.sleep(pause)
 

@@ -103,22 +103,27 @@ class Limiter:
                 self.done(permit, None)
             raise
 
-    async def spend(self, tokens: int) -> None:
-        """Wait until the rates allow a request with this many tokens."""
-        if not self._per_request and not self._per_token:
-            return
+    async def spend(self, tokens: int) -> bool:
+        """Wait until the rates allow a request with this many tokens.
+
+        Returns:
+            `bool`: Whether it may be sent. False, and nothing is spent, if the server asks for a pause by then.
+        """
         now = asyncio.get_running_loop().time()
         start = max(now, self._request_free)
         self._request_free = start + self._per_request
         start = max(start, self._token_free)
         self._token_free = start + tokens * self._per_token
-        if start > now:
-            try:
+        sent = False
+        try:
+            if start > now:
                 await asyncio.sleep(start - now)
-            except BaseException:  # cancelled, so nothing was spent
+            sent = self._resumes is None
+        finally:
+            if not sent:  # or cancelled
                 self._request_free -= self._per_request
                 self._token_free -= tokens * self._per_token
-                raise
+        return sent
 
     def done(self, permit: Permit, outcome: object, resumes: float | None = None) -> None:
         """Record the end of a request.

@@ -298,9 +298,7 @@ def test_every_file_has_its_own_labels(client, folder, files, texts):
     name = labelled(client, first, "yes")["name"]
     kept = (folder / name).read_bytes()
     assert trust_of(client, first) == (5, 0)
-    # An earlier version wrote the labels of all of them to this file, so labels of the same texts are used.
-    shared = name == "labels/scored.jsonl" and texts == "the same"
-    assert trust_of(client, second) == ((5, 0) if shared else None)
+    assert trust_of(client, second) == ((5, 0) if texts == "the same" else None)  # labels belong to texts
     assert labelled(client, second, "no")["name"] != name
     assert (folder / name).read_bytes() == kept
     assert trust_of(client, first) == (5, 0) and trust_of(client, second) == (0, 5)

@@ -115,7 +115,10 @@ def test_a_served_judge_is_paused_and_resumed_and_only_the_requests_in_flight_ar
     assert (done["state"], done["summary"]["unanswered"]) == ("done", {})
     receipt = done["summary"]["receipt"]
     assert (receipt["stored"], receipt["asked"]) == (before, 3 * ROWS - before)
-    assert len(server.twice) == 30 - before and server.answered.total() == 3 * ROWS + 30 - before
+    # The server may answer requests that it held before it sees that their client has left.
+    repeated = len(server.twice)
+    assert 30 - before <= repeated <= 30 - before + ENGINE["concurrency"]
+    assert server.answered.total() == 3 * ROWS + repeated
     assert scores(folder) == expected(folder, model="valid", base_url=server.url)
     assert done["summary"]["mean_score"] == BatchScore.from_jsonl(folder / "scored.jsonl").mean
 
