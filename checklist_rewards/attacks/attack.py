@@ -35,6 +35,8 @@ from typing import Any
 from checklist_rewards.attacks.bank import BANK, SHORT_STRINGS, STOP, keywords
 from checklist_rewards.attacks.report import (
     FOUND,
+    RISES,
+    SCORES,
     AttackFigures,
     AttackReport,
     Example,
@@ -518,9 +520,11 @@ def _report(
         rounds=rounds,
         checked_items=sum(item.check is not None and item.scope is None for item in of_reported),
         items=len(of_reported),
-        bad={reason: mean_figure(values, bootstrap) for reason, values in bad.items() if reason in made},
-        honest=mean_figure([(place, value) for place, values in honest.items() for value in values], bootstrap),
-        beats_before=mean_figure(pairs, bootstrap),
+        bad={reason: mean_figure(values, bootstrap, SCORES) for reason, values in bad.items() if reason in made},
+        honest=mean_figure(
+            [(place, value) for place, values in honest.items() for value in values], bootstrap, SCORES
+        ),
+        beats_before=mean_figure(pairs, bootstrap, SCORES),
         missing=missing,
         unanswered=dict(reader.unanswered),
         details=reader.details,
@@ -558,9 +562,11 @@ def _figures(
         after=recipe.after,
         cases=len(scored),
         failed=len(outcomes) - len(scored),
-        rise=bootstrap.mean([outcome.rise or 0.0 for outcome in scored], groups),
-        earned=bootstrap.mean([outcome.earned for outcome in scored], groups),
-        beats=bootstrap.mean([math.nan if outcome.beats is None else outcome.beats for outcome in scored], groups),
+        rise=bootstrap.mean([outcome.rise or 0.0 for outcome in scored], groups, RISES),
+        earned=bootstrap.mean([outcome.earned for outcome in scored], groups, RISES),
+        beats=bootstrap.mean(
+            [math.nan if outcome.beats is None else outcome.beats for outcome in scored], groups, SCORES
+        ),
         rise_in_search=None if rise_in_search is None or not math.isfinite(rise_in_search) else rise_in_search,
         rises={prompt_key(rows[place]): fmean(values) for place, values in rises.items()},
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ from checklist_rewards.validation import one_sentence
 FORMAT = "checklist-rewards-attack-1"
 FOUND = "found"
 """Kind of a combination that the search found."""
+SCORES, RISES, CHANGES = (0.0, 1.0), (-1.0, 1.0), (-2.0, 2.0)
+"""The limits of scores and shares, of their differences, and of differences of these."""
 
 
 class AttackFigures(BaseModel):
@@ -255,14 +258,14 @@ def compare(one: AttackReport, other: AttackReport, bootstrap: Bootstrap | None 
         honest_other=other.honest,
         beats_before_one=one.beats_before,
         beats_before_other=other.beats_before,
-        change=mean_figure(values, intervals),
+        change=mean_figure(values, intervals, CHANGES),
         attacks=tuple(
             AttackChange(
                 name=before.name,
                 kind=before.kind,
                 one=before.rise,
                 other=after.rise,
-                change=mean_figure(list(change.items()), intervals),
+                change=mean_figure(list(change.items()), intervals, CHANGES),
                 beats_one=before.beats,
                 beats_other=after.beats,
             )
@@ -273,6 +276,8 @@ def compare(one: AttackReport, other: AttackReport, bootstrap: Bootstrap | None 
     )
 
 
-def mean_figure(values: Sequence[tuple[Hashable, float]], bootstrap: Bootstrap) -> Figure:
-    """The mean of values with the groups they belong to."""
-    return bootstrap.mean([value for _, value in values], [group for group, _ in values])
+def mean_figure(
+    values: Sequence[tuple[Hashable, float]], bootstrap: Bootstrap, within: tuple[float, float] = (-math.inf, math.inf)
+) -> Figure:
+    """The mean of values with the groups they belong to. `within` are the limits of the values."""
+    return bootstrap.mean([value for _, value in values], [group for group, _ in values], within)

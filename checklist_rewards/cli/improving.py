@@ -146,11 +146,12 @@ def _show(fitted: Fit) -> None:
     names = {"present": "present weights", "fitted": "fitted weights", "gain": "gain", "train": "fitted, in training"}
     figures = ((shown, fitted.figures[name].shown()) for name, shown in names.items())
     out.print(table(fitted.measure, "on held-out groups", rows=figures))
-    if fitted.needed is not None:
-        console.print(
-            f"[yellow]The gain is not shown: its interval includes 0. About {fitted.needed:,} {what} would be needed "
-            "to show it.[/]"
-        )
+    gain = fitted.figures["gain"]
+    if gain.refused is not None:
+        console.print(f"[yellow]The gain is not shown: it has no interval ({gain.refused}).[/]")
+    elif gain.low is not None and gain.low <= 0:
+        more = "" if fitted.needed is None else f" About {fitted.needed:,} {what} would be needed to show it."
+        console.print(f"[yellow]The gain is not shown: its interval includes 0.{more}[/]")
 
 
 @grouped(

@@ -157,12 +157,18 @@ class Bootstrap:
             for name, drawn in replicates.items()
         }
 
-    def mean(self, values: Sequence[float] | np.ndarray, groups: Sequence[Hashable]) -> Figure:
+    def mean(
+        self,
+        values: Sequence[float] | np.ndarray,
+        groups: Sequence[Hashable],
+        within: tuple[float, float] = (-math.inf, math.inf),
+    ) -> Figure:
         """The mean of values that are mostly small and seldom large, with an interval that allows for their skewness.
 
         Args:
             values (sequence of `float`): one per unit. NaN is left out.
             groups (sequence, one per unit): units of the same group are resampled together.
+            within (pair of `float`, *optional*): the smallest and the largest possible value. The interval ends there.
         """
         numbers = np.asarray(values, dtype=float)
         known = np.isfinite(numbers)
@@ -178,7 +184,7 @@ class Bootstrap:
         units = drawn @ counts
         means = drawn @ sums / units
         squares = (drawn * (sums - means[:, None] * counts) ** 2).sum(axis=1)
-        return Figure(value=value, **studentized(means, np.sqrt(squares) / units))
+        return Figure(value=value, **studentized(means, np.sqrt(squares) / units, within))
 
     def draws(self, codes: np.ndarray) -> Iterator[np.ndarray]:
         """For every resample, how often each unit is in it.

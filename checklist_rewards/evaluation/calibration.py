@@ -26,7 +26,7 @@ from typing_extensions import override
 from checklist_rewards.checklists import NO, YES, ChecklistItem
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.bootstrap import Bootstrap, Figure, Mean, Measure, over, weighted_mean
-from checklist_rewards.evaluation.intervals import DISTANCE
+from checklist_rewards.evaluation.intervals import DISTANCE_TO_1
 from checklist_rewards.evaluation.scored import ScoredText
 from checklist_rewards.judges.calibration import (
     BINS,
@@ -328,7 +328,7 @@ class Probabilities(Measure):
         accuracy, and for yes/no items the F1 of yes (None if no read is labelled or predicted yes).
     """
 
-    rules = {"ece": DISTANCE}
+    rules = {"ece": DISTANCE_TO_1}
 
     def __init__(
         self,

@@ -300,7 +300,8 @@ class Fit:
     figures: dict[str, Figure]
     """`present`, `fitted`, `gain` (their difference), out-of-fold, and `train`: fitted and measured on all labels."""
     needed: int | None = None
-    """Labels with which the gain would be shown; None if it is, or if there is none."""
+    """Labels with which the gain would be shown. None if it is shown, if more labels are not known to help, or if the
+    gain has no interval: `figures["gain"].refused` is the reason, and `Bootstrap(0)` gives none."""
 
     def dumped(self) -> dict[str, Any]:
         """The content of a weights file, which [`Weights.load`] reads."""
@@ -513,7 +514,7 @@ class Compared(Measure):
 
 
 def _checked(labelled: LabelledScores, compared: Compared, figures: dict[str, Figure]) -> int | None:
-    """Refuse weights that learned nothing. Returns the labels with which the gain would be shown, if it is not."""
+    """Refuse weights that learned nothing. Returns [`Fit.needed`]."""
     chance, measure = (0.0, compared.name) if labelled.pairs is None else (0.5, "fraction of pairs in order")
     count = len(labelled.labels)
     fitted, present, gain = (figures[name] for name in ("fitted", "present", "gain"))
@@ -528,8 +529,11 @@ def _checked(labelled: LabelledScores, compared: Compared, figures: dict[str, Fi
             f"{fitted.shown()}, which is not above {chance:g}; {more}."
         )
     if gain.value is None or gain.value <= 0:
-        known = _needed(count, groups, gain, SMALL_GAIN)
+        known, least = _needed(count, groups, gain, SMALL_GAIN), compared.rules["gain"].groups
         more = "" if known is None else f"; about {known:,} labels would show a gain of {SMALL_GAIN:g}"
+        if gain.refused is not None and gain.refused == too_few(groups, least):
+            labels = math.ceil(count * least / groups)
+            more = f"; to test a gain, at least {least} groups are needed, about {labels:,} labels"
         raise SampleError(
             f"no better weights can be learned from {about}: the {measure} on held-out groups is "
             f"{present.shown()} with the present weights and {fitted.shown()} with fitted ones. Keep the present "

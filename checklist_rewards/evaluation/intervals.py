@@ -39,6 +39,8 @@ MIN_GROUPS = 15
 """The fewest groups of an interval. With fewer, the coverage of these methods is not close to 95 %."""
 EQUAL_DRAWS = "equal in all resamples"
 """The reason where a figure is the same in all resamples and has no interval."""
+FEW_DIFFER = "too few groups differ"
+"""The reason where many resamples of a mean have no standard error: they contain equal groups only."""
 _DEFINED = 0.9
 
 
@@ -48,9 +50,12 @@ class Rule(NamedTuple):
     method: Literal["percentiles", "t", "distance"] = "percentiles"
     """`"t"` is for figures that are at least 0."""
     groups: int = MIN_GROUPS
+    most: float = math.inf
+    """The largest possible value of the figure, for methods other than percentiles."""
 
 
 DISTANCE = Rule("distance", 50)
+DISTANCE_TO_1 = Rule("distance", 50, 1.0)
 
 
 def clustered_error(parts: np.ndarray, codes: np.ndarray, groups: int) -> float:
@@ -139,14 +144,16 @@ def bounds(
         below = above = expanded(groups) * float(defined.std())
         if noise is not None:
             below = float(np.quantile(noise[np.isfinite(noise)], 1 - 2 * tail))
-        return {"low": max(0.0, value - below), "high": value + above}
+        return {"low": max(0.0, value - below), "high": min(rule.most, value + above)}
     low, high = np.quantile(defined, [tail, 1 - tail])
     return {"low": float(low), "high": float(high)}
 
 
-def studentized(means: np.ndarray, errors: np.ndarray) -> dict[str, Any]:
-    """The 95 % interval of bootstrap-t, as [`bounds`] gives it. The first entries are the mean of the data and its
-    standard error, the others those of the resamples."""
+def studentized(
+    means: np.ndarray, errors: np.ndarray, within: tuple[float, float] = (-math.inf, math.inf)
+) -> dict[str, Any]:
+    """The 95 % interval of bootstrap-t, as [`bounds`] gives it, cut off at the limits `within`. The first entries are
+    the mean of the data and its standard error, the others those of the resamples."""
     value, error, drawn = means[0], errors[0], errors[1:]
     if errors.max() < EQUAL:
         return {"refused": EQUAL_DRAWS}
@@ -155,5 +162,6 @@ def studentized(means: np.ndarray, errors: np.ndarray) -> dict[str, Any]:
     ratios = np.where(drawn > EQUAL, away / np.maximum(drawn, EQUAL), np.where(away > 0, math.inf, -math.inf))
     low, high = np.quantile(ratios, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2], method="nearest")
     if not math.isfinite(high - low):
-        return {"refused": "undefined in many resamples"}
-    return {"low": float(value - high * error), "high": float(value - low * error)}
+        return {"refused": FEW_DIFFER}
+    least, most = within
+    return {"low": max(least, float(value - high * error)), "high": min(most, float(value - low * error))}

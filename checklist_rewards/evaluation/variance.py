@@ -34,8 +34,8 @@ MOST_ITEMS = 1000
 """Items of a result: those with the largest judge variance."""
 _WITH_INTERVALS = 50
 _BLOCK = 10
-_JUDGE = ("judge", "judge_share")
-_SHARES = Rule("t")
+_JUDGES = Rule("t")
+_SHARE = Rule("t", most=1.0)
 _TEXTS = Rule("t", 200)
 _CROSSED = ("text", "item", "repeat", "text x item", "text x repeat", "item x repeat", "residual")
 SHOWN_REPEATS = (1, 2, 4, 8, 16)
@@ -116,7 +116,11 @@ class _Nested:
         n, total, between = sums[:, 0], sums[:, 1], sums[:, 2]
         within = between - total**2 / (n * self.repeats)
         vectors = np.column_stack([np.ones(len(sums)), n**2, within, sums])
-        rules = {"prompt": _TEXTS, "text": _TEXTS, **dict.fromkeys(("repeat", "residual", *_JUDGE), _SHARES)}
+        rules = {
+            **dict.fromkeys(("prompt", "text"), _TEXTS),
+            **dict.fromkeys(("repeat", "residual", "judge"), _JUDGES),
+        }
+        rules["judge_share"] = _SHARE
         return Totals(vectors, self._components, rules)
 
     @property
@@ -310,7 +314,7 @@ class Variance:
         if not blocks:
             return None
         groups = [group for group, _ in blocks]
-        rules = {**dict.fromkeys(_CROSSED, _TEXTS), **dict.fromkeys(("residual", *_JUDGE), _SHARES)}
+        rules = {**dict.fromkeys(_CROSSED, _TEXTS), "residual": _JUDGES, "judge": _JUDGES, "judge_share": _SHARE}
         figures = bootstrap.figures(Totals([block.equations() for _, block in blocks], _crossed, rules), groups)
         texts = sum(block.texts for _, block in blocks)
         return Components(texts=texts, prompts=len(set(groups)), figures=figures)

@@ -268,14 +268,16 @@ def _closer_to_people(
         return None
     first, second = (Path(name).name for name in names)
     p = 1.0 if test.permutation_p is None else test.permutation_p
-    shown = "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
+    shown = f"{'p < 0.001' if p < 0.001 else f'p = {p:.3f}'}, permutation of groups"
+    if test.permutation_p is None:
+        shown = "all are in one group; a test needs two"
     better = first if test.accuracy_difference > 0 else second
     sentence = (
         f"{better} agrees with people more often" if p < _LEVEL else "Neither is shown to agree with people more often"
     )
     return (
         f"{sentence}: on {test.units:,} labelled items that both answered, only {first} is right on "
-        f"{test.only_one_right:,}, only {second} on {test.only_other_right:,} ({shown}, permutation of groups)."
+        f"{test.only_one_right:,}, only {second} on {test.only_other_right:,} ({shown})."
     )
 
 

@@ -41,6 +41,16 @@ def test_weights_are_fitted_and_taken_by_replay(run):
         assert row["checklist_score"]["expected_score"] == pytest.approx(expected)
 
 
+def test_a_gain_without_an_interval_is_a_warning_with_the_reason(run):
+    rated(40)
+    asked = ("fit", "scored.jsonl", "--label-key", "stars", "--group-key", "doc", "-o", "w.json")
+    done = run(*asked, "--bootstrap", 40)
+    assert done.exit_code == 0, done.output
+    warned = " ".join(done.stderr.split())
+    assert "The gain is not shown: it has no interval (needs 50 groups, has 20)." in warned
+    assert "not shown" not in run(*asked, "--bootstrap", 0).stderr
+
+
 def test_preferences_by_id_or_text(run):
     rows = rated()
     pairs = []

@@ -164,6 +164,16 @@ def test_a_fit_that_cannot_be_tested_is_refused():
     assert fit_weights(few, Bootstrap(0)).groups == 10  # no test was asked for
 
 
+def test_a_gain_in_few_groups_has_no_interval_and_a_refusal_has_the_labels_for_one():
+    answers, labels = drawn(60)
+    fit = fit_weights(labelled_scores(scored(answers, labels, group=lambda n: n // 3)), INTERVALS)
+    assert fit.figures["gain"].refused == "needs 50 groups, has 20" and fit.needed is None
+    equal = [row.score.expected_score for row in scored(answers)]
+    few = labelled_scores(scored(answers, equal, group=lambda n: n // 3))
+    with pytest.raises(SampleError, match="at least 50 groups are needed, about 150 labels"):
+        fit_weights(few, INTERVALS)
+
+
 def test_what_cannot_be_learned_is_refused_with_the_number_of_labels():
     answers, _ = drawn(60)
     weak = (answers @ TRUE + 8 * np.random.default_rng(3).standard_normal(60)).tolist()

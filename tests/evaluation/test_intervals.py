@@ -11,6 +11,7 @@ from checklist_rewards.evaluation.bootstrap import Bootstrap, Mean
 from checklist_rewards.evaluation.intervals import (
     DISTANCE,
     EQUAL_DRAWS,
+    FEW_DIFFER,
     MIN_GROUPS,
     Rule,
     bounds,
@@ -89,7 +90,17 @@ def test_the_interval_of_a_skewed_mean_reaches_further_to_the_long_side():
     assert Bootstrap().mean([0.1, math.nan, 0.3] * 7, range(21)).refused == "needs 15 groups, has 14"
     assert Bootstrap().mean([math.nan], [0]).value is None and Bootstrap(0).mean([1.0], [0]).refused is None
     rare = [1.0, 1.0] + [0.0] * 18  # often in no resample, which then has no error
-    assert Bootstrap().mean(rare, range(20)).refused == "undefined in many resamples"
+    assert Bootstrap().mean(rare, range(20)).refused == FEW_DIFFER == "too few groups differ"
+
+
+def test_intervals_end_at_the_limits_of_the_values():
+    shares, groups = [1.0] * 32 + [0.0] * 5, [0] * 20 + list(range(1, 18))  # one large group
+    free, cut = Bootstrap().mean(shares, groups), Bootstrap().mean(shares, groups, (0.0, 1.0))
+    mirrored = Bootstrap().mean([1 - share for share in shares], groups, (0.0, 1.0))
+    assert free.high > 1 == cut.high and cut.low == free.low and cut.value == free.value
+    assert mirrored.low == 0.0 < mirrored.high < 1
+    draws = 0.9 + 0.2 * np.random.default_rng(0).standard_normal(1000)
+    assert bounds(0.9, draws, 20, Rule("t"))["high"] > 1 == bounds(0.9, draws, 20, Rule("t", most=1.0))["high"]
 
 
 @pytest.mark.parametrize("groups", [15, 40])

@@ -160,3 +160,14 @@ def test_the_copies_of_a_repeated_question_are_two_items_that_count_a_text_once(
         variance.add("prompt", [score_checklist(checklist, verdicts)] * 2)
     report = variance.result("reworded", NO_INTERVALS, 0.02)
     assert [item.texts for item in report.items] == [3, 3, 3] and report.all_items == 3
+
+
+def test_the_interval_of_a_share_ends_at_1():
+    for part in ("scores", "reads"):
+        highs = []
+        for seed in range(6):
+            report = report_of(np.random.default_rng(seed), 15, 2, 2, {"noise": 0.05}, Bootstrap(60))
+            share = getattr(report, part).figures["judge_share"]
+            assert share.low is not None and share.value <= share.high
+            highs.append(share.high)
+        assert max(highs) == 1.0

@@ -32,7 +32,7 @@ from typing_extensions import override
 
 from checklist_rewards.evaluation.bootstrap import Measure, group_codes, over, weighted_mean
 from checklist_rewards.evaluation.correlation import tau
-from checklist_rewards.evaluation.intervals import DISTANCE, clustered_error, t_test_p
+from checklist_rewards.evaluation.intervals import DISTANCE, DISTANCE_TO_1, clustered_error, t_test_p
 from checklist_rewards.validation import import_extra, np
 
 CATEGORICAL = ("accuracy", "kappa", "weighted_kappa", "alpha", "interval_alpha")
@@ -172,7 +172,7 @@ class Numbers(Measure):
             labelled 0, ties counted half. None unless `other` contains both 0 and 1 and no other values.
     """
 
-    rules = {"emd": DISTANCE, "ks": DISTANCE}
+    rules = {"emd": DISTANCE, "ks": DISTANCE_TO_1}
 
     def __init__(self, one: Sequence[float], other: Sequence[float], only: Sequence[str] = NUMERICAL):
         self.one, self.other = np.asarray(one, dtype=float), np.asarray(other, dtype=float)
@@ -250,7 +250,8 @@ class Preferences(Measure):
             target above, below or equal to the rejected one.
         difference: mean of score(chosen) - score(rejected).
         cohens_d: `difference` divided by its standard deviation over pairs (Cohen's d_z); None if that is 0.
-        t_test_p: two-sided p-value of the paired t-test of `difference`, with its error over groups.
+        t_test_p: two-sided p-value of the paired t-test of `difference`, with its error over groups; None for fewer
+            than two groups, or if that error is 0.
     """
 
     def __init__(
@@ -285,7 +286,9 @@ class Preferences(Measure):
         clusters = len(np.unique(self._groups[self._decided]))
         if mean is not None and figures["cohens_d"] is not None and clusters > 1:
             parts = self._decided * (self._difference - mean) / self.decided
-            figures["t_test_p"] = t_test_p(mean / clustered_error(parts, self._groups, clusters), clusters)
+            error = clustered_error(parts, self._groups, clusters)
+            if error > _EQUAL * np.abs(self._difference).max():  # rounding gives sums that are equal on paper an error
+                figures["t_test_p"] = t_test_p(mean / error, clusters)
         return figures
 
     @override

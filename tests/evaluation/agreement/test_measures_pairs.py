@@ -53,6 +53,11 @@ def test_what_is_not_defined_is_none():
     assert all_tied["wpld"] == 1.0 and all_tied["wins"] is None and all_tied["t_test_p"] is None
     same = Preferences([0.25, 0.25], [1, 1]).figures()
     assert same["difference"] == 0.25 and same["cohens_d"] is None and same["t_test_p"] is None
+    for few in (2, 20):  # every input has the same sum of differences, which is also the mean of equal differences
+        equal = Preferences([0.25, 0.75] * few, [1] * 2 * few, groups=np.repeat(np.arange(few), 2).tolist()).figures()
+        assert equal["cohens_d"] is not None and equal["t_test_p"] is None
+    rounded = Preferences([0.1, 0.2, 0.3, 0.3, 0.2, 0.1], [1] * 6, groups=[0, 0, 0, 1, 1, 1]).figures()
+    assert rounded["t_test_p"] is None
     assert set(Preferences([], []).figures().values()) == {None}
 
 

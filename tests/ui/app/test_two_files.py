@@ -39,6 +39,16 @@ def test_two_files_are_compared_and_labels_of_one_are_labels_of_the_other(client
     assert "--labels%3Dlabels/scored.jsonl" in answer.headers["x-command"]
 
 
+def test_one_text_is_one_group_and_has_no_test(client, labels, folder):
+    for path in (labels, folder / "scored.jsonl", folder / "other.jsonl"):
+        rows = [json.loads(line) for line in path.read_text().splitlines()]
+        write_jsonl(path, rows[1:2])
+    [compared] = report(client, file="scored.jsonl", other="other.jsonl")["comparisons"]
+    assert (
+        compared["people"].startswith("Neither") and "(all are in one group; a test needs two)" in compared["people"]
+    )
+
+
 def test_labels_are_not_those_of_another_text_with_the_same_id(client, labels, folder):
     rows = [json.loads(line) for line in labels.read_text().splitlines()]
     write_jsonl(labels, [{**row, "target": f"not {row['target']}"} for row in rows])
