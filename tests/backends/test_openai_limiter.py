@@ -1,6 +1,7 @@
 """How many requests are sent, how fast, and what a server that limits its rate gets, on a clock that jumps."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -301,6 +302,7 @@ def test_no_minute_exceeds_the_rates_and_no_time_is_wasted(tokens, per_request, 
 
 FAULTS = {
     "429": Failure(Unanswered(Reason.BACKEND_ERROR, "status 429"), retry=True, status=429),
+    "429 now": replace(LIMITED, wait=0.0),
     "429 wait": LIMITED,
     "503": Failure(Unanswered(Reason.BACKEND_ERROR, "status 503"), retry=True, down=True, status=503),
     "503 wait": Failure(Unanswered(Reason.BACKEND_ERROR, "status 503"), retry=True, down=True, wait=WAIT, status=503),
@@ -340,6 +342,14 @@ def test_if_a_server_limits_its_rate_all_requests_wait_together():
     assert outcomes == [{}] * 64
     refused = [time for time, _ in attempts if time < 19]
     assert refused == pytest.approx([0.0] * 4 + [2.1 * n for n in range(1, 10)])
+
+
+@pytest.mark.parametrize("fault", ["429", "429 now", "429 wait"])
+@pytest.mark.parametrize("replicas", [1, 3])
+def test_a_server_that_always_limits_its_rate_is_waited_for_once(fault, replicas):
+    outcomes, attempts = sent_by([[(fault, 10**6)]] * replicas, 200)
+    assert all(isinstance(outcome, Failure) and outcome.status == 429 for outcome in outcomes)
+    assert max(time for time, _ in attempts) < Settings().deadline + 60
 
 
 def test_if_all_replicas_limit_their_rate_all_requests_wait_together():

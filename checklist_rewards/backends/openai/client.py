@@ -10,8 +10,9 @@ its replicas, limits the rate and asks for a pause (`Retry-After`), all requests
 failure (429, 408, 409, 5xx, a broken connection, a timeout, a web page instead of JSON), a request is sent again after
 a pause. Pauses grow with each attempt and are randomized, unless the server specifies the pause. A request fails after
 `attempts` attempts or when its `deadline` has passed. Rate limiting by the server (429) does not count as an attempt.
-Time spent waiting for a free slot does not count against the deadline. The deadline of a whole call ([`deadline`]) is
-above all of this: when it passes, requests that wait or are in flight are cancelled, and their connections closed.
+Time spent waiting for a free slot counts against the deadline only while the server refuses everything. The deadline
+of a whole call ([`deadline`]) is above all of this: when it passes, requests that wait or are in flight are
+cancelled, and their connections closed.
 
 Status 403 is an error of all requests (a wrong key) until a server has accepted one. Afterwards it is about one
 request, for example of a firewall that finds "DROP TABLE" in a text, and costs only that request.

@@ -7,6 +7,7 @@ server takes requests again (`replicas.Outage.until`). Then one request is sent,
 follow: the number of concurrent requests doubles per round up to half of what the server refused, then grows by one
 per round. This is the congestion control of TCP Tahoe (Jacobson 1988). However many clients and reads wait, a server
 that refuses everything gets one request per pause. A request whose deadline ends within the pause fails at once.
+While the server refuses all requests, the wait for a slot counts too, so a run waits for such a server only once.
 
 With a [`Breaker`], a server that is down is detected once, not once per read:
 
@@ -44,6 +45,8 @@ class _Waiting:
     """A request that waits for its permit."""
 
     left: float
+    since: float
+    """When the wait for a slot began, by the loop's clock."""
     permit: asyncio.Future[Permit | Failure]
 
 
@@ -67,6 +70,8 @@ class Limiter:
         self._window = self._threshold = float(slots)
         self._waiting: deque[_Waiting] = deque()
         self._pauses = 0
+        self._refuses_since: float | None = None
+        """When the server refused a request because of its rate, if it has answered none since."""
         self._resumes: asyncio.TimerHandle | None = None
         """Ends the pause. None if the server asks for none."""
         self._refusal: Failure | None = None
@@ -79,20 +84,23 @@ class Limiter:
 
         Args:
             left (`float`):
-                Seconds that are left to the request. Only the pauses of the server count, not the wait for a slot.
+                Seconds that are left to the request. The pauses of the server count; the wait for a slot counts only
+                while the server refuses all requests.
 
         Returns:
             `Permit` or [`Failure`]: The permit; or the failure by which the server asked for a longer pause than that.
         """
         loop = asyncio.get_running_loop()
+        since = loop.time()
         if self._resumes is not None:
-            left -= self._resumes.when() - loop.time()
+            left -= self._resumes.when() - since
+            since = self._resumes.when()
             if left <= 0 and self._refusal is not None:
                 return self._refusal
         elif not self._waiting and self.under_way < int(self._window):
             self.under_way += 1
             return Permit(left, self._pauses)
-        waiting = _Waiting(left, loop.create_future())
+        waiting = _Waiting(left, since, loop.create_future())
         self._waiting.append(waiting)
         try:
             return await waiting.permit
@@ -139,6 +147,12 @@ class Limiter:
         """
         self.under_way -= 1
         is_latest = permit.pauses == self._pauses
+        if _is_response(outcome):
+            self._refuses_since = None
+        elif isinstance(outcome, Failure) and outcome.status == RATE_LIMITED:
+            self._refusal = outcome
+            if self._refuses_since is None:
+                self._refuses_since = asyncio.get_running_loop().time()
         if isinstance(outcome, Failure) and resumes is not None:
             if is_latest:  # later refusals are of requests that were sent before this pause
                 self._pauses += 1
@@ -162,6 +176,7 @@ class Limiter:
         waiting, self._waiting = self._waiting, deque()
         for one in waiting:
             one.left -= until - begins
+            one.since = max(one.since, until)
             if one.left > 0:
                 self._waiting.append(one)
             elif not one.permit.done():
@@ -174,9 +189,16 @@ class Limiter:
     def _admit_waiting(self) -> None:
         while self._waiting and self._resumes is None and self.under_way < int(self._window):
             one = self._waiting.popleft()
-            if not one.permit.done():  # not cancelled
+            if one.permit.done():  # cancelled
+                continue
+            left = one.left
+            if self._refuses_since is not None:
+                left -= max(0.0, asyncio.get_running_loop().time() - max(one.since, self._refuses_since))
+            if left <= 0 and self._refusal is not None:
+                one.permit.set_result(self._refusal)
+            else:
                 self.under_way += 1
-                one.permit.set_result(Permit(one.left, self._pauses))
+                one.permit.set_result(Permit(left, self._pauses))
 
 
 def _is_response(outcome: object) -> bool:

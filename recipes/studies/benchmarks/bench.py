@@ -148,7 +148,11 @@ def tables(results: dict[str, Any]) -> str:
 
 def readme_lines(results: dict[str, Any]) -> str:
     """The five lines of the README: each figure next to its peer of the same run."""
-    lines = ["| measured by `make bench` on a CPU | here | compared with, in the same run |", "|---|---:|---|"]
+    commit = results["commit"].split()[0][:8]
+    lines = [
+        f"| measured by `make bench` on a CPU, commit `{commit}` | here | compared with, in the same run |",
+        "|---|---:|---|",
+    ]
     for label, part, name, of in LINES:
         all_figures = results["parts"].get(part, {"figures": []})["figures"]
         some = {one["name"]: one for one in all_figures if one["unit"].startswith(of)}
