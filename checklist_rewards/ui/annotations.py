@@ -586,7 +586,7 @@ _MOST_PLACES = 20
 
 
 def quoted(target: str | None, texts: Iterable[str | None], answers: Collection[str]) -> list[dict[str, Any]]:
-    """Where the response has, as whole words, what a judge quotes in its reasoning; answers are no quotes.
+    """Where the response has, as whole words, what a judge quotes in its reasoning. Its answers are not quotes.
 
     >>> quoted("a red thing", ['It says "red", so "yes".'], ["yes", "no"])
     [{'by': None, 'start': 2, 'end': 5}]

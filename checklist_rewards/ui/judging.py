@@ -381,7 +381,7 @@ class Judging:
 
 
 def judges_of(scores: Iterable[Score | None]) -> list[str]:
-    """The names of the judges in stored scores, each once. Code checks are no judges."""
+    """The names of the judges in stored scores, each once. Code checks are not judges."""
     lines = (line for score in scores if score is not None for line in score.items)
     return list(dict.fromkeys(line.judge for line in lines if line.judge is not None and not line.by_code))
 

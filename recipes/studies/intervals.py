@@ -233,7 +233,7 @@ def rates(rate: float) -> Draw:
         values = stats.norm.cdf(0.8 * (bound - truth) + 0.6 * noise)
         labels = [float(value < bound) if n < EACH * groups else None for n, value in enumerate(truth)]
         found = corrected_rate(values.tolist(), labels, groups_of(10 * groups))
-        # Labels of few groups do not show that they are no random sample; that is a test of its own.
+        # With few groups, the test for a random sample has no power; it has a simulation of its own.
         random_sample = None if found.shift_p is None else found.shift_p < 0.01
         return {
             f"by labels, {rate}": found.labelled,
@@ -288,7 +288,7 @@ def improved(rng: np.random.Generator, groups: int) -> dict[str, bool | None]:
 
 
 def jump(rng: np.random.Generator, steps: int) -> dict[str, bool]:
-    """Whether `reward_jump` alarms in so many steps of noise around a constant mean."""
+    """Whether `reward_jump` alarms in the given number of steps of noise around a constant mean."""
     detector, noise = Cusum(mean, start=5, threshold=5.0), random.Random(int(rng.integers(2**31)))
     return {"reward_jump": any([detector.update([(noise.gauss(0.5, 0.05), 1.0)]).raised for _ in range(steps)])}
 

@@ -2,6 +2,7 @@
 
 import json
 from itertools import product
+from pathlib import Path
 
 import pytest
 from hypothesis import assume, given
@@ -149,5 +150,5 @@ def test_labels_of_another_checklist_belong_to_their_questions(run):  # noqa: F8
     gold(("labels", lambda n: [None, PER_ITEM[1](n)[1]]), target="text {}".format)
     plain = run("agree", "scored.jsonl", "--labels", "gold.jsonl", "--bootstrap", "0", "--json", "plain.json")
     assert reordered.exit_code == plain.exit_code == 0, reordered.output
-    figures = [json.loads(open(name).read()) for name in ("reordered.json", "plain.json")]
-    assert figures[0]["figures"] == figures[1]["figures"] if "figures" in figures[0] else figures[0] == figures[1]
+    reordered_figures, figures = (json.loads(Path(name).read_text()) for name in ("reordered.json", "plain.json"))
+    assert reordered_figures == figures

@@ -264,7 +264,7 @@ _FRAME = frozenset(
 )
 """Words of a question that ask for nothing."""
 _SUBJECTS = 1
-"""Further words beside a rule, such as "poem"."""
+"""Other words that a question about a rule may contain, such as "poem"."""
 
 
 def _rule_of(item: ChecklistItem) -> dict[str, Any] | None:
