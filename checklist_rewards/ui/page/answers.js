@@ -33,9 +33,9 @@ export function nameOf(line) {
   return line.probabilities && "yes" in line.probabilities ? "P(yes)" : `P(${wordOf(line)})`;
 }
 
-/** Whether the labels are yes and no, so that the threshold decides. */
+/** Whether the labels are yes and no, so that the threshold decides. A report keeps P(yes) alone. */
 function isYesNo(line) {
-  return Object.keys(line.probabilities ?? {}).sort().join() === "no,yes";
+  return ["yes", "no,yes"].includes(Object.keys(line.probabilities ?? {}).sort().join());
 }
 
 function wordOf(line) {
