@@ -26,7 +26,8 @@ def test_a_small_run_measures_every_way(run):
     cases = [case for case in results["cases"].values() if "reads_per_second" in case]
     assert len(cases) == 2
     (passes,) = (case for case in results["cases"].values() if "passes" in case)
-    measured = {"prefill", *gpu_page.WAYS} - ({"fitted"} if "not_fitted" in passes else set())  # times that fit no cost
+    # times of a busy machine may fit no cost
+    measured = {"prefill", *gpu_page.WAYS} - ({"fitted"} if "not_fitted" in passes else set())
     for case in cases:
         assert case["seconds"].keys() == measured
         ways = case["ways"]
