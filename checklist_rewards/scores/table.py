@@ -340,9 +340,9 @@ def _without_null_labels(item: Any) -> Any:
         if isinstance(entries, Mapping) or _is_map(entries):
             pairs = entries.items() if isinstance(entries, Mapping) else entries
             own[name] = {label: p for label, p in pairs if p is not None} or None
-    votes = item.get("votes")
-    cleaned = {"votes": [_without_null_labels(vote) for vote in votes]} if isinstance(votes, list) else {}
-    return {**item, **own} | cleaned
+    if isinstance(votes := item.get("votes"), list):
+        own["votes"] = [_without_null_labels(vote) for vote in votes]
+    return {**item, **own}
 
 
 def _is_map(value: Any) -> bool:

@@ -166,10 +166,7 @@ def build_ui(judging: Judging, token: str) -> FastAPI:
         return _json({"name": await receive(project, request.query_params.get("name"), request.stream())})
 
     def overview(_: Mapping[str, Any]) -> Any:
-        listed = [
-            {"name": file.name, "size": file.size, "changed": file.changed, **kinds.get(project.path(file.name))}
-            for file in project.files()
-        ]
+        listed = [file.shown() | kinds.get(project.path(file.name)) for file in project.files()]
         logs = {folder_of(file["name"]): file["name"] for file in reversed(listed) if file["kind"] == "rewards"}
         return {
             "folder": project.folder.name,
@@ -195,9 +192,15 @@ def build_ui(judging: Judging, token: str) -> FastAPI:
             return None
         if query.get("peek"):  # the page asks only whether the file has changed
             return {"stamp": stamp}
-        head, rows, command = reports.get(files[0], stamp, column or labels, *files[1:])
+        key = (files[0], column or labels, *files[1:])
+        if query.get("rows"):  # those of the head that the page has, even if the file has grown since
+            found = reports.kept_of(query["rows"], *key)
+            if found is None:
+                raise SampleError(f"{files[0].name} has changed while it was read; reload the page.")
+            return Response(found[1], media_type="application/json")
+        head, _, command = reports.get(files[0], stamp, *key[1:])
         headers = {"x-stamp": stamp, "x-command": quote(command)}
-        return Response(rows if query.get("rows") else head, media_type="application/json", headers=headers)
+        return Response(head, media_type="application/json", headers=headers)
 
     def row(query: Mapping[str, Any]) -> Any:
         path, id = project.existing(query.get("file", "")), query.get("id")
@@ -210,7 +213,8 @@ def build_ui(judging: Judging, token: str) -> FastAPI:
                 if record.score is None:
                     return found
                 like = judging.like(record.score)
-                of = {"file": query["file"], "id": id, "score": record.score.primary_score}
+                texts = {"input": record.prompt, "target": record.text}
+                of = {"file": query["file"], "id": id, "score": record.score.primary_score, **texts}
                 settings = like.pop("settings")
                 return {**found, "settings": settings, "scored": {**of, **like, "judge": settings.get("judge")}}
         raise SampleError(f"{path.name} has no row {id!r:.80}.")
@@ -369,6 +373,13 @@ class _Files:
             if known.stamp != stamp:
                 known.value, known.stamp = self.read(path, *more), stamp
             return known.value
+
+
+    def kept_of(self, stamp: str, *key: Any) -> Any:
+        """What was read of a file when it had this stamp; None if it has been read again, or is no longer kept."""
+        with self._lock:
+            known = self._known.get(key)
+        return known.value if known is not None and known.stamp == stamp else None
 
 
 @dataclass

@@ -155,7 +155,7 @@ def monitor_verdict(monitor: Mapping[str, Any]) -> str:
         return f"{monitor['name']} has seen no step yet."
     steps = _many(len(monitor["steps"]), "step")
     raised = [
-        f"{one['signal'].replace('_', ' ')} ({ABOUT.get(one['about'], one['about'])})" for one in monitor["alarms"]
+        f"{one['signal'].replace('_', ' ')} ({one['about']})" for one in monitor["alarms"]
     ]
     if not raised:
         return f"No alarm in {steps}."
