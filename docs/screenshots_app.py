@@ -175,8 +175,8 @@ def _batch(driver, base: str) -> None:
 
 
 def _build(driver, base: str) -> None:
-    """Seed questions of two dimensions as a checklist, with the scores of two responses. The stages ask for a writer, and
-    this one needs none."""
+    """Seed questions of two dimensions as a checklist, with the scores of two responses. The page asks for a writer,
+    which this stage does not use."""
     driver.get(f"{base}/build")
     kept = {
         "writer": "english-writer",

@@ -27,10 +27,11 @@ from pathlib import Path
 from typing import Any
 
 from checklist_rewards.checklists import content_hash
-from checklist_rewards.errors import SampleError
+from checklist_rewards.errors import ChecklistRewardsError, SampleError
 from checklist_rewards.files.atomic import write_text
 from checklist_rewards.files.rows import FORMATS, read_rows
 from checklist_rewards.pipelines import PipelineConfig
+from checklist_rewards.rows import Columns, read_checklist
 from checklist_rewards.ui.annotations import FOLDER as ANNOTATIONS
 from checklist_rewards.ui.code import (
     Job,
@@ -167,6 +168,8 @@ class Jobs:
     def create(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Save a new job and start it. Raises [`SampleError`]; then nothing was started."""
         job = self._job(request)
+        self._checked(job)
+        self._check_first_row(job)
         self._start(job)
         return self.shown(job.id)
 
@@ -268,6 +271,19 @@ class Jobs:
         if job.checklist is not None:
             project.existing(job.checklist)
         return self.judging.config_of(job.settings)
+
+    def _check_first_row(self, job: Job) -> None:
+        """Refuse a job whose columns the first row does not have: its process would end there, without a result."""
+        project, named = self.judging.project, job.columns.model_dump()
+        checklist = None if job.checklist is None else project.existing(job.checklist)
+        try:
+            shared = None if checklist is None else read_checklist(checklist)
+            rows = Columns.each(project.existing(job.file), inputs=named.pop("input"), shared=shared, **named)
+            for row, columns in islice(rows, 1):
+                if (own := columns.checklist_of(row.data, row.where)) is not None:
+                    columns.sample_of(row.data, row.where, own)
+        except ChecklistRewardsError as error:
+            raise SampleError(self._public(str(error))) from None
 
     def _check_result(self, job: Job) -> None:
         """Refuse to replace a file that is not the result of this job, or that has changed since."""

@@ -78,6 +78,8 @@ def job_of(client):
 @POSIX
 def test_a_job_is_a_file_without_keys_and_runs_the_command(batch, folder):
     columns = {"target": "target", "input": ["prompt"], "checklist": "--config=/etc/passwd"}
+    rows = [json.loads(line) for line in (folder / "rows.jsonl").read_text().splitlines()]
+    write_jsonl(folder / "rows.jsonl", [{**row, columns["checklist"]: row["checklist"]} for row in rows])
     body = {**REQUEST, "columns": columns, "settings": {"metric": "pass"}, "price": [0.1, 0.4], "budget": 2}
     created = batch.post("/api/jobs", json=body)
     assert created.status_code == 200, created.text
@@ -98,6 +100,20 @@ def test_a_job_is_a_file_without_keys_and_runs_the_command(batch, folder):
     assert batch.get("/api/download", params={"file": "scored/rows.jsonl"}).text == "{}\n"
     again = batch.post("/api/jobs", json=REQUEST)
     assert again.status_code == 400 and "scored/rows.jsonl exists; choose another name" in again.json()["error"]
+
+
+def test_columns_that_the_file_lacks_are_refused_before_a_job_takes_the_name_of_the_result(batch, folder):
+    (folder / "answers.csv").write_text("question,answer\nWho?,a red thing\n")
+    (folder / "checklists").mkdir()
+    (folder / "checklists" / "own.json").write_text(json.dumps(QUESTIONS))
+    request = {"file": "answers.csv", "output": "scored/answers.jsonl"}
+    refused = batch.post("/api/jobs", json=request)
+    assert refused.status_code == 400 and batch.get("/api/jobs").json()["jobs"] == []
+    assert refused.json()["error"].startswith("answers.csv, line 2: column 'checklist' not found")
+    request["checklist"] = "checklists/own.json"
+    assert "'answer'" in batch.post("/api/jobs", json=request).json()["error"]  # of the response
+    request["columns"] = {"target": "answer", "input": ["question"]}
+    assert batch.post("/api/jobs", json=request).status_code == 200
 
 
 @POSIX
