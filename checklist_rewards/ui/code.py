@@ -219,7 +219,14 @@ def loop_commands(file: str, labels: str, judges: Sequence[str] | None, judging:
     return [shlex.join(["checklist-rewards", *command]) for command in commands]
 
 
-def report_command(file: str, more: Sequence[str], labels: str | None, column: str | None) -> str:
+def report_command(
+    file: str,
+    more: Sequence[str],
+    labels: str | None,
+    column: str | None,
+    inputs: Sequence[str] = (),
+    target: str | None = None,
+) -> str:
     """The command that writes the report of a file of the project as a page, to be run in the project folder.
 
     Args:
@@ -227,11 +234,14 @@ def report_command(file: str, more: Sequence[str], labels: str | None, column: s
         more (sequence of `str`): Further files of the report, such as that of the monitor.
         labels (`str`, *optional*): The file of labels that the report uses.
         column (`str`, *optional*): The column of labels that the report uses.
+        inputs (sequence of `str`, *optional*): The columns of the prompt, if they have other names than usual.
+        target (`str`, *optional*): The column of the response, likewise.
     """
     names = [f"./{name}" if name.startswith("-") else name for name in (file, *more)]
     labelled = [f"--labels={labels}"] if labels is not None else []
     labelled += [f"--label-key={column}"] if column else []
-    return shlex.join(["checklist-rewards", "report", *names, "-o", "report.html", *labelled])
+    keys = [f"--input-key={name}" for name in inputs] + ([f"--target-key={target}"] if target else [])
+    return shlex.join(["checklist-rewards", "report", *names, "-o", "report.html", *keys, *labelled])
 
 
 def _scorer(config: PipelineConfig, judge: Engine, store_path: str | None) -> str:

@@ -98,6 +98,20 @@ class Jobs:
                 shown.append({"id": path.stem, "state": "invalid", "message": str(error)})
         return shown
 
+    def columns_of(self, name: str) -> dict[str, Any]:
+        """The columns of prompt and response of a file that a job has written, for [`ScoredFile`]; nothing for other
+        files, whose columns are the usual ones."""
+        folder = self.judging.project.folder / FOLDER
+        for path in sorted(folder.glob("*.json"), reverse=True) if folder.is_dir() else ():
+            try:
+                job = self._load(path.stem)
+            except SampleError:
+                continue
+            if job.output == name:
+                found = {"inputs": job.columns.input, "target": job.columns.target}
+                return {field: value for field, value in found.items() if value}
+        return {}
+
     def shown(self, id: Any) -> dict[str, Any]:
         """A job with its state: running, pausing, paused, done, stopped (it failed or was killed) or new. `note` says
         what the state means."""

@@ -5,6 +5,7 @@ import os
 import shutil
 import signal
 import sys
+from urllib.parse import unquote
 
 import pytest
 
@@ -22,7 +23,7 @@ from checklist_rewards.ui.jobs import Jobs
 from checklist_rewards.ui.judging import Judging
 from checklist_rewards.ui.project import Project
 from tests import zygote
-from tests.ui.app.conftest import HOST, QUESTIONS, TOKEN, write_jsonl
+from tests.ui.app.conftest import HOST, QUESTIONS, TOKEN, scored_rows, write_jsonl
 from tests.waiting import until
 
 STORE = "/nowhere/answers.sqlite"  # only passed on
@@ -114,6 +115,21 @@ def test_columns_that_the_file_lacks_are_refused_before_a_job_takes_the_name_of_
     assert "'answer'" in batch.post("/api/jobs", json=request).json()["error"]  # of the response
     request["columns"] = {"target": "answer", "input": ["question"]}
     assert batch.post("/api/jobs", json=request).status_code == 200
+    (folder / "go.json").write_text("{}")
+    until(lambda: job_of(batch)["state"] == "done")
+    # Its result has these columns too, so every view reads it by them.
+    row, scored = {"question": "Who?", "answer": "a red thing"}, scored_rows()[0]
+    kept = {name: scored[name] for name in ("checklist", "checklist_score")}
+    write_jsonl(folder / request["output"], [{"id": "r1", **row, **kept}])
+    asked = {"file": request["output"]}
+    head = batch.get("/api/report", params=asked)
+    assert unquote(head.headers["x-command"]).endswith("--input-key=question --target-key=answer")
+    rows = batch.get("/api/report", params={**asked, "rows": head.headers["x-stamp"]}).json()
+    assert {"Who?", "a red thing"} <= set(rows["texts"]) and rows["tables"][0]["rows"]["words"]["all"] == 3
+    found = batch.get("/api/row", params={**asked, "id": "r1"}).json()
+    assert (found["input"], found["target"]) == ("Who?", "a red thing")
+    task = batch.get("/api/annotate/task", params={**asked, "annotator": "ann", "place": 0}).json()
+    assert (task["prompt"], task["target"]) == ("Who?", "a red thing")
 
 
 @POSIX
