@@ -279,7 +279,7 @@ def build_ui(judging: Judging, token: str) -> FastAPI:
         sample = answers.label_sample(tasks, _whole(str(body.get("seed", 0)), "seed")) if sampled else None
         done = answers.export(project, file, tasks, people, body.get("annotators"), sample)
         judges = judges_of(task.score for task in tasks) if all(task.score is not None for task in tasks) else None
-        commands = loop_commands(file, done["name"], judges, judging)
+        commands = loop_commands(file, done["name"], judges, judging, jobs.options_of(file))
         return {**done, "commands": commands}
 
     def generate(body: dict[str, Any]) -> Any:
@@ -380,7 +380,6 @@ class _Files:
             if known.stamp != stamp:
                 known.value, known.stamp = self.read(path, *more), stamp
             return known.value
-
 
     def kept_of(self, stamp: str, *key: Any) -> Any:
         """What was read of a file when it had this stamp; None if it has been read again, or is no longer kept."""

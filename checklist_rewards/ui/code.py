@@ -188,7 +188,9 @@ def items_of(checklist: Checklist) -> list[str | dict[str, Any]]:
     return items
 
 
-def loop_commands(file: str, labels: str, judges: Sequence[str] | None, judging: Judging) -> list[str]:
+def loop_commands(
+    file: str, labels: str, judges: Sequence[str] | None, judging: Judging, columns: Mapping[str, Any] | None = None
+) -> list[str]:
     """The commands that use a labels file: agreement, calibration, few-shot examples and distillation.
 
     Args:
@@ -198,12 +200,14 @@ def loop_commands(file: str, labels: str, judges: Sequence[str] | None, judging:
             the judge of the file: with the options of the app if it is the same, else by its name. Of a file of
             several other judges, which no option names, only the commands without a judge are given.
         judging ([`Judging`]): The judge of the app.
+        columns (mapping, *optional*): Options of `score` that name columns and checklist, if any.
     """
     jury = judging.config.scorer.judge
     options = _given(engine_arguments(judging.judge) if jury is None else {"judge": jury})
     if judges and list(judges) != [judging.name_in_scores({})]:
         options, jury = [f"--model={judges[0]}"], None
     known = judges is None or len(judges) < 2
+    options = [*options, *_given(columns or {})]
     first = [["score", file, "-o", "scored.jsonl", *options]] if judges is None else []
     answers = "scored.jsonl" if judges is None else file
     calibrated = ["score", file, "-o", "calibrated.jsonl", "--calibration", "calibration.json", *options]

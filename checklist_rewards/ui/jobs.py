@@ -101,16 +101,29 @@ class Jobs:
     def columns_of(self, name: str) -> dict[str, Any]:
         """The columns of prompt and response of a file that a job has written, for [`ScoredFile`]; nothing for other
         files, whose columns are the usual ones."""
+        job = self._writing(name)
+        found = {} if job is None else {"inputs": job.columns.input, "target": job.columns.target}
+        return {field: value for field, value in found.items() if value}
+
+    def options_of(self, name: str) -> dict[str, Any]:
+        """The options that name the columns and the checklist of a file that a job has written, for `score`."""
+        job = self._writing(name)
+        if job is None:
+            return {}
+        return {f"{field}_key": value for field, value in job.columns.model_dump().items()} | {
+            "checklist": job.checklist
+        }
+
+    def _writing(self, name: str) -> Job | None:
+        """The newest job whose result is a file of the project, if any."""
         folder = self.judging.project.folder / FOLDER
         for path in sorted(folder.glob("*.json"), reverse=True) if folder.is_dir() else ():
             try:
-                job = self._load(path.stem)
-            except SampleError:
+                if (job := self._load(path.stem)).output == name:
+                    return job
+            except SampleError:  # the view Batch shows why
                 continue
-            if job.output == name:
-                found = {"inputs": job.columns.input, "target": job.columns.target}
-                return {field: value for field, value in found.items() if value}
-        return {}
+        return None
 
     def shown(self, id: Any) -> dict[str, Any]:
         """A job with its state: running, pausing, paused, done, stopped (it failed or was killed) or new. `note` says

@@ -216,7 +216,7 @@ class Judging:
         try:
             return self.described({})
         except ChecklistRewardsError as error:
-            unknown = {"models": [], "threshold": None, "toy": False, "files": []}
+            unknown: dict[str, Any] = {"models": [], "threshold": None, "toy": False, "files": []}
             return {"judge": self.shown, **unknown, "caveats": [str(error)]}
 
     def name_in_scores(self, settings: Mapping[str, Any]) -> str:

@@ -107,7 +107,7 @@ def test_columns_that_the_file_lacks_are_refused_before_a_job_takes_the_name_of_
     (folder / "answers.csv").write_text("question,answer\nWho?,a red thing\n")
     (folder / "checklists").mkdir()
     (folder / "checklists" / "own.json").write_text(json.dumps(QUESTIONS))
-    request = {"file": "answers.csv", "output": "scored/answers.jsonl"}
+    request: dict = {"file": "answers.csv", "output": "scored/answers.jsonl"}
     refused = batch.post("/api/jobs", json=request)
     assert refused.status_code == 400 and batch.get("/api/jobs").json()["jobs"] == []
     assert refused.json()["error"].startswith("answers.csv, line 2: column 'checklist' not found")
@@ -130,6 +130,13 @@ def test_columns_that_the_file_lacks_are_refused_before_a_job_takes_the_name_of_
     assert (found["input"], found["target"]) == ("Who?", "a red thing")
     task = batch.get("/api/annotate/task", params={**asked, "annotator": "ann", "place": 0}).json()
     assert (task["prompt"], task["target"]) == ("Who?", "a red thing")
+    body = {**asked, "annotator": "ann", "row": task["id"], "item": task["items"][0]["key"], "text": task["text"]}
+    assert (
+        batch.post("/api/annotate/answer", json={**body, "label": "yes", "note": "", "spans": []}).status_code == 200
+    )
+    commands = batch.post("/api/annotate/export", json=asked).json()["commands"]
+    named = "--input-key=question --target-key=answer --checklist=checklists/own.json"
+    assert [named in command for command in commands if " score " in command] == [True, True]
 
 
 @POSIX
