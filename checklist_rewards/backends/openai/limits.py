@@ -30,7 +30,6 @@ from typing import NamedTuple
 from checklist_rewards.backends.openai.replicas import Outage
 from checklist_rewards.backends.openai.wire import RATE_LIMITED, Failure
 
-
 CHARACTERS_PER_TOKEN = 4
 """An estimate, which only the rate of tokens depends on."""
 
