@@ -157,12 +157,16 @@ def test_labels_of_another_checklist_belong_to_their_questions(run):  # noqa: F8
 
 def test_labels_of_another_checklist_in_csv_belong_to_their_questions(run):  # noqa: F811
     scored()
-    gold(("labels", lambda n: [PER_ITEM[1](n)[1], 1]), target="text {}".format, checklist=lambda n: [CHECKLIST[1], "?"])
+    gold(
+        ("labels", lambda n: [PER_ITEM[1](n)[1], 1]), target="text {}".format, checklist=lambda n: [CHECKLIST[1], "?"]
+    )
     rows = [json.loads(line) for line in open("gold.jsonl")]
     with open("gold.csv", "w", newline="") as file:
         writer = csv.DictWriter(file, rows[0])
         writer.writeheader()
-        writer.writerows({name: json.dumps(v) if isinstance(v, list) else v for name, v in row.items()} for row in rows)
+        writer.writerows(
+            {name: json.dumps(v) if isinstance(v, list) else v for name, v in row.items()} for row in rows
+        )
     for name in ("gold.jsonl", "gold.csv"):
         done = run("agree", "scored.jsonl", "--labels", name, "--bootstrap", "0", "--json", f"{name}.json")
         assert done.exit_code == 0, done.output
