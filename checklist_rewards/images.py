@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
 _OPEN, _CLOSE = "\ufdd0", "\ufdd1"
 _MARK = re.compile(f"{_OPEN}([0-9a-f]{{32}}){_CLOSE}")
+_MARK_LENGTH = 34
 _FOREIGN = str.maketrans(dict.fromkeys((_OPEN, _CLOSE), "\ufffd"))
 _DATA_URL = re.compile(r"data:image/[\w.+-]+(?:;[\w=.+-]+)*;base64,", re.I)
 _ON_THE_WEB = re.compile(r"https?://", re.I)
@@ -173,6 +174,13 @@ def images_in(*texts: str | None) -> list[Image]:
 def has_images(text: str | None) -> bool:
     """Whether a text contains the mark of an image."""
     return text is not None and _OPEN in text and _MARK.search(text) is not None
+
+
+def outside(text: str, place: int) -> int:
+    """The first place in a text, from a place on, that is not inside of a mark."""
+    opened = text.rfind(_OPEN, max(0, place - _MARK_LENGTH), place)
+    mark = _MARK.match(text, opened) if opened >= 0 else None
+    return place if mark is None else max(place, mark.end())
 
 
 def is_plain(text: Any) -> bool:

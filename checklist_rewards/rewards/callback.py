@@ -34,6 +34,7 @@ from checklist_rewards.messages import Images, images_of, with_images
 from checklist_rewards.rewards.batch import Readers, described
 from checklist_rewards.rewards.placement import bind_reference, together
 from checklist_rewards.rewards.ranks import wait_for_all_ranks
+from checklist_rewards.rows import images_of_row
 from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores import Score, ratio
 from checklist_rewards.scores.reasons import is_transient
