@@ -136,9 +136,7 @@ _HEADERS = re.compile(
 # ----- prompts -----
 
 
-def prompt_text(
-    prompt: Any, grammar: Grammar = GRAMMAR, *, images: Images = "show"
-) -> tuple[str | None, str | None]:
+def prompt_text(prompt: Any, grammar: Grammar = GRAMMAR, *, images: Images = "show") -> tuple[str | None, str | None]:
     """Extract the input and the history from a prompt.
 
     Args:

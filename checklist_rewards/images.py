@@ -128,10 +128,13 @@ def image_of(value: Any, where: str = "the image", folder: str | Path | None = "
         source = os.fspath(value)
         if folder is None:
             raise SampleError(f"{where} must be a data URL or an address; got {source!r:.60}.")
+        source = str(Path(folder, source))
         try:
-            value = Path(folder, source).read_bytes()
+            value = Path(source).read_bytes()
         except (OSError, ValueError) as error:
-            raise SampleError(f"{where}: {source!r} cannot be read: {getattr(error, 'strerror', None) or error}.") from None
+            raise SampleError(
+                f"{where}: {source!r} cannot be read: {getattr(error, 'strerror', None) or error}."
+            ) from None
     if isinstance(value, bytes | bytearray | memoryview):
         value = bytes(value)
     elif hasattr(value, "__array_interface__") and not hasattr(value, "convert"):
@@ -223,6 +226,10 @@ def _of_cell(cell: Mapping[str, Any], where: str) -> tuple[Any, str | None]:
             if isinstance(content, Mapping):
                 return _of_cell(content, where)
             return content, path if isinstance(path, str) else None
+    if "hash" in cell:
+        raise SampleError(
+            f"{where} was logged without a path, so it cannot be read again; log the path, or ignore images."
+        )
     raise SampleError(f"{where} must be {_ALLOWED}; got a mapping with {', '.join(map(repr, cell)) or 'no keys'}.")
 
 

@@ -40,6 +40,7 @@ from checklist_rewards.judges.identity import judge_identity
 from checklist_rewards.judges.logprob import as_declared
 from checklist_rewards.judges.settings import Mode, ScorerConfig, ScorerKwargs, refuse_any
 from checklist_rewards.judges.variants import check_rewordable, how_repeated, reseeded, variant_of
+from checklist_rewards.judges.weights import Weights
 from checklist_rewards.rows import Sample
 from checklist_rewards.scores import (
     NO_ANSWER_STATES,
@@ -51,7 +52,6 @@ from checklist_rewards.scores import (
     score_checklist,
 )
 from checklist_rewards.scores.scales import on_scale, ordinal_scale
-from checklist_rewards.scores.weights import Weights
 
 
 class Scorer(Protocol):

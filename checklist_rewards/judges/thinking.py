@@ -36,6 +36,7 @@ from checklist_rewards.backends import Backend, Engine, Progress, Reply, Samplin
 from checklist_rewards.backends.base import Written, check_continues
 from checklist_rewards.backends.budget import Bill, Receipt
 from checklist_rewards.backends.models import UNNAMED
+from checklist_rewards.backends.replies import sample_replies
 from checklist_rewards.checklists import Key, key_of
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.store import Store
@@ -50,7 +51,6 @@ from checklist_rewards.judges.logprob import (
 from checklist_rewards.judges.questions import FewShot, question_for_reads
 from checklist_rewards.judges.written import DEFAULT_TEMPERATURE
 from checklist_rewards.prompts import PromptTemplate, chat_messages
-from checklist_rewards.replies import sample_replies
 from checklist_rewards.scores import Method, Verdict
 from checklist_rewards.scores.reasons import Reason, Unanswered
 from checklist_rewards.validation import one_of, whole_number

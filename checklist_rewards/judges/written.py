@@ -57,6 +57,7 @@ from typing_extensions import override
 from checklist_rewards.backends import Backend, Engine, Messages, Progress, Reply, Sampling
 from checklist_rewards.backends.budget import Bill, Receipt, prompt_key
 from checklist_rewards.backends.models import UNNAMED
+from checklist_rewards.backends.replies import NoReply, extract_json, json_values, sample_values, with_complaint
 from checklist_rewards.checklists import ChecklistItem
 from checklist_rewards.errors import GenerationError
 from checklist_rewards.files.store import Store
@@ -70,7 +71,6 @@ from checklist_rewards.judges.questions import (
     question_for_words,
 )
 from checklist_rewards.prompts import PromptTemplate, chat_messages, load_prompt
-from checklist_rewards.replies import NoReply, extract_json, json_values, sample_values, with_complaint
 from checklist_rewards.scores import BEST_QUALITY, LEAST_QUALITY, Verdict
 from checklist_rewards.scores.reasons import Reason, Unanswered
 

@@ -25,8 +25,8 @@ from typing import Any
 from checklist_rewards.chat import CompletionReader, Part, Target, rendered_turns, without_end_tokens
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import BackendError, SampleError
-from checklist_rewards.judges.settings import ScorerConfig
 from checklist_rewards.images import clean
+from checklist_rewards.judges.settings import ScorerConfig
 from checklist_rewards.messages import Images, images_of, speaker, with_images
 from checklist_rewards.rewards.batch import Readers
 from checklist_rewards.rewards.integrations.queue import DEFAULT_MAX_BATCH, DEFAULT_MAX_WAIT, MicroBatcher

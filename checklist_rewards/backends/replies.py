@@ -131,7 +131,9 @@ def sample_replies(
             replies.update(store.get(missing, lambda _, text: _loaded(text)))
     for key, entry in replies.items():
         if not all(is_plain(reply.text) and is_plain(reply.thought) for reply in entry):
-            replies[key] = [replace(r, text=r.text and clean(r.text), thought=r.thought and clean(r.thought)) for r in entry]
+            replies[key] = [
+                replace(r, text=r.text and clean(r.text), thought=r.thought and clean(r.thought)) for r in entry
+            ]
     return [replies[key] * (sampling.n if greedy else 1) for key in keys]
 
 
