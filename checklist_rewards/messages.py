@@ -184,8 +184,8 @@ def with_images(value: Any, given: Sequence[Any] = (), what: str = "a prompt", f
     ]
     if empty != len(rest) and not (empty == 0 and _in_order(rest, found)):
         raise SampleError(
-            f"{what} has {empty} image parts without an image, but its row has {len(rest)} images in the column 'image' "
-            "or 'images'."
+            f"{what} has {empty} image parts without an image, but its row has {len(rest)} images in the column "
+            "'image' or 'images'."
         )
     in_order, shown = iter(rest), iter(found)
     return [

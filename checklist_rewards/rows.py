@@ -12,8 +12,8 @@ no row may have one. Chat messages are handled as in training (`chat.py`).
 Of a target, the answer is judged, without its thought. Text that a person has written (inputs, histories, references)
 is never changed. An input that a chat template has rendered to a string is split into its messages.
 
-The images of a prompt are in its messages, in the columns `image` and `images`, or both (`with_images`). A sample holds
-the images of its texts in memory.
+The images of a prompt are in its messages, in the columns `image` and `images`, or both (`with_images`). A sample
+holds the images of its texts in memory.
 
 Further fields of a writer prompt (reference, candidates, ...) are read from columns of the same name. They are
 optional, unless the user named the column.
@@ -68,8 +68,10 @@ class Sample:
             (`scoped.py`). Without them, the target counts as one message of the assistant.
         checked (mapping, *optional*): the verdicts of code checks that have run already, by [`ChecklistItem.check`];
             see [`ChecklistScorer.checked`].
-        images (sequence, *optional*): the images of the texts, as [`image_of`] accepts them. If no text has the mark
-            of an image, they are put in front of the input. By default, those whose marks are in input and history.
+        images (sequence, *optional*): the images of input and history, as [`image_of`] accepts them. If neither text
+            has the mark of an image, they are put in front of the input. By default, those whose marks they have.
+        target_images (sequence of [`Image`], *optional*): the images of the target and its messages, such as those
+            that tools returned.
     """
 
     checklist: Any
@@ -81,19 +83,18 @@ class Sample:
     messages: Sequence[Message] = field(default=(), kw_only=True, repr=False)
     checked: Mapping[str, Verdict] | None = field(default=None, kw_only=True, repr=False)
     images: Sequence[Image] = field(default=(), kw_only=True, repr=False)
+    target_images: Sequence[Image] = field(default=(), kw_only=True, repr=False)
 
     def __post_init__(self) -> None:
-        """Put the images into the texts, and clean those that a policy wrote of foreign marks."""
+        """Put the images into the input, and clean the other texts of marks of images that are not theirs."""
         told = [text for message in self.messages for text in (message.text, message.shown)]
         if not self.images and all(map(is_plain, (self.target, self.input, self.history, self.reference, *told))):
             return
-        _hold(self, self.target, *told)
-        for name in ("target", "reference"):
-            object.__setattr__(self, name, _cleaned(getattr(self, name), self.images))
-        messages = [
-            message._replace(text=clean(message.text, self.images), shown=clean(message.shown, self.images))
-            for message in self.messages
-        ]
+        _hold(self)
+        own = self.target_images
+        object.__setattr__(self, "target", _cleaned(self.target, own))
+        object.__setattr__(self, REFERENCE, _cleaned(self.reference))
+        messages = [m._replace(text=clean(m.text, own), shown=clean(m.shown, own)) for m in self.messages]
         object.__setattr__(self, "messages", tuple(messages))
 
     @classmethod
@@ -107,10 +108,6 @@ class Sample:
         images: Sequence[Image] = (),
     ) -> Sample:
         """The sample of an answer that was read from a completion, about a prompt with these images."""
-        if images or target.images:
-            input = _with_images(images, input, history)
-            told = "".join([target.text, *(message.text for message in target.messages)])
-            images = [*images, *(image for image in target.images if image.mark in told)]
         return cls(
             checklist,
             target.text,
@@ -120,6 +117,7 @@ class Sample:
             state=target.state,
             messages=target.messages,
             images=images,
+            target_images=target.images,
         )
 
     @property
@@ -160,8 +158,8 @@ class Request:
             return
         _hold(self)
         for name in others:
-            object.__setattr__(self, name, _cleaned(getattr(self, name), self.images))
-        object.__setattr__(self, CANDIDATES, tuple(_cleaned(text, self.images) for text in self.candidates))
+            object.__setattr__(self, name, _cleaned(getattr(self, name)))
+        object.__setattr__(self, CANDIDATES, tuple(map(_cleaned, self.candidates)))
 
 
 class Candidate(str):
@@ -222,12 +220,11 @@ class Pool:
         ]
 
 
-def _hold(value: Sample | Request | Pool, *others: str) -> None:
-    """Set the images of a new value to those that were given and those in its input and history. If none of its texts
-    has an image, the given ones are put in front of the input."""
+def _hold(value: Sample | Request | Pool) -> None:
+    """Set the images of a new value to those that were given and those in its input and history. If neither has an
+    image, the given ones are put in front of the input."""
     given = [image_of(image, f"image {number}") for number, image in enumerate(value.images, start=1)]
-    if not any(map(has_images, others)):
-        object.__setattr__(value, "input", _with_images(given, value.input, value.history))
+    object.__setattr__(value, "input", _with_images(given, value.input, value.history))
     object.__setattr__(value, "images", tuple(dict.fromkeys([*images_in(value.history, value.input), *given])))
 
 
@@ -238,8 +235,8 @@ def _with_images(images: Sequence[Image], input: str | None, history: str | None
     return "".join(image.mark for image in images) + (input or "")
 
 
-def _cleaned(text: Any, images: Sequence[Image]) -> Any:
-    """A text without foreign marks; other values unchanged. The type of a plain text is kept."""
+def _cleaned(text: Any, images: Sequence[Image] = ()) -> Any:
+    """A text without the marks of other images; other values unchanged. The type of a plain text is kept."""
     return text if is_plain(text) else clean(text, images)
 
 
@@ -325,7 +322,7 @@ class Columns:
         """The input, the conversation before it, and the images of both."""
         self._check_elsewhere(row, where)
         prompts = [self._prompt(row, key, where) for key in self.inputs]
-        prompts, images = self._with_images(row, prompts, where)
+        prompts, images = self._prompts_with_images(row, prompts, where)
         texts = [
             (None, None) if prompt is None else self._texts(key, prompt, where)
             for key, prompt in zip(self.inputs, prompts, strict=True)
@@ -337,9 +334,10 @@ class Columns:
             kind = "a string (put earlier chat messages into the input column)"
             raise SampleError(f"{where}: {self.history!r} must be {kind}, got {_shown(before)}.")
         history = joined([before and clean(before), *(history for _, history in texts)])
-        return texts[0][0] if len(texts) == 1 else joined([text for text, _ in texts]), history, images
+        input = texts[0][0] if len(texts) == 1 else joined([text for text, _ in texts])
+        return _with_images(images, input, history), history, images
 
-    def _with_images(
+    def _prompts_with_images(
         self, row: Mapping[str, Any], prompts: list[Any], where: str
     ) -> tuple[list[Any], Sequence[Image]]:
         """The prompts of a row with its images, and all of these images. Those of the columns belong to the first
@@ -356,7 +354,7 @@ class Columns:
             except SampleError as error:
                 raise SampleError(f"{where}, {self.inputs[place]!r}: {error}") from None
             held += images_of(prompts[place])
-            given = ()
+            given = []
         return prompts, tuple(dict.fromkeys(held))
 
     def _check_elsewhere(self, row: Mapping[str, Any], where: str) -> None:
@@ -397,7 +395,7 @@ class Columns:
         if not self.inputs:
             self.get(row, PROMPT, "--input-key", where)
         input, history, images = self._context(row, where)
-        if (input is None or not input.strip()) and not images:
+        if input is None or not input.strip():
             keys = ", ".join(self.inputs)
             raise SampleError(f"{where}: the input ({keys}) is blank; a checklist requires an input.")
         values = {
@@ -405,7 +403,7 @@ class Columns:
             for name, key in self.writer.items()
             if not self._absent(row, key)
         }
-        return Request(input or "", history=history, images=images, **fields_of(values, where, self.writer))
+        return Request(input, history=history, images=images, **fields_of(values, where, self.writer))
 
     def messages_of(self, row: Mapping[str, Any], where: str) -> str | list[dict[str, str]] | None:
         """The prompt as the policy receives it: chat messages are returned as chat messages."""
@@ -493,7 +491,7 @@ class Columns:
         prompt = messages_in(row.get(self.inputs[0])) if len(self.inputs) == 1 else None
         if not _opens_thinking(prompt):
             return None
-        [prompt], _ = self._with_images(row, [prompt], self.inputs[0])
+        [prompt], _ = self._prompts_with_images(row, [prompt], self.inputs[0])
         return self._reader.opened(prompt)
 
     def _absent(self, row: Mapping[str, Any], key: str) -> bool:

@@ -211,7 +211,7 @@ class ChecklistScorer:
                 text = getattr(sample, name)
                 if not isinstance(text, str) and (text is not None or name == "target"):
                     raise SampleError(f"{where}: {name} must be a string, got {type(text).__name__} {text!r:.60}.")
-            if sample.images:
+            if sample.images or sample.target_images:
                 self._check_sees(prepared[-1], where)
         return prepared
 

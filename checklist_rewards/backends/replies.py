@@ -129,12 +129,16 @@ def sample_replies(
         if store is not None:
             # If another process has stored replies first, use those, because every rerun will read them.
             replies.update(store.get(missing, lambda _, text: _loaded(text)))
-    for key, entry in replies.items():
-        if not all(is_plain(reply.text) and is_plain(reply.thought) for reply in entry):
-            replies[key] = [
-                replace(r, text=r.text and clean(r.text), thought=r.thought and clean(r.thought)) for r in entry
-            ]
+    replies = {key: list(map(_without_marks, entry)) for key, entry in replies.items()}
     return [replies[key] * (sampling.n if greedy else 1) for key in keys]
+
+
+def _without_marks(reply: Reply) -> Reply:
+    """A reply whose texts contain no image."""
+    if is_plain(reply.text) and is_plain(reply.thought):
+        return reply
+    text, thought = (None if text is None else clean(text) for text in (reply.text, reply.thought))
+    return replace(reply, text=text, thought=thought)
 
 
 def target_of(reply: Reply) -> Target:

@@ -246,7 +246,8 @@ class Call:
         for key, column in columns.items():
             if isinstance(column, str | Mapping) or len(column) != len(self.prompts):
                 raise SampleError(
-                    f"{name}: expected one value of {key!r} per prompt, got {len(column)} for {len(self.prompts)} prompts."
+                    f"{name}: expected one value of {key!r} per prompt, got {len(column)} for {len(self.prompts)} "
+                    "prompts."
                 )
         prompts, images = [], []
         for place, prompt in enumerate(self.prompts):
