@@ -3,6 +3,7 @@
 A [`Sample`] is a text to judge, a [`Request`] a prompt to write a checklist for, and a [`Pool`] several texts about
 one prompt. [`Columns`] makes them from a row, before any model is loaded. An error names the row, the column and the
 value. Commands, pipelines, datasets and labels (`judges/labels.py`) read their rows with it.
+[`score_from`] parses the score in a row of a scored file.
 
 A column named by the user must exist in every row. Otherwise the first row decides between the two usual names
 (`prompt` or `input`, `target` or `completion`), and all rows must have the same column: if the first row has no input,
@@ -18,18 +19,21 @@ optional, unless the user named the column.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self, get_args
+
+from pydantic import ValidationError
 
 from checklist_rewards.chat import CompletionReader, Message, Target, completion_text, opens_thinking, prompt_text
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import ChecklistError, SampleError
 from checklist_rewards.files.cells import messages_in
-from checklist_rewards.files.rows import Row, read_rows
+from checklist_rewards.files.rows import SCORE_COLUMN, Row, read_rows
 from checklist_rewards.messages import Images, chat_messages
-from checklist_rewards.scores import TargetState, Verdict
+from checklist_rewards.scores import Score, TargetState, Verdict
+from checklist_rewards.validation import one_sentence
 
 PROMPT, HISTORY, REFERENCE, CANDIDATES = "prompt", "history", "reference", "candidates"
 CONTEXT = (REFERENCE, HISTORY, "context", "chosen", "rejected", CANDIDATES)
@@ -469,3 +473,55 @@ def candidates_of(value: Any, where: str, key: str = CANDIDATES) -> tuple[str, .
 def joined(texts: Sequence[str | None]) -> str | None:
     """The nonblank texts joined by blank lines; None if there are none."""
     return "\n\n".join(text for text in texts if text and text.strip()) or None
+
+
+def score_from(value: Any, where: str) -> Score | None:
+    """Parse the score in a cell of a file.
+
+    Args:
+        value: A mapping, its JSON text (CSV), or None or "" if the row was not scored.
+        where (`str`): The place to name in an error ("data.jsonl, line 3").
+
+    Raises:
+        SampleError: If the value is not a score.
+    """
+    try:
+        value = _own_labels(json.loads(value) if isinstance(value, str) and value else value)
+        return None if value in (None, "") else Score.model_validate(value)
+    except ValidationError as error:
+        raise SampleError(f"{where}: {SCORE_COLUMN} is not a score: {one_sentence(error, Score)}") from None
+    except (ValueError, RecursionError) as error:
+        raise SampleError(f"{where}: {SCORE_COLUMN} is not valid JSON ({error}); got {value!r:.60}.") from None
+
+
+def require_scores(names: Iterable[Any], where: str) -> None:
+    """Raise a [`SampleError`] if the column of scores is missing."""
+    if SCORE_COLUMN not in (columns := list(names)):
+        raise SampleError(f"{where}: column not found: {SCORE_COLUMN!r}; the columns are {columns}.")
+
+
+def _own_labels(value: Any) -> Any:
+    """A score without the labels of other items. Parquet gives all mappings of a column the same keys, with null for
+    the labels that an item does not have."""
+    if not isinstance(value, Mapping) or not isinstance(value.get("items"), list):
+        return value
+    return {**value, "items": [_without_null_labels(item) for item in value["items"]]}
+
+
+def _without_null_labels(item: Any) -> Any:
+    if not isinstance(item, Mapping):
+        return item
+    own: dict[str, Any] = {}
+    for name in ("probabilities", "uncalibrated"):
+        entries: Any = item.get(name)
+        if isinstance(entries, Mapping) or is_map(entries):
+            pairs = entries.items() if isinstance(entries, Mapping) else entries
+            own[name] = {label: p for label, p in pairs if p is not None} or None
+    votes = item.get("votes")
+    cleaned = {"votes": [_without_null_labels(vote) for vote in votes]} if isinstance(votes, list) else {}
+    return {**item, **own} | cleaned
+
+
+def is_map(value: Any) -> bool:
+    """Whether a value is one of Arrow's maps, which are read as lists of pairs."""
+    return isinstance(value, list) and bool(value) and all(isinstance(pair, tuple) for pair in value)

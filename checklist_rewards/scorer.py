@@ -39,6 +39,7 @@ from checklist_rewards.judges.identity import judge_identity
 from checklist_rewards.judges.logprob import as_declared
 from checklist_rewards.judges.settings import Mode, ScorerConfig, ScorerKwargs, refuse_any
 from checklist_rewards.judges.variants import check_rewordable, how_repeated, reseeded, variant_of
+from checklist_rewards.judges.weights import Weights
 from checklist_rewards.rows import Sample
 from checklist_rewards.scores import (
     NO_ANSWER_STATES,
@@ -50,7 +51,6 @@ from checklist_rewards.scores import (
     score_checklist,
 )
 from checklist_rewards.scores.scales import on_scale, ordinal_scale
-from checklist_rewards.scores.weights import Weights
 
 
 class Scorer(Protocol):
@@ -266,19 +266,19 @@ class ChecklistScorer:
             return scoped.answered(answer)
         return answer(reads)
 
-    def _calibrated(self, reads: Sequence[Ask], progress: Progress | None, retries: int) -> list[Verdict]:
+    def _calibrated(self, asks: Sequence[Ask], progress: Progress | None, retries: int) -> list[Verdict]:
         """The calibrated verdicts of the judge on reads, in order."""
         assert self.calibration is not None
-        verdicts = self._asked(reads, progress, retries)
-        empties = self._asked(empty_targets(reads), None, retries) if self.calibration.contextual else None
-        return self.calibration.calibrated(reads, verdicts, empties)
+        verdicts = self._asked(asks, progress, retries)
+        empties = self._asked(empty_targets(asks), None, retries) if self.calibration.contextual else None
+        return self.calibration.calibrated(asks, verdicts, empties)
 
-    def _asked(self, reads: Sequence[Ask], progress: Progress | None, retries: int) -> list[Verdict]:
+    def _asked(self, asks: Sequence[Ask], progress: Progress | None, retries: int) -> list[Verdict]:
         """The judge's own verdicts on reads, in order. Reads that failed are repeated."""
         self.validate()
-        asked = reads
+        asked = asks
         if self._variant:
-            asked = [replace(read, item=variant_of(read.item, self._variant)) for read in reads]
+            asked = [replace(read, item=variant_of(read.item, self._variant)) for read in asks]
         verdicts, spent = self.judge.answer(asked, progress)
         verdicts = list(verdicts)
         self._bill.add(spent)
@@ -293,7 +293,7 @@ class ChecklistScorer:
                 verdicts[place] = verdict
         if not self._variant:
             return verdicts
-        return [as_declared(verdict, read.item) for verdict, read in zip(verdicts, reads, strict=True)]
+        return [as_declared(verdict, read.item) for verdict, read in zip(verdicts, asks, strict=True)]
 
     def checked(self, sample: Sample, seconds: float = math.inf) -> Sample:
         """Run the code checks of a sample now, in this thread. A later [`score_batch`] does not run them again.

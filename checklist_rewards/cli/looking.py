@@ -19,6 +19,7 @@ from annotated_types import Ge
 from rich.markup import escape
 
 from checklist_rewards.backends import Sampling
+from checklist_rewards.backends.embedding import SentenceEmbedder
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.cli import options as o
 from checklist_rewards.cli.options import Resamples, Seed, grouped
@@ -35,7 +36,6 @@ from checklist_rewards.evaluation.scored import ScoredFile, ScoredText, kind_of_
 from checklist_rewards.files.atomic import write_json
 from checklist_rewards.files.rows import SCORE_COLUMN, read_rows, write_rows
 from checklist_rewards.monitor.extra_reads import degenerate_replies
-from checklist_rewards.refiners.embedding import SentenceEmbedder
 from checklist_rewards.rerank import sample_candidates
 from checklist_rewards.rows import Columns
 from checklist_rewards.scorer import ChecklistScorer, Sample

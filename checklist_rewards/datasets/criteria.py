@@ -70,7 +70,7 @@ from checklist_rewards.datasets.texts import (
 )
 from checklist_rewards.errors import ChecklistError
 from checklist_rewards.files.cells import at, decoded
-from checklist_rewards.generators.shapes import is_question
+from checklist_rewards.judges.faults import is_question
 from checklist_rewards.scores.scales import with_abstention
 from checklist_rewards.validation import one_sentence
 

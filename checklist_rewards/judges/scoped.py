@@ -119,12 +119,12 @@ class Ruler:
             return [-(-len(text.encode("utf-8", "surrogatepass")) // _BYTES_PER_TOKEN) for text in texts]
         return list(map(len, self._tokens.encoder.data(list(texts))))
 
-    def room(self, reads: Sequence[Ask]) -> tuple[int, int]:
+    def room(self, asks: Sequence[Ask]) -> tuple[int, int]:
         """Tokens of a target that fit into the prompts of some reads of one sample, which may be below 1; and the
         tokens of their input, reference and history. Requires a limit."""
         assert self.limit is not None
-        first, unit = reads[0], max(1, self.limit // 16)
-        questions = self.sizes([read.item.question for read in reads])
+        first, unit = asks[0], max(1, self.limit // 16)
+        questions = self.sizes([read.item.question for read in asks])
         asked = sum(questions) if isinstance(self._judge, BatchJudge) else max(questions)
         context = sum(self.sizes([t for t in (first.input, first.reference, first.history) if t is not None]))
         # In steps, so that another word in a question seldom moves the borders of windows.

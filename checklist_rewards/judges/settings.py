@@ -56,10 +56,10 @@ from checklist_rewards.judges.logprob import DEFAULT_MASS_FLOOR, DEFAULT_PROMPT,
 from checklist_rewards.judges.panel import CascadeConfig, PanelConfig
 from checklist_rewards.judges.questions import DEFAULT_SHOTS, FewShot
 from checklist_rewards.judges.remote import JUDGE_BACKENDS, REMOTE, JudgeBackend, RemoteJudge, RewardServer
+from checklist_rewards.judges.weights import Weights
 from checklist_rewards.prompts import PromptTemplate
 from checklist_rewards.scores import Abstention, Aggregation, NoAnswer, PrimaryMetric
 from checklist_rewards.scores.scales import ordinal_scale
-from checklist_rewards.scores.weights import Weights
 from checklist_rewards.validation import one_of
 
 Mode = Literal["item", "batch", "quality"]

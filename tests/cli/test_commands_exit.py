@@ -256,4 +256,5 @@ def test_the_first_command_of_a_user_ends(runs):
         command, cwd=runs.folder, env=environment, capture_output=True, text=True, timeout=2 * HANG
     )
     assert done.returncode == 0 and "preparing the model 'english-writer'" in done.stderr, done.stderr
+    assert "Triton" not in done.stderr, done.stderr
     until(lambda: not runs.left(), seconds=30)
