@@ -331,7 +331,7 @@ def _labelled_rows(
     preferences. Raises [`SampleError`]."""
     found: list[ScoredText] = []
     names: list[set[str]] = []
-    file = ScoredFile(path, **keys.columns(target=target_key, shared=shared), unscored=True, images="refuse")
+    file = ScoredFile(path, **keys.columns(target=target_key, shared=shared), unscored=True)
     rows = list(file)
     cells = () if label_key is None else [LabelCell(row.where, row.data.get(label_key)) for row in rows]
     labels = iter(read_column(cells, label_key or ""))

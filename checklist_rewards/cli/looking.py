@@ -168,7 +168,8 @@ def inspect(
         )
     asks = analyses.meta or analyses.paraphrases > 0
     work = Work.of(o.Preset(), store_options, judge=judge) if asks or policy.model is not None else None
-    forecast, named = GradientForecast(analyses.group_size), keys.columns(checklist=checklist_key)
+    forecast = GradientForecast(analyses.group_size)
+    named = keys.columns(checklist=checklist_key, images=keys.images if asks else "ignore")
     with TemporaryDirectory() as folder:
         if work is not None and policy.model is not None:
             path = sampled.scored or Path(folder) / "scored.jsonl"

@@ -50,6 +50,7 @@ from checklist_rewards.errors import SampleError
 from checklist_rewards.files.store import Store, default_store_path, open_store
 from checklist_rewards.judges.remote import REMOTE
 from checklist_rewards.judges.settings import ENGINE_SETTINGS, JudgeConfig, ScorerConfig
+from checklist_rewards.messages import Images
 from checklist_rewards.pipelines import PipelineConfig, WriterConfig, load_config
 from checklist_rewards.rows import read_checklist
 
@@ -471,11 +472,14 @@ class Keys(Options):
     """Column of a reference answer. Defaults to reference for the writer, else none."""
     history_key: str | None = None
     """Column of the conversation before the input, as text. Defaults to history."""
+    images: Images = "show"
+    """Show the images of messages and of the columns image and images to the model, or ignore them."""
 
     def columns(self, file: Path | None = None, /, **named: Any) -> dict[str, Any]:
         """Arguments of [`Columns.of`]: these columns, the checklist in `file`, and `named` ones."""
         shared = None if file is None else read_checklist(file)
-        keys = {"inputs": self.input_key, "reference": self.reference_key, "history": self.history_key}
+        keys: dict[str, Any] = {"inputs": self.input_key, "reference": self.reference_key, "history": self.history_key}
+        keys["images"] = self.images
         return {**keys, "shared": shared, **named}
 
 

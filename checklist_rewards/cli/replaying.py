@@ -195,7 +195,12 @@ def replay(
     replayed = _replay(work, judge, repeat)
     texts = ScoredFile(
         file.path,
-        **keys.columns(checklist, target=target_key, checklist=checklist_key),
+        **keys.columns(
+            checklist,
+            target=target_key,
+            checklist=checklist_key,
+            images=keys.images if judge.asks else "ignore",
+        ),
         output=file.output,
     )
     if texts.kind == "pairs":

@@ -29,6 +29,7 @@ from checklist_rewards.backends import Progress
 from checklist_rewards.backends.base import MISSED, is_over, time_left
 from checklist_rewards.checklists import NO, YES, ChecklistItem
 from checklist_rewards.errors import CheckError, ChecklistError
+from checklist_rewards.images import shown
 from checklist_rewards.judges.base import Answers, Ask
 from checklist_rewards.scores import Verdict
 from checklist_rewards.scores.reasons import Reason, Unanswered
@@ -150,13 +151,14 @@ def usable_check(item: ChecklistItem, where: str, allow_code: AllowCode) -> Chec
 
 
 def run_check(item: ChecklistItem, target: str, input: str | None, allow_code: AllowCode) -> Verdict:
-    """The verdict of the item's check on a target; unanswered("check_error: ...") if the check fails."""
+    """The verdict of the item's check on a target; unanswered("check_error: ...") if the check fails. Code reads
+    "[image]" in place of an image."""
     from checklist_rewards.checks import sandbox
 
     try:
         check = usable_check(item, "not checked", allow_code)
         with sandbox.unsafe(allow_code == "unsafe"):
-            holds = check.holds(target, input)
+            holds = check.holds(shown(target), None if input is None else shown(input))
     except (CheckError, ChecklistError) as error:
         return Verdict(unanswered=Unanswered(Reason.CHECK_ERROR, str(error)), judge=CODE, method="check")
     except Exception as error:
