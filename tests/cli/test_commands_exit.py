@@ -252,9 +252,7 @@ def test_the_first_command_of_a_user_ends(runs):
     environment = runs.environment | {"VLLM_CACHE_ROOT": f"{os.environ['XDG_CACHE_HOME']}/vllm"}
     command = [sys.executable, "-m", "checklist_rewards.cli", "generate", "prompts.jsonl", "-o", "out.jsonl"]
     command += ["--pipeline", "english"]
-    done = subprocess.run(
-        command, cwd=runs.folder, env=environment, capture_output=True, text=True, timeout=2 * HANG
-    )
+    done = subprocess.run(command, cwd=runs.folder, env=environment, capture_output=True, text=True, timeout=2 * HANG)
     assert done.returncode == 0 and "preparing the model 'english-writer'" in done.stderr, done.stderr
     assert "Triton" not in done.stderr, done.stderr
     until(lambda: not runs.left(), seconds=30)
