@@ -277,6 +277,8 @@ class Backend:
     """Whether it generates text. False for engines that only answer questions."""
     continues: bool = False
     """Whether a label can be read after a text that the assistant has written."""
+    sees: bool = False
+    """Whether its prompts may contain images, as marks in their texts (`images.py`)."""
     limit: int | None = None
     """The context in tokens, if it is known. Longer conversations are read in windows."""
     tokens: Any = None

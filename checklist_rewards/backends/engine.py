@@ -32,6 +32,7 @@ from checklist_rewards.backends.models import (
     model_identity,
     pocket_dir,
     resolve_model,
+    sees_images,
     served_identity,
 )
 from checklist_rewards.backends.packaged import PACKAGED
@@ -351,6 +352,17 @@ class Engine:
         if isinstance(self.backend, str):
             return choose_backend(self.model, self.backend, self.base_url) not in SERVED
         return self.backend.in_process
+
+    @property
+    def sees(self) -> bool:
+        """Whether prompts may contain images. Nothing is loaded. What a server has is not known, so it counts as one
+        that sees; it refuses images otherwise."""
+        if not isinstance(self.backend, str):
+            return self.backend.sees
+        name = choose_backend(self.model, self.backend, self.base_url)
+        if name in (*SERVED, ENCODER):
+            return name == OPENAI
+        return sees_images(self.model, self.settings.get("revision"))
 
     @property
     def sleeps(self) -> bool:

@@ -151,6 +151,13 @@ def is_encoder(model: str | Path) -> bool:
     return any(str(name).endswith("ForSequenceClassification") for name in architectures or ())
 
 
+def sees_images(model: str | Path, revision: str | None = None) -> bool:
+    """Whether a model takes images, by the type in its `config.json`. Raises [`ModelError`] as [`config_of`]."""
+    from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
+
+    return config_of(model, revision).get("model_type") in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
+
+
 def model_identity(model: str | Path, settings: Mapping[str, Any] | None = None) -> str:
     """Compute a hash that changes whenever the model's answers may change.
 
