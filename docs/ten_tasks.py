@@ -27,6 +27,8 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
+from checklist_rewards.evaluation.replay import Replay  # noqa: E402
+from checklist_rewards.evaluation.scored import ScoredFile  # noqa: E402
 from checklist_rewards.files.rows import read_rows  # noqa: E402
 from checklist_rewards.ui.project import Project, write_example  # noqa: E402
 from tests.ui import browser  # noqa: E402
@@ -47,33 +49,25 @@ def project(folder: Path) -> None:
     """Rows, two scored files with labels of people, one with a text that is too long for the judge, and a run."""
     write_example(Project.at(folder))
     (folder / "example").rename(folder / "run")
-    texts = [{**row.data, "human": row.data["labels"]} for row in read_rows(folder / "run" / "texts.jsonl")]
-    for row in texts:
-        del row["labels"]
+    scored = folder / "run" / "scored.jsonl"
+    rows = [row.data for row in read_rows(scored)]
+    for row in rows:
+        row["human"] = row.pop("labels")
+    _write(folder / "judge_a.jsonl", rows)
+    texts = [text.asked(checklist) for text in ScoredFile(scored) if (checklist := text.checklist) is not None]
+    stricter = Replay(aggregation={"threshold": 0.95}).scores(texts)
+    for row, (score,) in zip(rows, stricter, strict=True):
+        row["checklist_score"] = score.model_dump(mode="json")
+    _write(folder / "judge_b.jsonl", rows)
     rows = [{"prompt": "Write about the weather.", "target": text, "checklist": ITEMS} for text in TEXTS]
     _write(folder / "rows.jsonl", rows)
     ten = [{**rows[0], "target": f"It is {n}.", "checklist": ITEMS[:1]} for n in range(LABELLED)]
     _write(folder / "ten.jsonl", ten)
-    _write(folder / "texts.jsonl", texts)
     _write(folder / "long.jsonl", [*rows, {**rows[0], "target": LONG}])
-    for name, source, options in (
-        ("judge_a", "texts", []),
-        ("judge_b", "texts", ["--threshold", "0.95"]),
-        ("failed", "long", []),
-    ):
-        paths = [folder / f"{source}.jsonl", "-o", folder / f"{name}.jsonl"]
-        command = [
-            sys.executable,
-            "-m",
-            "checklist_rewards.cli",
-            "score",
-            *map(str, paths),
-            "--model=pocket",
-            "--no-store",
-            *options,
-        ]
-        subprocess.run(command, cwd=ROOT, capture_output=True, check=False)  # not 0 where a read was not answered
-    for name in ("run/texts", "run/scored", "texts", "long"):
+    paths = [str(folder / "long.jsonl"), "-o", str(folder / "failed.jsonl")]
+    command = [sys.executable, "-m", "checklist_rewards.cli", "score", *paths, "--model=pocket", "--no-store"]
+    subprocess.run(command, cwd=ROOT, capture_output=True, check=False)  # not 0 where a read was not answered
+    for name in ("run/texts", "run/scored", "long"):
         (folder / f"{name}.jsonl").unlink()
 
 
