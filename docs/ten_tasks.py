@@ -270,8 +270,14 @@ def main() -> None:
         lines.append(f"| {task.shown} | {clicks} | {seconds:.1f} |")
     table = "\n".join(lines)
     print(table)
-    page, changes = re.subn(r"\| task \|.*?\n(?=\n)", table + "\n", PAGE.read_text(), count=1, flags=re.S)
-    assert changes, f"no table of tasks in {PAGE}"
+    page, changes = re.subn(
+        r"(`docs/ten_tasks\.py` .*?\n\n)(?:\| task \|.*?\n\n)?",
+        lambda found: f"{found[1]}{table}\n\n",
+        PAGE.read_text(),
+        count=1,
+        flags=re.S,
+    )
+    assert changes, f"no paragraph about the tasks in {PAGE}"
     PAGE.write_text(page)
 
 
