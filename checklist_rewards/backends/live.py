@@ -36,12 +36,14 @@ from transformers import AutoConfig
 
 from checklist_rewards.backends.base import Answer, Arrived, Messages, ReadGroup, Reply, Sampling, Usage
 from checklist_rewards.backends.inputs import Past, base_of
-from checklist_rewards.backends.models import POCKET, model_folder, model_identity, pocket_dir
+from checklist_rewards.backends.models import POCKET, model_folder, model_identity, pocket_dir, vision_class
 from checklist_rewards.backends.packaged import ENGLISH_ENCODER, PACKAGED, packaged_folder
 from checklist_rewards.backends.tokens import ChatTokenizer, chat_tokenizer, load_chat_tokenizer
 from checklist_rewards.backends.transformers import TransformersBackend
 from checklist_rewards.backends.trees import MAX_BATCH_TOKENS, TreeRow, tree_rows
+from checklist_rewards.backends.vision import load_processor
 from checklist_rewards.errors import ChecklistRewardsError, ModelError
+from checklist_rewards.images import images_in
 
 _locks: WeakKeyDictionary[Any, threading.RLock] = WeakKeyDictionary()
 _SAMPLED = 4096
@@ -160,6 +162,9 @@ class LiveBackend(TransformersBackend):
         check_frozen(model, adapter)
         self.model_name = model_name(model)
         tokens, self._weights = _identified(model, tokenizer, adapter, spare)
+        self._model_type = base_of(model).config.model_type
+        self.sees = type(base_of(model)).__name__ == vision_class(self._model_type)
+        self._given_processor, self._spare_processor = tokenizer, spare
         self._use(model, tokens, max_batch_tokens, forward)
         self._first = self._watched()
 
@@ -174,6 +179,17 @@ class LiveBackend(TransformersBackend):
         super()._use(model, tokens, max_batch_tokens, forward)
         self._computes, self._given = vars(model).get("forward"), forward
         self._identity = self._weights(self.precision)
+
+    def _processor(self) -> Any:
+        """The processor that was given with the model; otherwise that of its files, or of the trainer."""
+        if hasattr(self._given_processor, "image_processor"):
+            return self._given_processor
+        try:
+            return load_processor(str(model_folder(self.model_name)))
+        except (ChecklistRewardsError, OSError, ValueError):
+            if not hasattr(self._spare_processor, "image_processor"):
+                raise
+            return self._spare_processor
 
     @contextmanager
     def in_turn(self) -> Iterator[None]:
@@ -193,6 +209,11 @@ class LiveBackend(TransformersBackend):
         """Compute the log-probabilities of the labels; see [`TransformersBackend.read`]. If the forward pass is
         collective, only within [`together`]."""
         self._check_weights()
+        if self._gathered is not None and any(images_in(group.prefix, *group.tails) for group in groups):
+            raise ModelError(
+                f"each rank has a part of the weights of {self.model_name!r} (FSDP or ZeRO-3), so they cannot read "
+                "prompts with images; name a judge of its own, or judge by text alone with images='ignore'."
+            )
         with self.in_turn():
             return super().read(groups, labels)
 

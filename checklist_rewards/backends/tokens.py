@@ -194,10 +194,10 @@ class TokenGroup(NamedTuple):
 
 
 class _Head(NamedTuple):
-    """The text of a prefix up to its seam, and the span of its data."""
+    """The text of a prefix up to its seam, and the spans of its data."""
 
     text: str
-    data: tuple[int, int]
+    data: tuple[Span, ...]
 
 
 class _Foot(NamedTuple):
@@ -250,19 +250,23 @@ class ChatTokenizer:
         if ahead is not None and ahead[0] is groups:
             self._ahead = None
             return ahead[1]
-        parts = [self._parts(group) for group in groups]
+        return self.framed_groups(groups, [self._frame(group) for group in groups])
+
+    def framed_groups(self, groups: Sequence[ReadGroup], frames: Sequence[Frame]) -> list[TokenGroup]:
+        """As [`groups`], with the text around each group's user message."""
+        parts = [self._parts(group, frame) for group, frame in zip(groups, frames, strict=True)]
         heads = [part.head for part in parts if part is not None]
-        prefixes = iter(self.encoder.data([head.text for head in heads], [[head.data] for head in heads]))
+        prefixes = iter(self.encoder.data([head.text for head in heads], [head.data for head in heads]))
         tails = self._tails([tail for part in parts if part is not None for tail in part.tails])
         out = []
-        for group, part in zip(groups, parts, strict=True):
+        for group, frame, part in zip(groups, frames, parts, strict=True):
             if part is None:
-                out.append(shared_prefix(self._whole_prompts(group)))
+                out.append(shared_prefix(self._whole_prompts(group, frame)))
                 continue
             prefix, tail_ids = next(prefixes), [tails[tail] for tail in part.tails]
             separable = [ids for ids in tail_ids if ids is not None]
             if len(separable) < len(tail_ids):
-                out.append(shared_prefix(self._whole_prompts(group)))
+                out.append(shared_prefix(self._whole_prompts(group, frame)))
                 continue
             shared = _common(separable)
             if len({written.thought for written in group.written}) != 1:
@@ -333,9 +337,8 @@ class ChatTokenizer:
                     )
         return groups
 
-    def _parts(self, group: ReadGroup) -> _Parts | None:
+    def _parts(self, group: ReadGroup, frame: Frame) -> _Parts | None:
         """Split a group at its seam. None if it has no seam, or if splitting there would change a token."""
-        frame = self._frame(group)
         prefix = group.prefix.lstrip() if frame.strips else group.prefix
         places = [match.start() for match in _WORD_AFTER_SPACE.finditer(prefix, max(0, len(prefix) - _SEAM_WITHIN))]
         if not places or not group.tails:
@@ -352,7 +355,8 @@ class ChatTokenizer:
         tokens = self._seams.get((context, seam))
         if tokens is None:
             return None
-        return _Parts(_Head(frame.head + before, (len(frame.head), len(frame.head) + len(before))), tails, tokens)
+        span = len(frame.head), len(frame.head) + len(before)
+        return _Parts(_Head(frame.head + before, (*frame.data, span)), tails, tokens)
 
     def _seam_tokens(self, before: str, seam: str, tail: _Tail) -> int | None:
         """Number of tokens of the seam. None if a prompt split there differs from the prompt tokenized whole."""
@@ -381,9 +385,8 @@ class ChatTokenizer:
             tail_ids[tail] = both[len(context) :] if both[: len(context)] == context else None
         return tail_ids
 
-    def _whole_prompts(self, group: ReadGroup) -> list[Ids]:
+    def _whole_prompts(self, group: ReadGroup, frame: Frame) -> list[Ids]:
         """Ids of every prompt of a group, each tokenized whole."""
-        frame = self._frame(group)
         users = [group.prefix + tail for tail in group.tails or ("",)]
         users = [user.strip() for user in users] if frame.strips else users
         start = len(frame.head)
@@ -391,7 +394,7 @@ class ChatTokenizer:
         for user, foot in zip(users, self._feet(frame, group), strict=True):
             texts.append(frame.head + user + foot.text)
             (_, end), *written = foot.after(start + len(user))
-            spans.append([(start, end), *written])
+            spans.append([*frame.data, (start, end), *written])
         return self.encoder.data(texts, spans)
 
     def _feet(self, frame: Frame, group: ReadGroup) -> list[_Foot]:
