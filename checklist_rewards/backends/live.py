@@ -22,6 +22,7 @@ together and share them evenly, and a rank without a row reads a short row whose
 from __future__ import annotations
 
 import hashlib
+import json
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -165,6 +166,8 @@ class LiveBackend(TransformersBackend):
         self._model_type = base_of(model).config.model_type
         self.sees = type(base_of(model)).__name__ == vision_class(self._model_type)
         self._given_processor, self._spare_processor = tokenizer, spare
+        if self.sees and hasattr(tokenizer, "image_processor"):
+            self._weights = self._with_pixels(self._weights)
         self._use(model, tokens, max_batch_tokens, forward)
         self._first = self._watched()
 
@@ -179,6 +182,16 @@ class LiveBackend(TransformersBackend):
         super()._use(model, tokens, max_batch_tokens, forward)
         self._computes, self._given = vars(model).get("forward"), forward
         self._identity = self._weights(self.precision)
+
+    def _with_pixels(self, weights: Callable[[torch.dtype], str]) -> Callable[[torch.dtype], str]:
+        """The identity with a processor that makes other pixels than that of the model's files."""
+        given = _pixels(self._given_processor)
+        try:
+            if _pixels(load_processor(str(model_folder(self.model_name)))) == given:
+                return weights
+        except (ChecklistRewardsError, OSError, ValueError):  # not loaded from files
+            pass
+        return lambda precision: _hashed(weights(precision), given)
 
     def _processor(self) -> Any:
         """The processor that was given with the model; otherwise that of its files, or of the trainer."""
@@ -481,6 +494,11 @@ def _plain(name: str) -> str:
 def _of_adapter(name: str, adapters: Any) -> bool:
     """Whether a weight belongs to one of these adapters. PEFT puts the adapter's name into that of the weight."""
     return not set(adapters).isdisjoint(name.split("."))
+
+
+def _pixels(processor: Any) -> str:
+    """What decides how a processor turns an image into pixels, as text."""
+    return json.dumps(processor.image_processor.to_dict(), sort_keys=True, default=str)
 
 
 def _rules(tokens: ChatTokenizer) -> str:

@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 from checklist_rewards.backends.base import Message, Messages, Written
 from checklist_rewards.chat import CompletionReader
 from checklist_rewards.errors import ModelError
-from checklist_rewards.images import Image, parts
+from checklist_rewards.images import Image, has_images, parts
 from checklist_rewards.markers import OPENING_TAG, Section, closing_tag
 
 logger = logging.getLogger(__name__)
@@ -176,17 +176,21 @@ class ChatTemplate:
         """
         framed: list[Message] = []
         contents: list[str] = []
+
+        def marked(text: str) -> str:
+            contents.append(text)
+            return _padded(_numbered(len(contents) - 1))
+
         for message in messages:
-            some: list[str | Image] = [] if pictured is None else list(parts(message["content"]))
-            some = some if any(isinstance(part, Image) for part in some) else [message["content"]]
-            blocks: list[Any] = []
-            for part in some:
-                if isinstance(part, Image):
-                    blocks.append({"type": "image"})
-                else:
-                    blocks.append({"type": "text", "text": _padded(_numbered(len(contents)))})
-                    contents.append(part)
-            framed.append({**message, "content": blocks[0]["text"] if some == [message["content"]] else blocks})
+            content: Any = message["content"]
+            if pictured is None or not has_images(content):
+                content = marked(content)
+            else:
+                content = [
+                    {"type": "image"} if isinstance(part, Image) else {"type": "text", "text": marked(part)}
+                    for part in parts(content)
+                ]
+            framed.append({**message, "content": content})
         rest, text = self._render(framed, think), ""
         spans = []
         for index, content in enumerate(contents):

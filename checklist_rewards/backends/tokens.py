@@ -30,8 +30,9 @@ common are the prefix. A thought before a label is plain text: mistral-common ha
 
 [`Bounds`] are upper bounds for the number of tokens of a request before it is sent, used by budgets and dry runs. With
 the model's tokenizer, prompts are counted exactly. Without it, the bound is one token per byte of the text plus
-`TEMPLATE_TOKENS` for the chat template; English text takes about a quarter of that. A template that adds more than
-`TEMPLATE_TOKENS` (a long system prompt of its own) may exceed the bound for very short prompts.
+`TEMPLATE_TOKENS` for the chat template and `IMAGE_TOKENS` for each image; English text takes about a quarter of that. A
+template that adds more than `TEMPLATE_TOKENS` (a long system prompt of its own) may exceed the bound for very short
+prompts.
 
 A label read from a server may take a second request: if the server returns no log-probabilities or none of the labels,
 it is requested to write the label.
@@ -55,6 +56,7 @@ from checklist_rewards.backends.models import POCKET, from_hub, pocket_dir
 from checklist_rewards.backends.packaged import PACKAGED, packaged_folder
 from checklist_rewards.backends.templates import NO_FORMAT, QUOTED_END, ChatTemplate, Frame
 from checklist_rewards.errors import ModelError
+from checklist_rewards.images import images_in
 from checklist_rewards.prompts import chat_messages
 
 _SHAPE = re.compile(r"<[|｜].+[|｜]>")
@@ -250,7 +252,7 @@ class ChatTokenizer:
         if ahead is not None and ahead[0] is groups:
             self._ahead = None
             return ahead[1]
-        return self.framed_groups(groups, [self._frame(group) for group in groups])
+        return self.framed_groups(groups, [self.frame(group) for group in groups])
 
     def framed_groups(self, groups: Sequence[ReadGroup], frames: Sequence[Frame]) -> list[TokenGroup]:
         """As [`groups`], with the text around each group's user message."""
@@ -407,7 +409,8 @@ class ChatTokenizer:
             feet.append(_Foot(frame.foot + text, tuple((start + first, start + last) for first, last in spans)))
         return feet
 
-    def _frame(self, group: ReadGroup) -> Frame:
+    def frame(self, group: ReadGroup) -> Frame:
+        """The text around the user message of a group."""
         key = group.system, bool(group.written)
         if key not in self._frames:
             self._frames[key] = self.template.frame(group.system, think=bool(group.written))
@@ -481,6 +484,8 @@ WORD_TOKENS = 16
 """Maximum length of the answer to a label read without log-probabilities."""
 THINKING_TOKENS = 4096
 """Additional tokens for models that think before every answer."""
+IMAGE_TOKENS = 4096
+"""Assumed maximum number of tokens of an image."""
 TEMPLATE_TOKENS = 128
 """Assumed maximum number of tokens that a chat template adds to a prompt."""
 _TOKENIZER = "tokenizer_config.json"
@@ -529,19 +534,25 @@ class Bounds:
                 ]
                 for size, group in zip(prefixes, groups, strict=True)
             ]
-        return [[Tokens(self.requests * size, self._answer) for size in group] for group in sizes]
+        images = [[_of_images(group.prefix, tail) for tail in group.tails] for group in groups]
+        return [
+            [Tokens(self.requests * (size + more), self._answer) for size, more in zip(*both, strict=True)]
+            for both in zip(sizes, images, strict=True)
+        ]
 
     def reply(self, messages: Messages, sampling: Sampling) -> Tokens:
         """Bound for `sampling.n` replies to one prompt."""
         completion = sampling.n * (sampling.max_tokens + self._thinking)
+        images = _of_images(*(message["content"] for message in messages))
         if self.tokens is not None:
             from jinja2 import TemplateError  # installed wherever a tokenizer is
 
             try:
-                return Tokens(len(self.tokens.prompt(messages)), completion)
+                return Tokens(len(self.tokens.prompt(messages)) + images, completion)
             except (ModelError, TemplateError):  # the server may use a template that accepts these messages
                 pass
-        return Tokens(sum(_bytes(message["content"]) for message in messages) + TEMPLATE_TOKENS, completion)
+        texts = sum(_bytes(message["content"]) for message in messages)
+        return Tokens(texts + images + TEMPLATE_TOKENS, completion)
 
 
 def local_tokenizer(model: str) -> ChatTokenizer | None:
@@ -557,6 +568,11 @@ def local_tokenizer(model: str) -> ChatTokenizer | None:
         return load_chat_tokenizer(source, local_files_only=True)
     except Exception:  # without transformers; an invalid name and broken files are reported when the model is loaded
         return None
+
+
+def _of_images(*texts: str) -> int:
+    """Bound for the tokens of the images in some texts."""
+    return IMAGE_TOKENS * len(images_in(*texts))
 
 
 def _bytes(text: str) -> int:

@@ -44,7 +44,13 @@ from itertools import chain
 from typing import Any, TypeVar
 
 import torch
-from transformers import AutoModelForCausalLM, AutoModelForImageTextToText, GenerationConfig, LogitsProcessor, LogitsProcessorList
+from transformers import (
+    AutoModelForCausalLM,
+    AutoModelForImageTextToText,
+    GenerationConfig,
+    LogitsProcessor,
+    LogitsProcessorList,
+)
 
 from checklist_rewards.backends.base import (
     MISSED,
@@ -340,10 +346,12 @@ class TransformersBackend(Backend):
                 cached += sum(len(row.values) for row, _ in found)
             else:
                 alone = [([*head, *rest], tails) for rest, tails in branches]
-            for prefix, tails in alone:
-                for tail, place in tails:
-                    prompt = [*prefix, *tail]
-                    found.append((next(tree_rows([(prompt, [((), place)])], 0)), self._read_alone(prompt, views, forms)))
+            for start, some in alone:
+                for tail, place in some:
+                    prompt = [*start, *tail]
+                    found.append(
+                        (next(tree_rows([(prompt, [((), place)])], 0)), self._read_alone(prompt, views, forms))
+                    )
                     computed += len(prompt)
                     separate += 1
             for row, answers in found:

@@ -70,6 +70,9 @@ class Views:
         self._eyes = eyes
         self._sights: dict[tuple[str, ...], Sight] = {}
         self._of_image: list[tuple[Sight, Image]] = []
+        self.sent: dict[tuple[int, ...], tuple[Ids, list[Image]]] = {}
+        """What an engine that processes images itself is sent for a prompt: ids with one placeholder per image, and
+        the images. Filled by [`Eyes.send`] and [`Eyes.send_prompt`]."""
 
     def of(self, images: Sequence[Image]) -> Sight:
         """The images of one prompt, in order."""
@@ -156,7 +159,7 @@ class Eyes:
         self._agrees: dict[tuple[Any, ...], bool] = {}
 
     def groups(self, groups: Sequence[ReadGroup], views: Views, *, compact: bool = False) -> list[TokenGroup]:
-        """Tokenize groups of reads with images.
+        """Tokenize groups of reads, with or without images.
 
         Args:
             groups (sequence of [`ReadGroup`]): The groups.
@@ -165,10 +168,15 @@ class Eyes:
                 its tokens, as for an engine that processes images itself.
         """
         found: list[TokenGroup | None] = [None] * len(groups)
-        framed: list[tuple[int, ReadGroup, Frame, Sight]] = []
+        framed: list[tuple[int, ReadGroup, Frame, Sight | None]] = []
         for number, group in enumerate(groups):
             _refuse_in_system(group.system)
-            if any(map(has_images, group.tails)) or not self._splits(group.system, group.prefix, bool(group.written), views):
+            if not any(map(has_images, (group.prefix, *group.tails))):
+                framed.append((number, group, self.tokens.frame(group), None))
+                continue
+            if any(map(has_images, group.tails)) or not self._splits(
+                group.system, group.prefix, bool(group.written), views
+            ):
                 found[number] = shared_prefix(self._whole(group, views, compact))
                 continue
             sight = views.of(images_in(group.prefix))
@@ -178,9 +186,9 @@ class Eyes:
             )
             text = ReadGroup(group.system, rest, group.tails, written=group.written)
             framed.append((number, text, frame, sight))
-        made = self.tokens.framed_groups([group for _, group, _, _ in framed], [frame for _, _, frame, _ in framed])
-        for (number, _, _, sight), group in zip(framed, made, strict=True):
-            found[number] = group if compact else self._numbered(group, sight)
+        made = self.tokens.framed_groups([text for _, text, _, _ in framed], [frame for _, _, frame, _ in framed])
+        for (number, _, _, sight), tokens in zip(framed, made, strict=True):
+            found[number] = tokens if compact or sight is None else self._numbered(tokens, sight)
         return [group for group in found if group is not None]
 
     def prompt(self, messages: Messages, views: Views, *, compact: bool = False) -> Ids:
@@ -193,6 +201,22 @@ class Eyes:
         text, spans = self.tokens.template.conversation(messages, pictured=self._pictured(sight, compact))
         ids = self.tokens.encoder.data([text], [spans])[0]
         return ids if compact else self._numbered(TokenGroup(ids, []), sight).prefix
+
+    def send(self, groups: Sequence[ReadGroup], views: Views) -> list[TokenGroup]:
+        """As [`groups`]; `views` gets what is sent for each prompt."""
+        found = self.groups(groups, views)
+        for group, full, short in zip(groups, found, self.groups(groups, views, compact=True), strict=True):
+            for text, tail, sent in zip(group.tails, full.tails, short.tails, strict=True):
+                images = images_in(group.prefix, text)
+                views.sent[tuple(full.prefix + tail)] = short.prefix + sent, images
+        return found
+
+    def send_prompt(self, messages: Messages, views: Views) -> Ids:
+        """As [`prompt`]; `views` gets what is sent for it."""
+        prompt = self.prompt(messages, views)
+        images = images_in(*(message["content"] for message in messages))
+        views.sent[tuple(prompt)] = self.prompt(messages, views, compact=True), images
+        return prompt
 
     def processed(self, images: Sequence[Image], first: int) -> Sight:
         """Images as the processor gives them. Raises [`ModelError`] if it fails."""
@@ -289,9 +313,7 @@ class Eyes:
 
     def _by_processor(self, messages: Messages, think: bool = False) -> Ids:
         """Ids of a prompt that the processor tokenizes, without control tokens inside its data."""
-        data = [
-            {**message, "content": "".join(map(self._broken, parts(message["content"])))} for message in messages
-        ]
+        data = [{**message, "content": "".join(map(self._broken, parts(message["content"])))} for message in messages]
         text, _ = self.tokens.template.conversation(data, think=think, pictured=lambda rendered: rendered)
         bos = self.tokens.tokenizer.bos_token
         settings = {"add_special_tokens": False} if bos and text.startswith(bos) else {}
@@ -365,12 +387,12 @@ def _without_videos(path: str, settings: dict[str, Any]) -> Any:
             )
 
     inner = [part(name) for name in kind.get_attributes()]
-    unchecked = type(kind.__name__, (kind,), {"check_argument_for_proper_class": lambda *_: None})
+    unchecked: Any = type(kind.__name__, (kind,), {"check_argument_for_proper_class": lambda *_: None})
     return unchecked.from_args_and_dict(inner, arguments)
 
 
 def _processor_class(name: str) -> Any:
-    """A processor's class from its module, also where transformers shows only a stand-in for it without torchvision."""
+    """A processor's class from its module; without torchvision, transformers shows only a stand-in for some."""
     from transformers.models.auto.processing_auto import PROCESSOR_MAPPING_NAMES
 
     for model_type, names in PROCESSOR_MAPPING_NAMES.items():

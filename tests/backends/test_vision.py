@@ -18,7 +18,10 @@ from tests.backends.test_vision_architectures import BLUE, GROUPS, LABELS, RED, 
 from tests.backends.vision_architectures import drawing
 
 QWEN, GEMMA = "Qwen2.5-VL", "Gemma 3"
-TEXT = [ReadGroup("You judge.", "Some words are here. " * 5, TAILS), ReadGroup(None, "Other words stand there.", TAILS)]
+TEXT = [
+    ReadGroup("You judge.", "Some words are here. " * 5, TAILS),
+    ReadGroup(None, "Other words stand there.", TAILS),
+]
 
 
 @pytest.mark.parametrize("name", [QWEN, GEMMA])
@@ -45,8 +48,14 @@ def test_text_alone_is_read_by_the_text_class_with_the_same_numbers():
 def test_equal_images_are_processed_once_and_computed_once_per_prompt(monkeypatch):
     engine, seen, passes = engine_of(QWEN), [], []
     processed, head = type(engine.eyes).processed, TransformersBackend._head
-    monkeypatch.setattr(type(engine.eyes), "processed", lambda self, images, first: seen.append(images) or processed(self, images, first))
-    monkeypatch.setattr(TransformersBackend, "_head", lambda self, ids, views: passes.append(ids) or head(self, ids, views))
+    monkeypatch.setattr(
+        type(engine.eyes),
+        "processed",
+        lambda self, images, first: seen.append(images) or processed(self, images, first),
+    )
+    monkeypatch.setattr(
+        TransformersBackend, "_head", lambda self, ids, views: passes.append(ids) or head(self, ids, views)
+    )
     groups = [ReadGroup("You judge.", f"Look: {RED.mark} The answer is {n}. ", TAILS) for n in range(8)]
     _, usage = engine.read(groups, LABELS)
     assert seen == [[RED]] and len(passes) == 1
@@ -68,9 +77,7 @@ def test_an_image_in_a_tail_is_read():
     engine = engine_of(QWEN)
     tails = tuple(f"{tail} Compare {BLUE.mark} with it." for tail in TAILS)
     answers, usage = engine.read([ReadGroup(None, f"{RED.mark} Some words. ", tails)], LABELS)
-    alone = [
-        engine.read([ReadGroup(None, f"{RED.mark} Some words. {tail}", ("",))], LABELS)[0][0] for tail in tails
-    ]
+    alone = [engine.read([ReadGroup(None, f"{RED.mark} Some words. {tail}", ("",))], LABELS)[0][0] for tail in tails]
     for answer, other in zip(answers, alone, strict=True):
         assert answer.logprobs == pytest.approx(other.logprobs, abs=1e-5)
     assert usage.prompt_tokens == usage.computed_tokens

@@ -95,8 +95,9 @@ _QWEN = Vision(
 
 _SIGLIP = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 2}
 _IDEFICS = (
-    "<|im_start|>{% for m in messages %}{{ m.role | capitalize }}{{ ':' if m.content[0]['type'] == 'image' else ': ' }}"
-    "{% for c in m.content %}{% if c['type'] == 'text' %}{{ c['text'] }}{% elif c['type'] == 'image' %}<image>"
+    "<|im_start|>{% for m in messages %}{{ m.role | capitalize }}"
+    "{{ ':' if m.content[0]['type'] == 'image' else ': ' }}{% for c in m.content %}"
+    "{% if c['type'] == 'text' %}{{ c['text'] }}{% elif c['type'] == 'image' %}<image>"
     "{% endif %}{% endfor %}<end_of_utterance>\n{% endfor %}{% if add_generation_prompt %}Assistant:{% endif %}"
 )
 _IMAGES_FIRST = (
@@ -124,9 +125,9 @@ _PIXTRAL |= {"closed": "[/INST]", "system": "[SYSTEM_PROMPT]", "rules": "[/SYSTE
 _TILES = {f"tile{row}{col}": f"<row_{row}_col_{col}>" for row in (1, 2, 3) for col in (1, 2, 3)}
 _AYA = (
     "{{ bos_token }}{% for m in messages %}<|START_OF_TURN_TOKEN|><|{{ m.role }}|>{% if m.content is string %}"
-    "{{ m.content }}{% else %}{% for c in m.content %}{% if c.type == 'image' %}<image>{% else %}{{ c.text }}{% endif %}"
-    "{% endfor %}{% endif %}<|END_OF_TURN_TOKEN|>{% endfor %}{% if add_generation_prompt %}<|START_OF_TURN_TOKEN|>"
-    "<|CHATBOT_TOKEN|>{% endif %}"
+    "{{ m.content }}{% else %}{% for c in m.content %}{% if c.type == 'image' %}<image>{% else %}{{ c.text }}"
+    "{% endif %}{% endfor %}{% endif %}<|END_OF_TURN_TOKEN|>{% endfor %}{% if add_generation_prompt %}"
+    "<|START_OF_TURN_TOKEN|><|CHATBOT_TOKEN|>{% endif %}"
 )
 
 VISION: dict[str, Vision] = {
@@ -197,7 +198,10 @@ VISION: dict[str, Vision] = {
         {"image_processor_type": "LlavaOnevisionImageProcessor", "size": {"height": 28, "width": 28}}
         | {"image_grid_pinpoints": [[28, 28], [28, 56], [56, 28], [56, 56]]},
         _images_first(
-            OPEN="<|im_start|>{{ m.role }} ", AFTER="", TEXT="{{ '\n' + c.text }}", CLOSE="<|im_end|>",
+            OPEN="<|im_start|>{{ m.role }} ",
+            AFTER="",
+            TEXT="{{ '\n' + c.text }}",
+            CLOSE="<|im_end|>",
             PROMPT="<|im_start|>assistant\n",
         ),
         {"start": "<|im_start|>", "end": "<|im_end|>", "image_token": "<image>", "video_token": "<video>"},
