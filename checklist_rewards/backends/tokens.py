@@ -30,8 +30,8 @@ common are the prefix. A thought before a label is plain text: mistral-common ha
 
 [`Bounds`] are upper bounds for the number of tokens of a request before it is sent, used by budgets and dry runs. With
 the model's tokenizer, prompts are counted exactly. Without it, the bound is one token per byte of the text plus
-`TEMPLATE_TOKENS` for the chat template and `IMAGE_TOKENS` for each image; English text takes about a quarter of that. A
-template that adds more than `TEMPLATE_TOKENS` (a long system prompt of its own) may exceed the bound for very short
+`TEMPLATE_TOKENS` for the chat template and `IMAGE_TOKENS` for each image; English text takes about a quarter of that.
+A template that adds more than `TEMPLATE_TOKENS` (a long system prompt of its own) may exceed the bound for very short
 prompts.
 
 A label read from a server may take a second request: if the server returns no log-probabilities or none of the labels,
