@@ -19,13 +19,13 @@ from checklist_rewards.version import __version__
 
 if TYPE_CHECKING:
     from checklist_rewards.datasets import build_checklists
+    from checklist_rewards.datasets.table import BatchScore
     from checklist_rewards.pipelines import pipeline
-    from checklist_rewards.scores.table import BatchScore
 
 _LATE = {
     "build_checklists": "checklist_rewards.datasets",
     "pipeline": "checklist_rewards.pipelines",
-    "BatchScore": "checklist_rewards.scores.table",
+    "BatchScore": "checklist_rewards.datasets.table",
 }
 
 __all__ = [

@@ -1,9 +1,9 @@
 """What was asked and what was answered: a trainer's prompts and completions as text for a judge or a generator.
 
 Prompts and completions are strings (standard format) or lists of chat messages (conversational format). The content of
-a message is a string or a list of typed blocks, whose texts are concatenated. A judge reads text only: blocks without
-text are refused, and so are images, audio and videos unless `images="ignore"`. One table of roles (`SPEAKERS`) decides
-who speaks in a message; other roles are refused. Three texts are extracted:
+a message is a string or a list of typed blocks, whose texts are concatenated; the mark of an image stands in its place
+(`images.py`), or nothing with `images="ignore"`. Other blocks without text are refused. One table of roles
+(`SPEAKERS`) decides who speaks in a message; other roles are refused. Three texts are extracted:
 
 - *input*: the last user message with the turns after it, or a prompt that is a plain string;
 - *history*: the messages before it in order, including system messages, as "role: text" paragraphs;
@@ -30,6 +30,7 @@ from os.path import commonprefix
 from typing import Any, Literal, NamedTuple, get_args
 
 from checklist_rewards.errors import SampleError
+from checklist_rewards.images import Image, clean, has_images
 from checklist_rewards.markers import (
     BEGIN,
     CONTROL,
@@ -61,6 +62,7 @@ from checklist_rewards.messages import (
     calls_of,
     content_of,
     conversation,
+    images_of,
     list_of_messages,
     parsed_thought,
     shown_call,
@@ -101,12 +103,14 @@ class Target:
             closed; `unfinished`: the completion ends with a tool call or its result; `empty`: no text at all.
         thought (`str`, *optional*): What the policy thought first.
         messages (tuple of [`Message`]): The messages of a completion that has several; for items with a scope.
+        images (tuple of [`Image`]): The images in its texts, such as those that tools returned.
     """
 
     text: str
     state: TargetState = "answered"
     thought: str | None = None
     messages: tuple[Message, ...] = ()
+    images: tuple[Image, ...] = ()
 
     @property
     def has_answer(self) -> bool:
@@ -132,17 +136,15 @@ _HEADERS = re.compile(
 # ----- prompts -----
 
 
-def prompt_text(
-    prompt: Any, grammar: Grammar = GRAMMAR, *, images: Images = "refuse"
-) -> tuple[str | None, str | None]:
+def prompt_text(prompt: Any, grammar: Grammar = GRAMMAR, *, images: Images = "show") -> tuple[str | None, str | None]:
     """Extract the input and the history from a prompt.
 
     Args:
         prompt (`str` or list of messages): A value of the `prompt` column. A string that a chat template has rendered
             is split into its messages.
         grammar ([`Grammar`], *optional*): How the policy marks its thoughts in earlier assistant messages.
-        images (`str`, *optional*, defaults to `"refuse"`): What to do with images, audio and videos: `"refuse"`, or
-            `"ignore"`.
+        images (`str`, *optional*, defaults to `"show"`): What to do with images: `"show"` puts their marks into the
+            texts, as long as the caller holds them ([`with_images`]); `"ignore"` leaves them out.
 
     Returns:
         `tuple`: The input, or None if the prompt has no user message; and the history, or None if it is empty. Turns
@@ -154,7 +156,7 @@ def prompt_text(
     """
     rendered = rendered_turns(prompt) if isinstance(prompt, str) else None
     if isinstance(prompt, str) and rendered is None:
-        return prompt, None
+        return clean(prompt), None
     messages = conversation(prompt, "a prompt", images) if rendered is None else rendered
     last_user = max((i for i, message in enumerate(messages) if speaker(message) == "user"), default=None)
     history = history_text(messages[:last_user], grammar)
@@ -260,7 +262,7 @@ def _paragraphs(
         own = speaker(message) == "assistant"
         text = _own_text(message, keep_thinking, grammar) if own else content_of(message)
         text = (read or {}).get(place, text)
-        name = f" {message['name']}" if role == "tool" and message.get("name") else ""
+        name = clean(f" {message['name']}") if role == "tool" and message.get("name") else ""
         paragraphs += [f"{role}{name}: {text}"] if text.strip() else []
         paragraphs += [f"{role} calls {shown_call(call)}" for call in calls_of(message)]
     return paragraphs
@@ -288,10 +290,18 @@ def _thinking_block(thought: str) -> str:
 
 
 def completion_text(
-    completion: Any, *, keep_thinking: bool = False, opened: bool | None = None, images: Images = "refuse"
+    completion: Any, *, keep_thinking: bool = False, opened: bool | None = None, images: Images = "show"
 ) -> str:
     """The answer of a completion; "" without one. See [`CompletionReader.read`], which also returns the state."""
-    return CompletionReader(keep_thinking=keep_thinking, images=images).read(completion, opened=opened).text
+    reader = CompletionReader(keep_thinking=keep_thinking, images=images)
+    return _without_images(reader.read(completion, opened=opened))
+
+
+def _without_images(target: Target) -> str:
+    """The text of a target that must have no images, which would not be held. Raises [`SampleError`] if it has one."""
+    if has_images(target.text):
+        raise SampleError("the text has an image, but only inputs, histories and targets may have images.")
+    return target.text
 
 
 def strip_thinking(text: str, *, opened: bool | None = None) -> str:
@@ -311,11 +321,11 @@ def strip_thinking(text: str, *, opened: bool | None = None) -> str:
 
 
 def transcript_text(
-    completion: Any, *, keep_thinking: bool = False, opened: bool | None = None, images: Images = "refuse"
+    completion: Any, *, keep_thinking: bool = False, opened: bool | None = None, images: Images = "show"
 ) -> str:
     """All messages of a completion as text; see [`CompletionReader`] with `part="transcript"`."""
     reader = CompletionReader(part="transcript", keep_thinking=keep_thinking, images=images)
-    return reader.read(completion, opened=opened).text
+    return _without_images(reader.read(completion, opened=opened))
 
 
 def transcript_of(messages: Iterable[Message]) -> str:
@@ -341,9 +351,9 @@ class CompletionReader:
             The markers of a thought of a policy that uses its own, such as `("<reasoning>", "</reasoning>")`. Empty
             if the policy writes no thoughts, whatever its tokenizer looks like: then nothing in a text is taken for
             one. Tool calls, and answers between control tokens, are still recognized.
-        images (`str`, *optional*, defaults to `"refuse"`):
-            What to do with images, audio and videos in messages. `"refuse"`: a [`SampleError`]. `"ignore"`: only the
-            text is judged.
+        images (`str`, *optional*, defaults to `"show"`):
+            What to do with images in messages. `"show"`: their marks are put into the texts. `"ignore"`: only the text
+            is judged, also of messages with audio or videos, which are refused otherwise.
     """
 
     def __init__(
@@ -354,7 +364,7 @@ class CompletionReader:
         part: Part = "answer",
         keep_thinking: bool = False,
         thinking_tags: Sequence[str] | None = None,
-        images: Images = "refuse",
+        images: Images = "show",
     ):
         self.processor = tokenizer
         self.tokenizer = getattr(tokenizer, "tokenizer", tokenizer)
@@ -446,7 +456,7 @@ class CompletionReader:
 
     def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
         """Completions as text with their special tokens. Where a policy has spelled one out with other tokens, a space
-        is put into it, so that it is no marker."""
+        is put into it, so that it is not read as a marker."""
         rows = [list(row) for row in ids]
         texts = self.tokenizer.batch_decode(rows, skip_special_tokens=False)
         return [
@@ -547,9 +557,11 @@ class CompletionReader:
         Raises:
             SampleError: If the completion is neither a string nor a list of messages.
         """
+        raw = None if raw is None else clean(raw)
         if isinstance(completion, str):
-            return self._turn(completion, None, raw, opened, cut, tools)[0]
+            return self._turn(clean(completion), None, raw, opened, cut, tools)[0]
         messages = conversation(completion, "a completion", self.images)
+        images = tuple(images_of(messages))
         own = [place for place, message in enumerate(messages) if speaker(message) == "assistant"]
         called = any(speaker(message) == "tool" or calls_of(message) for message in messages)
         shown: dict[int, str] = {}
@@ -562,6 +574,8 @@ class CompletionReader:
             if raw is not None and len(messages) > 1:
                 raw, opened = self._last_turn(raw)
             target, shown[own[-1]] = self._turn(content_of(last), last, raw, opened, cut, tools or called)
+        if images:
+            target = replace(target, images=images)
         if not (called or len(messages) > 1):
             return target
         told = tuple(self._message(message, shown.get(place)) for place, message in enumerate(messages))
@@ -569,7 +583,7 @@ class CompletionReader:
             return replace(target, messages=told)
         whole = transcript_of(told)
         state: TargetState = "empty" if not whole.strip() else "cut" if target.state.startswith("cut") else "answered"
-        return Target(whole, state, target.thought, told)
+        return Target(whole, state, target.thought, told, images)
 
     def _message(self, message: Mapping[str, Any], read: str | None) -> Message:
         """A message, whose text is `read` if it has been read already."""

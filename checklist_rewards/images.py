@@ -15,9 +15,9 @@ the place where it stood in the messages. A mark contains the hash of the pixels
     'What is this? [image]'
 
 An engine that sees splits its prompts at the marks ([`parts`]) and gets the pixels by their hash. They are in memory
-as long as somebody holds the [`Image`]: a sample holds those of its texts, and a mark of an image that nobody holds is
-an error. A mark is made of two noncharacters of Unicode and the hash; [`clean`] replaces these characters in texts
-from outside, so no text can contain an image that its message did not have.
+as long as an [`Image`] with this hash exists: a sample holds those of its texts, and the mark of an image that is not
+in memory is an error. A mark is made of two noncharacters of Unicode and the hash; [`clean`] replaces these characters
+in texts from outside, so no text can contain an image that its message did not have.
 
 Pixels are compared as the processors of models see them: rotated as the file says, in RGB. An image that is only an
 address on the web is never fetched here; its hash is that of the address, and only a server can look at it.
@@ -30,7 +30,7 @@ import binascii
 import io
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
 _OPEN, _CLOSE = "\ufdd0", "\ufdd1"
 _MARK = re.compile(f"{_OPEN}([0-9a-f]{{32}}){_CLOSE}")
+_MARK_LENGTH = 34
 _FOREIGN = str.maketrans(dict.fromkeys((_OPEN, _CLOSE), "\ufffd"))
 _DATA_URL = re.compile(r"data:image/[\w.+-]+(?:;[\w=.+-]+)*;base64,", re.I)
 _ON_THE_WEB = re.compile(r"https?://", re.I)
@@ -93,10 +94,10 @@ class Image:
 
 
 _KNOWN: WeakValueDictionary[str, Image] = WeakValueDictionary()
-"""The images that somebody holds, by key. A key belongs to one content, so it is the same for all."""
+"""The images in memory, by key. A key belongs to one content, so it is the same for all."""
 
 
-def image_of(value: Any, where: str = "the image") -> Image:
+def image_of(value: Any, where: str = "the image", folder: str | Path | None = "") -> Image:
     """The image that a value stands for.
 
     Args:
@@ -104,6 +105,8 @@ def image_of(value: Any, where: str = "the image") -> Image:
             of `datasets.Image` ({"bytes", "path"}), an `image_url` part's {"url"}, a data URL, an http(s) address, or
             an [`Image`].
         where (`str`, *optional*): What the error calls it.
+        folder (`str` or `Path`, *optional*): Where relative paths begin; by default, in the working folder. None if
+            paths are refused, such as those of a client of a server.
 
     Raises:
         SampleError: One sentence, if the value is no image or the file cannot be read.
@@ -123,15 +126,22 @@ def image_of(value: Any, where: str = "the image") -> Image:
             raise SampleError(f"{where} is a data URL that cannot be decoded: {error}.") from None
     if isinstance(value, str | os.PathLike):
         source = os.fspath(value)
+        if folder is None:
+            raise SampleError(f"{where} must be a data URL or an address; got {source!r:.60}.")
+        source = str(Path(folder, source))
         try:
             value = Path(source).read_bytes()
-        except OSError as error:
-            raise SampleError(f"{where}: {source!r} cannot be read: {error.strerror or error}.") from None
+        except (OSError, ValueError) as error:
+            raise SampleError(
+                f"{where}: {source!r} cannot be read: {getattr(error, 'strerror', None) or error}."
+            ) from None
     if isinstance(value, bytes | bytearray | memoryview):
         value = bytes(value)
     elif hasattr(value, "__array_interface__") and not hasattr(value, "convert"):
         value = _of_array(value, where)
-    elif not hasattr(value, "convert"):
+    elif hasattr(value, "convert"):
+        source = source or getattr(value, "filename", None) or None
+    else:
         raise SampleError(f"{where} must be {_ALLOWED}; got {type(value).__name__} {value!r:.60}.")
     try:
         pixels = _decoded(value)
@@ -169,14 +179,34 @@ def has_images(text: str | None) -> bool:
     return text is not None and _OPEN in text and _MARK.search(text) is not None
 
 
+def outside(text: str, place: int) -> int:
+    """The first place in a text, from a place on, that is not inside of a mark."""
+    opened = text.rfind(_OPEN, max(0, place - _MARK_LENGTH), place)
+    mark = _MARK.match(text, opened) if opened >= 0 else None
+    return place if mark is None else max(place, mark.end())
+
+
+def is_plain(text: Any) -> bool:
+    """Whether a value has no character of a mark."""
+    return not isinstance(text, str) or (_OPEN not in text and _CLOSE not in text)
+
+
 def shown(text: str) -> str:
     """The text for people and for code that reads text only, with "[image]" in place of each mark."""
     return _MARK.sub("[image]", text) if _OPEN in text else text
 
 
-def clean(text: str) -> str:
-    """A text from outside, without the characters of marks."""
-    return text.translate(_FOREIGN) if _OPEN in text or _CLOSE in text else text
+def clean(text: str, images: Collection[Image] = ()) -> str:
+    """A text from outside, without the characters of marks. The marks of the given images are kept."""
+    if is_plain(text):
+        return text
+    known = {image.key for image in images}
+    pieces = _MARK.split(text)  # texts, and between them keys
+    for place, piece in enumerate(pieces):
+        pieces[place] = f"{_OPEN}{piece}{_CLOSE}" if place % 2 else piece.translate(_FOREIGN)
+        if place % 2 and piece not in known:
+            pieces[place] = pieces[place].translate(_FOREIGN)
+    return "".join(pieces)
 
 
 def _kept(image: Image) -> Image:
@@ -196,6 +226,10 @@ def _of_cell(cell: Mapping[str, Any], where: str) -> tuple[Any, str | None]:
             if isinstance(content, Mapping):
                 return _of_cell(content, where)
             return content, path if isinstance(path, str) else None
+    if "hash" in cell:
+        raise SampleError(
+            f"{where} was logged without a path, so it cannot be read again; log the path, or ignore images."
+        )
     raise SampleError(f"{where} must be {_ALLOWED}; got a mapping with {', '.join(map(repr, cell)) or 'no keys'}.")
 
 

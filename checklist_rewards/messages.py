@@ -2,22 +2,28 @@
 
 Messages come in the shapes of several APIs: OpenAI (parts, refusals, `tool_calls` and the older `function_call`),
 Mistral and Gemini (thoughts as parts), ShareGPT (`from`, `value`), and under many names of roles. This module is the
-only one that reads these shapes. A judge reads text only, so media are refused unless the user ignores them.
+only one that reads these shapes. An image is a part of a message; in its text, its mark stands for it (`images.py`).
+Audio, videos and files are refused unless the user ignores them.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
 import json
 import re
-from collections.abc import Mapping, Sequence, Sized
+from collections.abc import Iterator, Mapping, Sequence, Sized
+from pathlib import Path
 from typing import Any, Literal, get_args
 
 from checklist_rewards.errors import SampleError
+from checklist_rewards.images import Image, clean, image_of
 from checklist_rewards.markers import LIKE_THOUGHTS
 
-Images = Literal["refuse", "ignore"]
+Images = Literal["show", "ignore"]
 IMAGES: tuple[str, ...] = get_args(Images)
-"""What to do with images, audio and videos in messages: refuse them, or judge the text alone."""
+"""What to do with images in messages: show them to the judge, and refuse audio, videos and files; or judge the text
+alone."""
 
 SPEAKERS: Mapping[str, str] = {
     name: speaker
@@ -40,6 +46,9 @@ THOUGHT_KEYS = SAYING[3:]
 """Fields of a message in which tokenizers and servers put a thought that they have parsed."""
 _TEXT_BLOCKS = ("text", "input_text", "output_text")
 _MEDIA = re.compile(r"(?:input_)?(?:image|audio|video|file)s?(?:_url|_file|_id|_data)?")
+_IMAGE_TYPES = ("image", "image_url", "input_image")
+_IMAGE_KEYS = ("image", "image_url", "url", "path", "bytes", "base64", "source")
+"""Fields of an image part with its image."""
 
 
 def speaker(message: Mapping[str, Any]) -> str | None:
@@ -71,16 +80,21 @@ def shown_call(call: Mapping[str, Any]) -> str:
     function = call.get("function") or call
     arguments = function.get("arguments")
     if isinstance(arguments, str):
-        return f"{function.get('name')}({arguments})"
+        return clean(f"{function.get('name')}({arguments})")
     shown: Sequence[str] = ()
     if isinstance(arguments, Mapping):
         # Arrow adds missing arguments as None.
         shown = [f"{key}={json.dumps(value, default=str)}" for key, value in arguments.items() if value is not None]
-    return f"{function.get('name')}({', '.join(shown)})"
+    return clean(f"{function.get('name')}({', '.join(shown)})")
 
 
 def parsed_thought(message: Mapping[str, Any]) -> str | None:
     """The thought that a tokenizer or a server has parsed out of a message."""
+    thought = _parsed_thought(message)
+    return None if thought is None else clean(thought)
+
+
+def _parsed_thought(message: Mapping[str, Any]) -> str | None:
     parsed = next((message[key] for key in THOUGHT_KEYS if message.get(key)), None)
     if parsed is None and isinstance(message.get("content"), Sequence) and not isinstance(message["content"], str):
         blocks = [b for b in list_of_messages(message["content"], "the content of a message") if _is_thought(b)]
@@ -108,21 +122,25 @@ def _says(block: Mapping[str, Any], key: str) -> bool:
 
 
 def content_of(message: Mapping[str, Any]) -> str:
-    """The text of a message, without its thought; parts are joined. Raises [`SampleError`] for a text that is none."""
+    """The text of a message, without its thought; parts are joined. The mark of an [`Image`] stands in its place.
+    Raises [`SampleError`] for a text that is none."""
     content = message.get("content")
     if isinstance(content, str) and content:
-        return content
+        return clean(content)
     if content is None or (isinstance(content, Sequence) and not content):
         # OpenAI's API has a refusal in a field of its own
         refusal = message.get("refusal") or ""
         if not isinstance(refusal, str):
             raise SampleError(f"the refusal of a message must be a string, got {refusal!r:.60}.")
-        return refusal
+        return clean(refusal)
     blocks = list_of_messages(content, "the content of a message")
-    texts = [block.get("text") or block.get("refusal") or "" for block in blocks if not _is_thought(block)]
-    for text in texts:
+    texts = []
+    for block in blocks:
+        text = "" if _is_thought(block) else block.get("text") or block.get("refusal") or ""
         if not isinstance(text, str):
             raise SampleError(f"the text of a content block must be a string, got {type(text).__name__} {text!r:.60}.")
+        image = block.get("image")
+        texts.append(image.mark if isinstance(image, Image) else clean(text))
     return "".join(texts)
 
 
@@ -133,9 +151,117 @@ def list_of_messages(value: Any, what: str) -> Sequence[Mapping[str, Any]]:
     raise SampleError(f"{what} must be a string or a list of mappings (chat messages); got {value!r:.80}.")
 
 
-def conversation(value: Any, what: str, images: Images = "refuse") -> list[Mapping[str, Any]]:
-    """The messages of `value`, each with a known role. A message or a part of one without text is refused, because
-    its judge would see a conversation with an empty turn."""
+def with_images(value: Any, given: Sequence[Any] = (), what: str = "a prompt", folder: str | Path | None = "") -> Any:
+    """Chat messages, each of whose image parts has an [`Image`]. Other values are unchanged.
+
+    A part without an image, such as `{"type": "image"}`, gets the next of the given images. If no part has or lacks an
+    image, the images are put in front of the first user message that is a string. TRL does the same
+    (`prepare_multimodal_messages`); its trainers pass prompts that have their images already, together with the column
+    that these came from.
+
+    Args:
+        value: A prompt or a completion.
+        given (sequence, *optional*): The images of the row, as [`image_of`] accepts them.
+        what (`str`, *optional*): What the error calls the messages.
+        folder (`str` or `Path`, *optional*): As in [`image_of`].
+
+    Raises:
+        SampleError: If an image cannot be read, or if there are more or fewer parts without one than given images.
+    """
+    if not isinstance(value, Sequence) or isinstance(value, str) or not all(isinstance(m, Mapping) for m in value):
+        return value
+    parts = [part for message in value for part in _image_parts(message)]
+    if not parts and not given:
+        return value
+    rest = [image_of(image, f"image {n} of {what}", folder) for n, image in enumerate(given, start=1)]
+    contents = [_content_of_image(part) for part in parts]
+    empty = sum(content is None for content in contents)
+    if not parts:
+        return _in_front(value, rest, what)
+    found = [
+        None if content is None else image_of(content, f"image part {n} of {what}", folder)
+        for n, content in enumerate(contents, start=1)
+    ]
+    if empty != len(rest) and not (empty == 0 and _in_order(rest, found)):
+        raise SampleError(
+            f"{what} has {empty} image parts without an image, but its row has {len(rest)} images in the column "
+            "'image' or 'images'."
+        )
+    in_order, shown = iter(rest), iter(found)
+    return [
+        {**message, "content": [_with_image(part, shown, in_order) for part in message["content"]]}
+        if any(_image_parts(message))
+        else message
+        for message in value
+    ]
+
+
+def _image_parts(message: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """The image parts of a message, in order."""
+    content = message.get("content")
+    if isinstance(content, Sequence) and not isinstance(content, str):
+        yield from (part for part in content if isinstance(part, Mapping) and _is_image(part))
+
+
+def _is_image(part: Mapping[str, Any]) -> bool:
+    """Whether a content block is an image: by its type, or without one by its fields."""
+    kind = part.get("type")
+    if kind is None:
+        return any(_is_given(part.get(name)) for name in _IMAGE_KEYS[:2])
+    return kind in _IMAGE_TYPES
+
+
+def _content_of_image(part: Mapping[str, Any]) -> Any:
+    """What an image part has as its image; None if it is only a place for one."""
+    key = next((key for key in _IMAGE_KEYS if _is_given(part.get(key))), None)
+    value = None if key is None else part[key]
+    if key == "source" and isinstance(value, Mapping):  # Anthropic
+        key, value = ("base64", value["data"]) if value.get("data") else ("url", value.get("url"))
+    if key != "base64" or not isinstance(value, str):
+        return value
+    try:
+        return base64.b64decode(value, validate=True)
+    except binascii.Error as error:
+        raise SampleError(f"an image part has base64 text that cannot be decoded: {error}.") from None
+
+
+def _with_image(part: Any, found: Iterator[Image | None], rest: Iterator[Image]) -> Any:
+    """A content block with its image, if it is an image part."""
+    if not (isinstance(part, Mapping) and _is_image(part)):
+        return part
+    return {"type": "image", "image": next(found) or next(rest)}
+
+
+def _in_order(images: Sequence[Image], found: Sequence[Image | None]) -> bool:
+    """Whether the images are among those found, in their order."""
+    remaining = iter(found)
+    return all(any(other is image for other in remaining) for image in images)
+
+
+def _in_front(messages: Sequence[Mapping[str, Any]], images: Sequence[Image], what: str) -> list[Mapping[str, Any]]:
+    """The messages with images in front of the first user message."""
+    for place, message in enumerate(messages):
+        content = _with_role(message).get("content")
+        if speaker(_with_role(message)) == "user" and isinstance(content, str):
+            parts = [*({"type": "image", "image": image} for image in images), {"type": "text", "text": content}]
+            return [*messages[:place], {**_with_role(message), "content": parts}, *messages[place + 1 :]]
+    raise SampleError(
+        f"{what} has no place for the images of its row: add image parts to its content, or a user message that is a "
+        "string."
+    )
+
+
+def images_of(messages: Any) -> list[Image]:
+    """The images of messages from [`with_images`], in order. None of other values."""
+    if not isinstance(messages, Sequence) or isinstance(messages, str):
+        return []
+    found = [part.get("image") for m in messages if isinstance(m, Mapping) for part in _image_parts(m)]
+    return [image for image in found if isinstance(image, Image)]
+
+
+def conversation(value: Any, what: str, images: Images = "show") -> list[Mapping[str, Any]]:
+    """The messages of `value`, each with a known role, and with `images="show"` as [`with_images`] returns them. A
+    message or a part of one without text is refused, because its judge would see a conversation with an empty turn."""
     messages = [_with_role(message) for message in list_of_messages(value, what)]
     for number, message in enumerate(messages, start=1):
         where = f"message {number} of {what}"
@@ -154,7 +280,15 @@ def conversation(value: Any, what: str, images: Images = "refuse") -> list[Mappi
         parts = list_of_messages(content, "the content of a message") if not isinstance(content, str | None) else ()
         for part in (message, *parts):
             _check_part(part, where, images, whole=part is message)
-    return messages
+    if images == "show":
+        return with_images(messages, what=what)
+    return [_without_images(message) if any(_image_parts(message)) else message for message in messages]
+
+
+def _without_images(message: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A message without its image parts, but with the texts of those that have one."""
+    content = [{"type": "text", "text": p.get("text") or ""} if _is_image(p) else p for p in message["content"]]
+    return {**message, "content": content}
 
 
 def _with_role(message: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -167,16 +301,21 @@ def _with_role(message: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _check_part(part: Mapping[str, Any], where: str, images: Images, whole: bool) -> None:
-    """Refuse a part of a message, or a message as a whole, with an image or other media, and a part without text."""
+    """Refuse a part of a message with other media than an image, a message with media outside of its parts, and a part
+    without text."""
     kind = "" if whole else str(part.get("type") or "")
     media = next((name for name in part if _MEDIA.fullmatch(str(name)) and _is_given(part[name])), None)
     if media is not None or _MEDIA.fullmatch(kind):
-        if images == "refuse":
-            raise SampleError(
-                f"{where} has a part {media or kind!r}, but a judge reads text only; remove the part, or replace it "
-                "by text (in Python, rewards and readers with images='ignore' judge the text alone)."
-            )
-    elif (
+        if images == "ignore" or (not whole and _is_image(part)):
+            return
+        advice = "remove the part, or replace it by text"
+        if "image" in (media or kind):
+            advice = 'put each image into a part {"type": "image", "image": ...} of the content'
+        raise SampleError(
+            f"{where} has a part {media or kind!r}, but a judge reads text and images only; {advice} (in Python, "
+            "rewards and readers with images='ignore' judge the text alone)."
+        )
+    if (
         not whole
         and part.get("text") is None
         and part.get("refusal") is None

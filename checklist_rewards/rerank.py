@@ -26,10 +26,10 @@ from statistics import fmean
 from typing import Any, Literal, get_args
 
 from checklist_rewards.backends import Engine, Messages, Sampling
+from checklist_rewards.backends.replies import sample_replies, target_of
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.store import Store
 from checklist_rewards.judges import Progress
-from checklist_rewards.replies import sample_replies, target_of
 from checklist_rewards.rows import Candidate, Pool
 from checklist_rewards.scorer import ChecklistScorer
 from checklist_rewards.scores import EQUAL, Score

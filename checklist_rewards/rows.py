@@ -3,6 +3,7 @@
 A [`Sample`] is a text to judge, a [`Request`] a prompt to write a checklist for, and a [`Pool`] several texts about
 one prompt. [`Columns`] makes them from a row, before any model is loaded. An error names the row, the column and the
 value. Commands, pipelines, datasets and labels (`judges/labels.py`) read their rows with it.
+[`score_from`] parses the score in a row of a scored file.
 
 A column named by the user must exist in every row. Otherwise the first row decides between the two usual names
 (`prompt` or `input`, `target` or `completion`), and all rows must have the same column: if the first row has no input,
@@ -11,6 +12,9 @@ no row may have one. Chat messages are handled as in training (`chat.py`).
 Of a target, the answer is judged, without its thought. Text that a person has written (inputs, histories, references)
 is never changed. An input that a chat template has rendered to a string is split into its messages.
 
+The images of a prompt are in its messages, in the columns `image` and `images`, or both (`with_images`). A sample
+holds the images of its texts in memory.
+
 Further fields of a writer prompt (reference, candidates, ...) are read from columns of the same name. They are
 optional, unless the user named the column.
 """
@@ -18,25 +22,31 @@ optional, unless the user named the column.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self, get_args
 
+from pydantic import ValidationError
+
 from checklist_rewards.chat import CompletionReader, Message, Target, completion_text, opens_thinking, prompt_text
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import ChecklistError, SampleError
-from checklist_rewards.files.cells import messages_in
-from checklist_rewards.files.rows import Row, read_rows
-from checklist_rewards.messages import Images, chat_messages
-from checklist_rewards.scores import TargetState, Verdict
+from checklist_rewards.files.cells import decoded, messages_in
+from checklist_rewards.files.rows import SCORE_COLUMN, Row, read_rows
+from checklist_rewards.images import Image, clean, has_images, image_of, images_in, is_plain, shown
+from checklist_rewards.messages import Images, chat_messages, images_of, with_images
+from checklist_rewards.scores import Score, TargetState, Verdict
+from checklist_rewards.validation import one_sentence
 
 PROMPT, HISTORY, REFERENCE, CANDIDATES = "prompt", "history", "reference", "candidates"
 CONTEXT = (REFERENCE, HISTORY, "context", "chosen", "rejected", CANDIDATES)
 """The fields of a [`Request`] other than its input."""
 INPUTS, TARGETS = (PROMPT, "input"), ("target", "completion")
-MEDIA = ("image", "images", "audio", "video", "videos")
-"""Columns in which data sets have the media of a prompt."""
+IMAGE_COLUMNS = ("images", "image")
+"""Columns in which data sets have the images of a prompt: several, or one."""
+MEDIA = ("audio", "video", "videos")
+"""Columns in which data sets have other media of a prompt."""
 _TEXT = "a string or chat messages"
 _READERS = {images: CompletionReader(images=images) for images in get_args(Images)}
 
@@ -58,6 +68,10 @@ class Sample:
             (`scoped.py`). Without them, the target counts as one message of the assistant.
         checked (mapping, *optional*): the verdicts of code checks that have run already, by [`ChecklistItem.check`];
             see [`ChecklistScorer.checked`].
+        images (sequence, *optional*): the images of input and history, as [`image_of`] accepts them. If neither text
+            has the mark of an image, they are put in front of the input. By default, those whose marks they have.
+        target_images (sequence of [`Image`], *optional*): the images of the target and its messages, such as those
+            that tools returned.
     """
 
     checklist: Any
@@ -68,6 +82,20 @@ class Sample:
     state: TargetState = field(default="answered", kw_only=True)
     messages: Sequence[Message] = field(default=(), kw_only=True, repr=False)
     checked: Mapping[str, Verdict] | None = field(default=None, kw_only=True, repr=False)
+    images: Sequence[Image] = field(default=(), kw_only=True, repr=False)
+    target_images: Sequence[Image] = field(default=(), kw_only=True, repr=False)
+
+    def __post_init__(self) -> None:
+        """Put the images into the input, and clean the other texts of marks of images that are not theirs."""
+        told = [text for message in self.messages for text in (message.text, message.shown)]
+        if not self.images and all(map(is_plain, (self.target, self.input, self.history, self.reference, *told))):
+            return
+        _hold(self)
+        own = self.target_images
+        object.__setattr__(self, "target", _cleaned(self.target, own))
+        object.__setattr__(self, REFERENCE, _cleaned(self.reference))
+        messages = [m._replace(text=clean(m.text, own), shown=clean(m.shown, own)) for m in self.messages]
+        object.__setattr__(self, "messages", tuple(messages))
 
     @classmethod
     def of(
@@ -77,9 +105,20 @@ class Sample:
         input: str | None = None,
         reference: str | None = None,
         history: str | None = None,
+        images: Sequence[Image] = (),
     ) -> Sample:
-        """The sample of an answer that was read from a completion."""
-        return cls(checklist, target.text, input, reference, history, state=target.state, messages=target.messages)
+        """The sample of an answer that was read from a completion, about a prompt with these images."""
+        return cls(
+            checklist,
+            target.text,
+            input,
+            reference,
+            history,
+            state=target.state,
+            messages=target.messages,
+            images=images,
+            target_images=target.images,
+        )
 
     @property
     def target_state(self) -> TargetState:
@@ -99,6 +138,7 @@ class Request:
         candidates (sequence of `str`, *optional*): responses to compare; ranked best first if the prompt needs a
             ranking.
         chosen, rejected (`str`, *optional*): a better and a worse response; give both or neither.
+        images (sequence, *optional*): the images of input and history, as in [`Sample`].
     """
 
     input: str
@@ -108,6 +148,18 @@ class Request:
     candidates: Sequence[str] = ()
     chosen: str | None = None
     rejected: str | None = None
+    images: Sequence[Image] = field(default=(), kw_only=True, repr=False)
+
+    def __post_init__(self) -> None:
+        """Put the images into the input, and clean the other texts of foreign marks."""
+        others = ("reference", "context", "chosen", "rejected")
+        texts = [getattr(self, name) for name in ("input", HISTORY, *others)]
+        if not self.images and all(map(is_plain, (*texts, *self.candidates))):
+            return
+        _hold(self)
+        for name in others:
+            object.__setattr__(self, name, _cleaned(getattr(self, name)))
+        object.__setattr__(self, CANDIDATES, tuple(map(_cleaned, self.candidates)))
 
 
 class Candidate(str):
@@ -127,7 +179,7 @@ class Candidate(str):
         """Read the answer from the text, if it is not given."""
         self = super().__new__(cls, text)
         if target is None:
-            target = text.target if isinstance(text, Candidate) else _READERS["refuse"].read(text)
+            target = text.target if isinstance(text, Candidate) else _READERS["show"].read(text)
         self.target = target
         return self
 
@@ -144,6 +196,7 @@ class Pool:
         checklist: a [`Checklist`], or any value that [`Checklist.parse`] accepts.
         candidates (sequence of `str`, *optional*): the texts; a [`Candidate`] has its answer with it.
         input, reference, history (`str`, *optional*): context for the judge, as in [`Sample`].
+        images (sequence, *optional*): the images of input and history, as in [`Sample`].
     """
 
     checklist: Any
@@ -151,14 +204,40 @@ class Pool:
     input: str | None = None
     reference: str | None = None
     history: str | None = None
+    images: Sequence[Image] = field(default=(), kw_only=True, repr=False)
+
+    def __post_init__(self) -> None:
+        """Put the images into the input."""
+        if self.images or not (is_plain(self.input) and is_plain(self.history)):
+            _hold(self)
 
     @property
     def samples(self) -> list[Sample]:
         """The answers of the candidates, in order."""
         return [
-            Sample.of(self.checklist, Candidate(text).target, self.input, self.reference, self.history)
+            Sample.of(self.checklist, Candidate(text).target, self.input, self.reference, self.history, self.images)
             for text in self.candidates
         ]
+
+
+def _hold(value: Sample | Request | Pool) -> None:
+    """Set the images of a new value to those that were given and those in its input and history. If neither has an
+    image, the given ones are put in front of the input."""
+    given = [image_of(image, f"image {number}") for number, image in enumerate(value.images, start=1)]
+    object.__setattr__(value, "input", _with_images(given, value.input, value.history))
+    object.__setattr__(value, "images", tuple(dict.fromkeys([*images_in(value.history, value.input), *given])))
+
+
+def _with_images(images: Sequence[Image], input: str | None, history: str | None) -> str | None:
+    """An input with images in front, if neither input nor history has one."""
+    if not images or has_images(input) or has_images(history):
+        return input
+    return "".join(image.mark for image in images) + (input or "")
+
+
+def _cleaned(text: Any, images: Sequence[Image] = ()) -> Any:
+    """A text without the marks of other images; other values unchanged. The type of a plain text is kept."""
+    return text if is_plain(text) else clean(text, images)
 
 
 @dataclass(frozen=True)
@@ -181,8 +260,10 @@ class Columns:
     """Columns not named by the user; rows may lack them."""
     blank_is_null: bool = False
     """Treat an empty cell as null, because CSV has no null."""
-    images: Images = "refuse"
-    """What to do with images in messages: refuse them, or, in files that are already scored, ignore them."""
+    images: Images = "show"
+    """What to do with the images of a row: show them to the judge, or ignore them."""
+    folder: Path | None = Path()
+    """Where relative paths of images begin; None if paths are refused."""
     named: bool = False
     """Whether the user named the input columns. Otherwise a row is refused if a part of its prompt is elsewhere."""
 
@@ -198,7 +279,7 @@ class Columns:
         history: str | None = None,
         writer: Mapping[str, str | None] | None = None,
         shared: Checklist | None = None,
-        images: Images = "refuse",
+        images: Images = "show",
     ) -> Columns:
         """The columns of a file by its first row; None means "not named by the user".
 
@@ -219,6 +300,7 @@ class Columns:
             frozenset(unnamed - set(filter(None, (reference, history)))),
             isinstance(row, Row) and row.csv,
             images,
+            row.folder if isinstance(row, Row) else Path(),
             bool(inputs),
         )
 
@@ -231,17 +313,49 @@ class Columns:
             yield row, columns
 
     def input_of(self, row: Mapping[str, Any], where: str) -> tuple[str | None, str | None]:
-        """The input and the conversation before it; several columns are joined by blank lines, skipping empty ones."""
+        """The input and the conversation before it, as text; several columns are joined by blank lines, skipping empty
+        ones. "[image]" stands in place of an image."""
+        input, history, _ = self._context(row, where)
+        return input and shown(input), history and shown(history)
+
+    def _context(self, row: Mapping[str, Any], where: str) -> tuple[str | None, str | None, Sequence[Image]]:
+        """The input, the conversation before it, and the images of both."""
         self._check_elsewhere(row, where)
-        texts = [self._input(row, key, where) for key in self.inputs]
+        prompts = [self._prompt(row, key, where) for key in self.inputs]
+        prompts, images = self._prompts_with_images(row, prompts, where)
+        texts = [
+            (None, None) if prompt is None else self._texts(key, prompt, where)
+            for key, prompt in zip(self.inputs, prompts, strict=True)
+        ]
         before = None
         if self.history is not None and not self._absent(row, self.history):
             before = self.get(row, self.history, "--history-key", where)
         if before is not None and not isinstance(before, str):
             kind = "a string (put earlier chat messages into the input column)"
             raise SampleError(f"{where}: {self.history!r} must be {kind}, got {_shown(before)}.")
-        history = joined([before, *(history for _, history in texts)])
-        return texts[0][0] if len(texts) == 1 else joined([text for text, _ in texts]), history
+        history = joined([before and clean(before), *(history for _, history in texts)])
+        input = texts[0][0] if len(texts) == 1 else joined([text for text, _ in texts])
+        return _with_images(images, input, history), history, images
+
+    def _prompts_with_images(
+        self, row: Mapping[str, Any], prompts: list[Any], where: str
+    ) -> tuple[list[Any], Sequence[Image]]:
+        """The prompts of a row with its images, and all of these images. Those of the columns belong to the first
+        prompt that is a conversation."""
+        if self.images == "ignore":
+            return prompts, ()
+        given = images_of_row(row, where, self.folder)
+        held = list(given)
+        for place, prompt in enumerate(prompts):
+            if not isinstance(prompt, list | tuple):
+                continue
+            try:
+                prompts[place] = with_images(prompt, given, folder=self.folder)
+            except SampleError as error:
+                raise SampleError(f"{where}, {self.inputs[place]!r}: {error}") from None
+            held += images_of(prompts[place])
+            given = []
+        return prompts, tuple(dict.fromkeys(held))
 
     def _check_elsewhere(self, row: Mapping[str, Any], where: str) -> None:
         """Refuse a row with a part of its prompt in a column that the judge does not see."""
@@ -272,14 +386,15 @@ class Columns:
             columns = " ".join(f"--input-key {key}" for key in self.inputs)
             advice = f", or name the columns that it sees: {columns}" if columns else ""
             raise SampleError(
-                f"{where}: the row has media in {media[0]!r}, but a judge reads text only; remove the column{advice}."
+                f"{where}: the row has media in {media[0]!r}, but a judge reads text and images only; remove the "
+                f"column{advice}."
             )
 
     def request_of(self, row: Mapping[str, Any], where: str) -> Request:
         """The row as a [`Request`] for a checklist. Raises [`SampleError`] if the input is blank."""
         if not self.inputs:
             self.get(row, PROMPT, "--input-key", where)
-        input, history = self.input_of(row, where)
+        input, history, images = self._context(row, where)
         if input is None or not input.strip():
             keys = ", ".join(self.inputs)
             raise SampleError(f"{where}: the input ({keys}) is blank; a checklist requires an input.")
@@ -288,7 +403,7 @@ class Columns:
             for name, key in self.writer.items()
             if not self._absent(row, key)
         }
-        return Request(input, history=history, **fields_of(values, where, self.writer))
+        return Request(input, history=history, images=images, **fields_of(values, where, self.writer))
 
     def messages_of(self, row: Mapping[str, Any], where: str) -> str | list[dict[str, str]] | None:
         """The prompt as the policy receives it: chat messages are returned as chat messages."""
@@ -306,14 +421,15 @@ class Columns:
         if self.blank_is_null and self.inputs and all(isinstance(c, str) and not c.strip() for c in cells):
             names = ", ".join(map(repr, (*self.inputs, self.target)))
             raise SampleError(f"{where}: {names} are blank; remove the row, or fill it.")
-        input, history = self.input_of(row, where)
-        return Sample.of(checklist, self.target_of(row, where), input, self.reference_of(row, where), history)
+        input, history, images = self._context(row, where)
+        target, reference = self.target_of(row, where), self.reference_of(row, where)
+        return Sample.of(checklist, target, input, reference, history, images)
 
     def pool_of(self, row: Mapping[str, Any], where: str, candidates: Sequence[str] = ()) -> Pool:
         """The row as a [`Pool`] of these candidates. Raises [`SampleError`] for invalid columns."""
-        input, history = self.input_of(row, where)
+        input, history, images = self._context(row, where)
         reference = self.reference_of(row, where)
-        return Pool(self.checklist_of(row, where), candidates, input, reference, history)
+        return Pool(self.checklist_of(row, where), candidates, input, reference, history, images=images)
 
     def target_of(self, row: Mapping[str, Any], where: str) -> Target:
         """The answer to score, as in training. Raises [`SampleError`] if the column is missing."""
@@ -373,19 +489,22 @@ class Columns:
     def _opened(self, row: Mapping[str, Any]) -> Any:
         """Whether the prompt of a row opens the thought of its completion."""
         prompt = messages_in(row.get(self.inputs[0])) if len(self.inputs) == 1 else None
-        return self._reader.opened(prompt) if _opens_thinking(prompt) else None
+        if not _opens_thinking(prompt):
+            return None
+        [prompt], _ = self._prompts_with_images(row, [prompt], self.inputs[0])
+        return self._reader.opened(prompt)
 
     def _absent(self, row: Mapping[str, Any], key: str) -> bool:
         return key in self.optional and key not in row
 
-    def _input(self, row: Mapping[str, Any], key: str, where: str) -> tuple[str | None, str | None]:
-        value = None if self._absent(row, key) else messages_in(self.get(row, key, "--input-key", where))
-        if value is None:
-            return None, None
+    def _prompt(self, row: Mapping[str, Any], key: str, where: str) -> Any:
+        return None if self._absent(row, key) else messages_in(self.get(row, key, "--input-key", where))
+
+    def _texts(self, key: str, prompt: Any, where: str) -> tuple[str | None, str | None]:
         try:
-            return prompt_text(value, images=self.images)
+            return prompt_text(prompt, images=self.images)
         except SampleError as error:
-            raise _unread(where, key, value, error) from None
+            raise _unread(where, key, prompt, error) from None
 
 
 FIELDS = Columns(
@@ -396,6 +515,16 @@ FIELDS = Columns(
     named=True,
 )
 """How rows are read that name the fields themselves: those of a pipeline, the server and the app."""
+
+
+def images_of_row(row: Mapping[str, Any], where: str, folder: str | Path | None = "") -> list[Image]:
+    """The images in the column `images` of a row, or in `image`. Raises [`SampleError`] for a value that is none."""
+    column = next((name for name in IMAGE_COLUMNS if not _is_blank(row.get(name))), None)
+    if column is None:
+        return []
+    value = decoded(row[column])
+    values = value if isinstance(value, list | tuple) else [value]
+    return [image_of(image, f"{where}, {column!r}", folder) for image in values if image is not None]
 
 
 def read_checklist(path: Path) -> Checklist:
@@ -469,3 +598,55 @@ def candidates_of(value: Any, where: str, key: str = CANDIDATES) -> tuple[str, .
 def joined(texts: Sequence[str | None]) -> str | None:
     """The nonblank texts joined by blank lines; None if there are none."""
     return "\n\n".join(text for text in texts if text and text.strip()) or None
+
+
+def score_from(value: Any, where: str) -> Score | None:
+    """Parse the score in a cell of a file.
+
+    Args:
+        value: A mapping, its JSON text (CSV), or None or "" if the row was not scored.
+        where (`str`): The place to name in an error ("data.jsonl, line 3").
+
+    Raises:
+        SampleError: If the value is not a score.
+    """
+    try:
+        value = _own_labels(json.loads(value) if isinstance(value, str) and value else value)
+        return None if value in (None, "") else Score.model_validate(value)
+    except ValidationError as error:
+        raise SampleError(f"{where}: {SCORE_COLUMN} is not a score: {one_sentence(error, Score)}") from None
+    except (ValueError, RecursionError) as error:
+        raise SampleError(f"{where}: {SCORE_COLUMN} is not valid JSON ({error}); got {value!r:.60}.") from None
+
+
+def require_scores(names: Iterable[Any], where: str) -> None:
+    """Raise a [`SampleError`] if the column of scores is missing."""
+    if SCORE_COLUMN not in (columns := list(names)):
+        raise SampleError(f"{where}: column not found: {SCORE_COLUMN!r}; the columns are {columns}.")
+
+
+def _own_labels(value: Any) -> Any:
+    """A score without the labels of other items. Parquet gives all mappings of a column the same keys, with null for
+    the labels that an item does not have."""
+    if not isinstance(value, Mapping) or not isinstance(value.get("items"), list):
+        return value
+    return {**value, "items": [_without_null_labels(item) for item in value["items"]]}
+
+
+def _without_null_labels(item: Any) -> Any:
+    if not isinstance(item, Mapping):
+        return item
+    own: dict[str, Any] = {}
+    for name in ("probabilities", "uncalibrated"):
+        entries: Any = item.get(name)
+        if isinstance(entries, Mapping) or is_map(entries):
+            pairs = entries.items() if isinstance(entries, Mapping) else entries
+            own[name] = {label: p for label, p in pairs if p is not None} or None
+    votes = item.get("votes")
+    cleaned = {"votes": [_without_null_labels(vote) for vote in votes]} if isinstance(votes, list) else {}
+    return {**item, **own} | cleaned
+
+
+def is_map(value: Any) -> bool:
+    """Whether a value is one of Arrow's maps, which are read as lists of pairs."""
+    return isinstance(value, list) and bool(value) and all(isinstance(pair, tuple) for pair in value)

@@ -24,7 +24,9 @@ from checklist_rewards.backends.base import is_over
 from checklist_rewards.backends.budget import Bill, Receipt
 from checklist_rewards.backends.models import UNNAMED
 from checklist_rewards.checklists import Checklist, ChecklistItem
+from checklist_rewards.config import refuse_any
 from checklist_rewards.errors import SampleError
+from checklist_rewards.images import has_images
 from checklist_rewards.judges.base import Answers, Ask, Progress
 from checklist_rewards.judges.calibration import Member, empty_targets
 from checklist_rewards.judges.checked import (
@@ -37,8 +39,9 @@ from checklist_rewards.judges.checked import (
 )
 from checklist_rewards.judges.identity import judge_identity
 from checklist_rewards.judges.logprob import as_declared
-from checklist_rewards.judges.settings import Mode, ScorerConfig, ScorerKwargs, refuse_any
+from checklist_rewards.judges.settings import Mode, ScorerConfig, ScorerKwargs
 from checklist_rewards.judges.variants import check_rewordable, how_repeated, reseeded, variant_of
+from checklist_rewards.judges.weights import Weights
 from checklist_rewards.rows import Sample
 from checklist_rewards.scores import (
     NO_ANSWER_STATES,
@@ -50,7 +53,6 @@ from checklist_rewards.scores import (
     score_checklist,
 )
 from checklist_rewards.scores.scales import on_scale, ordinal_scale
-from checklist_rewards.scores.weights import Weights
 
 
 class Scorer(Protocol):
@@ -158,9 +160,10 @@ class ChecklistScorer:
         *,
         reference: str | None = None,
         history: str | None = None,
+        images: Sequence[Any] = (),
     ) -> Score:
         """Score one target; see [`Sample`] for the arguments."""
-        return self.score_batch([Sample(checklist, target, input, reference, history)])[0]
+        return self.score_batch([Sample(checklist, target, input, reference, history, images=images)])[0]
 
     def score_batch(
         self, samples: Sequence[Sample], progress: Progress | None = None, *, retries: int = 0
@@ -209,7 +212,25 @@ class ChecklistScorer:
                 text = getattr(sample, name)
                 if not isinstance(text, str) and (text is not None or name == "target"):
                     raise SampleError(f"{where}: {name} must be a string, got {type(text).__name__} {text!r:.60}.")
+            if sample.images or sample.target_images:
+                self._check_sees(prepared[-1], where)
         return prepared
+
+    def _check_sees(self, sample: Sample, where: str) -> None:
+        """Refuse a sample with images that a judge would not see. Items that only code answers need no judge."""
+        shown = {"input": sample.input, "history": sample.history, "target": sample.target}
+        if any(item.scope is not None for item in sample.checklist.items):
+            shown["target"] = "".join([sample.target, *(message.shown for message in sample.messages)])
+        places = [name for name, text in shown.items() if has_images(text)]
+        if not places or not self.asks(sample.checklist) or not self._is_judged(sample.target_state):
+            return
+        blind = next((engine for engine in self.judge.engines if not engine.sees), None)
+        if blind is not None:
+            raise SampleError(
+                f"{where}: the {places[0]} has an image, but the judge {blind.name!r} reads text only; use a "
+                "vision-language model, such as Qwen2.5-VL, Gemma 3 or SmolVLM, or a server of one, or judge by text "
+                "alone with images='ignore' (--images ignore)."
+            )
 
     def score_prepared(
         self, samples: Sequence[Sample], progress: Progress | None = None, *, retries: int = 0
@@ -266,19 +287,19 @@ class ChecklistScorer:
             return scoped.answered(answer)
         return answer(reads)
 
-    def _calibrated(self, reads: Sequence[Ask], progress: Progress | None, retries: int) -> list[Verdict]:
+    def _calibrated(self, asks: Sequence[Ask], progress: Progress | None, retries: int) -> list[Verdict]:
         """The calibrated verdicts of the judge on reads, in order."""
         assert self.calibration is not None
-        verdicts = self._asked(reads, progress, retries)
-        empties = self._asked(empty_targets(reads), None, retries) if self.calibration.contextual else None
-        return self.calibration.calibrated(reads, verdicts, empties)
+        verdicts = self._asked(asks, progress, retries)
+        empties = self._asked(empty_targets(asks), None, retries) if self.calibration.contextual else None
+        return self.calibration.calibrated(asks, verdicts, empties)
 
-    def _asked(self, reads: Sequence[Ask], progress: Progress | None, retries: int) -> list[Verdict]:
+    def _asked(self, asks: Sequence[Ask], progress: Progress | None, retries: int) -> list[Verdict]:
         """The judge's own verdicts on reads, in order. Reads that failed are repeated."""
         self.validate()
-        asked = reads
+        asked = asks
         if self._variant:
-            asked = [replace(read, item=variant_of(read.item, self._variant)) for read in reads]
+            asked = [replace(read, item=variant_of(read.item, self._variant)) for read in asks]
         verdicts, spent = self.judge.answer(asked, progress)
         verdicts = list(verdicts)
         self._bill.add(spent)
@@ -293,7 +314,7 @@ class ChecklistScorer:
                 verdicts[place] = verdict
         if not self._variant:
             return verdicts
-        return [as_declared(verdict, read.item) for verdict, read in zip(verdicts, reads, strict=True)]
+        return [as_declared(verdict, read.item) for verdict, read in zip(verdicts, asks, strict=True)]
 
     def checked(self, sample: Sample, seconds: float = math.inf) -> Sample:
         """Run the code checks of a sample now, in this thread. A later [`score_batch`] does not run them again.

@@ -29,13 +29,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
 from checklist_rewards.backends import Engine, Messages, Progress, Sampling
+from checklist_rewards.backends.replies import sample_replies, target_of
 from checklist_rewards.chat import Target, prompt_text
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import GenerationError, SampleError
 from checklist_rewards.files.store import Store
 from checklist_rewards.generators import Generator, Request
 from checklist_rewards.prompts import load_prompt
-from checklist_rewards.replies import sample_replies, target_of
 from checklist_rewards.scorer import Sample, Scorer
 from checklist_rewards.scores import Score, TargetState
 from checklist_rewards.scores.feedback import feedback_of

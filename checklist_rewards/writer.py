@@ -7,8 +7,9 @@
     >>> generator = DirectGenerator(Writer(model="org/model", temperature=0.3))
 
 Settings that are not given are those of the part ([`WritingPart.writing`]), so one `Writer` can be shared by several
-parts. [`writer_of`] combines the two. Replies are stored, and a rerun asks only for what is missing (`replies.py`). A
-value that is not allowed, or an unknown argument, is one sentence, before anything is sampled.
+parts. [`writer_of`] combines the two. Replies are stored, and a rerun asks only for what is missing
+(`backends/replies.py`). A value that is not allowed, or an unknown argument, is one sentence, before anything is
+sampled.
 """
 
 from __future__ import annotations
@@ -37,12 +38,11 @@ from pydantic import BaseModel
 
 from checklist_rewards.backends import Backend, Engine, Messages, Progress, Sampling
 from checklist_rewards.backends.models import UNNAMED
-from checklist_rewards.config import Config, Unchecked
+from checklist_rewards.backends.replies import ask
+from checklist_rewards.config import Config, Unchecked, refuse_any
 from checklist_rewards.errors import GenerationError, PromptError, SampleError
 from checklist_rewards.files.store import Store, open_store
-from checklist_rewards.judges.settings import refuse_any
 from checklist_rewards.prompts import PromptTemplate, load_prompt
-from checklist_rewards.replies import ask
 from checklist_rewards.validation import unknown
 
 Value = TypeVar("Value", bound=BaseModel)

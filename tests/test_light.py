@@ -11,11 +11,11 @@ from typer.testing import CliRunner
 from checklist_rewards import ChecklistScorer
 from checklist_rewards.backends import load_backend
 from checklist_rewards.cli import app
+from checklist_rewards.datasets.table import BatchScore
 from checklist_rewards.errors import ModelError, SampleError
 from checklist_rewards.files.rows import read_rows, write_rows
 from checklist_rewards.rewards.configured import configured_reward
 from checklist_rewards.rewards.trl import ChecklistReward
-from checklist_rewards.scores.table import BatchScore
 from tests.backends.brokenserver import SERVED_NAME, serving
 from tests.conftest import REPO
 

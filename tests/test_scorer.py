@@ -34,8 +34,8 @@ def test_reads_that_failed_for_a_transient_reason_are_repeated_on_request():
     class Flaky(Judge):
         name = "flaky"
 
-        def answer(self, reads, progress=None):
-            asked.append([read.item.question for read in reads])
+        def answer(self, asks, progress=None):
+            asked.append([read.item.question for read in asks])
             said = [answers[question].pop(0) for question in asked[-1]]
             verdicts = [Verdict(answer=word) if word == "yes" else Verdict(unanswered=word) for word in said]
             return verdicts, Receipt()

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import os
 import shutil
 import sys
 import tempfile
@@ -60,8 +61,8 @@ def caveat(name: str) -> str | None:
 
 
 def warn_of(name: str) -> None:
-    """Say once per process what the answers of a model of this package are worth."""
-    if name in _CAVEATS and name not in _warned:
+    """Warn once, on the first rank only, of what the answers of a model of this package are worth."""
+    if name in _CAVEATS and name not in _warned and os.environ.get("RANK", "0") == "0":
         _warned.add(name)
         logger.warning("%s %s.", name, _CAVEATS[name])
 

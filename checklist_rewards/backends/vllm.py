@@ -40,6 +40,8 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
+from typing_extensions import override
+
 from checklist_rewards.backends.base import (
     MISSED,
     Answer,
@@ -155,15 +157,13 @@ class VLLMBackend(Backend):
         self._users = 0
         self._counting = threading.Lock()
         self._lock = threading.Lock()  # trainers may score from several threads; vLLM accepts one call at a time
-        if "VLLM_LOGGING_LEVEL" not in os.environ:  # read only after this import, whose warning of Triton is for GPUs
-            logging.getLogger("vllm.triton_utils").setLevel(logging.ERROR)
         _refuse_while_importing()
         _warn_about_sharing()
-        with _environment(_QUIET):
+        with _environment(_QUIET), _without_triton_warning():
             from vllm.platforms import current_platform
         on_cpu = current_platform.is_cpu()
         try:
-            with _ended_unless_loaded() as children:
+            with _ended_unless_loaded() as children, _without_triton_warning():
                 self.llm = _load(path, engine)
                 if self._adapter is not None:  # now, not at the first call, when the files may have changed
                     self.llm.llm_engine.add_lora(self._lora())
@@ -513,6 +513,40 @@ def _environment(defaults: Mapping[str, str]) -> Iterator[None]:
                 del os.environ[name]
             elif os.environ.get(name) != before[name]:
                 os.environ[name] = before[name]
+
+
+class _TritonFilter(logging.Filter):
+    """Drops one warning of vLLM, which applies to GPUs, in this process and in every process that receives a copy.
+
+    vLLM logs it while it is imported, before it reads its logging settings.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        logging.getLogger("vllm.triton_utils.importing").addFilter(self)
+
+    @override
+    def filter(self, record: logging.LogRecord) -> bool:
+        return not record.getMessage().startswith("Triton is installed, but doesn't include CPU backend")
+
+    def __reduce__(self) -> tuple[type[_TritonFilter], tuple[()]]:
+        return _TritonFilter, ()  # a copy is created, and so added to the logger, in the receiving process
+
+
+@contextmanager
+def _without_triton_warning() -> Iterator[None]:
+    """Apply [`_TritonFilter`] here and in the processes that vLLM starts, unless the user has chosen vLLM's level."""
+    if "VLLM_LOGGING_LEVEL" in os.environ:
+        yield
+        return
+    # A process that is spawned receives the configuration of its parent before it imports what it runs.
+    inherited: dict[str, Any] = multiprocessing.current_process()._config  # type: ignore[attr-defined]
+    inherited[_TritonFilter.__name__] = quiet = _TritonFilter()
+    try:
+        yield
+    finally:
+        del inherited[_TritonFilter.__name__]
+        logging.getLogger("vllm.triton_utils.importing").removeFilter(quiet)
 
 
 @contextmanager

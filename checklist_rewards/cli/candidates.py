@@ -51,11 +51,10 @@ from checklist_rewards.rerank import (
     sample_candidates,
     selection,
 )
-from checklist_rewards.rows import Candidate, Columns
+from checklist_rewards.rows import Candidate, Columns, score_from
 from checklist_rewards.scorer import ChecklistScorer
 from checklist_rewards.scores import Aggregation, ItemScore, Score, rescore
 from checklist_rewards.scores.reasons import Reason, Unanswered
-from checklist_rewards.scores.table import score_from
 from checklist_rewards.self_refine import (
     DEFAULT_ROUNDS,
     Method,
@@ -558,7 +557,7 @@ def refine(
     written, in the same columns as by `generate`.
 
     Thoughts are removed from the answers. A reply without an answer (cut in its thought, empty) never passes, and the
-    model is told what is missing.
+    feedback names what is missing.
 
     **Examples**
 

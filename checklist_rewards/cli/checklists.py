@@ -41,8 +41,8 @@ from checklist_rewards.files.rows import FORMATS as ROWS
 from checklist_rewards.files.rows import file_format, read_rows
 from checklist_rewards.files.store import Store
 from checklist_rewards.generators.constraints import rule_faults
-from checklist_rewards.generators.shapes import EMPTY, is_empty, is_open, question_fault
 from checklist_rewards.judges.checked import usable_check
+from checklist_rewards.judges.faults import EMPTY, is_empty, is_open, question_fault
 from checklist_rewards.judges.settings import load_jury
 from checklist_rewards.pipelines import GENERATORS, REFINERS, SCORERS, PipelineConfig, get_pipeline, list_pipelines
 from checklist_rewards.pipelines.registry import Registry

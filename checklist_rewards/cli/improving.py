@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from checklist_rewards.backends import Engine
+from checklist_rewards.backends.replies import NoReply
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.cli import options as o
 from checklist_rewards.cli.options import Json, Resamples, Seed, grouped
@@ -34,7 +35,6 @@ from checklist_rewards.evolving.rewriting import Rewriter
 from checklist_rewards.files.atomic import write_json
 from checklist_rewards.files.rows import SCORE_COLUMN, read_rows
 from checklist_rewards.judges.labels import LabelCell, read_column
-from checklist_rewards.replies import NoReply
 from checklist_rewards.rows import Columns, read_checklist
 from checklist_rewards.scorer import ChecklistScorer
 from checklist_rewards.version import __version__
@@ -331,7 +331,7 @@ def _labelled_rows(
     preferences. Raises [`SampleError`]."""
     found: list[ScoredText] = []
     names: list[set[str]] = []
-    file = ScoredFile(path, **keys.columns(target=target_key, shared=shared), unscored=True, images="refuse")
+    file = ScoredFile(path, **keys.columns(target=target_key, shared=shared), unscored=True)
     rows = list(file)
     cells = () if label_key is None else [LabelCell(row.where, row.data.get(label_key)) for row in rows]
     labels = iter(read_column(cells, label_key or ""))

@@ -19,6 +19,7 @@ from annotated_types import Ge
 from rich.markup import escape
 
 from checklist_rewards.backends import Sampling
+from checklist_rewards.backends.embedding import SentenceEmbedder
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.cli import options as o
 from checklist_rewards.cli.options import Resamples, Seed, grouped
@@ -35,7 +36,6 @@ from checklist_rewards.evaluation.scored import ScoredFile, ScoredText, kind_of_
 from checklist_rewards.files.atomic import write_json
 from checklist_rewards.files.rows import SCORE_COLUMN, read_rows, write_rows
 from checklist_rewards.monitor.extra_reads import degenerate_replies
-from checklist_rewards.refiners.embedding import SentenceEmbedder
 from checklist_rewards.rerank import sample_candidates
 from checklist_rewards.rows import Columns
 from checklist_rewards.scorer import ChecklistScorer, Sample
@@ -168,7 +168,8 @@ def inspect(
         )
     asks = analyses.meta or analyses.paraphrases > 0
     work = Work.of(o.Preset(), store_options, judge=judge) if asks or policy.model is not None else None
-    forecast, named = GradientForecast(analyses.group_size), keys.columns(checklist=checklist_key)
+    forecast = GradientForecast(analyses.group_size)
+    named = keys.columns(checklist=checklist_key, images=keys.images if asks else "ignore")
     with TemporaryDirectory() as folder:
         if work is not None and policy.model is not None:
             path = sampled.scored or Path(folder) / "scored.jsonl"

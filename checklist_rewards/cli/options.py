@@ -50,6 +50,7 @@ from checklist_rewards.errors import SampleError
 from checklist_rewards.files.store import Store, default_store_path, open_store
 from checklist_rewards.judges.remote import REMOTE
 from checklist_rewards.judges.settings import ENGINE_SETTINGS, JudgeConfig, ScorerConfig
+from checklist_rewards.messages import Images
 from checklist_rewards.pipelines import PipelineConfig, WriterConfig, load_config
 from checklist_rewards.rows import read_checklist
 
@@ -78,6 +79,8 @@ class Part(NamedTuple):
     """The fields; empty for all."""
     apart: Sequence[str] = ()
     """Fields without an option."""
+    helps: Mapping[str, str] = {}
+    """The help of fields whose own is about another model."""
 
     def fields(self) -> dict[str, FieldInfo]:
         """The fields by their names on the command line."""
@@ -158,7 +161,7 @@ def _parameter(name: str, field: FieldInfo, part: Part, named: Mapping[str, str]
     info = copy.copy(found[0]) if found else typer.Option()
     choices = get_args(kind) if get_origin(kind) is Literal else ()
     named = {field: option for field, option in named.items() if field not in choices}
-    documented = " ".join((field.description or "").split())
+    documented = " ".join(part.helps.get(name.removeprefix(part.prefix), field.description or "").split())
     text = re.sub(r"\[?`(\w+)`\]?", lambda code: named.get(code[1], f"`{code[1]}`"), documented)
     info.help, _, default = text.partition(" Defaults to ")
     known = field.default not in (None, False) and not field.is_required()
@@ -471,11 +474,14 @@ class Keys(Options):
     """Column of a reference answer. Defaults to reference for the writer, else none."""
     history_key: str | None = None
     """Column of the conversation before the input, as text. Defaults to history."""
+    images: Images = "show"
+    """Show the images of messages and of the columns image and images to the model, or ignore them."""
 
     def columns(self, file: Path | None = None, /, **named: Any) -> dict[str, Any]:
         """Arguments of [`Columns.of`]: these columns, the checklist in `file`, and `named` ones."""
         shared = None if file is None else read_checklist(file)
-        keys = {"inputs": self.input_key, "reference": self.reference_key, "history": self.history_key}
+        keys: dict[str, Any] = {"inputs": self.input_key, "reference": self.reference_key, "history": self.history_key}
+        keys["images"] = self.images
         return {**keys, "shared": shared, **named}
 
 
@@ -643,13 +649,17 @@ class OwnWriter(Writing):
         return self.engine_of(OF_WRITER, _backend_beside(judge.engine.backend, self.given.get("writer.base_url")))
 
 
+_TEXTS = """Model that writes the texts: "pocket", a local folder, a Hub id, or with `base_url` the name of the model
+on the server."""
+
+
 class Policy(Options):
     """The model that writes candidates or answers."""
 
     heading = POLICY
     prefix = OF_POLICY
     parts: ClassVar[tuple[Part, ...]] = (
-        Part(JudgeConfig, OF_POLICY, POLICY, only=("model", "base_url", "engine_args")),
+        Part(JudgeConfig, OF_POLICY, POLICY, only=("model", "base_url", "engine_args"), helps={"model": _TEXTS}),
     )
 
     temperature: Annotated[float, Ge(0)] = 1.0

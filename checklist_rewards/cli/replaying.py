@@ -50,13 +50,13 @@ from checklist_rewards.files.atomic import atomic_path, write_json
 from checklist_rewards.files.rows import CHUNK_ROWS, SCORE_COLUMN, file_format, write_rows
 from checklist_rewards.judges.calibration import Calibration
 from checklist_rewards.judges.variants import MOST_REPEATS, how_repeated
+from checklist_rewards.judges.weights import Weights
 from checklist_rewards.progress import Bar
 from checklist_rewards.rewards.batch import content_key
 from checklist_rewards.rows import read_checklist
 from checklist_rewards.scorer import ChecklistScorer
 from checklist_rewards.scores import Aggregation, Score
 from checklist_rewards.scores.reasons import Reason, Unanswered
-from checklist_rewards.scores.weights import Weights
 
 _SHOWN_ITEMS = 20
 _QUESTION = 60
@@ -195,7 +195,12 @@ def replay(
     replayed = _replay(work, judge, repeat)
     texts = ScoredFile(
         file.path,
-        **keys.columns(checklist, target=target_key, checklist=checklist_key),
+        **keys.columns(
+            checklist,
+            target=target_key,
+            checklist=checklist_key,
+            images=keys.images if judge.asks else "ignore",
+        ),
         output=file.output,
     )
     if texts.kind == "pairs":

@@ -25,6 +25,7 @@ from pydantic import TypeAdapter
 from checklist_rewards.backends import Engine
 from checklist_rewards.backends.budget import Bill
 from checklist_rewards.backends.models import UNNAMED
+from checklist_rewards.backends.replies import NoReply
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.datasets.columns import PROMPT, checklist_columns
 from checklist_rewards.errors import ChecklistError, ConfigError, GenerationError, SampleError
@@ -33,7 +34,6 @@ from checklist_rewards.files.store import Store
 from checklist_rewards.judges import Progress, Receipt
 from checklist_rewards.pipelines import PipelineConfig
 from checklist_rewards.progress import Bar
-from checklist_rewards.replies import NoReply
 from checklist_rewards.rows import Columns, Request
 from checklist_rewards.scorer import Sample
 from checklist_rewards.scores import NO_ANSWER_STATES, Score

@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 
 from checklist_rewards.datasets.names import GRADES
-from checklist_rewards.generators.shapes import is_question
+from checklist_rewards.judges.faults import is_question
 
 _LINE = re.compile(r"^[ \t]*(?:(\d{1,3})([.):])|[-*•])[ \t]+")
 _HEADING = re.compile(r"#{1,6}[ \t]+(?P<marked>\S.*)|\*\*(?P<bold>[^*]+?):?\*\*:?|(?P<plain>[^:]{1,80}):")

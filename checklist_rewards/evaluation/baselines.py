@@ -174,11 +174,11 @@ def _grades(
     return grades
 
 
-def _judged(judge: Judge, reads: Sequence[Ask], progress: Progress | None) -> list[Verdict]:
-    for number, read in enumerate(reads, start=1):
+def _judged(judge: Judge, asks: Sequence[Ask], progress: Progress | None) -> list[Verdict]:
+    for number, read in enumerate(asks, start=1):
         judge.check_item(read.item, f"read {number}")
     judge.validate()
-    return judge.answer(reads, progress)[0]
+    return judge.answer(asks, progress)[0]
 
 
 def _preference(given: Verdict, swapped: Verdict) -> Preference:

@@ -30,11 +30,10 @@ from checklist_rewards.files.cells import messages_in
 from checklist_rewards.files.ranks import other_ranks
 from checklist_rewards.files.rows import SCORE_COLUMN, Row, input_format, read_rows, read_rows_for
 from checklist_rewards.messages import Images
-from checklist_rewards.rows import PROMPT, Columns
+from checklist_rewards.rows import PROMPT, Columns, require_scores, score_from
 from checklist_rewards.scorer import Sample
 from checklist_rewards.scores import ItemScore, Score, TargetState, item_keys
 from checklist_rewards.scores.scales import on_scale, ordinal_scale
-from checklist_rewards.scores.table import require_scores, score_from
 from checklist_rewards.validation import finite_or_none, one_sentence
 
 Kind = Literal["scored", "rewards", "pairs"]

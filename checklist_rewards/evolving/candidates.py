@@ -11,13 +11,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from checklist_rewards.backends.embedding import near_duplicates, similarities
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import ChecklistError, GenerationError, SampleError
 from checklist_rewards.evolving.buffer import EVOLVING_CATEGORY, PromptItems
 from checklist_rewards.evolving.proposer import Group, Proposal, Proposer
 from checklist_rewards.refiners.base import Refiner, refine_all
 from checklist_rewards.refiners.deduplicator import Deduplicator
-from checklist_rewards.refiners.embedding import near_duplicates, similarities
 from checklist_rewards.rewards.batch import Call, content_key
 from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores import ItemScore, Score, rescore

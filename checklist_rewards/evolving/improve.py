@@ -51,7 +51,7 @@ from checklist_rewards.evaluation.replay import Replay
 from checklist_rewards.evaluation.scored import ScoredText
 from checklist_rewards.evolving.proposer import Group
 from checklist_rewards.evolving.rewriting import Change, Finding, Rewriter
-from checklist_rewards.generators.shapes import question_fault
+from checklist_rewards.judges.faults import question_fault
 from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores import EQUAL, Aggregation, ItemScore, Score, rescore
 from checklist_rewards.validation import np, whole_number

@@ -18,7 +18,8 @@ from checklist_rewards.backends import Engine
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import GenerationError
 from checklist_rewards.generators.base import Generator, Request
-from checklist_rewards.generators.shapes import question_fault, tidy
+from checklist_rewards.generators.shapes import tidy
+from checklist_rewards.judges.faults import question_fault
 from checklist_rewards.prompts import PromptTemplate, fence
 from checklist_rewards.validation import whole_number
 from checklist_rewards.writer import Writer, WriterKwargs, prompt_with, writer_of

@@ -16,7 +16,8 @@ from checklist_rewards.errors import ChecklistError, GenerationError
 from checklist_rewards.evaluation.items.wording import Paraphraser
 from checklist_rewards.evolving.proposer import FromGenerator, Group, Proposer
 from checklist_rewards.generators.contrastive import ContrastiveGenerator
-from checklist_rewards.generators.shapes import CategorizedQuestions, question_fault, tidy
+from checklist_rewards.generators.shapes import CategorizedQuestions, tidy
+from checklist_rewards.judges.faults import question_fault
 from checklist_rewards.writer import Writer, WriterKwargs, prompt_with, writer_of
 
 _MOST_NEW = 6

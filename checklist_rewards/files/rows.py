@@ -76,6 +76,8 @@ class Row:
     """The place to name in an error: "data.jsonl, line 3"."""
     csv: bool = False
     """Whether it is of a CSV file, which has no null: an empty cell may be one."""
+    folder: Path = Path()
+    """The folder of the file, in which relative paths of images begin."""
 
 
 class RowWriter(Protocol):
@@ -252,7 +254,7 @@ def _read_jsonl(path: Path) -> Iterator[Row]:
         if not isinstance(data, dict):
             advice = _advice(line.strip())
             raise SampleError(f"{where}: expected a JSON object, got {type(data).__name__} {data!r:.60}{advice}.")
-        yield Row(number, data, where)
+        yield Row(number, data, where, folder=path.parent)
 
 
 def _advice(line: str) -> str:
@@ -290,7 +292,7 @@ def _read_csv(path: Path) -> Iterator[Row]:
             raise SampleError(f"{where}: the row has {len(cells)} cells, but the header has {len(header)} columns.")
         if len(cells) == 1 + len(plain) or any(map(str.strip, cells)):
             row = {name: from_csv(cell) for name, cell in zip(header, cells, strict=True) if name not in plain}
-            yield Row(number, row, where, csv=True)
+            yield Row(number, row, where, csv=True, folder=path.parent)
 
 
 def _delimiter(header: str) -> str:
@@ -312,7 +314,7 @@ def _read_folder(path: Path) -> Iterator[Row]:
         reason = str(error).partition("\n")[0]
         raise SampleError(f"{path}: cannot be read as a dataset on disk ({type(error).__name__}: {reason}).") from None
     for number, data in enumerate(dataset, start=1):
-        yield Row(number, dict(data), f"{path}, row {number}")
+        yield Row(number, dict(data), f"{path}, row {number}", folder=path.parent)
 
 
 def _read_parquet(path: Path) -> Iterator[Row]:
@@ -328,7 +330,8 @@ def _read_parquet(path: Path) -> Iterator[Row]:
                 for data in batch.to_pylist():
                     number += 1
                     where = f"{path}, row {number}"
-                    yield Row(number, _with_json(data, readers, where) if readers else data, where)
+                    decoded = _with_json(data, readers, where) if readers else data
+                    yield Row(number, decoded, where, folder=path.parent)
     except (pa.ArrowException, OSError) as error:
         raise SampleError(f"{path}: cannot be read as Parquet after row {number} ({error}).") from error
 

@@ -28,6 +28,7 @@ from typing_extensions import override
 
 from checklist_rewards.backends import Engine, Messages, Progress, Sampling
 from checklist_rewards.backends.models import UNNAMED
+from checklist_rewards.backends.replies import NoReply, sample_replies, target_of
 from checklist_rewards.chat import CompletionReader
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import GenerationError, PromptError, SampleError
@@ -35,7 +36,6 @@ from checklist_rewards.generators.base import Request, check_counts
 from checklist_rewards.generators.direct import DirectGenerator
 from checklist_rewards.generators.shapes import WeightedQuestions
 from checklist_rewards.prompts import PromptTemplate
-from checklist_rewards.replies import NoReply, sample_replies, target_of
 from checklist_rewards.scores.reasons import Reason, Unanswered
 from checklist_rewards.validation import finite
 from checklist_rewards.writer import Writer, WriterKwargs

@@ -23,13 +23,13 @@ from pydantic import BaseModel
 from checklist_rewards.backends import Engine, Messages, Progress, Reply
 from checklist_rewards.backends.models import UNNAMED
 from checklist_rewards.backends.packaged import ENGLISH_WRITER
+from checklist_rewards.backends.replies import sample_values
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import GenerationError
 from checklist_rewards.generators.base import Request, check_counts, check_request
 from checklist_rewards.generators.constraints import constraint_items, covering, with_constraints
 from checklist_rewards.generators.shapes import ask_in_shape, items_of, list_field, parse_questions
 from checklist_rewards.prompts import PromptTemplate, fence, load_prompt
-from checklist_rewards.replies import sample_values
 from checklist_rewards.version import __version__
 from checklist_rewards.writer import Writer, WriterKwargs, writer_of
 

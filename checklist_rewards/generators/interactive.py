@@ -21,7 +21,7 @@ from checklist_rewards.backends.models import UNNAMED
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import SampleError
 from checklist_rewards.generators.base import check_counts
-from checklist_rewards.generators.shapes import Questions, Shape, is_question, tidy
+from checklist_rewards.generators.shapes import Questions, Shape, tidy
 from checklist_rewards.generators.stages import (
     CorpusWriter,
     Prompt,
@@ -34,6 +34,7 @@ from checklist_rewards.generators.stages import (
     numbered,
     questions_of,
 )
+from checklist_rewards.judges.faults import is_question
 from checklist_rewards.writer import Writer, WriterKwargs
 
 SUB_QUESTIONS = (2, 3)

@@ -57,6 +57,7 @@ from checklist_rewards.checklists import ChecklistItem
 from checklist_rewards.checks import describe, parse_check
 from checklist_rewards.errors import ChecklistError, GenerationError, SampleError
 from checklist_rewards.generators.constraints.amounts import number, numbers
+from checklist_rewards.judges.faults import AUXILIARY, is_empty, is_question, question_fault
 from checklist_rewards.validation import in_reply
 
 _FENCE = re.compile(r"^\s*```.*$", re.MULTILINE)
@@ -81,41 +82,11 @@ _YES_NO = re.compile(
     r"|\s*（\s*是\s*[/／]\s*否\s*）\s*$",
     re.IGNORECASE,
 )
-_MARKS = "?？؟"
-"""Question marks: of Latin, Chinese and Japanese, and Arabic scripts."""
-_IS_QUESTION = re.compile(rf"(?=.*\w).*[{_MARKS}](?:\s*\([^()]*(?:\([^()]*\)[^()]*)*\)|\s*（[^（）]*）)?$", re.DOTALL)
-
-_AUXILIARY = r"(?:is|are|was|were|do|does|did|has|have|had|can|could|will|would|shall|should|may|might|must)(?:n't)?"
-_SUBJECT = r"(?:it|its|the|this|that|these|those|there|they|their|he|she|all|any|each|every|both|an?|you|we)"
-_OPEN = re.compile(
-    r"(?:(?:and|but|so|then|also|in|on|at|to|for|from|with|by|of|about)\s+)?"
-    r"(what|which|who|whom|whose|why|how|where|when)\b(?!\s+(?:possible|applicable|appropriate|necessary|relevant))",
-    re.IGNORECASE,
-)
-_ASKS_YES_NO = re.compile(rf"[,;:]\s*(?:(?:and|then|or)\s+)?{_AUXILIARY}\b", re.IGNORECASE)
-_SECOND = re.compile(rf"\w\s*,?\s(?:and|or|but|and/or)\s+{_AUXILIARY}\s+(?:not\s+)?{_SUBJECT}\b", re.IGNORECASE)
-_QUOTED = re.compile(r'"[^"]*"|“[^”]*”|\([^()]*\)|`[^`]*`')
-_ASKS = re.compile(rf"(?:^|[,;:]\s*(?:(?:and|then)\s+)?){_AUXILIARY}\b", re.IGNORECASE)
-_WHOLE = (
-    r"(?:the |this |that |your |its )?(?:(?:generated|final|whole|entire|given|model's) )*"
-    r"(?:response|text|output|answer|reply|it)"
-)
-_A = r"(?:(?:an?|any|some|actual|plain|the) )*"
-_FORM = re.compile(
-    rf"(?:(?:does|did|do) {_WHOLE} (?:contain|include|have|consist of|comprise|use) (?:only |just )?{_A}"
-    r"(?P<parts>texts?|words?|sentences?|content)(?: only| alone)?"
-    rf"|(?:is|are) {_WHOLE} (?:(?:composed of|made (?:up )?of|written|given|presented|provided) )?(?:(?:in|as) )?"
-    rf"(?:(?:the )?form of )?{_A}(?P<whole>texts?|words?|sentences?|responses?|answers?|reply|content)"
-    r"(?: form| format)?)\s*\?",
-    re.IGNORECASE,
-)
-"""A question that asks only for a text, words or a sentence."""
+_ASKS = re.compile(rf"(?:^|[,;:]\s*(?:(?:and|then)\s+)?){AUXILIARY}\b", re.IGNORECASE)
 _STRING = re.compile(r'"[^"]+"|“[^”]+”|(?<!\w)\'[^\']+\'(?!\w)')
 _WORD = re.compile(r"\w+")
 _SMALL_WORDS = frozenset("a an the is are was were do does did has have had it its".split())
 """Words that do not tell two questions apart."""
-NO_MARK = "must end with a question mark"
-"""The fault of a statement."""
 
 
 class QuestionList(BaseModel):
@@ -289,56 +260,6 @@ def _lines(text: str) -> list[_ParsedLine]:
 def _continues(lines: list[_ParsedLine], raw: str) -> bool:
     """Whether `raw` continues a wrapped entry."""
     return bool(lines) and lines[-1].kind != "plain" and not lines[-1].asks and (raw[0].isspace() or raw[0].islower())
-
-
-def is_question(text: str) -> bool:
-    """Whether a text ends with a question mark, or with a question mark and a remark in brackets."""
-    return _IS_QUESTION.fullmatch(text) is not None
-
-
-def question_fault(text: str) -> str | None:
-    """Why a text is not one yes/no question, as the end of a sentence that starts with "it". None for a question.
-
-    English only, and cautious: of the 2,250 questions that people wrote for InFoBench it names 5, and all of them are
-    two questions or have no question mark.
-
-    >>> question_fault("What do you think about rain?")
-    'cannot be answered with yes or no'
-    """
-    text = " ".join(text.split())
-    if not is_question(text):
-        return NO_MARK
-    if is_open(text):
-        return "cannot be answered with yes or no"
-    bare = _QUOTED.sub("", text)
-    if sum(map(bare.count, _MARKS)) > 1 or _SECOND.search(bare):
-        return "asks two questions; write one item for each"
-    return None
-
-
-EMPTY = "is met by every response; ask for something that a response may lack"
-"""The fault of an empty question, as those of [`question_fault`]."""
-
-
-def is_empty(text: str, input: str | None = None) -> bool:
-    """Whether a question asks only for a text, words or a sentence. English only. With the input, only if the input
-    does not name these; without it, only what every response has, so no sentence.
-
-    >>> is_empty("Does the response contain a text only?"), is_empty("Is the generated text a sentence?")
-    (True, False)
-    """
-    found = _FORM.fullmatch(" ".join(text.split()))
-    if found is None:
-        return False
-    form = (found["parts"] or found["whole"]).casefold()
-    if input is not None:
-        return form[:4] not in input.casefold()
-    return form not in ("word", "words", "sentence", "sentences")
-
-
-def is_open(text: str) -> bool:
-    """Whether a text is a question that asks what, who, why or how, in English."""
-    return is_question(text) and _OPEN.match(text) is not None and not _ASKS_YES_NO.search(text)
 
 
 def tidy(text: str) -> str:

@@ -31,7 +31,8 @@ from checklist_rewards.backends import Engine, Messages
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import ChecklistError, GenerationError, SampleError, StageError
 from checklist_rewards.generators.base import Stage
-from checklist_rewards.generators.shapes import ask_in_shape, items_of, question_fault
+from checklist_rewards.generators.shapes import ask_in_shape, items_of
+from checklist_rewards.judges.faults import question_fault
 from checklist_rewards.prompts import PromptTemplate
 from checklist_rewards.validation import one_of, one_sentence
 from checklist_rewards.version import __version__

@@ -91,11 +91,11 @@ class Judge(ABC):
     """The prompts of questions, and of those with options; None of a judge without a prompt."""
 
     @abstractmethod
-    def answer(self, reads: Sequence[Ask], progress: Progress | None = None) -> tuple[list[Verdict], Receipt]:
+    def answer(self, asks: Sequence[Ask], progress: Progress | None = None) -> tuple[list[Verdict], Receipt]:
         """Answer reads. A read that fails is unanswered, with the reason.
 
         Args:
-            reads (sequence of [`Ask`]): Reads to answer.
+            asks (sequence of [`Ask`]): Reads to answer.
             progress (`Callable[[int], None]`, *optional*): Called with the number of reads answered since the last
                 call.
 

@@ -167,14 +167,14 @@ class Calibration(BaseModel):
             )
 
     def calibrated(
-        self, reads: Sequence[Ask], verdicts: Sequence[Verdict], empties: Sequence[Verdict] | None
+        self, asks: Sequence[Ask], verdicts: Sequence[Verdict], empties: Sequence[Verdict] | None
     ) -> list[Verdict]:
         """Calibrate the verdicts of reads, in order. `empties` are those of [`empty_targets`], if `contextual`."""
         if empties is None:
-            return [self.apply(read.item, verdict) for read, verdict in zip(reads, verdicts, strict=True)]
+            return [self.apply(read.item, verdict) for read, verdict in zip(asks, verdicts, strict=True)]
         return [
             _with_cause(self.apply(read.item, verdict, empty), empty)
-            for read, verdict, empty in zip(reads, verdicts, empties, strict=True)
+            for read, verdict, empty in zip(asks, verdicts, empties, strict=True)
         ]
 
     def save(self, path: str | Path) -> None:
@@ -291,9 +291,9 @@ def _with_cause(verdict: Verdict, empty: Verdict) -> Verdict:
     return replace(verdict, unanswered=Unanswered(why.reason, Unanswered(cause, why.detail)))
 
 
-def empty_targets(reads: Sequence[Ask]) -> list[Ask]:
+def empty_targets(asks: Sequence[Ask]) -> list[Ask]:
     """The same reads about an empty target."""
-    return [replace(read, target=EMPTY) for read in reads]
+    return [replace(read, target=EMPTY) for read in asks]
 
 
 class Member(NamedTuple):

@@ -29,6 +29,7 @@ from checklist_rewards.backends import Progress
 from checklist_rewards.backends.base import MISSED, is_over, time_left
 from checklist_rewards.checklists import NO, YES, ChecklistItem
 from checklist_rewards.errors import CheckError, ChecklistError
+from checklist_rewards.images import shown
 from checklist_rewards.judges.base import Answers, Ask
 from checklist_rewards.scores import Verdict
 from checklist_rewards.scores.reasons import Reason, Unanswered
@@ -62,37 +63,37 @@ class CheckSettings:
 
 
 def check_and_ask(
-    reads: Sequence[Ask], settings: CheckSettings, ask: Answers, progress: Progress | None = None
+    asks: Sequence[Ask], settings: CheckSettings, ask: Answers, progress: Progress | None = None
 ) -> list[Verdict]:
     """The verdict of every read, in order: items with a code check from their check, all others from the judge.
 
     Equal checks of the same text run once. Checks that run code run while the judge answers.
 
     Args:
-        reads (sequence of [`Ask`]): The reads.
+        asks (sequence of [`Ask`]): The reads.
         settings ([`CheckSettings`]): Which items their checks answer.
         ask (callable): Asks the judge. It gets items without their checks, and reports its own progress.
         progress (callable, *optional*): Called with the number of reads that a check alone has answered.
     """
-    with_check = [index for index, read in enumerate(reads) if read.item.check is not None]
+    with_check = [index for index, read in enumerate(asks) if read.item.check is not None]
     if not with_check:
-        return list(ask(list(reads)))
+        return list(ask(list(asks)))
     by_code = with_check if settings.checks != "judge" else []
-    by_judge = [index for index, read in enumerate(reads) if settings.asks(read.item)]
+    by_judge = [index for index, read in enumerate(asks) if settings.asks(read.item)]
     verdicts: dict[int, Verdict] = {}
     by_key: dict[tuple[str | None, ...], list[int]] = {}
     for index in by_code:
-        read = reads[index]
+        read = asks[index]
         by_key.setdefault((read.item.check, read.target, read.input), []).append(index)
-    with _running([reads[index] for index, *_ in by_key.values()], settings.allow_code) as codes:
+    with _running([asks[index] for index, *_ in by_key.values()], settings.allow_code) as codes:
         if by_judge:
-            verdicts = dict(zip(by_judge, ask([_asked(reads[index]) for index in by_judge]), strict=True))
+            verdicts = dict(zip(by_judge, ask([_asked(asks[index]) for index in by_judge]), strict=True))
         for indices, code in zip(by_key.values(), codes, strict=True):
             for index in indices:
                 verdicts[index] = _mean(code, verdicts[index]) if index in verdicts else code
             if progress is not None and settings.checks == "only":
                 progress(len(indices))
-    return [verdicts[index] for index in range(len(reads))]
+    return [verdicts[index] for index in range(len(asks))]
 
 
 def _asked(read: Ask) -> Ask:
@@ -100,7 +101,7 @@ def _asked(read: Ask) -> Ask:
 
 
 @contextmanager
-def _running(reads: Sequence[Ask], allow_code: AllowCode) -> Iterator[Iterator[Verdict]]:
+def _running(asks: Sequence[Ask], allow_code: AllowCode) -> Iterator[Iterator[Verdict]]:
     """Context manager in which checks run, code while the judge answers. Gives their verdicts, in order: those that
     the deadline of the call leaves no time for are unanswered."""
 
@@ -109,13 +110,13 @@ def _running(reads: Sequence[Ask], allow_code: AllowCode) -> Iterator[Iterator[V
             return read.checked
         return run_check(read.item, read.target, read.input, allow_code)
 
-    if not allow_code or all(read.checked is not None for read in reads):
-        yield iter([_MISSED if read.checked is None and is_over() else run(read) for read in reads])
+    if not allow_code or all(read.checked is not None for read in asks):
+        yield iter([_MISSED if read.checked is None and is_over() else run(read) for read in asks])
         return
     # Sandboxed code runs in its own thread or process, so these threads only wait.
     pool = ThreadPoolExecutor(os.cpu_count())
     try:
-        yield map(_in_time, [pool.submit(run, read) for read in reads])
+        yield map(_in_time, [pool.submit(run, read) for read in asks])
     finally:
         pool.shutdown(wait=False, cancel_futures=True)  # what still runs ends at its own limits
 
@@ -150,13 +151,14 @@ def usable_check(item: ChecklistItem, where: str, allow_code: AllowCode) -> Chec
 
 
 def run_check(item: ChecklistItem, target: str, input: str | None, allow_code: AllowCode) -> Verdict:
-    """The verdict of the item's check on a target; unanswered("check_error: ...") if the check fails."""
+    """The verdict of the item's check on a target; unanswered("check_error: ...") if the check fails. Code reads
+    "[image]" in place of an image."""
     from checklist_rewards.checks import sandbox
 
     try:
         check = usable_check(item, "not checked", allow_code)
         with sandbox.unsafe(allow_code == "unsafe"):
-            holds = check.holds(target, input)
+            holds = check.holds(shown(target), None if input is None else shown(input))
     except (CheckError, ChecklistError) as error:
         return Verdict(unanswered=Unanswered(Reason.CHECK_ERROR, str(error)), judge=CODE, method="check")
     except Exception as error:

@@ -69,11 +69,11 @@ class DecisionsJudge(LogprobJudge):
         check_askable(item, where)
 
     @override
-    def _render(self, reads: Sequence[Ask]) -> list[RenderedRead]:
+    def _render(self, asks: Sequence[Ask]) -> list[RenderedRead]:
         prompt = self.prompt
         states: dict[tuple[str | None, ...], tuple[str, Key]] = {}
         rendered: list[RenderedRead] = []
-        for read in reads:
+        for read in asks:
             about = (read.target, read.input, read.reference, read.history)
             if about not in states:
                 state = prompt.prefix(

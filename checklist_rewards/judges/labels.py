@@ -24,9 +24,8 @@ from checklist_rewards.checklists import NO, YES, ChecklistItem
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.cells import decoded
 from checklist_rewards.files.rows import SCORE_COLUMN, Row, read_rows
-from checklist_rewards.rows import Columns
+from checklist_rewards.rows import Columns, score_from
 from checklist_rewards.scores import item_keys
-from checklist_rewards.scores.table import score_from
 from checklist_rewards.validation import string
 
 LABELS, GROUP = "labels", "group"

@@ -229,15 +229,15 @@ class LogprobJudge(Judge):
             self.examples.check(item)
 
     @override
-    def answer(self, reads: Sequence[Ask], progress: Progress | None = None) -> tuple[list[Verdict], Receipt]:
+    def answer(self, asks: Sequence[Ask], progress: Progress | None = None) -> tuple[list[Verdict], Receipt]:
         """As [`Judge.answer`]. Equal reads are computed once; stored reads are reused."""
-        rendered = self._render(reads)
+        rendered = self._render(asks)
         verdicts, asked, spent = self._answered(rendered, progress)
         unanswered = sum([verdict.unanswered is not None for verdict in verdicts.values()])
-        duplicates, stored = len(reads) - len(verdicts), len(verdicts) - len(asked)
-        found = [(verdicts[asked.key], read.item) for asked, read in zip(rendered, reads, strict=True)]
+        duplicates, stored = len(asks) - len(verdicts), len(verdicts) - len(asked)
+        found = [(verdicts[asked.key], read.item) for asked, read in zip(rendered, asks, strict=True)]
         in_order = [verdict if item.options is None else as_declared(verdict, item) for verdict, item in found]
-        return in_order, spent + Receipt(len(reads), duplicates, stored, len(asked), unanswered)
+        return in_order, spent + Receipt(len(asks), duplicates, stored, len(asked), unanswered)
 
     def _answered(
         self, rendered: Sequence[RenderedRead], progress: Progress | None = None
@@ -255,14 +255,14 @@ class LogprobJudge(Judge):
         verdicts = {key: self._verdict(answer, distinct[key].labels, judge) for key, answer in answers.items()}
         return verdicts, {read.key for read in missing}, spent
 
-    def _render(self, reads: Sequence[Ask]) -> list[RenderedRead]:
+    def _render(self, asks: Sequence[Ask]) -> list[RenderedRead]:
         """The reads as text, each with its question."""
         identity = self.engine.identity
         inputs: dict[tuple[str | None, ...], tuple[Key, Key]] = {}
         prefixes: dict[tuple[str | None, ...], tuple[str, bytes, Key]] = {}
         tails: dict[tuple[str, str], tuple[str, bytes]] = {}
         rendered: list[RenderedRead] = []
-        for read, (question, labels) in zip(reads, self._questions(reads), strict=True):
+        for read, (question, labels) in zip(asks, self._questions(asks), strict=True):
             prompt = self.prompt if read.item.options is None else self.options_prompt
             about = (prompt.name, *labels, read.input, read.reference, read.history, read.target)
             if (known := prefixes.get(about)) is None:
@@ -287,11 +287,11 @@ class LogprobJudge(Judge):
             rendered.append(RenderedRead(key, labels, prompt.system, prefix, tail, start=start))
         return rendered
 
-    def _questions(self, reads: Sequence[Ask]) -> list[tuple[str, Labels]]:
+    def _questions(self, asks: Sequence[Ask]) -> list[tuple[str, Labels]]:
         """The question of each read, and its labels."""
         questions: list[tuple[str, Labels]] = []
         judge = self.name
-        for read in reads:
+        for read in asks:
             question, labels = question_for_reads(read.item, read.target, judge)
             if self.examples is not None:
                 # Shown as "B (kind)": the letter is the expected answer, and the label explains it, because the
@@ -460,10 +460,10 @@ class EncoderJudge(LogprobJudge):
                 f"{where}, item {item.id} ({item.question!r}): it has options, but an encoder only answers yes or no."
             )
 
-    def _render(self, reads: Sequence[Ask]) -> list[RenderedRead]:
+    def _render(self, asks: Sequence[Ask]) -> list[RenderedRead]:
         bases: dict[tuple[str, tuple[tuple[str, str], ...]], Key] = {}
         rendered = []
-        for read in reads:
+        for read in asks:
             context = context_texts(read, self.context)
             about = read.target, context
             if about not in bases:

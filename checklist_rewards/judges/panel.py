@@ -123,23 +123,23 @@ class JudgeGroup(Judge):
 
 
 def answers_of(
-    member: Member, reads: Sequence[Ask], progress: Progress | None = None
+    member: Member, asks: Sequence[Ask], progress: Progress | None = None
 ) -> tuple[list[Verdict] | NoServerError, Receipt]:
     """The calibrated verdicts of one judge of a group, or the error if its server is unreachable; and the cost."""
     judge, calibration = member
     try:
-        verdicts, receipt = judge.answer(reads, progress)
+        verdicts, receipt = judge.answer(asks, progress)
         if calibration is not None:
             empties = None
             if calibration.contextual:
-                empties, more = judge.answer(empty_targets(reads))
+                empties, more = judge.answer(empty_targets(asks))
                 receipt += more
-            verdicts = calibration.calibrated(reads, verdicts, empties)
+            verdicts = calibration.calibrated(asks, verdicts, empties)
         return verdicts, receipt
     except NoServerError as error:
         logger.warning("continuing without the judge %s: %s", judge.name, error)
         if progress is not None:
-            progress(len(reads))
+            progress(len(asks))
         return error, Receipt()
 
 
@@ -217,17 +217,17 @@ class PanelJudge(JudgeGroup):
         super().check_item(item, where)
 
     @override
-    def answer(self, reads: Sequence[Ask], progress: Progress | None = None) -> tuple[list[Verdict], Receipt]:
+    def answer(self, asks: Sequence[Ask], progress: Progress | None = None) -> tuple[list[Verdict], Receipt]:
         shared = None if progress is None else SharedProgress(progress, len(self.judges))
-        answers = [answers_of(member, reads, shared) for member in self._members]
+        answers = [answers_of(member, asks, shared) for member in self._members]
         errors = [found for found, _ in answers if isinstance(found, NoServerError)]
         if errors and not quorate(self.weights, [isinstance(found, list) for found, _ in answers], self.quorum):
             raise errors[0]
         votes = [
-            [unreachable(member.judge, found)] * len(reads) if isinstance(found, NoServerError) else found
+            [unreachable(member.judge, found)] * len(asks) if isinstance(found, NoServerError) else found
             for member, (found, _) in zip(self._members, answers, strict=True)
         ]
-        verdicts = [self._outcome(read.item, [each[index] for each in votes]) for index, read in enumerate(reads)]
+        verdicts = [self._outcome(read.item, [each[index] for each in votes]) for index, read in enumerate(asks)]
         return verdicts, sum((receipt for _, receipt in answers), Receipt())
 
     def _outcome(self, item: ChecklistItem, votes: Sequence[Verdict]) -> Verdict:
@@ -405,15 +405,15 @@ class CascadeJudge(JudgeGroup):
         return " then ".join(self._names())
 
     @override
-    def answer(self, reads: Sequence[Ask], progress: Progress | None = None) -> tuple[list[Verdict], Receipt]:
-        verdicts: list[list[Verdict]] = [[] for _ in reads]
-        open_reads = list(range(len(reads)))
+    def answer(self, asks: Sequence[Ask], progress: Progress | None = None) -> tuple[list[Verdict], Receipt]:
+        verdicts: list[list[Verdict]] = [[] for _ in asks]
+        open_reads = list(range(len(asks)))
         unreachable_errors: list[NoServerError] = []
         receipt = Receipt()
         for stage, member in enumerate(self._members):
             if not open_reads:
                 break
-            answers, spent = answers_of(member, [reads[i] for i in open_reads])
+            answers, spent = answers_of(member, [asks[i] for i in open_reads])
             receipt += spent
             if isinstance(answers, NoServerError):
                 unreachable_errors.append(answers)

@@ -119,28 +119,28 @@ class RemoteJudge(Judge):
         return self.server.messages_threshold() == threshold
 
     @override
-    def answer(self, reads: Sequence[Ask], progress: Progress | None = None) -> tuple[list[Verdict], Receipt]:
+    def answer(self, asks: Sequence[Ask], progress: Progress | None = None) -> tuple[list[Verdict], Receipt]:
         """As [`Judge.answer`].
 
         Raises:
             ModelError: If no reward server answers, if it does not accept the token, or if it has another judge.
         """
-        if not reads:
+        if not asks:
             return [], Receipt()
         served = self._compared()
         rows: dict[tuple[Any, ...], list[int]] = {}
-        for place, read in enumerate(reads):
+        for place, read in enumerate(asks):
             about = (read.sample, read.target, read.input, read.reference, read.history)
             rows.setdefault(about, []).append(place)
         places = list(rows.values())
-        bodies = [_row([reads[place] for place in row]) for row in places]
+        bodies = [_row([asks[place] for place in row]) for row in places]
         keys = [None if served.identity is None else _key(body, served.identity) for body in bodies]
-        verdicts: list[Verdict | None] = [None] * len(reads)
+        verdicts: list[Verdict | None] = [None] * len(asks)
         started, calls = time.perf_counter(), 0
 
         def answer(number: int, outcome: Outcome) -> list[Verdict]:
             row = places[number]
-            found = self._verdicts([reads[place].item for place in row], outcome)
+            found = self._verdicts([asks[place].item for place in row], outcome)
             for place, verdict in zip(row, found, strict=True):
                 verdicts[place] = verdict
             return found
@@ -158,8 +158,8 @@ class RemoteJudge(Judge):
             else:
                 missing.append(number)
         asked = sum(len(places[number]) for number in missing)
-        if progress is not None and asked < len(reads):
-            progress(len(reads) - asked)
+        if progress is not None and asked < len(asks):
+            progress(len(asks) - asked)
         for start in range(0, len(missing), _WAVE):
             wave = missing[start : start + _WAVE]
 
@@ -176,8 +176,8 @@ class RemoteJudge(Judge):
             calls += self.server.score([bodies[number] for number in wave], received)[1]
         answered = [verdict for verdict in verdicts if verdict is not None]
         return answered, Receipt(
-            reads=len(reads),
-            stored=len(reads) - asked,
+            reads=len(asks),
+            stored=len(asks) - asked,
             asked=asked,
             unanswered=sum(verdict.unanswered is not None for verdict in answered),
             calls=calls,
@@ -418,11 +418,11 @@ def _is_lasting(verdicts: Sequence[Verdict]) -> bool:
     return not any(is_transient(reason) or reason.reason == Reason.TOO_LONG for reason in reasons)
 
 
-def _row(reads: Sequence[Ask]) -> dict[str, Any]:
+def _row(asks: Sequence[Ask]) -> dict[str, Any]:
     """The row of one target."""
-    first = reads[0]
-    row: dict[str, Any] = {"checklist": [_item(read.item) for read in reads], "target": first.target, "as_is": True}
-    messages = next((read.messages for read in reads if read.messages), ())
+    first = asks[0]
+    row: dict[str, Any] = {"checklist": [_item(read.item) for read in asks], "target": first.target, "as_is": True}
+    messages = next((read.messages for read in asks if read.messages), ())
     if messages:
         row["messages"] = [message._asdict() for message in messages]
     context = {"input": first.input, "reference": first.reference, "history": first.history}

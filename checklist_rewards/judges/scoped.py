@@ -44,6 +44,7 @@ from checklist_rewards.backends.engine import SERVED
 from checklist_rewards.chat import Message, transcript_of
 from checklist_rewards.checklists import NO, YES, ChecklistItem
 from checklist_rewards.errors import ChecklistRewardsError
+from checklist_rewards.images import outside
 from checklist_rewards.judges.base import Answers, Ask, Judge
 from checklist_rewards.judges.remote import RemoteJudge
 from checklist_rewards.judges.written import BatchJudge
@@ -119,12 +120,12 @@ class Ruler:
             return [-(-len(text.encode("utf-8", "surrogatepass")) // _BYTES_PER_TOKEN) for text in texts]
         return list(map(len, self._tokens.encoder.data(list(texts))))
 
-    def room(self, reads: Sequence[Ask]) -> tuple[int, int]:
+    def room(self, asks: Sequence[Ask]) -> tuple[int, int]:
         """Tokens of a target that fit into the prompts of some reads of one sample, which may be below 1; and the
         tokens of their input, reference and history. Requires a limit."""
         assert self.limit is not None
-        first, unit = reads[0], max(1, self.limit // 16)
-        questions = self.sizes([read.item.question for read in reads])
+        first, unit = asks[0], max(1, self.limit // 16)
+        questions = self.sizes([read.item.question for read in asks])
         asked = sum(questions) if isinstance(self._judge, BatchJudge) else max(questions)
         context = sum(self.sizes([t for t in (first.input, first.reference, first.history) if t is not None]))
         # In steps, so that another word in a question seldom moves the borders of windows.
@@ -326,7 +327,7 @@ def pieces(text: str, room: int, measure: Sizes) -> list[Span]:
 
 def _atoms(text: str, room: int, measure: Sizes) -> list[tuple[int, int, int]]:
     """The sentences of a text with their sizes. In place of one that is longer than an overlap: its words; and in
-    place of such a word: some characters each."""
+    place of such a word: some characters each. The mark of an image is never cut."""
     atoms: list[tuple[int, int, int]] = []
     for level in (_SENTENCE, _WORD, None):
         fresh: list[tuple[int, int, int]] = []
@@ -344,7 +345,10 @@ def _atoms(text: str, room: int, measure: Sizes) -> list[tuple[int, int, int]]:
 
 def _spans(text: str, first: int, last: int, border: re.Pattern[str] | None, characters: int) -> Iterator[Span]:
     if border is None:
-        yield from ((at, min(at + characters, last)) for at in range(first, last, characters))
+        while first < last:
+            end = min(outside(text, first + characters), last)
+            yield first, end
+            first = end
         return
     for match in border.finditer(text, first, last):
         if match.end() > first:

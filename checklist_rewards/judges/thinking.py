@@ -36,6 +36,7 @@ from checklist_rewards.backends import Backend, Engine, Progress, Reply, Samplin
 from checklist_rewards.backends.base import Written, check_continues
 from checklist_rewards.backends.budget import Bill, Receipt
 from checklist_rewards.backends.models import UNNAMED
+from checklist_rewards.backends.replies import sample_replies
 from checklist_rewards.checklists import Key, key_of
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.store import Store
@@ -50,7 +51,6 @@ from checklist_rewards.judges.logprob import (
 from checklist_rewards.judges.questions import FewShot, question_for_reads
 from checklist_rewards.judges.written import DEFAULT_TEMPERATURE
 from checklist_rewards.prompts import PromptTemplate, chat_messages
-from checklist_rewards.replies import sample_replies
 from checklist_rewards.scores import Method, Verdict
 from checklist_rewards.scores.reasons import Reason, Unanswered
 from checklist_rewards.validation import one_of, whole_number
@@ -136,13 +136,13 @@ class ThinkingJudge(LogprobJudge):
         self.sampling: Sampling = Sampling(thinking, temperature, n=votes, seed=seed)
 
     @override
-    def answer(self, reads: Sequence[Ask], progress: Progress | None = None) -> tuple[list[Verdict], Receipt]:
+    def answer(self, asks: Sequence[Ask], progress: Progress | None = None) -> tuple[list[Verdict], Receipt]:
         """As [`Judge.answer`]. Equal thoughts are written once; stored thoughts and reads are reused. `progress`
         is called with the number of reads whose thoughts were written."""
-        again = [""] * len(reads)
+        again = [""] * len(asks)
         if self.per == "target":
-            again = [question_for_reads(read.item, read.target, self.name)[0] for read in reads]
-        rendered = [replace(read, tail=f"{read.tail}\n\n{_FIRST[self.per]}") for read in self._render(reads)]
+            again = [question_for_reads(read.item, read.target, self.name)[0] for read in asks]
+        rendered = [replace(read, tail=f"{read.tail}\n\n{_FIRST[self.per]}") for read in self._render(asks)]
         bill = Bill()
         prompts = [chat_messages(read.system, read.prefix + read.tail) for read in rendered]
         # Before it writes thoughts, an engine is refused if no label can be read after them.
@@ -163,13 +163,13 @@ class ThinkingJudge(LogprobJudge):
             bill.asked(prompt) or any(read is not None and read.key in asked for read in group)
             for prompt, group in zip(prompts, after, strict=True)
         ]
-        verdicts_in_order = [as_declared(verdict, read.item) for verdict, read in zip(combined, reads, strict=True)]
+        verdicts_in_order = [as_declared(verdict, read.item) for verdict, read in zip(combined, asks, strict=True)]
         return verdicts_in_order, bill.receipt + spent + counted(keys, fresh, [(verdict,) for verdict in combined])
 
     @override
-    def _questions(self, reads: Sequence[Ask]) -> list[tuple[str, Labels]]:
-        put = super()._questions(reads)
-        return put if self.per == "item" else _together(reads, put)
+    def _questions(self, asks: Sequence[Ask]) -> list[tuple[str, Labels]]:
+        put = super()._questions(asks)
+        return put if self.per == "item" else _together(asks, put)
 
     def _thought(self, reply: Reply, place: int) -> Thought:
         if reply.thought is not None:
@@ -226,9 +226,9 @@ def _after(read: RenderedRead, thought: Thought, question: str) -> RenderedRead 
     return replace(read, key=key, written=Written(thought.text, question))
 
 
-def _together(reads: Sequence[Ask], put: Sequence[tuple[str, Labels]]) -> list[tuple[str, Labels]]:
+def _together(asks: Sequence[Ask], put: Sequence[tuple[str, Labels]]) -> list[tuple[str, Labels]]:
     """In place of each question, all questions about its target, in order."""
-    about = [(read.sample, read.target, read.input, read.reference, read.history) for read in reads]
+    about = [(read.sample, read.target, read.input, read.reference, read.history) for read in asks]
     listed: dict[tuple[object, ...], dict[str, None]] = {}
     for key, (question, _) in zip(about, put, strict=True):
         listed.setdefault(key, {})[question] = None

@@ -57,6 +57,7 @@ from typing_extensions import override
 from checklist_rewards.backends import Backend, Engine, Messages, Progress, Reply, Sampling
 from checklist_rewards.backends.budget import Bill, Receipt, prompt_key
 from checklist_rewards.backends.models import UNNAMED
+from checklist_rewards.backends.replies import NoReply, extract_json, json_values, sample_values, with_complaint
 from checklist_rewards.checklists import ChecklistItem
 from checklist_rewards.errors import GenerationError
 from checklist_rewards.files.store import Store
@@ -70,7 +71,6 @@ from checklist_rewards.judges.questions import (
     question_for_words,
 )
 from checklist_rewards.prompts import PromptTemplate, chat_messages, load_prompt
-from checklist_rewards.replies import NoReply, extract_json, json_values, sample_values, with_complaint
 from checklist_rewards.scores import BEST_QUALITY, LEAST_QUALITY, Verdict
 from checklist_rewards.scores.reasons import Reason, Unanswered
 
@@ -158,11 +158,11 @@ class BatchJudge(Judge):
         check_askable(item, where)
 
     @override
-    def answer(self, reads: Sequence[Ask], progress: Progress | None = None) -> tuple[list[Verdict], Receipt]:
+    def answer(self, asks: Sequence[Ask], progress: Progress | None = None) -> tuple[list[Verdict], Receipt]:
         """As [`Judge.answer`]. Reads of one `sample` share a call; identical calls are made once."""
         bill = Bill()
         engine = self.engine.within(bill=bill)
-        sheets = _sheets(reads, self.max_questions)
+        sheets = _sheets(asks, self.max_questions)
         pending = [(sheet, list(range(len(sheet.reads)))) for sheet in sheets]
         prompts = self._ask(pending, engine, _in_reads(pending, progress))
         for _ in range(_ROUNDS - 1):
@@ -174,7 +174,7 @@ class BatchJudge(Judge):
             for sheet, own in zip(sheets, verdicts, strict=True)
             for place, verdict in zip(sheet.places, own, strict=True)
         }
-        return [placed[place] for place in range(len(reads))], bill.receipt + _counted(prompts, bill, verdicts)
+        return [placed[place] for place in range(len(asks))], bill.receipt + _counted(prompts, bill, verdicts)
 
     def form(self, items: Sequence[ChecklistItem]) -> str:
         """The part of the prompt that describes the reply format."""
@@ -385,10 +385,10 @@ class _Sheet:
             self.answers.grade = answers.grade
 
 
-def _sheets(reads: Sequence[Ask], most: int | None) -> list[_Sheet]:
+def _sheets(asks: Sequence[Ask], most: int | None) -> list[_Sheet]:
     """The reads by sample; those of a sample with more than `most` in several sheets."""
     samples: dict[tuple[Any, ...], list[int]] = {}
-    for place, read in enumerate(reads):
+    for place, read in enumerate(asks):
         about = (read.sample, read.target, read.input, read.reference, read.history)
         samples.setdefault(about, []).append(place)
     sheets = []
@@ -396,7 +396,7 @@ def _sheets(reads: Sequence[Ask], most: int | None) -> list[_Sheet]:
         calls = 1 if most is None else math.ceil(len(places) / most)
         for number in range(calls):
             own = places[number * len(places) // calls : (number + 1) * len(places) // calls]
-            sheets.append(_Sheet([reads[place] for place in own], own))
+            sheets.append(_Sheet([asks[place] for place in own], own))
     return sheets
 
 
@@ -597,23 +597,23 @@ class ReasonedJudge(Judge):
             self.examples.check(item)
 
     @override
-    def answer(self, reads: Sequence[Ask], progress: Progress | None = None) -> tuple[list[Verdict], Receipt]:
+    def answer(self, asks: Sequence[Ask], progress: Progress | None = None) -> tuple[list[Verdict], Receipt]:
         """As [`Judge.answer`]. Equal prompts are sent once; stored replies are reused."""
         bill = Bill()
         engine = self.engine.within(bill=bill)
         prefixes: dict[tuple[str | None, ...], str] = {}
-        prompts = [self._messages(read, prefixes) for read in reads]
+        prompts = [self._messages(read, prefixes) for read in asks]
         read_reply = read_reasoned if self.reasoning else read_word
         outcomes = ask_judge(
             engine,
             prompts,
-            [partial(read_reply, item=read.item) for read in reads],
-            [_schema(read.item) if self.reasoning else None for read in reads],
+            [partial(read_reply, item=read.item) for read in asks],
+            [_schema(read.item) if self.reasoning else None for read in asks],
             self.sampling,
             store=self.store,
             progress=progress,
         )
-        verdicts = [self._verdict(outcome, read.item) for outcome, read in zip(outcomes, reads, strict=True)]
+        verdicts = [self._verdict(outcome, read.item) for outcome, read in zip(outcomes, asks, strict=True)]
         return verdicts, bill.receipt + _counted(prompts, bill, [(verdict,) for verdict in verdicts])
 
     def _messages(self, read: Ask, prefixes: dict[tuple[str | None, ...], str]) -> Messages:

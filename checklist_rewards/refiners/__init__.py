@@ -9,10 +9,10 @@
 The `report` of a refiner lists which items were kept or dropped, and why.
 """
 
+from checklist_rewards.backends.embedding import Embedder, SentenceEmbedder
 from checklist_rewards.refiners.admission import CheckAdmission
 from checklist_rewards.refiners.base import Note, Refiner, Report
 from checklist_rewards.refiners.deduplicator import Deduplicator
-from checklist_rewards.refiners.embedding import Embedder, SentenceEmbedder
 from checklist_rewards.refiners.selector import Selector
 from checklist_rewards.refiners.tagger import QUALITIES, Tagger
 from checklist_rewards.refiners.unit_tester import UnitTester

@@ -16,9 +16,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Protocol
 
+from checklist_rewards.backends.replies import NoReply
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import ChecklistError, SampleError
-from checklist_rewards.replies import NoReply
 from checklist_rewards.scorer import Sample
 from checklist_rewards.version import __version__
 

@@ -20,11 +20,7 @@ from typing import ClassVar, Unpack
 from pydantic import BaseModel
 
 from checklist_rewards.backends import Engine
-from checklist_rewards.checklists import Checklist, ChecklistItem
-from checklist_rewards.errors import GenerationError
-from checklist_rewards.prompts import PromptTemplate
-from checklist_rewards.refiners.base import Note, Outcome, ReportingRefiner, transient_failure
-from checklist_rewards.refiners.embedding import (
+from checklist_rewards.backends.embedding import (
     NEAR,
     Embedder,
     check_embedder,
@@ -32,6 +28,10 @@ from checklist_rewards.refiners.embedding import (
     comparable,
     similarities_of,
 )
+from checklist_rewards.checklists import Checklist, ChecklistItem
+from checklist_rewards.errors import GenerationError
+from checklist_rewards.prompts import PromptTemplate
+from checklist_rewards.refiners.base import Note, Outcome, ReportingRefiner, transient_failure
 from checklist_rewards.scorer import Sample
 from checklist_rewards.validation import fraction, np
 from checklist_rewards.writer import Writer, WriterKwargs, prompt_with, writer_of

@@ -21,15 +21,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from checklist_rewards.checklists import Checklist, ChecklistItem
-from checklist_rewards.refiners.base import Note, Outcome, ReportingRefiner
-from checklist_rewards.refiners.embedding import (
+from checklist_rewards.backends.embedding import (
     Embedder,
     check_embedder,
     choose_embedder,
     near_duplicates,
     similarities_of,
 )
+from checklist_rewards.checklists import Checklist, ChecklistItem
+from checklist_rewards.refiners.base import Note, Outcome, ReportingRefiner
 from checklist_rewards.scorer import Sample
 from checklist_rewards.validation import finite, fraction, np, whole_number
 

@@ -19,6 +19,7 @@ from typing import ClassVar, Unpack
 from pydantic import BaseModel
 
 from checklist_rewards.backends import Engine
+from checklist_rewards.backends.replies import NoReply
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import GenerationError
 from checklist_rewards.prompts import PromptTemplate
@@ -29,7 +30,6 @@ from checklist_rewards.refiners.base import (
     check_samples,
     transient_failure,
 )
-from checklist_rewards.replies import NoReply
 from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores import PASS_CREDIT, Score
 from checklist_rewards.validation import fraction, whole_number

@@ -40,8 +40,11 @@ from typing import Any, Protocol
 from checklist_rewards.chat import PARTS, CompletionReader, Part, Target
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import SampleError
-from checklist_rewards.messages import IMAGES, Images
+from checklist_rewards.images import Image as SeenImage
+from checklist_rewards.images import shown
+from checklist_rewards.messages import IMAGES, Images, images_of, with_images
 from checklist_rewards.rewards.ranks import gathered, rank, ranks
+from checklist_rewards.rows import IMAGE_COLUMNS, images_of_row
 from checklist_rewards.scorer import Sample
 from checklist_rewards.scores import NO_ANSWER_STATES, Score, TargetState, ratio, score_checklist
 from checklist_rewards.validation import import_extra, one_of
@@ -51,24 +54,28 @@ logger = logging.getLogger(__name__)
 _SHOWN_DIGITS = 16
 
 
-def described(value: Any) -> Any:
+def described(value: Any, *, paths: bool = True) -> Any:
     """Convert a prompt, or a part of it, to JSON-compatible values.
 
     Args:
         value:
             Prompt to describe. Strings, numbers, mappings and sequences are kept. Any other object becomes a short
             text: its type, its size if known, and the first 64 bits of the SHA-256 of its content. Objects that cannot
-            be pickled are described by their type only.
+            be pickled are described by their type only. An image that the judge sees becomes its hash and its path.
+        paths (`bool`, *optional*, defaults to `True`):
+            Whether to describe images with their paths, which may differ for equal images.
 
     Returns:
         A value that `json.dumps` accepts. Equal content gives equal values in every process.
     """
     if value is None or isinstance(value, str | bool | int | float):
         return value
+    if isinstance(value, SeenImage):
+        return {"hash": value.key, **({"path": value.source} if paths and value.source is not None else {})}
     if isinstance(value, Mapping):
-        return {str(key): described(part) for key, part in value.items()}
+        return {str(key): described(part, paths=paths) for key, part in value.items()}
     if isinstance(value, list | tuple):
-        return [described(part) for part in value]
+        return [described(part, paths=paths) for part in value]
     name, *size = _kind(value)
     try:
         size.append(f"sha256 {hashlib.sha256(_content(value)).hexdigest()[:_SHOWN_DIGITS]}")
@@ -79,7 +86,7 @@ def described(value: Any) -> Any:
 
 def content_key(value: Any) -> str:
     """Hash of a prompt's content, equal for equal prompts in every process."""
-    return hashlib.sha256(json.dumps(described(value), sort_keys=True).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(described(value, paths=False), sort_keys=True).encode()).hexdigest()
 
 
 def _kind(value: Any) -> list[str]:
@@ -153,6 +160,8 @@ class Call:
     """Gives name and call of each part of the checklists, if the reward is split."""
     rows: Sequence[Any] | None = None
     """The prompts and their own checklists, if these evolve; see `evolving/candidates.py`."""
+    images: Sequence[Sequence[SeenImage]] = ()
+    """The images of each prompt, which its messages contain. Empty if the call has no images, or ignores them."""
     samples: Samples = ()
     """None for a row without a checklist."""
     scores: Scores = ()
@@ -229,6 +238,27 @@ class Call:
     def saved(self) -> Any:
         """The states that the trainer saves with its checkpoints, by name: None if it passes no state."""
         return getattr(self.trainer_state, "stateful_callbacks", None)
+
+    def with_images(self, name: str) -> Call:
+        """The call with its images, in its prompts and for each prompt, from the parts of messages and the columns
+        `image` and `images`. Raises [`SampleError`], starting with `name` and the row."""
+        columns = {key: self.columns[key] for key in IMAGE_COLUMNS if key in self.columns}
+        for key, column in columns.items():
+            if isinstance(column, str | Mapping) or len(column) != len(self.prompts):
+                raise SampleError(
+                    f"{name}: expected one value of {key!r} per prompt, got {len(column)} for {len(self.prompts)} "
+                    "prompts."
+                )
+        prompts, images = [], []
+        for place, prompt in enumerate(self.prompts):
+            where = f"{name}, row {place + 1} of the batch"
+            given = images_of_row({key: column[place] for key, column in columns.items()}, where)
+            try:
+                prompts.append(with_images(prompt, given))
+            except SampleError as error:
+                raise SampleError(f"{where}: {error}") from None
+            images.append(given if isinstance(prompt, str) else images_of(prompts[-1]))
+        return replace(self, prompts=prompts, images=images) if any(images) else self
 
     def counting(self) -> Call:
         """The call with the items that count."""
@@ -386,7 +416,7 @@ class Readers:
         thinking_opened: bool | None = None,
         tokenizer: Any = None,
         thinking_tags: Sequence[str] | None = None,
-        images: Images = "refuse",
+        images: Images = "show",
     ):
         one_of("judged", part, PARTS)
         one_of("images", images, IMAGES)
@@ -612,7 +642,8 @@ def log_records(call: Call) -> Iterator[dict[str, Any]]:
         yield {
             "step": call.step,
             "prompt": described(prompt),
-            "completion": None if sample is None else sample.target,
+            **({"images": described(call.images[place])} if isinstance(prompt, str) and any(call.images) else {}),
+            "completion": None if sample is None else shown(sample.target),
             "state": state,
             **({"written": described(completion)} if state in NO_ANSWER_STATES else {}),
             "reward": reward,

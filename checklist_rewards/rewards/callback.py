@@ -30,10 +30,11 @@ from checklist_rewards.chat import CompletionReader, Target, completion_text, pr
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.rows import write_rows
-from checklist_rewards.messages import Images
+from checklist_rewards.messages import Images, images_of, with_images
 from checklist_rewards.rewards.batch import Readers, described
 from checklist_rewards.rewards.placement import bind_reference, together
 from checklist_rewards.rewards.ranks import wait_for_all_ranks
+from checklist_rewards.rows import images_of_row
 from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores import Score, ratio
 from checklist_rewards.scores.reasons import is_transient
@@ -77,8 +78,8 @@ class ChecklistEvalCallback(TrainerCallback):
             Whether every answer starts inside a thought. By default, this is found out from the rendered prompt.
         thinking_tags (pair of `str`, *optional*):
             The markers of a thought of a policy that uses its own; as in [`ChecklistReward`].
-        images (`str`, *optional*, defaults to `"refuse"`):
-            What to do with images, audio and videos in prompts; as in [`ChecklistReward`].
+        images (`str`, *optional*, defaults to `"show"`):
+            What to do with images in prompts; as in [`ChecklistReward`].
 
     Raises:
         SampleError, ChecklistError: If a row of the dataset cannot be scored. The error names the row.
@@ -100,7 +101,7 @@ class ChecklistEvalCallback(TrainerCallback):
         keep_thinking: bool = False,
         thinking_opened: bool | None = None,
         thinking_tags: Sequence[str] | None = None,
-        images: Images = "refuse",
+        images: Images = "show",
     ):
         if isinstance(every, bool) or not isinstance(every, int) or every < 1:
             raise SampleError(f"every={every!r} is not allowed; it must be a whole number >= 1.")
@@ -119,6 +120,8 @@ class ChecklistEvalCallback(TrainerCallback):
                     )
             try:
                 prompt_text(row["prompt"], images=images)
+                if images == "show" and (images_of_row(row, "the row") or images_of(with_images(row["prompt"]))):
+                    raise SampleError("answers are generated from text only; images='ignore' omits the images.")
             except SampleError as error:
                 raise SampleError(f"{name}, row {number}: {error}") from None
         self.prompts = [row["prompt"] for row in rows]

@@ -32,8 +32,8 @@ from checklist_rewards.backends import Engine
 from checklist_rewards.backends.models import UNNAMED
 from checklist_rewards.chat import completion_text
 from checklist_rewards.checklists import Checklist
+from checklist_rewards.config import refuse_any
 from checklist_rewards.errors import BackendError, ChecklistRewardsError, SampleError
-from checklist_rewards.judges.settings import refuse_any
 from checklist_rewards.rewards.batch import (
     COMPLETION_IDS,
     ENVIRONMENTS,
@@ -267,7 +267,9 @@ class ChecklistReward:
             bind_reference(judge, trainer)
         if self.evolving is not None:
             call = self.evolving.current(call)
-        samples = self._samples(call.prompts, call.completions, call.columns, trainer)
+        if self.readers.images == "show":
+            call = call.with_images(self.__name__)
+        samples = self._samples(call, trainer)
         groups = groups_of(trainer, call, self._calls)
         self._calls += 1
         return replace(call, samples=samples, groups=groups)
@@ -382,9 +384,8 @@ class ChecklistReward:
         check_child(self.__name__, self.scorer.judge)
         return {**self.__dict__, "last": None}
 
-    def _samples(
-        self, prompts: Sequence[Any], completions: Sequence[Any], columns: Mapping[str, Any], trainer: Any
-    ) -> list[Sample | None]:
+    def _samples(self, call: Call, trainer: Any) -> list[Sample | None]:
+        prompts, completions, columns = call.prompts, call.completions, call.columns
         checklists = self._column(self.column, columns, len(prompts), len(completions))
         references: Any = [None] * len(completions)
         if self.reference_column is not None:
@@ -412,7 +413,8 @@ class ChecklistReward:
             answer = references[place]
             if answer is not None and not isinstance(answer, str):
                 answer = completion_text(answer)
-            samples.append(Sample.of(checklist, target, input, answer, history))
+            images = call.images[place] if call.images else ()
+            samples.append(Sample.of(checklist, target, input, answer, history, images))
         prepared = dict(zip(judged, self.scorer.prepare(samples), strict=True))
         return [prepared.get(place) for place in range(len(completions))]
 

@@ -249,9 +249,9 @@ class RewardConfig(ScorerConfig):
     thinking_tags: Unchecked[Sequence[str] | None] = None
     """The markers of a thought of a policy that uses its own, such as `("<reasoning>", "</reasoning>")`. Empty if the
     policy writes no thoughts: then nothing in a text is taken for one."""
-    images: Unchecked[Images] = "refuse"
-    """What to do with images, audio and videos in prompts and completions. `refuse`: the call raises a
-    [`SampleError`], because a judge reads text only. `ignore`: only the text is judged."""
+    images: Unchecked[Images] = "show"
+    """What to do with images in prompts, completions and the columns `image` and `images`. `show`: the judge sees
+    them; a judge of a text model refuses them, and audio and videos are refused. `ignore`: only the text is judged."""
     categories: Unchecked[Sequence[str]] = ()
     """Item categories whose pass rate is logged."""
     monitor: MonitorConfig | None = None

@@ -1,8 +1,8 @@
 """Verdicts and scores.
 
 `score.py` has the outcome of one read and computes the score of one target, `reasons.py` has the reasons for missing
-answers, `tally.py` aggregates batches, `scales.py` defines ordinal
-options, and `table.py` writes scored batches as tables and files. Import verdicts and scores from this package.
+answers, `tally.py` aggregates batches, and `scales.py` defines ordinal options. Import verdicts and scores from this
+package.
 """
 
 from checklist_rewards.markers import NO_ANSWER_STATES, TargetState

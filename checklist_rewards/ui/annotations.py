@@ -149,7 +149,7 @@ def label_sample(tasks: Sequence[Task], seed: int) -> LabelSample:
 
 def _unscored(path: Path) -> list[ScoredText]:
     """The rows of a file without scores. If one of them has no id, rows are named by their numbers."""
-    texts = list(ScoredFile(path, unscored=True, images="refuse"))
+    texts = list(ScoredFile(path, unscored=True, images="show"))
     named = all(text.has_id for text in texts)
     seen: set[str] = set()
     for number, text in enumerate(texts):

@@ -61,13 +61,13 @@ def judge_of(model: str, adapter: str | None = None, store: Store | None = None)
     return LogprobJudge(engine, mass_floor=0, store=store)
 
 
-def probabilities_of_yes(judge: Judge, reads: Sequence[Ask], progress: Progress | None = None) -> list[float]:
+def probabilities_of_yes(judge: Judge, asks: Sequence[Ask], progress: Progress | None = None) -> list[float]:
     """P(yes) of every read. Raises [`ModelError`] if one is unanswered: figures over some of the reads would not be
     comparable."""
-    verdicts = judge.answer(reads, progress)[0]
+    verdicts = judge.answer(asks, progress)[0]
     lost = [verdict.unanswered for verdict in verdicts if verdict.unanswered is not None]
     if lost:
-        raise ModelError(f"{len(lost)} of {len(reads)} reads are unanswered, the first because of {lost[0]}.")
+        raise ModelError(f"{len(lost)} of {len(asks)} reads are unanswered, the first because of {lost[0]}.")
     return [(verdict.probabilities or {})[YES] for verdict in verdicts]
 
 

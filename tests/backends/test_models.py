@@ -16,10 +16,10 @@ import pytest
 from transformers import AutoModelForCausalLM
 
 from checklist_rewards.backends import Engine, models, pocket_dir
+from checklist_rewards.backends.embedding import choose_embedder
 from checklist_rewards.backends.models import from_hub, hub_commit, load_whole
 from checklist_rewards.backends.tokens import load_chat_tokenizer
 from checklist_rewards.errors import ModelError, SampleError
-from checklist_rewards.refiners.embedding import choose_embedder
 from checklist_rewards.rewards.batch import _loaded
 from checklist_rewards.rewards.shaping import _tokenize
 from tests.conftest import HANG

@@ -198,7 +198,7 @@ def spent(limiter: Limiter, tokens: list[int]) -> list[float]:
 def test_requests_and_tokens_are_spaced_out():
     assert spent(Limiter(9, requests_per_minute=1200), [7] * 5) == pytest.approx([0, 0.05, 0.1, 0.15, 0.2])
     assert spent(Limiter(9, tokens_per_minute=60), [3, 1, 5, 1]) == pytest.approx([0, 3, 4, 9])
-    assert spent(Limiter(9, requests_per_minute=60, tokens_per_minute=60), [3, 0, 0, 1, 1]) == [0, 3, 3, 3, 4]
+    assert spent(Limiter(9, requests_per_minute=60, tokens_per_minute=60), [3, 0, 0, 1, 1]) == [0, 3, 4, 5, 6]
     assert spent(Limiter(9), [10**6] * 3) == [0, 0, 0]
 
 
@@ -214,6 +214,23 @@ def test_cancelled_requests_leave_the_rate_to_later_ones():
         return now()
 
     assert run(after()) == 1  # one was spent at once
+
+
+def test_a_cancelled_request_with_many_tokens_neither_delays_nor_crowds_later_ones():
+    async def after() -> list[float]:
+        limiter, times = Limiter(9, requests_per_minute=60, tokens_per_minute=60), list[float]()
+
+        async def spend(tokens: int) -> None:
+            await limiter.spend(tokens)
+            times.append(now())
+
+        first, large, *others = [asyncio.ensure_future(spend(tokens)) for tokens in (0, 600, 0, 0)]
+        await first
+        large.cancel()
+        await asyncio.gather(*others)
+        return times
+
+    assert run(after()) == [0, 1, 2]
 
 
 # ----- generated servers and requests -----
@@ -291,7 +308,7 @@ def test_no_minute_exceeds_the_rates_and_no_time_is_wasted(tokens, per_request, 
     for place, begins in enumerate(times):
         minute = [amount for time, amount in zip(times[place:], tokens[place:], strict=True) if time < begins + 60]
         # The last one may start just before the minute ends.
-        assert per_request is None or per_token is not None or len(minute) <= per_request + 1
+        assert per_request is None or len(minute) <= per_request + 1
         assert per_token is None or sum(minute[:-1]) <= per_token + 1e-6
     least = max(
         (len(tokens) - 1) * 60 / per_request if per_request else 0,
@@ -365,12 +382,19 @@ def test_if_all_replicas_limit_their_rate_all_requests_wait_together():
     assert len(refused) <= 3 * 19 / WAIT
 
 
-def test_if_one_of_several_replicas_limits_its_rate_the_others_get_its_requests():
-    outcomes, attempts = sent_by([[("429 wait", 19)], [], []], 600)
+@pytest.mark.parametrize("fault", ["429 wait", "503 wait"])
+def test_if_one_of_several_replicas_asks_to_wait_the_others_get_its_requests(fault):
+    outcomes, attempts = sent_by([[(fault, 19)], [], []], 600)
     assert outcomes == [{}] * 600
     limited = [time for time, place in attempts if place == 0 and time < 19]
     assert len([time for time in limited if time >= WAIT]) <= 19 / WAIT
     assert max(time for time, _ in attempts) < 600 * 0.1 / 8 + 1, "eight at a time, without a pause"
+
+
+def test_a_server_that_is_unavailable_delays_the_requests_that_it_refused_and_no_other():
+    outcomes, attempts = sent_by([[("503 wait", 0.05)]], 64)
+    assert outcomes == [{}] * 64
+    assert len([time for time, _ in attempts if 0 < time < WAIT]) == 60, "the others are not paused"
 
 
 def test_a_server_that_limits_its_rate_without_a_pause_is_asked_until_it_answers():

@@ -8,10 +8,10 @@ import pytest
 from checklist_rewards import ChecklistScorer
 from checklist_rewards.backends import Answer, Engine, ReadGroup, Reply, Sampling, is_kept, pocket_dir
 from checklist_rewards.backends.openai import OpenAIBackend
+from checklist_rewards.backends.replies import sample_replies
 from checklist_rewards.backends.servers import SERVERS
 from checklist_rewards.errors import ModelError
 from checklist_rewards.files.store import Store
-from checklist_rewards.replies import sample_replies
 from tests.backends.brokenserver import SERVED_NAME, connect
 
 LABELS = ("yes", "no")

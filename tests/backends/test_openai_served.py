@@ -18,11 +18,11 @@ from checklist_rewards import Checklist, ChecklistScorer, Sample
 from checklist_rewards.attacks.attack import attack
 from checklist_rewards.attacks.bank import BANK
 from checklist_rewards.backends import Engine, Sampling
+from checklist_rewards.backends.replies import ask
 from checklist_rewards.cli import app
 from checklist_rewards.errors import GenerationError
 from checklist_rewards.evaluation.bootstrap import Bootstrap
 from checklist_rewards.generators import DirectGenerator
-from checklist_rewards.replies import ask
 from checklist_rewards.rerank import Pool
 from tests.backends.brokenserver import SERVED_NAME
 from tests.backends.conftest import DECISIONS_NAME

@@ -8,7 +8,7 @@ from transformers import AutoTokenizer
 from checklist_rewards.backends import Engine, Sampling, pocket_dir
 from checklist_rewards.backends.openai import OpenAIBackend
 from checklist_rewards.backends.openai.wire import label_of, reply_of
-from checklist_rewards.replies import target_of
+from checklist_rewards.backends.replies import target_of
 from checklist_rewards.rerank import sample_candidates
 from tests.backends.answerserver import MODEL, answering, chat
 

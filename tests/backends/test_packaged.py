@@ -61,6 +61,14 @@ def test_the_pocket_model_warns_once_whoever_loads_it(monkeypatch, caplog):
     assert warning.startswith("pocket is for tests and demos: ") and warning.endswith("Name a real model.")
 
 
+def test_of_several_ranks_the_first_one_warns(monkeypatch, caplog):
+    for rank in ("1", "7", "0"):
+        monkeypatch.setattr(packaged, "_warned", set())  # each rank is a process of its own
+        monkeypatch.setenv("RANK", rank)
+        resolve_model("pocket")
+        assert len(caplog.messages) == (rank == "0")
+
+
 def test_what_a_packaged_judge_is_worth_is_said_once(built, monkeypatch, caplog):
     monkeypatch.setattr(packaged, "_warned", set())
     for model in ("english-encoder", "english-encoder", "english", "smollm2", "pocket"):

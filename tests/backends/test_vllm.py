@@ -14,7 +14,7 @@ import pytest
 
 from checklist_rewards.backends import ReadGroup, Sampling, base, choose_backend, load_backend
 from checklist_rewards.backends.base import Written, deadline
-from checklist_rewards.backends.vllm import _load, _waves
+from checklist_rewards.backends.vllm import _load, _waves, _without_triton_warning
 from checklist_rewards.errors import ModelError
 from tests import zygote
 from tests.backends.answers import largest_difference, turned
@@ -217,6 +217,31 @@ if __name__ == "__main__":
     print(child.pid, worker, flush=True)
     time.sleep(600)
 """
+
+
+def _warns_of_triton(generations):
+    """What vLLM logs while it is imported, here and in a child of this process, and another warning."""
+    logger = logging.getLogger("vllm.triton_utils.importing")
+    logger.warning("Triton is installed, but doesn't include CPU backend. Disabling Triton.")
+    logger.warning("%d: another warning", generations)
+    if generations > 0:
+        child = multiprocessing.get_context("spawn").Process(target=_warns_of_triton, args=(generations - 1,))
+        child.start()
+        child.join(HANG)
+
+
+def test_the_engines_processes_omit_the_warning_about_triton_and_no_other(monkeypatch, capfd):
+    monkeypatch.delenv("VLLM_LOGGING_LEVEL", raising=False)
+    with _without_triton_warning():
+        _warns_of_triton(2)
+    lines = capfd.readouterr().err.splitlines()
+    assert [line for line in lines if "warning" in line or "Triton" in line] == [
+        f"{generation}: another warning" for generation in (1, 0)
+    ]
+    assert not logging.getLogger("vllm.triton_utils.importing").filters
+    monkeypatch.setenv("VLLM_LOGGING_LEVEL", "WARNING")
+    with _without_triton_warning():
+        assert not logging.getLogger("vllm.triton_utils.importing").filters
 
 
 @pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP])

@@ -28,11 +28,11 @@ BAD_ROWS = {
     ),
     "an image": (
         '{"input": [{"role": "user", "content": [{"type": "image"}]}], "target": "", "checklist": ["a?"]}\n',
-        ["line 1, 'input'", "message 1", "a part 'image'", "reads text only"],
+        ["line 1, 'input'", "1 image parts without an image", "0 images in the column"],
     ),
     "images beside the prompt": (
         '{"prompt": "What is it?", "images": ["a.png"], "target": "", "checklist": ["a?"]}\n',
-        ["line 1", "media in 'images'", "reads text only", "--input-key prompt"],
+        ["line 1, 'images'", "a.png' cannot be read"],
     ),
     "the input in the other column": (
         GOOD + '{"input": null, "prompt": "Say hi.", "target": "hi", "checklist": ["a?"]}\n',
@@ -190,7 +190,19 @@ def test_columns_that_the_user_names_are_all_that_the_judge_sees(run, engine):
     fake = engine()
     row = {"prompt": "What is it?", "images": ["a.png"], "input": "other", "target": "hi", "checklist": ["a?"]}
     write_jsonl("rows.jsonl", row)
-    done = run("score", "rows.jsonl", "-o", "out.jsonl", "--model", "pocket", "--input-key", "prompt", "--no-store")
+    done = run(
+        "score",
+        "rows.jsonl",
+        "-o",
+        "out.jsonl",
+        "--model",
+        "pocket",
+        "--input-key",
+        "prompt",
+        "--no-store",
+        "--images",
+        "ignore",
+    )
     assert done.exit_code == 0 and len(fake.asked) == 1
     [prefix] = {prefix for prefix, _ in fake.asked}
     assert "What is it?" in prefix and "other" not in prefix

@@ -19,7 +19,7 @@ from checklist_rewards.files.rows import read_rows, write_rows
 from checklist_rewards.judges.questions import FewShot
 from checklist_rewards.pipelines import PipelineConfig, assemble
 from checklist_rewards.rerank import rerank
-from checklist_rewards.scores.table import score_from
+from checklist_rewards.rows import score_from
 from checklist_rewards.self_refine import Task, refine_batch
 from checklist_rewards.server import build_app
 from checklist_rewards.ui.annotations import read_tasks

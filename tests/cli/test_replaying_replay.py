@@ -9,9 +9,9 @@ from pocket.world import tasks, write_response
 
 from checklist_rewards import ChecklistScorer
 from checklist_rewards.backends import engine
+from checklist_rewards.datasets.table import BatchScore
 from checklist_rewards.judges.calibration import Calibration, CalibrationMap
 from checklist_rewards.rewards.trl import ChecklistReward
-from checklist_rewards.scores.table import BatchScore
 from tests.cli.conftest import read_jsonl, write_jsonl
 from tests.fakes import FakeBackend
 from tests.judges.fakes import Labels

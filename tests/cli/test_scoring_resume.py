@@ -15,7 +15,7 @@ from tests.zygote import Program
 ROWS = 24
 KILLED = """
 import os, signal, sys
-from checklist_rewards import replies
+from checklist_rewards.backends import replies
 from checklist_rewards.cli import main
 from checklist_rewards.files.store import Store
 

@@ -8,8 +8,8 @@ from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.bootstrap import Bootstrap
 from checklist_rewards.evaluation.fitting import fit_weights, labelled_scores
 from checklist_rewards.evaluation.scored import ScoredText
+from checklist_rewards.judges.weights import Weights
 from checklist_rewards.scores import Verdict, rescore, score_checklist
-from checklist_rewards.scores.weights import Weights
 
 QUESTIONS = [f"Is it {word}?" for word in ("true", "kind", "red", "old", "rude")]
 CHECKLIST = Checklist.parse(

@@ -5,7 +5,7 @@ import pytest
 
 from checklist_rewards.errors import GenerationError
 from checklist_rewards.generators import parse_questions
-from checklist_rewards.generators.shapes import NO_MARK, is_empty, question_fault
+from checklist_rewards.judges.faults import NO_MARK, is_empty, question_fault
 
 BOTH = ("Is it short?", "Does it name a city?")
 

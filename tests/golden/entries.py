@@ -227,7 +227,7 @@ def replay_stored_answers() -> Any:
     from checklist_rewards import Checklist, Sample
     from checklist_rewards.evaluation.replay import Replay
     from checklist_rewards.evaluation.scored import ScoredText
-    from checklist_rewards.scores.table import score_from
+    from checklist_rewards.rows import score_from
 
     stored = []
     for number, row in enumerate(rows("scored.jsonl")[:5], start=1):

@@ -17,6 +17,7 @@ from fastapi.responses import JSONResponse, PlainTextResponse
 
 from checklist_rewards import ChecklistScorer, Sample
 from checklist_rewards.backends import Engine, Sampling, choose_backend
+from checklist_rewards.backends.replies import sample_replies
 from checklist_rewards.backends.servers import Settings
 from checklist_rewards.chat import CompletionReader
 from checklist_rewards.errors import ModelError, SampleError
@@ -24,7 +25,6 @@ from checklist_rewards.files.store import Store
 from checklist_rewards.generators import DirectGenerator
 from checklist_rewards.judges import PanelJudge, RemoteJudge
 from checklist_rewards.judges.remote import ROWS, RewardServer
-from checklist_rewards.replies import sample_replies
 from checklist_rewards.rewards import placement
 from checklist_rewards.rewards.trl import ChecklistReward
 from checklist_rewards.server import build_app

@@ -16,11 +16,11 @@ class Voter(Judge):
         self.name = name
         self.asked: list[Ask] = []
 
-    def answer(self, reads: Sequence[Ask], progress: Progress | None = None) -> tuple[list[Verdict], Receipt]:
-        self.asked += reads
+    def answer(self, asks: Sequence[Ask], progress: Progress | None = None) -> tuple[list[Verdict], Receipt]:
+        self.asked += asks
         if progress is not None:
-            progress(len(reads))
-        return [self.rule(read) for read in reads], Receipt(reads=len(reads), asked=len(reads))
+            progress(len(asks))
+        return [self.rule(read) for read in asks], Receipt(reads=len(asks), asked=len(asks))
 
 
 class Absent(Voter):
@@ -29,7 +29,7 @@ class Absent(Voter):
     def __init__(self, name: str = "absent"):
         super().__init__(DEAD, name)
 
-    def answer(self, reads: Sequence[Ask], progress: Progress | None = None) -> tuple[list[Verdict], Receipt]:
+    def answer(self, asks: Sequence[Ask], progress: Progress | None = None) -> tuple[list[Verdict], Receipt]:
         raise NoServerError(f"no server answers for {self.name}")
 
 

@@ -7,12 +7,12 @@ from pocket.labelled import labelled_rows
 from pocket.world import parse_question
 
 from checklist_rewards import ChecklistScorer, Sample
+from checklist_rewards.datasets.table import BatchScore
 from checklist_rewards.evaluation.agreement import compare, units_against_labels
 from checklist_rewards.evaluation.bootstrap import Bootstrap
 from checklist_rewards.evaluation.calibration import fit_calibration, labelled_reads
 from checklist_rewards.evaluation.labels import labelled
 from checklist_rewards.evaluation.scored import read_scored
-from checklist_rewards.scores.table import BatchScore
 
 
 def test_labels_are_the_truth_by_code():

@@ -4,9 +4,9 @@ import pytest
 
 from checklist_rewards import Checklist, __version__
 from checklist_rewards.backends import Reply
+from checklist_rewards.backends.replies import NoReply
 from checklist_rewards.errors import ChecklistError, ModelError, PromptError, SampleError
 from checklist_rewards.refiners import QUALITIES, Tagger
-from checklist_rewards.replies import NoReply
 from tests.generators.fakes import Replies
 
 CHECKLIST = Checklist.parse(["Is it short?", "Does it name Anna?", "Is it good?"])

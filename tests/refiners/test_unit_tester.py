@@ -4,10 +4,10 @@ import pytest
 
 from checklist_rewards import Checklist, ChecklistScorer, Sample, __version__
 from checklist_rewards.backends import Reply
+from checklist_rewards.backends.replies import NoReply
 from checklist_rewards.errors import BackendError, ChecklistError, ModelError, SampleError
 from checklist_rewards.refiners import UnitTester
 from checklist_rewards.refiners.unit_tester import failing_answers
-from checklist_rewards.replies import NoReply
 from tests.generators.fakes import Replies
 
 CHECKLIST = Checklist.parse(["Is there an A?", "Is there a B?", "Is there a C?"])

@@ -56,18 +56,16 @@ class TestReward:
         as_pairs = {} if options else {"trainer_state": object()}
         assert self.reward(**options, images="ignore")(**batch, **as_pairs) == [None, 0.5, None, 0.5]
 
-    def test_an_image_is_refused_by_row_unless_it_is_to_be_ignored(self):
+    def test_an_image_is_refused_by_a_judge_of_text_unless_it_is_to_be_ignored(self):
         told = [{"role": "user", "content": "Hi"}]
         batch = self.batch | {"prompts": [told, told, asks_about("red"), told], "completions": ["w", "x", "y", "z"]}
-        with pytest.raises(
-            SampleError, match="checklist_reward, row 3 of the batch: message 1 of a prompt has a part"
-        ):
+        with pytest.raises(SampleError, match="sample 3: the input has an image, but the judge 'pocket' reads text"):
             self.reward()(**batch)
         assert self.reward(images="ignore")(**batch) == [0.5] * 4
         shown = [{"role": "assistant", "content": asks_about("red")[0]["content"]}]
-        with pytest.raises(SampleError, match="completion 2 of 4: message 1 of a completion has a part 'image'"):
+        with pytest.raises(SampleError, match="sample 2: the target has an image"):
             self.reward()(**batch | {"prompts": [told] * 4, "completions": ["w", shown, "y", "z"]})
-        with pytest.raises(SampleError, match="images='keep' is not known; allowed: 'refuse', 'ignore'"):
+        with pytest.raises(SampleError, match="images='keep' is not known; allowed: 'show', 'ignore'"):
             self.reward(images="keep")
 
     @pytest.mark.parametrize("version", ["0.29.1", "1.5.4", "1.5.0.dev0"])

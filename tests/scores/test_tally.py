@@ -6,11 +6,11 @@ import pytest
 from scipy.stats import t
 
 from checklist_rewards import Checklist
+from checklist_rewards.datasets.table import BatchScore
 from checklist_rewards.evaluation.scored import ScoredText
 from checklist_rewards.rewards.batch import completion_metrics
 from checklist_rewards.scorer import Sample
 from checklist_rewards.scores import Score, Verdict, score_checklist
-from checklist_rewards.scores.table import BatchScore
 from checklist_rewards.scores.tally import PassRate, tally, wilson
 from checklist_rewards.ui.figures import FileFigures, TrainingFigures
 

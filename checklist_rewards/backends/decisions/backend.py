@@ -39,6 +39,7 @@ from checklist_rewards.backends.decisions.protocols import (
 )
 from checklist_rewards.backends.models import decisions_identity
 from checklist_rewards.backends.openai.client import Connection, in_parts, run, together
+from checklist_rewards.backends.openai.limits import CHARACTERS_PER_TOKEN
 from checklist_rewards.backends.openai.replicas import prefix_key
 from checklist_rewards.backends.openai.served import PrefixCache, served_card
 from checklist_rewards.backends.openai.wire import NOT_SERVED, Failure
@@ -50,7 +51,6 @@ from checklist_rewards.validation import one_of
 logger = logging.getLogger(__name__)
 
 PROTOCOLS: dict[str, DecisionProtocol] = {"systemone": SystemOne(), "decisions": OpenAIDecisions()}
-_CHARACTERS_PER_TOKEN = 4  # an estimate for rate limits only
 _MISSING = Answer(None, Unanswered(Reason.MISSING))
 _UNPARSABLE = Answer(None, Unanswered(Reason.UNPARSABLE))
 _REJECTED_INPUTS = 8
@@ -202,7 +202,7 @@ class DecisionsBackend(Backend):
                 protocol.path,
                 protocol.body(self.model, group.system, group.prefix, questions),
                 key="answers",
-                tokens=characters // _CHARACTERS_PER_TOKEN,
+                tokens=characters // CHARACTERS_PER_TOKEN,
                 prefix=prefix_key(group.system, group.prefix),
                 reads=len(questions),
             )

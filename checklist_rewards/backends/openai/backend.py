@@ -57,6 +57,7 @@ from checklist_rewards.backends.base import (
 from checklist_rewards.backends.models import served_identity
 from checklist_rewards.backends.openai import wire
 from checklist_rewards.backends.openai.client import Connection, in_parts, run, run_streaming, together
+from checklist_rewards.backends.openai.limits import CHARACTERS_PER_TOKEN
 from checklist_rewards.backends.openai.replicas import prefix_key
 from checklist_rewards.backends.openai.served import PrefixCache, served_card, served_prompt
 from checklist_rewards.backends.openai.wire import Failure, neutral
@@ -195,7 +196,6 @@ class PromptLists:
         return await in_parts(prompts, send, lambda failure: failure.unanswered, lambda answer: answer is _NO_ANSWER)
 
 
-_CHARACTERS_PER_TOKEN = 4  # an estimate for rate limits only
 _REFUSALS = 8
 _HEAD_START = 2.0  # seconds
 _MOST_HELD = 256
@@ -596,7 +596,7 @@ class OpenAIBackend(Backend):
         Returns:
             `tuple`: The response, and the features of the request that it answers.
         """
-        estimate = tokens + sum(len(message["content"]) for message in messages) // _CHARACTERS_PER_TOKEN
+        estimate = tokens + sum(len(message["content"]) for message in messages) // CHARACTERS_PER_TOKEN
 
         async def post(
             without: frozenset[str], limits: wire.Limits

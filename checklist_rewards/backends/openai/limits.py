@@ -30,6 +30,9 @@ from typing import NamedTuple
 from checklist_rewards.backends.openai.replicas import Outage
 from checklist_rewards.backends.openai.wire import RATE_LIMITED, Failure
 
+CHARACTERS_PER_TOKEN = 4
+"""An estimate, which only the rate of tokens depends on."""
+
 
 class Permit(NamedTuple):
     """The permission to send one request. It ends with [`Limiter.done`]."""
@@ -78,6 +81,8 @@ class Limiter:
         self._per_request = 60 / requests_per_minute if requests_per_minute else 0.0
         self._per_token = 60 / tokens_per_minute if tokens_per_minute else 0.0
         self._request_free = self._token_free = 0.0
+        """When the rates allow the next request, by the loop's clock."""
+        self._turn = asyncio.Lock()
 
     async def admit(self, left: float) -> Permit | Failure:
         """Wait until a request may be sent.
@@ -117,21 +122,19 @@ class Limiter:
         Returns:
             `bool`: Whether it may be sent. False, and nothing is spent, if the server asks for a pause by then.
         """
-        now = asyncio.get_running_loop().time()
-        start = max(now, self._request_free)
-        self._request_free = start + self._per_request
-        start = max(start, self._token_free)
-        self._token_free = start + tokens * self._per_token
-        sent = False
-        try:
+        if not self._per_request and not self._per_token:
+            return self._resumes is None
+        clock = asyncio.get_running_loop().time
+        async with self._turn:  # first come, first served; whoever is cancelled has spent nothing
+            now = clock()
+            start = max(now, self._request_free, self._token_free)
             if start > now:
                 await asyncio.sleep(start - now)
-            sent = self._resumes is None
-        finally:
-            if not sent:  # or cancelled
-                self._request_free -= self._per_request
-                self._token_free -= tokens * self._per_token
-        return sent
+            if self._resumes is not None:
+                return False
+            self._request_free = start + self._per_request
+            self._token_free = start + tokens * self._per_token
+            return True
 
     def done(self, permit: Permit, outcome: object, resumes: float | None = None) -> None:
         """Record the end of a request.

@@ -33,10 +33,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 
+from checklist_rewards.backends.embedding import Embedder, comparable, similarities
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.correlation import correlation
-from checklist_rewards.refiners.embedding import Embedder, comparable, similarities
 from checklist_rewards.scores import ItemScore, Score, item_keys, ratio
 from checklist_rewards.validation import import_extra, np
 

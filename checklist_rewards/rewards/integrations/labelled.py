@@ -25,8 +25,9 @@ from typing import Any
 from checklist_rewards.chat import CompletionReader, Part, Target, rendered_turns, without_end_tokens
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import BackendError, SampleError
+from checklist_rewards.images import clean
 from checklist_rewards.judges.settings import ScorerConfig
-from checklist_rewards.messages import Images, speaker
+from checklist_rewards.messages import Images, images_of, speaker, with_images
 from checklist_rewards.rewards.batch import Readers
 from checklist_rewards.rewards.integrations.queue import DEFAULT_MAX_BATCH, DEFAULT_MAX_WAIT, MicroBatcher
 from checklist_rewards.scorer import ChecklistScorer, Sample, scorer_of
@@ -80,7 +81,7 @@ class SamplewiseReward:
         thinking_opened: bool | None = None,
         tokenizer: Any = None,
         thinking_tags: Sequence[str] | None = None,
-        images: Images = "refuse",
+        images: Images = "show",
         **scorer_arguments: Any,
     ):
         if unscored is not None and (
@@ -211,17 +212,19 @@ def labelled_sample(
             text = label.get(name)
             if text is not None and not isinstance(text, str):
                 raise SampleError(f"{where}: {name} must be a string, got {type(text).__name__} {text!r:.60}.")
-            context[name] = text
+            context[name] = text and clean(text)
         label = label["checklist"]
     checklist = Checklist.parse(label, where)
     try:
+        prompt = prompt if reader.images == "ignore" else with_images(prompt)
         input, history = (None, None) if prompt is None else reader.prompt_text(prompt)
     except SampleError as error:
         raise SampleError(f"{where}: {error}") from None
     if context.get("input") is not None:
         input, history = context["input"], None
     target = Target(target) if isinstance(target, str) else target
-    return Sample.of(checklist, target, input, context.get("reference"), context.get("history") or history)
+    history = context.get("history") or history
+    return Sample.of(checklist, target, input, context.get("reference"), history, images_of(prompt))
 
 
 def answer_after(prompt: str, query: str, where: str) -> str:

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from checklist_rewards.checklists import Checklist
+from checklist_rewards.datasets.table import BatchScore
 from checklist_rewards.scores import Aggregation, Verdict, score_checklist
-from checklist_rewards.scores.table import BatchScore
 
 LOST = "lost"
 NO_ANSWER = "no_answer: empty"

@@ -1,10 +1,10 @@
 import pytest
 
-from checklist_rewards import replies as sampling_module
 from checklist_rewards.backends import Engine, Reply, Sampling
+from checklist_rewards.backends import replies as sampling_module
+from checklist_rewards.backends.replies import sample_replies, target_of
 from checklist_rewards.errors import BackendError, ModelError, SampleError
 from checklist_rewards.files.store import Store
-from checklist_rewards.replies import sample_replies, target_of
 from tests.generators.fakes import Replies
 
 WARM = Sampling(max_tokens=8, temperature=1.0)

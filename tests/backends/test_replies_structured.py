@@ -6,9 +6,9 @@ import pytest
 from pydantic import BaseModel
 
 from checklist_rewards.backends import Engine, Reply, Sampling
+from checklist_rewards.backends.replies import NoReply, ask, extract_json, json_values, sample_values
 from checklist_rewards.errors import GenerationError
 from checklist_rewards.files.store import Store
-from checklist_rewards.replies import NoReply, ask, extract_json, json_values, sample_values
 from tests.generators.fakes import Replies
 
 

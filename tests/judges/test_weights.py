@@ -7,7 +7,7 @@ import yaml
 
 from checklist_rewards import Checklist
 from checklist_rewards.errors import ChecklistError, SampleError
-from checklist_rewards.scores.weights import Weights
+from checklist_rewards.judges.weights import Weights
 
 CHECKLIST = Checklist.parse(
     [{"question": "Is it red?", "weight": 3}, {"question": "Is it short?", "category": "form"}]

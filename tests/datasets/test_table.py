@@ -9,11 +9,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from checklist_rewards import Checklist, Option
+from checklist_rewards.datasets.table import BatchScore, score_from
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.scored import ScoredFile
 from checklist_rewards.files.rows import read_rows, write_rows
 from checklist_rewards.scores import Verdict, rescore, score_checklist
-from checklist_rewards.scores.table import BatchScore, score_from
 
 CHECKLIST = Checklist.parse(
     [

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from checklist_rewards import Checklist
+from checklist_rewards.backends.embedding import comparable, near_duplicates, similarities
 from checklist_rewards.errors import ModelError
 from checklist_rewards.refiners import Deduplicator, Selector, SentenceEmbedder
-from checklist_rewards.refiners.embedding import comparable, near_duplicates, similarities
 from tests.refiners.vectors import Vectors, at_angles
 
 PAIR = Checklist.parse(["Is it short?", "Is it brief?"])

@@ -25,17 +25,18 @@ from pathlib import Path
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_hints
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.atomic import atomic_path
 from checklist_rewards.files.cells import JSON_TEXT, as_cell, from_cell, json_reader
 from checklist_rewards.files.rows import SCORE_COLUMN, read_rows, write_batches, write_rows
 from checklist_rewards.files.spool import check_names, check_unique
+from checklist_rewards.rows import is_map, require_scores, score_from
 from checklist_rewards.scores.reasons import Unanswered
 from checklist_rewards.scores.score import Score
 from checklist_rewards.scores.tally import PassRate, Tally, tally
-from checklist_rewards.validation import import_extra, one_sentence
+from checklist_rewards.validation import import_extra
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -211,25 +212,6 @@ class BatchScore:
         return cls(scores, rows)
 
 
-def score_from(value: Any, where: str) -> Score | None:
-    """Parse the score in a cell of a file.
-
-    Args:
-        value: A mapping, its JSON text (CSV), or None or "" if the row was not scored.
-        where (`str`): The place to name in an error ("data.jsonl, line 3").
-
-    Raises:
-        SampleError: If the value is not a score.
-    """
-    try:
-        value = _own_labels(json.loads(value) if isinstance(value, str) and value else value)
-        return None if value in (None, "") else Score.model_validate(value)
-    except ValidationError as error:
-        raise SampleError(f"{where}: {SCORE_COLUMN} is not a score: {one_sentence(error, Score)}") from None
-    except (ValueError, RecursionError) as error:
-        raise SampleError(f"{where}: {SCORE_COLUMN} is not valid JSON ({error}); got {value!r:.60}.") from None
-
-
 def _dumped(score: Score | None) -> dict[str, Any] | None:
     return None if score is None else score.model_dump(mode="json")
 
@@ -292,7 +274,7 @@ def _decoded(column: pa.ChunkedArray, field: pa.Field) -> list[Any]:
 def _plain(value: Any) -> Any:
     """Convert Arrow's maps, which are read as lists of pairs, to mappings; other values are unchanged."""
     if isinstance(value, list):
-        if _is_map(value):
+        if is_map(value):
             return dict(value)
         return [_plain(entry) for entry in value]
     return {key: _plain(entry) for key, entry in value.items()} if isinstance(value, dict) else value
@@ -321,36 +303,3 @@ def _arrow_type(annotation: Any) -> pa.DataType:
     if origin is tuple:
         return pa.list_(_arrow_type(inner[0]))
     return pa.string() if origin is Literal else _arrow_type(inner[0])
-
-
-def _own_labels(value: Any) -> Any:
-    """A score without the labels of other items. Parquet gives all mappings of a column the same keys, with null for
-    the labels that an item does not have."""
-    if not isinstance(value, Mapping) or not isinstance(value.get("items"), list):
-        return value
-    return {**value, "items": [_without_null_labels(item) for item in value["items"]]}
-
-
-def _without_null_labels(item: Any) -> Any:
-    if not isinstance(item, Mapping):
-        return item
-    own: dict[str, Any] = {}
-    for name in ("probabilities", "uncalibrated"):
-        entries: Any = item.get(name)
-        if isinstance(entries, Mapping) or _is_map(entries):
-            pairs = entries.items() if isinstance(entries, Mapping) else entries
-            own[name] = {label: p for label, p in pairs if p is not None} or None
-    votes = item.get("votes")
-    cleaned = {"votes": [_without_null_labels(vote) for vote in votes]} if isinstance(votes, list) else {}
-    return {**item, **own} | cleaned
-
-
-def _is_map(value: Any) -> bool:
-    """Whether a value is one of Arrow's maps, which are read as lists of pairs."""
-    return isinstance(value, list) and bool(value) and all(isinstance(pair, tuple) for pair in value)
-
-
-def require_scores(names: Iterable[Any], where: str) -> None:
-    """Raise a [`SampleError`] if the column of scores is missing."""
-    if SCORE_COLUMN not in (columns := list(names)):
-        raise SampleError(f"{where}: column not found: {SCORE_COLUMN!r}; the columns are {columns}.")

@@ -47,6 +47,8 @@ from checklist_rewards.chat import CompletionReader, Target, strip_thinking
 from checklist_rewards.checklists import Key, key_of
 from checklist_rewards.errors import BackendError, GenerationError, SampleError
 from checklist_rewards.files.store import Store
+from checklist_rewards.images import Image, clean, is_plain
+from checklist_rewards.messages import content_of, with_images
 from checklist_rewards.scores.reasons import Reason, Unanswered
 from checklist_rewards.validation import in_reply
 
@@ -84,13 +86,14 @@ def sample_replies(
         reason.
 
     Raises:
-        SampleError: If a message has no role, or a content that is not text.
+        SampleError: If a message has no role, or a content that is neither text nor an image.
         ModelError: If the model does not exist.
     """
     greedy = sampling.temperature == 0
     effective = replace(sampling, n=1, seed=0, top_p=1.0) if greedy else sampling
     base = key_of(_FORMAT, engine.identity, json.dumps(asdict(effective), sort_keys=True))
-    prompts = [_text_messages(prompt, f"prompt {number}") for number, prompt in enumerate(prompts, start=1)]
+    shown = [with_images(prompt) for prompt in prompts]  # holds the images until the engine has answered
+    prompts = [_text_messages(prompt, f"prompt {number}") for number, prompt in enumerate(shown, start=1)]
     keys = [key_of(base, *(part for message in prompt for part in _key_parts(message))) for prompt in prompts]
     distinct = dict(zip(keys, prompts, strict=True))
     counts = Counter(keys)
@@ -126,7 +129,16 @@ def sample_replies(
         if store is not None:
             # If another process has stored replies first, use those, because every rerun will read them.
             replies.update(store.get(missing, lambda _, text: _loaded(text)))
+    replies = {key: list(map(_without_marks, entry)) for key, entry in replies.items()}
     return [replies[key] * (sampling.n if greedy else 1) for key in keys]
+
+
+def _without_marks(reply: Reply) -> Reply:
+    """A reply whose texts contain no image."""
+    if is_plain(reply.text) and is_plain(reply.thought):
+        return reply
+    text, thought = (None if text is None else clean(text) for text in (reply.text, reply.thought))
+    return replace(reply, text=text, thought=thought)
 
 
 def target_of(reply: Reply) -> Target:
@@ -142,18 +154,24 @@ def target_of(reply: Reply) -> Target:
 
 
 def _text_messages(prompt: Messages, where: str) -> list[dict[str, Any]]:
-    """A conversation whose contents are strings: typed blocks of text are joined, and None is ""."""
+    """A conversation whose contents are strings: typed blocks are joined, with the marks of images, and None is ""."""
     messages: list[dict[str, Any]] = []
     for message in prompt:
         content: Any = message.get("content")
         if isinstance(content, Sequence) and not isinstance(content, str):
-            if not all(isinstance(block, Mapping) and isinstance(block.get("text"), str) for block in content):
-                raise SampleError(f"{where}: only text can be sent to this model, got the content {content!r:.80}.")
-            content = "".join(block["text"] for block in content)
+            if not all(isinstance(block, Mapping) and _is_shown(block) for block in content):
+                raise SampleError(
+                    f"{where}: only text and images can be sent to this model, got the content {content!r:.80}."
+                )
+            content = content_of(message)
         if not isinstance(content, str | None) or not isinstance(message.get("role"), str):
             raise SampleError(f"{where}: a message needs a role and a text, got {message!r:.80}.")
         messages.append({**message, "content": content or ""})
     return messages
+
+
+def _is_shown(block: Mapping[str, Any]) -> bool:
+    return isinstance(block.get("text"), str) or isinstance(block.get("image"), Image)
 
 
 def _key_parts(message: Mapping[str, Any]) -> tuple[str, ...]:
@@ -222,7 +240,7 @@ Retry = Callable[[Messages, str, str], Messages]
 
 _TRAILING_COMMA = re.compile(r",(?=\s*[\]}])")
 _START = re.compile(r"""\{(?=\s*["}])|\[(?=\s*["\[{\]\-0-9tfnNI])""")
-"""The beginning of a value; most brackets in prose and code are none."""
+"""The beginning of a value. Most brackets in prose and code do not begin one."""
 _WORK = 100_000
 """Characters of failed attempts, plus a multiple of its length, after which a reply is searched no further."""
 _NESTED = 1_000

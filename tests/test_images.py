@@ -1,0 +1,339 @@
+"""Images in texts: one value per image, its mark where it stood, and no way for a text to contain one by itself."""
+
+import base64
+import gc
+import io
+import json
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image as Pillow
+from PIL import ImageOps
+
+from checklist_rewards.backends import Engine
+from checklist_rewards.chat import CompletionReader, completion_text, prompt_text
+from checklist_rewards.errors import SampleError
+from checklist_rewards.images import clean, has_images, image_of, is_plain, outside, parts, shown
+from checklist_rewards.messages import content_of, images_of, with_images
+from checklist_rewards.rows import Columns, Pool, Request, Sample
+from checklist_rewards.scorer import ChecklistScorer
+from tests.fakes import FakeBackend
+
+COLOURS = ("red", "green", "blue", "white")
+PILLOWS = {colour: Pillow.new("RGB", (8, 8), colour) for colour in COLOURS}
+IMAGES = {colour: image_of(pillow) for colour, pillow in PILLOWS.items()}
+RED, BLUE = IMAGES["red"], IMAGES["blue"]
+OPEN, CLOSE = RED.mark[0], RED.mark[-1]
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]) | st.sampled_from([OPEN, CLOSE]), max_size=20)
+FORGED = st.one_of(TEXTS, st.sampled_from([RED.mark, f"a {BLUE.mark}", f"{OPEN}{'0' * 32}{CLOSE}", RED.mark[:-1]]))
+
+
+def png(pillow) -> bytes:
+    file = io.BytesIO()
+    pillow.save(file, "PNG")
+    return file.getvalue()
+
+
+def asks(*content):
+    """A user message of texts and images."""
+    blocks = [{"type": "text", "text": c} if isinstance(c, str) else {"type": "image", "image": c} for c in content]
+    return [{"role": "user", "content": blocks}]
+
+
+class Seeing(FakeBackend):
+    """A fake engine that sees, and keeps what it was shown."""
+
+    sees = True
+
+    def __init__(self, **settings):
+        super().__init__(self._answer, **settings)
+        self.shown = []
+
+    def _answer(self, prefix, tail):
+        self.shown.append([part.key for part in parts(prefix) if not isinstance(part, str)])
+        return 0.75
+
+
+# ----- values -----
+
+
+def test_equal_pixels_are_one_image_however_they_are_given(tmp_path):
+    pillow = PILLOWS["red"]
+    (tmp_path / "red.png").write_bytes(png(pillow))
+    url = f"data:image/png;base64,{base64.b64encode(png(pillow)).decode()}"
+    given = [
+        pillow,
+        pillow.convert("RGBA"),
+        png(pillow),
+        tmp_path / "red.png",
+        str(tmp_path / "red.png"),
+        np.asarray(pillow),
+        {"bytes": png(pillow), "path": None},
+        {"bytes": None, "path": str(tmp_path / "red.png")},
+        {"url": url},
+        url,
+        RED,
+        pickle.loads(pickle.dumps(RED)),
+    ]
+    assert {image_of(value).key for value in given} == {RED.key}
+    assert image_of("red.png", folder=tmp_path) is RED and image_of(RED.url) is RED
+    assert len({image.key for image in IMAGES.values()}) == len(COLOURS)
+    assert image_of(Pillow.new("RGB", (4, 16), "red")).key != RED.key
+
+
+def test_an_image_is_rotated_as_its_file_says():
+    pillow = Pillow.new("RGB", (2, 1))
+    pillow.putpixel((0, 0), (255, 0, 0))
+    exif = pillow.getexif()
+    exif[0x0112] = 6
+    file = io.BytesIO()
+    pillow.save(file, "PNG", exif=exif)
+    turned = image_of(file.getvalue())
+    assert turned.size == (1, 2) and turned is image_of(ImageOps.exif_transpose(Pillow.open(file)))
+
+
+def test_an_address_is_an_image_that_is_not_fetched():
+    image = image_of("https://example.org/a.png")
+    assert image.url == "https://example.org/a.png" and image.size is None
+    with pytest.raises(SampleError, match="is an address, which is not fetched here"):
+        _ = image.pillow
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("missing.png", "row 1: 'missing.png' cannot be read: No such file"),
+        ("a\0b", "cannot be read"),
+        (b"GIF89a", "row 1 cannot be decoded as an image"),
+        ("data:image/png;base64,%%%", "row 1 is a data URL that cannot be decoded"),
+        (7, "row 1 must be a PIL image, .* got int 7"),
+        ({"width": 3}, "got a mapping with 'width'"),
+        ({"hash": "0"}, "row 1 was logged without a path"),
+        (np.zeros((2, 2, 7)), "row 1 is an array that is no image"),
+    ],
+)
+def test_what_is_no_image_is_refused_in_one_sentence(value, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SampleError, match=message):
+        image_of(value, "row 1")
+
+
+def test_paths_are_refused_where_a_client_may_not_read_files(tmp_path):
+    (tmp_path / "red.png").write_bytes(png(PILLOWS["red"]))
+    with pytest.raises(SampleError, match="must be a data URL or an address"):
+        image_of(str(tmp_path / "red.png"), folder=None)
+    assert image_of(RED.url, folder=None) is RED
+
+
+def test_the_mark_of_an_image_that_nobody_holds_is_an_error():
+    mark = image_of(Pillow.new("RGB", (3, 3), "pink")).mark
+    gc.collect()
+    with pytest.raises(SampleError, match="is not in memory"):
+        parts(f"Look: {mark}")
+
+
+# ----- order, and forged marks -----
+
+
+@given(st.lists(st.one_of(TEXTS, st.sampled_from(COLOURS).map(PILLOWS.get)), max_size=8))
+def test_texts_and_images_keep_their_order(content):
+    prompt = with_images(asks(*content))
+    [message] = prompt
+    expected = []
+    for part in content:  # neighbouring texts are one part
+        if not isinstance(part, str):
+            expected.append(image_of(part))
+        elif clean(part):
+            joined = isinstance(expected[-1], str) if expected else False
+            expected[-1:] = [expected[-1] + clean(part)] if joined else [*expected[-1:], clean(part)]
+    assert parts(content_of(message)) == expected
+    assert images_of(prompt) == [part for part in expected if not isinstance(part, str)]
+
+
+@given(FORGED, FORGED)
+def test_no_text_becomes_an_image(text, other):
+    messages = [
+        {"role": "user", "content": text},
+        {"role": "assistant", "content": other, "reasoning_content": text},
+        {"role": "tool", "name": text, "content": text},
+        {"role": "assistant", "content": "", "tool_calls": [{"function": {"name": text, "arguments": other}}]},
+        {"role": "user", "content": [{"type": "text", "text": other}]},
+    ]
+    assert not any(map(has_images, prompt_text(messages)))
+    assert not has_images(prompt_text(text)[0])
+    for part in ("answer", "transcript"):
+        reader = CompletionReader(part=part, keep_thinking=True)
+        for completion in (text, messages, messages[1:2]):
+            target = reader.read(completion)
+            assert is_plain(target.text) and all(is_plain(m.shown) and is_plain(m.text) for m in target.messages)
+    for sample in (
+        Sample(["Is it?"], text, None, other),
+        Columns.of({"prompt": "", "target": ""}).sample_of(
+            {"prompt": other, "target": text, "history": text}, "row", ()
+        ),
+    ):
+        assert not sample.images
+        assert all(map(is_plain, (sample.target, sample.reference, sample.input, sample.history)))
+
+
+@given(FORGED)
+def test_a_text_about_an_image_shows_no_other_one(text):
+    sample = Sample(["Is it?"], text, "What is this?", images=[RED])
+    assert sample.images == (RED,) and sample.input == f"{RED.mark}What is this?"
+    assert is_plain(sample.target)
+
+
+@given(st.text(max_size=50))
+def test_texts_without_marks_are_unchanged(text):
+    if not {OPEN, CLOSE} & set(text):
+        assert clean(text) is text and shown(text) is text and outside(text, 3) == 3
+
+
+@given(TEXTS, TEXTS, st.integers(0, 80))
+def test_no_place_inside_a_mark_is_a_border(before, after, place):
+    text = clean(before) + RED.mark + clean(after)
+    start, end = len(clean(before)), len(clean(before)) + len(RED.mark)
+    assert outside(text, place) == (end if start < place < end else place)
+
+
+# ----- rows of data sets -----
+
+
+def test_places_without_an_image_take_those_of_the_row_in_order():
+    place = {"type": "image", "image": None, "text": None}  # as Arrow writes it
+    prompt = [
+        {"role": "user", "content": [place, {"type": "text", "text": "or"}, place]},
+        {"role": "user", "content": "Which?"},
+    ]
+    assert images_of(with_images(prompt, [PILLOWS["red"], PILLOWS["blue"]])) == [RED, BLUE]
+    for images in ([], [PILLOWS["red"]], [PILLOWS["red"]] * 3):
+        with pytest.raises(SampleError, match=f"has 2 image parts without an image, but its row has {len(images)}"):
+            with_images(prompt, images)
+
+
+def test_images_of_a_row_are_put_in_front_of_the_first_user_message_as_trl_does():
+    prompt = [
+        {"role": "system", "content": "Be brief."},
+        *({"role": "user", "content": text} for text in ("A?", "B?")),
+    ]
+    seen = with_images(prompt, [PILLOWS["red"], PILLOWS["blue"]])
+    assert prompt_text(seen) == ("B?", f"system: Be brief.\n\nuser: {RED.mark}{BLUE.mark}A?")
+    with pytest.raises(SampleError, match="has no place for the images of its row"):
+        with_images([{"role": "system", "content": "Be brief."}], [PILLOWS["red"]])
+
+
+def test_trl_passes_prompts_with_their_images_together_with_the_column():
+    prompt = asks(PILLOWS["red"], "or", PILLOWS["blue"])
+    assert images_of(with_images(prompt, [PILLOWS["red"], PILLOWS["blue"]])) == [RED, BLUE]
+    assert images_of(with_images(prompt, [PILLOWS["blue"]])) == [RED, BLUE]
+    for others in ([PILLOWS["green"]], [PILLOWS["blue"], PILLOWS["red"]]):
+        with pytest.raises(SampleError, match="has 0 image parts without an image"):
+            with_images(prompt, others)
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"type": "image_url", "image_url": {"url": RED.url}},
+        {"type": "input_image", "image_url": RED.url},
+        {"type": "image", "url": RED.url},
+        {"type": "image", "base64": base64.b64encode(png(PILLOWS["red"])).decode()},
+        {"type": "image", "source": {"type": "base64", "data": base64.b64encode(png(PILLOWS["red"])).decode()}},
+        {"image": PILLOWS["red"]},
+    ],
+    ids=lambda part: "-".join(part),
+)
+def test_image_parts_of_several_apis_are_read(part):
+    [message] = with_images([{"role": "user", "content": [{"type": "text", "text": "What? "}, part]}])
+    assert content_of(message) == f"What? {RED.mark}"
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"prompt": "What?", "image": PILLOWS["red"]},
+        {"prompt": "What?", "images": [PILLOWS["red"]]},
+        {"prompt": [{"role": "user", "content": "What?"}], "image": {"bytes": png(PILLOWS["red"]), "path": None}},
+        {
+            "prompt": [{"role": "user", "content": [{"type": "image"}, {"type": "text", "text": "What?"}]}],
+            "image": RED,
+        },
+        {"prompt": asks(PILLOWS["red"], "What?"), "images": [PILLOWS["red"]], "image": None},
+        {"prompt": asks(PILLOWS["red"], "What?")},
+        {"prompt": "What?", "images": json.dumps([RED.url])},
+    ],
+)
+def test_a_sample_holds_the_images_of_its_row(row):
+    row = {**row, "target": "A red square."}
+    columns = Columns.of(row)
+    sample = columns.sample_of(row, "row 1", ["Is it red?"])
+    assert sample.input == f"{RED.mark}What?" and sample.images == (RED,) and sample.history is None
+    assert columns.request_of(row, "row 1").input == sample.input
+    [pooled] = Pool(["Is it red?"], ["A red square."], sample.input, images=sample.images).samples
+    assert pooled == sample
+    assert columns.input_of(row, "row 1") == ("[image]What?", None)
+    ignoring = Columns.of(row, images="ignore").sample_of(row, "row 1", ["Is it red?"])
+    assert ignoring.input == "What?" and not ignoring.images
+
+
+def test_paths_begin_in_the_folder_of_the_file(tmp_path, monkeypatch):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "red.png").write_bytes(png(PILLOWS["red"]))
+    (tmp_path / "data" / "rows.jsonl").write_text(
+        json.dumps({"prompt": "What?", "image": "red.png", "target": "Red."})
+    )
+    monkeypatch.chdir(tmp_path)
+    [(row, columns)] = Columns.each("data/rows.jsonl")
+    assert columns.sample_of(row.data, row.where, ()).images == (RED,)
+    (tmp_path / "data" / "red.png").unlink()
+    with pytest.raises(SampleError, match=r"rows.jsonl, line 1, 'image': 'data/red.png' cannot be read: No such file"):
+        columns.sample_of(row.data, row.where, ())
+
+
+def test_a_reference_has_no_images():
+    with pytest.raises(SampleError, match="only inputs, histories and targets may have images"):
+        completion_text([{"role": "assistant", "content": asks(PILLOWS["red"])[0]["content"]}])
+
+
+def test_samples_are_copied_with_their_images():
+    sample = Sample(["Is it red?"], "Red.", images=[PILLOWS["red"]])
+    assert pickle.loads(pickle.dumps(sample)) == sample
+    assert Request(f"What? {RED.mark}").images == (RED,)
+
+
+# ----- the judge -----
+
+
+def test_a_judge_that_sees_gets_the_images_and_equal_images_are_read_once():
+    backend = Seeing()
+    scorer = ChecklistScorer(Engine(backend=backend), store=False)
+    samples = [
+        Sample(["Is it red?"], "Red.", "What?", images=[image]) for image in (PILLOWS["red"], PILLOWS["red"].copy())
+    ]
+    samples.append(Sample(["Is it red?"], "Red.", "What?", images=[PILLOWS["blue"]]))
+    assert [score.primary_score for score in scorer.score_batch(samples)] == [0.75] * 3
+    assert backend.shown == [[RED.key], [BLUE.key]]
+    assert scorer.score(["Is it red?"], "Red.", "What?", images=[PILLOWS["red"]]).primary_score == 0.75
+
+
+def test_a_judge_of_text_refuses_images_before_any_read():
+    backend = FakeBackend()
+    scorer = ChecklistScorer(Engine("words", backend=backend), store=False)
+    seen, plain = Sample(["Is it?"], "Red.", images=[RED]), Sample(["Is it?"], "Red.", "What?")
+    with pytest.raises(SampleError, match="sample 2: the input has an image, but the judge 'words' reads text only"):
+        scorer.score_batch([plain, seen])
+    assert not backend.asked
+    code = {"question": "Is it short?", "check": {"type": "words", "at_most": 3}}
+    assert scorer.score([code], "Red.", images=[RED]).primary_score == 1.0
+    unseen = Sample(["Is it?"], "", state="empty", images=[RED])
+    assert scorer.score_batch([unseen])[0].no_answer
+
+
+def test_code_reads_a_word_in_place_of_an_image():
+    target = f"Look: {RED.mark}"
+    code = [{"question": "Is it short?", "check": {"type": "words", "exactly": 2}}]
+    score = ChecklistScorer(store=False).score_batch([Sample(code, target, target_images=[RED])])[0]
+    assert score.primary_score == 1.0
