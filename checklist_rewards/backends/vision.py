@@ -187,8 +187,8 @@ class Eyes:
             text = ReadGroup(group.system, rest, group.tails, written=group.written)
             framed.append((number, text, frame, sight))
         made = self.tokens.framed_groups([text for _, text, _, _ in framed], [frame for _, _, frame, _ in framed])
-        for (number, _, _, sight), tokens in zip(framed, made, strict=True):
-            found[number] = tokens if compact or sight is None else self._numbered(tokens, sight)
+        for (number, _, _, seen), tokens in zip(framed, made, strict=True):
+            found[number] = tokens if compact or seen is None else self._numbered(tokens, seen)
         return [group for group in found if group is not None]
 
     def prompt(self, messages: Messages, views: Views, *, compact: bool = False) -> Ids:
