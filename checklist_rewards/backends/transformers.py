@@ -347,8 +347,8 @@ class TransformersBackend(Backend):
             else:
                 alone = [([*head, *rest], tails) for rest, tails in branches]
             for start, some in alone:
-                for tail, place in some:
-                    prompt = [*start, *tail]
+                for own, place in some:
+                    prompt = [*start, *own]
                     found.append(
                         (next(tree_rows([(prompt, [((), place)])], 0)), self._read_alone(prompt, views, forms))
                     )
