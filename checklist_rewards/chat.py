@@ -456,7 +456,7 @@ class CompletionReader:
 
     def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
         """Completions as text with their special tokens. Where a policy has spelled one out with other tokens, a space
-        is put into it, so that it is no marker."""
+        is put into it, so that it is not read as a marker."""
         rows = [list(row) for row in ids]
         texts = self.tokenizer.batch_decode(rows, skip_special_tokens=False)
         return [

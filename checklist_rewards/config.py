@@ -232,3 +232,9 @@ def _members(annotation: Any, metadata: tuple[Any, ...] = ()) -> Iterator[tuple[
             yield from _members(member, metadata)
     else:
         yield annotation, metadata
+
+
+def refuse_any(settings: Mapping[str, Any], why: str) -> None:
+    """Refuse settings that would have no effect. Raises [`SampleError`] that names the first."""
+    for name, value in settings.items():
+        raise SampleError(f"{name}={value!r} has no effect {why}.")

@@ -24,6 +24,7 @@ from checklist_rewards.backends.base import is_over
 from checklist_rewards.backends.budget import Bill, Receipt
 from checklist_rewards.backends.models import UNNAMED
 from checklist_rewards.checklists import Checklist, ChecklistItem
+from checklist_rewards.config import refuse_any
 from checklist_rewards.errors import SampleError
 from checklist_rewards.images import SEEING, has_images
 from checklist_rewards.judges.base import Answers, Ask, Progress
@@ -38,7 +39,7 @@ from checklist_rewards.judges.checked import (
 )
 from checklist_rewards.judges.identity import judge_identity
 from checklist_rewards.judges.logprob import as_declared
-from checklist_rewards.judges.settings import Mode, ScorerConfig, ScorerKwargs, refuse_any
+from checklist_rewards.judges.settings import Mode, ScorerConfig, ScorerKwargs
 from checklist_rewards.judges.variants import check_rewordable, how_repeated, reseeded, variant_of
 from checklist_rewards.judges.weights import Weights
 from checklist_rewards.rows import Sample

@@ -39,10 +39,9 @@ from pydantic import BaseModel
 from checklist_rewards.backends import Backend, Engine, Messages, Progress, Sampling
 from checklist_rewards.backends.models import UNNAMED
 from checklist_rewards.backends.replies import ask
-from checklist_rewards.config import Config, Unchecked
+from checklist_rewards.config import Config, Unchecked, refuse_any
 from checklist_rewards.errors import GenerationError, PromptError, SampleError
 from checklist_rewards.files.store import Store, open_store
-from checklist_rewards.judges.settings import refuse_any
 from checklist_rewards.prompts import PromptTemplate, load_prompt
 from checklist_rewards.validation import unknown
 

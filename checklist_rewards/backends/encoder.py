@@ -27,8 +27,8 @@ something if any part of it does. A question that does not fit is unanswered wit
 sorted by length and batched by tokens. The engine uses single precision by default, so that answers do not depend on
 the batch. With `dtype="bfloat16"`, the same read in another batch may differ by about 0.004 in P(yes).
 
-There is no int8. `torch.ao.quantization.quantize_dynamic` is deprecated, has one scale for all activations of a batch
-(a read in another batch differs by up to 0.25 in P(yes)), and loses AUC (docs/studies/english_models.md).
+int8 is not supported: `torch.ao.quantization.quantize_dynamic` is deprecated, has one scale for all activations of a
+batch (a read in another batch differs by up to 0.25 in P(yes)), and loses AUC (docs/studies/english_models.md).
 """
 
 from __future__ import annotations

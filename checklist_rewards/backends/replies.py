@@ -246,7 +246,7 @@ Retry = Callable[[Messages, str, str], Messages]
 
 _TRAILING_COMMA = re.compile(r",(?=\s*[\]}])")
 _START = re.compile(r"""\{(?=\s*["}])|\[(?=\s*["\[{\]\-0-9tfnNI])""")
-"""The beginning of a value; most brackets in prose and code are none."""
+"""The beginning of a value. Most brackets in prose and code do not begin one."""
 _WORK = 100_000
 """Characters of failed attempts, plus a multiple of its length, after which a reply is searched no further."""
 _NESTED = 1_000

@@ -9,7 +9,7 @@ and *foot* (the text after it). The following differences between templates are 
 - Some templates take the content of a message as typed blocks only.
 - A read starts where an answer without a thought starts. Thinking is switched off in the template's own way, and what
   the template writes between its generation prompt and such an answer (a recipient, an empty thought, a line break) is
-  part of the foot. A thought that the generation prompt opens all the same is closed at once.
+  part of the foot. A thought that the generation prompt still opens is closed at once.
 - gpt-oss models choose the channel of their answer. A read opens the final channel.
 - A read may follow a thought that the model has written. How a template opens and closes a thought is found by
   rendering an assistant message that has one (`reasoning_content`, as in Qwen3, or `thinking`, as in gpt-oss).

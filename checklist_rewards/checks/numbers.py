@@ -3,7 +3,7 @@
 Plain numbers are read here, in the notations that people use. What remains is LaTeX (roots, powers, sums), which
 math-verify reads (the extra `checks`), as in TRL's accuracy reward. The text is hostile: `9^{9^{9}}` would compute for
 ever, and math-verify can only be interrupted in the main thread. So it gets short expressions of whole numbers with
-small exponents and nothing else; an answer beyond that is no number.
+small exponents only; any other answer does not count as a number.
 """
 
 from __future__ import annotations

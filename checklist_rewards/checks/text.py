@@ -231,7 +231,7 @@ _SIDE = r"[[\p{L}\p{M}\p{N}]--[IDEOGRAPHS UNSPACED\p{Hangul}]]".replace("IDEOGRA
     " UNSPACED", _UNSPACED
 )
 _BESIDE = rf"_{{0,3}}{_SIDE}"
-"""A letter or digit beside a phrase, or behind the underscores of a name; those of _emphasis_ are not."""
+"""A letter or digit next to a phrase, or after the underscores of a name; those of _emphasis_ are not."""
 _PARTICLES = (
     "(?:들|님)?(?:은|는|이|가|을|를|의|에|에서|에게|에게서|께|께서|한테|와|과|랑|하고|도|만|로|으로|서|써|부터|까지|보다|처럼|같이|마다|"
     r"조차|마저|밖에|뿐|나|이나|라도|라고|이라고|란|이란|며|이며|고|이고|다|이다|입니다|요|이에요|예요|야){0,3}+(?!\p{Hangul})"

@@ -131,7 +131,7 @@ def stubs(tests: str, entry: str) -> tuple[str, ...]:
 
 
 def entry_point(code: str) -> str:
-    """The name of the function that solves the task: the last one at the top of the code that is no test (`test...`
+    """The name of the function that solves the task: the last one at the top of the code that is not a test (`test...`
     without arguments, `check(candidate)`), takes arguments (unlike `main`) and is not a helper of another one.
     These rules give way, the last first, if no function meets them. Without functions, the last class;
     without classes, "None"."""

@@ -557,7 +557,7 @@ def refine(
     written, in the same columns as by `generate`.
 
     Thoughts are removed from the answers. A reply without an answer (cut in its thought, empty) never passes, and the
-    model is told what is missing.
+    feedback names what is missing.
 
     **Examples**
 

@@ -108,7 +108,7 @@ class CriteriaReader:
         format ([`Format`]): where the criteria have their parts.
         counts ([`Counts`]): receives what was dropped, taken and changed.
         pitfalls (`str`, *optional*): `"fault"` or `"avoided"`: what texts say that do not say it themselves.
-        needed (set of `str`): the parts that every row must have, in its items or beside them.
+        needed (set of `str`): the parts that every row must have, in its items or next to them.
     """
 
     def __init__(
@@ -137,7 +137,7 @@ class CriteriaReader:
         Args:
             value: what the row has at the format's key.
             where (`str`): the place to name in an error.
-            row (mapping, *optional*): the row, for parts of items that stand beside them in lists.
+            row (mapping, *optional*): the row, for parts of items in lists of their own.
             abstaining (set of `int`): items at these indices (from 0) allow "cannot_assess".
             section_weights (mapping, *optional*): factors of the weights by section.
             section (`str`, *optional*): the section of criteria that name none.

@@ -20,7 +20,7 @@ from checklist_rewards.chat import completion_text
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import ChecklistError, SampleError
 from checklist_rewards.evaluation.scored import CHECKLIST, ItemAnswer, ScoredText, own_id, read_scored, shown_prompt
-from checklist_rewards.files.cells import messages_in
+from checklist_rewards.files.cells import decoded, messages_in
 from checklist_rewards.files.rows import Row, read_rows
 from checklist_rewards.judges.labels import LabelCell, read_column
 from checklist_rewards.rows import INPUTS, Columns
@@ -138,14 +138,19 @@ class Labels:
 
 def _cell(source: ScoredText | Row, row: ScoredText, key: str) -> Any:
     """The cell with the labels of a row. A list of labels of another checklist, such as an earlier version of it,
-    is put into the order of the row's questions, with None for a question that was not labelled."""
+    is put into the order of the row's questions, with None for a question that was not labelled. Raises
+    [`SampleError`] if it cannot be known which questions were labelled."""
     value, checklist = source.data.get(key), source.data.get(CHECKLIST)
-    if isinstance(source, ScoredText) or checklist in (None, "") or not isinstance(value, list) or row.score is None:
+    if isinstance(source, ScoredText) or checklist in (None, "") or row.score is None:
+        return value
+    value = decoded(value)  # CSV
+    if not isinstance(value, list):
         return value
     try:
-        asked = [item.question for item in Checklist.parse(checklist).items]
-    except ChecklistError:
-        return value
+        asked = [item.question for item in Checklist.parse(checklist, f"{source.where}, {CHECKLIST!r}").items]
+    except ChecklistError as error:
+        why = str(error).rstrip(".")
+        raise SampleError(f"{why}; repair it, or remove the column if {key!r} follows the scored items.") from None
     questions = [item.question for item in row.score.items]
     if asked == questions or len(asked) != len(value):
         return value

@@ -26,11 +26,11 @@ from typing import Any, Literal
 from checklist_rewards.backends import DECISIONS, Backend, Engine, ReadGroup, Reply, Sampling
 from checklist_rewards.backends.models import UNNAMED
 from checklist_rewards.checklists import NO, YES, ChecklistItem
+from checklist_rewards.config import refuse_any
 from checklist_rewards.errors import BackendError, ModelError
 from checklist_rewards.judges.base import Ask
 from checklist_rewards.judges.decisions import DecisionsJudge
 from checklist_rewards.judges.logprob import DEFAULT_MASS_FLOOR, LABELS, EncoderJudge, LogprobJudge
-from checklist_rewards.judges.settings import refuse_any
 from checklist_rewards.prompts import PromptTemplate, chat_messages
 from checklist_rewards.scores import DEFAULT_THRESHOLD
 from checklist_rewards.scores.reasons import Unanswered

@@ -9,7 +9,7 @@ question, at the end of the prompt, and the answer is mapped back to its label. 
 their order: single-character labels, and numbers in text replies.
 
 Replies are matched strictly. Case, quotes, full stops and underscores are ignored, "true" means yes, and "N/A" means
-the abstaining option if the item has exactly one. Any other reply is no answer.
+the abstaining option if the item has exactly one. Any other reply does not count as an answer.
 
 Few-shot examples are labelled answers to a question, shown to a judge before it answers the same question. A
 [`Labelled`] is a response with a human label. [`FewShot`] holds many examples and selects a few per item:

@@ -45,7 +45,7 @@ from checklist_rewards.backends import DECISIONS, Backend, Engine
 from checklist_rewards.backends.budget import Budget
 from checklist_rewards.backends.models import REFERENCE, UNNAMED
 from checklist_rewards.backends.servers import joined
-from checklist_rewards.config import Config, Object, Unchecked
+from checklist_rewards.config import Config, Object, Unchecked, refuse_any
 from checklist_rewards.errors import ChecklistRewardsError, ConfigError, ModelError, SampleError
 from checklist_rewards.files.documents import in_folder, load, read_text, read_value
 from checklist_rewards.files.store import Store, open_store
@@ -402,12 +402,6 @@ class ScorerKwargs(TypedDict, total=False):
     allow_code: AllowCode
     budget: Budget | Mapping[str, Any] | None
     store: bool | str | Path | Store
-
-
-def refuse_any(settings: Mapping[str, Any], why: str) -> None:
-    """Refuse settings that would have no effect. Raises [`SampleError`] that names the first."""
-    for name, value in settings.items():
-        raise SampleError(f"{name}={value!r} has no effect {why}.")
 
 
 def _agree(settings: JudgeConfig, use_logprobs: bool) -> None:

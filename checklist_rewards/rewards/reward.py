@@ -32,8 +32,8 @@ from checklist_rewards.backends import Engine
 from checklist_rewards.backends.models import UNNAMED
 from checklist_rewards.chat import completion_text
 from checklist_rewards.checklists import Checklist
+from checklist_rewards.config import refuse_any
 from checklist_rewards.errors import BackendError, ChecklistRewardsError, SampleError
-from checklist_rewards.judges.settings import refuse_any
 from checklist_rewards.rewards.batch import (
     COMPLETION_IDS,
     ENVIRONMENTS,

@@ -13,7 +13,7 @@ The value of a completion starts as its `primary_score` and passes through the s
 value: a metric already includes required items, `earned` does not, so put `gate` after it. None stays None: a
 completion without a score has no shaped reward.
 
-The name and settings of every step are validated when it is created. A step of one's own is passed as an instance, or
+The name and settings of every step are validated when it is created. A custom step is passed as an instance, or
 as a function of one completion:
 
     >>> class Square(ShapingStep):

@@ -88,7 +88,7 @@ class Refused(Exception):
 
 
 class AsItIs(Sample):
-    """A sample whose target a client has read already: it is judged as it is, even if it is blank."""
+    """A sample whose target the client has prepared: it is judged unchanged, even if it is blank."""
 
     __slots__ = ()
 

@@ -166,7 +166,7 @@ def analysis_verdict(figures: Mapping[str, Any]) -> str:
     """What an item analysis found, for a file without labels."""
     flagged = sum(bool(one["flags"]) for one in figures["items"])
     found = f"{flagged:,} of {_many(len(figures['items']), 'item')} {'has' if flagged == 1 else 'have'} flags."
-    return f"There are no labels, so whether the judge is right is not known. {found}"
+    return f"Without labels, the accuracy of the judge is unknown. {found}"
 
 
 def of_analysis(figures: Mapping[str, Any], name: str = "") -> list[Section]:

@@ -91,6 +91,18 @@ def categories(rng: np.random.Generator, groups: int) -> dict[str, Figure]:
     return bootstrap(rng).figures(Categories(one, other, {YES: 1.0, NO: 0.0}, YES), groups_of(groups))
 
 
+LEVELS = {"bad": 0.0, "fair": 1 / 3, "good": 2 / 3, "perfect": 1.0}
+
+
+def levels(rng: np.random.Generator, groups: int) -> dict[str, Figure]:
+    """Ordered answers: a judge against labels, and three judges."""
+    columns = np.digitize(correlated(rng, groups, 3), (-1, 0, 1))
+    one, other, third = (np.array(list(LEVELS))[column].tolist() for column in columns)
+    pair = bootstrap(rng).figures(Categories(one, other, LEVELS), groups_of(groups))
+    panel = bootstrap(rng).figures(Raters(list(zip(one, other, third, strict=True)), LEVELS), groups_of(groups))
+    return pair | {f"{name}, three judges": figure for name, figure in panel.items()}
+
+
 def raters(rng: np.random.Generator, groups: int) -> dict[str, Figure]:
     """Three judges' yes and no."""
     answers = list(zip(*map(words, correlated(rng, groups, 3)), strict=True))
@@ -320,6 +332,13 @@ FAMILIES: dict[str, Family] = {
         categories, {**SAME, **dict.fromkeys(("accuracy", "precision", "recall", "f1"), AGREE)}
     ),
     "agree-raters": Family(raters, SAME),
+    "agree-levels": Family(
+        levels,
+        {
+            **dict.fromkeys(("weighted_kappa", "interval_alpha", "interval_alpha, three judges"), 0.53525),
+            **dict.fromkeys(("kappa", "alpha", "alpha, three judges", "fleiss_kappa, three judges"), 0.22995),
+        },
+    ),
     "agree-pairs": Family(
         pairs(0.6),
         {
@@ -350,14 +369,14 @@ FAMILIES: dict[str, Family] = {
 """By name. Truths that are not exact are of a million draws or more."""
 
 
-def lines(name: str, runs: int, sizes: tuple[int, ...] | None = None) -> list[str]:
+def lines(name: str, runs: int, sizes: tuple[int, ...] | None = None, seed: int = 0) -> list[str]:
     """Rows of a table: by figure, the share of runs in which its interval contains the truth, or a test finds
     something."""
     family = FAMILIES[name]
     cells: dict[str, list[str]] = {}
     sizes = sizes or family.sizes
     for place, size in enumerate(sizes):
-        rng = np.random.default_rng([size, len(name)])
+        rng = np.random.default_rng([seed, size, *name.encode()])
         drawn = [family.draw(rng, size) for _ in range(runs)]
         for figure in dict.fromkeys(figure for each in drawn for figure in each):
             row = cells.setdefault(figure, ["-"] * len(sizes))
@@ -380,11 +399,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=400)
     parser.add_argument("--only", default="", help="Start of the names of the families to run.")
+    parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
     print(f"| figure | {' | '.join(map(str, SIZES))} |\n|{'---|' * (1 + len(SIZES))}")
     for name in FAMILIES:
         if name.startswith(args.only):
-            print("\n".join(lines(name, args.runs)), flush=True)
+            print("\n".join(lines(name, args.runs, seed=args.seed)), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,23 +1,14 @@
-"""Every pipeline and every refiner on the command line, with recorded replies of a capable writer and their faults.
-
-python -m tests.cli.test_scoring_replies     # writes the example of docs/pipelines.md
-"""
+"""Every pipeline and every refiner on the command line, with recorded replies of a capable writer and their faults."""
 
 import json
-import os
-import tempfile
-import textwrap
 from collections import Counter
 from pathlib import Path
 
 import pytest
 import yaml
-from typer.testing import CliRunner
 
-from checklist_rewards.cli import app
 from checklist_rewards.pipelines import get_pipeline, list_pipelines
 from tests.cli.conftest import read_jsonl, write_jsonl
-from tests.conftest import REPO
 from tests.pipelines.staged import recorded, staged
 
 PIPELINES = [name for name in list_pipelines() if get_pipeline(name).paper]
@@ -109,9 +100,6 @@ def test_a_pipeline_reads_the_replies_of_a_capable_writer(run, name):
         assert len({question.casefold() for question in questions}) == len(questions) >= 4
         assert all(question.endswith("?") and "*" not in question for question in questions)
         assert row["checklist_score"]["answered"] == len(questions)
-    if name == SHOWN:
-        text = PAGE.read_text()
-        assert section(rows) in text[text.index(BEGIN) : text.index(END)]
 
 
 @slow
@@ -119,39 +107,3 @@ def test_the_refiners_keep_what_can_be_checked_and_say_what_they_dropped(run):
     _, summary, asked = refined(run)
     assert asked.total() == CALLS["refiners"]
     assert summary["left_out"] == {"by tagger": 2, "by deduplicator": 1, "by unit_tester": 1, "by selector": 1}
-
-
-# --- the page --------------------------------------------------------------------------------------------------------
-
-SHOWN = "tick"
-"""The pipeline with an example on the page."""
-PAGE = REPO / "docs" / "pipelines.md"
-BEGIN, END = "<!-- example: python -m tests.cli.test_scoring_replies -->\n", "<!-- end of example -->\n"
-
-
-def section(rows: list[dict]) -> str:
-    """The example: a prompt, an answer, and the questions with their answers."""
-    replies = recorded(SHOWN)
-    row = rows[list(PROMPTS).index(replies["shown"])]
-    score = row["checklist_score"]
-    lines = [*quoted("Prompt", row["input"]), *quoted("Answer", row["target"])]
-    lines += [*textwrap.wrap(f"The writer is asked for {replies['asks'].strip()}.", 118), ""]
-    lines += ["| question | weight | answer |", "|---|---|---|"]
-    for item, read in zip(row["checklist"], score["items"], strict=True):
-        lines.append(f"| {item['question']} | {item['weight']:g} | {read['answer']} |")
-    return "\n".join([*lines, f"| **{score['primary_metric']}** | | {score['primary_score']:.2f} |", ""])
-
-
-def quoted(name: str, text: str) -> list[str]:
-    return [f"{name}:", "", *(f"> {line}".rstrip() for line in text.splitlines()), ""]
-
-
-if __name__ == "__main__":
-
-    def command(*arguments):
-        return CliRunner().invoke(app, [str(argument) for argument in arguments])
-
-    os.chdir(tempfile.mkdtemp())
-    text = PAGE.read_text()
-    begin, end = text.index(BEGIN) + len(BEGIN), text.index(END)
-    PAGE.write_text(f"{text[:begin]}\n{section(example(SHOWN, command)[0])}\n{text[end:]}")

@@ -31,7 +31,7 @@ def test_a_judge_against_labels(run):
     assert comparison["items"]["yes/no"]["confusion"] == [[6, 0], [3, 3]]
     refused = {"value": 0.75, "low": None, "high": None, "refused": "needs 15 groups, has 3"}
     assert comparison["items"]["yes/no"]["figures"]["accuracy"] == refused
-    assert "Whether scored.jsonl agrees with labels better than chance is not known on 12 yes/no items" in done.stdout
+    assert "It is unknown whether scored.jsonl agrees with labels better than chance on 12 yes/no items" in done.stdout
     assert "no intervals: needs 15 groups, has 3" in done.stdout  # once, not in every cell
     assert done.stdout.count("needs 15 groups") == 3  # with the verdict and the coverage
     assert "by question, with the mean answers" in done.stdout

@@ -1,5 +1,6 @@
 """A label is of one text: labels in a file of their own are matched by id and text, in every command."""
 
+import csv
 import json
 from itertools import product
 from pathlib import Path
@@ -152,3 +153,31 @@ def test_labels_of_another_checklist_belong_to_their_questions(run):  # noqa: F8
     assert reordered.exit_code == plain.exit_code == 0, reordered.output
     reordered_figures, figures = (json.loads(Path(name).read_text()) for name in ("reordered.json", "plain.json"))
     assert reordered_figures == figures
+
+
+def test_labels_of_another_checklist_in_csv_belong_to_their_questions(run):  # noqa: F811
+    scored()
+    gold(
+        ("labels", lambda n: [PER_ITEM[1](n)[1], 1]), target="text {}".format, checklist=lambda n: [CHECKLIST[1], "?"]
+    )
+    rows = [json.loads(line) for line in open("gold.jsonl")]
+    with open("gold.csv", "w", newline="") as file:
+        writer = csv.DictWriter(file, rows[0])
+        writer.writeheader()
+        writer.writerows(
+            {name: json.dumps(v) if isinstance(v, list) else v for name, v in row.items()} for row in rows
+        )
+    for name in ("gold.jsonl", "gold.csv"):
+        done = run("agree", "scored.jsonl", "--labels", name, "--bootstrap", "0", "--json", f"{name}.json")
+        assert done.exit_code == 0, done.output
+    assert Path("gold.csv.json").read_text() == Path("gold.jsonl.json").read_text()
+
+
+@pytest.mark.parametrize("checklist", ["Is it big? Is it red?", [{"weight": 2}], 7], ids=repr)
+def test_labels_of_a_checklist_that_cannot_be_read_belong_to_no_question(run, checklist):  # noqa: F811
+    scored()
+    gold(PER_ITEM, target="text {}".format, checklist=lambda n: checklist if n == 3 else CHECKLIST)
+    done = run("agree", "scored.jsonl", "--labels", "gold.jsonl", "--bootstrap", "0")
+    assert done.exit_code == 2 and "gold.jsonl, line 4, 'checklist'" in done.stderr, done.output
+    assert "remove the column if 'labels' follows the scored items" in done.stderr
+    assert repr(checklist) in done.stderr or "question" in done.stderr

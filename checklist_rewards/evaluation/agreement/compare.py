@@ -410,7 +410,7 @@ def verdict(comparison: Comparison) -> str | None:
     low, high = figure.limits
     measured = f"on {what}: {name} {figure}."
     if low is None or high is None:
-        return f"Whether {sides} better than chance is not known {measured}"
+        return f"It is unknown whether {sides} better than chance {measured}"
     how = "better than chance" if low > 0 else "worse than chance" if high < 0 else "no better than chance"
     return f"{sides} {how} {measured}"
 

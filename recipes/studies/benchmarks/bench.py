@@ -150,7 +150,8 @@ def readme_lines(results: dict[str, Any]) -> str:
     """The five lines of the README: each figure next to its peer of the same run."""
     commit = results["commit"].split()[0][:8]
     lines = [
-        f"| measured by `make bench` on a CPU, commit `{commit}` | here | compared with, in the same run |",
+        f"| [measured](docs/studies/benchmarks.md) by `make bench` on a CPU, commit `{commit}` | here "
+        "| compared with, in the same run |",
         "|---|---:|---|",
     ]
     for label, part, name, of in LINES:

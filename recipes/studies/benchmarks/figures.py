@@ -60,20 +60,24 @@ def shown(number: float | None) -> str:
 
 
 def rows(some: Sequence[Figure]) -> list[list[str]]:
-    """The cells of a table of figures: name, median, range, unit, ratio."""
+    """The cells of a table of figures: name, median, range, unit, ratio. A peer is named with its value next to the
+    ratios to it, and has no row of its own."""
+    ways = [(one["about"], one["unit"], one["to"]) for one in some]
+    peers = {(one["about"], one["unit"], one["name"]): one["value"] for one in some if one["name"] == one["to"]}
     return [
         [
             f"{one['about']}: {one['name']}" if one["about"] else one["name"],
             shown(one["value"]),
             "" if one["low"] == one["high"] else f"{shown(one['low'])} to {shown(one['high'])}",
             one["unit"],
-            "" if one["name"] == one["to"] else f"{shown(one['ratio'])} x {one['to']}",
+            "" if one["name"] == one["to"] else f"{shown(one['ratio'])} x {one['to']} ({shown(peers[way])})",
         ]
-        for one in some
+        for one, way in zip(some, ways, strict=True)
+        if one["name"] != one["to"] or ways.count(way) == 1
     ]
 
 
-COLUMNS = ("", "median", "range", "unit", "ratio to its peer")
+COLUMNS = ("", "median", "range", "unit", "ratio to its peer (the peer)")
 
 
 def finish(output: Path, title: str, some: Sequence[Figure], results: Mapping[str, Any]) -> dict[str, Any]:

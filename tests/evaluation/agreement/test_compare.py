@@ -232,7 +232,10 @@ def test_two_judges_that_were_not_asked_do_not_agree(tmp_path):
 def test_one_sentence_says_whether_two_sides_agree_better_than_chance(tmp_path, said, words):
     rows = [{"checklist": ["Is it red?"], "said": [0.1 + 0.8 * said(n, n % 2)], "labels": [n % 2]} for n in range(40)]
     judged = labelled(read_scored(scored_file(tmp_path / "s.jsonl", *rows)), "labels")
-    for count, start in ((40, words), (10, "Whether judge agrees with labels better than chance is not known on 10 ")):
+    for count, start in (
+        (40, words),
+        (10, "It is unknown whether judge agrees with labels better than chance on 10 "),
+    ):
         units, targets = units_against_labels(judged[:count])
         found = verdict(compare(("judge", "labels"), units, targets, Bootstrap(100), against_labels=True))
         assert found.startswith(start)
