@@ -43,6 +43,11 @@ def asks(*content):
     return [{"role": "user", "content": blocks}]
 
 
+def asks_by(key, value, text="What?"):
+    """A user message of an image part with one field, and a text."""
+    return [{"role": "user", "content": [{"type": "image", key: value}, {"type": "text", "text": text}]}]
+
+
 class Seeing(FakeBackend):
     """A fake engine that sees, and keeps what it was shown."""
 

@@ -15,12 +15,13 @@ from checklist_rewards.images import image_of
 from checklist_rewards.rewards.integrations.labelled import labelled_sample
 from checklist_rewards.rewards.trl import ChecklistReward
 from tests.rewards.test_trl_trainers import ON_CPU
-from tests.test_images import BLUE, COLOURS, IMAGES, PILLOWS, RED, Seeing, asks
+from tests.test_images import BLUE, COLOURS, IMAGES, PILLOWS, RED, Seeing, asks, asks_by
 
 ASKED = "What colour is it?"
 _LLAVA = (
-    "{% for m in messages %}{{ m.role }}: {% if m.content is string %}{{ m.content }}{% else %}{% for c in m.content %}"
-    "{% if c.type == 'image' %}<image>{% else %}{{ c.text }}{% endif %}{% endfor %}{% endif %}\n{% endfor %}"
+    "{% for m in messages %}{{ m.role }}: {% if m.content is string %}{{ m.content }}{% else %}"
+    "{% for c in m.content %}{% if c.type == 'image' %}<image>{% else %}{{ c.text }}{% endif %}{% endfor %}"
+    "{% endif %}\n{% endfor %}"
     "{% if add_generation_prompt %}assistant: {% endif %}"
 )
 
@@ -168,17 +169,18 @@ def test_completions_may_not_name_files(tmp_path):
     with pytest.raises(SampleError, match="must be a data URL"):
         rewarded(Seeing())(["What?"], [completion], [["Is it?"]])
     with pytest.raises(SampleError, match="must be a data URL"):
-        labelled_sample(["Is it?"], "Red.", asks(str(tmp_path / "red.png")), "row 1")
-    assert labelled_sample(["Is it?"], "Red.", asks(RED.url, "What?"), "row 1").images == (RED,)
+        labelled_sample(["Is it?"], "Red.", asks_by("image", str(tmp_path / "red.png")), "row 1")
+    assert labelled_sample(["Is it?"], "Red.", asks_by("url", RED.url), "row 1").images == (RED,)
 
 
 def test_images_in_the_log_have_the_paths_that_they_came_from(tmp_path):
-    path = tmp_path / "red.png"
-    PILLOWS["red"].save(path)
+    path = tmp_path / "pink.png"
+    Pillow.new("RGB", (9, 5), "pink").save(path)
     reward = rewarded(Seeing(), log=tmp_path / "log.jsonl")
     reward([asks(Pillow.open(path), ASKED), "What?"], ["Red."] * 2, [["Is it?"]] * 2, image=[None, str(path)])
     messages, text = (json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines())
-    logged = {"hash": RED.key, "path": str(path)}
+    pink = image_of(path)
+    logged = {"hash": pink.key, "path": str(path)}
     assert messages["prompt"][0]["content"][0] == {"type": "image", "image": logged}
     assert text["prompt"] == "What?" and text["images"] == [logged]
-    assert image_of(logged) is RED
+    assert image_of(logged) is pink

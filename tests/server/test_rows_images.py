@@ -15,7 +15,7 @@ from checklist_rewards.scorer import ChecklistScorer
 from checklist_rewards.server import rows as read
 from checklist_rewards.server.rows import MAX_IMAGES, Refused, reward_samples, score_samples
 from tests.server.bodies import openrlhf
-from tests.test_images import BLUE, PILLOWS, RED, Seeing, asks
+from tests.test_images import BLUE, IMAGES, PILLOWS, RED, Seeing, asks, asks_by
 
 SCORER = ChecklistScorer(Engine(backend=Seeing()), store=False)
 
@@ -29,7 +29,7 @@ def scored(**row):
 
 def test_rows_have_images_in_messages_and_in_a_field():
     assert scored(input="What?", images=[RED.url]).input == f"{RED.mark}What?"
-    sample = scored(input=asks("This ", RED.url, " or ", BLUE.url))
+    sample = scored(input=asks("This ", {"url": RED.url}, " or ", {"url": BLUE.url}))
     assert sample.input == f"This {RED.mark} or {BLUE.mark}" and sample.images == (RED, BLUE)
     assert scored(input=[{"role": "user", "content": [{"type": "image"}]}], images=RED.url).images == (RED,)
 
@@ -42,7 +42,7 @@ def test_a_client_reads_no_files_and_makes_the_server_fetch_nothing(value, tmp_p
     answer = [{"role": "assistant", "content": [{"type": "image", "image": value}, {"type": "text", "text": "Red."}]}]
     for field, row in (
         ("images", {"images": [value]}),
-        ("input", {"input": asks(value, "What?")}),
+        ("input", {"input": asks_by("image", value)}),
         ("target", {"target": answer}),
         ("reference", {"reference": answer}),
     ):
@@ -73,4 +73,4 @@ def test_more_images_than_allowed_are_refused(monkeypatch):
     monkeypatch.setattr(read, "MAX_IMAGES", 2)
     assert MAX_IMAGES == 256 and scored(images=[RED.url, BLUE.url]).images == (RED, BLUE)
     with pytest.raises(Refused, match="more than 2 images"):
-        scored(images=[RED.url, BLUE.url, PILLOWS["green"] and RED.url.replace("data", "data")] + [RED.url])
+        scored(images=[RED.url, BLUE.url, IMAGES["green"].url])
