@@ -436,6 +436,8 @@ class Columns:
         """The answer to score, as in training. Raises [`SampleError`] if the column is missing."""
         target, opened = self.get(row, self.target, "--target-key", where), self._opened(row)
         try:
+            if self.images == "show":
+                target = with_images(target, what="a completion", folder=self.folder)
             return self._reader.read(target, opened=opened)
         except SampleError as error:
             raise _unread(where, self.target, target, error) from None

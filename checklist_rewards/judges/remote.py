@@ -47,6 +47,7 @@ from checklist_rewards.backends.servers import Settings
 from checklist_rewards.checklists import ChecklistItem, Key, key_of
 from checklist_rewards.errors import ModelError, NoServerError, without_password
 from checklist_rewards.files.store import Store
+from checklist_rewards.images import images_in
 from checklist_rewards.judges.base import Ask, Judge
 from checklist_rewards.scores import Score, Verdict, answer_of
 from checklist_rewards.scores.reasons import Reason, Unanswered
@@ -426,7 +427,9 @@ def _row(asks: Sequence[Ask]) -> dict[str, Any]:
     if messages:
         row["messages"] = [message._asdict() for message in messages]
     context = {"input": first.input, "reference": first.reference, "history": first.history}
-    return row | {name: text for name, text in context.items() if text is not None}
+    row |= {name: text for name, text in context.items() if text is not None}
+    shown = images_in(*context.values(), first.target, *(message.shown for message in messages))
+    return row | ({"images": [image.url for image in dict.fromkeys(shown)]} if shown else {})
 
 
 def _item(item: ChecklistItem) -> dict[str, Any]:
