@@ -288,6 +288,11 @@ class Eyes:
                 raise ModelError(
                     f"a thought before a label cannot be combined with images for {type(self.processor).__name__}."
                 )
+            elif compact:
+                raise ModelError(
+                    f"the prompts of {type(self.processor).__name__} with images can only be read with "
+                    "backend='transformers'."
+                )
             else:
                 ids = self._by_processor(chat_messages(group.system, user))
             prompts.append(ids if compact else self._numbered(TokenGroup(ids, [[]]), sight).prefix)

@@ -295,14 +295,14 @@ class RewardServer:
 
     def _asked_for_health(self) -> Mapping[str, Any]:
         from checklist_rewards.backends.openai.client import run
-        from checklist_rewards.backends.openai.wire import NOT_SERVED, Failure
+        from checklist_rewards.backends.openai.wire import NOT_SERVED, Failure, in_words
 
         health = run(self._connected().get("/health", None))
         if isinstance(health, Failure) and health.status in NOT_SERVED:
             raise ModelError(f"the server at {self.address} is not a reward server: it has no /health.")
         if isinstance(health, Failure):
             raise NoServerError(
-                f"no reward server answers at {self.address} ({health.unanswered}); give another base_url, or "
+                f"no reward server answers at {self.address} ({in_words(health)}); give another base_url, or "
                 "start one with: checklist-rewards serve"
             )
         if not isinstance(health.get("judge"), str):

@@ -46,16 +46,19 @@ def test_text_alone_is_read_by_the_text_class_with_the_same_numbers():
 
 
 def test_equal_images_are_processed_once_and_computed_once_per_prompt(monkeypatch):
-    engine, seen, passes = engine_of(QWEN), [], []
-    processed, head = type(engine.eyes).processed, TransformersBackend._head
-    monkeypatch.setattr(
-        type(engine.eyes),
-        "processed",
-        lambda self, images, first: seen.append(images) or processed(self, images, first),
-    )
-    monkeypatch.setattr(
-        TransformersBackend, "_head", lambda self, ids, views: passes.append(ids) or head(self, ids, views)
-    )
+    engine, seen, passes = engine_of(QWEN), list[object](), list[object]()
+    process, compute = type(engine.eyes).processed, TransformersBackend._head
+
+    def processed(self, images, first):
+        seen.append(images)
+        return process(self, images, first)
+
+    def head(self, ids, views):
+        passes.append(ids)
+        return compute(self, ids, views)
+
+    monkeypatch.setattr(type(engine.eyes), "processed", processed)
+    monkeypatch.setattr(TransformersBackend, "_head", head)
     groups = [ReadGroup("You judge.", f"Look: {RED.mark} The answer is {n}. ", TAILS) for n in range(8)]
     _, usage = engine.read(groups, LABELS)
     assert seen == [[RED]] and len(passes) == 1
