@@ -94,6 +94,11 @@ def pytest_collection_finish(session):
     gc.enable()
 
 
+def pytest_unconfigure(config):
+    """At the end, libraries report what was not freed."""
+    gc.unfreeze()
+
+
 SLOWEST = (
     "datasets/test_ray_cluster.py",
     "rewards/test_placement_settings.py",
