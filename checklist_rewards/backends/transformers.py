@@ -364,7 +364,7 @@ class TransformersBackend(Backend):
         """Read a prompt with images in a pass of its own."""
 
         def answer(batch: Sequence[list[int]]) -> list[Answer]:
-            with self.in_turn():
+            with self.in_turn(), self._positions():
                 logprobs = _labels_of(self._logits(self._image_inputs(batch, views)), forms)
             return [Answer(tuple(row)) for row in logprobs.tolist()]
 
@@ -389,7 +389,7 @@ class TransformersBackend(Backend):
         [longest] = sorted(branches, key=lambda branch: -len(branch[0]))[:1]
         rest, tails = longest
         assert self.layers is not None
-        with self.in_turn(), Precision.of(self.model) as precision:
+        with self.in_turn(), self._positions(), Precision.of(self.model) as precision:
             plain = torch.cat(
                 [self._logits(self._image_inputs([[*head, *rest, *tail]], views)) for tail, _ in tails[:2]]
             )
@@ -404,15 +404,22 @@ class TransformersBackend(Backend):
     def _head(self, ids: Sequence[int], views: Views) -> Past:
         """The beginning of some prompts up to their last image, computed in a pass of its own."""
         inputs = self._image_inputs([ids], views)._replace(past=Past.empty())
+        with self._positions() as places:
+            self._logits(inputs)
+            deltas = [module.rope_deltas for module in places if module.rope_deltas is not None]
+        return Past(inputs.past, int(deltas[0].flatten()[0]) if deltas else 0)
+
+    @contextmanager
+    def _positions(self) -> Iterator[list[Any]]:
+        """Context manager for passes with images: the modules that remember by how much the positions of the last
+        prompt differ from the number of its tokens (mrope). Afterwards they are as before."""
         places = [module for module in self.model.modules() if "rope_deltas" in vars(module)]
         before = [module.rope_deltas for module in places]
         try:
-            self._logits(inputs)
-            deltas = [module.rope_deltas for module in places if module.rope_deltas is not None]
+            yield places
         finally:
             for module, delta in zip(places, before, strict=True):
                 module.rope_deltas = delta
-        return Past(inputs.past, int(deltas[0].flatten()[0]) if deltas else 0)
 
     def _read_texts(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> tuple[list[Answer], Usage]:
         forms = self.tokens.label_groups(labels)
@@ -650,7 +657,7 @@ class TransformersBackend(Backend):
         # Of that only the tokens that end a reply may count, as in vLLM.
         base.generation_config = GenerationConfig(eos_token_id=own.eos_token_id, bos_token_id=own.bos_token_id)
         try:
-            with self._computing():
+            with self._computing(), self._positions():
                 return self.model.generate(
                     input_ids=ids.to(self.device),
                     attention_mask=mask.to(self.device),

@@ -55,6 +55,8 @@ class Sight(NamedTuple):
     """What replaces the placeholder of each image."""
     kinds: dict[str, dict[int, int]]
     """Arguments with a number per token, such as `token_type_ids`: the number of each token that has not 0."""
+    counts: tuple[int, ...]
+    """The number of tokens that stand for parts of each image."""
     first: int
     """The number of the first image among those of the call."""
 
@@ -70,6 +72,8 @@ class Views:
         self._eyes = eyes
         self._sights: dict[tuple[str, ...], Sight] = {}
         self._of_image: list[tuple[Sight, Image]] = []
+        self.frames: dict[tuple[str | None, str, bool, bool], Frame] = {}
+        """The text around what follows the last image of a prompt."""
         self.sent: dict[tuple[int, ...], tuple[Ids, list[Image]]] = {}
         """What an engine that processes images itself is sent for a prompt: ids with one placeholder per image, and
         the images. Filled by [`Eyes.send`] and [`Eyes.send_prompt`]."""
@@ -181,9 +185,7 @@ class Eyes:
                 continue
             sight = views.of(images_in(group.prefix))
             before, rest = _after_images(group.prefix)
-            frame = self.tokens.template.pictured_frame(
-                group.system, before, bool(group.written), self._pictured(sight, compact)
-            )
+            frame = self._frame(group.system, before, bool(group.written), compact, views)
             text = ReadGroup(group.system, rest, group.tails, written=group.written)
             framed.append((number, text, frame, sight))
         made = self.tokens.framed_groups([text for _, text, _, _ in framed], [frame for _, _, frame, _ in framed])
@@ -244,7 +246,15 @@ class Eyes:
         texts = tuple(text.split(_BETWEEN))
         if len(texts) != len(images):
             raise ModelError(f"the processor {type(self.processor).__name__} does not keep the places of images.")
-        return Sight({name: torch.as_tensor(value) for name, value in out.items()}, texts, kinds, first)
+        counts = tuple(own.count(self.image_id) for own in self.tokens.encoder.whole(texts))
+        return Sight({name: torch.as_tensor(value) for name, value in out.items()}, texts, kinds, counts, first)
+
+    def _frame(self, system: str | None, before: str, think: bool, compact: bool, views: Views) -> Frame:
+        key = system, before, think, compact
+        if key not in views.frames:
+            pictured = self._pictured(views.of(images_in(before)), compact)
+            views.frames[key] = self.tokens.template.pictured_frame(system, before, think, pictured)
+        return views.frames[key]
 
     def _pictured(self, sight: Sight, compact: bool) -> Callable[[str], str]:
         """Replaces the placeholders in the texts of a template, in order."""
@@ -260,8 +270,7 @@ class Eyes:
 
     def _numbered(self, group: TokenGroup, sight: Sight) -> TokenGroup:
         """A group in which the tokens of each image are a number of its own."""
-        counts = [ids.count(self.image_id) for ids in self.tokens.encoder.whole(sight.texts)]
-        numbers = [-(1 + sight.first + place) for place, count in enumerate(counts) for _ in range(count)]
+        numbers = [-(1 + sight.first + place) for place, count in enumerate(sight.counts) for _ in range(count)]
 
         def numbered(ids: Ids, before: int = 0) -> Ids:
             left = iter(numbers[before:])
@@ -280,8 +289,7 @@ class Eyes:
             sight = views.of(images_in(user))
             if self._splits(group.system, user, bool(written), views):
                 before, rest = _after_images(user)
-                pictured = self._pictured(sight, compact)
-                frame = self.tokens.template.pictured_frame(group.system, before, bool(written), pictured)
+                frame = self._frame(group.system, before, bool(written), compact, views)
                 [made] = self.tokens.framed_groups([ReadGroup(group.system, "", (rest,), written=written)], [frame])
                 ids = made.prefix + made.tails[0]
             elif written:

@@ -147,4 +147,5 @@ def test_the_table_in_the_documentation_is_this_suites():
         table = "\n".join([*head, "|---|---|---|---|---|---|", *rows.values(), ""])
         DOCUMENT.write_text(before + start + table + end + rest.partition(end)[2], encoding="utf-8")
     else:
-        assert {name: of_others[name] for name in rows} == rows
+        always = {name: row for name, row in rows.items() if not VISION[name].needs}
+        assert {name: of_others.get(name) for name in always} == always

@@ -54,6 +54,7 @@ def test_vllm_sees_what_transformers_sees(tmp_path, monkeypatch):
         answers, usage = theirs.read(groups, LABELS)
         for answer, other in zip(answers, expected, strict=True):
             assert answer.logprobs == pytest.approx(other.logprobs, abs=1e-3)
+        assert usage.computed_tokens is not None
         assert usage.floor_tokens <= usage.computed_tokens < usage.prompt_tokens
         prompt = [{"role": "user", "content": f"{RED.mark} What is it?"}]
         sampling = Sampling(max_tokens=6)
