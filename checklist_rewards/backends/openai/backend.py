@@ -188,9 +188,7 @@ class PromptLists:
                 answers = wire.list_answers(response["choices"], ids, len(batch))
                 return [_NO_ANSWER if answer is None else answer for answer in answers]
             if response.fatal:
-                raise ModelError(
-                    f"the server at {self.connection.address} rejected a request: {response.unanswered.detail}"
-                )
+                raise ModelError(wire.rejected(self.connection.address, response))
             return response
 
         return await in_parts(prompts, send, lambda failure: failure.unanswered, lambda answer: answer is _NO_ANSWER)
@@ -675,7 +673,7 @@ class OpenAIBackend(Backend):
         return first
 
     def _error(self, failure: Failure) -> ModelError:
-        return ModelError(f"the server at {self.base_url} rejected a request: {failure.unanswered.detail}")
+        return ModelError(wire.rejected(self.base_url, failure))
 
 
 def _may_be_thought(reply: Reply) -> bool:

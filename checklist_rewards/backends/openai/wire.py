@@ -135,6 +135,23 @@ def answer_of(status: int, headers: Mapping[str, str], content: bytes, key: str 
     return Failure(Unanswered(Reason.ERROR_BODY), retry=not lasting, down=code != RATE_LIMITED)
 
 
+_IN_WORDS: dict[str, str] = {
+    Reason.NOT_JSON: "its response is not JSON",
+    Reason.ERROR_BODY: "its response is not one of this API",
+}
+
+
+def in_words(failure: Failure) -> str:
+    """Why a server cannot be used, for an error."""
+    return _IN_WORDS.get(failure.unanswered.reason, str(failure.unanswered))
+
+
+def rejected(address: str, failure: Failure) -> str:
+    """The error of a server that rejects every request, with what to check if it does not have the path."""
+    advice = "; check the model and base_url, which usually ends with /v1" if failure.status in NOT_SERVED else ""
+    return f"the server at {address} rejected a request: {failure.unanswered.detail}{advice}"
+
+
 def _is_transient(status: int) -> bool:
     """Whether a request may succeed if it is sent again, by the status of the response."""
     return status in _RETRIED or (status >= 500 and status not in NOT_SERVED)
