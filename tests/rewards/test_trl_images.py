@@ -66,7 +66,7 @@ ROWS = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("trainer", "columns"), [("GRPO", "places")])
+@pytest.mark.parametrize(("trainer", "columns"), [("GRPO", "places"), ("GRPO", "image"), ("RLOO", "images")])
 def test_the_judge_sees_the_images_of_each_row_in_order(policy, tmp_path, trainer, columns):
     import trl
 
