@@ -80,6 +80,11 @@ class Image:
         return f"{_OPEN}{self.key}{_CLOSE}"
 
     @property
+    def place(self) -> str | None:
+        """The source, with a path from the root, so that it is found from other folders."""
+        return self.source if self.source is None or _ON_THE_WEB.match(self.source) else os.path.abspath(self.source)
+
+    @property
     def pillow(self) -> Pillow:
         """The image in RGB. Raises [`SampleError`] for an image on the web."""
         if self._content is None:
@@ -120,6 +125,8 @@ def image_of(value: Any, where: str = "the image", folder: str | Path | None = "
     """
     if isinstance(value, Image):
         return value
+    if is_logged(value):
+        return _of_log(value, where, folder)
     if isinstance(value, Mapping):
         value, source = _of_cell(value, where)
     else:
@@ -158,6 +165,11 @@ def image_of(value: Any, where: str = "the image", folder: str | Path | None = "
         raise SampleError(f"{where}{named} cannot be decoded as an image: {error}.") from None
     key = blake2b(f"{pixels.width}x{pixels.height}:".encode() + content, digest_size=16).hexdigest()
     return _kept(Image(key, pixels.size, source, value))
+
+
+def is_logged(value: Any) -> bool:
+    """Whether a value is an image in a reward log: its hash, and its path if it has one."""
+    return isinstance(value, Mapping) and isinstance(value.get("hash"), str) and value.keys() <= {"hash", "path"}
 
 
 def parts(text: str) -> list[str | Image]:
@@ -225,6 +237,19 @@ def _restored(*fields: Any) -> Image:
     return _kept(Image(*fields))
 
 
+def _of_log(logged: Mapping[str, Any], where: str, folder: str | Path | None) -> Image:
+    """The image that was logged, if its file still has the same pixels."""
+    path = logged.get("path")
+    if path is None:
+        raise SampleError(
+            f"{where} was logged without a path, so it cannot be read again; log the path, or ignore images."
+        )
+    image = image_of(path, where, folder)
+    if image.key != logged["hash"]:
+        raise SampleError(f"{where}: {path!r} has other pixels than the image that was logged; ignore images.")
+    return image
+
+
 def _of_cell(cell: Mapping[str, Any], where: str) -> tuple[Any, str | None]:
     """The content of a cell of `datasets.Image`, or of the value of an `image_url` part, and its path."""
     path = cell.get("path")
@@ -233,10 +258,6 @@ def _of_cell(cell: Mapping[str, Any], where: str) -> tuple[Any, str | None]:
             if isinstance(content, Mapping):
                 return _of_cell(content, where)
             return content, path if isinstance(path, str) else None
-    if "hash" in cell:
-        raise SampleError(
-            f"{where} was logged without a path, so it cannot be read again; log the path, or ignore images."
-        )
     raise SampleError(f"{where} must be {_ALLOWED}; got a mapping with {', '.join(map(repr, cell)) or 'no keys'}.")
 
 

@@ -350,7 +350,7 @@ def _labelled_rows(
             raise SampleError(
                 f"{row.where}: column {SCORE_COLUMN!r} not found; score the rows first, or name a judge with --model."
             )
-        sample = file.columns.sample_of(row.data, row.where, shared)
+        sample = row.columns.sample_of(row.data, row.where, shared)
         group = str(row.data[group_key]) if group_key is not None else str((sample.input or row.where, sample.history))
         score = row.score if stored else None
         found.append(replace(row, id=row.where, score=score, group=group, labels=label, sample=sample))

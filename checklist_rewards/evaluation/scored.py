@@ -29,6 +29,7 @@ from checklist_rewards.errors import SampleError
 from checklist_rewards.files.cells import messages_in
 from checklist_rewards.files.ranks import other_ranks
 from checklist_rewards.files.rows import SCORE_COLUMN, Row, input_format, read_rows, read_rows_for
+from checklist_rewards.images import is_logged
 from checklist_rewards.messages import Images
 from checklist_rewards.rows import PROMPT, Columns, require_scores, score_from
 from checklist_rewards.scorer import Sample
@@ -40,6 +41,8 @@ Kind = Literal["scored", "rewards", "pairs"]
 ID, CHECKLIST = "id", "checklist"
 REWARDS = ("step", "completion", "reward", "score")
 """The columns of a reward log."""
+COMPLETION_IMAGES = "completion_images"
+"""Of a reward log: the images in the text that was judged, where it has some."""
 PAIRS = ("chosen", "rejected")
 YES_NO = "yes/no"
 _KINDS = (
@@ -256,6 +259,7 @@ def scored_text(
     if kind == "rewards":
         step = data["step"] if isinstance(data.get("step"), int) else 0
         reward = finite_or_none(f"{where}: reward", data.get("reward"))
+        columns = _columns_of_log(columns, data, where)
     name = None if kind == "rewards" else own_id(data, id_key)
     text = ScoredText(
         str(number) if name is None else name,
@@ -275,6 +279,25 @@ def scored_text(
         return text
     group = data.get("group")
     return replace(text, group=f"{step}\n{group if isinstance(group, str) and group else text.prompt}")
+
+
+def _columns_of_log(columns: Columns, data: Mapping[str, Any], where: str) -> Columns:
+    """How a line of a reward log is read. An image that the judge saw has its hash there. A reward that ignored images
+    logged descriptions (`<bytes 6, sha256 …>`) or the names of files, so its line is read without them."""
+    if columns.images == "ignore":
+        return columns
+    if data.get(COMPLETION_IMAGES):
+        raise SampleError(
+            f"{where}: the judge saw {len(data[COMPLETION_IMAGES])} images in the completion, which are not in the "
+            "log; judge its text alone with --images ignore."
+        )
+    images, prompt = data.get("images"), messages_in(data.get(PROMPT))
+    values: list[Any] = images if isinstance(images, list) else []
+    for message in prompt if isinstance(prompt, list) else ():
+        content = message.get("content") if isinstance(message, Mapping) else None
+        parts = content if isinstance(content, list) else ()
+        values = [*values, *(part.get("image") for part in parts if isinstance(part, Mapping))]
+    return columns if any(map(is_logged, values)) else replace(columns, images="ignore")
 
 
 def own_id(data: Mapping[str, Any], key: str | None = None) -> str | None:

@@ -41,7 +41,7 @@ from checklist_rewards.chat import PARTS, CompletionReader, Part, Target
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import SampleError
 from checklist_rewards.images import Image as SeenImage
-from checklist_rewards.images import shown
+from checklist_rewards.images import has_images, shown
 from checklist_rewards.messages import IMAGES, Images, images_of, with_images
 from checklist_rewards.rewards.ranks import gathered, rank, ranks
 from checklist_rewards.rows import IMAGE_COLUMNS, images_of_row
@@ -71,7 +71,7 @@ def described(value: Any, *, paths: bool = True) -> Any:
     if value is None or isinstance(value, str | bool | int | float):
         return value
     if isinstance(value, SeenImage):
-        return {"hash": value.key, **({"path": value.source} if paths and value.source is not None else {})}
+        return {"hash": value.key, **({"path": value.place} if paths and value.source is not None else {})}
     if isinstance(value, Mapping):
         return {str(key): described(part, paths=paths) for key, part in value.items()}
     if isinstance(value, list | tuple):
@@ -644,6 +644,7 @@ def log_records(call: Call) -> Iterator[dict[str, Any]]:
             "prompt": described(prompt),
             **({"images": described(call.images[place])} if isinstance(prompt, str) and any(call.images) else {}),
             "completion": None if sample is None else shown(sample.target),
+            **({"completion_images": described(sample.target_images)} if sample and has_images(sample.target) else {}),
             "state": state,
             **({"written": described(completion)} if state in NO_ANSWER_STATES else {}),
             "reward": reward,

@@ -7,7 +7,9 @@ from PIL import Image as Pillow
 
 from checklist_rewards import ChecklistScorer
 from checklist_rewards.backends import Engine
+from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import SampleError
+from checklist_rewards.evaluation.scored import ScoredFile
 from checklist_rewards.images import image_of
 from checklist_rewards.rewards.integrations.labelled import labelled_sample
 from checklist_rewards.rewards.trl import ChecklistReward
@@ -85,3 +87,52 @@ def test_images_in_the_log_have_the_paths_that_they_came_from(tmp_path):
     assert messages["prompt"][0]["content"][0] == {"type": "image", "image": logged}
     assert text["prompt"] == "What?" and text["images"] == [logged]
     assert image_of(logged) is pink
+
+
+def asked_again(path, **options):
+    """The samples of a log that is read again."""
+    return [text.asked(Checklist.parse(["Is it?"])).to_judge for text in ScoredFile(path, images="show", **options)]
+
+
+def test_a_log_is_read_again_with_the_images_that_its_judge_saw(tmp_path, monkeypatch):
+    (tmp_path / "images").mkdir()
+    path = tmp_path / "images" / "plum.png"
+    Pillow.new("RGB", (9, 5), "plum").save(path)
+    monkeypatch.chdir(tmp_path / "images")
+    reward = rewarded(Seeing(), log=tmp_path / "log.jsonl")
+    prompts = [asks(Pillow.open("plum.png"), ASKED), "What?", "Why?"]
+    reward(prompts, ["Red."] * 3, [["Is it?"]] * 3, image=[None, "plum.png", None])
+    monkeypatch.chdir(tmp_path)
+    before = list(reward.last.samples)
+    again = asked_again(tmp_path / "log.jsonl")
+    assert [sample.input for sample in again] == [sample.input for sample in before]
+    assert [len(sample.images) for sample in again] == [1, 1, 0]
+    Pillow.new("RGB", (9, 5), "teal").save(path)
+    with pytest.raises(SampleError, match=r"line 1, 'prompt': .*plum.png' has other pixels than the image that was lo"):
+        asked_again(tmp_path / "log.jsonl")
+    path.unlink()
+    with pytest.raises(SampleError, match=r"line 1, 'prompt': .*plum.png' cannot be read: No such file"):
+        asked_again(tmp_path / "log.jsonl")
+
+
+def test_a_log_is_never_read_again_without_the_images_that_its_judge_saw(tmp_path):
+    """Images of a policy or a tool have no path; those in a completion have no place in the log."""
+    reward = rewarded(Seeing(), log=tmp_path / "log.jsonl", judged="transcript")
+    reward([asks(PILLOWS["red"], ASKED)], ["Red."], [["Is it?"]])
+    with pytest.raises(SampleError, match="line 1, 'prompt': image part 1 of a prompt was logged without a path"):
+        asked_again(tmp_path / "log.jsonl")
+    completion = [{"role": "tool", "content": [place(PILLOWS["blue"])]}, {"role": "assistant", "content": "Blue."}]
+    reward = rewarded(Seeing(), log=tmp_path / "tool.jsonl", judged="transcript")
+    reward(["What?"], [completion], [["Is it?"]])
+    [line] = map(json.loads, (tmp_path / "tool.jsonl").read_text().splitlines())
+    assert line["completion_images"] == [{"hash": BLUE.key}] and line["completion"].startswith("tool: [image]")
+    with pytest.raises(SampleError, match="line 1: the judge saw 1 images in the completion, which are not in the log"):
+        asked_again(tmp_path / "tool.jsonl")
+
+
+def test_a_log_of_a_reward_that_ignored_images_is_read_without_them(tmp_path):
+    PILLOWS["red"].save(tmp_path / "red.png")
+    reward = rewarded(Seeing(), log=tmp_path / "log.jsonl", images="ignore")
+    prompts = [asks_by("image", value) for value in (PILLOWS["red"], b"GIF89a", str(tmp_path / "red.png"))]
+    reward(prompts, ["Red."] * 3, [["Is it?"]] * 3, image=[PILLOWS["red"]] * 3)
+    assert all(not sample.images and sample.input == "What?" for sample in asked_again(tmp_path / "log.jsonl"))
