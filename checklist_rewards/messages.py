@@ -282,6 +282,13 @@ def conversation(value: Any, what: str, images: Images = "show") -> list[Mapping
             _check_part(part, where, images, whole=part is message)
     if images == "show":
         return with_images(messages, what=what, folder=None)  # callers that allow paths have read them already
+    return without_images(messages)
+
+
+def without_images(messages: Any) -> Any:
+    """Chat messages without their image parts. Other values are unchanged."""
+    if isinstance(messages, str):
+        return messages
     return [_without_images(message) if any(_image_parts(message)) else message for message in messages]
 
 

@@ -35,8 +35,8 @@ from checklist_rewards.errors import ChecklistError, ConfigError, SampleError
 from checklist_rewards.files.cells import decoded, messages_in
 from checklist_rewards.files.documents import read_text
 from checklist_rewards.files.rows import SCORE_COLUMN, Row, read_rows
-from checklist_rewards.images import Image, clean, has_images, image_of, images_in, is_plain, shown
-from checklist_rewards.messages import Images, chat_messages, images_of, with_images
+from checklist_rewards.images import Image, clean, has_images, image_of, images_in, is_plain, parts, shown
+from checklist_rewards.messages import Images, chat_messages, images_of, with_images, without_images
 from checklist_rewards.scores import Score, TargetState, Verdict
 from checklist_rewards.validation import one_sentence
 
@@ -415,6 +415,25 @@ class Columns:
             return self.input_of(row, where)[0]
         input, history = self.input_of(row, where)  # raises if the value is not a conversation
         return chat_messages(value) if input or history else None
+
+    def asked_of(self, row: Mapping[str, Any], where: str) -> Any:
+        """[`messages_of`] with the images of the row, for a model that answers the prompt. With `images="ignore"`,
+        without them."""
+        prompt = self.messages_of(row, where)
+        if prompt is None or self.images == "ignore":
+            return prompt and without_images(prompt)
+        if len(self.inputs) == 1:
+            messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
+            [messages], images = self._prompts_with_images(row, [messages], where)
+            return messages if images else prompt
+        input, _, images = self._context(row, where)
+        if not images:
+            return prompt
+        content = [
+            {"type": "text", "text": p} if isinstance(p, str) else {"type": "image", "image": p}
+            for p in parts(input or "")
+        ]
+        return [{"role": "user", "content": content}]
 
     def sample_of(self, row: Mapping[str, Any], where: str, checklist: Any) -> Sample:
         """The row as a [`Sample`] with this checklist. Raises [`SampleError`] for invalid columns."""

@@ -35,6 +35,8 @@ from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import GenerationError, SampleError
 from checklist_rewards.files.store import Store
 from checklist_rewards.generators import Generator, Request
+from checklist_rewards.images import Image
+from checklist_rewards.messages import images_of, with_images
 from checklist_rewards.prompts import load_prompt
 from checklist_rewards.scorer import Sample, Scorer
 from checklist_rewards.scores import Score, TargetState
@@ -62,7 +64,8 @@ class Task:
     """A prompt to answer and refine.
 
     Args:
-        prompt (`str` or chat messages): sent to the model unchanged.
+        prompt (`str` or chat messages): sent to the model unchanged. Messages may contain images, which the judge and
+            the generator see too.
         checklist (*optional*): any value that [`Checklist.parse`] accepts. Without one, the generator writes it.
         reference (`str`, *optional*): a known good answer for the judge and the generator, if their prompts have a
             placeholder for it. The answering model never sees it.
@@ -130,6 +133,7 @@ class _TaskState:
     input: str
     history: str | None
     reference: str | None
+    images: Sequence[Image]
     checklist: Checklist | None = None
     rounds: list[Round] = field(default_factory=list)
     feedback: str | None = None
@@ -211,7 +215,8 @@ def refine_batch(
 def _start(task: str | Task, where: str, generator: Generator | None) -> _TaskState:
     task = Task(task) if isinstance(task, str) else task
     try:
-        input, history = prompt_text(task.prompt)
+        prompt = with_images(task.prompt)
+        input, history = prompt_text(prompt)
     except SampleError as error:
         raise SampleError(f"{where}: {error}") from None
     if input is None or not input.strip():
@@ -219,15 +224,15 @@ def _start(task: str | Task, where: str, generator: Generator | None) -> _TaskSt
     checklist = None if task.checklist is None else Checklist.parse(task.checklist, where)
     if checklist is None and generator is None:
         raise SampleError(f"{where}: the task has no checklist; give one, or pass a generator.")
-    messages = [{"role": "user", "content": task.prompt}] if isinstance(task.prompt, str) else task.prompt
-    return _TaskState(messages, input, history, task.reference, checklist)
+    messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
+    return _TaskState(messages, input, history, task.reference, images_of(prompt), checklist)
 
 
 def _write_checklists(works: Sequence[_TaskState], generator: Generator | None) -> None:
     without = [work for work in works if work.checklist is None]
     if not without or generator is None:
         return
-    requests = [Request(work.input, work.reference, work.history) for work in without]
+    requests = [Request(work.input, work.reference, work.history, images=work.images) for work in without]
     for work, checklist in zip(without, generator.generate_batch(requests), strict=True):
         if isinstance(checklist, GenerationError):
             work.stopped = Unanswered(Reason.NO_CHECKLIST, str(checklist))
@@ -274,7 +279,9 @@ def _judge(works: Sequence[_TaskState], scorer: Scorer) -> None:
     """Score the last round of each task."""
     last = [work.rounds[-1] for work in works]
     samples = [
-        Sample(work.checklist, step.text, work.input, work.reference, work.history, state=step.state)
+        Sample(
+            work.checklist, step.text, work.input, work.reference, work.history, state=step.state, images=work.images
+        )
         for work, step in zip(works, last, strict=True)
     ]
     for work, score in zip(works, scorer.score_batch(samples) if samples else [], strict=True):

@@ -173,7 +173,7 @@ def rerank(
             if engine is None:
                 texts = [_candidates(columns, row, candidates_key, _OR_SAMPLED) for row in chunk]
             else:
-                prompts = [_prompt(columns, row, "sampling candidates") for row in chunk]
+                prompts = [columns.asked_of(row.data, row.where) for row in chunk]
                 texts = sample_candidates(prompts, engine, sampling, work.store, sampled)
             rankings = _rankings(scorer, columns, chunk, texts, ties, progress)
             for row, candidates, ranking in zip(chunk, texts, rankings, strict=True):
@@ -640,7 +640,7 @@ def _task(columns: Columns, row: Row, checklist_key: str | None) -> Task:
     """The row as a task. Raises [`SampleError`] for a blank input."""
     if not columns.inputs:
         columns.get(row.data, PROMPT, "--input-key", row.where)
-    prompt = columns.messages_of(row.data, row.where)
+    prompt = columns.asked_of(row.data, row.where)
     if prompt is None or (isinstance(prompt, str) and not prompt.strip()):
         raise SampleError(f"{row.where}: the input is empty.")
     has_checklist = columns.shared is not None or checklist_key is not None or columns.checklist in row.data

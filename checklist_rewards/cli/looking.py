@@ -35,6 +35,8 @@ from checklist_rewards.evaluation.labels import same_text
 from checklist_rewards.evaluation.scored import ScoredFile, ScoredText, kind_of_row
 from checklist_rewards.files.atomic import write_json
 from checklist_rewards.files.rows import SCORE_COLUMN, read_rows, write_rows
+from checklist_rewards.images import shown
+from checklist_rewards.messages import Images
 from checklist_rewards.monitor.extra_reads import degenerate_replies
 from checklist_rewards.rerank import sample_candidates
 from checklist_rewards.rows import Columns
@@ -169,7 +171,8 @@ def inspect(
     asks = analyses.meta or analyses.paraphrases > 0
     work = Work.of(o.Preset(), store_options, judge=judge) if asks or policy.model is not None else None
     forecast = GradientForecast(analyses.group_size)
-    named = keys.columns(checklist=checklist_key, images=keys.images if asks else "ignore")
+    images: Images = keys.images if asks or policy.model is not None else "ignore"
+    named = keys.columns(checklist=checklist_key, images=images)
     with TemporaryDirectory() as folder:
         if work is not None and policy.model is not None:
             path = sampled.scored or Path(folder) / "scored.jsonl"
@@ -412,7 +415,7 @@ def _sample(
     known = random.Random(0).sample(known, min(sampled.prompts, len(known)))
     prompts = []
     for row, checklist in known:
-        prompt = columns.messages_of(row.data, row.where) if columns.inputs else None
+        prompt = columns.asked_of(row.data, row.where) if columns.inputs else None
         if prompt is None:
             raise SampleError(f"{row.where}: the input is empty; sampling completions requires a prompt.")
         for item in checklist.items:
@@ -429,7 +432,7 @@ def _sample(
         progress = bar("reads", None)
         for (row, checklist), candidates in zip(known, texts, strict=True):
             base = columns.sample_of(row.data | {columns.target: ""}, row.where, checklist)
-            canaries = degenerate_replies(base.input or "", checklist)
+            canaries = degenerate_replies(shown(base.input or ""), checklist)
             samples = [replace(base, target=each.target.text, state=each.target.state) for each in candidates]
             fakes = [replace(base, target=text, state="answered") for text in canaries.values()]
             scores = scorer.score_batch([*samples, *fakes], progress)
