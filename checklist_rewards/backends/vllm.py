@@ -159,7 +159,7 @@ class VLLMBackend(Backend):
         self._lock = threading.Lock()  # trainers may score from several threads; vLLM accepts one call at a time
         _refuse_while_importing()
         _warn_about_sharing()
-        with _environment(_QUIET), _without_triton_warning():
+        with _without_triton_warning(), _environment(_QUIET):
             from vllm.platforms import current_platform
         on_cpu = current_platform.is_cpu()
         try:

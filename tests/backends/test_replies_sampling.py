@@ -1,4 +1,5 @@
 import pytest
+from PIL import Image
 
 from checklist_rewards.backends import Engine, Reply, Sampling
 from checklist_rewards.backends import replies as sampling_module
@@ -206,8 +207,11 @@ def test_parts_of_text_are_one_text_and_others_are_refused(store):
     parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
     found = sample_replies(Engine("m", backend), [[{"role": "user", "content": parts}], user("ab")], WARM, store)
     assert texts(found) == [["ab 0"], ["ab 0"]]
-    image = [{"role": "user", "content": [{"type": "image", "image": "x.png"}]}]
-    with pytest.raises(SampleError, match="prompt 2: only text can be sent to this model"):
+    audio = [{"role": "user", "content": [{"type": "audio", "audio": "x.wav"}]}]
+    with pytest.raises(SampleError, match="prompt 2: only text and images can be sent to this model"):
+        sample_replies(Engine("m", backend), [user("a"), audio], WARM, store)
+    image = [{"role": "user", "content": [{"type": "image", "image": Image.new("RGB", (2, 2))}]}]
+    with pytest.raises(SampleError, match="prompt 2 has an image, but the model 'm' reads text only"):
         sample_replies(Engine("m", backend), [user("a"), image], WARM, store)
     assert texts(sample_replies(Engine("m", backend), [[{"role": "user", "content": None}]], WARM)) == [[" 0"]]
 

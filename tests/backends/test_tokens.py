@@ -10,7 +10,7 @@ from tokenizers import Tokenizer
 from transformers import PreTrainedTokenizerFast
 
 from checklist_rewards.backends import ReadGroup, pocket_dir
-from checklist_rewards.backends.templates import ChatTemplate
+from checklist_rewards.backends.templates import ChatTemplate, Frame
 from checklist_rewards.backends.tokens import ChatTokenizer, TokenGroup, load_chat_tokenizer
 from checklist_rewards.chat import strip_thinking
 from checklist_rewards.errors import ModelError
@@ -75,7 +75,7 @@ def test_a_template_that_drops_the_text_is_refused():
 
 
 def test_a_model_without_a_template_reads_plain_paragraphs():
-    assert template_of(None).frame("Rules.") == ("[bos]Rules.\n\n", "\n", False)
+    assert template_of(None).frame("Rules.") == Frame("[bos]Rules.\n\n", "\n", False)
 
 
 def test_a_template_without_a_system_role_gets_the_rules_in_the_first_user_message():
@@ -88,7 +88,7 @@ def test_a_template_without_a_system_role_gets_the_rules_in_the_first_user_messa
 
 def test_a_template_that_strips_messages_is_followed():
     strips = "{% for m in messages %}[{{ m.role }}]{{ m.content.strip() }}{% endfor %}[assistant]"
-    assert template_of(strips).frame(None) == ("[user]", "[assistant]", True)
+    assert template_of(strips).frame(None) == Frame("[user]", "[assistant]", True)
     text, [(start, end)] = template_of(strips).conversation([{"role": "user", "content": "\none "}])
     assert (text, text[start:end]) == ("[user]one[assistant]", "one")
 

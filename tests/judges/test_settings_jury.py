@@ -65,7 +65,7 @@ def test_a_model_beside_the_file_is_refused(file):
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("panel: [", "cannot be read as YAML"),
+        ("panel: [", r"judges.yaml:1: not valid YAML"),
         ("judges: [pocket, pocket]", "expected either 'panel' or 'cascade'"),
         ("model: pocket\nthreshold: 0.5", "judges.yaml: 'threshold' is a setting of the scorer.*: --threshold on the"),
         ("panel:\njudges: [pocket, pocket]\nmetric: pass", "judges.yaml: 'metric' is a setting of the scorer"),

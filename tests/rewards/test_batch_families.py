@@ -17,6 +17,7 @@ import pytest
 
 from checklist_rewards import ChecklistScorer
 from checklist_rewards.errors import SampleError
+from checklist_rewards.rewards.batch import Call
 from checklist_rewards.rewards.integrations.labelled import SamplewiseReward
 from checklist_rewards.rewards.integrations.openrlhf import ChecklistRewardFunc
 from checklist_rewards.rewards.trl import ChecklistReward
@@ -174,7 +175,7 @@ def test_an_unknown_token_at_the_start_of_most_completions_is_refused(tmp_path):
     with pytest.raises(SampleError, match="8 of 8 completions start with the special token '<|lane_a|>', which"):
         ChecklistReward(scorer, tokenizer=tokens)(**columns)
     tagged = ChecklistReward(scorer, tokenizer=tokens, thinking_tags=("<|lane_a|>", "<|lane_b|>"))
-    assert {sample.target for sample in tagged._samples(["A"] * 8, texts, columns, None)} == {"It is 42."}
+    assert {sample.target for sample in tagged._samples(Call(["A"] * 8, texts, columns), None)} == {"It is 42."}
     assert ChecklistReward(scorer, tokenizer=tokens, thinking_tags=())(**columns) == pytest.approx([0.5] * 8)
 
 
@@ -189,7 +190,7 @@ def test_a_reward_for_a_policy_without_thoughts_judges_all_that_it_writes(name):
     reward = ChecklistReward(ChecklistScorer(backend=FakeBackend(), store=False), tokenizer=tokens, thinking_tags=())
     prompts = [[{"role": "user", "content": [{"type": "text", "text": "Hi"}] if family.blocks else "Hi"}]] * 2
     for columns in ({"completion_ids": ids}, {}):
-        finished, cut = reward._samples(prompts, texts, {"checklist": [["Is it so?"]] * 2, **columns}, None)
+        finished, cut = reward._samples(Call(prompts, texts, {"checklist": [["Is it so?"]] * 2, **columns}), None)
         assert (finished.state, cut.state) == ("answered", "answered")
         assert "It is 42." in finished.target and THOUGHT in cut.target
 
@@ -226,7 +227,7 @@ def test_thoughts_of_earlier_answers_are_found_with_the_markers_of_the_policy(na
     earlier = {"role": "assistant", "content": family.thought(THOUGHT, "It is 42.", rendered=False)}
     prompt = [{"role": "user", "content": "How many?"}, earlier, {"role": "user", "content": "Sure?"}]
     columns = {"checklist": [["Is it so?"]]}
-    [by_trl] = ChecklistReward(**settings)._samples([prompt], [family.end], columns, None)
+    [by_trl] = ChecklistReward(**settings)._samples(Call([prompt], [family.end], columns), None)
     [by_label] = SamplewiseReward(**settings)._samples([LABEL], ["Yes."], [prompt], None, True, [prompt])
     for sample in (by_trl, by_label):
         assert sample.history.split() == ["user:", "How", "many?", "assistant:", "It", "is", "42."]

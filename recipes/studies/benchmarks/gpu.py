@@ -270,6 +270,10 @@ class Shape(TransformersBackend):
         self.identity, self._lock = "random weights", threading.Lock()
         self._use(model, Ids(), MAX_BATCH_TOKENS)
 
+    def read(self, groups: Any, labels: Any) -> Any:
+        """As the engine reads texts, of groups that are token ids."""
+        return self._read_texts(groups, labels)
+
 
 def random_model(shape: Figures, device: torch.device, dtype: torch.dtype = torch.bfloat16) -> Any:
     """A model with random weights, made on the device. Raises `MemoryError` if it would not fit."""
