@@ -30,7 +30,7 @@ import binascii
 import io
 import os
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
@@ -48,6 +48,8 @@ _MARK_LENGTH = 34
 _FOREIGN = str.maketrans(dict.fromkeys((_OPEN, _CLOSE), "\ufffd"))
 _DATA_URL = re.compile(r"data:image/[\w.+-]+(?:;[\w=.+-]+)*;base64,", re.I)
 _ON_THE_WEB = re.compile(r"https?://", re.I)
+PLACE = "[image]"
+"""What stands for an image in a text for people, and for code that reads text only."""
 MAX_PIXELS = 64_000_000
 """Pixels of the largest image. A file may claim far more than its bytes suggest."""
 SEEING = (
@@ -109,7 +111,12 @@ _KNOWN: WeakValueDictionary[str, Image] = WeakValueDictionary()
 """The images in memory, by key. A key belongs to one content, so it is the same for all."""
 
 
-def image_of(value: Any, where: str = "the image", folder: str | Path | None = "") -> Image:
+def image_of(
+    value: Any,
+    where: str = "the image",
+    folder: str | Path | None = "",
+    may_read: Callable[[Path], bool] | None = None,
+) -> Image:
     """The image that a value stands for.
 
     Args:
@@ -119,6 +126,7 @@ def image_of(value: Any, where: str = "the image", folder: str | Path | None = "
         where (`str`, *optional*): What the error calls it.
         folder (`str` or `Path`, *optional*): Where relative paths begin; by default, in the working folder. None if
             paths and addresses are refused, such as those of a client of a server.
+        may_read (callable, *optional*): Whether the file of a path may be read; by default, every file.
 
     Raises:
         SampleError: One sentence, if the value is no image or the file cannot be read.
@@ -143,6 +151,8 @@ def image_of(value: Any, where: str = "the image", folder: str | Path | None = "
         if folder is None:
             raise SampleError(f"{where} must be a data URL; got {source!r:.60}.")
         source = str(Path(folder, source))
+        if may_read is not None and not may_read(Path(source)):
+            raise SampleError(f"{where}: {source!r} may not be read.")
         try:
             value = Path(source).read_bytes()
         except (OSError, ValueError) as error:
@@ -212,7 +222,7 @@ def is_plain(text: Any) -> bool:
 
 def shown(text: str) -> str:
     """The text for people and for code that reads text only, with "[image]" in place of each mark."""
-    return _MARK.sub("[image]", text) if _OPEN in text else text
+    return _MARK.sub(PLACE, text) if _OPEN in text else text
 
 
 def clean(text: str, images: Collection[Image] = ()) -> str:

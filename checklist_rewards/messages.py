@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from checklist_rewards.errors import SampleError
-from checklist_rewards.images import Image, clean, image_of
+from checklist_rewards.images import PLACE, Image, clean, image_of
 from checklist_rewards.markers import LIKE_THOUGHTS
 
 Images = Literal["show", "ignore"]
@@ -194,6 +194,38 @@ def with_images(value: Any, given: Sequence[Any] = (), what: str = "a prompt", f
         else message
         for message in value
     ]
+
+
+def with_places(value: Any, given: Sequence[Any] = ()) -> tuple[Any, list[Any]]:
+    """A prompt or completion for people: "[image]" in place of each image, and these images, which are not read.
+
+    The images have the order and the places of [`with_images`]. An image part for which none is given has None.
+    """
+    if isinstance(value, str):
+        return PLACE * len(given) + value, list(given)
+    if not isinstance(value, Sequence) or not all(isinstance(m, Mapping) for m in value):
+        return value, list(given)
+    in_order, found = iter(given), []
+    for part in (part for message in value for part in _image_parts(message)):
+        try:
+            content = _content_of_image(part)
+        except SampleError:  # reading the image reports it
+            content = part
+        found.append(next(in_order, None) if content is None else content)
+    messages = [_with_place(message) if any(_image_parts(message)) else message for message in value]
+    if not found and given:
+        for place, message in enumerate(map(_with_role, messages)):
+            if speaker(message) == "user" and isinstance(message.get("content"), str):
+                messages[place] = {**message, "content": PLACE * len(given) + message["content"]}
+                return messages, list(given)
+    return messages, found
+
+
+def _with_place(message: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A message with texts in place of its image parts."""
+    text = {"type": "text", "text": PLACE}
+    content = [text if isinstance(part, Mapping) and _is_image(part) else part for part in message["content"]]
+    return {**message, "content": content}
 
 
 def _image_parts(message: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:

@@ -541,12 +541,17 @@ FIELDS = Columns(
 
 def images_of_row(row: Mapping[str, Any], where: str, folder: str | Path | None = "") -> list[Image]:
     """The images in the column `images` of a row, or in `image`. Raises [`SampleError`] for a value that is none."""
+    column, images = image_column(row)
+    return [image_of(image, f"{where}, {column!r}", folder) for image in images]
+
+
+def image_column(row: Mapping[str, Any]) -> tuple[str | None, list[Any]]:
+    """The column of a row that has its images, and these images, as [`image_of`] accepts them."""
     column = next((name for name in IMAGE_COLUMNS if not _is_blank(row.get(name))), None)
     if column is None:
-        return []
+        return None, []
     value = decoded(row[column])
-    values = value if isinstance(value, list | tuple) else [value]
-    return [image_of(image, f"{where}, {column!r}", folder) for image in values if image is not None]
+    return column, [one for one in (value if isinstance(value, list | tuple) else [value]) if one is not None]
 
 
 def read_checklist(path: Path) -> Checklist:

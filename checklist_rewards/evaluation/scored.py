@@ -30,8 +30,8 @@ from checklist_rewards.files.cells import messages_in
 from checklist_rewards.files.ranks import other_ranks
 from checklist_rewards.files.rows import SCORE_COLUMN, Row, input_format, read_rows, read_rows_for
 from checklist_rewards.images import is_logged
-from checklist_rewards.messages import Images
-from checklist_rewards.rows import PROMPT, Columns, require_scores, score_from
+from checklist_rewards.messages import Images, with_places
+from checklist_rewards.rows import PROMPT, Columns, image_column, require_scores, score_from
 from checklist_rewards.scorer import Sample
 from checklist_rewards.scores import ItemScore, Score, TargetState, item_keys
 from checklist_rewards.scores.scales import on_scale, ordinal_scale
@@ -135,11 +135,19 @@ class ScoredText:
 
     @cached_property
     def prompt(self) -> str | None:
-        """What was asked, as people read it: chat messages as "role: text" paragraphs."""
+        """What was asked, as people read it: chat messages as "role: text" paragraphs, "[image]" for an image."""
         if self.kind != "scored":
-            return shown_prompt(self.data.get(PROMPT))
-        texts = [shown_prompt(self.data[name]) for name in self.columns.inputs if name in self.data]
-        return "\n\n".join(filter(None, texts)) or None
+            return shown_prompt(self._prompts[0][0])
+        return "\n\n".join(filter(None, (shown_prompt(value) for value, _ in self._prompts))) or None
+
+    @cached_property
+    def _prompts(self) -> list[tuple[Any, list[Any]]]:
+        """The prompts of the row with "[image]" in place of each image, and the images of each. Those of the columns
+        belong to the first prompt that is a conversation, or else to the first one."""
+        names = [name for name in self.columns.inputs if name in self.data] if self.kind == "scored" else [PROMPT]
+        values, (_, given) = [messages_in(self.data.get(name)) for name in names], image_column(self.data)
+        owner = next((place for place, value in enumerate(values) if isinstance(value, list | tuple)), 0)
+        return [with_places(value, given if place == owner else ()) for place, value in enumerate(values)]
 
     @cached_property
     def text(self) -> str | None:
@@ -148,6 +156,15 @@ class ScoredText:
             completion = self.data.get("completion")
             return shown_completion(completion or self.data.get("written") or completion)
         return shown_completion(self.data.get("chosen" if self.kind == "pairs" else self.columns.target))
+
+    @cached_property
+    def images(self) -> list[Any]:
+        """The images of prompt and text in the order of their places, as [`image_of`] accepts them; None for one that
+        the row does not have. None of them is read."""
+        found = [image for _, images in self._prompts for image in images]
+        name = {"rewards": "completion", "pairs": "chosen"}.get(self.kind, self.columns.target)
+        text = messages_in(self.data.get(name))
+        return found if isinstance(text, str) else [*found, *with_places(text)[1]]
 
     @property
     def cell(self) -> Any:
@@ -452,7 +469,7 @@ def list_in(text: ScoredText, name: str) -> list[Any]:
 
 def shown_prompt(value: Any) -> str | None:
     """A prompt as text: chat messages as "role: text" paragraphs, one user message alone as its text."""
-    value = messages_in(value)
+    value, _ = with_places(messages_in(value))
     if value is None or isinstance(value, str):
         return value
     try:
@@ -464,7 +481,7 @@ def shown_prompt(value: Any) -> str | None:
 
 def shown_completion(value: Any) -> str | None:
     """A completion as text, with its thinking. Of messages without an answer, all are shown."""
-    value = messages_in(value)
+    value, _ = with_places(messages_in(value))
     if value is None or isinstance(value, str):
         return value
     try:

@@ -30,7 +30,7 @@ from fastapi.responses import FileResponse, HTMLResponse, Response, StreamingRes
 from checklist_rewards.errors import ChecklistRewardsError, SampleError
 from checklist_rewards.evaluation.bootstrap import Bootstrap
 from checklist_rewards.evaluation.labels import Labels
-from checklist_rewards.evaluation.scored import PAIRS, ScoredFile, shown_completion, shown_prompt
+from checklist_rewards.evaluation.scored import PAIRS, ScoredFile, ScoredText, shown_completion
 from checklist_rewards.files.atomic import atomic_path
 from checklist_rewards.files.cells import decoded
 from checklist_rewards.files.documents import read_text, read_value
@@ -50,6 +50,7 @@ from checklist_rewards.ui.live import Live
 from checklist_rewards.ui.project import DOCUMENTS, OutsideError, Project, folder_of, opened, write_example
 from checklist_rewards.ui.report import MONITOR_FILE, kind_of, page_file, parts_of, report_data
 from checklist_rewards.ui.table import json_chunks
+from checklist_rewards.ui.thumbnails import Thumbnails
 from checklist_rewards.version import __version__
 
 FOLDER = "uploads"
@@ -216,7 +217,9 @@ def build_ui(judging: Judging, token: str) -> FastAPI:
                 lines = () if record.score is None else record.score.items
                 items = [{"question": one.question, "weight": one.weight, "required": one.required} for one in lines]
                 shown = items if record.checklist is None else items_of(record.checklist)
-                found = {"input": record.prompt, "target": record.text, "checklist": shown}
+                found: dict[str, Any] = {"input": record.prompt, "target": record.text, "checklist": shown}
+                if record.images:
+                    found["images"] = Thumbnails(project.holds).of(record)
                 if record.score is None:
                     return found
                 like = judging.like(record.score)
@@ -447,12 +450,13 @@ def _report(
         reading[files[0]] = bar = Bar(name, total, lambda _: None)
         return bar
 
+    options = {"intervals": Bootstrap(_RESAMPLES), "progress": started, "may_read": project.holds, **columns}
     try:
-        data = report_data(paths, labels=given, intervals=Bootstrap(_RESAMPLES), progress=started, **columns)
+        data = report_data(paths, labels=given, **options)
     except SampleError:
         if labels is None or column is not None:
             raise
-        labels, data = None, report_data(paths, intervals=Bootstrap(_RESAMPLES), progress=started, **columns)
+        labels, data = None, report_data(paths, **options)
     finally:
         reading.pop(files[0], None)
     head, rows = parts_of(data)
@@ -478,10 +482,10 @@ def _several_texts(row: Row) -> dict[str, Any]:
         raise SampleError(
             f"{row.where}: the row has no two texts; expected a list `candidates`, or `chosen` and `rejected`."
         )
-    prompts = [shown_prompt(data[name]) for name in columns.inputs if name in data]
+    prompt = ScoredText("", row.where, data=data, columns=columns).prompt
     checklist = columns.checklist_of(data, row.where) if data.get(columns.checklist) else None
     items = None if checklist is None else items_of(checklist)
-    return {"input": "\n\n".join(filter(None, prompts)), "texts": texts, "checklist": items}
+    return {"input": prompt or "", "texts": texts, "checklist": items}
 
 
 def _events(events: Iterator[dict[str, Any]]) -> Iterator[bytes]:

@@ -29,6 +29,7 @@ from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import ChecklistRewardsError, GenerationError, SampleError
 from checklist_rewards.files.documents import read_text, read_value
 from checklist_rewards.files.store import Store
+from checklist_rewards.images import PLACE
 from checklist_rewards.judges.probe import probe
 from checklist_rewards.judges.remote import REMOTE
 from checklist_rewards.judges.settings import FILE_SETTINGS, ScorerConfig, load_jury
@@ -248,7 +249,9 @@ class Judging:
         return {"judges": judges, "same": same, "settings": settings}
 
     def sample(self, body: Mapping[str, Any]) -> Sample:
-        """What the page wants to have scored. As in `score`, only the answer of the response is judged."""
+        """What the page wants to have scored. As in `score`, only the answer of the response is judged. Raises
+        [`SampleError`] for a text in which an image stands, because a page has no images of rows."""
+        _check_places(body, "input", "target", "history")
         checklist = Checklist.parse(body.get("checklist"))
         row = {name: _text(body, name) or None for name in ("input", "reference", "history")}
         return FIELDS.sample_of({**row, "target": _text(body, "target") or ""}, "the response", checklist)
@@ -283,6 +286,7 @@ class Judging:
             raise SampleError(
                 f"{pipe.name} writes one checklist for many inputs; use `checklist-rewards run --source`."
             )
+        _check_places(body, "input", "history")
         row = {name: body[name] for name in CONTEXT if body.get(name)} | {"input": _text(body, "input") or ""}
         request = pipe.check_request(FIELDS.request_of(row, "the prompt"), "the prompt")
         pipe.check_writers()
@@ -426,6 +430,15 @@ def _text(body: Mapping[str, Any], name: str) -> str | list[Any] | None:
     if not isinstance(value, str | list | None):
         raise SampleError(f"{name} must be a text, got {type(value).__name__}.")
     return value
+
+
+def _check_places(body: Mapping[str, Any], *names: str) -> None:
+    """Refuse texts that show an image of a row by its place."""
+    if any(PLACE in str(body.get(name)) for name in names):
+        raise SampleError(
+            f"{PLACE} stands for an image of the row, which this view does not pass to the judge; score the file in "
+            f"Batch or with `checklist-rewards score`, or remove {PLACE} to use the text alone."
+        )
 
 
 @cache

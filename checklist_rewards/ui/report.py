@@ -24,7 +24,7 @@ import html
 import io
 import re
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from importlib.resources import files
@@ -56,6 +56,7 @@ from checklist_rewards.ui.sections import (
     tiles,
 )
 from checklist_rewards.ui.table import Names, Table, json_chunks, number_or_none
+from checklist_rewards.ui.thumbnails import Thumbnails
 from checklist_rewards.validation import install, missing, whole_number
 from checklist_rewards.version import __version__
 
@@ -257,6 +258,7 @@ def report_data(
     id_key: str | None = None,
     extra: Mapping[str, Any] | None = None,
     progress: AddBar | None = None,
+    may_read: Callable[[Path], bool] | None = None,
 ) -> dict[str, Any]:
     """Read files for a report.
 
@@ -286,6 +288,8 @@ def report_data(
             number}; and `view`, the name of the view that opens first.
         progress (callable, *optional*):
             Adds a progress bar.
+        may_read (callable, *optional*):
+            Whether the file of an image may be read; by default, every file.
 
     Returns:
         `dict`: The data of the page, for [`json_chunks`].
@@ -327,7 +331,7 @@ def report_data(
     if labels is not None and not scored:
         raise SampleError("labels require a scored file; none of the files has scores.")
     alarms = sum(len(one["alarms"]) for one in watched)
-    texts, parts = Names(), []
+    texts, thumbnails, parts = Names(), Thumbnails(may_read), []
     trust: dict[str, Any] = {}
     for file, kind in zip(files, kinds, strict=True):
         given: dict[str, list[str | None]] = {}
@@ -341,7 +345,9 @@ def report_data(
                 for text in labelled
                 if isinstance(text.labels, Sequence)
             }
-        parts.append(_part(file, kind, Table(texts), given, evidence.of(file.path), max_rows, seed, progress, alarms))
+        table = Table(texts, thumbnails)
+        parts.append(_part(file, kind, table, given, evidence.of(file.path), max_rows, seed, progress, alarms))
+    notes += thumbnails.notes
     compared = _comparisons(judged, logs, intervals, notes)
     return {
         "format": FORMAT,

@@ -30,8 +30,10 @@ from checklist_rewards.files.cells import decoded
 from checklist_rewards.files.rows import SCORE_COLUMN
 from checklist_rewards.monitor.text import words
 from checklist_rewards.rewards.shaping import centred
+from checklist_rewards.rows import image_column
 from checklist_rewards.scores import ItemScore, Score, item_keys
 from checklist_rewards.ui.annotations import Spans, marked, quoted
+from checklist_rewards.ui.thumbnails import Thumbnails
 
 _CHUNK = 8192
 _MOST_OTHERS, _LONGEST = 20, 300
@@ -111,7 +113,8 @@ class Table:
     """The rows of one file in columns."""
 
     texts: Names
-    """All texts of the report, shared by its files."""
+    """All texts of the report, shared by its files. A thumbnail is one of them, so equal images are written once."""
+    thumbnails: Thumbnails = field(default_factory=Thumbnails)
     items: dict[str, dict[str, Any]] = field(default_factory=dict)
     """By id: question, weight, category and answers of every item, in order of first appearance."""
 
@@ -128,6 +131,7 @@ class Table:
         self.pairs: dict[int, dict[str, Any]] = {}
         self.shaping: dict[int, list[tuple[str, float | None]]] = {}
         self.others: dict[str, Column] = {}
+        self.images: dict[int, list[int]] = {}
         self._groups = Names()
 
     def __len__(self) -> int:
@@ -156,6 +160,8 @@ class Table:
             self._add_others(record)
         if pair := record.pair:
             self.pairs[len(self) - 1] = {**pair, "rejected": self.texts.place(pair["rejected"])}
+        if record.images:
+            self.images[len(self) - 1] = list(map(self.texts.place, self.thumbnails.of(record)))
         if shaping := record.shaping:
             self.shaping[len(self) - 1] = list(shaping)
         if score is not None:
@@ -165,6 +171,9 @@ class Table:
         """Keep the columns of a row that are neither its texts nor its score. A column may appear in a later row."""
         named = record.columns
         own = {SCORE_COLUMN, CHECKLIST, ID, named.checklist, named.target, *named.inputs}
+        pictured, images = image_column(record.data)
+        if not all(isinstance(image, str) and not image.startswith("data:") for image in images):
+            own.add(str(pictured))  # pixels; paths and addresses are kept
         found = {name: value for name, value in record.data.items() if name not in own and value is not None}
         for name in found:
             if name not in self.others and len(self.others) < _MOST_OTHERS:
@@ -254,6 +263,7 @@ class Table:
             "items": list(self.items.values()),
             **{name: getattr(self, name) for name in ("answers", "judges", "methods", "reasons", "states")},
             **{name: getattr(self, name) for name in ("rows", "cells", "more", "pairs", "shaping", "others")},
+            **({"images": self.images} if self.images else {}),
         }
 
 

@@ -1,5 +1,7 @@
 """The report's data: what the page shows is what the rows and the other commands say."""
 
+import base64
+import io
 import json
 from pathlib import Path
 
@@ -17,6 +19,7 @@ from checklist_rewards.scores.tally import tally, wilson
 from checklist_rewards.ui.figures import pattern_of
 from checklist_rewards.ui.report import joined_modules, kind_of, parts_of, report_data, write_report
 from checklist_rewards.ui.table import json_chunks
+from checklist_rewards.ui.thumbnails import MAX_BYTES, MAX_OF_A_ROW
 from tests.cli.conftest import read_jsonl
 from tests.ui.files import (
     CHECKLIST,
@@ -432,6 +435,60 @@ def test_the_kind_of_a_file_is_that_of_its_first_row(tmp_path):
     assert broken["kind"] == "unreadable" and broken["error"].startswith("broken.jsonl, line 1")
     assert kind_of(write(tmp_path / "empty.jsonl", []))["error"] == "empty.jsonl has no rows."
     assert kind_of(tmp_path / "notes.md") == {"kind": "document"}
+
+
+def test_images_are_shown_as_small_thumbnails_once_per_report(tmp_path):
+    pillow = pytest.importorskip("PIL.Image")
+    pillow.effect_noise((400, 200), 100).save(tmp_path / "noise.png")
+    pillow.new("RGB", (20, 10), "red").save(tmp_path / "red.png")
+    address, rows = "https://example.com/cat.png", list(scored_rows(5))
+    parts = [{"type": "image", "image": "noise.png"}, {"type": "text", "text": " or "}]
+    prompts = [
+        "What is this?",
+        [{"role": "user", "content": [*parts, {"type": "image"}]}],
+        "And this?",
+        "Gone?",
+        "No.",
+    ]
+    images = [["red.png"], ["red.png"], [address], ["missing.png"], []]
+    rows = [
+        row | {"prompt": prompt, "images": image} for row, prompt, image in zip(rows, prompts, images, strict=True)
+    ]
+    rows += [row | {"image": "red.png", "id": f"{number}"} for number, row in enumerate(scored_rows(2))]
+    data = data_of(tmp_path, write(tmp_path / "scored.jsonl", rows))
+    table, texts = data["files"][0]["table"], data["texts"]
+    shown = [texts[place] for place in column(table["rows"]["prompt"])]
+    assert shown[:5] == ["[image]What is this?", "[image] or [image]", "[image]And this?", "[image]Gone?", "No."]
+    found = {int(row): [texts[place] for place in places] for row, places in table["images"].items()}
+    assert list(found) == [0, 1, 2, 3, 5, 6] and found[2] == [address]
+    assert found[3][0].startswith("not shown: it: ") and "missing.png' cannot be read" in found[3][0]
+    [red], [noise, again] = found[0], found[1]
+    assert again == red == found[5][0] == found[6][0] and texts.count(red) == 1
+    for url, largest in ((red, (20, 10)), (noise, (96, 48))):
+        content = base64.b64decode(url.removeprefix("data:image/jpeg;base64,"), validate=True)
+        assert len(content) <= MAX_BYTES
+        size = pillow.open(io.BytesIO(content)).size
+        assert size[0] <= largest[0] and size[1] <= largest[1]
+    assert "images" not in data_of(tmp_path, write(tmp_path / "plain.jsonl", scored_rows(2)))["files"][0]["table"]
+
+
+def test_images_beyond_the_limits_are_counted_and_those_of_other_folders_are_not_read(tmp_path):
+    pillow = pytest.importorskip("PIL.Image")
+    [row] = scored_rows(1)
+    colours = [bytes_of(pillow.new("RGB", (2, 2), (number, 0, 0))) for number in range(MAX_OF_A_ROW + 2)]
+    data = report_data([write(tmp_path / "many.jsonl", [row | {"images": colours}])])
+    assert data["notes"][0].startswith("2 images are not shown: ")
+    assert "2 more images are not shown" in data["texts"]
+    pillow.new("RGB", (2, 2)).save(tmp_path / "other.png")
+    path = write(tmp_path / "one.jsonl", [row | {"image": "other.png"}])
+    data = report_data([path], may_read=lambda path: False)
+    assert any("other.png' may not be read" in text for text in data["texts"])
+
+
+def bytes_of(image) -> str:
+    file = io.BytesIO()
+    image.save(file, "PNG")
+    return f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"
 
 
 def test_columns_with_a_label_per_item_are_offered_and_the_first_part_has_no_rows(tmp_path):

@@ -196,3 +196,21 @@ def test_an_attack_on_the_judge(chromium, tmp_path):
     example = page.run("return document.querySelector('[aria-label*=\"example of\"]').innerText")
     assert HOSTILE in example and "attacked" in example
     page.check()
+
+
+def test_thumbnails_of_a_row(report_of, tmp_path):
+    pytest.importorskip("PIL.Image").new("RGB", (200, 100), "red").save(tmp_path / "red.png")
+    rows = list(scored_rows(2))
+    rows[0]["images"] = ["red.png", "https://example.com/cat.png"]
+    page = report_of(scored=rows)
+    page.open("0/matrix/0")
+    page.wait("return document.querySelector('.panel .images img')?.naturalWidth > 0")
+    assert page.run(
+        "const [one] = document.querySelectorAll('.images img'); return [one.alt, one.width, one.height]"
+    ) == [
+        "image 1",
+        96,
+        48,
+    ]
+    assert "[image][image]Tell me" in page.text and "image 2: https://example.com/cat.png" in page.text
+    assert browser.errors(page.driver) == [] and browser.violations(page.driver) == []

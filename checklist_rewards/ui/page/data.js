@@ -2,7 +2,6 @@
 
 const ROW_INTEGERS = ["id", "prompt", "target", "counts", "words", "step", "group", "state"];
 const CELL_INTEGERS = ["item", "answer", "passed", "reason", "judge", "method", "reasoning", "label"];
-
 const PIECE = 2 ** 22; // letters of base64: a multiple of 4
 
 /** The report in this page. Its rows come after the script, so they are there once the page is complete. */

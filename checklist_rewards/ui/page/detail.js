@@ -1,7 +1,7 @@
 // Detail: one row with its prompt, its text, and every answer.
 
 import { METRICS, answerBar, answerNotes } from "./answers.js";
-import { el, fact, fixed, num, stateName, table, written } from "./dom.js";
+import { el, fact, fixed, num, stateName, table, thumbnails, written } from "./dom.js";
 
 const GRPO_EPSILON = 1e-4; // GRPOTrainer adds it to the standard deviation
 const UNREAD = "no_answer"; // the reason of items that the judge was not asked
@@ -30,6 +30,7 @@ export function detail(file, row, partner, advice) {
     el("dl", { class: "metrics" }, known.map(([name, shown]) => el("div", {}, el("dt", {}, shown), el("dd", {}, num(rows[name][row], 4))))),
     others.length ? el("dl", { class: "metrics", "aria-label": "other columns" }, others.map(([name, column]) => el("div", {}, el("dt", {}, name), el("dd", { dir: "auto" }, file.text(column[row]))))) : null,
     file.prompt(row) === null ? null : part("Prompt", written(file.prompt(row))),
+    thumbnails(file.images?.[row]?.map((place) => file.text(place))),
     part("Response", withEvidence(file, row, found)),
     reward ? makingOf(file, row) : null,
     file.isUnread(row) ? el("p", { class: "note" }, "The response has no answer, so the judge was not asked.") : null,
@@ -45,7 +46,7 @@ function makingOf(file, row) {
   const shown = (name) => (SCORES.includes(name) ? `score (${name})` : name.replaceAll("_", " "));
   const lines = stages.map(([name, value], i) => [shown(name), num(value, 4), i ? change(value, stages[i - 1][1]) : ""]);
   const reward = rows.reward[row];
-  if (!same(last, reward)) lines.push([file.cellsOf(row).some((cell) => file.more[cell]?.held_out) ? "without the held-out items" : "other changes, which this log does not record", num(reward, 4), change(reward, last)]);
+  if (last !== reward && !(Number.isNaN(last ?? NaN) && Number.isNaN(reward))) lines.push([file.cellsOf(row).some((cell) => file.more[cell]?.held_out) ? "without the held-out items" : "other changes, which this log does not record", num(reward, 4), change(reward, last)]);
   lines.push([el("strong", {}, "reward"), num(reward, 4), ""]);
   if (!Number.isNaN(reward)) lines.push(...advantages(file, row));
   return part("What the reward was made of", table(["", ["value", "n"], ["change", "n"]], lines, { class: "making", "aria-label": "What the reward was made of" }));
@@ -66,10 +67,6 @@ function advantages(file, row) {
 function change(value, before) {
   if (value === null || before === null) return "";
   return value === before ? "–" : `${value > before ? "+" : ""}${fixed(value - before, 4)}`;
-}
-
-function same(one, other) {
-  return one === other || ((one === null || Number.isNaN(one)) && Number.isNaN(other));
 }
 
 function shaped(file, row) {

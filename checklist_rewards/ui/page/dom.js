@@ -149,6 +149,11 @@ export function written(text, attributes = {}) {
   return el("div", { class: "written", dir: "auto", ...attributes }, text === null || text === "" ? el("em", {}, "no text") : text);
 }
 
+/** Thumbnails as data; for an image without one, its address or why there is none. */
+export function thumbnails(shown) {
+  return shown ? el("p", { class: "images" }, shown.map((one, i) => (one.startsWith("data:image/jpeg;base64,") ? el("img", { src: one, alt: `image ${i + 1}` }) : el("span", { class: "muted" }, `image ${i + 1}: ${one}`)))) : null;
+}
+
 /** A list to choose from, of values or [value, shown]. */
 export function choice(options, attributes = {}) {
   const entries = options.map((one) => (Array.isArray(one) ? one : [one, one]));

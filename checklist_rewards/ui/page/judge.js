@@ -2,7 +2,7 @@
 
 import { answerBar, answerNotes, metricsLine, scoreLine } from "./answers.js";
 import { getJson, judged, post } from "./api.js";
-import { choice, el, field, fixed, note, section } from "./dom.js";
+import { choice, el, field, fixed, note, section, thumbnails } from "./dom.js";
 import { alertOf, area, attempt, chip, onSend, schemaForm, scoring } from "./forms.js";
 import { itemEditor, itemsOf, shelf } from "./items.js";
 
@@ -40,7 +40,7 @@ export async function judge(main, project) {
     el(
       "div",
       { class: "judge" },
-      section("Response", field("prompt", prompt), field("response", response), el("details", { open: Boolean(kept.reference) }, el("summary", {}, "Reference answer"), field("reference", reference))),
+      section("Response", field("prompt", prompt), thumbnails(kept.images), field("response", response), el("details", { open: Boolean(kept.reference) }, el("summary", {}, "Reference answer"), field("reference", reference))),
       section(
         "Checklist",
         editor.node,
@@ -133,7 +133,7 @@ export async function judge(main, project) {
   }
 
   function keep() {
-    keepForJudge({ ...body(), scored: kept.scored });
+    keepForJudge({ ...body(), scored: kept.scored, images: kept.images });
     scored.code.refresh();
     draw();
   }

@@ -354,6 +354,21 @@ def test_a_row_of_a_report_opens_in_judge_with_its_checklist(client):
     assert missing.status_code == 400 and "has no row 'r9'" in missing.json()["error"]
 
 
+def test_a_row_with_an_image_is_shown_but_not_judged_without_it(client, folder):
+    pytest.importorskip("PIL.Image").new("RGB", (8, 8), "red").save(folder / "red.png")
+    rows = [json.loads(line) for line in (folder / "scored.jsonl").read_text().splitlines()]
+    for row, image in zip(rows, ["red.png", "../red.png"], strict=False):
+        row["image"] = image
+    (folder / "seen.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    row = client.get("/api/row", params={"file": "seen.jsonl", "id": "r1"}).json()
+    assert row["input"] == "[image]Name a colour." and row["images"][0].startswith("data:image/jpeg;base64,")
+    outside = client.get("/api/row", params={"file": "seen.jsonl", "id": "r2"}).json()
+    assert "may not be read" in outside["images"][0]
+    answer = client.post("/api/judge", json={name: row[name] for name in ("input", "target", "checklist")}).text
+    assert "[image] stands for an image of the row" in answer and '"score"' not in answer
+    assert "images" not in client.get("/api/row", params={"file": "seen.jsonl", "id": "r4"}).json()
+
+
 def scored_by(folder, judge, name):
     """The scored file, as if another judge with another threshold had scored it."""
     rows = [json.loads(line) for line in (folder / "scored.jsonl").read_text().splitlines()]
