@@ -36,7 +36,7 @@ class Form(NamedTuple):
 
 def _whole(match: Match, check: Spec, question: str = "", denied: Spec | None = None, refused: str = "") -> Found:
     """A requirement about the form of the whole response."""
-    return Found(match.start(), match.end(), check, denied, question, refused, whole=True, counts=False)
+    return Found(match.start(), match.end(), check, denied, question, refused, whole=True, counts=False, free=check["type"] not in ("json",))
 
 
 # Casing and language
@@ -86,7 +86,7 @@ def _casing(clause: Clause, match: Match) -> Found | None:
         return None
     cased = next(value for value in match.groups() if value)
     casing = "lower" if cased.startswith(("lower", "small")) else "upper"
-    return Found(match.start(), match.end(), {"type": "casing", "casing": casing}, None, _CASED[casing])
+    return Found(match.start(), match.end(), {"type": "casing", "casing": casing}, None, _CASED[casing], form=True)
 
 
 LANGUAGES = {
@@ -152,7 +152,7 @@ def _language(clause: Clause, match: Match) -> Found | None:
     check = {"type": "language", "language": LANGUAGES[name]}
     return Found(
         match.start(), match.end(), check, None, f"Is the response in {name.capitalize()}?", counts=False,
-        whole=bool(only), every=not only,
+        whole=bool(only), every=not only, form=True,
     )  # fmt: skip
 
 

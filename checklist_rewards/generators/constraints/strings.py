@@ -119,7 +119,7 @@ _INNER = one_line(
     points?|sections?|verses?|items?|names?|questions?|steps?)\b|\b(?:titles?|subtitles?|headings?|headlines?
     |sentences|
     lines|paragraphs|words|stanzas|bullets|sections|names|steps|verses|items|points|questions|{_NTH} (?:sentence|line|
-    paragraph|stanza|section|bullet|verse|word)|paragraph \d+|subject line)\b)"""
+    paragraph|stanza|section|bullet|verse|word)|paragraph \d+|subject(?: line)?)\b)"""
 )
 _PART_HERE = re.compile(_INNER + r"(?:(?!,|\band\b|\bbut\b|;).)*$")
 ORDINALS = {
@@ -212,6 +212,8 @@ def _placed(
     verb, unit, what = groups.get("verb"), groups.get("unit"), groups.get("what") or ""
     head, one = clause.text[:start] if place else "", given.one
     around, between = head + what, groups.get("between") or ""
+    if unit and _OF_ANOTHER.search(what):
+        return None
     if verb and not (_PARTICIPLE_SUBJECT if verb.endswith("ing") else _SUBJECT).search(head):
         return None
     if not _FOLLOWS.match(after) or (_RELATIVE.search(head) and not _OF_RESPONSE.search(head)):
@@ -228,7 +230,7 @@ def _placed(
     paragraph = _PARAGRAPH.search(around) if kind == "starts" and one and " " not in one else None
     if paragraph and one:
         n = number(paragraph[1]) if paragraph[1] else ORDINALS.get(paragraph[2]) or int(paragraph[2])
-        return Found(start, end, {"type": "paragraph_start", "paragraph": n, "word": one}, whole=True)
+        return Found(start, end, {"type": "paragraph_start", "paragraph": n, "word": one}, whole=True, free=True)
     if _PART_HERE.search(head if unit else around):
         return Found(start, end, reason=A_PART)
     any_of = "|".join(re.escape(value) for value in given.values)
@@ -242,6 +244,9 @@ def _placed(
     if unit == "word":
         check = regex_check(expression, exactly=1)
     return Found(start, end, check, denied, f'Does the response {kind[:-1]} with "{one}"?', refused)
+
+
+_OF_ANOTHER = re.compile(r"\bof (?!(?:your|the|this|each|every|it|my|our|an?)\b)")
 
 
 def _keys(clause: Clause, given: Strings, before: str) -> Found | None:
@@ -283,7 +288,7 @@ def _words(given: Strings, before: str, after: str) -> Found | None:
         return _required(given, given.start, letters, "") if stated else None
     between, verb = role.group(), role["verb"]
     noun = _NOUN.search(between) is not None
-    if _EXAMPLES.search(before) and verb:
+    if _EXAMPLES.search(before):
         return (
             Found(role.start(), given.end, None, forbidden(given), reason="the words are examples") if noun else None
         )
