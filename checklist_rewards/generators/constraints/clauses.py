@@ -61,7 +61,7 @@ _TASKS = _set(
     "edit improve shorten analyze analyse argue do pretend act propose brainstorm finish present state define "
     "introduce recommend review write- report solve take share advertise formulate build organize act find rework "
     "simplify reword sketch pen narrate present talk would i'd i'm i name can could extend evaluate assess persuade "
-    "teach classify choose pick condense put type rank identify"
+    "teach classify choose pick condense put type rank identify return output format"
 )
 _MODAL = _set(
     "should must shall will may can could needs need cannot can't mustn't shouldn't ought has have is are contains includes uses ends "
@@ -83,7 +83,7 @@ _FILL = (
         "text be letter letters list set series also phrase keyword keywords - ( approximately around maximum max min "
         "minimum below above well split divided structured organized any combined wrapped bulleted numbered title "
         "sentence sentences paragraph paragraphs bullet points capital lowercase uppercase caps case lower upper english separated followed "
-        "represented written formatted indicated language small out name names "
+        "represented written formatted indicated small out name names "
         "line valid proper raw plain answer own - two three four five six seven eight ten"
     )
 )
@@ -106,7 +106,7 @@ _TOLD = (
         "must should shall may might could can cannot can't would wouldn't have has had is was were are uses used ends "
         "starts begins contains writes answers responds replies speaks speak spoken spell may need needs never always "
         "don't doesn't won't not nobody ways reasons tips advice i we they he she him her though although however "
-        "because than rules rule checks check rejects function script program code regex prints print validate "
+        "because than checks check rejects function script program code regex prints print validate "
         "return returns learn learning learns try tries trying means mean mentions mentioning read reads do does did "
         "examples instances names called titled make makes tell ask"
     )
@@ -142,7 +142,7 @@ def governing(words: list[str], own: bool = False, form: bool = False) -> bool:
     while at:
         word = words[at - 1]
         if word in ORDERS and _order(words, at - 1):
-            return True
+            return not _of_unit(words[at:])
         if word in _MODAL and _subject(words, at - 1):
             return True
         if word in _SURE and _sure(words, at):
@@ -152,6 +152,11 @@ def governing(words: list[str], own: bool = False, form: bool = False) -> bool:
             continue
         break
     return _bare(words, own) or _topic(words, at, form)
+
+
+def _of_unit(filler: list[str]) -> bool:
+    """Whether a part of a text has the thing: "a sentence of"."""
+    return any(a in _UNITS and b in ("with", "of", "that") for a, b in zip(filler, filler[1:], strict=False))
 
 
 def _opening(words: list[str], at: int) -> int:
@@ -178,6 +183,8 @@ def _order(words: list[str], at: int) -> bool:
             return True
         if last == "to" and start > 2 and words[start - 2] == "you" and words[start - 3] in _SURE:
             return _sure(words, start - 2)
+        if last == "to" and start > 1 and words[start - 2] in ("has", "have", "need", "needs", "is", "are", "ought"):
+            return _subject(words, start - 2)
         if last == "to" and words[start - 2 : start - 1] in (["allowed"], ["permitted"]):
             return bool(_NOT & set(words[:start]))
         return last == "to" and words[start - 2] in ("markdown", "syntax", "forget", "fail") and governing(words[: start - 1])
@@ -204,7 +211,7 @@ def _sure(words: list[str], at: int) -> bool:
 
 def _subject(words: list[str], at: int) -> bool:
     """Whether the response is the subject of the verb at `at`: "your answer should", "it must"."""
-    stated = words[at] in _STATED and not (words[at] in ("has", "is", "are") and words[at + 1 : at + 2] in (["to"], ["limited"]))
+    stated = words[at] in _STATED and not (words[at] in ("has", "have", "is", "are") and words[at + 1 : at + 2] in (["to"], ["limited"]))
     start = _opening(words, at)
     if start < at and words[start] in ("and", "but") or (start and words[start - 1] == ","):
         return _main(words[:start], joined=False) and _heads(words[:start])
@@ -235,7 +242,7 @@ def _object(words: list[str]) -> bool:
     start = _opening_task(words)
     task = words[start] if start < len(words) else ""
     nouns = [word for word in words[start + 1 :] if word in RESPONSE]
-    if task not in _TASKS or len(nouns) != 1 or task in _MATERIAL or any(word in _TOLD for word in words[start + 1 :]):
+    if (task not in _TASKS and not {"want", "need", "like"} & set(words[:start])) or len(nouns) != 1 or task in _MATERIAL or any(word in _TOLD for word in words[start + 1 :]):
         return False
     return "the" not in words[start + 1 : words.index(nouns[0], start + 1)]
 
@@ -281,7 +288,7 @@ def _heads(words: list[str]) -> bool:
     start = 0
     while start < len(words) and (words[start] in _POLITE or words[start] in _NOT or words[start] in _ENDS):
         start += 1
-    if start == len(words) or words[start] in _TASKS or words[start] in ORDERS:
+    if start == len(words) or words[start] in _TASKS or words[start] in ORDERS or words[start - 1 : start] == ["no"]:
         return True
     return any(word in _MODAL and _subject(words, n) for n, word in enumerate(words) if n > start)
 
@@ -314,11 +321,13 @@ def _topic(words: list[str], at: int, form: bool) -> bool:
     if start == at or (words[start] not in _TASKS and not asked):
         return False
     topic = words[start + (not asked) : at]
-    if any(word in _TOLD or word in _TEXT_VERBS for word in topic) or (topic and topic[-1] in ("have", "is", "are", "be")):
+    if ":" in topic or any(word in _TOLD or word in _TEXT_VERBS for word in topic) or (topic and topic[-1] in ("have", "is", "are", "be")):
         return False
     if any(word in _ABOUT for word in topic) and any(word in RESPONSE for word in filler):
         return False
-    if any(a in _UNITS and b in ("with", "of", "that") for a, b in zip(filler, filler[1:], strict=False)):
+    if _of_unit(filler) or "in which" in " ".join(topic):
+        return False
+    if words[start] in _LISTS and {"of", "that", "with", "containing"} & set(filler):
         return False
     if words[start] in _MATERIAL and {"of", "that"} & set(filler):
         return False
@@ -327,5 +336,6 @@ def _topic(words: list[str], at: int, form: bool) -> bool:
     return not (_OBJECTS & set(topic) and {"with", "without"} & set(filler))
 
 
+_LISTS = _set("list name suggest find recommend think come identify")
 _UNITS = _set("sentence paragraph line bullet title sentences paragraphs points")
 _TEXT_VERBS = _set("answer respond reply write use include mention contain say contains using saying printed")

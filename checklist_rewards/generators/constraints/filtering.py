@@ -70,7 +70,7 @@ _NTH = "(?:first|second|third|fourth|fifth|last|final|opening|closing|introducto
 PART = (
     r"(?:titles?|subtitles?|headlines?|headings?|subject(?: lines?)?|introductions?|intro|conclusions?|"
     r"chorus|"
-    r"verses?|refrain|scenes?|acts?|slides?|descriptions|summaries|biographies|definitions|explanations|lines|names?|"
+    r"verses?|refrain(?! from)|scenes?|acts|slides?|descriptions|summaries|biographies|definitions|explanations|lines|names?(?! \x01)|"
     r"sentences|paragraphs|bullets?|bullet points|points|stanzas|steps|items|sections|chapters|questions|examples|"
     r"stories|poems|essays|tweets|posts|books|articles|messages|e-?mails|slogans|jokes|riddles|haikus|songs|reviews|"
     rf"captions?|greetings?|dialogues?|narration|subjects?|paragraph \d+|{_NTH}(?: [a-z]+)? (?:paragraph|sentence|line|section|part|stanza|bullet|word|half|"
@@ -82,6 +82,12 @@ _QUESTION = pattern(
     r"""[\s\W]*(?:is|are|was|were|do|does|did|should|would|could|can|may|must|has|have|what|why|how|which|who|whose|whom
     |when|where|am|will|shall)\b"""
 )
+_STATEMENT = re.compile(r"[\s\W]*(?:my|our|the|an?|there)\b")
+_ASKED_ABOUT = pattern(
+    r"""[\s\W]*(?:is|was|are|does|did|do|should|would|what|why|how|which|who|when|can)\b(?! you)[^.!?]*
+    \b(?:that|this|it|one|them|out)\b[^.!?]*\?"""
+)
+"""A question about a statement before it: "Our bio is limited to 50 words. Is that too little?"."""
 _REQUEST = re.compile(r"\b(?:can|could|would|will|may) (?:you|i)\b|\bplease\b")
 _CHANGE_AFTER = pattern(
     r"""\s*(?:longer|shorter|more|fewer)\b(?! than| or )|\s*than (?:i|you|we|they|he|she|in)\b
@@ -145,6 +151,8 @@ _CODE = pattern(
 _OF_RESPONSE = re.compile(
     r"\b(?:your|the|this)(?: (?:entire|whole|full|complete|final))? (?:response|answer|reply|output)\b"
 )
+_TWO_TEXTS = pattern(rf"""\b(?:an?|one) (?:[a-z]+ )?(?!it\b){RESPONSE} and (?:an?|one|another) (?:[a-z]+ )?{RESPONSE}\b""")
+"""Two texts, each with its own requirements: "a haiku and a limerick"."""
 UNCOUNTED = tuple(
     "japanese chinese mandarin cantonese thai lao khmer burmese tibetan hindi bengali gujarati kannada malayalam "
     "marathi nepali punjabi tamil telugu urdu arabic persian farsi hebrew korean sinhala sanskrit pashto sindhi "
@@ -169,6 +177,7 @@ _IN_NONE = pattern(
 _EACH_AFTER = pattern(
     rf"""[^.;]{{0,40}}?\b(?:in|of|for|per|to|about|within|at the (?:start|beginning|end) of)\s+
     (?:(?:the |your |its )?(?:very )?{PART}\b|each\b|every\b)|[^.;]{{0,15}}\b(?:each|apiece|per|every)\b
+    |\s*,? (?:and|then|and then) (?:then )?(?:explain|justify|discuss|describe)\b|\s+(?:a|per) (?:day|week|month|line|page)\b
     |-?(?:long )?\s*(?:sentences?|titles?|headlines?|phrases?|slogans?|taglines?|introductions?|intro|conclusions?
     |quotes?|paragraphs?|lines?|stanzas?|steps?|bullets?|sections?|chapters?)\b"""
 )
@@ -336,6 +345,7 @@ def _elsewhere(clause: Clause, found: Found, before: str) -> bool:
         (_QUESTION.match(clause.text) and clause.text.rstrip().endswith("?") and not _REQUEST.search(clause.text))
         or not (found.free or governed(before, clause.text[found.start : found.end], found.stated is not None or passive(clause.text[found.end:])[1]>0, found.form))
         or _CHANGE_AFTER.match(clause.text, found.end)
+        or (_STATEMENT.match(before) and _ASKED_ABOUT.match(clause.view.text, clause.end))
     )
 
 
@@ -355,6 +365,8 @@ def _reason(clause: Clause, found: Found, before: str, after: str) -> str:
         return OF_CODE
     if found.counts and in_uncounted_language(view):
         return OTHER_LANGUAGE
+    if not found.whole and (two := view.in_text(_TWO_TEXTS, (" and ",))) and not _OF_RESPONSE.search(clause.text):
+        return A_PART if clause.start + found.start > two.end() or found.every else ""
     return A_PART if not found.whole and _of_a_part(clause, found, before, after) else ""
 
 

@@ -214,9 +214,7 @@ def _placed(
     around, between = head + what, groups.get("between") or ""
     if unit and _OF_ANOTHER.search(what):
         return None
-    if verb and not (_PARTICIPLE_SUBJECT if verb.endswith("ing") else _SUBJECT).search(head):
-        return None
-    if not _FOLLOWS.match(after) or (_RELATIVE.search(head) and not _OF_RESPONSE.search(head)):
+    if not _FOLLOWS.match(after):
         return None
     letter = one and len(one) == 1 and one.isalnum()
     if letter and one != "I" and not re.search(r"\b(?:letter|character|word|digit|number)\b", between):
