@@ -23,7 +23,8 @@ def _set(words: str) -> frozenset[str]:
 
 
 _NOUNS = (
-    "response answer reply output essay text story poem letter email e-mail mail article blog post summary description "
+    "response answer reply output essay text story poem letter email e-mail mail "
+    "article blog post summary description "
     "message review speech script song report content writing tweet caption rap haiku limerick joke riddle list note "
     "proposal resume cv explanation translation document piece submission completion dialogue conversation monologue "
     "memo ad slogan product advert advertisement pitch bio biography outline plan guide recipe narrative passage "
@@ -35,80 +36,92 @@ _NOUNS = (
 RESPONSE = _set(_NOUNS)
 """Nouns that stand for the response as a whole."""
 _IT = _set("it this that which there you everything")
-_DET = _set("a an the your my our this that these those all entire whole full complete final total overall of its any each every yours")
+_DET = _set(
+    "a an the your my our this that these those all entire whole full complete final total overall of its any each "
+    "every yours"
+)
 _POLITE = _set(
     "please also then now finally additionally lastly kindly again just only always first second next instead and but "
     "so or however plus note simply really very ok okay thanks hi hello remember further furthermore moreover both "
-    "explicitly either - ( try strictly further let's lets particular absolutely yes together perhaps"
+    "explicitly either - ( try strictly let's lets particular absolutely yes together perhaps"
 )
 _NOT = _set(
-    "not don't dont do never avoid avoids avoiding without no refrain from doesn't does cannot can't mustn't shouldn't "
-    "isn't aren't nor neither exclude excluding omit abstain free nothing leave leaving out skip forbid"
+    "not don't dont do never avoid avoids avoiding without no refrain from doesn't does cannot can't mustn't "
+    "shouldn't isn't aren't nor neither exclude excluding omit abstain free nothing leave leaving out skip forbid"
 )
 ORDERS = _set(
-    "use using answer respond reply write include mention contain containing including start begin "
-    "end finish conclude limit keep say repeat add put wrap make making have having give provide create highlight "
-    "italicize capitalize organize structure format separate divide return output produce insert incorporate weave "
-    "restrict cap stick stay summarize summarise list mark employ utilize feature featuring appear be bold "
-    "underline compose draft generate describe explain tell keeping limiting restricted limited writing show need "
-    "sprinkle place deliver aim go ensure break split speak confine hold state get cover work exceed "
-    "ending starting let forget fail reference condense craft enclose surround consist render reproduce copy restate translate rewrite"
+    "use using answer respond reply write include mention contain containing including start begin end finish "
+    "conclude limit keep say repeat add put wrap make making have having give provide create highlight italicize "
+    "capitalize organize structure format separate divide return output produce insert incorporate weave restrict cap "
+    "stick stay summarize summarise list mark employ utilize feature featuring appear be bold underline compose draft "
+    "generate describe explain tell keeping limiting restricted limited writing show need sprinkle place deliver aim "
+    "go ensure break split speak confine hold state get cover work exceed ending starting let forget fail reference "
+    "condense craft enclose surround consist render reproduce copy restate translate rewrite"
 )
 _TASKS = _set(
     "write give create compose draft describe explain tell summarize summarise generate make provide come produce "
-    "develop design rewrite rephrase translate suggest discuss compare critique answer respond reply show "
-    "outline expand elaborate complete continue craft prepare need want convert turn plan sing help list paraphrase "
-    "edit improve shorten analyze analyse argue do pretend act propose brainstorm finish present state define "
-    "introduce recommend review write- report solve take share advertise formulate build organize act find rework "
-    "simplify reword sketch pen narrate present talk would i'd i'm i name can could extend evaluate assess persuade "
-    "teach classify choose pick condense put type rank identify return output format"
+    "develop design rewrite rephrase translate suggest discuss compare critique answer respond reply show outline "
+    "expand elaborate complete continue craft prepare need want convert turn plan sing help list paraphrase edit "
+    "improve shorten analyze analyse argue do pretend act propose brainstorm finish present state define introduce "
+    "recommend review write- report solve take share advertise formulate build organize find rework simplify reword "
+    "sketch pen narrate talk would i'd i'm i name can could extend evaluate assess persuade teach classify choose "
+    "pick condense put type rank identify return output format"
 )
 _MODAL = _set(
-    "should must shall will may can could needs need cannot can't mustn't shouldn't ought has have is are contains includes uses ends "
-    "starts begins mentions features reads appears doesn't isn't does avoids occurs"
+    "should must shall will may can could needs need cannot can't mustn't shouldn't ought has have is are contains "
+    "includes uses ends starts begins mentions features reads appears doesn't isn't does avoids occurs"
 )
 _STATED = _set(
-    "has have is are contains includes uses ends starts begins mentions features reads appears doesn't isn't does avoids occurs"
+    "has have is are contains includes uses ends starts begins mentions features reads appears doesn't isn't does "
+    "avoids occurs"
 )
 """Verbs that only say what a text is, if no request stands before them."""
 _FILL = (
     _DET
     | RESPONSE
     | _set(
-        "it this me us him them back in on with at to as into for under within using over between be is are been written "
-        "made composed limited kept restricted long length size limit count consisting up of form style format "
-        "markdown only just exactly precisely strictly some single short brief concise clear entirely completely fully "
-        "exclusively no not total english following least words word number and or least most at more than less fewer "
-        "such each every include including contain usage containing having mention the a one two main simple "
-        "text be letter letters list set series also phrase keyword keywords - ( approximately around maximum max min "
-        "minimum below above well split divided structured organized any combined wrapped bulleted numbered title "
-        "sentence sentences paragraph paragraphs bullet points capital lowercase uppercase caps case lower upper english separated followed "
-        "represented written formatted indicated small out name names "
-        "line valid proper raw plain answer own - two three four five six seven eight ten"
+        "it this me us him them back in on with at to as into for under within using "
+        "over between be been written made "
+        "composed limited kept restricted long length size limit count consisting up of "
+        "form style format markdown only "
+        "just exactly precisely strictly some single short brief concise clear entirely "
+        "completely fully exclusively no "
+        "not total english following least words word number and or most more than less fewer such each every include "
+        "including contain usage containing having mention the a one two main simple "
+        "text letter letters list set series "
+        "also phrase keyword keywords - ( approximately around maximum max min minimum below above well split divided "
+        "structured organized any combined wrapped bulleted numbered title sentence "
+        "sentences paragraph paragraphs bullet "
+        "points capital lowercase uppercase caps case lower upper separated followed represented formatted indicated "
+        "small out name names line valid proper raw plain answer own three four five six seven eight ten"
     )
 )
 _LINKS = _set(
-    "in with of using without as into to for under within containing that which including between over no "
-    "excluding omitting having wrapped formatted entirely written separated"
+    "in with of using without as into to for under within containing that which including between over no excluding "
+    "omitting having wrapped formatted entirely written separated"
 )
 _STARTS = _set("in with of using without as into to under within only entirely wrapped written")
 _CONDITION = _set("if when whenever unless whether suppose supposing assuming provided until imagine case picture")
 _REPORT = _set(
     "said says say told tells asked asks asking telling taught saying claims claimed believes thinks wants wanted "
-    "wrote heard argues argued requested requests states insists insisted expects requires required requiring forbids demands "
-    "ordered accepts allowed supposed vowed asserts reminds remind reminding"
+    "wrote heard argues argued requested requests states insists insisted expects requires required requiring forbids "
+    "demands ordered accepts allowed supposed vowed asserts reminds remind reminding"
 )
 _ASKS = _set("who whom whose how why what where which that whether while as though although")
 _TOLD = (
     _REPORT
     | _CONDITION
     | _set(
-        "must should shall may might could can cannot can't would wouldn't have has had is was were are uses used ends "
-        "starts begins contains writes answers responds replies speaks speak spoken spell may need needs never always "
-        "don't doesn't won't not nobody ways reasons tips advice i we they he she him her though although however "
-        "because than checks check rejects function script program code regex prints print validate "
-        "return returns learn learning learns try tries trying means mean mentions mentioning read reads do does did "
-        "examples instances names called titled make makes tell ask"
+        "contain must should shall may might could can cannot can't would wouldn't have "
+        "has had is was were are uses used ends "
+        "starts begins contains writes answers responds replies speaks speak spoken "
+        "spell need needs never always don't "
+        "doesn't won't not nobody ways reasons tips advice i we they he she him her "
+        "though although however because than "
+        "checks check rejects function script program code regex prints print validate return returns learn learning "
+        "learns try tries trying means mean mentions mentioning read reads do does did "
+        "examples instances called titled "
+        "make makes tell ask"
     )
 ) - _set("have is are")
 _HOW = _set("how ways why reasons tips advice means whether")
@@ -130,6 +143,10 @@ def governed(before: str, thing: str, own: bool, form: bool) -> bool:
     With `own`, the thing has a verb of its own. With `form`, it is the form of the text that is asked for.
     """
     words = words_of(before)
+    if "how" in words and _taught((*words, *words_of(thing))):
+        return False
+    if words and words[0] in ("is", "does", "do", "are", "has"):  # a question as a statement, of a written checklist
+        return all(word in _FILL or word in ORDERS or word in _NOT or word in _MODAL for word in words[1:])
     first = _WORD.match(thing.lstrip())
     if first and (first.group() in ORDERS or first.group() in _STARTS or first.group() in _STATED):
         words.append(first.group())
@@ -156,7 +173,8 @@ def governing(words: list[str], own: bool = False, form: bool = False) -> bool:
 
 def _of_unit(filler: list[str]) -> bool:
     """Whether a part of a text has the thing: "a sentence of"."""
-    return any(a in _UNITS and b in ("with", "of", "that") for a, b in zip(filler, filler[1:], strict=False))
+    triples = zip(filler, filler[1:], filler[2:], strict=False)
+    return any(a in _DET and b in _UNITS and c in ("with", "of", "that") for a, b, c in triples)
 
 
 def _opening(words: list[str], at: int) -> int:
@@ -172,22 +190,33 @@ def _order(words: list[str], at: int) -> bool:
     if start == 0 or words[start - 1] in _ENDS or words[start] in _JOIN:
         return _main(words[:start], joined=start < at and words[start] in ("and", "or", "but"))
     last = words[start - 1]
+    if start < at and (last in RESPONSE or last in _IT) and words[start] in _MODAL:
+        return _subject(words, start)
     if last == "you" and words[start - 2 : start - 1] == ["that"] and _SURE & set(words[: start - 2]):
         return True
     if last in _MODAL and _subject(words, start - 1):
         return True
     if last == "you" or last == "to":
-        if start > 1 and words[start - 2] in _SURE and (last == "you" or words[start - 2] not in ("need", "want", "like", "have")):
+        if (
+            start > 1
+            and words[start - 2] in _SURE
+            and (last == "you" or words[start - 2] not in ("need", "want", "like", "have"))
+        ):
             return _sure(words, start - 1)
         if start > 1 and last == "you" and words[start - 2] in ("can", "could", "would", "will"):
             return True
         if last == "to" and start > 2 and words[start - 2] == "you" and words[start - 3] in _SURE:
             return _sure(words, start - 2)
         if last == "to" and start > 1 and words[start - 2] in ("has", "have", "need", "needs", "is", "are", "ought"):
-            return _subject(words, start - 2)
+            ours = words[at] in ("mention", "include") and words[0] in ("we", "i", "our") and start < 6
+            return ours or _subject(words, start - 2)
         if last == "to" and words[start - 2 : start - 1] in (["allowed"], ["permitted"]):
             return bool(_NOT & set(words[:start]))
-        return last == "to" and words[start - 2] in ("markdown", "syntax", "forget", "fail") and governing(words[: start - 1])
+        return (
+            last == "to"
+            and words[start - 2] in ("markdown", "syntax", "forget", "fail")
+            and governing(words[: start - 1])
+        )
     return last in _SURE and _sure(words, start)
 
 
@@ -211,7 +240,7 @@ def _sure(words: list[str], at: int) -> bool:
 
 def _subject(words: list[str], at: int) -> bool:
     """Whether the response is the subject of the verb at `at`: "your answer should", "it must"."""
-    stated = words[at] in _STATED and not (words[at] in ("has", "have", "is", "are") and words[at + 1 : at + 2] in (["to"], ["limited"]))
+    stated = words[at] in _STATED and words[at + 1 : at + 2] not in (["to"], ["limited"], ["a"])
     start = _opening(words, at)
     if start < at and words[start] in ("and", "but") or (start and words[start - 1] == ","):
         return _main(words[:start], joined=False) and _heads(words[:start])
@@ -228,7 +257,11 @@ def _subject(words: list[str], at: int) -> bool:
     if start < end and words[start] in ("a", "an"):
         return False
     start = _opening(words, start)
-    if start and words[start - 1] in _SURE and _sure(words, start):
+    if (
+        start
+        and words[start - 1] in _SURE
+        and (_sure(words, start) or words[start - 2 : start - 1] in (["so"], ["such"]))
+    ):
         return True
     if stated:
         return False
@@ -242,7 +275,12 @@ def _object(words: list[str]) -> bool:
     start = _opening_task(words)
     task = words[start] if start < len(words) else ""
     nouns = [word for word in words[start + 1 :] if word in RESPONSE]
-    if (task not in _TASKS and not {"want", "need", "like"} & set(words[:start])) or len(nouns) != 1 or task in _MATERIAL or any(word in _TOLD for word in words[start + 1 :]):
+    if (
+        (task not in _TASKS and not {"want", "need", "like"} & set(words[:start]))
+        or len(nouns) != 1
+        or task in _MATERIAL
+        or any(word in _TOLD for word in words[start + 1 :])
+    ):
         return False
     return "the" not in words[start + 1 : words.index(nouns[0], start + 1)]
 
@@ -268,7 +306,9 @@ def _main(lead: list[str], joined: bool) -> bool:
     return not (joined and told & (_REPORT | _HOW) and "to" in told)
 
 
-_GIVEN = _set("explain translate summarize summarise discuss interpret analyze analyse rewrite correct edit improve review")
+_GIVEN = _set(
+    "explain translate summarize summarise discuss interpret analyze analyse rewrite correct edit improve review"
+)
 _TEXTS = _set(
     "following rule instruction request prompt order requirement command advice guideline memo message rules "
     "instructions guidelines text sentence"
@@ -296,46 +336,89 @@ def _heads(words: list[str]) -> bool:
 def _bare(words: list[str], own: bool) -> bool:
     """Whether a thing stands alone at the start of the clause, or after a comma behind an order."""
     at = len(words)
-    while at and (words[at - 1] in _POLITE or words[at - 1] in _NOT or words[at - 1] in _FILL):
+    while at:
+        word = words[at - 1]
+        if word in _ENDS or word in _JOIN:
+            lead, joined = words[: at - 1], word in ("and", "or", "but")
+            return _main(words[:at], joined) and (own or (_heads(lead) and not _of_list(lead) and not _to_write(lead)))
+        if word not in _POLITE and word not in _NOT and word not in _FILL:
+            return False
         at -= 1
-    if not at:
-        return True
-    if words[at - 1] in _ENDS or (at < len(words) and words[at] in _JOIN):
-        joined = at < len(words) and words[at] in ("and", "or", "but")
-        return _main(words[:at], joined=joined) and (own or _heads(words[:at]))
-    return False
+    return True
+
+
+_DONE = _set("make get go keep create start put split break cover hold have separate")
+
+
+def _taught(words: tuple[str, ...]) -> bool:
+    """Whether some words ask how a text is written: "explain how to answer", not "explain how to boil an egg"."""
+    at = words.index("how")
+    if words[at + 1 : at + 2] != ("to",) or len(words) < at + 4:
+        return False
+    verb, other = words[at + 2], words[at + 3]
+    known = verb in ORDERS or verb in _FILL or verb in _NOT or verb in _POLITE or verb in _TASKS or verb.isdigit()
+    return (known and verb not in _DONE) or other in _SURE or verb in ("the", "a", "an")
+
+
+def _to_write(words: list[str]) -> bool:
+    """Whether some words speak of writing, as "explain how to answer" does."""
+    pairs = zip(words, words[1:], strict=False)
+    return any(word == "to" and (other in _TEXT_TASKS or other in _TEXT_VERBS) for word, other in pairs)
+
+
+def _of_list(words: list[str]) -> bool:
+    """Whether some words ask for a list of things that have something: "list words that contain"."""
+    start = _opening_task(words)
+    return start < len(words) and words[start] in _LISTS and bool({"that", "of", "with"} & set(words))
 
 
 _ABOUT = _set("about on describing regarding for called titled from like")
 _OBJECTS = _set("keyboard keypad typewriter language alphabet font website web password sign logo country")
-_MATERIAL = _set("shorten rewrite summarize summarise edit correct translate improve proofread expand find rephrase review")
+_MATERIAL = _set(
+    "shorten rewrite summarize summarise edit correct translate improve proofread expand find rephrase review"
+)
 
 
 def _topic(words: list[str], at: int, form: bool) -> bool:
     """Whether a task with a topic stands before a preposition that leads to the thing."""
     filler = words[at:]
-    if not any(word in _LINKS for word in filler):
+    if not any(word in _LINKS for word in filler) or "in which" in " ".join(words[:at]):
         return False
-    start = _opening_task(words[:at])
-    asked = set(words[:start]) & {"want", "need", "like", "expect"}
-    if start == at or (words[start] not in _TASKS and not asked):
+    starts = [n for n in range(at, 0, -1) if words[n - 1] in _ENDS or words[n - 1] in ("so", "then", "please", "and")]
+    for begin in (*starts, 0):
+        start = begin + _opening_task(words[begin:at])
+        asked = {"want", "need", "like", "expect"} & set(words[begin:start])
+        if start < at and (words[start] in _TASKS or asked) and _main(words[:begin], words[begin - 1] == "and"):
+            return _leads(words[start], words[start + (not asked) : at], filler, form)
+    return False
+
+
+def _leads(task: str, topic: list[str], filler: list[str], form: bool) -> bool:
+    """Whether the words between a task and a thing are its topic and a preposition."""
+    told, led = set(topic), set(filler)
+    manner = not form and bool({"in", "using"} & led) and not led & RESPONSE and not {"of", "with", "that"} & led
+    if ":" in told or told & _TEXT_VERBS or told & _CONDITION or (told & _TOLD and not manner):
         return False
-    topic = words[start + (not asked) : at]
-    if ":" in topic or any(word in _TOLD or word in _TEXT_VERBS for word in topic) or (topic and topic[-1] in ("have", "is", "are", "be")):
+    if _to_write(topic + filler):
         return False
-    if any(word in _ABOUT for word in topic) and any(word in RESPONSE for word in filler):
+    if topic and topic[-1] in ("have", "is", "are", "be"):
         return False
-    if _of_unit(filler) or "in which" in " ".join(topic):
+    if told & _ABOUT and led & RESPONSE or _of_unit(filler):
         return False
-    if words[start] in _LISTS and {"of", "that", "with", "containing"} & set(filler):
+    if task in _LISTS and {"of", "that", "with", "containing"} & led or task in _MATERIAL and {"of", "that"} & led:
         return False
-    if words[start] in _MATERIAL and {"of", "that"} & set(filler):
+    if form and topic and topic[0] == "the" and not told & RESPONSE:
         return False
-    if form and topic and topic[0] == "the":
-        return False
-    return not (_OBJECTS & set(topic) and {"with", "without"} & set(filler))
+    return not (_OBJECTS & told and {"with", "without"} & led)
 
 
 _LISTS = _set("list name suggest find recommend think come identify")
 _UNITS = _set("sentence paragraph line bullet title sentences paragraphs points")
-_TEXT_VERBS = _set("answer respond reply write use include mention contain say contains using saying printed")
+_TEXT_TASKS = _set(
+    "describe summarize summarise explain list give limit highlight wrap repeat put end start begin finish make keep "
+    "choose create compose draft tell rate classify add avoid capitalize separate output return provide italicize"
+)
+_TEXT_VERBS = _set(
+    "answer respond reply write use include mention say using saying printed said says speak speaks "
+    "answers responds replies writes wrote"
+)

@@ -70,16 +70,19 @@ _NTH = "(?:first|second|third|fourth|fifth|last|final|opening|closing|introducto
 PART = (
     r"(?:titles?|subtitles?|headlines?|headings?|subject(?: lines?)?|introductions?|intro|conclusions?|"
     r"chorus|"
-    r"verses?|refrain(?! from)|scenes?|acts|slides?|descriptions|summaries|biographies|definitions|explanations|lines|names?(?! \x01)|"
+    r"verses?|refrain(?! from)|scenes?|acts|slides?|descriptions|summaries|biographies|"
+    r"definitions|explanations|lines|names|"
     r"sentences|paragraphs|bullets?|bullet points|points|stanzas|steps|items|sections|chapters|questions|examples|"
     r"stories|poems|essays|tweets|posts|books|articles|messages|e-?mails|slogans|jokes|riddles|haikus|songs|reviews|"
-    rf"captions?|greetings?|dialogues?|narration|subjects?|paragraph \d+|{_NTH}(?: [a-z]+)? (?:paragraph|sentence|line|section|part|stanza|bullet|word|half|"
+    rf"captions?|greetings?|dialogues?|narration|subjects?|paragraph \d+|"
+    rf"{_NTH}(?: [a-z]+)? (?:paragraph|sentence|line|section|part|stanza|bullet|word|half|"
     r"verse))"
 )
 """Nouns that stand for a part of the response."""
 
 _QUESTION = pattern(
-    r"""[\s\W]*(?:is|are|was|were|do|does|did|should|would|could|can|may|must|has|have|what|why|how|which|who|whose|whom
+    r"""[\s\W]*(?:is|are|was|were|do|does|did|should|would|could|can|may|must|has|have|what|why|how|which|who
+    |whose|whom
     |when|where|am|will|shall)\b"""
 )
 _STATEMENT = re.compile(r"[\s\W]*(?:my|our|the|an?|there)\b")
@@ -88,7 +91,7 @@ _ASKED_ABOUT = pattern(
     \b(?:that|this|it|one|them|out)\b[^.!?]*\?"""
 )
 """A question about a statement before it: "Our bio is limited to 50 words. Is that too little?"."""
-_REQUEST = re.compile(r"\b(?:can|could|would|will|may) (?:you|i)\b|\bplease\b")
+_REQUEST = re.compile(r"(?<!how )(?<!what )(?<!why )(?<!where )\b(?:can|could|would|will|may) (?:you|i)\b|\bplease\b")
 _CHANGE_AFTER = pattern(
     r"""\s*(?:longer|shorter|more|fewer)\b(?! than| or )|\s*than (?:i|you|we|they|he|she|in)\b
     |\s+to (?:my|the|this) (?:draft|text|story|essay)\b"""
@@ -109,8 +112,8 @@ _PERMISSION_WORDS = starts(
 _PERMITTED = pattern(
     r"""\b(?:feel free|free to|might|(?:maybe|perhaps) (?:you |also |even )*(?:use|add|write|end|start|begin
     |include|mention|finish|avoid|limit|keep|answer|respond|reply|make)|(?:do not|don't) (?:worry|hesitate)
-    |you (?:also )?(?:may|can|could)(?! not\b)
-    |(?:may|could|can)(?! (?:not|you|i)\b)
+    |you (?:also )?(?:may|can|could)(?! not\b|'t)
+    |(?:may|could|can)(?! (?:not|you|i)\b|'t)
     |(?:would(?:n't| not)?|do(?:n't| not)?) (?:not )?mind|(?:is|are|it's|be|would be|'s)
     (?: also| perfectly| totally| completely| quite| just| all)? (?:fine|ok|okay|acceptable|alright|right|optional
     |welcome|up to you|good|nice|great|possible|permissible)|optional(?:ly)?|no need|(?:do|does)(?:n't| not)
@@ -130,7 +133,8 @@ _EXCEPTION = pattern(
     |whether|assuming|provided|where(?:ver)? (?:necessary|needed|possible|appropriate|it|you)
     (?!(?: [a-z]+)?,? (?:and|but)\b[^\x02]*\x02)|as needed
     |instead of|rather than|depending|outside(?: of)?|barring|when needed|if\b
-    |when(?:ever)?\b(?! (?:you(?:'re| are)? )?(?:writing|responding|answering|replying|write|respond|answer
+    |(?<!explain )when(?:ever)?\b(?! (?:you(?:'re| are)? )?(?:writing|responding|answering|replying|write
+    |respond|answer
     |reply)\b))"""
 )
 _BUT_JUST = re.compile(r"(?:\bnot|n't|\bdont|\bnever|\bcannot)\s+(?:just|only|simply|merely|always)\b")
@@ -151,7 +155,9 @@ _CODE = pattern(
 _OF_RESPONSE = re.compile(
     r"\b(?:your|the|this)(?: (?:entire|whole|full|complete|final))? (?:response|answer|reply|output)\b"
 )
-_TWO_TEXTS = pattern(rf"""\b(?:an?|one) (?:[a-z]+ )?(?!it\b){RESPONSE} and (?:an?|one|another) (?:[a-z]+ )?{RESPONSE}\b""")
+_TWO_TEXTS = pattern(
+    rf"""\b(?:an?|one) (?:[a-z]+ )?(?!it\b){RESPONSE} and (?:an?|one|another) (?:[a-z]+ )?{RESPONSE}\b"""
+)
 """Two texts, each with its own requirements: "a haiku and a limerick"."""
 UNCOUNTED = tuple(
     "japanese chinese mandarin cantonese thai lao khmer burmese tibetan hindi bengali gujarati kannada malayalam "
@@ -177,12 +183,13 @@ _IN_NONE = pattern(
 _EACH_AFTER = pattern(
     rf"""[^.;]{{0,40}}?\b(?:in|of|for|per|to|about|within|at the (?:start|beginning|end) of)\s+
     (?:(?:the |your |its )?(?:very )?{PART}\b|each\b|every\b)|[^.;]{{0,15}}\b(?:each|apiece|per|every)\b
-    |\s*,? (?:and|then|and then) (?:then )?(?:explain|justify|discuss|describe)\b|\s+(?:a|per) (?:day|week|month|line|page)\b
+    |\s*,? (?:and|then|and then) (?:then )?(?:explain|justify|discuss|describe)\b|\s+(?:a|per) (?:day|week
+    |month|line|page)\b
     |-?(?:long )?\s*(?:sentences?|titles?|headlines?|phrases?|slogans?|taglines?|introductions?|intro|conclusions?
     |quotes?|paragraphs?|lines?|stanzas?|steps?|bullets?|sections?|chapters?)\b"""
 )
 _PART_FIRST = re.compile(
-    rf"[\s\W\d]*for (?:the |all |any )?(?!(?:the |your )?(?:whole|entire|{RESPONSE}))[a-z' -]+,"
+    rf"[\s\W\d]*for (?:the |all |any |each |every )(?!(?:the |your )?(?:whole|entire|{RESPONSE}))[a-z' -]+,"
     rf"|[\s\W\d]*(?:(?:in|for|the|your|its|of|and|then|limit|keep)\s+)*(?:(?!no )[a-z]+ )?{PART}\b"
     r"(?! points?\b|,? (?:and|with|in|of|using|without|containing|where|wherever)\b)"
 )
@@ -242,7 +249,7 @@ _PASSIVE = pattern(
 )
 
 
-_EITHER_BEFORE = re.compile(r"\b(?:or|either)\s+(?:[a-z]+\s+){0,3}$")
+_EITHER_BEFORE = re.compile(r"\b(?:or|either)\s+(?:(?!and\b)[a-z]+\s+){0,3}$")
 _TOGETHER = re.compile(r"\b(?:both|together|at the same time)\b")
 _OR_AFTER = re.compile(r"\s*,?\s+or\b(?! (?:so|else)\b)")
 _MATERIAL = pattern(
@@ -302,6 +309,12 @@ def decide(clause: Clause, found: Found) -> Requirement | None:
     before, after = text[: found.start], text[found.end :]
     if _elsewhere(clause, found, before):
         return None
+    own = found.stated is not None or passive(after)[1] > 0
+    if not found.free and not governed(before, text[found.start : found.end], own, found.form):
+        reason = _reason(clause, found, before, after) or found.reason
+        return (
+            Requirement(clause.start + found.start, clause.start + found.end, None, reason=reason) if reason else None
+        )
     inside = found.whole and clause.has(_NEGATION_WORDS) and polarity(text[found.start : found.end]) is not True
     start, end, reason = found.start, found.end, found.reason
     required = (
@@ -340,10 +353,9 @@ def decide(clause: Clause, found: Found) -> Requirement | None:
 
 
 def _elsewhere(clause: Clause, found: Found, before: str) -> bool:
-    """Whether a clause speaks of something else than what the response must be."""
+    """Whether a clause asks something, or speaks of another text or of a change of one."""
     return bool(
         (_QUESTION.match(clause.text) and clause.text.rstrip().endswith("?") and not _REQUEST.search(clause.text))
-        or not (found.free or governed(before, clause.text[found.start : found.end], found.stated is not None or passive(clause.text[found.end:])[1]>0, found.form))
         or _CHANGE_AFTER.match(clause.text, found.end)
         or (_STATEMENT.match(before) and _ASKED_ABOUT.match(clause.view.text, clause.end))
     )

@@ -98,14 +98,6 @@ _PLACE_WORDS = starts(
     "end ends ending finish conclude close closing wrap sign last final start begin open opening preface prefix first"
 )
 _ADD = re.compile(r"\b(?:add|put|place|write|append|say|include)\b[^\x01]{0,60}$")
-_SUBJECT = pattern(
-    rf"""(?:^|[,:(\"-]|\b(?:{RESPONSE}|should|must|shall|will|to|and|then|please|also|always|needs?|has|have|only
-    |finally
-    |[a-z]+n't|lastly|first|either|may|can|be|it'?s|so|but|n't|not|never|start|begin|by|just|you|ok|fine))\s*$"""
-)
-"""What stands before the verb if the response as a whole starts or ends."""
-_RELATIVE = re.compile(r"\b(?:that|which)\s*$")
-_OF_RESPONSE = re.compile(rf"\b(?!(?:that|which|you|it|this) ){RESPONSE},? (?:that|which)\s*$|\x01,? and that\s*$")
 _PARTICIPLE_SUBJECT = pattern(
     rf"""(?:^|[:(]|\b(?:by|please|always|avoid|without|from))\s*$|\b{RESPONSE},?\s*$
     |\b{RESPONSE},? (?:start|begin|open)\w* with \x01+,? and\s*$"""
@@ -209,12 +201,12 @@ def _placed(
     clause: Clause, given: Strings, after: str, place: re.Match[str] | None, start: int, end: int, kind: str
 ) -> Found | None:
     groups = place.groupdict() if place else {}
-    verb, unit, what = groups.get("verb"), groups.get("unit"), groups.get("what") or ""
+    verb, unit, what = groups.get("verb") or "", groups.get("unit"), groups.get("what") or ""
     head, one = clause.text[:start] if place else "", given.one
     around, between = head + what, groups.get("between") or ""
     if unit and _OF_ANOTHER.search(what):
         return None
-    if not _FOLLOWS.match(after):
+    if not _FOLLOWS.match(after) or (verb.endswith("ing") and not _PARTICIPLE_SUBJECT.search(head)):
         return None
     letter = one and len(one) == 1 and one.isalnum()
     if letter and one != "I" and not re.search(r"\b(?:letter|character|word|digit|number)\b", between):
@@ -253,7 +245,7 @@ def _keys(clause: Clause, given: Strings, before: str) -> Found | None:
         return None
     question = f"Is the response a JSON object with the keys {listed(given.values)}?"
     check = {"type": "json", "keys": list(given.values)}
-    return Found(keys.start(), given.end, check, None, question, every=False, counts=False)
+    return Found(keys.start(), given.end, check, None, question, every=False, counts=False, free=True)
 
 
 def _options(given: Strings, before: str, after: str) -> Found | None:
