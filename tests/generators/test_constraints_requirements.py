@@ -481,7 +481,7 @@ def test_the_rest_of_the_clause_decides(prompt, checks):
 
 
 def test_plain_and_misleading_prompts_give_only_what_they_require():
-    """811 prompts that were written to mislead the rules, or as users write, with the checks that they require."""
+    """Prompts that were written to mislead the rules, or as users write, with the checks that they require."""
     rows = [line.split("\t") for line in (DATA / "requirements.txt").read_text(encoding="utf-8").splitlines()]
     found = {
         prompt: sorted(

@@ -143,8 +143,6 @@ def governed(before: str, thing: str, own: bool, form: bool) -> bool:
     With `own`, the thing has a verb of its own. With `form`, it is the form of the text that is asked for.
     """
     words = words_of(before)
-    if "how" in words and _taught((*words, *words_of(thing))):
-        return False
     if words and words[0] in ("is", "does", "do", "are", "has"):  # a question as a statement, of a written checklist
         return all(word in _FILL or word in ORDERS or word in _NOT or word in _MODAL for word in words[1:])
     first = _WORD.match(thing.lstrip())
@@ -350,14 +348,19 @@ def _bare(words: list[str], own: bool) -> bool:
 _DONE = _set("make get go keep create start put split break cover hold have separate")
 
 
-def _taught(words: tuple[str, ...]) -> bool:
-    """Whether some words ask how a text is written: "explain how to answer", not "explain how to boil an egg"."""
-    at = words.index("how")
-    if words[at + 1 : at + 2] != ("to",) or len(words) < at + 4:
+def taught(before: str, thing: str) -> bool:
+    """Whether a clause asks how a text is written: "explain how to answer in", not "explain how to boil an egg in"."""
+    words = words_of(before) if "how" in before else []
+    if "how" not in words:
         return False
-    verb, other = words[at + 2], words[at + 3]
+    at = words.index("how")
+    if words[at + 1 : at + 2] != ["to"]:
+        return False
+    if len(words) == at + 2:
+        return True
+    verb, other = [*words, *words_of(thing), ""][at + 2 : at + 4]
     known = verb in ORDERS or verb in _FILL or verb in _NOT or verb in _POLITE or verb in _TASKS or verb.isdigit()
-    return (known and verb not in _DONE) or other in _SURE or verb in ("the", "a", "an")
+    return (known and verb not in _DONE) or other in _SURE or verb == "you"
 
 
 def _to_write(words: list[str]) -> bool:

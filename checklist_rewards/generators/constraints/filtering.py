@@ -16,7 +16,7 @@ import re
 from typing import NamedTuple
 
 from checklist_rewards.checks.ifeval import question_of_instruction
-from checklist_rewards.generators.constraints.clauses import governed
+from checklist_rewards.generators.constraints.clauses import governed, taught
 from checklist_rewards.generators.constraints.reading import Clause, PromptText, Requirement, Spec, pattern, starts
 
 A_PART = "it is about a part of the response"
@@ -310,7 +310,8 @@ def decide(clause: Clause, found: Found) -> Requirement | None:
     if _elsewhere(clause, found, before):
         return None
     own = found.stated is not None or passive(after)[1] > 0
-    if not found.free and not governed(before, text[found.start : found.end], own, found.form):
+    thing = text[found.start : found.end]
+    if taught(before, thing) or not (found.free or governed(before, thing, own, found.form)):
         reason = _reason(clause, found, before, after) or found.reason
         return (
             Requirement(clause.start + found.start, clause.start + found.end, None, reason=reason) if reason else None
