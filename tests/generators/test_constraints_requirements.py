@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ from checklist_rewards.generators.constraints.counting import DASH
 from checklist_rewards.generators.constraints.reading import PromptText
 
 Check = dict[str, Any]
+DATA = Path(__file__).parents[1] / "data"
 
 
 def words(**bounds: int) -> Check:
@@ -475,6 +478,20 @@ ISSUE: list[tuple[str, list[Check]]] = [
 def test_the_rest_of_the_clause_decides(prompt, checks):
     found = [requirement.check for requirement in find_requirements(prompt) if requirement.check]
     assert sorted(found, key=str) == sorted(checks, key=str)
+
+
+def test_plain_and_misleading_prompts_give_only_what_they_require():
+    """Prompts that were written to mislead the rules, or as users write, with the checks that they require."""
+    rows = [line.split("\t") for line in (DATA / "requirements.txt").read_text(encoding="utf-8").splitlines()]
+    found = {
+        prompt: sorted(
+            json.dumps(dict(one.check), separators=(",", ":"), ensure_ascii=False)
+            for one in find_requirements(prompt)
+            if one.check
+        )
+        for prompt, _ in rows
+    }
+    assert [prompt for prompt, checks in rows if " ".join(found[prompt]) != checks] == []
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ import re
 from typing import NamedTuple
 
 from checklist_rewards.checks.ifeval import question_of_instruction
+from checklist_rewards.generators.constraints.clauses import governed, taught
 from checklist_rewards.generators.constraints.reading import Clause, PromptText, Requirement, Spec, pattern, starts
 
 A_PART = "it is about a part of the response"
@@ -47,6 +48,10 @@ class Found(NamedTuple):
     """Each part of a response has the thing too, so a part that is named before it may be meant."""
     stated: int | None = None
     """Where a negation ends that belongs to it, if not at `start`: "the letter e must not appear more than twice"."""
+    form: bool = False
+    """It is the form of the text that a task asks for: its language or its casing."""
+    free: bool = False
+    """So unusual that a clause that names it asks for it."""
     counts: bool = True
     """The check counts words or letters, which it cannot in every language."""
 
@@ -63,123 +68,30 @@ RESPONSE = (
 """Nouns that stand for the response as a whole."""
 _NTH = "(?:first|second|third|fourth|fifth|last|final|opening|closing|introductory|concluding|next)"
 PART = (
-    r"(?:titles?|subtitles?|headlines?|headings?|subject(?: lines?)?|introductions?|intro|conclusions?|abstract|"
+    r"(?:titles?|subtitles?|headlines?|headings?|subject(?: lines?)?|introductions?|intro|conclusions?|"
     r"chorus|"
-    r"verses?|refrain|scenes?|acts?|slides?|descriptions|summaries|biographies|definitions|explanations|lines|names?|"
+    r"verses?|refrain(?! from)|scenes?|acts|slides?|descriptions|summaries|biographies|"
+    r"definitions|explanations|lines|names|"
     r"sentences|paragraphs|bullets?|bullet points|points|stanzas|steps|items|sections|chapters|questions|examples|"
     r"stories|poems|essays|tweets|posts|books|articles|messages|e-?mails|slogans|jokes|riddles|haikus|songs|reviews|"
-    rf"captions?|paragraph \d+|{_NTH}(?: [a-z]+)? (?:paragraph|sentence|line|section|part|stanza|bullet|word|half|"
+    rf"captions?|greetings?|dialogues?|narration|subjects?|paragraph \d+|"
+    rf"{_NTH}(?: [a-z]+)? (?:paragraph|sentence|line|section|part|stanza|bullet|word|half|"
     r"verse))"
 )
 """Nouns that stand for a part of the response."""
-_TEXT_VERBS = (
-    r"(?:writ(?:e|es|ing|ten)|us(?:e|es|ed|ing)|answer(?:s|ed|ing)?|repl(?:y|ies|ied|ying)|respond(?:s|ed|ing)?|"
-    r"includ\w+|mention\w*|contain\w*|start\w*|begin\w*|end(?:s|ed|ing)?|finish\w*|conclud\w+|avoid\w*|limit\w*|"
-    r"keep\w*|"
-    r"say(?:s|ing)?|said|speak\w*|talk\w*|summari[sz]\w+|highlight\w*|wrap\w*|repeat\w*|add(?:s|ed|ing)?|print\w*|"
-    r"return\w*|output\w*|put(?:s|ting)?|exceed\w*|capitali[sz]\w+|separat\w+|list(?:s|ed|ing)?|compos\w+|classif\w+|"
-    r"choos\w+|pick\w*|describ\w+|rat(?:e|es|ing)|giv(?:e|es|ing)|mak(?:e|es|ing)|creat\w+|tell\w*|must|should|answer|"
-    r"explain\w*|mark\w*|be|is|are|have|has|want|requir\w+|need\w*)"
-)
 
-_REPORT_WORDS = starts(
-    "asked asks want wants wanted requires tells ordered like likes prefer said says told taught heard claims "
-    "believe think argue wrote"
+_QUESTION = pattern(
+    r"""[\s\W]*(?:is|are|was|were|do|does|did|should|would|could|can|may|must|has|have|what|why|how|which|who
+    |whose|whom
+    |when|where|am|will|shall)\b"""
 )
-_REPORTED = re.compile(
-    r"\b(?:said|says|told me|i asked for|"
-    r"(?:was|were|am|been) told|taught|heard|claim(?:s|ed)|believes?|thinks?|argue[sd]?|"
-    r"wrote|(?:asked|asks|wants?|wanted|requires|required|tells|ordered) "
-    r"(?:me|us|him|her|them|you|students|users|people)|likes?|prefers?)\b"
+_STATEMENT = re.compile(r"[\s\W]*(?:my|our|the|an?|there)\b")
+_ASKED_ABOUT = pattern(
+    r"""[\s\W]*(?:is|was|are|does|did|do|should|would|what|why|how|which|who|when|can)\b(?! you)[^.!?]*
+    \b(?:that|this|it|one|them|out)\b[^.!?]*\?"""
 )
-_REPORTED_AFTER = re.compile(
-    r", (?:they|he|she|we|i|(?:my|the|our) [a-z]+) "
-    r"(?:told|said|says|claims?|claimed|thinks|wrote)\b"
-)
-_REQUEST = re.compile(r"\b(?:can|could|would|will|may) (?:you|i)\b|\bplease\b")
-_HOW_WORDS = starts("how why whether who whom whose in where because to people character")
-_HOW = pattern(
-    rf"""\bhow (?:to|do|does|did|can|should|would|could|might)\b
-    |\b(?:ways?|reasons?|trie[sd]|trying|difficult|hard|easy|challenge|wanted|learn\w*|decide[sd]?|attempts?) to\b
-    |\b(?:how|why|whether|who|whom|whose|in which|where|because|people
-    |(?<!last )(?<!final )characters?)\b.*?\b{_TEXT_VERBS}\b"""
-)
-_OTHERS = pattern(
-    rf"""[\s\W]*(?:an?|most|some|many)\s+(?:[a-z]+\s+){{1,3}}(?:has|have|contains?|is|are)\b
-    |[\s\W]*(?:this|my|our|his|her|their)\s+(?:[a-z]+\s+){{0,3}}(?:is|has|was|contains|had)\s*$
-    |[\s\W]*(?:nobody|no one|everyone|everybody|people|readers|users|they|she|he|i)\b
-    (?! (?:want|need|expect|would|require|ask))
-    |[\s\W]*(?:the|my|a|an|our|his|her|their|some|most|many)\s+(?:(?!(?:{RESPONSE}|{PART}|number
-    |words?)\b)[a-z]+\s+){{1,4}}
-    (?:has|have|had|contains?|contained|is|are|was|were)\b|.*\b(?:had|contained|was|were)\s+(?:a |an )?$"""
-)
-"""A statement about something else: "the book has"."""
-_NAMED = (
-    r"(?:words?|letters?|key ?words?|phrases?|terms?|characters?|commas?|digits?|emojis?|numbers?|capitals?|"
-    r"paragraphs?|sentences?|bullets?|points?|marks?|sections?|hashtags?|there|you|we|i|that|and|also|it)"
-)
-_SUBJECT = pattern(
-    rf"""[\s\W]*(?:[a-z]+'s\s+[a-z]+|(?:they|she|he|we)|(?:(?!(?:make|ensure|be|please|each|every|{_NAMED})\b)[a-z]+\s+){{0,2}}
-    (?!(?:{RESPONSE}|{PART}|{_NAMED})\b)[a-z]+)\s+(?:(?:always|never|often)\s+)?
-    (?:must|should|shall|ha[sd] to|have to|needs? to|are (?:asked|told) to|uses|contains|ends|starts|wants)\b"""
-)
-"""Another subject than the response, with what it does or must do: "applicants must"."""
-_CHANGED = pattern(
-    r"""[\s\W]*(?:please\s+)?(?:shorten|lengthen|cut|trim|expand(?! on)|reduce|remove|replace|change|quote|count|find
-    |choose|pick|select|learn|define|pretend|imagine|proofread)\b
-    (?!(?: one of|.*\b(?:your|this) (?:response|answer|reply)))
-    |.*\b(?:longer|more) than\s+(?!\w+ (?:words?|sentences?|times?|characters?|paragraphs?)\b)(?:i|you|we|they)\b
-    |.*\b(?:need|want|plan|try|like|tips|ways|how|means?|tells? (?:\w+ )?|asks? (?:\w+ )?|instructions?|checks?)\s+
-    (?:to|that|for)\s+(?:write|learn|read|answer|respond|exactly|users)?\s*$"""
-)
-"""A change of another text ("shorten it by"), or an order that is only mentioned ("tips to write")."""
-_ORDERS = (
-    r"(?:use|answer|reply|respond|write|include|mention|contain|start|begin|end|finish|conclude|avoid|limit|keep|say|"
-    r"speak|repeat|add|put|exceed|capitali[sz]e|highlight|count|sing|type)"
-)
-_ANOTHER_TEXT = pattern(
-    rf""".*\b(?:asks|asking|tells|telling|wants|checks|checking|requests|requesting)\s+(?:(?:for|at)\s+)?
-    (?:an? |the |about )?$
-    |.*\b(?:asks|asking|tells|that tell|telling|wants|requests|requesting)\s+
-    (?:(?:the|a|an|his|her|my)\s+)?(?:[a-z]+\s+)?to\s+
-    (?:(?:not|only|always|never|please)\s+)*{_ORDERS}\s+
-    (?:(?:it|them|all|the|their|her|his|my|texts?|answers?|e-?mails?|articles?|reports?)\s+)*
-    (?:(?:to|in|with|under|by|a|an|only|the)\s+)*$
-    |.*\b(?:asks|asking|tells|telling|wants|checks|checking)\s+(?:[a-z]+\s+){{0,2}}that\s+(?:[a-z]+\s+){{1,3}}
-    (?:(?:only|the|in|with)\s+)*$
-    |.*\b(?:means?|teach(?: (?:me|us|them|him|her|students))?) to\s+{_ORDERS}\s+(?:(?:in|with|only|the|a)\s+)*$
-    |[\s\W]*(?:summari[sz]e|discuss|review|find)\b[^,]*\bthat\s*$|.*\bwith an? [a-z]+ that\s*$
-    |[\s\W]*(?:describe|imagine|name|design|find|invent) (?:an?|the) (?:[a-z]+ ){{0,2}}(?:keyboard|keypad|typewriter
-    |language|alphabet|font|web ?site|web page|password|sign|logo)
-    \s(?:without|with no)\s+(?:the |any )?$
-    |[\s\W]*(?:the )?(?:first|last|opening) (?:sentence|line|word)s? of
-    (?! (?:your|the|this|each|every|it|my|our|an?)\b)"""
-)
-"""Another text, which a prompt orders or describes: "who asks for", "a website without"."""
-_TEXT_GIVEN = pattern(
-    r"""[\s\W]*(?:please )?(?:(?:proofread|comment on)\b[^:\x01]{0,60}:\s*(?![\s\x01])
-    |(?:summari[sz]e|translate|paraphrase|explain)\b[^:\x01]{0,60}(?:
-    \b(?:this|these|following|an?) (?:[a-z]+ )?(?:instruction|rule|request|prompt|order|requirement|command|advice
-    |guideline)s?:\s*(?![\s\x01])
-    |\b(?:this|these|following)\b[^:\x01]{0,20}:\s*(?:do not|don't|never|avoid)\b
-    |:\s*(?![\s\x01])(?!(?:please )?(?:(?:in|to|with) )?(?:do not|don't|never|avoid
-    |at (?:most|least)|max\w*|min\w*|exactly|no|not more|under
-    |up to|within|(?:less|fewer|more) than|between|without|use|write|keep|limit|one|two|three|four|five|\d[\d-]*)\b))
-    |(?:write|draft|invent|make up) (?:the )?(?:rules|guidelines|instructions) for [^:]{0,60}\b(?:contest|competition
-    |slam|writ\w+|students|posts?|comments|submissions|essays?|texts|forum)\b[^:]{0,30}:)"""
-)
-"""Another text, which a prompt gives or orders after a colon: "Summarize this rule: ..."."""
-_OF_OTHERS = pattern(
-    r"""[\s\W]*(?:(?:we|(?:my|our|his|her)\s+[a-z]+s|(?!it|that|let|here|there|what)[a-z]+'s\s+[a-z]+s)\s+
-    (?:never\s+|always\s+)?(?:end|start|begin|use|exceed|mention)
-    |(?:(?:my|our|his|her)\s+(?!(?:response|answer|reply)\b)[a-z']+
-    (?:\s+(?!must|should|ha[sd]|needs|may|will|can|could|would|shall|ought|to\b)[a-z]+)?
-    |this (?:poem|letter|novel|book|article)|(?!it|that|let|here|there|what)[a-z]+'s\s+[a-z]+)\s+
-    (?:never\s+|always\s+)?(?:ends|starts|begins|uses|is(?! (?:limited|supposed|meant))|has|exceeds|contains|mentions)
-    )\b(?! to)"""
-)
-"""A statement about a text that exists: "My landlord's letter ends with"."""
-_NEXT_CLAUSE = re.compile(r",(?! but\b(?! (?:please|use|write|answer|keep)\b))")
+"""A question about a statement before it: "Our bio is limited to 50 words. Is that too little?"."""
+_REQUEST = re.compile(r"(?<!how )(?<!what )(?<!why )(?<!where )\b(?:can|could|would|will|may) (?:you|i)\b|\bplease\b")
 _CHANGE_AFTER = pattern(
     r"""\s*(?:longer|shorter|more|fewer)\b(?! than| or )|\s*than (?:i|you|we|they|he|she|in)\b
     |\s+to (?:my|the|this) (?:draft|text|story|essay)\b"""
@@ -192,12 +104,6 @@ _PLACE_AFTER = pattern(
 _IN_NTH = re.compile(
     r"\s*(?:in|of) the (?:first|second|third|last|opening|final) (?:sentence|line|paragraph|stanza)\b"
 )
-_INDICATIVE_ENDS = tuple(f"{verb} " for verb in "contains has had includes uses reads is was".split())
-_INDICATIVE = pattern(
-    rf"""(?<![\w'])(?!(?:{RESPONSE}|count|number|words?|letters?|and|must|should|also|only
-    |part)\b)[a-z']+,?\s+(?:which |that |who )?(?:contains
-    |has|had|includes|uses|reads|is|was)\s*$"""
-)
 _PERMISSION_WORDS = starts(
     "afraid have don't doesn't does do ideally ignore disregard regardless free may might could can mind fine ok "
     "okay acceptable alright right permitted allowed optional no need necessary required mandatory welcome prefer "
@@ -206,8 +112,8 @@ _PERMISSION_WORDS = starts(
 _PERMITTED = pattern(
     r"""\b(?:feel free|free to|might|(?:maybe|perhaps) (?:you |also |even )*(?:use|add|write|end|start|begin
     |include|mention|finish|avoid|limit|keep|answer|respond|reply|make)|(?:do not|don't) (?:worry|hesitate)
-    |you (?:also )?(?:may|can|could)(?! not\b)
-    |(?:may|could|can)(?! (?:not|you|i)\b)
+    |you (?:also )?(?:may|can|could)(?! not\b|'t)
+    |(?:may|could|can)(?! (?:not|you|i)\b|'t)
     |(?:would(?:n't| not)?|do(?:n't| not)?) (?:not )?mind|(?:is|are|it's|be|would be|'s)
     (?: also| perfectly| totally| completely| quite| just| all)? (?:fine|ok|okay|acceptable|alright|right|optional
     |welcome|up to you|good|nice|great|possible|permissible)|optional(?:ly)?|no need|(?:do|does)(?:n't| not)
@@ -227,7 +133,8 @@ _EXCEPTION = pattern(
     |whether|assuming|provided|where(?:ver)? (?:necessary|needed|possible|appropriate|it|you)
     (?!(?: [a-z]+)?,? (?:and|but)\b[^\x02]*\x02)|as needed
     |instead of|rather than|depending|outside(?: of)?|barring|when needed|if\b
-    |when(?:ever)?\b(?! (?:you(?:'re| are)? )?(?:writing|responding|answering|replying|write|respond|answer
+    |(?<!explain )when(?:ever)?\b(?! (?:you(?:'re| are)? )?(?:writing|responding|answering|replying|write
+    |respond|answer
     |reply)\b))"""
 )
 _BUT_JUST = re.compile(r"(?:\bnot|n't|\bdont|\bnever|\bcannot)\s+(?:just|only|simply|merely|always)\b")
@@ -248,6 +155,10 @@ _CODE = pattern(
 _OF_RESPONSE = re.compile(
     r"\b(?:your|the|this)(?: (?:entire|whole|full|complete|final))? (?:response|answer|reply|output)\b"
 )
+_TWO_TEXTS = pattern(
+    rf"""\b(?:an?|one) (?:[a-z]+ )?(?!it\b){RESPONSE} and (?:an?|one|another) (?:[a-z]+ )?{RESPONSE}\b"""
+)
+"""Two texts, each with its own requirements: "a haiku and a limerick"."""
 UNCOUNTED = tuple(
     "japanese chinese mandarin cantonese thai lao khmer burmese tibetan hindi bengali gujarati kannada malayalam "
     "marathi nepali punjabi tamil telugu urdu arabic persian farsi hebrew korean sinhala sanskrit pashto sindhi "
@@ -272,11 +183,13 @@ _IN_NONE = pattern(
 _EACH_AFTER = pattern(
     rf"""[^.;]{{0,40}}?\b(?:in|of|for|per|to|about|within|at the (?:start|beginning|end) of)\s+
     (?:(?:the |your |its )?(?:very )?{PART}\b|each\b|every\b)|[^.;]{{0,15}}\b(?:each|apiece|per|every)\b
+    |\s*,? (?:and|then|and then) (?:then )?(?:explain|justify|discuss|describe)\b|\s+(?:a|per) (?:day|week
+    |month|line|page)\b
     |-?(?:long )?\s*(?:sentences?|titles?|headlines?|phrases?|slogans?|taglines?|introductions?|intro|conclusions?
     |quotes?|paragraphs?|lines?|stanzas?|steps?|bullets?|sections?|chapters?)\b"""
 )
 _PART_FIRST = re.compile(
-    rf"[\s\W\d]*for (?:the |all |any )?(?!(?:the |your )?(?:whole|entire|{RESPONSE}))[a-z' -]+,"
+    rf"[\s\W\d]*for (?:the |all |any |each |every )(?!(?:the |your )?(?:whole|entire|{RESPONSE}))[a-z' -]+,"
     rf"|[\s\W\d]*(?:(?:in|for|the|your|its|of|and|then|limit|keep)\s+)*(?:(?!no )[a-z]+ )?{PART}\b"
     r"(?! points?\b|,? (?:and|with|in|of|using|without|containing|where|wherever)\b)"
 )
@@ -285,11 +198,6 @@ _OF_PART = re.compile(
     r"|\band (?:then )?(?:explain|justify|describe|say|tell|summari[sz]e)\b[^,]*$"
     rf"|\b{PART}\b(?:(?!,|\band\b|\bbut\b|\bin (?:your|the) (?:entire|whole)?).)*$"
 )
-_LISTED = pattern(
-    r"""^\W*(?:please )?(?:list|find|name|suggest|think of)\s+(?:[a-z0-9]+\s+){0,3}?[a-z]{3,}s\s+(?:that|which|with)\b
-    (?:(?!\b(?:in|using|use|without|under|within|write|keep|limit|do|don't)\b)[^,])*$|\b(?:quote|quotation|excerpt)\s+(?:of|with)\s*$"""
-)
-"""Listed or quoted things, which have it themselves: "list words that contain the letter q"."""
 _LIMIT_WORDS = starts("limit restrict cap caps capped confine keep descriptions max maximum at up")
 _LIMITED = pattern(
     rf"""\b(?:limit|restrict|cap|confine|keep)(?:s|ing|ping)?\s+
@@ -341,7 +249,7 @@ _PASSIVE = pattern(
 )
 
 
-_EITHER_BEFORE = re.compile(r"\b(?:or|either)\s+(?:[a-z]+\s+){0,3}$")
+_EITHER_BEFORE = re.compile(r"\b(?:or|either)\s+(?:(?!and\b)[a-z]+\s+){0,3}$")
 _TOGETHER = re.compile(r"\b(?:both|together|at the same time)\b")
 _OR_AFTER = re.compile(r"\s*,?\s+or\b(?! (?:so|else)\b)")
 _MATERIAL = pattern(
@@ -399,8 +307,15 @@ def decide(clause: Clause, found: Found) -> Requirement | None:
     requires nothing."""
     text = clause.text
     before, after = text[: found.start], text[found.end :]
-    if _elsewhere(clause, before, text[: found.end]):
+    if _elsewhere(clause, found, before):
         return None
+    own = found.stated is not None or passive(after)[1] > 0
+    thing = text[found.start : found.end]
+    if taught(before, thing) or not (found.free or governed(before, thing, own, found.form)):
+        reason = _reason(clause, found, before, after) or found.reason
+        return (
+            Requirement(clause.start + found.start, clause.start + found.end, None, reason=reason) if reason else None
+        )
     inside = found.whole and clause.has(_NEGATION_WORDS) and polarity(text[found.start : found.end]) is not True
     start, end, reason = found.start, found.end, found.reason
     required = (
@@ -438,20 +353,12 @@ def decide(clause: Clause, found: Found) -> Requirement | None:
     return Requirement(start, end, check, question or question_of_instruction(check))
 
 
-def _elsewhere(clause: Clause, before: str, until: str) -> bool:
-    """Whether a clause speaks of something else than what the response must be."""
+def _elsewhere(clause: Clause, found: Found, before: str) -> bool:
+    """Whether a clause asks something, or speaks of another text or of a change of one."""
     return bool(
-        (clause.has(_REPORT_WORDS) and (_REPORTED.search(before) or _REPORTED_AFTER.search(clause.text, len(until))))
-        or (clause.text.rstrip().endswith("?") and not _REQUEST.search(clause.text))
-        or (clause.has(_HOW_WORDS) and _HOW.search(until))
-        or _OTHERS.match(before)
-        or _SUBJECT.match(before)
-        or _CHANGED.match(before)
-        or _ANOTHER_TEXT.match(before)
-        or ((given := _TEXT_GIVEN.match(clause.text)) and given.end() <= len(before))
-        or ((others := _OF_OTHERS.match(until)) and not _NEXT_CLAUSE.search(before, others.end()))
-        or _CHANGE_AFTER.match(clause.text, len(until))
-        or (before.endswith(_INDICATIVE_ENDS) and _INDICATIVE.search(before))
+        (_QUESTION.match(clause.text) and clause.text.rstrip().endswith("?") and not _REQUEST.search(clause.text))
+        or _CHANGE_AFTER.match(clause.text, found.end)
+        or (_STATEMENT.match(before) and _ASKED_ABOUT.match(clause.view.text, clause.end))
     )
 
 
@@ -471,6 +378,8 @@ def _reason(clause: Clause, found: Found, before: str, after: str) -> str:
         return OF_CODE
     if found.counts and in_uncounted_language(view):
         return OTHER_LANGUAGE
+    if not found.whole and (two := view.in_text(_TWO_TEXTS, (" and ",))) and not _OF_RESPONSE.search(clause.text):
+        return A_PART if clause.start + found.start > two.end() or found.every else ""
     return A_PART if not found.whole and _of_a_part(clause, found, before, after) else ""
 
 
@@ -483,7 +392,7 @@ def _of_a_part(clause: Clause, found: Found, before: str, after: str) -> bool:
     if not found.every:
         return _IN_NTH.match(after) is not None
     limited = (clause.has(_LIMIT_WORDS) or "(" in until) and _LIMITED.search(until)
-    return bool(_OF_PART.search(before) or _LISTED.search(before) or _EACH_AFTER.match(after) or limited)
+    return bool(_OF_PART.search(before) or _EACH_AFTER.match(after) or limited)
 
 
 def asks_for_code(view: PromptText) -> bool:

@@ -36,7 +36,17 @@ class Form(NamedTuple):
 
 def _whole(match: Match, check: Spec, question: str = "", denied: Spec | None = None, refused: str = "") -> Found:
     """A requirement about the form of the whole response."""
-    return Found(match.start(), match.end(), check, denied, question, refused, whole=True, counts=False)
+    return Found(
+        match.start(),
+        match.end(),
+        check,
+        denied,
+        question,
+        refused,
+        whole=True,
+        counts=False,
+        free=check["type"] not in ("json",),
+    )
 
 
 # Casing and language
@@ -67,26 +77,15 @@ _OF_SOME = pattern(
     |for (?:each|every|all|any|their)\b|for (?:the )?(?:titles?|emphasis|names?|headings?)|to emphasi
     |for the|(?:,|and|or) (?:digits?|numbers?|symbols?|lower|upper)|at the (?:start|beginning)|at least|less|more)\b"""
 )
-_SOME = pattern(
-    r"""\b(?:at least|at most|less than|more than|fewer than|exactly|few|some|several|many|\d+|two|three|four|five)
-    (?: (?!and\b|but\b)[a-z]+){0,3}\s*(?:in |with )?$|\b(?:either|convert|change|turn|from|avoid|rather than
-    |instead of)\b
-    [^,]*$"""
-)
-_CASING_OF_RESPONSE = re.compile(
-    rf"\b(?:{RESPONSE}|write|respond|answer|reply|use|using|in|be|make|only|english|keep|please)\b|^\s*\W*$"
-)
 
 
 def _casing(clause: Clause, match: Match) -> Found | None:
     before, after = clause.text[: match.start()], clause.text[match.end() :]
-    if _OF_SOME.match(after) or _SOME.search(before) or _CASED_PART.search(before):
-        return None
-    if not _CASING_OF_RESPONSE.search(before):
+    if _OF_SOME.match(after) or _CASED_PART.search(before):
         return None
     cased = next(value for value in match.groups() if value)
     casing = "lower" if cased.startswith(("lower", "small")) else "upper"
-    return Found(match.start(), match.end(), {"type": "casing", "casing": casing}, None, _CASED[casing])
+    return Found(match.start(), match.end(), {"type": "casing", "casing": casing}, None, _CASED[casing], form=True)
 
 
 LANGUAGES = {
@@ -105,7 +104,8 @@ LANGUAGES = {
 _TONGUE = "|".join(LANGUAGES)
 _LANGUAGE = pattern(
     rf"""\b(?:in|using|use)\s+(?P<only>only\s+|just\s+|entirely\s+|exclusively\s+)?(?:the\s+)?(?P<a>{_TONGUE})
-    (?:\s+language)?(?=\s*(?:[.,;:!?)\n\x01]|$|(?:only|and|but|with|language|using|about|no|please|for|throughout
+    (?:\s+language)?(?=\s*(?:[.,;:!?)\n\x01]|$|(?:only|and|but|with|language|using|about|no|please|for
+    |to (?:my|our|her|his)|throughout
     |instead)\b))
     |\bonly (?:use |using )?(?:the )?(?P<b>{_TONGUE})(?: language| words)?\b|\b(?P<c>{_TONGUE})(?: language)? only\b
     |\bentirely (?:in )?(?P<d>{_TONGUE})\b
@@ -117,13 +117,6 @@ _ONLY_LANGUAGE = re.compile(
     r"\b(?:entire|whole|only|respond|reply|your (?:[a-z]+ )?(?:response|answer|reply|output))\b"
 )
 _ONLY_AFTER = re.compile(r"\s*,?\s*(?:only|no other language)\b")
-_WRITES = pattern(
-    rf"""^[\s\W]*(?:then |now |and |but |please |also |only )*(?:write|respond|answer|reply|compose|draft|speak|in
-    |using
-    |use|explain|the (?:entire|whole|complete|full))\b
-    |\b(?:your|the|entire|whole|full|complete|this|it|all)\s+(?:(?:entire|whole|full|complete)\s+)?{RESPONSE}\b
-    |\b(?:respond|answer|reply|write)\b|\b(?:should|must) be\b|,\s*$|^\s*$"""
-)
 _LANGUAGE_OF_OTHERS = pattern(
     r"""\b(?:translat\w*|convert|from|sentences?|text|words?|phrases?|article|quote|books?|movies?|films?|released
     |called
@@ -133,26 +126,25 @@ _LANGUAGE_OF_OTHERS = pattern(
     |original
     |version|learn|learning|teach|common|used|popular|interest(?:ed)?|major(?:ed)?|degree|studies|paragraph in)\b"""
 )
-_SPEAKERS = re.compile(r"\b(?:speak|person|people|who|characters?)\w*\b")
 _ANY_TONGUE = re.compile(rf"\b(?:{_TONGUE})\b")
 
 
 def _language(clause: Clause, match: Match) -> Found | None:
     before, after = clause.text[: match.start()], clause.text[match.end() :]
     name = next(value for key, value in match.groupdict().items() if value and key != "only")
-    if _SPEAKERS.search(before) or len(set(_ANY_TONGUE.findall(clause.text))) > 1:
+    if len(set(_ANY_TONGUE.findall(clause.text))) > 1:
         return None
     only = match["a"] is None or match["only"] or _ONLY_AFTER.match(after) or _ONLY_LANGUAGE.search(before)
     if re.search(r"\b(?:either|both)\b", before):
         return None
-    if not only and (not _WRITES.search(before) or _LANGUAGE_OF_OTHERS.search(before)):
+    if not only and _LANGUAGE_OF_OTHERS.search(before):
         return None
     if re.search(rf"\b{PART}\s+$", before):
         return None
     check = {"type": "language", "language": LANGUAGES[name]}
     return Found(
         match.start(), match.end(), check, None, f"Is the response in {name.capitalize()}?", counts=False,
-        whole=bool(only), every=not only,
+        whole=bool(only), every=not only, form=True,
     )  # fmt: skip
 
 
@@ -166,15 +158,10 @@ def _english(clause: Clause, match: Match) -> Found | None:
 # Formats
 
 _JSON = pattern(
-    r"""\b(?:in|as|into|using|use|be|with|valid|return|output|respond with|wrapped in|within)\s+(?:a |an |the |one )?
+    r"""\b(?:in|as|into|convert (?:this|it|the) [a-z]+ to|using|use|be|with|valid|return|output|respond with
+    |wrapped in|within)\s+(?:a |an |the |one )?
     (?:valid |single |proper |strict |raw |well-formed |properly formatted |plain |parsable |parseable |pure )*json\b
     (?:[- ](?:format(?:ted)?|objects?|array|string|code|block|syntax|structure|output|only|response))*"""
-)
-_OTHER_JSON = pattern(
-    r"""\b(?:function|script|program|code that|parse|api|endpoint|file|python|javascript|convert(?:s|ing)? (?:this
-    |the|a) json
-    |class|query|database|stored|example|sample|following json|given json|request|payload|library|difference|input
-    |table)\b"""
 )
 _TITLE = pattern(
     r"""\b(?:titles?|entitled|titled)\b[^.\n]{0,80}?(?:double angular brackets|double angle brackets|<<[^<>\n]{0,60}>>)
@@ -205,7 +192,7 @@ _ENTIRE = re.compile(
 
 
 def _json(clause: Clause, match: Match) -> Found | None:
-    return None if _OTHER_JSON.search(clause.text) else _whole(match, {"type": "json"})
+    return _whole(match, {"type": "json"})
 
 
 def _title(clause: Clause, match: Match) -> Found:

@@ -98,14 +98,6 @@ _PLACE_WORDS = starts(
     "end ends ending finish conclude close closing wrap sign last final start begin open opening preface prefix first"
 )
 _ADD = re.compile(r"\b(?:add|put|place|write|append|say|include)\b[^\x01]{0,60}$")
-_SUBJECT = pattern(
-    rf"""(?:^|[,:(\"-]|\b(?:{RESPONSE}|should|must|shall|will|to|and|then|please|also|always|needs?|has|have|only
-    |finally
-    |[a-z]+n't|lastly|first|either|may|can|be|it'?s|so|but|n't|not|never|start|begin|by|just|you|ok|fine))\s*$"""
-)
-"""What stands before the verb if the response as a whole starts or ends."""
-_RELATIVE = re.compile(r"\b(?:that|which)\s*$")
-_OF_RESPONSE = re.compile(rf"\b(?!(?:that|which|you|it|this) ){RESPONSE},? (?:that|which)\s*$|\x01,? and that\s*$")
 _PARTICIPLE_SUBJECT = pattern(
     rf"""(?:^|[:(]|\b(?:by|please|always|avoid|without|from))\s*$|\b{RESPONSE},?\s*$
     |\b{RESPONSE},? (?:start|begin|open)\w* with \x01+,? and\s*$"""
@@ -119,7 +111,7 @@ _INNER = one_line(
     points?|sections?|verses?|items?|names?|questions?|steps?)\b|\b(?:titles?|subtitles?|headings?|headlines?
     |sentences|
     lines|paragraphs|words|stanzas|bullets|sections|names|steps|verses|items|points|questions|{_NTH} (?:sentence|line|
-    paragraph|stanza|section|bullet|verse|word)|paragraph \d+|subject line)\b)"""
+    paragraph|stanza|section|bullet|verse|word)|paragraph \d+|subject(?: line)?)\b)"""
 )
 _PART_HERE = re.compile(_INNER + r"(?:(?!,|\band\b|\bbut\b|;).)*$")
 ORDINALS = {
@@ -209,12 +201,12 @@ def _placed(
     clause: Clause, given: Strings, after: str, place: re.Match[str] | None, start: int, end: int, kind: str
 ) -> Found | None:
     groups = place.groupdict() if place else {}
-    verb, unit, what = groups.get("verb"), groups.get("unit"), groups.get("what") or ""
+    verb, unit, what = groups.get("verb") or "", groups.get("unit"), groups.get("what") or ""
     head, one = clause.text[:start] if place else "", given.one
     around, between = head + what, groups.get("between") or ""
-    if verb and not (_PARTICIPLE_SUBJECT if verb.endswith("ing") else _SUBJECT).search(head):
+    if unit and _OF_ANOTHER.search(what):
         return None
-    if not _FOLLOWS.match(after) or (_RELATIVE.search(head) and not _OF_RESPONSE.search(head)):
+    if not _FOLLOWS.match(after) or (verb.endswith("ing") and not _PARTICIPLE_SUBJECT.search(head)):
         return None
     letter = one and len(one) == 1 and one.isalnum()
     if letter and one != "I" and not re.search(r"\b(?:letter|character|word|digit|number)\b", between):
@@ -228,7 +220,7 @@ def _placed(
     paragraph = _PARAGRAPH.search(around) if kind == "starts" and one and " " not in one else None
     if paragraph and one:
         n = number(paragraph[1]) if paragraph[1] else ORDINALS.get(paragraph[2]) or int(paragraph[2])
-        return Found(start, end, {"type": "paragraph_start", "paragraph": n, "word": one}, whole=True)
+        return Found(start, end, {"type": "paragraph_start", "paragraph": n, "word": one}, whole=True, free=True)
     if _PART_HERE.search(head if unit else around):
         return Found(start, end, reason=A_PART)
     any_of = "|".join(re.escape(value) for value in given.values)
@@ -244,13 +236,16 @@ def _placed(
     return Found(start, end, check, denied, f'Does the response {kind[:-1]} with "{one}"?', refused)
 
 
+_OF_ANOTHER = re.compile(r"\bof (?!(?:your|the|this|each|every|it|my|our|an?)\b)")
+
+
 def _keys(clause: Clause, given: Strings, before: str) -> Found | None:
     keys = _KEYS.search(before) if "json" in clause.view.text else None
     if keys is None or given.either:
         return None
     question = f"Is the response a JSON object with the keys {listed(given.values)}?"
     check = {"type": "json", "keys": list(given.values)}
-    return Found(keys.start(), given.end, check, None, question, every=False, counts=False)
+    return Found(keys.start(), given.end, check, None, question, every=False, counts=False, free=True)
 
 
 def _options(given: Strings, before: str, after: str) -> Found | None:
@@ -283,7 +278,7 @@ def _words(given: Strings, before: str, after: str) -> Found | None:
         return _required(given, given.start, letters, "") if stated else None
     between, verb = role.group(), role["verb"]
     noun = _NOUN.search(between) is not None
-    if _EXAMPLES.search(before) and verb:
+    if _EXAMPLES.search(before):
         return (
             Found(role.start(), given.end, None, forbidden(given), reason="the words are examples") if noun else None
         )
