@@ -48,6 +48,13 @@ _MARK_LENGTH = 34
 _FOREIGN = str.maketrans(dict.fromkeys((_OPEN, _CLOSE), "\ufffd"))
 _DATA_URL = re.compile(r"data:image/[\w.+-]+(?:;[\w=.+-]+)*;base64,", re.I)
 _ON_THE_WEB = re.compile(r"https?://", re.I)
+MAX_PIXELS = 64_000_000
+"""Pixels of the largest image. A file may claim far more than its bytes suggest."""
+SEEING = (
+    "use a vision-language model, such as Qwen2.5-VL, Gemma 3 or SmolVLM, or a server of one, or omit images with "
+    "images='ignore' (--images ignore)"
+)
+"""What to do about a model that reads text only."""
 _ALLOWED = "a PIL image, the bytes of an image file, a path, a cell of datasets.Image, a data URL or an address"
 
 
@@ -106,7 +113,7 @@ def image_of(value: Any, where: str = "the image", folder: str | Path | None = "
             an [`Image`].
         where (`str`, *optional*): What the error calls it.
         folder (`str` or `Path`, *optional*): Where relative paths begin; by default, in the working folder. None if
-            paths are refused, such as those of a client of a server.
+            paths and addresses are refused, such as those of a client of a server.
 
     Raises:
         SampleError: One sentence, if the value is no image or the file cannot be read.
@@ -117,7 +124,7 @@ def image_of(value: Any, where: str = "the image", folder: str | Path | None = "
         value, source = _of_cell(value, where)
     else:
         source = None
-    if isinstance(value, str) and _ON_THE_WEB.match(value):
+    if isinstance(value, str) and folder is not None and _ON_THE_WEB.match(value):
         return _kept(Image(blake2b(value.encode(), digest_size=16).hexdigest(), None, value))
     if isinstance(value, str) and (match := _DATA_URL.match(value)):
         try:
@@ -127,7 +134,7 @@ def image_of(value: Any, where: str = "the image", folder: str | Path | None = "
     if isinstance(value, str | os.PathLike):
         source = os.fspath(value)
         if folder is None:
-            raise SampleError(f"{where} must be a data URL or an address; got {source!r:.60}.")
+            raise SampleError(f"{where} must be a data URL; got {source!r:.60}.")
         source = str(Path(folder, source))
         try:
             value = Path(source).read_bytes()
@@ -248,4 +255,6 @@ def _decoded(content: bytes | Pillow) -> Pillow:
     from PIL import ImageOps
 
     opened: Any = PillowModule.open(io.BytesIO(content)) if isinstance(content, bytes) else content
+    if opened.width * opened.height > MAX_PIXELS:
+        raise ValueError(f"it has {opened.width}x{opened.height} pixels; at most {MAX_PIXELS:,} are allowed")
     return ImageOps.exif_transpose(opened).convert("RGB")

@@ -281,7 +281,7 @@ def conversation(value: Any, what: str, images: Images = "show") -> list[Mapping
         for part in (message, *parts):
             _check_part(part, where, images, whole=part is message)
     if images == "show":
-        return with_images(messages, what=what)
+        return with_images(messages, what=what, folder=None)  # callers that allow paths have read them already
     return [_without_images(message) if any(_image_parts(message)) else message for message in messages]
 
 

@@ -31,8 +31,9 @@ from pydantic import ValidationError
 
 from checklist_rewards.chat import CompletionReader, Message, Target, completion_text, opens_thinking, prompt_text
 from checklist_rewards.checklists import Checklist
-from checklist_rewards.errors import ChecklistError, SampleError
+from checklist_rewards.errors import ChecklistError, ConfigError, SampleError
 from checklist_rewards.files.cells import decoded, messages_in
+from checklist_rewards.files.documents import read_text
 from checklist_rewards.files.rows import SCORE_COLUMN, Row, read_rows
 from checklist_rewards.images import Image, clean, has_images, image_of, images_in, is_plain, shown
 from checklist_rewards.messages import Images, chat_messages, images_of, with_images
@@ -435,6 +436,8 @@ class Columns:
         """The answer to score, as in training. Raises [`SampleError`] if the column is missing."""
         target, opened = self.get(row, self.target, "--target-key", where), self._opened(row)
         try:
+            if self.images == "show":
+                target = with_images(target, what="a completion", folder=self.folder)
             return self._reader.read(target, opened=opened)
         except SampleError as error:
             raise _unread(where, self.target, target, error) from None
@@ -530,9 +533,9 @@ def images_of_row(row: Mapping[str, Any], where: str, folder: str | Path | None 
 def read_checklist(path: Path) -> Checklist:
     """The checklist in a JSON file. Raises [`ChecklistError`] naming the file."""
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ChecklistError(f"{path}: cannot read the checklist as UTF-8 text ({error}).") from None
+        text = read_text(path)
+    except ConfigError as error:
+        raise ChecklistError(str(error)) from None
     return Checklist.parse(text, str(path))
 
 
@@ -622,7 +625,10 @@ def score_from(value: Any, where: str) -> Score | None:
 def require_scores(names: Iterable[Any], where: str) -> None:
     """Raise a [`SampleError`] if the column of scores is missing."""
     if SCORE_COLUMN not in (columns := list(names)):
-        raise SampleError(f"{where}: column not found: {SCORE_COLUMN!r}; the columns are {columns}.")
+        raise SampleError(
+            f"{where}: column not found: {SCORE_COLUMN!r}; the columns are {columns}; score the file first "
+            "(checklist-rewards score)."
+        )
 
 
 def _own_labels(value: Any) -> Any:

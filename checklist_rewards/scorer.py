@@ -26,7 +26,7 @@ from checklist_rewards.backends.models import UNNAMED
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.config import refuse_any
 from checklist_rewards.errors import SampleError
-from checklist_rewards.images import has_images
+from checklist_rewards.images import SEEING, has_images
 from checklist_rewards.judges.base import Answers, Ask, Progress
 from checklist_rewards.judges.calibration import Member, empty_targets
 from checklist_rewards.judges.checked import (
@@ -227,9 +227,7 @@ class ChecklistScorer:
         blind = next((engine for engine in self.judge.engines if not engine.sees), None)
         if blind is not None:
             raise SampleError(
-                f"{where}: the {places[0]} has an image, but the judge {blind.name!r} reads text only; use a "
-                "vision-language model, such as Qwen2.5-VL, Gemma 3 or SmolVLM, or a server of one, or judge by text "
-                "alone with images='ignore' (--images ignore)."
+                f"{where}: the {places[0]} has an image, but the judge {blind.name!r} reads text only; {SEEING}."
             )
 
     def score_prepared(

@@ -3,6 +3,7 @@ in both colours and widths, and a walk of a minute for the README.
 
     python docs/screenshots_app.py
 
+A view that is not complete within five minutes ends the script with what was waited for.
 Needs Chromium (`apt-get install chromium chromium-driver`) and the extras `[dev]`, `[ui]` and `[trl]`.
 """
 
@@ -174,9 +175,11 @@ def _batch(driver, base: str) -> None:
 
 
 def _build(driver, base: str) -> None:
-    """Seed questions of two dimensions as a checklist, with the scores of two responses. No stage needs the writer."""
+    """Seed questions of two dimensions as a checklist, with the scores of two responses. The page asks for a writer,
+    which this stage does not use."""
     driver.get(f"{base}/build")
     kept = {
+        "writer": "english-writer",
         "stages": {"pipeline": "checkeval", "sources": {"checkeval": DIMENSIONS}},
         "preview": {"prompt": "Write about the weather.", "samples": TEXTS[:2]},
     }

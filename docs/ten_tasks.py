@@ -1,16 +1,16 @@
 """Do ten tasks of a new user in the app, by real clicks in Chromium: count the clicks, measure the seconds.
 
-    python docs/ten_tasks.py [--before CHECKOUT]
+    python docs/ten_tasks.py
 
 Writes the table of `docs/app.md`. Each task begins on the first page and ends when its answer is on the screen. Typing
 and scrolling are not counted. The seconds are those of the machine, medians of three runs: a person also reads.
-`--before` does the same in the app of another checkout, whose pages had other names.
+A task whose answer does not appear within two minutes ends the script with what was waited for, and the page stays as
+it was.
 Needs Chromium (`apt-get install chromium chromium-driver`) and the extras `[dev]`, `[ui]` and `[trl]`.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import re
@@ -27,6 +27,8 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
+from checklist_rewards.evaluation.replay import Replay  # noqa: E402
+from checklist_rewards.evaluation.scored import ScoredFile  # noqa: E402
 from checklist_rewards.files.rows import read_rows  # noqa: E402
 from checklist_rewards.ui.project import Project, write_example  # noqa: E402
 from tests.ui import browser  # noqa: E402
@@ -39,37 +41,33 @@ TEXTS = ["The rain falls. Is it cold?", "Who is there?", "The rain stops. The su
 LONG = "The rain falls. " * 3000
 STEPS = 25
 """Steps of the log when it is opened; the others are written while it is followed."""
+LABELLED, DROPPED = 10, (3, 7)
+"""Rows to label, and those whose answer does not reach the app at first."""
 
 
 def project(folder: Path) -> None:
     """Rows, two scored files with labels of people, one with a text that is too long for the judge, and a run."""
     write_example(Project.at(folder))
     (folder / "example").rename(folder / "run")
-    texts = [{**row.data, "human": row.data["labels"]} for row in read_rows(folder / "run" / "texts.jsonl")]
-    for row in texts:
-        del row["labels"]
+    scored = folder / "run" / "scored.jsonl"
+    rows = [row.data for row in read_rows(scored)]
+    for row in rows:
+        row["human"] = row.pop("labels")
+    _write(folder / "judge_a.jsonl", rows)
+    texts = [text.asked(checklist) for text in ScoredFile(scored) if (checklist := text.checklist) is not None]
+    stricter = Replay(aggregation={"threshold": 0.95}).scores(texts)
+    for row, (score,) in zip(rows, stricter, strict=True):
+        row["checklist_score"] = score.model_dump(mode="json")
+    _write(folder / "judge_b.jsonl", rows)
     rows = [{"prompt": "Write about the weather.", "target": text, "checklist": ITEMS} for text in TEXTS]
     _write(folder / "rows.jsonl", rows)
-    _write(folder / "texts.jsonl", texts)
+    ten = [{**rows[0], "target": f"It is {n}.", "checklist": ITEMS[:1]} for n in range(LABELLED)]
+    _write(folder / "ten.jsonl", ten)
     _write(folder / "long.jsonl", [*rows, {**rows[0], "target": LONG}])
-    for name, source, options in (
-        ("judge_a", "texts", []),
-        ("judge_b", "texts", ["--threshold", "0.95"]),
-        ("failed", "long", []),
-    ):
-        paths = [folder / f"{source}.jsonl", "-o", folder / f"{name}.jsonl"]
-        command = [
-            sys.executable,
-            "-m",
-            "checklist_rewards.cli",
-            "score",
-            *map(str, paths),
-            "--model=pocket",
-            "--no-store",
-            *options,
-        ]
-        subprocess.run(command, cwd=ROOT, capture_output=True, check=False)  # not 0 where a read was not answered
-    for name in ("run/texts", "run/scored", "texts", "long"):
+    paths = [str(folder / "long.jsonl"), "-o", str(folder / "failed.jsonl")]
+    command = [sys.executable, "-m", "checklist_rewards.cli", "score", *paths, "--model=pocket", "--no-store"]
+    subprocess.run(command, cwd=ROOT, capture_output=True, check=False)  # not 0 where a read was not answered
+    for name in ("run/texts", "run/scored", "long"):
         (folder / f"{name}.jsonl").unlink()
 
 
@@ -145,15 +143,6 @@ def _unscored(hand: Hand) -> None:
     hand.sees("No answer (too_long)", ".panel")
 
 
-def _agrees(hand: Hand) -> None:
-    for name in ("judge_a", "judge_b"):
-        hand.click(f"Trust: {name}.jsonl")
-        hand.click("the column human")
-        hand.sees("accuracy")
-        if name == "judge_a":
-            hand.click("Start")
-
-
 def _trusted(hand: Hand) -> None:
     for name in ("judge_a", "judge_b"):
         hand.click(f"select {name}.jsonl", "input")
@@ -214,56 +203,29 @@ def _job(hand: Hand) -> None:
     hand.sees("mean score")
 
 
-def _link(hand: Hand, file: str, shown: str) -> None:
-    """A link in the row of a file, on the first page of before."""
-    hand.wait("document.querySelector('.files td') !== null")
-    row = f"//tr[td[.='{file}']]//a[.='{shown}']"
-    hand.driver.find_element("xpath", row).click()
-    hand.clicks += 1
+def _labels(hand: Hand) -> None:
+    """Ten rows by keyboard, while the network drops twice; every answer is one line of the file."""
+    from selenium.webdriver.common.action_chains import ActionChains
+
+    hand.click("Annotate: ten.jsonl")
+    hand.type("[name=annotator]", "ann")
+    hand.click("Start", "button")
+    for place in range(LABELLED):
+        hand.sees(f"response {place + 1} of {LABELLED}")
+        _network(hand, place not in DROPPED)
+        ActionChains(hand.driver).send_keys("y").perform()
+        if place in DROPPED:
+            hand.sees("not saved", ".saved")
+            _network(hand, True)
+    hand.sees("All items are answered", ".progress-line")
+    lines = (hand.folder / "annotations" / "ann.jsonl").read_text().splitlines()
+    assert len(lines) == LABELLED, f"{len(lines)} lines for {LABELLED} answers"
 
 
-def _fails_most_before(hand: Hand) -> None:
-    _link(hand, "judge_a.jsonl", "Report")
-    hand.wait("document.querySelectorAll('.rates tbody tr').length > 40")
-
-
-def _unanswered_before(hand: Hand) -> None:
-    _link(hand, "failed.jsonl", "Report")
-    hand.click("too_long")
-    hand.click("", ".grid-row .name")
-    hand.sees("too_long", ".panel")
-
-
-def _unscored_before(hand: Hand) -> None:
-    _link(hand, "failed.jsonl", "Report")
-    hand.click("Matrix")
-    hand.click("score", ".grid-head button")
-    hand.click("5", ".grid-row .name")
-    hand.sees("too_long", ".panel")
-
-
-def _better_before(hand: Hand) -> None:
-    hand.click("Compare")
-    for css, text in (
-        ("[name=input]", "Write about the weather."),
-        ("[name=target]", TEXTS[0]),
-        ("[name=checklist]", "\n".join(ITEMS)),
-    ):
-        hand.type(css, text)
-    hand.click("Settings", ".cards > :nth-child(2) summary")
-    hand.type(".cards > :nth-child(2) [name=target]", TEXTS[2])
-    hand.click("Score all")
-    hand.wait("document.querySelectorAll('.column-result .score, .column-result strong').length >= 2")
-
-
-def _follows_before(hand: Hand) -> None:
-    hand.click("Live")
-    _grows(hand)
-
-
-def _scores_before(hand: Hand) -> None:
-    _link(hand, "rows.jsonl", "Score")
-    _job(hand)
+def _network(hand: Hand, works: bool) -> None:
+    """Whether answers of people reach the app."""
+    hand.driver.execute_cdp_cmd("Network.enable", {})
+    hand.driver.execute_cdp_cmd("Network.setBlockedURLs", {"urls": [] if works else ["*annotate/answer*"]})
 
 
 @dataclass(frozen=True)
@@ -271,36 +233,26 @@ class Task:
     """What a new user wants to know or do."""
 
     shown: str
-    now: Callable[[Hand], None]
-    before: Callable[[Hand], None] | None
-    """None where the app did not have it."""
-    without: str = "not possible"
-    """What the reader does without it, or what the page of before left to do."""
+    does: Callable[[Hand], None]
 
 
 TASKS = (
-    Task("see whether the judge works", _works, None),
-    Task("see a finished run in an empty folder", _finished, None),
-    Task("find the item that fails most", _fails_most, _fails_most_before, "and a table of items to read"),
-    Task("open a row that the judge could not answer", _unanswered, _unanswered_before, ""),
-    Task("why was this row not scored?", _unscored, _unscored_before, ""),
-    Task(
-        "which of two judges agrees with people? (column `human`)", _agrees, None, "not possible: `agree` in a shell"
-    ),
-    Task("which of two judges should I trust?", _trusted, None, "not possible: `agree` in a shell"),
-    Task("which of two responses is better, and on which item?", _better, _better_before, "two lists to compare"),
-    Task("try a row of a file with another wording of a question", _reworded, None, "not possible: copy every text"),
-    Task("follow the run that is training, with its alarms", _follows, _follows_before, "without alarms"),
-    Task("score a file and see its report", _scores, _scores_before, ""),
+    Task("see whether the judge works", _works),
+    Task("see a finished run in an empty folder", _finished),
+    Task("find the item that fails most", _fails_most),
+    Task("open a row that the judge could not answer", _unanswered),
+    Task("why was this row not scored?", _unscored),
+    Task("which of two judges should I trust? (people's answers in a column)", _trusted),
+    Task("which of two responses is better, and on which item?", _better),
+    Task("try a row of a file with another wording of a question", _reworded),
+    Task("follow the run that is training, with its alarms", _follows),
+    Task("score a file and see its report", _scores),
+    Task("label 10 rows by keyboard while the network drops twice: 10 lines", _labels),
 )
 
 
 def main() -> None:
     """Do the tasks and write the table."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
-    parser.add_argument("--before", type=Path, help="a checkout of an earlier version")
-    before = parser.parse_args().before
-    measured: dict[str, list[tuple[int | None, float | None]]] = {}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name, "weather")
         folder.mkdir()
@@ -310,42 +262,43 @@ def main() -> None:
         (folder / "rest").write_text("".join(log[rest:]))
         driver = browser.start(Path(name, "profile"), width=1440, height=860)
         try:
-            measured["now"] = _measured(driver, ROOT, "now", folder, log[:rest])
-            if before:
-                measured["before"] = _measured(driver, before, "before", folder, log[:rest])
+            measured = _measured(driver, folder, log[:rest])
         finally:
             driver.quit()
-    lines = ["| task | clicks before | clicks now | seconds before | seconds now |", "|---|---|---|---|---|"]
-    for place, task in enumerate(TASKS):
-        clicks, seconds = measured["now"][place]
-        was, took = measured["before"][place] if before else (None, None)
-        told = task.without if was is None else ", ".join(filter(None, (str(was), task.without)))
-        lines.append(f"| {task.shown} | {told} | {clicks} | {'' if took is None else f'{took:.1f}'} | {seconds:.1f} |")
+    lines = ["| task | clicks | seconds |", "|---|---|---|"]
+    for task, (clicks, seconds) in zip(TASKS, measured, strict=True):
+        lines.append(f"| {task.shown} | {clicks} | {seconds:.1f} |")
     table = "\n".join(lines)
     print(table)
-    page, changes = re.subn(r"\| task \|.*?\n(?=\n)", table + "\n", PAGE.read_text(), count=1, flags=re.S)
-    assert changes, f"no table of tasks in {PAGE}"
+    page, changes = re.subn(
+        r"(`docs/ten_tasks\.py` .*?\n\n)(?:\| task \|.*?\n\n)?",
+        lambda found: f"{found[1]}{table}\n\n",
+        PAGE.read_text(),
+        count=1,
+        flags=re.S,
+    )
+    assert changes, f"no paragraph about the tasks in {PAGE}"
     PAGE.write_text(page)
 
 
-def _measured(driver, checkout: Path, when: str, folder: Path, log: list[str]) -> list[tuple[Any, Any]]:
-    """Clicks and seconds of every task, in the app of a checkout."""
-    found: list[tuple[Any, Any]] = []
-    with _app(checkout, folder) as shared:
+def _measured(driver, folder: Path, log: list[str]) -> list[tuple[int, float]]:
+    """Clicks and seconds of every task."""
+    found: list[tuple[int, float]] = []
+    with _app(folder) as shared:
         for task in TASKS:
-            do, runs = getattr(task, when), []
-            for _ in range(RUNS if do else 0):
+            runs = []
+            for _ in range(RUNS):
                 (folder / "run" / "rewards.jsonl").write_text("".join(log))
-                for made in (*folder.glob("scored/*"), *folder.glob("jobs/*.json")):
+                for made in (*folder.glob("scored/*"), *folder.glob("jobs/*.json"), *folder.glob("annotations/*")):
                     made.unlink()
                 with tempfile.TemporaryDirectory() as empty:
                     # These two need an app that has not tested its judge, or an empty folder.
-                    own = _app(checkout, Path(empty)) if do in (_works, _finished) else nullcontext(shared)
+                    own = _app(Path(empty)) if task.does in (_works, _finished) else nullcontext(shared)
                     with own as address:
-                        runs.append(_run(driver, address, folder, do))
+                        runs.append(_run(driver, address, folder, task.does))
             assert len({clicks for clicks, _ in runs}) < 2, f"{task.shown}: the clicks differ"
-            found.append((runs[0][0], median(seconds for _, seconds in runs)) if runs else (None, None))
-            print(when, task.shown, found[-1], file=sys.stderr)
+            found.append((runs[0][0], median(seconds for _, seconds in runs)))
+            print(task.shown, found[-1], file=sys.stderr)
     return found
 
 
@@ -363,10 +316,10 @@ def _run(driver, address: str, folder: Path, do: Callable[[Hand], None]) -> tupl
 
 
 @contextmanager
-def _app(checkout: Path, folder: Path) -> Iterator[str]:
-    """The address of the app of a checkout."""
+def _app(folder: Path) -> Iterator[str]:
+    """The address of the app of a folder."""
     command = [sys.executable, "-P", "-m", "checklist_rewards.cli", "ui", str(folder), "--port", "0", "--no-browser"]
-    environment = {**os.environ, "PYTHONPATH": str(checkout)}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     options = ["--backend", "transformers", "--no-store"]
     with subprocess.Popen([*command, *options], stderr=subprocess.PIPE, text=True, env=environment) as server:
         try:

@@ -16,8 +16,9 @@ import sys
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -202,8 +203,9 @@ def check_command(words: list[str], runnable: list[str], where: str) -> None:
             assert done.exit_code in codes, f"{where}: {done.output}"
 
 
-def parse(arguments: list[str], where: str) -> None:
-    """Have the command line read these arguments, with nothing behind it."""
+@cache
+def command_line() -> Any:
+    """The command line, with nothing behind its commands. Making it takes longer than reading arguments."""
 
     def emptied(command):
         for child in getattr(command, "commands", {}).values():
@@ -212,8 +214,13 @@ def parse(arguments: list[str], where: str) -> None:
             command.callback = lambda **_: None
         return command
 
+    return emptied(get_command(app))
+
+
+def parse(arguments: list[str], where: str) -> None:
+    """Have the command line read these arguments."""
     try:
-        emptied(get_command(app)).main(list(arguments), standalone_mode=False)
+        command_line().main(list(arguments), standalone_mode=False)
     except Exception as error:
         raise AssertionError(f"{where}: checklist-rewards {shlex.join(arguments)}: {error!r}") from error
 
@@ -291,7 +298,7 @@ def test_the_examples_of_the_help_parse():
         for child in getattr(command, "commands", {}).values():
             yield from helps(child)
 
-    examples = [code for text in helps(get_command(app)) for code in re.findall(r"```\n(.*?)```", text, re.S)]
+    examples = [code for text in helps(command_line()) for code in re.findall(r"```\n(.*?)```", text, re.S)]
     assert len(examples) > 15
     for code in examples:
         for words in commands(code):

@@ -75,7 +75,7 @@ def test_the_card_names_data_and_licences():
 
 
 def test_the_pipeline_writes_and_judges_without_a_model_of_the_users(smollm2):
-    pipe = pipeline("english", store=False)
+    pipe = pipeline("english", generator_backend="transformers", store=False)  # vLLM: cli/test_commands_exit.py
     prompt = "Write a short letter to a friend about a storm at the sea. Use at most 40 words and no commas."
     [checklist] = pipe.generate_batch([prompt])
     assert [item.evidence.text for item in checklist.items[:2]] == ["at most 40 words", "no commas"]

@@ -43,6 +43,11 @@ def asks(*content):
     return [{"role": "user", "content": blocks}]
 
 
+def asks_by(key, value, text="What?"):
+    """A user message of an image part with one field, and a text."""
+    return [{"role": "user", "content": [{"type": "image", key: value}, {"type": "text", "text": text}]}]
+
+
 class Seeing(FakeBackend):
     """A fake engine that sees, and keeps what it was shown."""
 
@@ -123,7 +128,7 @@ def test_what_is_no_image_is_refused_in_one_sentence(value, message, tmp_path, m
 
 def test_paths_are_refused_where_a_client_may_not_read_files(tmp_path):
     (tmp_path / "red.png").write_bytes(png(PILLOWS["red"]))
-    with pytest.raises(SampleError, match="must be a data URL or an address"):
+    with pytest.raises(SampleError, match="must be a data URL"):
         image_of(str(tmp_path / "red.png"), folder=None)
     assert image_of(RED.url, folder=None) is RED
 

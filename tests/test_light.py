@@ -26,7 +26,7 @@ OF_EXTRAS = (
 ).split()
 
 NOT_LIGHT = {
-    *(f"backends.{name}" for name in ("difference", "encoder", "inputs", "live", "transformers")),
+    *(f"backends.{name}" for name in ("difference", "encoder", "inputs", "live", "transformers", "vision", "vllm")),
     *(f"datasets.{name}" for name in ("build", "publishing", "ray", "scoring")),
     *(f"rewards.{name}" for name in ("callback", "online_dpo", "sdpo")),
     "distill.adapter",

@@ -10,7 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from types import SimpleNamespace
 
 import pytest
@@ -34,10 +34,28 @@ ROW = {
 WORDS = {"question": "Is it short?", "check": {"type": "words", "at_most": 3}}
 
 
+ONE_AFTER_THE_OTHER = """
+import contextlib, io, json, sys
+from checklist_rewards.cli import main
+
+for arguments in json.loads(sys.argv[1]):
+    sys.argv = ["checklist-rewards", *arguments]
+    code, out, errors = 0, io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
+        try:
+            main()
+        except SystemExit as left:
+            code = left.code or 0
+    print(json.dumps([code, out.getvalue(), errors.getvalue()]))
+"""
+"""Runs several commands in one process: most of the time of a command is its imports."""
+
+
 @pytest.fixture(scope="module")
 def light(tmp_path_factory) -> SimpleNamespace:
-    """An environment with the wheel without extras: `python(code, *arguments)` and `command(*arguments)` run there, in
-    `folder`, with the variables `environment`; `bin` has its programs; `install(extra)` adds an extra."""
+    """An environment with the wheel without extras: `python(code, *arguments)`, `command(*arguments)` and several
+    `commands` run there, in `folder`, with the variables `environment`; `bin` has its programs; `install(extra)` adds
+    an extra."""
     folder = tmp_path_factory.mktemp("light")
     subprocess.run([sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", folder], cwd=REPO, check=True)
     [wheel] = folder.glob("*.whl")
@@ -73,10 +91,15 @@ def light(tmp_path_factory) -> SimpleNamespace:
     def command(*arguments: object) -> subprocess.CompletedProcess[str]:
         return run(home / "bin" / "checklist-rewards", *arguments)
 
+    def commands(*each: Sequence[str]) -> list[tuple[int, str, str]]:
+        """The exit code, output and errors of each."""
+        return [tuple(json.loads(line)) for line in python(ONE_AFTER_THE_OTHER, json.dumps(each)).splitlines()]
+
     return SimpleNamespace(
         folder=folder,
         python=python,
         command=command,
+        commands=commands,
         environment=environment,
         bin=home / "bin",
         install=install,
@@ -158,7 +181,7 @@ assert broken.score(["Is it fine (yes)?"], target="blue").primary_score is None
 
 def test_the_command_line_works_on_jsonl_and_csv(scored, fault_server):
     judge = ("--model", "valid", "--base-url", fault_server)
-    for arguments in (
+    for code, *shown in scored.commands(
         ("generate", "rows.jsonl", "-o", "checklists.csv", *judge),
         ("run", "rows.jsonl", "-o", "run.jsonl", *judge),
         ("checklists", "import", "rows.jsonl", "-o", "imported.jsonl"),
@@ -166,34 +189,27 @@ def test_the_command_line_works_on_jsonl_and_csv(scored, fault_server):
         ("list",),
         ("--help",),
     ):
-        done = scored.command(*arguments)
-        assert done.returncode == 0, (arguments, done.stdout, done.stderr)
+        assert code == 0, shown
     row = json.loads((scored.folder / "scored.jsonl").read_text())
     assert [item["answer"] for item in row["checklist_score"]["items"]] == ["yes", "no"]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (("score", "rows.jsonl", "-o", "o.jsonl", "--model", "org/model"), "checklist-rewards[trl]"),
-        (("score", "rows.jsonl", "-o", "o.jsonl", "--model", "pocket"), "checklist-rewards[trl]"),
-        (
-            ("score", "rows.jsonl", "-o", "o.jsonl", "--model", "pocket", "--backend", "vllm"),
-            "checklist-rewards[vllm]",
-        ),
-        (("score", "rows.parquet", "-o", "o.jsonl", "--model", "m", "--base-url", "SERVER"), "rewards[datasets]"),
-        (("score", "rows.jsonl", "-o", "o.parquet", "--model", "m", "--base-url", "SERVER"), "rewards[datasets]"),
-        (("agree", "scored.jsonl", "--label-key", "human"), "checklist-rewards[evaluation]"),
-        (("distill", "scored.jsonl", "-o", "judge"), "checklist-rewards[encoder]"),
-        (("serve",), "checklist-rewards[serve]"),
-        (("demo",), "checklist-rewards[recipes]"),
-    ],
-    ids=lambda value: "-".join(value[:1] + value[-1:]) if isinstance(value, tuple) else "",
-)
-def test_what_needs_an_extra_names_it_in_one_sentence(scored, fault_server, arguments, says):
-    done = scored.command(*(fault_server if argument == "SERVER" else argument for argument in arguments))
-    assert done.returncode == 2 and "Traceback" not in done.stderr, done.stderr
-    assert done.stderr.startswith("error: ") and says in "".join(done.stderr.split("\n"))
+def test_what_needs_an_extra_names_it_in_one_sentence(scored, fault_server):
+    served = ("--model", "m", "--base-url", fault_server)
+    extras = {
+        ("score", "rows.jsonl", "-o", "o.jsonl", "--model", "org/model"): "checklist-rewards[trl]",
+        ("score", "rows.jsonl", "-o", "o.jsonl", "--model", "pocket"): "checklist-rewards[trl]",
+        ("score", "rows.jsonl", "-o", "o.jsonl", "--model", "pocket", "--backend", "vllm"): "checklist-rewards[vllm]",
+        ("score", "rows.parquet", "-o", "o.jsonl", *served): "rewards[datasets]",
+        ("score", "rows.jsonl", "-o", "o.parquet", *served): "rewards[datasets]",
+        ("agree", "scored.jsonl", "--label-key", "human"): "checklist-rewards[evaluation]",
+        ("distill", "scored.jsonl", "-o", "judge"): "checklist-rewards[encoder]",
+        ("serve",): "checklist-rewards[serve]",
+        ("demo",): "checklist-rewards[recipes]",
+    }
+    for (code, _, errors), (arguments, extra) in zip(scored.commands(*extras), extras.items(), strict=True):
+        assert code == 2 and "Traceback" not in errors, (arguments, errors)
+        assert errors.startswith("error: ") and extra in "".join(errors.split("\n")), (arguments, errors)
 
 
 def test_a_reward_server_scores_for_the_light_half(scored, reward_server):

@@ -86,6 +86,9 @@ def test_a_label_after_a_thought_is_a_plain_forward_pass_over_all_that_was_writt
     reads = [Ask(ChecklistItem(question=question), "A dog barks at the moon.") for question in QUESTIONS[:2]]
     verdicts = judge.answer(reads)[0]
     tokenizer, model = AutoTokenizer.from_pretrained(smollm2), engine.load().model
+    places: dict[str, list[int]] = {"yes": [], "no": []}
+    for token, place in tokenizer.get_vocab().items():
+        places.get(tokenizer.convert_tokens_to_string([token]).strip().lower(), []).append(place)
     for read, verdict in zip(reads, verdicts, strict=True):
         user = judge.prompt.prefix(target=read.target) + judge.prompt.tail(read.item.question)
         user += "\n\nDo not answer yet. First say in a few short sentences which words of the response "
@@ -97,12 +100,7 @@ def test_a_label_after_a_thought_is_a_plain_forward_pass_over_all_that_was_writt
         ids = tokenizer(f"{text}{thought}\n\nAnswer:", add_special_tokens=False, return_tensors="pt")["input_ids"]
         with torch.inference_mode():
             probabilities = model(input_ids=ids).logits[0, -1].float().softmax(-1)
-        forms = {" yes": 0.0, " no": 0.0}
-        for token, place in tokenizer.get_vocab().items():
-            word = f" {tokenizer.convert_tokens_to_string([token]).strip().lower()}"
-            if word in forms:
-                forms[word] += float(probabilities[place])
-        yes, no = forms.values()
+        yes, no = (float(probabilities[forms].sum()) for forms in places.values())
         assert verdict.probabilities["yes"] == pytest.approx(yes / (yes + no), abs=1e-4)
         assert verdict.mass == pytest.approx(yes + no, abs=1e-4)
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -45,12 +45,16 @@ class Past:
 
     Args:
         cache (`Cache`): A cache in which a forward pass has put the tokens of one prompt.
+        shift (`int`, *optional*, defaults to `0`): What the positions of later tokens differ by from their number.
 
     Raises:
         TypeError: If a layer of the cache does not keep all tokens.
     """
 
-    def __init__(self, cache: Any):
+    def __init__(self, cache: Any, shift: int = 0):
+        self.shift = shift
+        """What is added to the positions of the tokens that follow. Not 0 if an image takes fewer positions than
+        tokens (mrope)."""
         self._layers = [(layer.keys, layer.values) for layer in cache.layers]
         self.length = int(self._layers[0][0].shape[-2])
         """The number of tokens."""
@@ -110,6 +114,8 @@ class Inputs(NamedTuple):
     """Row and column of the last token before each read's label, shape (reads, 2)."""
     past: Any = None
     """A cache with the tokens that are kept above the rows, or to which those of the row are added."""
+    images: Mapping[str, Any] | None = None
+    """Further arguments: the pixels of the images in the rows, and the kinds of their tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +230,10 @@ def tree_inputs(
         visible = torch.nn.functional.pad(visible, (kept, 0), value=True)
         keys = torch.cat([torch.arange(kept, device=device).expand(len(rows), -1), positions], dim=1)
     mask = attention_masks(visible, positions, layers, model, keys)
-    return Inputs(ids, positions, mask, torch.tensor(answers, device=device), None if past is None else past.shown())
+    at = torch.tensor(answers, device=device)
+    if past is None:
+        return Inputs(ids, positions, mask, at)
+    return Inputs(ids, positions + past.shift, mask, at, past.shown())
 
 
 def prefix_inputs(

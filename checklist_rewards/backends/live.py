@@ -22,6 +22,7 @@ together and share them evenly, and a rank without a row reads a short row whose
 from __future__ import annotations
 
 import hashlib
+import json
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -36,12 +37,14 @@ from transformers import AutoConfig
 
 from checklist_rewards.backends.base import Answer, Arrived, Messages, ReadGroup, Reply, Sampling, Usage
 from checklist_rewards.backends.inputs import Past, base_of
-from checklist_rewards.backends.models import POCKET, model_folder, model_identity, pocket_dir
+from checklist_rewards.backends.models import POCKET, model_folder, model_identity, pocket_dir, vision_class
 from checklist_rewards.backends.packaged import ENGLISH_ENCODER, PACKAGED, packaged_folder
 from checklist_rewards.backends.tokens import ChatTokenizer, chat_tokenizer, load_chat_tokenizer
 from checklist_rewards.backends.transformers import TransformersBackend
 from checklist_rewards.backends.trees import MAX_BATCH_TOKENS, TreeRow, tree_rows
+from checklist_rewards.backends.vision import load_processor
 from checklist_rewards.errors import ChecklistRewardsError, ModelError
+from checklist_rewards.images import images_in
 
 _locks: WeakKeyDictionary[Any, threading.RLock] = WeakKeyDictionary()
 _SAMPLED = 4096
@@ -160,6 +163,11 @@ class LiveBackend(TransformersBackend):
         check_frozen(model, adapter)
         self.model_name = model_name(model)
         tokens, self._weights = _identified(model, tokenizer, adapter, spare)
+        self._model_type = base_of(model).config.model_type
+        self.sees = type(base_of(model)).__name__ == vision_class(self._model_type)
+        self._given_processor, self._spare_processor = tokenizer, spare
+        if self.sees and hasattr(tokenizer, "image_processor"):
+            self._weights = self._with_pixels(self._weights)
         self._use(model, tokens, max_batch_tokens, forward)
         self._first = self._watched()
 
@@ -174,6 +182,27 @@ class LiveBackend(TransformersBackend):
         super()._use(model, tokens, max_batch_tokens, forward)
         self._computes, self._given = vars(model).get("forward"), forward
         self._identity = self._weights(self.precision)
+
+    def _with_pixels(self, weights: Callable[[torch.dtype], str]) -> Callable[[torch.dtype], str]:
+        """The identity with a processor that makes other pixels than that of the model's files."""
+        given = _pixels(self._given_processor)
+        try:
+            if _pixels(load_processor(str(model_folder(self.model_name)))) == given:
+                return weights
+        except (ChecklistRewardsError, OSError, ValueError):  # not loaded from files
+            pass
+        return lambda precision: _hashed(weights(precision), given)
+
+    def _processor(self) -> Any:
+        """The processor that was given with the model; otherwise that of its files, or of the trainer."""
+        if hasattr(self._given_processor, "image_processor"):
+            return self._given_processor
+        try:
+            return load_processor(str(model_folder(self.model_name)))
+        except (ChecklistRewardsError, OSError, ValueError):
+            if not hasattr(self._spare_processor, "image_processor"):
+                raise
+            return self._spare_processor
 
     @contextmanager
     def in_turn(self) -> Iterator[None]:
@@ -193,6 +222,11 @@ class LiveBackend(TransformersBackend):
         """Compute the log-probabilities of the labels; see [`TransformersBackend.read`]. If the forward pass is
         collective, only within [`together`]."""
         self._check_weights()
+        if self._gathered is not None and any(images_in(group.prefix, *group.tails) for group in groups):
+            raise ModelError(
+                f"each rank has a part of the weights of {self.model_name!r} (FSDP or ZeRO-3), so they cannot read "
+                "prompts with images; name a judge of its own, or judge by text alone with images='ignore'."
+            )
         with self.in_turn():
             return super().read(groups, labels)
 
@@ -460,6 +494,11 @@ def _plain(name: str) -> str:
 def _of_adapter(name: str, adapters: Any) -> bool:
     """Whether a weight belongs to one of these adapters. PEFT puts the adapter's name into that of the weight."""
     return not set(adapters).isdisjoint(name.split("."))
+
+
+def _pixels(processor: Any) -> str:
+    """What decides how a processor turns an image into pixels, as text."""
+    return json.dumps(processor.image_processor.to_dict(), sort_keys=True, default=str)
 
 
 def _rules(tokens: ChatTokenizer) -> str:

@@ -153,9 +153,21 @@ def is_encoder(model: str | Path) -> bool:
 
 def sees_images(model: str | Path, revision: str | None = None) -> bool:
     """Whether a model takes images, by the type in its `config.json`. Raises [`ModelError`] as [`config_of`]."""
+    return vision_class(config_of(model, revision).get("model_type")) is not None
+
+
+def vision_class(model_type: Any) -> str | None:
+    """The class of transformers that takes images and text, for a type of model. None if it takes no images."""
     from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
 
-    return config_of(model, revision).get("model_type") in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
+    return MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES.get(model_type)
+
+
+def text_class(model_type: Any) -> str | None:
+    """The class of transformers that continues text, for a type of model. None if there is none."""
+    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+
+    return MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.get(model_type)
 
 
 def model_identity(model: str | Path, settings: Mapping[str, Any] | None = None) -> str:

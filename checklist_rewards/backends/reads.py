@@ -38,6 +38,7 @@ def read_prompts(
     *,
     limit: int,
     over_limit: Answer = Answer(None, Unanswered(Reason.TOO_LONG)),  # noqa: B008 - a constant
+    tokenized: Sequence[TokenGroup] | None = None,
 ) -> tuple[list[Answer], Usage]:
     """Implement `Backend.read` with a function that sends prompts to an engine.
 
@@ -48,6 +49,7 @@ def read_prompts(
         ask (callable): Sends prompts to the engine.
         limit (`int`): The context length of the engine in tokens. A prompt must leave room for one token.
         over_limit ([`Answer`], *optional*, defaults to "too_long"): The result for prompts that exceed the limit.
+        tokenized (sequence of [`TokenGroup`], *optional*): The groups as token ids, if they have images.
 
     Returns:
         `tuple[list[Answer], Usage]`: One answer per read, and the cost of those that the engine answered.
@@ -62,7 +64,7 @@ def read_prompts(
             f"this model cannot be used with the labels {list(labels)}: they have {len(ids)} surface forms in its "
             f"vocabulary, and at most {MAX_LABEL_TOKENS} are possible."
         )
-    tokenized = tokens.groups(groups)
+    tokenized = tokens.groups(groups) if tokenized is None else tokenized
     reads = [[over_limit] * len(group.tails) for group in tokenized]
     fitting = [(number, *one) for number in in_order(tokenized) for one in tokenized[number].fitting(limit)]
     places = [(number, index) for number, index, _ in fitting]

@@ -64,6 +64,11 @@ class ReferenceBackend(Backend):
         return self._engine.identity
 
     @property
+    def sees(self) -> bool:  # type: ignore[override]
+        """Whether the reference takes images; True before it is known."""
+        return self.bound is None or self.bound.sees
+
+    @property
     def tokens(self) -> Any:
         """The tokenizer of the reference."""
         return self._engine.tokens

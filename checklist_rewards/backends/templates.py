@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,6 +29,7 @@ from typing import Any, NamedTuple
 from checklist_rewards.backends.base import Message, Messages, Written
 from checklist_rewards.chat import CompletionReader
 from checklist_rewards.errors import ModelError
+from checklist_rewards.images import Image, has_images, parts
 from checklist_rewards.markers import OPENING_TAG, Section, closing_tag
 
 logger = logging.getLogger(__name__)
@@ -70,6 +71,8 @@ class Frame(NamedTuple):
     foot: str
     strips: bool
     """Whether the template strips the white space around the message."""
+    data: tuple[tuple[int, int], ...] = ()
+    """The spans of data in the head: texts that stand before an image of the message."""
 
 
 class ThoughtFormat(NamedTuple):
@@ -105,6 +108,8 @@ class ChatTemplate:
 
     def __init__(self, tokenizer: Any):
         self._tokenizer = tokenizer
+        self.image_token = ""
+        """What stands for an image in the texts of a model that sees and has no template."""
         self.marks_channels = "<|channel|>" in (self._source() or "")
         """Whether special tokens separate thinking and answer, as in gpt-oss."""
 
@@ -152,31 +157,69 @@ class ChatTemplate:
         """The section of a thought that the prompt of a reply opens, so that the reply begins inside it."""
         return self.reader.grammar.opened_by(self.frame(None, think=True).foot)
 
-    def conversation(self, messages: Messages) -> tuple[str, list[tuple[int, int]]]:
+    def conversation(
+        self, messages: Messages, *, think: bool = True, pictured: Callable[[str], str] | None = None
+    ) -> tuple[str, list[tuple[int, int]]]:
         """Render a whole conversation up to where the model's reply starts.
 
+        Args:
+            messages (chat messages): The messages. With `pictured`, their contents may have images.
+            think (`bool`, *optional*, defaults to `True`): Whether the model may think before it answers.
+            pictured (callable, *optional*): Gives a text of the template with the tokens of its images.
+
         Returns:
-            `tuple[str, list[tuple[int, int]]]`: The text, and the span of each message's content in it.
+            `tuple[str, list[tuple[int, int]]]`: The text, and the span of each message's content in it; with images,
+            of each text between them.
 
         Raises:
             ModelError: If the template drops a message.
         """
-        marks = [f"{_MARK}N{index}N" for index in range(len(messages))]
-        framed = [{**message, "content": _padded(mark)} for message, mark in zip(messages, marks, strict=True)]
-        rest, text = self._render(framed, True), ""
+        framed: list[Message] = []
+        contents: list[str] = []
+
+        def marked(text: str) -> str:
+            contents.append(text)
+            return _padded(_numbered(len(contents) - 1))
+
+        for message in messages:
+            content: Any = message["content"]
+            if pictured is None or not has_images(content):
+                content = marked(content)
+            else:
+                content = [
+                    {"type": "image"} if isinstance(part, Image) else {"type": "text", "text": marked(part)}
+                    for part in parts(content)
+                ]
+            framed.append({**message, "content": content})
+        rest, text = self._render(framed, think), ""
         spans = []
-        for message, mark in zip(messages, marks, strict=True):
-            content = message["content"]
-            before, match, after = rest.partition(_padded(mark))
+        for index, content in enumerate(contents):
+            before, match, after = rest.partition(_padded(_numbered(index)))
             if not match:
-                before, match, after = rest.partition(mark)
+                before, match, after = rest.partition(_numbered(index))
                 content = content.strip()
             if not match:
                 raise ModelError("the model's chat template drops a message of the conversation.")
-            text += before
+            text += before if pictured is None else pictured(before)
             spans.append((len(text), len(text) + len(content)))
             text, rest = text + content, after
-        return text + rest, spans
+        return text + (rest if pictured is None else pictured(rest)), spans
+
+    def pictured_frame(self, system: str | None, before: str, think: bool, pictured: Callable[[str], str]) -> Frame:
+        """Compute the text around what follows the last image of a user message.
+
+        Args:
+            system (`str`, *optional*): The system message.
+            before (`str`): The message up to its last image.
+            think (`bool`): Whether the model may think before it answers.
+            pictured (callable): As in [`conversation`].
+        """
+        messages = [_message("system", system)] if system else []
+        text, spans = self.conversation(
+            [*messages, _message("user", before + _padded(_MARK))], think=think, pictured=pictured
+        )
+        *data, (start, end) = spans
+        return Frame(text[:start], self.frame(system, think=think).foot, text[start:end] == _MARK, tuple(data))
 
     def reply(self, text: str) -> str:
         """Convert a model's output to text in which thinking is in a `<think>` block.
@@ -201,8 +244,14 @@ class ChatTemplate:
     def _render(self, messages: list[Message], think: bool) -> str:
         if not self._source():
             # A base model: plain paragraphs, after the token with which documents start in training.
-            return (self._tokenizer.bos_token or "") + "\n\n".join(m["content"] for m in messages) + "\n"
+            return (self._tokenizer.bos_token or "") + "\n\n".join(self._plain(m["content"]) for m in messages) + "\n"
         return self._with_rules(messages, think)
+
+    def _plain(self, content: Any) -> str:
+        """A content without a template. Its images are their placeholders."""
+        if isinstance(content, str):
+            return content
+        return "".join(part.get("text", self.image_token) for part in content)
 
     def _with_rules(self, messages: Sequence[Message], think: bool, answered: bool = False) -> str:
         """Render messages with the system message where the template accepts it."""
@@ -221,7 +270,9 @@ class ChatTemplate:
             if alone:
                 raise
         system, first, *others = messages
-        merged = {**first, "content": f"{system['content']}\n\n{first['content']}"}
+        rules, content = f"{system['content']}\n\n", first["content"]
+        both: Any = rules + content if isinstance(content, str) else [{"type": "text", "text": rules}, *content]
+        merged = {**first, "content": both}
         return self._switched([merged, *others], think, answered)
 
     def _switched(self, messages: Sequence[Message], think: bool, answered: bool) -> str:
@@ -375,7 +426,13 @@ _RULES = _message("system", "Answer with one word.")
 _USER, _BARE_USER = _message("user", _padded(_MARK)), _message("user", _MARK)
 
 
+def _numbered(index: int) -> str:
+    return f"{_MARK}N{index}N"
+
+
 def _in_blocks(message: Message) -> Message:
+    if not isinstance(message["content"], str):
+        return message
     return {**message, "content": [{"type": "text", "text": message["content"]}]}  # type: ignore[dict-item]
 
 

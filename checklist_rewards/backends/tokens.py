@@ -30,8 +30,9 @@ common are the prefix. A thought before a label is plain text: mistral-common ha
 
 [`Bounds`] are upper bounds for the number of tokens of a request before it is sent, used by budgets and dry runs. With
 the model's tokenizer, prompts are counted exactly. Without it, the bound is one token per byte of the text plus
-`TEMPLATE_TOKENS` for the chat template; English text takes about a quarter of that. A template that adds more than
-`TEMPLATE_TOKENS` (a long system prompt of its own) may exceed the bound for very short prompts.
+`TEMPLATE_TOKENS` for the chat template and `IMAGE_TOKENS` for each image; English text takes about a quarter of that.
+A template that adds more than `TEMPLATE_TOKENS` (a long system prompt of its own) may exceed the bound for very short
+prompts.
 
 A label read from a server may take a second request: if the server returns no log-probabilities or none of the labels,
 it is requested to write the label.
@@ -55,6 +56,7 @@ from checklist_rewards.backends.models import POCKET, from_hub, pocket_dir
 from checklist_rewards.backends.packaged import PACKAGED, packaged_folder
 from checklist_rewards.backends.templates import NO_FORMAT, QUOTED_END, ChatTemplate, Frame
 from checklist_rewards.errors import ModelError
+from checklist_rewards.images import images_in
 from checklist_rewards.prompts import chat_messages
 
 _SHAPE = re.compile(r"<[|｜].+[|｜]>")
@@ -194,10 +196,10 @@ class TokenGroup(NamedTuple):
 
 
 class _Head(NamedTuple):
-    """The text of a prefix up to its seam, and the span of its data."""
+    """The text of a prefix up to its seam, and the spans of its data."""
 
     text: str
-    data: tuple[int, int]
+    data: tuple[Span, ...]
 
 
 class _Foot(NamedTuple):
@@ -250,19 +252,23 @@ class ChatTokenizer:
         if ahead is not None and ahead[0] is groups:
             self._ahead = None
             return ahead[1]
-        parts = [self._parts(group) for group in groups]
+        return self.framed_groups(groups, [self.frame(group) for group in groups])
+
+    def framed_groups(self, groups: Sequence[ReadGroup], frames: Sequence[Frame]) -> list[TokenGroup]:
+        """As [`groups`], with the text around each group's user message."""
+        parts = [self._parts(group, frame) for group, frame in zip(groups, frames, strict=True)]
         heads = [part.head for part in parts if part is not None]
-        prefixes = iter(self.encoder.data([head.text for head in heads], [[head.data] for head in heads]))
+        prefixes = iter(self.encoder.data([head.text for head in heads], [head.data for head in heads]))
         tails = self._tails([tail for part in parts if part is not None for tail in part.tails])
         out = []
-        for group, part in zip(groups, parts, strict=True):
+        for group, frame, part in zip(groups, frames, parts, strict=True):
             if part is None:
-                out.append(shared_prefix(self._whole_prompts(group)))
+                out.append(shared_prefix(self._whole_prompts(group, frame)))
                 continue
             prefix, tail_ids = next(prefixes), [tails[tail] for tail in part.tails]
             separable = [ids for ids in tail_ids if ids is not None]
             if len(separable) < len(tail_ids):
-                out.append(shared_prefix(self._whole_prompts(group)))
+                out.append(shared_prefix(self._whole_prompts(group, frame)))
                 continue
             shared = _common(separable)
             if len({written.thought for written in group.written}) != 1:
@@ -333,9 +339,8 @@ class ChatTokenizer:
                     )
         return groups
 
-    def _parts(self, group: ReadGroup) -> _Parts | None:
+    def _parts(self, group: ReadGroup, frame: Frame) -> _Parts | None:
         """Split a group at its seam. None if it has no seam, or if splitting there would change a token."""
-        frame = self._frame(group)
         prefix = group.prefix.lstrip() if frame.strips else group.prefix
         places = [match.start() for match in _WORD_AFTER_SPACE.finditer(prefix, max(0, len(prefix) - _SEAM_WITHIN))]
         if not places or not group.tails:
@@ -352,7 +357,8 @@ class ChatTokenizer:
         tokens = self._seams.get((context, seam))
         if tokens is None:
             return None
-        return _Parts(_Head(frame.head + before, (len(frame.head), len(frame.head) + len(before))), tails, tokens)
+        span = len(frame.head), len(frame.head) + len(before)
+        return _Parts(_Head(frame.head + before, (*frame.data, span)), tails, tokens)
 
     def _seam_tokens(self, before: str, seam: str, tail: _Tail) -> int | None:
         """Number of tokens of the seam. None if a prompt split there differs from the prompt tokenized whole."""
@@ -381,9 +387,8 @@ class ChatTokenizer:
             tail_ids[tail] = both[len(context) :] if both[: len(context)] == context else None
         return tail_ids
 
-    def _whole_prompts(self, group: ReadGroup) -> list[Ids]:
+    def _whole_prompts(self, group: ReadGroup, frame: Frame) -> list[Ids]:
         """Ids of every prompt of a group, each tokenized whole."""
-        frame = self._frame(group)
         users = [group.prefix + tail for tail in group.tails or ("",)]
         users = [user.strip() for user in users] if frame.strips else users
         start = len(frame.head)
@@ -391,7 +396,7 @@ class ChatTokenizer:
         for user, foot in zip(users, self._feet(frame, group), strict=True):
             texts.append(frame.head + user + foot.text)
             (_, end), *written = foot.after(start + len(user))
-            spans.append([(start, end), *written])
+            spans.append([*frame.data, (start, end), *written])
         return self.encoder.data(texts, spans)
 
     def _feet(self, frame: Frame, group: ReadGroup) -> list[_Foot]:
@@ -404,7 +409,8 @@ class ChatTokenizer:
             feet.append(_Foot(frame.foot + text, tuple((start + first, start + last) for first, last in spans)))
         return feet
 
-    def _frame(self, group: ReadGroup) -> Frame:
+    def frame(self, group: ReadGroup) -> Frame:
+        """The text around the user message of a group."""
         key = group.system, bool(group.written)
         if key not in self._frames:
             self._frames[key] = self.template.frame(group.system, think=bool(group.written))
@@ -478,6 +484,8 @@ WORD_TOKENS = 16
 """Maximum length of the answer to a label read without log-probabilities."""
 THINKING_TOKENS = 4096
 """Additional tokens for models that think before every answer."""
+IMAGE_TOKENS = 4096
+"""Assumed maximum number of tokens of an image."""
 TEMPLATE_TOKENS = 128
 """Assumed maximum number of tokens that a chat template adds to a prompt."""
 _TOKENIZER = "tokenizer_config.json"
@@ -526,19 +534,25 @@ class Bounds:
                 ]
                 for size, group in zip(prefixes, groups, strict=True)
             ]
-        return [[Tokens(self.requests * size, self._answer) for size in group] for group in sizes]
+        images = [[_of_images(group.prefix, tail) for tail in group.tails] for group in groups]
+        return [
+            [Tokens(self.requests * (size + more), self._answer) for size, more in zip(*both, strict=True)]
+            for both in zip(sizes, images, strict=True)
+        ]
 
     def reply(self, messages: Messages, sampling: Sampling) -> Tokens:
         """Bound for `sampling.n` replies to one prompt."""
         completion = sampling.n * (sampling.max_tokens + self._thinking)
+        images = _of_images(*(message["content"] for message in messages))
         if self.tokens is not None:
             from jinja2 import TemplateError  # installed wherever a tokenizer is
 
             try:
-                return Tokens(len(self.tokens.prompt(messages)), completion)
+                return Tokens(len(self.tokens.prompt(messages)) + images, completion)
             except (ModelError, TemplateError):  # the server may use a template that accepts these messages
                 pass
-        return Tokens(sum(_bytes(message["content"]) for message in messages) + TEMPLATE_TOKENS, completion)
+        texts = sum(_bytes(message["content"]) for message in messages)
+        return Tokens(texts + images + TEMPLATE_TOKENS, completion)
 
 
 def local_tokenizer(model: str) -> ChatTokenizer | None:
@@ -554,6 +568,11 @@ def local_tokenizer(model: str) -> ChatTokenizer | None:
         return load_chat_tokenizer(source, local_files_only=True)
     except Exception:  # without transformers; an invalid name and broken files are reported when the model is loaded
         return None
+
+
+def _of_images(*texts: str) -> int:
+    """Bound for the tokens of the images in some texts."""
+    return IMAGE_TOKENS * len(images_in(*texts))
 
 
 def _bytes(text: str) -> int:

@@ -20,6 +20,11 @@ generator, so a reply depends on the other prompts in the batch. [`RowSampler`] 
 instead (the Gumbel-max trick: the argmax of logits / temperature + Gumbel noise is a sample from the softmax), and
 `generate` takes the argmax. Up to floating-point noise, a reply therefore depends only on its prompt and its seed.
 
+Groups with images (`vision.py`) are read with the model's vision-language class. The prompt up to its last image is
+computed once for all prompts that start with it, in the model's own forward pass with its pixels, and kept for the
+rows of the rest. The first such group is compared with plain passes over whole prompts. If they differ, or nothing can
+be kept, each prompt with images is computed by itself.
+
 Models with recurrent layers (Mamba, linear attention) pass a state from token to token and cannot be packed. For these
 models, and for those that fail [`packs_exactly`], each prompt is read separately. Separate prompts are padded on the
 right and need no custom mask, because a causal model does not attend to later tokens. This is checked once per model
@@ -39,7 +44,13 @@ from itertools import chain
 from typing import Any, TypeVar
 
 import torch
-from transformers import AutoModelForCausalLM, GenerationConfig, LogitsProcessor, LogitsProcessorList
+from transformers import (
+    AutoModelForCausalLM,
+    AutoModelForImageTextToText,
+    GenerationConfig,
+    LogitsProcessor,
+    LogitsProcessorList,
+)
 
 from checklist_rewards.backends.base import (
     MISSED,
@@ -75,7 +86,16 @@ from checklist_rewards.backends.inputs import (
     rope_boundary,
     tree_inputs,
 )
-from checklist_rewards.backends.models import adapter_dir, load_whole, model_identity, pinned, resolve_model
+from checklist_rewards.backends.models import (
+    adapter_dir,
+    config_of,
+    load_whole,
+    model_identity,
+    pinned,
+    resolve_model,
+    text_class,
+    vision_class,
+)
 from checklist_rewards.backends.tokens import ChatTokenizer, TokenGroup, load_chat_tokenizer
 from checklist_rewards.backends.trees import (
     MAX_BATCH_TOKENS,
@@ -89,7 +109,9 @@ from checklist_rewards.backends.trees import (
     keep_prefixes,
     tree_rows,
 )
+from checklist_rewards.backends.vision import Eyes, Views, load_processor
 from checklist_rewards.errors import BackendError, ModelError
+from checklist_rewards.images import has_images
 from checklist_rewards.scores.reasons import Reason, Unanswered
 from checklist_rewards.validation import unknown
 
@@ -146,7 +168,7 @@ _Place = tuple[int, int]
 
 
 class TransformersBackend(Backend):
-    """A causal language model of `transformers`, on the GPU if there is one.
+    """A language model of `transformers`, with or without vision, on the GPU if there is one.
 
     Args:
         model (`str`): "pocket", a folder or a Hub id.
@@ -184,18 +206,28 @@ class TransformersBackend(Backend):
                 path, **{name: settings[name] for name in _TOKENIZER_SETTINGS if name in settings}
             )
             dtype = torch.float32 if device.type == "cpu" else "auto"
-            loaded: Any = load_whole(AutoModelForCausalLM, path, **{"dtype": dtype, **settings})
-            if adapter is not None:
-                loaded.load_adapter(adapter_dir(adapter))
-            if "device_map" not in settings and "quantization_config" not in settings:
-                loaded.to(device)
-            loaded.eval()
+
+            def load(kind: Any) -> Any:
+                loaded = load_whole(kind, path, **{"dtype": dtype, **settings})
+                if adapter is not None:
+                    loaded.load_adapter(adapter_dir(adapter))
+                if "device_map" not in settings and "quantization_config" not in settings:
+                    loaded.to(device)
+                return loaded.eval()
+
+            model_type = config_of(model, settings.get("revision")).get("model_type")
+            self.sees = vision_class(model_type) is not None
+            seeing = self.sees and text_class(model_type) is None
+            loaded = load(AutoModelForImageTextToText if seeing else AutoModelForCausalLM)
         except Exception as error:  # transformers raises many types of errors while loading
             raise ModelError(f"model {model!r} cannot be loaded with transformers: {first_line(error)}") from error
+        self._load, self._model_type = load, model_type
+        self._processor_source = path, {name: settings[name] for name in _TOKENIZER_SETTINGS if name in settings}
         self._use(loaded, tokens, max_batch_tokens)
 
     def _use(self, model: Any, tokens: ChatTokenizer, max_batch_tokens: int, forward: Any = None) -> None:
         """Read with this model from now on; `forward` is called in its place if another module wraps it."""
+        self._shares_images: bool | None = None
         config = model.config.get_text_config()
         self.model, self.tokens, self.max_batch_tokens = model, tokens, max_batch_tokens
         self._forward, self._cache = model if forward is None else forward, cache_argument(model)
@@ -224,6 +256,10 @@ class TransformersBackend(Backend):
                 type(base_of(model)).__name__,
                 own,
             )
+
+    def _processor(self) -> Any:
+        path, settings = self._processor_source
+        return load_processor(path, **settings)
 
     def _attends_alike(self, attention: str, own: str) -> bool:
         """Whether the model may read with an attention implementation that is not its own."""
@@ -254,6 +290,138 @@ class TransformersBackend(Backend):
 
     def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> tuple[list[Answer], Usage]:
         """Compute the log-probabilities of the labels, in rows of several prompts if the model allows it."""
+        seen = [any(map(has_images, (group.system, group.prefix, *group.tails))) for group in groups]
+        if not any(seen):
+            return self._read_texts(groups, labels)
+        eyes = self.eyes
+        texts, usage = self._read_texts([group for group, sees in zip(groups, seen, strict=True) if not sees], labels)
+        pictured = [group for group, sees in zip(groups, seen, strict=True) if sees]
+        answers, more = self._read_images(eyes, pictured, labels)
+        of_texts, of_images = iter(texts), iter(answers)
+        merged = [
+            next(of_images if sees else of_texts)
+            for group, sees in zip(groups, seen, strict=True)
+            for _ in group.tails
+        ]
+        return merged, Usage.total([usage, more]) if texts else more
+
+    @cached_property
+    def eyes(self) -> Eyes:
+        """Tokenizes prompts with images. From then on, the model's vision-language class answers all reads.
+
+        Raises:
+            ModelError: If the model does not see, or its processor cannot be loaded.
+        """
+        if not self.sees:
+            raise ModelError(f"{type(base_of(self.model)).__name__} takes no images.")
+        processor = self._processor()
+        if type(base_of(self.model)).__name__ != vision_class(self._model_type):
+            self._use(self._load(AutoModelForImageTextToText), self.tokens, self.max_batch_tokens)
+        return Eyes(self.tokens, processor, base_of(self.model).config)
+
+    def _read_images(
+        self, eyes: Eyes, groups: Sequence[ReadGroup], labels: Sequence[str]
+    ) -> tuple[list[Answer], Usage]:
+        """Read groups with images. Prompts are below their beginning up to the last image, which is kept."""
+        forms, views = eyes.tokens.label_groups(labels), Views(eyes)
+        tokenized = eyes.groups(groups, views)
+        reads: list[list[Answer]] = [[_TOO_LONG] * len(group.tails) for group in tokenized]
+        heads: dict[tuple[int, ...], list[Branch[_Place]]] = {}
+        for number in in_order(tokenized):
+            prefix = tokenized[number].prefix
+            by_head: dict[tuple[int, ...], list[tuple[list[int], _Place]]] = {}
+            for index, tail in tokenized[number].fitting(self.limit):
+                prompt = prefix + tail
+                end = 1 + max(place for place, token in enumerate(prompt) if token < 0)
+                by_head.setdefault(tuple(prompt[:end]), []).append((prompt[max(end, len(prefix)) :], (number, index)))
+            for head, tails in by_head.items():
+                heads.setdefault(head, []).append((prefix[len(head) :], tails))
+        computed = cached = separate = 0
+        for head, branches in heads.items():
+            found: list[tuple[TreeRow[_Place], list[Answer]]] = []
+            alone: list[Branch[_Place]] = []
+            if self._shares(head, branches, views):
+                plan = keep_prefixes(branches, self._costs, head)
+                computed += self._read_below(plan, None, forms, found, alone, views)
+                cached += sum(len(row.values) for row, _ in found)
+            else:
+                alone = [([*head, *rest], tails) for rest, tails in branches]
+            for start, some in alone:
+                for own, place in some:
+                    prompt = [*start, *own]
+                    found.append(
+                        (next(tree_rows([(prompt, [((), place)])], 0)), self._read_alone(prompt, views, forms))
+                    )
+                    computed += len(prompt)
+                    separate += 1
+            for row, answers in found:
+                for (number, index), read in zip(row.values, answers, strict=True):
+                    reads[number][index] = read
+        prompt_tokens, floor = floor_tokens(tokenized, self.limit)
+        return list(chain.from_iterable(reads)), Usage(prompt_tokens, computed, floor, separate, cached)
+
+    def _read_alone(self, prompt: list[int], views: Views, forms: Sequence[tuple[int, ...]]) -> list[Answer]:
+        """Read a prompt with images in a pass of its own."""
+
+        def answer(batch: Sequence[list[int]]) -> list[Answer]:
+            with self.in_turn(), self._positions():
+                logprobs = _labels_of(self._logits(self._image_inputs(batch, views)), forms)
+            return [Answer(tuple(row)) for row in logprobs.tolist()]
+
+        return _in_memory([prompt], answer, lambda _: Answer(None, _no_memory(f"a prompt of {len(prompt)} tokens")))
+
+    def _image_inputs(self, prompts: Sequence[Sequence[int]], views: Views) -> Inputs:
+        return views.inputs(prompts, self.device, self.model.dtype)
+
+    def _shares(self, head: Sequence[int], branches: Sequence[Branch[_Place]], views: Views) -> bool:
+        """Whether prompts can be read below a beginning with images that is kept. Tried once, on these prompts."""
+        if self._shares_images is None:
+            self._shares_images = self.keeps and self._boundary is None and self._agrees(head, branches, views)
+            if not self._shares_images:
+                logger.warning(
+                    "%s cannot read several questions about an image below its common beginning exactly, so every "
+                    "prompt with images is read separately.",
+                    type(base_of(self.model)).__name__,
+                )
+        return self._shares_images
+
+    def _agrees(self, head: Sequence[int], branches: Sequence[Branch[_Place]], views: Views) -> bool:
+        [longest] = sorted(branches, key=lambda branch: -len(branch[0]))[:1]
+        rest, tails = longest
+        assert self.layers is not None
+        with self.in_turn(), self._positions(), Precision.of(self.model) as precision:
+            plain = torch.cat(
+                [self._logits(self._image_inputs([[*head, *rest, *tail]], views)) for tail, _ in tails[:2]]
+            )
+            try:
+                rows = list(tree_rows([(rest, tails[:2])], 2**31))
+                below = tree_inputs(rows, self.layers, self.model, self.device, self._head(head, views))
+                return agree(self._logits(below), plain, precision.rounding(self.device))
+            except Exception as error:  # as in `packs_exactly`
+                logger.info("%s does not support kept images: %s", type(base_of(self.model)).__name__, error)
+                return False
+
+    def _head(self, ids: Sequence[int], views: Views) -> Past:
+        """The beginning of some prompts up to their last image, computed in a pass of its own."""
+        inputs = self._image_inputs([ids], views)._replace(past=Past.empty())
+        with self._positions() as places:
+            self._logits(inputs)
+            deltas = [module.rope_deltas for module in places if module.rope_deltas is not None]
+        return Past(inputs.past, int(deltas[0].flatten()[0]) if deltas else 0)
+
+    @contextmanager
+    def _positions(self) -> Iterator[list[Any]]:
+        """Context manager for passes with images: the modules that remember by how much the positions of the last
+        prompt differ from the number of its tokens (mrope). Afterwards they are as before."""
+        places = [module for module in self.model.modules() if "rope_deltas" in vars(module)]
+        before = [module.rope_deltas for module in places]
+        try:
+            yield places
+        finally:
+            for module, delta in zip(places, before, strict=True):
+                module.rope_deltas = delta
+
+    def _read_texts(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> tuple[list[Answer], Usage]:
         forms = self.tokens.label_groups(labels)
         tokenized = self.tokens.groups(groups)
         reads: list[list[Answer]] = [[_TOO_LONG] * len(group.tails) for group in tokenized]
@@ -283,6 +451,7 @@ class TransformersBackend(Backend):
         forms: Sequence[tuple[int, ...]],
         found: list[tuple[TreeRow[_Place], list[Answer]]],
         lost: list[Branch[_Place]],
+        views: Views | None = None,
     ) -> int:
         """Read the rows below a prefix, and return the number of computed tokens. If the prefix does not fit into
         memory, its prompts are added to `lost`."""
@@ -290,9 +459,11 @@ class TransformersBackend(Backend):
         def prefix(ids: Sequence[Sequence[int]]) -> list[Past | None]:
             assert self.layers is not None
             with self.in_turn():
+                if views is not None:
+                    return [self._head(ids[0], views)]
                 inputs = prefix_inputs(ids[0], self.layers, self.model, self.device, above)
                 self._logits(inputs)
-            return [Past(inputs.past)]
+            return [Past(inputs.past, above.shift if above is not None else 0)]
 
         [past] = _in_memory([kept.ids], prefix, lambda _: None)
         if past is None:
@@ -332,7 +503,12 @@ class TransformersBackend(Backend):
         self, prompts: Sequence[Messages], sampling: Sampling, arrived: Arrived | None = None
     ) -> list[list[Reply]]:
         """Sample replies. Prompts are batched by length and padded on the left. `sampling.schema` is not enforced."""
-        ids = [self.tokens.prompt(messages) for messages in prompts]
+        seen = any(has_images(message["content"]) for messages in prompts for message in messages)
+        views = Views(self.eyes) if seen else None
+        ids = [
+            self.tokens.prompt(messages) if views is None else self.eyes.prompt(messages, views)
+            for messages in prompts
+        ]
         too_long = Reply(None, unanswered=Unanswered(Reason.TOO_LONG))
         replies: list[list[Reply]] = [[too_long] * sampling.n for _ in prompts]
         fitting = [index for index, prompt in enumerate(ids) if len(prompt) < self.limit]
@@ -344,15 +520,17 @@ class TransformersBackend(Backend):
         def cost(index: int) -> int:
             return (len(ids[index]) + sampling.max_tokens) * sampling.n
 
-        def alike(index: int) -> tuple[int, int]:
+        def alike(index: int) -> tuple[Any, ...]:
             length = len(ids[index])
-            return room(index), 0 if self._may_pad(length + sampling.max_tokens) else length
+            shapes = () if views is None else views.alike(ids[index])
+            return room(index), 0 if self._may_pad(length + sampling.max_tokens) else length, shapes
 
         def sample(batch: Sequence[int]) -> list[list[Reply]]:
             if is_over():
                 return [[Reply(None, unanswered=MISSED)] * sampling.n] * len(batch)
             with self.in_turn():
-                return self._sample([ids[index] for index in batch], replace(sampling, max_tokens=room(batch[0])))
+                some = replace(sampling, max_tokens=room(batch[0]))
+                return self._sample([ids[index] for index in batch], some, views)
 
         def lost(index: int) -> list[Reply]:
             return [Reply(None, unanswered=_no_memory(f"a prompt of {len(ids[index])} tokens"))] * sampling.n
@@ -431,9 +609,7 @@ class TransformersBackend(Backend):
             inputs = tree_inputs(rows, self.layers, self.model, self.device, past)
         else:
             inputs = plain_inputs(rows, self.device)
-        logits = self._logits(inputs)
-        logprobs = logits - logits.logsumexp(-1, keepdim=True)
-        return torch.stack([logprobs[:, list(group)].logsumexp(-1) for group in forms], dim=-1).cpu()
+        return _labels_of(self._logits(inputs), forms)
 
     def _logits(self, inputs: Inputs) -> torch.Tensor:
         """Next-token logits at the answer positions, in single precision: shape (reads, vocabulary).
@@ -451,6 +627,7 @@ class TransformersBackend(Backend):
 
         given: dict[str, Any] = {} if inputs.positions is None else {"position_ids": inputs.positions}
         given |= {"use_cache": False} if inputs.past is None else {"use_cache": True, self._cache: inputs.past}
+        given |= inputs.images or {}
         hook = self.model.get_output_embeddings().register_forward_pre_hook(gather)
         try:
             with self._computing():
@@ -462,7 +639,7 @@ class TransformersBackend(Backend):
         at = inputs.answers.to(out.logits.device)  # another library replaced the forward pass
         return out.logits[at[:, 0], at[:, 1]].float()
 
-    def _generated(self, prompts: Sequence[list[int]], **settings: Any) -> Any:
+    def _generated(self, prompts: Sequence[list[int]], views: Views | None = None, **settings: Any) -> Any:
         """Call `generate` of transformers with prompts padded on the left."""
         tokenizer = self.tokens.tokenizer
         pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id or 0
@@ -470,15 +647,17 @@ class TransformersBackend(Backend):
         ids = torch.full((len(prompts), width), pad, dtype=torch.long)
         mask = torch.zeros_like(ids)
         for row, prompt in enumerate(prompts):
-            ids[row, width - len(prompt) :] = torch.tensor(prompt)
+            ids[row, width - len(prompt) :] = torch.tensor(prompt if views is None else views.own(prompt))
             mask[row, width - len(prompt) :] = 1
+        if views is not None:
+            settings |= views.arguments(prompts, ids, self.device, self.model.dtype)
         base = base_of(self.model)
         own = base.generation_config
         # `generate` takes all that is not passed from the model's generation_config.json: penalties, beams, lengths.
         # Of that only the tokens that end a reply may count, as in vLLM.
         base.generation_config = GenerationConfig(eos_token_id=own.eos_token_id, bos_token_id=own.bos_token_id)
         try:
-            with self._computing():
+            with self._computing(), self._positions():
                 return self.model.generate(
                     input_ids=ids.to(self.device),
                     attention_mask=mask.to(self.device),
@@ -491,14 +670,17 @@ class TransformersBackend(Backend):
         finally:
             base.generation_config = own
 
-    def _sample(self, prompts: Sequence[list[int]], sampling: Sampling) -> list[list[Reply]]:
+    def _sample(
+        self, prompts: Sequence[list[int]], sampling: Sampling, views: Views | None = None
+    ) -> list[list[Reply]]:
         """Sample replies to prompts that leave room for `sampling.max_tokens` tokens each."""
         rows, processors = list(prompts), LogitsProcessorList()
         if sampling.temperature > 0:
             rows = [prompt for prompt in prompts for _ in range(sampling.n)]
-            seeds = [reply_seed(sampling.seed, prompt, index) for prompt in prompts for index in range(sampling.n)]
+            named = prompts if views is None else [views.named(prompt) for prompt in prompts]
+            seeds = [reply_seed(sampling.seed, prompt, index) for prompt in named for index in range(sampling.n)]
             processors.append(RowSampler(seeds, sampling, self.device))
-        output = self._generated(rows, max_new_tokens=sampling.max_tokens, logits_processor=processors)
+        output = self._generated(rows, views, max_new_tokens=sampling.max_tokens, logits_processor=processors)
         sequences = output.sequences[:, max(map(len, prompts)) :].tolist()
         ends = self.model.generation_config.eos_token_id
         ends = {ends} if isinstance(ends, int) else set(ends or ())
@@ -514,6 +696,12 @@ class TransformersBackend(Backend):
         end = next((index for index, token in enumerate(tokens) if token in ends), None)
         text, used = self.tokens.decode(tokens[:end]), len(tokens) if end is None else end + 1
         return Reply(text, "length" if end is None else "stop", prompt_tokens=prompt_tokens, completion_tokens=used)
+
+
+def _labels_of(logits: torch.Tensor, forms: Sequence[tuple[int, ...]]) -> torch.Tensor:
+    """ln P(label) of each label, from logits over the vocabulary."""
+    logprobs = logits - logits.logsumexp(-1, keepdim=True)
+    return torch.stack([logprobs[:, list(group)].logsumexp(-1) for group in forms], dim=-1).cpu()
 
 
 def _in_memory(batch: Sequence[T], compute: Callable[[Sequence[T]], list[R]], lost: Callable[[T], R]) -> list[R]:

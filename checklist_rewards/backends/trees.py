@@ -395,7 +395,7 @@ class Kept(Generic[T]):
         return own + [branch for kept in self.below for branch in kept.prompts()]
 
 
-def keep_prefixes(branches: Sequence[Branch[T]], costs: Costs) -> Kept[T]:
+def keep_prefixes(branches: Sequence[Branch[T]], costs: Costs, above: Sequence[int] = ()) -> Kept[T]:
     """Decide which beginnings of prompts are computed once and kept, and which rows are below them.
 
     Together, the prefixes that are kept at the same time have at most half of `room` tokens.
@@ -404,6 +404,8 @@ def keep_prefixes(branches: Sequence[Branch[T]], costs: Costs) -> Kept[T]:
         branches (sequence of [`Branch`]): The prompts; branches with tokens in common should be adjacent. Empty tails
             are not allowed.
         costs ([`Costs`]): The costs, and the room.
+        above (sequence of `int`, *optional*): Tokens with which all prompts start, which are kept at any cost. The
+            branches are without them.
     """
     tree = PrefixTree[None]()
     for prefix, _ in branches:
@@ -419,18 +421,18 @@ def keep_prefixes(branches: Sequence[Branch[T]], costs: Costs) -> Kept[T]:
             up = id(node.parent)
             own[up] = own.get(up, 0) + node.length + own.get(id(node), 0)
             count[up] = count.get(up, 0) + count.get(id(node), 0)
-    root = Kept[T]([], 0)
-    above: dict[int, tuple[Kept[T], int]] = {id(tree.root): (root, 0)}
+    root = Kept[T](list(above), 0)
+    holders: dict[int, tuple[Kept[T], int]] = {id(tree.root): (root, len(above))}
     for node in tree.segments():
-        kept, held = above[id(node.parent)]
-        end, start = node.depth + node.length, len(kept.prefix)
+        kept, held = holders[id(node.parent)]
+        end, start = len(above) + node.depth + node.length, len(kept.prefix)
         fits = held + end <= costs.room // 2
         if fits and costs.keeps(end - start, own[id(node)], count[id(node)], start):
-            longer = Kept[T](tree.path(node), start)
+            longer = Kept[T]([*above, *tree.path(node)], start)
             kept.below.append(longer)
             kept, held = longer, held + end
-        above[id(node)] = kept, held
+        holders[id(node)] = kept, held
     for node, (prefix, tails) in zip(nodes, branches, strict=True):
-        kept, _ = above[id(node)]
-        kept.branches.append((prefix[len(kept.prefix) :], tails))
+        kept, _ = holders[id(node)]
+        kept.branches.append((prefix[len(kept.prefix) - len(above) :], tails))
     return root

@@ -4,7 +4,8 @@ A read is a prompt of token ids with one token to generate and `logprob_token_id
 log-probabilities of these tokens from the full vocabulary, whatever their rank. (A top-k list may not contain a label,
 and `allowed_token_ids` does not help, since log-probabilities are computed before masking.) Prompts are ordered by
 prefix: the first of a group fills the cache. The others compute their tail and the last, incomplete block of the
-prefix.
+prefix. A prompt with images has the placeholder of each image and the pixels, which vLLM processes itself; its tokens
+are counted with the model's processor (`vision.py`).
 
 vLLM runs its engine in a child process, so a script that scores at its top level needs `if __name__ == "__main__":`.
 The engine's processes end with this one. When Python exits, engines are closed before multiprocessing waits for its
@@ -33,6 +34,8 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, suppress
+from functools import cached_property, partial
+from itertools import chain
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
@@ -58,11 +61,14 @@ from checklist_rewards.backends.models import (
     model_identity,
     pinned,
     resolve_model,
+    sees_images,
     warn_about_copies,
 )
 from checklist_rewards.backends.reads import TokenAnswer, read_prompts
 from checklist_rewards.backends.tokens import load_chat_tokenizer
+from checklist_rewards.backends.vision import Eyes, Views, load_processor
 from checklist_rewards.errors import BackendError, ModelError, UnguardedScriptError
+from checklist_rewards.images import has_images
 from checklist_rewards.scores.reasons import Reason, Unanswered
 
 logger = logging.getLogger(__name__)
@@ -118,7 +124,7 @@ atexit.register(close_all)
 
 
 class VLLMBackend(Backend):
-    """A causal language model in a vLLM engine.
+    """A language model in a vLLM engine, with or without vision.
 
     Args:
         model (`str`): "pocket", a folder or a Hub id.
@@ -138,6 +144,8 @@ class VLLMBackend(Backend):
     def __init__(self, model: str, *, adapter: str | None = None, **settings: Any):
         self.identity = model_identity(model, settings if adapter is None else {**settings, "adapter": adapter})
         path = resolve_model(model, settings.get("revision"))
+        self.sees = sees_images(model, settings.get("revision"))
+        self._path = path
         engine = pinned(path, settings)
         if "revision" in engine:
             engine.setdefault("tokenizer_revision", engine["revision"])
@@ -221,13 +229,32 @@ class VLLMBackend(Backend):
     def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> tuple[list[Answer], Usage]:
         """Compute the log-probabilities of the labels. Shared prefixes are computed once by the prefix cache."""
         over = Answer(None, self.over_limit, keep=not self._reduced)
-        return read_prompts(self.tokens, groups, labels, self._ask, limit=self.limit, over_limit=over)
+        if not any(map(has_images, chain.from_iterable((g.system, g.prefix, *g.tails) for g in groups))):
+            return read_prompts(self.tokens, groups, labels, self._ask, limit=self.limit, over_limit=over)
+        views = Views(self.eyes)
+        ask = partial(self._ask, views=views)
+        tokenized = self.eyes.send(groups, views)
+        return read_prompts(self.tokens, groups, labels, ask, limit=self.limit, over_limit=over, tokenized=tokenized)
+
+    @cached_property
+    def eyes(self) -> Eyes:
+        """Tokenizes prompts with images. Raises [`ModelError`] if the model does not see, or has no processor."""
+        config = self.llm.model_config
+        if not self.sees:
+            raise ModelError(f"{type(config.hf_config).__name__} takes no images.")
+        code = {"trust_remote_code": True} if config.trust_remote_code else {}
+        return Eyes(self.tokens, load_processor(self._path, revision=config.revision, **code), config.hf_config)
 
     def generate(
         self, prompts: Sequence[Messages], sampling: Sampling, arrived: Arrived | None = None
     ) -> list[list[Reply]]:
         """Sample replies with vLLM's continuous batching. `arrived` is called as each prompt finishes."""
-        ids = [self.tokens.prompt(messages) for messages in prompts]
+        seen = any(has_images(message["content"]) for messages in prompts for message in messages)
+        views = Views(self.eyes) if seen else None
+        ids = [
+            self.tokens.prompt(messages) if views is None else self.eyes.send_prompt(messages, views)
+            for messages in prompts
+        ]
         replies = [[Reply(None, unanswered=self.over_limit, keep=not self._reduced)] * sampling.n for _ in prompts]
         fitting = [index for index, prompt in enumerate(ids) if len(prompt) < self.limit]
         for index in fitting:
@@ -240,14 +267,16 @@ class VLLMBackend(Backend):
             if arrived is not None:
                 arrived(index, replies[index])
 
-        self._sample([ids[index] for index in fitting], sampling, done)
+        self._sample([ids[index] for index in fitting], sampling, done, views)
         return replies
 
-    def _sample(self, prompts: list[list[int]], sampling: Sampling, done: Callable[[int, Any], None]) -> None:
+    def _sample(
+        self, prompts: list[list[int]], sampling: Sampling, done: Callable[[int, Any], None], views: Views | None
+    ) -> None:
         """Sample replies. A schema that vLLM does not support is not enforced."""
         schema = None if sampling.schema in self._refused_schemas else sampling.schema
         if schema is None:
-            self._stream(prompts, self._params(prompts, sampling, None), done)
+            self._stream(prompts, self._params(prompts, sampling, None, views), done, views)
             return
         failed: list[int] = []  # an engine may refuse a schema that vLLM has accepted, if it holds others already
 
@@ -259,17 +288,20 @@ class VLLMBackend(Backend):
 
         why: object = "every reply ended with 'error'"
         try:
-            self._stream(prompts, self._params(prompts, sampling, schema), sampled)
+            self._stream(prompts, self._params(prompts, sampling, schema, views), sampled, views)
         except BackendError as error:
             failed, why = list(range(len(prompts))), error
         again = [prompts[place] for place in failed]
         # Fails too if it was not the schema.
-        self._stream(again, self._params(again, sampling, None), lambda place, output: done(failed[place], output))
+        params = self._params(again, sampling, None, views)
+        self._stream(again, params, lambda place, output: done(failed[place], output), views)
         if len(failed) == len(prompts):
             logger.warning("vLLM cannot enforce the JSON schema of the replies: %s", why)
             self._refused_schemas.add(schema)
 
-    def _params(self, prompts: list[list[int]], sampling: Sampling, schema: str | None) -> list[Any]:
+    def _params(
+        self, prompts: list[list[int]], sampling: Sampling, schema: str | None, views: Views | None
+    ) -> list[Any]:
         from vllm import SamplingParams
         from vllm.sampling_params import StructuredOutputsParams
 
@@ -279,7 +311,7 @@ class VLLMBackend(Backend):
                 temperature=sampling.temperature,
                 top_p=sampling.top_p,
                 max_tokens=min(sampling.max_tokens, self.limit - len(prompt)),
-                seed=reply_seed(sampling.seed, prompt),
+                seed=reply_seed(sampling.seed, prompt if views is None else views.named(prompt)),
                 detokenize=False,
                 structured_outputs=None if schema is None else StructuredOutputsParams(json=schema),
             )
@@ -287,22 +319,20 @@ class VLLMBackend(Backend):
         ]
 
     def _ask(
-        self, prompts: list[list[int]], ids: list[int], groups: Sequence[int] = ()
+        self, prompts: list[list[int]], ids: list[int], groups: Sequence[int] = (), views: Views | None = None
     ) -> tuple[list[TokenAnswer], int]:
         from vllm import SamplingParams
 
         params = SamplingParams(max_tokens=1, temperature=0, logprob_token_ids=ids, detokenize=False)
-        outputs = self._run(prompts, params)
+        outputs = self._run(prompts, params, views)
         answers = [_answer(output.outputs[0], ids) for output in outputs]
         cached = sum(output.num_cached_tokens or 0 for output in outputs)
         return answers, sum(map(len, prompts)) - cached
 
-    def _run(self, prompts: list[list[int]], params: Any) -> list[Any]:
-        from vllm import TokensPrompt
-
+    def _run(self, prompts: list[list[int]], params: Any, views: Views | None = None) -> list[Any]:
         if not prompts:
             return []
-        requests = [TokensPrompt(prompt_token_ids=prompt) for prompt in prompts]
+        requests = [_request(prompt, views) for prompt in prompts]
         with self.stay_awake(), self._lock:
             try:
                 self._wake()
@@ -318,17 +348,17 @@ class VLLMBackend(Backend):
 
         return LoRARequest("adapter", 1, self._adapter)
 
-    def _stream(self, prompts: list[list[int]], params: list[Any], done: Callable[[int, Any], None]) -> None:
+    def _stream(
+        self, prompts: list[list[int]], params: list[Any], done: Callable[[int, Any], None], views: Views | None = None
+    ) -> None:
         """Like `_run`, but call `done` with the index and output of each prompt as soon as it is finished."""
         for wave in _waves(prompts, params, self._most_at_once):
-            self._stream_at_once([prompts[place] for place in wave], [params[place] for place in wave], wave, done)
+            requests = [_request(prompts[place], views) for place in wave]
+            self._stream_at_once(requests, [params[place] for place in wave], wave, done)
 
     def _stream_at_once(
-        self, prompts: list[list[int]], params: list[Any], places: Sequence[int], done: Callable[[int, Any], None]
+        self, requests: list[Any], params: list[Any], places: Sequence[int], done: Callable[[int, Any], None]
     ) -> None:
-        from vllm import TokensPrompt
-
-        requests = [TokensPrompt(prompt_token_ids=prompt) for prompt in prompts]
         with self.stay_awake(), self._lock:
             try:
                 self._wake()
@@ -361,6 +391,21 @@ class VLLMBackend(Backend):
         tokens = list(sample.token_ids)
         text = self.tokens.decode(tokens[:-1] if stopped else tokens)
         return Reply(text, sample.finish_reason, prompt_tokens=prompt_tokens, completion_tokens=len(tokens))
+
+
+def _request(prompt: list[int], views: Views | None) -> Any:
+    """A prompt as vLLM takes it: ids with one placeholder per image, and the pixels. The hash of the pixels is the key
+    of vLLM's cache of processed images."""
+    from vllm import TokensPrompt
+
+    ids, images = (prompt, []) if views is None else views.sent.get(tuple(prompt), (prompt, []))
+    if not images:
+        return TokensPrompt(prompt_token_ids=ids)
+    return TokensPrompt(
+        prompt_token_ids=ids,
+        multi_modal_data={"image": [image.pillow for image in images]},
+        multi_modal_uuids={"image": [image.key for image in images]},
+    )
 
 
 def _answer(sample: Any, ids: Sequence[int]) -> TokenAnswer:

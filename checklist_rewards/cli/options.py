@@ -79,6 +79,8 @@ class Part(NamedTuple):
     """The fields; empty for all."""
     apart: Sequence[str] = ()
     """Fields without an option."""
+    helps: Mapping[str, str] = {}
+    """The help of fields whose own is about another model."""
 
     def fields(self) -> dict[str, FieldInfo]:
         """The fields by their names on the command line."""
@@ -159,7 +161,7 @@ def _parameter(name: str, field: FieldInfo, part: Part, named: Mapping[str, str]
     info = copy.copy(found[0]) if found else typer.Option()
     choices = get_args(kind) if get_origin(kind) is Literal else ()
     named = {field: option for field, option in named.items() if field not in choices}
-    documented = " ".join((field.description or "").split())
+    documented = " ".join(part.helps.get(name.removeprefix(part.prefix), field.description or "").split())
     text = re.sub(r"\[?`(\w+)`\]?", lambda code: named.get(code[1], f"`{code[1]}`"), documented)
     info.help, _, default = text.partition(" Defaults to ")
     known = field.default not in (None, False) and not field.is_required()
@@ -647,13 +649,17 @@ class OwnWriter(Writing):
         return self.engine_of(OF_WRITER, _backend_beside(judge.engine.backend, self.given.get("writer.base_url")))
 
 
+_TEXTS = """Model that writes the texts: "pocket", a local folder, a Hub id, or with `base_url` the name of the model
+on the server."""
+
+
 class Policy(Options):
     """The model that writes candidates or answers."""
 
     heading = POLICY
     prefix = OF_POLICY
     parts: ClassVar[tuple[Part, ...]] = (
-        Part(JudgeConfig, OF_POLICY, POLICY, only=("model", "base_url", "engine_args")),
+        Part(JudgeConfig, OF_POLICY, POLICY, only=("model", "base_url", "engine_args"), helps={"model": _TEXTS}),
     )
 
     temperature: Annotated[float, Ge(0)] = 1.0

@@ -37,7 +37,7 @@ from checklist_rewards.generators import Generator
 from checklist_rewards.judges import Progress
 from checklist_rewards.pipelines import Pipeline, PipelineConfig, WriterConfig
 from checklist_rewards.pipelines import pipeline as make_pipeline
-from checklist_rewards.rows import HISTORY, Columns
+from checklist_rewards.rows import HISTORY, IMAGE_COLUMNS, Columns
 from checklist_rewards.validation import known, nearest, one_of
 
 logger = logging.getLogger(__name__)
@@ -242,6 +242,7 @@ def _inputs(dataset: Dataset, keys: Sequence[str], context: Sequence[str]) -> Da
     """The columns that the generator uses."""
     needed = [*keys, *context]
     _check_columns(dataset.column_names, keys, needed)
+    needed += [name for name in IMAGE_COLUMNS if name in dataset.column_names]
     return dataset.select_columns(list(dict.fromkeys(needed)))
 
 

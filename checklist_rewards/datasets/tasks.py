@@ -376,6 +376,7 @@ class RowTask:
         """Everything that the results depend on besides the rows, as JSON values."""
         columns = asdict(replace(self.columns, optional=frozenset(), shared=None))
         del columns["images"], columns["named"]  # no result depends on them: rows are refused
+        del columns["folder"]  # that of the source
         return {
             "pipeline": self.config.model_dump(mode="json"),
             "judge": _engine(self.judge) if self.scores else None,

@@ -16,6 +16,7 @@ NaN and infinities become null in JSON. A value that JSON cannot hold raises a [
 from __future__ import annotations
 
 import ast
+import codecs
 import json
 import math
 import re
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 
 _MAX_DEPTH = 100
 """Levels of lists and mappings in a value. Parquet's writer and reader call themselves for each."""
+UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+"""How a file in UTF-16 begins."""
 JSON_TEXT = {b"checklist_rewards": b"json"}
 """Field metadata of a column that is stored as JSON text; see [`as_cell`]."""
 _LONGEST_LITERAL = 1_000_000

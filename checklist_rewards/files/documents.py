@@ -9,6 +9,7 @@ Configurations and sources are read into pydantic classes by [`load`], with erro
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -20,6 +21,7 @@ from pydantic import BaseModel, ValidationError, ValidationInfo
 from checklist_rewards.config import sentence
 from checklist_rewards.errors import ConfigError
 from checklist_rewards.files.atomic import write_json, write_text
+from checklist_rewards.files.cells import UTF16_MARKS
 from checklist_rewards.validation import first_error
 
 MAX_DEPTH = 100
@@ -28,10 +30,16 @@ _EXTRA_VALUES = 10_000
 
 
 def read_text(path: str | Path) -> str:
-    """Read a text file. Raises [`ConfigError`] if it cannot be read."""
+    """Read a text file: UTF-8, or UTF-16 with a byte order mark, as files of rows. Raises [`ConfigError`] if it cannot
+    be read."""
     try:
-        return Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        content = Path(path).read_bytes()
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read ({error.strerror or error}).") from None
+    encoding = "utf-16" if content.startswith(UTF16_MARKS) else "utf-8-sig"
+    try:
+        return io.TextIOWrapper(io.BytesIO(content), encoding).read()
+    except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: cannot be read as UTF-8 text ({error}).") from None
 
 

@@ -29,6 +29,7 @@ from checklist_rewards.errors import SampleError
 from checklist_rewards.files.atomic import atomic_path
 from checklist_rewards.files.cells import (
     JSON_TEXT,
+    UTF16_MARKS,
     as_json,
     as_text,
     check_depth,
@@ -53,7 +54,6 @@ WORKBOOKS = (".xlsx", ".xlsm", ".xls", ".ods", ".numbers")
 """Files of spreadsheet programs, which are not read."""
 FOLDER = "folder"
 """The format of a folder that `datasets.save_to_disk` wrote."""
-_BOMS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _PARQUET_ROWS = 256
 _MAX_CELL = 2**31 - 1
 _ZIP = b"PK\x03\x04"
@@ -352,7 +352,7 @@ def _with_json(data: dict[str, Any], readers: Mapping[str, Callable[[Any], Any]]
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
     with path.open("rb") as stream:
         start = stream.read(4)
-    if start.startswith(_BOMS):
+    if start.startswith(UTF16_MARKS):
         yield from _wide_lines(path)
         return
     if start == _ZIP:

@@ -29,6 +29,7 @@ from checklist_rewards.errors import GenerationError
 from checklist_rewards.generators.base import Request, check_counts, check_request
 from checklist_rewards.generators.constraints import constraint_items, covering, with_constraints
 from checklist_rewards.generators.shapes import ask_in_shape, items_of, list_field, parse_questions
+from checklist_rewards.images import Image, shown
 from checklist_rewards.prompts import PromptTemplate, fence, load_prompt
 from checklist_rewards.version import __version__
 from checklist_rewards.writer import Writer, WriterKwargs, writer_of
@@ -109,13 +110,14 @@ class DirectGenerator:
         candidates: Sequence[str] = (),
         chosen: str | None = None,
         rejected: str | None = None,
+        images: Sequence[Image] = (),
     ) -> Checklist:
         """Write the checklist of one input; see [`Request`] for the arguments.
 
         Raises:
             GenerationError: If no attempt gives a usable checklist; `raw` is the last reply.
         """
-        request = Request(input, reference, history, context, candidates, chosen, rejected)
+        request = Request(input, reference, history, context, candidates, chosen, rejected, images=images)
         checklist = self.generate_batch([request])[0]
         if isinstance(checklist, GenerationError):
             raise checklist
@@ -152,7 +154,7 @@ class DirectGenerator:
         self, requests: Sequence[Request], progress: Progress | None = None
     ) -> list[Checklist | GenerationError]:
         """[`generate_batch`] for requests that [`check_request`] has already accepted."""
-        items = [constraint_items(request.input) if self.constraints else [] for request in requests]
+        items = [constraint_items(shown(request.input)) if self.constraints else [] for request in requests]
         messages = [
             covering(self.prompt.messages(**_fields(request)), covered)
             for request, covered in zip(requests, items, strict=True)

@@ -13,6 +13,7 @@ from pydantic import BaseModel
 from checklist_rewards.backends import Engine
 from checklist_rewards.checklists import key_of
 from checklist_rewards.judges.calibration import Member
+from checklist_rewards.prompts import PromptTemplate
 
 _WITHOUT_EFFECT = frozenset({"store", "budget"})
 """Attributes of judges that change no verdict."""
@@ -20,7 +21,8 @@ _WITHOUT_EFFECT = frozenset({"store", "budget"})
 
 def judge_identity(judge: Any, *settings: Any) -> str:
     """Hash of everything on which the verdicts of a judge depend: models, prompts and settings, and those of its inner
-    judges. No model is loaded. A judge of another author is known by its class and name.
+    judges. No model is loaded. Of a prompt and of examples, the texts count, not their paths, so a judge that is
+    installed elsewhere keeps its identity. A judge of another author is known by its class and name.
 
     Args:
         judge ([`Judge`]): The judge.
@@ -38,6 +40,8 @@ def _content_of(value: Any) -> Any:
         return [value.name, identity]
     if isinstance(value, Path):
         return str(value)
+    if isinstance(value, PromptTemplate):
+        return ["PromptTemplate", value.kind, value.system, list(value.sections)]
     if isinstance(value, BaseModel):
         return value.model_dump(mode="json")
     if isinstance(value, Mapping):
@@ -56,6 +60,10 @@ def _content_of(value: Any) -> Any:
     if not kind.__module__.startswith("checklist_rewards."):
         name = getattr(value, "__qualname__", getattr(value, "name", ""))
         return [kind.__qualname__, name if isinstance(name, str) else ""]
-    names = [one.name for one in fields(value)] if hasattr(kind, "__dataclass_fields__") else list(vars(value))
+    names = (
+        [one.name for one in fields(value) if one.compare]
+        if hasattr(kind, "__dataclass_fields__")
+        else list(vars(value))
+    )
     shown = [name for name in names if not name.startswith("_") and name not in _WITHOUT_EFFECT]
     return [kind.__qualname__, {name: _content_of(getattr(value, name)) for name in shown}]

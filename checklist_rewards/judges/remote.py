@@ -47,6 +47,7 @@ from checklist_rewards.backends.servers import Settings
 from checklist_rewards.checklists import ChecklistItem, Key, key_of
 from checklist_rewards.errors import ModelError, NoServerError, without_password
 from checklist_rewards.files.store import Store
+from checklist_rewards.images import images_in
 from checklist_rewards.judges.base import Ask, Judge
 from checklist_rewards.scores import Score, Verdict, answer_of
 from checklist_rewards.scores.reasons import Reason, Unanswered
@@ -294,14 +295,14 @@ class RewardServer:
 
     def _asked_for_health(self) -> Mapping[str, Any]:
         from checklist_rewards.backends.openai.client import run
-        from checklist_rewards.backends.openai.wire import NOT_SERVED, Failure
+        from checklist_rewards.backends.openai.wire import NOT_SERVED, Failure, in_words
 
         health = run(self._connected().get("/health", None))
         if isinstance(health, Failure) and health.status in NOT_SERVED:
             raise ModelError(f"the server at {self.address} is not a reward server: it has no /health.")
         if isinstance(health, Failure):
             raise NoServerError(
-                f"no reward server answers at {self.address} ({health.unanswered}); give another base_url, or "
+                f"no reward server answers at {self.address} ({in_words(health)}); give another base_url, or "
                 "start one with: checklist-rewards serve"
             )
         if not isinstance(health.get("judge"), str):
@@ -426,7 +427,9 @@ def _row(asks: Sequence[Ask]) -> dict[str, Any]:
     if messages:
         row["messages"] = [message._asdict() for message in messages]
     context = {"input": first.input, "reference": first.reference, "history": first.history}
-    return row | {name: text for name, text in context.items() if text is not None}
+    row |= {name: text for name, text in context.items() if text is not None}
+    shown = images_in(*context.values(), first.target, *(message.shown for message in messages))
+    return row | ({"images": [image.url for image in dict.fromkeys(shown)]} if shown else {})
 
 
 def _item(item: ChecklistItem) -> dict[str, Any]:

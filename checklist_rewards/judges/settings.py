@@ -484,7 +484,7 @@ def load_jury(
     try:
         content = read_value(read_text(path), path)
     except ConfigError as error:
-        raise ConfigError(f"{path}: the file of judges cannot be read as YAML ({str(error).rstrip('.')}).") from None
+        raise ConfigError(f"the file of judges {error}") from None
     return parse_jury(content, str(path), Path(path).parent, open_store(store), limited)
 
 

@@ -119,7 +119,7 @@ class WriterConfig(WriterSampling, _Part):
 
     kind: str = "direct"
     model: str | None = None
-    """Model that writes, unless the user names one."""
+    """Model that writes the checklists."""
     prompt: str | None = None
     """Writer prompt: the name of a packaged prompt, or a Markdown file."""
     prompts: dict[str, str] | None = None

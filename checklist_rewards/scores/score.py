@@ -515,7 +515,9 @@ class Identified(Protocol):
 def item_keys(items: Iterable[Identified]) -> tuple[str, ...]:
     """One key per item of a checklist or score, unique within it: the item's id, and "<id>#2", "<id>#3" … for repeated
     questions."""
-    ids = [item.id for item in items]
+    ids = tuple(item.id for item in items)
+    if len(set(ids)) == len(ids):
+        return ids
     copies: Counter[str] = Counter()
     keys: list[str] = []
     taken = set(ids)

@@ -8,19 +8,24 @@ A row is read as by the commands (`rows.py`): the answer of the target is judged
 and reference may be lists of chat messages; items with a scope are asked about those of the target. A row of `/score`
 with `"as_is": true` has a target that its client has read already; see [`AsItIs`]. Its messages are in `messages`:
 objects with `role`, `text`, and `shown`, the message as in a transcript ([`chat.Message`]).
+
+Images are data URLs: in parts of chat messages, or in `images`, as in the column of this name. Texts of a row that is
+`as_is` may contain their marks (`images.py`). Other marks, paths and addresses are refused or cleaned.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from checklist_rewards.chat import CompletionReader, Message
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import ChecklistRewardsError, SampleError
+from checklist_rewards.images import clean
 from checklist_rewards.rewards.integrations.labelled import answer_after, labelled_sample
-from checklist_rewards.rows import FIELDS
+from checklist_rewards.rows import FIELDS, images_of_row
 from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores import TargetState
 from checklist_rewards.server.guard import TooManyValues, check_nested, json_value
@@ -39,7 +44,11 @@ _ROWS = "samples"
 _TEXTS = ("target", "input", "reference", "history")
 _CHATS = _TEXTS[:3]
 """Texts that may be chat messages."""
-_FIELDS = ("checklist", *_TEXTS, "as_is", "messages")
+_FIELDS = ("checklist", *_TEXTS, "as_is", "messages", "images")
+_SERVED = replace(FIELDS, folder=None)
+"""How rows of clients are read: their images are data URLs, because a client may read no files of the server."""
+MAX_IMAGES = 256
+"""Most images of a request."""
 _READER = CompletionReader()
 _COLUMNS = ("query", "prompts", "labels")
 
@@ -131,7 +140,8 @@ def score_samples(content: bytes, scorer: ChecklistScorer) -> tuple[int, list[tu
 
 
 def reward_samples(content: bytes, scorer: ChecklistScorer) -> list[Sample]:
-    """Parse the body of a `/reward` request: the lists `query`, `prompts` and `labels`.
+    """Parse the body of a `/reward` request: the lists `query`, `prompts` and `labels`, and optionally `images`, with
+    the data URLs of each row or null.
 
     Other fields are ignored, because OpenRLHF may add some.
 
@@ -147,7 +157,10 @@ def reward_samples(content: bytes, scorer: ChecklistScorer) -> list[Sample]:
             f"{len(queries)}, {len(prompts)} and {len(labels)}.",
             "labels" if len(queries) == len(prompts) else "prompts",
         )
-    rows = list(zip(queries, prompts, labels, strict=True))
+    images = body.get("images")
+    if not isinstance(images, list) or len(images) != len(queries):
+        images = [None] * len(queries)
+    rows = list(zip(queries, prompts, labels, images, strict=True))
     samples, errors = _each(rows, lambda row, where: _labelled(row, where, scorer))
     if errors:
         raise refused_rows(errors, len(rows))
@@ -189,7 +202,7 @@ def _each(
 ) -> tuple[list[tuple[int, Sample]], list[ErrorRecord]]:
     samples: list[tuple[int, Sample]] = []
     errors: list[ErrorRecord] = []
-    reads = 0
+    reads = images = 0
     for number, row in enumerate(rows, start=1):
         try:
             sample = read(row, f"row {number}")
@@ -197,6 +210,9 @@ def _each(
             errors.append(error_record(number, error.field, str(error)))
             continue
         samples.append((number, sample))
+        images += len(sample.images)
+        if images > MAX_IMAGES:
+            raise Refused(413, f"the rows have more than {MAX_IMAGES} images; send fewer rows at once.")
         reads += sum(max(1, len(item.options or ())) for item in sample.checklist.items)
         if reads > MAX_READS:
             raise Refused(413, f"the rows have more than {MAX_READS:,} items and options; send fewer rows at once.")
@@ -238,16 +254,19 @@ def _requested(row: Any, where: str, scorer: ChecklistScorer) -> Sample:
         checklist = Checklist.parse(row["checklist"], where)
         _check_items(checklist, where, scorer)
     messages = _messages(row.get("messages"))
+    with _errors_in("images"):
+        images = images_of_row({"images": row.get("images")}, where, None)
     if as_is:
-        return AsItIs(checklist, row["target"], *map(row.get, _TEXTS[1:]), messages=messages)
+        others = (text and clean(text, images) for text in map(row.get, _TEXTS[1:]))
+        return AsItIs(checklist, row["target"], *others, messages=messages, target_images=images)
     if messages:
         raise _RowError("messages", 'requires "as_is": true; give chat messages as the target otherwise.')
-    for field, read in (("input", FIELDS.input_of), ("reference", FIELDS.reference_of)):
+    for field, read in (("input", _SERVED.input_of), ("reference", _SERVED.reference_of)):
         if isinstance(row.get(field), list):
             with _errors_in(field):
                 read(row, where)
     with _errors_in("target"):
-        return FIELDS.sample_of(row, where, checklist)
+        return _SERVED.sample_of(row, where, checklist)
 
 
 def _messages(value: Any) -> tuple[Message, ...]:
@@ -264,14 +283,16 @@ def _messages(value: Any) -> tuple[Message, ...]:
     return tuple(Message(**message) for message in value)
 
 
-def _labelled(row: tuple[Any, Any, Any], where: str, scorer: ChecklistScorer) -> Sample:
-    query, prompt, label = row
+def _labelled(row: tuple[Any, Any, Any, Any], where: str, scorer: ChecklistScorer) -> Sample:
+    query, prompt, label, given = row
+    with _errors_in("images"):
+        images = images_of_row({"images": given}, where, None)
     with _errors_in("query" if isinstance(prompt, str) else "prompts"):
         answer = answer_after(prompt, query, where)
         target = _READER.read(answer, raw=answer, opened=_READER.opened(prompt))
     with _errors_in("labels"):
         _check_nested(label, where)
-        sample = labelled_sample(label, target, prompt, where)
+        sample = labelled_sample(label, target, prompt, where, images=images)
         _check_items(sample.checklist, where, scorer)
     return sample
 

@@ -91,12 +91,13 @@ def abstention(item: ChecklistItem) -> str:
     return next((label for label, value in item.values.items() if value is None), CANNOT_ASSESS)
 
 
-def read_tasks(path: Path) -> list[Task]:
-    """The tasks of a file, in order. Raises [`SampleError`] if it has no responses with checklists."""
+def read_tasks(path: Path, **columns: Any) -> list[Task]:
+    """The tasks of a file, in order. `columns` are arguments of [`ScoredFile`] for a scored file. Raises
+    [`SampleError`] if it has no responses with checklists."""
     first = next(iter(read_rows(path)), None)
     if first is None:
         raise SampleError(f"{path.name} has no rows.")
-    texts = read_scored(path) if SCORE_COLUMN in first.data else _unscored(path)
+    texts = read_scored(path, **columns) if SCORE_COLUMN in first.data else _unscored(path)
     tasks = [_task(text) for text in texts if text.cell is not None or text.score is not None]
     if not tasks:
         raise SampleError(f"{path.name} has no row with a checklist.")

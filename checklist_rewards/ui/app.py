@@ -122,9 +122,11 @@ def build_ui(judging: Judging, token: str) -> FastAPI:
     project = judging.project
     app = FastAPI(title="checklist-rewards ui", version=__version__, docs_url=None, redoc_url=None, openapi_url=None)
     app.add_middleware(Guard, token=token)
-    queues = _Files(lambda path: read_tasks(path))
+    queues = _Files(lambda path: read_tasks(path, **columns_of(path)))
     reading: dict[Path, Bar] = {}  # of the reports that are read
-    reports = _Files(lambda path, labels, *other: _report(project, [path, *other], labels, reading))
+    reports = _Files(
+        lambda path, labels, *other: _report(project, [path, *other], labels, reading, columns_of(path, *other))
+    )
     kinds = _Files(kind_of, kept=4096)
     building, library, live = Building(judging), Library(judging), Live(project)
     jobs = app.state.jobs = Jobs(judging)
@@ -133,6 +135,11 @@ def build_ui(judging: Judging, token: str) -> FastAPI:
         for entry in files("checklist_rewards.ui").joinpath("page").iterdir()
         if Path(entry.name).suffix in _TYPES
     }
+
+    def columns_of(*paths: Path) -> dict[str, Any]:
+        """The columns that the job of a file has named, if all files have them."""
+        first, *others = (jobs.columns_of(path.relative_to(project.folder).as_posix()) for path in paths)
+        return first if all(other == first for other in others) else {}
 
     @app.exception_handler(ChecklistRewardsError)
     async def _sentence(_: Request, error: ChecklistRewardsError) -> Response:
@@ -166,10 +173,7 @@ def build_ui(judging: Judging, token: str) -> FastAPI:
         return _json({"name": await receive(project, request.query_params.get("name"), request.stream())})
 
     def overview(_: Mapping[str, Any]) -> Any:
-        listed = [
-            {"name": file.name, "size": file.size, "changed": file.changed, **kinds.get(project.path(file.name))}
-            for file in project.files()
-        ]
+        listed = [file.shown() | kinds.get(project.path(file.name)) for file in project.files()]
         logs = {folder_of(file["name"]): file["name"] for file in reversed(listed) if file["kind"] == "rewards"}
         return {
             "folder": project.folder.name,
@@ -195,13 +199,19 @@ def build_ui(judging: Judging, token: str) -> FastAPI:
             return None
         if query.get("peek"):  # the page asks only whether the file has changed
             return {"stamp": stamp}
-        head, rows, command = reports.get(files[0], stamp, column or labels, *files[1:])
+        key = (files[0], column or labels, *files[1:])
+        if query.get("rows"):  # those of the head that the page has, even if the file has grown since
+            found = reports.kept_of(query["rows"], *key)
+            if found is None:
+                raise SampleError(f"{files[0].name} has changed while it was read; reload the page.")
+            return Response(found[1], media_type="application/json")
+        head, _, command = reports.get(files[0], stamp, *key[1:])
         headers = {"x-stamp": stamp, "x-command": quote(command)}
-        return Response(rows if query.get("rows") else head, media_type="application/json", headers=headers)
+        return Response(head, media_type="application/json", headers=headers)
 
     def row(query: Mapping[str, Any]) -> Any:
         path, id = project.existing(query.get("file", "")), query.get("id")
-        for record in ScoredFile(path):
+        for record in ScoredFile(path, **columns_of(path)):
             if record.id == id:
                 lines = () if record.score is None else record.score.items
                 items = [{"question": one.question, "weight": one.weight, "required": one.required} for one in lines]
@@ -210,7 +220,8 @@ def build_ui(judging: Judging, token: str) -> FastAPI:
                 if record.score is None:
                     return found
                 like = judging.like(record.score)
-                of = {"file": query["file"], "id": id, "score": record.score.primary_score}
+                texts = {"input": record.prompt, "target": record.text}
+                of = {"file": query["file"], "id": id, "score": record.score.primary_score, **texts}
                 settings = like.pop("settings")
                 return {**found, "settings": settings, "scored": {**of, **like, "judge": settings.get("judge")}}
         raise SampleError(f"{path.name} has no row {id!r:.80}.")
@@ -268,7 +279,7 @@ def build_ui(judging: Judging, token: str) -> FastAPI:
         sample = answers.label_sample(tasks, _whole(str(body.get("seed", 0)), "seed")) if sampled else None
         done = answers.export(project, file, tasks, people, body.get("annotators"), sample)
         judges = judges_of(task.score for task in tasks) if all(task.score is not None for task in tasks) else None
-        commands = loop_commands(file, done["name"], judges, judging)
+        commands = loop_commands(file, done["name"], judges, judging, jobs.options_of(file))
         return {**done, "commands": commands}
 
     def generate(body: dict[str, Any]) -> Any:
@@ -370,6 +381,12 @@ class _Files:
                 known.value, known.stamp = self.read(path, *more), stamp
             return known.value
 
+    def kept_of(self, stamp: str, *key: Any) -> Any:
+        """What was read of a file when it had this stamp; None if it has been read again, or is no longer kept."""
+        with self._lock:
+            known = self._known.get(key)
+        return known.value if known is not None and known.stamp == stamp else None
+
 
 @dataclass
 class _Known:
@@ -401,13 +418,18 @@ def _progress(bar: Bar | None) -> dict[str, int | None]:
 
 
 def _report(
-    project: Project, files: Sequence[Path], labels: str | Path | None, reading: dict[Path, Bar]
+    project: Project,
+    files: Sequence[Path],
+    labels: str | Path | None,
+    reading: dict[Path, Bar],
+    columns: Mapping[str, Any],
 ) -> tuple[bytes, bytes, str]:
     """The data of the page that `checklist-rewards report` writes of one or two files, as JSON: what it shows first,
     and the rows; and the command that writes it.
 
     `labels` is a column of the files, or of one of them, whose labels are those of the same texts in the other; or a
-    file of labels. A file that does not fit, of another file with this name, is left out.
+    file of labels. A file that does not fit, of another file with this name, is left out. `columns` are those of
+    prompt and response, where a job has named them.
     Meanwhile `reading` has how far it is."""
     if len({path.name for path in files}) < len(files):
         raise SampleError(f"both files are named {files[0].name}, so a report cannot tell them apart; rename one.")
@@ -426,17 +448,17 @@ def _report(
         return bar
 
     try:
-        data = report_data(paths, labels=given, intervals=Bootstrap(_RESAMPLES), progress=started)
+        data = report_data(paths, labels=given, intervals=Bootstrap(_RESAMPLES), progress=started, **columns)
     except SampleError:
         if labels is None or column is not None:
             raise
-        labels, data = None, report_data(paths, intervals=Bootstrap(_RESAMPLES), progress=started)
+        labels, data = None, report_data(paths, intervals=Bootstrap(_RESAMPLES), progress=started, **columns)
     finally:
         reading.pop(files[0], None)
     head, rows = parts_of(data)
     name, *more = [one.relative_to(project.folder).as_posix() for one in paths]
     labelled = labels.relative_to(project.folder).as_posix() if isinstance(labels, Path) else None
-    command = report_command(name, more, labelled, column)
+    command = report_command(name, more, labelled, column, **columns)
     return "".join(json_chunks(head)).encode(), "".join(json_chunks(rows)).encode(), command
 
 

@@ -19,6 +19,7 @@ from typing import Any
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from checklist_rewards.backends import Engine
+from checklist_rewards.backends.packaged import POCKET
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.checks import CHECKS
 from checklist_rewards.errors import ChecklistRewardsError, SampleError
@@ -74,8 +75,6 @@ def check_forms() -> list[dict[str, Any]]:
 
 
 MOST_SAMPLES = 20
-POCKET = "pocket"
-"""The packaged writer that cannot reply in the form that a stage requires."""
 STAGES = {
     "seed": "A few questions per dimension, to start with. Dimensions with seed questions keep theirs.",
     "elaborate": "Adds more detailed questions, from the seeds.",
@@ -126,7 +125,7 @@ class Building:
         """The corpus-level pipelines, refiners and code checks, with their settings as JSON schemas, and what stages
         do."""
         known = self.judging.writer.model
-        toy = f"{known} cannot write in stages." if known == POCKET else None
+        toy = f"{known} cannot write in stages." if known == POCKET else None  # in the form that a stage requires
         return {
             "writer": known,
             "cannot_write": toy or self.judging.cannot_write(),

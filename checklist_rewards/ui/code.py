@@ -188,7 +188,9 @@ def items_of(checklist: Checklist) -> list[str | dict[str, Any]]:
     return items
 
 
-def loop_commands(file: str, labels: str, judges: Sequence[str] | None, judging: Judging) -> list[str]:
+def loop_commands(
+    file: str, labels: str, judges: Sequence[str] | None, judging: Judging, columns: Mapping[str, Any] | None = None
+) -> list[str]:
     """The commands that use a labels file: agreement, calibration, few-shot examples and distillation.
 
     Args:
@@ -198,12 +200,14 @@ def loop_commands(file: str, labels: str, judges: Sequence[str] | None, judging:
             the judge of the file: with the options of the app if it is the same, else by its name. Of a file of
             several other judges, which no option names, only the commands without a judge are given.
         judging ([`Judging`]): The judge of the app.
+        columns (mapping, *optional*): Options of `score` that name columns and checklist, if any.
     """
     jury = judging.config.scorer.judge
     options = _given(engine_arguments(judging.judge) if jury is None else {"judge": jury})
     if judges and list(judges) != [judging.name_in_scores({})]:
         options, jury = [f"--model={judges[0]}"], None
     known = judges is None or len(judges) < 2
+    options = [*options, *_given(columns or {})]
     first = [["score", file, "-o", "scored.jsonl", *options]] if judges is None else []
     answers = "scored.jsonl" if judges is None else file
     calibrated = ["score", file, "-o", "calibrated.jsonl", "--calibration", "calibration.json", *options]
@@ -219,7 +223,14 @@ def loop_commands(file: str, labels: str, judges: Sequence[str] | None, judging:
     return [shlex.join(["checklist-rewards", *command]) for command in commands]
 
 
-def report_command(file: str, more: Sequence[str], labels: str | None, column: str | None) -> str:
+def report_command(
+    file: str,
+    more: Sequence[str],
+    labels: str | None,
+    column: str | None,
+    inputs: Sequence[str] = (),
+    target: str | None = None,
+) -> str:
     """The command that writes the report of a file of the project as a page, to be run in the project folder.
 
     Args:
@@ -227,11 +238,14 @@ def report_command(file: str, more: Sequence[str], labels: str | None, column: s
         more (sequence of `str`): Further files of the report, such as that of the monitor.
         labels (`str`, *optional*): The file of labels that the report uses.
         column (`str`, *optional*): The column of labels that the report uses.
+        inputs (sequence of `str`, *optional*): The columns of the prompt, if they have other names than usual.
+        target (`str`, *optional*): The column of the response, likewise.
     """
     names = [f"./{name}" if name.startswith("-") else name for name in (file, *more)]
     labelled = [f"--labels={labels}"] if labels is not None else []
     labelled += [f"--label-key={column}"] if column else []
-    return shlex.join(["checklist-rewards", "report", *names, "-o", "report.html", *labelled])
+    keys = [f"--input-key={name}" for name in inputs] + ([f"--target-key={target}"] if target else [])
+    return shlex.join(["checklist-rewards", "report", *names, "-o", "report.html", *keys, *labelled])
 
 
 def _scorer(config: PipelineConfig, judge: Engine, store_path: str | None) -> str:

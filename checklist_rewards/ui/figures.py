@@ -20,6 +20,7 @@ judge was not asked about it.
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -72,6 +73,8 @@ class FileFigures:
         self.thresholds: set[float] = set()
         self.details: dict[str, str] = {}
         self.checklists: Counter[str] = Counter()
+        self._ids: dict[str, str] = {}
+        """By the text of a cell: the id of its checklist. Most files repeat a checklist in many rows."""
         self.score_bins = [0] * SCORE_BINS
         self._mass = 0.0
         self._masses = 0
@@ -93,7 +96,7 @@ class FileFigures:
         self.settings[_settings(score)] += 1
         if score.aggregation is not None:
             self.thresholds.add(score.aggregation.threshold)
-        name = checklist_id(record)
+        name = self._checklist_id(record)
         if name in self.checklists or len(self.checklists) < _CHECKLISTS:
             self.checklists[name] += 1
         if score.primary_score is not None:
@@ -116,6 +119,21 @@ class FileFigures:
             if line.mass is not None:
                 self._mass += line.mass
                 self._masses += 1
+
+    def _checklist_id(self, record: ScoredText) -> str:
+        """The content hash of a row's checklist; without a checklist column, a hash of the items of the score."""
+        try:
+            cell = json.dumps(record.cell, default=str)
+            if cell not in self._ids and record.checklist is not None:
+                if len(self._ids) >= _CHECKLISTS:
+                    return record.checklist.id
+                self._ids[cell] = record.checklist.id
+            if cell in self._ids:
+                return self._ids[cell]
+        except ChecklistError:  # a column of this name with other content
+            pass
+        items = () if record.score is None else record.score.items
+        return content_hash(*(f"{line.id} {line.weight} {line.required} {line.category}" for line in items))
 
     def verdict(self) -> str:
         """What the figures say, in one or two sentences."""
@@ -217,17 +235,6 @@ def rates(rate: PassRate) -> dict[str, Any]:
         "interval": rate.interval,
         "macro": rate.macro,
     }
-
-
-def checklist_id(record: ScoredText) -> str:
-    """The content hash of a row's checklist; without a checklist column, a hash of the items of the score."""
-    try:
-        if record.checklist is not None:
-            return record.checklist.id
-    except ChecklistError:  # a column of this name with other content
-        pass
-    items = () if record.score is None else record.score.items
-    return content_hash(*(f"{line.id} {line.weight} {line.required} {line.category}" for line in items))
 
 
 def _settings(score: Score) -> str:

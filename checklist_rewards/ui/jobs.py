@@ -27,10 +27,11 @@ from pathlib import Path
 from typing import Any
 
 from checklist_rewards.checklists import content_hash
-from checklist_rewards.errors import SampleError
+from checklist_rewards.errors import ChecklistRewardsError, SampleError
 from checklist_rewards.files.atomic import write_text
 from checklist_rewards.files.rows import FORMATS, read_rows
 from checklist_rewards.pipelines import PipelineConfig
+from checklist_rewards.rows import Columns, read_checklist
 from checklist_rewards.ui.annotations import FOLDER as ANNOTATIONS
 from checklist_rewards.ui.code import (
     Job,
@@ -96,6 +97,33 @@ class Jobs:
             except SampleError as error:
                 shown.append({"id": path.stem, "state": "invalid", "message": str(error)})
         return shown
+
+    def columns_of(self, name: str) -> dict[str, Any]:
+        """The columns of prompt and response of a file that a job has written, for [`ScoredFile`]; nothing for other
+        files, whose columns are the usual ones."""
+        job = self._writing(name)
+        found = {} if job is None else {"inputs": job.columns.input, "target": job.columns.target}
+        return {field: value for field, value in found.items() if value}
+
+    def options_of(self, name: str) -> dict[str, Any]:
+        """The options that name the columns and the checklist of a file that a job has written, for `score`."""
+        job = self._writing(name)
+        if job is None:
+            return {}
+        return {f"{field}_key": value for field, value in job.columns.model_dump().items()} | {
+            "checklist": job.checklist
+        }
+
+    def _writing(self, name: str) -> Job | None:
+        """The newest job whose result is a file of the project, if any."""
+        folder = self.judging.project.folder / FOLDER
+        for path in sorted(folder.glob("*.json"), reverse=True) if folder.is_dir() else ():
+            try:
+                if (job := self._load(path.stem)).output == name:
+                    return job
+            except SampleError:  # the view Batch shows why
+                continue
+        return None
 
     def shown(self, id: Any) -> dict[str, Any]:
         """A job with its state: running, pausing, paused, done, stopped (it failed or was killed) or new. `note` says
@@ -167,6 +195,8 @@ class Jobs:
     def create(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Save a new job and start it. Raises [`SampleError`]; then nothing was started."""
         job = self._job(request)
+        self._checked(job)
+        self._check_first_row(job)
         self._start(job)
         return self.shown(job.id)
 
@@ -268,6 +298,19 @@ class Jobs:
         if job.checklist is not None:
             project.existing(job.checklist)
         return self.judging.config_of(job.settings)
+
+    def _check_first_row(self, job: Job) -> None:
+        """Refuse a job whose columns the first row does not have: its process would end there, without a result."""
+        project, named = self.judging.project, job.columns.model_dump()
+        checklist = None if job.checklist is None else project.existing(job.checklist)
+        try:
+            shared = None if checklist is None else read_checklist(checklist)
+            rows = Columns.each(project.existing(job.file), inputs=named.pop("input"), shared=shared, **named)
+            for row, columns in islice(rows, 1):
+                if (own := columns.checklist_of(row.data, row.where)) is not None:
+                    columns.sample_of(row.data, row.where, own)
+        except ChecklistRewardsError as error:
+            raise SampleError(self._public(str(error))) from None
 
     def _check_result(self, job: Job) -> None:
         """Refuse to replace a file that is not the result of this job, or that has changed since."""

@@ -22,7 +22,8 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import TypeAdapter
 
 from checklist_rewards.backends import Engine, choose_backend
-from checklist_rewards.backends.packaged import ENGLISH_WRITER, SMOLLM2, caveat
+from checklist_rewards.backends.engine import SERVED
+from checklist_rewards.backends.packaged import ENGLISH_WRITER, POCKET, SMOLLM2, caveat
 from checklist_rewards.backends.servers import OPENAI
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import ChecklistRewardsError, GenerationError, SampleError
@@ -192,18 +193,21 @@ class Judging:
 
         Returns:
             `dict`: `judge`, the name of the model, server or file of judges; `models`, the models that judge, each
-            once; `threshold`, the lowest P(yes) that counts as yes; and `caveats`, what the answers of these models
-            are worth, as sentences.
+            once; `threshold`, the lowest P(yes) that counts as yes; `caveats`, what the answers of the packaged models
+            among them are worth, as sentences; `toy`, whether one of them is the pocket model; and `files`, the
+            versions of the files that the settings name.
         """
         config = self.config_of(settings)
-        models = [self.judge.model]
-        if config.scorer.judge is not None:
-            models = list(dict.fromkeys(engine.model for engine in _engines_of(config.scorer.judge)))
+        jury = config.scorer.judge
+        engines = [self.judge] if jury is None else _engines_of(jury)
+        packaged = dict.fromkeys(engine.model for engine in engines if _in_process(engine))
         return {
             "judge": self._shown(config),
-            "models": models,
+            "models": list(dict.fromkeys(engine.model for engine in engines)),
             "threshold": config.scorer.aggregation.threshold,
-            "caveats": list(filter(None, map(caveat, models))),
+            "caveats": list(filter(None, map(caveat, packaged))),
+            "toy": POCKET in packaged,
+            "files": _stamps(config),
         }
 
     def of_the_app(self) -> dict[str, Any]:
@@ -212,7 +216,8 @@ class Judging:
         try:
             return self.described({})
         except ChecklistRewardsError as error:
-            return {"judge": self.shown, "models": [], "threshold": None, "caveats": [str(error)]}
+            unknown: dict[str, Any] = {"models": [], "threshold": None, "toy": False, "files": []}
+            return {"judge": self.shown, **unknown, "caveats": [str(error)]}
 
     def name_in_scores(self, settings: Mapping[str, Any]) -> str:
         """The name that the answers of the judge have in a score. No model is loaded."""
@@ -249,9 +254,12 @@ class Judging:
         return FIELDS.sample_of({**row, "target": _text(body, "target") or ""}, "the response", checklist)
 
     def score(self, body: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-        """Score a response: an event per item as it is answered, then one with the score, or one with an error."""
+        """Score a response: an event per item as it is answered, then one with the score and who gave it as
+        [`described`][Judging.described], or one with an error."""
         try:
-            pipe = self.pipeline(body.get("settings") or {})
+            settings = body.get("settings") or {}
+            by = self.described(settings)
+            pipe = self.pipeline(settings)
             sample = self.sample(body)
             pipe.check_checklist(sample.checklist, "checklist")
             pipe.scorer.validate()
@@ -263,7 +271,8 @@ class Judging:
                 yield from events
             assert score is not None
             seconds = time.perf_counter() - started
-            yield {"event": "score", "score": score.model_dump(mode="json"), "seconds": round(seconds, 3)}
+            shown = score.model_dump(mode="json")
+            yield {"event": "score", "score": shown, "seconds": round(seconds, 3), "by": by}
         except ChecklistRewardsError as error:
             yield {"event": "error", "message": str(error)}
 
@@ -392,6 +401,11 @@ def _stamps(config: PipelineConfig) -> list[str]:
     named += [config.generator.prompt, *(config.generator.prompts or {}).values()]
     found = [Path(file).stat() for file in named if file is not None and Path(file).is_file()]
     return [f"{status.st_mtime_ns}-{status.st_size}" for status in found]
+
+
+def _in_process(engine: Engine) -> bool:
+    """Whether an engine runs a model by its name in this process: a server may give any name to its model."""
+    return engine.base_url is None and isinstance(engine.backend, str) and engine.backend not in (REMOTE, *SERVED)
 
 
 def _engines_of(jury: str) -> list[Engine]:

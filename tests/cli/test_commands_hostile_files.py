@@ -14,12 +14,13 @@ from checklist_rewards.distill.labels import read_labels
 from checklist_rewards.errors import ChecklistRewardsError
 from checklist_rewards.evaluation.labels import labelled as with_labels
 from checklist_rewards.evaluation.scored import read_scored
+from checklist_rewards.files.documents import read_text
 from checklist_rewards.judges.calibration import Calibration
 from checklist_rewards.judges.questions import FewShot
 from checklist_rewards.judges.settings import load_jury
 from checklist_rewards.pipelines import PipelineConfig, get_pipeline, source_from
 from checklist_rewards.rows import Columns, read_checklist
-from tests.scores.test_table import ONE
+from tests.datasets.test_table import ONE
 
 DATA = Path(__file__).parents[1] / "data"
 
@@ -159,3 +160,30 @@ def replaced(value, place, new):
     value = copy.copy(value)
     value[place[0]] = replaced(value[place[0]], place[1:], new)
     return value
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+@pytest.mark.parametrize("ends", ["\n", "\r\n"])
+def test_documents_are_read_in_the_encodings_of_rows(tmp_path, encoding, ends):
+    checklist, judge = tmp_path / "checklist.json", tmp_path / "judge.yaml"
+    checklist.write_bytes(f'["Is it größer?",{ends}"Is it kind?"]{ends}'.encode(encoding))
+    judge.write_bytes(f"model: pocket{ends}threshold: 0.4{ends}".encode(encoding))
+    assert [item.question for item in read_checklist(checklist).items] == ["Is it größer?", "Is it kind?"]
+    assert read_text(judge) == "model: pocket\nthreshold: 0.4\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("none.json", "none.json: cannot be read (No such file or directory)."),
+        (".", ".: cannot be read (Is a directory)."),
+        ("bytes.json", "bytes.json: cannot be read as UTF-8 text ('utf-8' codec can't decode byte 0x80"),
+    ],
+)
+def test_a_document_that_cannot_be_read_is_one_sentence(tmp_path, monkeypatch, name, why):
+    monkeypatch.chdir(tmp_path)
+    Path("bytes.json").write_bytes(bytes(range(256)))
+    for read, begins in ((read_checklist, ""), (load_jury, "the file of judges ")):
+        with pytest.raises(ChecklistRewardsError) as raised:
+            read(Path(name))
+        assert str(raised.value).startswith(begins + why)

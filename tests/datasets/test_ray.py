@@ -5,38 +5,18 @@ from pathlib import Path
 
 import pytest
 
-from checklist_rewards.backends import Answer, Backend, Engine, Usage
+from checklist_rewards.backends import Backend, Engine
 from checklist_rewards.datasets.tasks import Opened, RowTask
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.rows import read_rows, write_rows
 from checklist_rewards.pipelines import PipelineConfig
 from checklist_rewards.rows import Columns
+from tests.datasets.shardjudges import Judge
 
 pytest.importorskip("ray", reason="Ray is not installed (pip install 'checklist-rewards[ray]')")
 
 SHORT = {"question": "At most five words?", "check": '{"type": "words", "at_most": 5}'}
 QUESTION = {"question": "Is it kind?", "check": None}
-
-
-class Judge(Backend):
-    """P(yes) depends on the text, and every read is noted in a file."""
-
-    chunk_reads = 64
-
-    def __init__(self, log: Path, identity: str = "judge"):
-        self.log, self.identity = log, identity
-
-    def read(self, groups, labels):
-        answers = []
-        for group in groups:
-            yes = (1 + sum(group.prefix.encode()) % 97) / 99
-            answers += [Answer((math.log(yes), math.log1p(-yes)))] * len(group.tails)
-            with self.log.open("a") as file:
-                file.write(f"{group.prefix.encode()!r}\n" * len(group.tails))
-        return answers, Usage()
-
-    def generate(self, prompts, sampling, arrived=None):
-        raise AssertionError
 
 
 @pytest.fixture

@@ -15,31 +15,13 @@ from checklist_rewards.datasets.shards import HIDDEN
 from checklist_rewards.files.rows import read_rows
 from tests.cli.conftest import run, write_jsonl  # noqa: F401 - a fixture
 from tests.conftest import HANG, REPO
-from tests.datasets.test_ray import QUESTION, Judge, alone, outputs, reads, rows, scored, task, write_shards
+from tests.datasets.shardjudges import GatedJudge, Judge
+from tests.datasets.test_ray import QUESTION, alone, outputs, reads, rows, scored, task, write_shards
 from tests.ui.app.judgeserver import JudgeServer
 from tests.waiting import until
 
 ray = pytest.importorskip("ray", reason="Ray is not installed (pip install 'checklist-rewards[ray]')")
 pytestmark = pytest.mark.slow
-
-
-class GatedJudge(Judge):
-    """Notes its process with every read, ends at a text with DIE, and waits until `gate` exists if one is given."""
-
-    def __init__(self, log: Path, gate: Path | None = None):
-        super().__init__(log)
-        self.gate = gate
-
-    def read(self, groups, labels):
-        for group in groups:
-            if "DIE" in group.prefix:
-                os.kill(os.getpid(), signal.SIGKILL)
-        answers, usage = super().read(groups, labels)
-        with self.log.with_suffix(".processes").open("a") as file:
-            file.write(f"{os.getpid()}\n")
-        if self.gate is not None:
-            until(self.gate.exists)
-        return answers, usage
 
 
 def processes(log: Path) -> set[str]:

@@ -1,6 +1,6 @@
 """One of two ranks of a run with TRL's defaults that is judged by its base (`test_placement_settings.py`).
 
-    torchrun --nproc-per-node 2 tests/rewards/placement_ranks.py FOLDER ddp | fsdp1 | fsdp2 | zero3
+    torchrun --nproc-per-node 2 tests/rewards/placement_ranks.py FOLDER [ddp | fsdp1 | fsdp2 | zero3 ...]
 
 With DDP, TRL's trainer runs as it is. Elsewhere a bare loop takes its place: accelerate uses FSDP only with several
 GPUs, and TRL's sampling fails under ZeRO-3 on CPUs, where the embedding is not gathered.
@@ -16,7 +16,7 @@ import torch.distributed as dist
 
 from tests.rewards.placement_settings import LORA, Measured, Setting, by_code, prompts_of, rows, trained
 
-folder, kind, rank = Path(sys.argv[1]), sys.argv[2], int(os.environ["RANK"])
+folder, kinds, rank = Path(sys.argv[1]), sys.argv[2:], int(os.environ["RANK"])
 
 
 class Loop:
@@ -24,7 +24,7 @@ class Loop:
 
     ref_model = args = None
 
-    def __init__(self, accelerator):
+    def __init__(self, accelerator, kind: str):
         from peft import get_peft_model
         from transformers import AutoModelForCausalLM
 
@@ -63,10 +63,10 @@ class Loop:
         """The hook `log_metric` of a trainer, by which it is found."""
 
 
-def in_a_loop() -> Measured:
+def in_a_loop(kind: str) -> Measured:
     from accelerate import Accelerator
 
-    loop = Loop(Accelerator(cpu=True))
+    loop = Loop(Accelerator(cpu=True), kind)
     reward = Measured(model="reference", store=False, name="reads")
     some = rows(2)
     texts = [f"The {number} ronto holds this zatte{'?' * (number % 2)}" for number in range(4)]
@@ -79,21 +79,25 @@ def in_a_loop() -> Measured:
     return reward
 
 
-def in_a_trainer() -> Measured:
+def in_a_trainer(kind: str) -> Measured:
     reward = Measured(model="reference", store=False, name="reads")
     trained([by_code, reward], Setting(kind), folder, 1)
     return reward
 
 
-reward = in_a_trainer() if kind == "ddp" else in_a_loop()
-receipt = reward.scorer.receipt
-prompts, given = prompts_of(reward.bound, reward.calls[-1].reads)
-found = {
-    "receipt": receipt.computed_tokens / receipt.floor_tokens,
-    "prompts": prompts,
-    "given": given,
-    "sharded": reward.bound.sharded,
-}
-(folder / f"{rank}.json").write_text(json.dumps(found))
+def found(kind: str) -> dict:
+    """What a kind has read."""
+    reward = in_a_trainer(kind) if kind == "ddp" else in_a_loop(kind)
+    receipt = reward.scorer.receipt
+    prompts, given = prompts_of(reward.bound, reward.calls[-1].reads)
+    return {
+        "receipt": receipt.computed_tokens / receipt.floor_tokens,
+        "prompts": prompts,
+        "given": given,
+        "sharded": reward.bound.sharded,
+    }
+
+
+(folder / f"{rank}.json").write_text(json.dumps({kind: found(kind) for kind in kinds}))
 dist.barrier()
 dist.destroy_process_group()

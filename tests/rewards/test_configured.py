@@ -46,7 +46,7 @@ def test_the_yaml_file_may_shape_the_reward(config):
             r"reward.yaml:1: unknown key 'modle' .*allowed: model, backend.*, metric.*, name, column",
         ),
         ("scorer: x\n", "unknown key 'scorer'"),
-        ("judge: x\n", "reward.yaml: x: the file of judges cannot be read"),
+        ("judge: x\n", "reward.yaml: the file of judges x: cannot be read"),
         ("- pocket\n", "reward.yaml:1: expected a mapping, got"),
         ("a: [\n", "reward.yaml:2: not valid YAML"),
         ("shaping: clipped\n", "reward.yaml: shaping must be a list of steps"),

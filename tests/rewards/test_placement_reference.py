@@ -32,6 +32,7 @@ SETTINGS = dict(
     seed=0,
     max_steps=2,
 )
+ONE_GROUP = dict(per_device_train_batch_size=4, max_completion_length=8)  # of short texts, where a step is slow
 SMALL = dict(per_device_train_batch_size=8, num_generations=4, max_completion_length=16, learning_rate=0.01)
 
 
@@ -84,17 +85,17 @@ def test_the_base_of_a_lora_policy_rewards_like_a_separate_copy_and_shares_its_s
 def test_reads_in_bf16_are_stored_apart_from_those_in_single_precision(tmp_path):
     own = Recorded(model="reference", store=tmp_path / "store", name="own")
     copy = Recorded(model="pocket", backend="transformers", store=tmp_path / "store", name="copy")
-    train([own, copy], tmp_path, max_steps=1, bf16=True)
+    train([own, copy], tmp_path, max_steps=1, bf16=True, **ONE_GROUP)
     assert own.given != copy.given == [[pytest.approx(value, abs=0.05) for value in call] for call in own.given]
     assert copy.scorer.receipt.asked == own.scorer.receipt.asked > 0
     again = Recorded(model="reference", store=tmp_path / "store", name="again")
-    train([again], tmp_path, max_steps=1, bf16=True)
+    train([again], tmp_path, max_steps=1, bf16=True, **ONE_GROUP)
     assert again.scorer.receipt.asked == 0 and again.given == own.given
 
 
 def test_training_is_the_same_bit_for_bit_with_and_without_reads(tmp_path):
     def trained(*rewards):
-        options = {"reward_weights": [1.0, 0.0][: len(rewards)], "beta": 0.1}
+        options = {"reward_weights": [1.0, 0.0][: len(rewards)], "beta": 0.1, **ONE_GROUP}
         trainer = train(list(rewards), tmp_path, max_steps=3, num_iterations=2, **options)
         history = [(entry["loss"], entry["grad_norm"]) for entry in trainer.state.log_history if "loss" in entry]
         return history, {name: weight.detach().clone() for name, weight in trainer.model.named_parameters()}

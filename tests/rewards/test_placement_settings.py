@@ -2,6 +2,7 @@
 
 import json
 import os
+from dataclasses import replace
 
 import pytest
 import torch
@@ -9,6 +10,7 @@ from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM, BitsAndBytesConfig
 
 from checklist_rewards.backends import pocket_dir, resolve_model
+from checklist_rewards.validation import missing
 from tests.conftest import REPO
 from tests.ranks import run
 from tests.rewards.flash import NAMES, flash_kernels
@@ -58,25 +60,54 @@ RANKS = {"DDP": "ddp", "FSDP 2": "fsdp2", "FSDP 1": "fsdp1", "ZeRO-3": "zero3"}
 """What two ranks on CPUs can be, and the argument of their script."""
 COMPILED = {"torch_compile_backend": "eager", "gradient_checkpointing": False}
 """Graphs are captured, but not compiled by a C++ compiler, which takes minutes."""
+
+
+def attention(name: str) -> Setting:
+    """A setting with an implementation of attention. The kernels compute 16 bits only."""
+    dtype = {} if name == "eager" else {"dtype": "bfloat16"}
+    return Setting(f"`attn_implementation`: {name}", loading(attn_implementation=name, **dtype))
+
+
 SETTINGS = [
-    Setting("TRL's defaults: bf16 by autocast, gradient checkpointing"),
-    Setting("`bf16=False`", {"bf16": False}, precision="float32"),
-    Setting("`fp16=True`", {"fp16": True}, precision="fp16"),
-    Setting('policy loaded in bf16 (`"dtype": "bfloat16"`)', loading(dtype="bfloat16")),
-    Setting("policy loaded in fp16, `bf16=False`", {"bf16": False, **loading(dtype="float16")}, precision="fp16"),
-    Setting("`gradient_checkpointing=False`", {"gradient_checkpointing": False}),
-    Setting("reentrant checkpoints", {"gradient_checkpointing_kwargs": {"use_reentrant": True}}),
-    Setting("`num_iterations=2`, `steps_per_generation=2`", {"num_iterations": 2, "steps_per_generation": 2}),
-    Setting("`dataloader_num_workers=1`", {"dataloader_num_workers": 1}),
-    Setting("`torch_compile=True`, one layer", {"torch_compile": True, **COMPILED, **loading(num_hidden_layers=1)}),
-    Setting("two adapters", policy=adapters),
-    Setting("an adapter that is trained further, `beta=0.1`", {"beta": 0.1}, policy=further),
-    Setting("`attn_implementation`: eager", loading(attn_implementation="eager")),
-    *(
-        Setting(f"`attn_implementation`: {name}", loading(attn_implementation=name, dtype="bfloat16"))
-        for name in NAMES
-    ),
+    [Setting("TRL's defaults: bf16 by autocast, gradient checkpointing")],
+    [
+        Setting("`bf16=False`", {"bf16": False}, precision="float32"),
+        Setting("`gradient_checkpointing=False`", {"gradient_checkpointing": False}),
+        Setting("two adapters", policy=adapters),
+    ],
+    [
+        Setting("`fp16=True`", {"fp16": True}, precision="fp16"),
+        Setting("reentrant checkpoints", {"gradient_checkpointing_kwargs": {"use_reentrant": True}}),
+    ],
+    [
+        Setting('policy loaded in bf16 (`"dtype": "bfloat16"`)', loading(dtype="bfloat16")),
+        Setting("`num_iterations=2`, `steps_per_generation=2`", {"num_iterations": 2, "steps_per_generation": 2}),
+        attention(NAMES[0]),
+    ],
+    [
+        Setting("policy loaded in fp16, `bf16=False`", {"bf16": False, **loading(dtype="float16")}, precision="fp16"),
+        attention("eager"),
+    ],
+    [attention(NAMES[1]), Setting("`dataloader_num_workers=1`", {"dataloader_num_workers": 1})],
+    [attention(NAMES[2])],
+    [Setting("`torch_compile=True`, one layer", {"torch_compile": True, **COMPILED, **loading(num_hidden_layers=1)})],
+    [Setting("an adapter that is trained further, `beta=0.1`", {"beta": 0.1}, policy=further)],
 ]
+"""The rows of the table that one process measures. Settings that do not act on each other share a training, except
+where the table is measured."""
+TRAININGS = [[setting] for settings in SETTINGS for setting in settings] if TIMED else SETTINGS
+
+
+def together(settings: list[Setting]) -> Setting:
+    """One setting with the options of several, in the precision of the first."""
+    first, *others = settings
+    for other in others:
+        options = {**first.options, **other.options}
+        kwargs = (each.options.get("model_init_kwargs", {}) for each in (first, other))
+        if kwargs := {name: value for each in kwargs for name, value in each.items()}:
+            options["model_init_kwargs"] = kwargs
+        first = replace(first, options=options, policy=first.policy or other.policy)
+    return first
 
 
 def test_qlora_reads_the_floor(tmp_path):
@@ -95,27 +126,35 @@ def test_the_own_part_of_a_step_of_a_larger_model(tmp_path):
     same(LARGER, line(LARGER, figures.receipt, figures.separate, figures.float32, figures.times))
 
 
-@pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.name)
-def test_a_reference_reads_the_floor_and_changes_no_loss(setting, tmp_path, flash_kernels):
+@pytest.mark.parametrize("settings", TRAININGS, ids=lambda settings: "; ".join(each.name for each in settings))
+def test_a_reference_reads_the_floor_and_changes_no_loss(settings, tmp_path, flash_kernels):
+    setting = together(settings)
     figures = measured(setting, tmp_path)
     assert figures.receipt <= setting.most
     assert figures.separate <= SAME[setting.precision] and figures.float32 <= FLOAT32[setting.precision]
-    same(setting.name, line(setting.name, figures.receipt, figures.separate, figures.float32, figures.times))
+    for name in (each.name for each in settings):
+        same(name, line(name, figures.receipt, figures.separate, figures.float32, figures.times))
     plain, _ = trained([by_code], setting, tmp_path, len(figures.losses))
     assert figures.losses == losses(plain)
 
 
-@pytest.mark.parametrize("name", RANKS)
-def test_two_ranks_read_the_floor(name, tmp_path):
-    if name == "ZeRO-3":
-        pytest.importorskip("deepspeed")
-    script = REPO / "tests/rewards/placement_ranks.py"
+@pytest.fixture(scope="module")
+def logs(tmp_path_factory):
+    """What each of two ranks has read, by kind. One start of the ranks is all kinds."""
+    folder, script = tmp_path_factory.mktemp("ranks"), REPO / "tests/rewards/placement_ranks.py"
     paths = os.pathsep.join([str(REPO), str(REPO / "recipes"), os.environ.get("PYTHONPATH", "")])
-    run(["-m", "tests.zygote", "2", str(script), str(tmp_path), RANKS[name]], ACCELERATE_USE_CPU="1", PYTHONPATH=paths)
+    kinds = [kind for kind in RANKS.values() if kind != "zero3" or not missing("deepspeed")]
+    run(["-m", "tests.zygote", "2", str(script), str(folder), *kinds], ACCELERATE_USE_CPU="1", PYTHONPATH=paths)
+    return [json.loads((folder / f"{rank}.json").read_text()) for rank in (0, 1)]
+
+
+@pytest.mark.parametrize("name", RANKS)
+def test_two_ranks_read_the_floor(name, logs):
+    if RANKS[name] not in logs[0]:
+        pytest.skip("deepspeed is not installed")
     exact = AutoModelForCausalLM.from_pretrained(pocket_dir(), dtype=torch.float32)
     coarse = AutoModelForCausalLM.from_pretrained(pocket_dir(), dtype=torch.bfloat16)
-    for rank in (0, 1):
-        log = json.loads((tmp_path / f"{rank}.json").read_text())
+    for log in (each[RANKS[name]] for each in logs):
         assert log["sharded"] == (name != "DDP")
         assert log["receipt"] <= (1.15 if log["sharded"] else 1.05)  # with parts of the weights, nothing is kept
         separate = difference(log["given"], probabilities(coarse, None, log["prompts"]))

@@ -13,10 +13,13 @@ FLAGS = (
 ).split()
 AXE = Path(__file__).parent / "axe" / "axe.min.js"
 VIOLATIONS = """
-const rules = {runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'best-practice'], resultTypes: ['violations']};
+const rules = {runOnly: arguments[0], resultTypes: ['violations']};
 const told = (one) => [one.id, one.nodes.map((node) => node.target.join(' '))];
-axe.run(document, rules).then((result) => arguments[0](result.violations.map(told)));
+axe.run(document, rules).then((result) => arguments[1](result.violations.map(told)));
 """
+RULES = {"type": "tag", "values": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"]}
+OF_COLORS = {"type": "rule", "values": ["color-contrast", "link-in-text-block"]}
+"""The rules of axe-core that depend on colors. The others find the same in a light and in a dark page."""
 MISSING = "no browser: install Chromium and its driver (Debian: apt-get install chromium chromium-driver)"
 
 
@@ -70,11 +73,11 @@ def errors(driver) -> list[str]:
     return [entry["message"] for entry in driver.get_log("browser")]
 
 
-def violations(driver) -> list:
+def violations(driver, rules: dict = RULES) -> list:
     """What axe-core finds on the page by its rules for WCAG 2.1 A and AA, with contrast, and best practices."""
     if not driver.execute_script("return 'axe' in window"):
         driver.execute_script(f"{AXE.read_text(encoding='utf-8')}; window.axe = axe")
-    return driver.execute_async_script(VIOLATIONS)
+    return driver.execute_async_script(VIOLATIONS, rules)
 
 
 def problems(driver) -> dict:

@@ -81,6 +81,20 @@ def test_every_format_gives_the_same_page(tmp_path, name):
     assert data["texts"] == expected["texts"]
 
 
+def test_a_column_of_times_is_shown_as_text(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    path = tmp_path / "timed.parquet"
+    with write_rows(path) as writer:
+        for row in scored_rows(3):
+            writer.write(row)
+    frame = pandas.read_parquet(path)
+    frame["when"] = pandas.to_datetime(["2026-11-27 10:00", "2026-11-28 11:30", None])
+    frame.to_parquet(path)
+    data = data_of(tmp_path, path)
+    shown = [data["texts"][place] if place >= 0 else None for place in data["files"][0]["table"]["others"]["when"]]
+    assert [text and text.strip('"') for text in shown] == ["2026-11-27 10:00:00", "2026-11-28 11:30:00", None]
+
+
 @pytest.mark.parametrize("name", ["scored.jsonl", "scored.csv", "scored.parquet"])
 def test_the_part_of_the_prompt_that_led_to_an_item_is_at_its_answers(tmp_path, name):
     checklist = ConstraintsGenerator().generate("Write about tea. Use at most 9 words.")

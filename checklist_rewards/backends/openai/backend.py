@@ -6,6 +6,9 @@ the first read then sends a prompt of token ids. If the server returns the log-p
 are exact and are sent in lists of a few hundred prompts. Otherwise each read is a chat request for one
 token. Features that the server rejects (a JSON schema, log-probabilities) are omitted from then on.
 
+Prompts with images are chat requests, too: images are `image_url` parts with data URLs, and prompts of token ids have
+none. If a server refuses the first of them because of its images, [`ModelError`] has the server's own sentence.
+
 A failed request affects only its own reads. Errors that no retry can fix (no server, an unknown model, a wrong key)
 raise [`ModelError`]. The same applies to a server that rejects each of its first eight requests. They are sent one
 after the other until one is accepted, to distinguish a single bad prompt from requests that are all invalid.
@@ -63,6 +66,7 @@ from checklist_rewards.backends.servers import SERVERS, Settings, is_hosted, ser
 from checklist_rewards.backends.tokens import ChatTokenizer, load_chat_tokenizer, local_tokenizer
 from checklist_rewards.chat import CompletionReader
 from checklist_rewards.errors import ModelError
+from checklist_rewards.images import has_images
 from checklist_rewards.markers import Section
 from checklist_rewards.prompts import chat_messages
 from checklist_rewards.scores.reasons import Reason, Unanswered
@@ -184,9 +188,7 @@ class PromptLists:
                 answers = wire.list_answers(response["choices"], ids, len(batch))
                 return [_NO_ANSWER if answer is None else answer for answer in answers]
             if response.fatal:
-                raise ModelError(
-                    f"the server at {self.connection.address} rejected a request: {response.unanswered.detail}"
-                )
+                raise ModelError(wire.rejected(self.connection.address, response))
             return response
 
         return await in_parts(prompts, send, lambda failure: failure.unanswered, lambda answer: answer is _NO_ANSWER)
@@ -222,6 +224,7 @@ class OpenAIBackend(Backend):
     """
 
     chunk_reads = 4096
+    sees = True
 
     def __init__(
         self, model: str, base_url: str | Sequence[str] | None = None, *, key: str | None = None, **settings: Any
@@ -256,6 +259,8 @@ class OpenAIBackend(Backend):
         self._asking = asyncio.Lock()
         self._parses_thoughts = False
         self._tried = False
+        self._saw = False
+        """Whether the server has accepted a request with images."""
         self._refused: list[Failure] = []
         # By default, OpenRouter removes the middle of a prompt that is too long.
         self._extra: dict[str, Any] = {"transforms": []} if self.base_url == SERVERS["openrouter"][0] else {}
@@ -269,6 +274,9 @@ class OpenAIBackend(Backend):
         lists = self._lists
         if any(group.written for group in groups):
             check_continues(self)
+        seen = [any(map(has_images, (group.prefix, *group.tails))) for group in groups]
+        if any(seen):
+            return self._read_with_images(groups, seen, labels)
         if self.tokens is not None and lists is not None and lists.supported is not False:
             ids = sorted(set(chain.from_iterable(self.tokens.label_groups(labels))))
             supported = run(lists.probe(ids))
@@ -285,6 +293,25 @@ class OpenAIBackend(Backend):
                 answers, usage = read_prompts(self.tokens, groups, labels, ask, limit=self.limit)
                 return list(map(_of_this_start, answers)), usage
         return run(self._read_chats(groups, labels))
+
+    def _read_with_images(
+        self, groups: Sequence[ReadGroup], seen: Sequence[bool], labels: Sequence[str]
+    ) -> tuple[list[Answer], Usage]:
+        """Read groups, some of which have images."""
+        pictured = [group for group, sees in zip(groups, seen, strict=True) if sees]
+        texts = [group for group, sees in zip(groups, seen, strict=True) if not sees]
+        if any(group.written for group in pictured):
+            raise ModelError(
+                f"thinking=... cannot be combined with images on the server at {self.base_url}, which takes images in "
+                "chat messages only; omit it, or use transformers or vLLM in this process."
+            )
+        answers, usage = run(self._read_chats(pictured, labels))
+        of_texts, more = self.read(texts, labels) if texts else ([], None)
+        of_images, others = iter(answers), iter(of_texts)
+        merged = [
+            next(of_images if sees else others) for group, sees in zip(groups, seen, strict=True) for _ in group.tails
+        ]
+        return merged, usage if more is None else Usage.total([usage, more])
 
     @property
     def continues(self) -> bool:  # type: ignore[override]
@@ -575,6 +602,7 @@ class OpenAIBackend(Backend):
             request = body(without, limits) | self._extra
             return request, await self.connection.post("/chat/completions", request, tokens=estimate, prefix=prefix)
 
+        pictured = any(has_images(message["content"]) for message in messages)
         without, limits, guessed = self._without, self._limits, frozenset[str]()
         last = frozenset[str]()
         unguessed = limits
@@ -586,6 +614,11 @@ class OpenAIBackend(Backend):
             first = first or response
             if not response.bad_request:
                 return self._failed(first), []
+            if pictured and not self._saw and wire.refuses_images(response):
+                raise ModelError(
+                    f"{self.model!r} at {self.base_url} does not take images: {response.message}; use a "
+                    "vision-language model, or judge by text alone with images='ignore'."
+                )
             named, demanded = wire.adapted(response, request, limits)
             if named or demanded != limits:
                 without, limits, guessed = without | named, demanded, frozenset()
@@ -624,6 +657,7 @@ class OpenAIBackend(Backend):
             self._limits = limits
         self._accepted |= set(sent)
         self._tried = True
+        self._saw |= pictured
         return response, sent
 
     def _failed(self, first: Failure) -> Failure:
@@ -639,7 +673,7 @@ class OpenAIBackend(Backend):
         return first
 
     def _error(self, failure: Failure) -> ModelError:
-        return ModelError(f"the server at {self.base_url} rejected a request: {failure.unanswered.detail}")
+        return ModelError(wire.rejected(self.base_url, failure))
 
 
 def _may_be_thought(reply: Reply) -> bool:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from checklist_rewards.backends.openai.client import Connection
-from checklist_rewards.backends.openai.wire import NOT_SERVED, Failure
+from checklist_rewards.backends.openai.wire import NOT_SERVED, Failure, in_words
 from checklist_rewards.errors import ModelError, NoServerError
 
 logger = logging.getLogger(__name__)
@@ -53,7 +53,7 @@ async def served_card(connection: Connection, model: str) -> dict[str, Any]:
             why = why or response
     if why is not None and not cards:
         raise NoServerError(
-            f"no OpenAI-compatible server responds at {connection.address} ({why.unanswered}); give another base_url, "
+            f"no OpenAI-compatible server responds at {connection.address} ({in_words(why)}); give another base_url, "
             f"or start a server with: vllm serve {model}"
         )
     if absent:

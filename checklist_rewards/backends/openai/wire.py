@@ -44,12 +44,14 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from checklist_rewards.backends.base import Answer, Message, Messages, Reply, Sampling, not_logprobs
 from checklist_rewards.backends.reads import TokenAnswer, logsumexp
 from checklist_rewards.backends.tokens import THINKING_TOKENS, WORD_TOKENS, encodable, thinks
 from checklist_rewards.chat import strip_thinking
+from checklist_rewards.images import Image, has_images, parts
 from checklist_rewards.scores.reasons import Reason, Unanswered
 
 RATE_LIMITED = 429
@@ -131,6 +133,23 @@ def answer_of(status: int, headers: Mapping[str, str], content: bytes, key: str 
     code = error.get("code") if isinstance(error, dict) else None
     lasting = isinstance(code, int) and not _is_transient(code) and code >= 400
     return Failure(Unanswered(Reason.ERROR_BODY), retry=not lasting, down=code != RATE_LIMITED)
+
+
+_IN_WORDS: dict[str, str] = {
+    Reason.NOT_JSON: "its response is not JSON",
+    Reason.ERROR_BODY: "its response is not one of this API",
+}
+
+
+def in_words(failure: Failure) -> str:
+    """Why a server cannot be used, for an error."""
+    return _IN_WORDS.get(failure.unanswered.reason, str(failure.unanswered))
+
+
+def rejected(address: str, failure: Failure) -> str:
+    """The error of a server that rejects every request, with what to check if it does not have the path."""
+    advice = "; check the model and base_url, which usually ends with /v1" if failure.status in NOT_SERVED else ""
+    return f"the server at {address} rejected a request: {failure.unanswered.detail}{advice}"
 
 
 def _is_transient(status: int) -> bool:
@@ -233,6 +252,14 @@ def neutral(text: str, also: Iterable[str] = ()) -> str:
         if len(string) > 1:
             text = text.replace(string, string[0] + ZERO_WIDTH + string[1:])
     return text
+
+
+_ABOUT_IMAGES = re.compile(r"image|multi.?modal|vision", re.I)
+
+
+def refuses_images(failure: Failure) -> bool:
+    """Whether the server rejected a request because of the images in it, by its message."""
+    return failure.bad_request and _ABOUT_IMAGES.search(failure.message) is not None
 
 
 FEATURES = {
@@ -526,9 +553,26 @@ def _body(
     return {"model": model, "messages": chat, "max_tokens": tokens}
 
 
-def _content(message: Message, controls: Sequence[str]) -> str:
-    text = encodable(message["content"])
-    return text if message["role"] == "system" else neutral(text, controls)
+def _content(message: Message, controls: Sequence[str]) -> str | list[dict[str, Any]]:
+    content = message["content"]
+    if not has_images(content):
+        return _sent_text(content, message["role"], controls)
+    return [
+        {"type": "image_url", "image_url": {"url": _url(part)}}
+        if isinstance(part, Image)
+        else {"type": "text", "text": _sent_text(part, message["role"], controls)}
+        for part in parts(content)
+    ]
+
+
+def _sent_text(text: str, role: str, controls: Sequence[str]) -> str:
+    text = encodable(text)
+    return text if role == "system" else neutral(text, controls)
+
+
+@lru_cache(maxsize=64)
+def _url(image: Image) -> str:
+    return image.url
 
 
 def _sampled(sampling: Sampling, without: frozenset[str]) -> dict[str, Any]:

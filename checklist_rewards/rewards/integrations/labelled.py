@@ -25,7 +25,7 @@ from typing import Any
 from checklist_rewards.chat import CompletionReader, Part, Target, rendered_turns, without_end_tokens
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import BackendError, SampleError
-from checklist_rewards.images import clean
+from checklist_rewards.images import Image, clean
 from checklist_rewards.judges.settings import ScorerConfig
 from checklist_rewards.messages import Images, images_of, speaker, with_images
 from checklist_rewards.rewards.batch import Readers
@@ -188,8 +188,10 @@ def labelled_sample(
     prompt: Any,
     where: str,
     reader: CompletionReader = _READER,
+    images: Sequence[Image] = (),
 ) -> Sample:
-    """The [`Sample`] of a label, what the policy answered, and a prompt (or None), which `reader` splits.
+    """The [`Sample`] of a label, what the policy answered, and a prompt (or None), which `reader` splits, with images
+    for its parts without one.
 
     Raises:
         SampleError, ChecklistError: For an invalid label or prompt. The message starts with `where`.
@@ -216,7 +218,7 @@ def labelled_sample(
         label = label["checklist"]
     checklist = Checklist.parse(label, where)
     try:
-        prompt = prompt if reader.images == "ignore" else with_images(prompt)
+        prompt = prompt if reader.images == "ignore" else with_images(prompt, images, folder=None)
         input, history = (None, None) if prompt is None else reader.prompt_text(prompt)
     except SampleError as error:
         raise SampleError(f"{where}: {error}") from None
@@ -224,7 +226,8 @@ def labelled_sample(
         input, history = context["input"], None
     target = Target(target) if isinstance(target, str) else target
     history = context.get("history") or history
-    return Sample.of(checklist, target, input, context.get("reference"), history, images_of(prompt))
+    seen = images_of(prompt) if isinstance(prompt, Sequence) and not isinstance(prompt, str) else images
+    return Sample.of(checklist, target, input, context.get("reference"), history, seen)
 
 
 def answer_after(prompt: str, query: str, where: str) -> str:

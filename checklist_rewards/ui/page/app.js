@@ -71,7 +71,7 @@ async function report(main) {
     if (answer.status === 204) return;
     if (peek) return chip(scored, "stale", "scored by"); // the file has changed, and is not followed
     actions.controls = [el("label", { class: "check" }, follow, " follow the file"), copying(decodeURIComponent(answer.headers.get("x-command")), "Copy as command")];
-    const data = new Report(await answer.json(), () => getJson("report", { file, other, labels: column, rows: 1 }));
+    const data = new Report(await answer.json(), () => getJson("report", { file, other, labels: column, rows: answer.headers.get("x-stamp") }));
     if (shown) await data.load(); // what the reader did needs the rows
     stamp = answer.headers.get("x-stamp");
     scored = judgesOf(data.files);

@@ -1,8 +1,8 @@
 // Batch: score a file of the project in a process of its own. Jobs are files; they go on without this page.
 
-import { download, getJson, post, upload } from "./api.js";
+import { download, getJson, latest, post, upload } from "./api.js";
 import { choice, count, el, field, fixed, note, plural, section, table } from "./dom.js";
-import { alertOf, attempt, chip, exporter, schemaForm } from "./forms.js";
+import { alertOf, attempt, chip, codeOf, exporter, schemaForm } from "./forms.js";
 
 const TABLES = [".jsonl", ".csv", ".parquet"];
 const KEYS = [
@@ -24,9 +24,9 @@ export async function batch(main, project) {
   const shared = choice([["", "that of each row"], ...checklists], { name: "shared" });
   const keys = Object.fromEntries(KEYS.map(([name, , otherwise]) => [name, choice([["", otherwise]], { name: `key-${name}` })]));
   const columns = el("details", {}, el("summary", {}, "Columns of the file"), el("div", { class: "filters" }, KEYS.map(([name, shown]) => field(shown, keys[name]))));
-  const code = exporter(() => post("jobs/code", request()), () => "Run it in the project folder. Each gives the figures of the job.");
+  const code = exporter(() => post("jobs/code", request()), () => codeOf("Run it in the project folder. Each gives the figures of the job.", named));
   const query = new URLSearchParams(location.search), form = schemaForm(choices.settings, { judge: query.get("judge") ?? undefined }, () => (code.refresh(), priced()));
-  const prices = new Map(); // model: [input, input]
+  const prices = new Map(), settings = latest("settings"); // model: [input, input]
   const priceFields = el("div", {});
   const budget = el("input", { type: "number", min: 0, step: "any", class: "short", name: "budget" });
   const by = el("strong", {}, choices.judge);
@@ -37,7 +37,7 @@ export async function batch(main, project) {
   const startButton = el("button", { type: "button", class: "primary", name: "start", onclick: start }, "Start");
   const list = el("div", { class: "jobs" });
   const cards = new Map();
-  let timer = null;
+  let timer = null, named = project.judge;
 
   main.replaceChildren(
     section(
@@ -107,10 +107,13 @@ export async function batch(main, project) {
   /** The judge that the settings choose, and a pair of prices for each of its models. */
   function priced() {
     return act(budget, async () => {
-      const judge = await post("settings", { settings: form.value() }), { models } = judge;
-      if (judge.error) throw new Error(judge.error);
-      by.textContent = judge.judge;
-      chip(judge);
+      const found = await settings({ settings: form.value() });
+      if (!found) return; // the settings have changed again
+      if (found.error) throw new Error(found.error);
+      const { models } = (named = found);
+      by.textContent = found.judge;
+      chip(found);
+      code.refresh();
       const before = new Map(prices);
       prices.clear();
       for (const model of models) prices.set(model, before.get(model) ?? ["prompt", "reply"].map((name) => el("input", { type: "number", min: 0, step: "any", class: "short", name: `price-${name}`, "aria-label": `${model}: US dollars per million ${name} tokens` })));

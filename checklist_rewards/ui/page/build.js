@@ -154,15 +154,18 @@ function stagesForm(choices, writer, kept, use, keep) {
   const plans = latest("build/plan");
   let plan = null, source = null, settings = null, cards = [];
   select.addEventListener("change", () => load({}));
-  load(kept.drafts ?? {});
+  load(kept.drafts ?? {}, kept.made);
   return {
     node: el("div", {}, field("method", select), sourcePanel, settingsPanel, problem, strip),
     ready,
-    value() {
-      collect();
-      return { pipeline: select.value, sources, settings: chosen, drafts: Object.fromEntries(cards.filter((card) => card.form).map((card) => [card.name, card.form.value()])) };
-    },
+    value,
   };
+
+  function value() {
+    collect();
+    const shown = cards.filter((card) => card.form), of = (get) => Object.fromEntries(shown.map((card) => [card.name, get(card)]));
+    return { pipeline: select.value, sources, settings: chosen, drafts: of((card) => card.form.value()), made: of((card) => card.made) };
+  }
 
   function collect() {
     if (source) sources[plan.pipeline] = source.value();
@@ -170,7 +173,7 @@ function stagesForm(choices, writer, kept, use, keep) {
   }
 
   /** Show the source, the settings and the stages of the chosen method. */
-  async function load(drafts) {
+  async function load(drafts, made) {
     collect();
     const { name, settings: schema } = choices.pipelines.find((one) => one.name === select.value);
     const found = await planned(name, chosen[name]);
@@ -180,7 +183,7 @@ function stagesForm(choices, writer, kept, use, keep) {
     own.replaceChildren(settings.node);
     fill(sources[name] ?? {});
     about.replaceChildren(el("button", { type: "button", name: "example", onclick: example }, "Fill in an example"));
-    draw(drafts);
+    draw(drafts, made);
     keep();
   }
 
@@ -192,8 +195,9 @@ function stagesForm(choices, writer, kept, use, keep) {
   }
 
   function fill(value) {
-    source = schemaForm(plan.source, value, () => (outdated(0), keep()));
+    source = schemaForm(plan.source, value, () => (age(), keep()));
     inputs.replaceChildren(source.node);
+    age();
   }
 
   async function planned(pipeline, settings) {
@@ -207,15 +211,15 @@ function stagesForm(choices, writer, kept, use, keep) {
     keep();
     const found = await planned(plan.pipeline, settings.value());
     if (!found || found.stages.join() === plan.stages.join()) return;
-    const drafts = Object.fromEntries(cards.filter((card) => card.form).map((card) => [card.name, card.form.value()]));
+    const { drafts, made } = value();
     plan = { ...found, pipeline: plan.pipeline };
-    draw(drafts);
+    draw(drafts, made);
   }
 
-  function draw(drafts) {
+  function draw(drafts, made = {}) {
     cards = plan.stages.map((name, place) => stageCard(name, place));
     strip.replaceChildren(...cards.map((card) => card.node));
-    for (const card of cards) if (drafts[card.name]) card.show(drafts[card.name]);
+    for (const card of cards) if (drafts[card.name]) card.show(drafts[card.name], made[card.name]);
     ready();
   }
 
@@ -224,19 +228,28 @@ function stagesForm(choices, writer, kept, use, keep) {
     cards.forEach((card, i) => (card.run.disabled = card.busy || !writer.able() || (i > 0 && !cards[i - 1].form)));
   }
 
-  /** The stages from `place` on were made from an older text. */
-  function outdated(place) {
-    for (const card of cards.slice(place)) if (card.form) card.age.textContent = "made from an older version of the text above; run it again to update it";
+  /** What the output of a stage is made from now. */
+  function inputOf(place) {
+    return JSON.stringify([source.value(), place ? cards[place - 1].form?.value() : null]);
+  }
+
+  /** Mark the stages whose output, or that of a stage before, was made from something else. */
+  function age() {
+    let old = false;
+    for (const [place, card] of cards.entries()) {
+      old ||= card.form !== null && card.made !== inputOf(place);
+      card.age.textContent = old && card.form ? "made from an older version of the text above; run it again to update it" : "";
+    }
   }
 
   function stageCard(name, place) {
-    const card = { name, form: null, busy: false }, earlier = []; // drafts that another run has replaced
+    const card = { name, form: null, made: null, busy: false }, earlier = []; // what another run has replaced
     const state = el("span", { class: "muted", role: "status" }), failed = el("div", {}), output = el("div", { class: "draft" });
     const panel = el("details", { name: OPEN, hidden: true }, el("summary", {}, "Output"), output);
     card.age = el("span", { class: "muted" });
     card.run = el("button", { type: "button", name: `run-${name}`, class: "primary", onclick: run }, `Run ${name.replaceAll("_", " ")}`);
     const finish = el("button", { type: "button", name: `use-${name}`, onclick: finished, hidden: true }, "Use as checklist");
-    const back = el("button", { type: "button", name: `undo-${name}`, hidden: true, onclick: () => (card.show(earlier.pop()), (back.hidden = !earlier.length), outdated(place + 1), keep()) }, "Undo");
+    const back = el("button", { type: "button", name: `undo-${name}`, hidden: true, onclick: () => (card.show(...earlier.pop()), (back.hidden = !earlier.length), keep()) }, "Undo");
     const cancel = el("button", { type: "button", name: `cancel-${name}`, hidden: true }, "Cancel");
     card.node = el(
       "li",
@@ -247,11 +260,13 @@ function stagesForm(choices, writer, kept, use, keep) {
       failed,
       panel,
     );
-    card.show = (draft) => {
-      card.form = schemaForm(plan.draft, draft, () => (outdated(place + 1), keep()));
+    card.show = (draft, made = inputOf(place)) => {
+      card.form = schemaForm(plan.draft, draft, () => (age(), keep()));
+      card.made = made;
       finish.hidden = false;
       output.replaceChildren(card.form.node);
       panel.hidden = false;
+      age();
     };
     return card;
 
@@ -275,16 +290,14 @@ function stagesForm(choices, writer, kept, use, keep) {
       const ticking = setInterval(told, TICK);
       state.textContent = "Running …";
       await attempt(failed, async () => {
-        const draft = place ? cards[place - 1].form.value() : null;
+        const draft = place ? cards[place - 1].form.value() : null, made = inputOf(place);
         const found = await post("build/stage", { ...request(), stage: name, draft, run: id }, own.signal);
-        if (card.form) earlier.push(card.form.value());
+        if (card.form) earlier.push([card.form.value(), card.made]);
         back.hidden = !earlier.length;
-        card.show(found.draft);
+        card.show(found.draft, made);
         panel.open = true; // which closes the others
         finish.hidden = found.questions === null;
-        card.age.textContent = "";
         state.textContent = `${plural(found.asked, "request")}, ${found.kept} kept, ${found.seconds} s`;
-        outdated(place + 1);
         keep();
       });
       clearInterval(ticking);

@@ -89,7 +89,7 @@ export async function columns(main, project) {
       side.scored.code.refresh();
     });
     for (const node of [answers, texts, apart]) node.classList.toggle("stale", states.includes("stale"));
-    chip({ judge: all("judge"), models: both.flatMap((one) => one.by.models), threshold: all("threshold") }, ["stale", "not scored"].find((one) => states.includes(one)) ?? "current");
+    chip({ judge: all("judge"), models: both.flatMap((one) => one.by.models), threshold: all("threshold"), toy: both.some((one) => one.by.toy) }, ["stale", "not scored"].find((one) => states.includes(one)) ?? "current");
   }
 
   async function run() {
@@ -108,16 +108,17 @@ export async function columns(main, project) {
     side.result.replaceChildren(el("span", { class: "muted" }, "scoring …"));
     draw();
     await attempt(side.problem, async () => {
-      const { score } = await judged(given, (place, line) => {
+      const { score, by } = await judged(given, (place, line) => {
         lines[place] = line;
         draw();
-      });
+      }).catch((error) => (side.lines === lines ? Promise.reject(error) : {}));
       if (side.lines !== lines) return; // scored again meanwhile
       side.score = score.primary_score;
-      side.scored.of = given;
+      Object.assign(side.scored, { of: given, made: by });
       side.result.replaceChildren(...scoreLine(score));
       draw();
     });
+    await side.scored.named();
     if (side.problem.childElementCount) side.result.replaceChildren(el("span", { class: "muted" }, "failed"));
     edited();
   }

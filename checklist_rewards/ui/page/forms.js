@@ -29,31 +29,38 @@ export async function attempt(problem, work, button = null) {
 
 /** The chip of every page: who judges, from which P(yes) on an answer is a yes, and whether the scores on the page are of
  *  what is on the page. `by` says whose judge it is. */
-export function chip({ judge, models = [], threshold, caveats = [] }, state = null, by = "judge") {
+export function chip({ judge, models = [], threshold, caveats = [], toy = models.includes("pocket") }, state = null, by = "judge") {
   document.getElementById("chip").replaceChildren(
     `${by} `, el("strong", { title: [models.join(", "), ...caveats].join("\n") }, judge), threshold === null ? "" : `, yes from ${threshold}`,
-    models.includes("pocket") ? el("span", { class: "tag toy" }, "a toy: it means nothing on real text") : "",
+    toy ? el("span", { class: "tag toy" }, "a toy: it means nothing on real text") : "",
     state === null ? "" : el("span", { class: "tag", "data-state": state }, state),
   );
 }
 
-/** The score of what is in the boxes, which hold `body()`. `of` is what the score on the page is of, or null; `by` is who
- *  judges with these settings, which `named()` asks for, and then calls `changed()`; `told` says what the code gives. */
+/** The score of what is in the boxes, which hold `body()`. `of` is what the score on the page is of, or null, and `made` who
+ *  gave it; `by` is who judges with these settings now, which `named()` asks for, also when the reader comes back: the files
+ *  that they name may have changed. Then it calls `changed()`. `told` says what the code gives. */
 export function scoring(by, body, changed, told) {
   const ask = latest("settings");
-  const own = { by, of: null, isStale, state: () => (own.of === null ? "not scored" : isStale() ? "stale" : "current"), named };
-  own.code = exporter(() => post("code", own.of ?? body()), () => (isStale() ? "Of the inputs that were scored, not of what is in the boxes now. " : "") + told);
+  const own = { by, of: null, made: by, isStale, state: () => (own.of === null ? "not scored" : isStale() ? "stale" : "current"), named };
+  own.code = exporter(() => post("code", own.of ?? body()), () => (isStale() ? "Of the inputs that were scored, not of what is in the boxes now. " : "") + codeOf(told, own.of ? own.made : own.by));
+  addEventListener("focus", named);
   return own;
 
   function isStale() {
-    return own.of !== null && JSON.stringify(own.of) !== JSON.stringify(body());
+    return own.of !== null && JSON.stringify([own.of, own.made.files]) !== JSON.stringify([body(), own.by.files]);
   }
 
   async function named() {
     const found = await ask({ settings: body().settings });
-    if (found && !found.error) own.by = found;
+    if (found) own.by = found.error ? { ...own.by, files: [found.error] } : found; // by files that are now refused: stale
     changed();
   }
+}
+
+/** What exported code gives, and whose figures these are. */
+export function codeOf(told, { judge, threshold }) {
+  return `${told} Judge: ${judge}${threshold === null ? "" : `, yes from ${threshold}`}.`;
 }
 
 /** Do something when Ctrl+Enter is pressed. */

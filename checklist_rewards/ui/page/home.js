@@ -5,7 +5,6 @@ import { choice, count, el, fixed, note, plural, section, table } from "./dom.js
 import { alertOf, attempt } from "./forms.js";
 
 const RECENT = 12;
-const UNITS = [["minute", 60], ["hour", 3600], ["day", 86400], ["month", 2629800], ["year", 31557600]];
 
 export async function home(main, project) {
   const health = el("div", { class: "health", "aria-live": "polite" }, note("Loading the judge …"));
@@ -53,8 +52,8 @@ function recent(files, project, { judges }, example) {
       [["scored", "rewards", "rows"].includes(file.kind) && el("input", { type: "checkbox", "aria-label": `select ${file.name}`, checked: selected.has(file.name), onchange: select(file) }), first ? el("a", { href: first[1] }, file.name) : el("span", {}, file.name)],
       [el("span", { class: "tag", "data-kind": file.kind }, file.shown), file.error ? el("div", { class: "muted" }, file.error) : null],
       [first, ...others].filter(Boolean).map(([shown, href]) => [el("a", { href, "aria-label": `${shown}: ${file.name}` }, shown), " "]),
-      size(file.size),
-      el("span", { title: new Date(file.changed * 1000).toLocaleString() }, ago(file.changed)),
+      file.large,
+      el("span", { title: new Date(file.changed * 1000).toLocaleString() }, file.ago),
     ];
   };
   const draw = (most) => list.replaceChildren(table(["file", "kind", "open with", ["size", "n"], ["changed", "changed"]], files.slice(0, most).map(row), { "aria-label": "Files", class: "files" }), files.length > most ? el("button", { type: "button", onclick: () => draw(files.length) }, `Show all ${count(files.length)} files`) : "");
@@ -88,15 +87,4 @@ function showHealth(node, found, { caveats }) {
   function tell(probe) {
     told.replaceChildren(probe.refusal ? alertOf(probe.refusal) : note(`${probe.answered} of ${plural(probe.asked, "question")} answered, ${fixed(probe.accuracy * probe.asked, 0)} right; margin between yes and no ${fixed(probe.margin, 2)}, label mass ${fixed(probe.mass, 3)}; ${fixed(probe.seconds, 1)} s.`));
   }
-}
-
-function size(bytes) {
-  const [unit, one] = bytes < 1e3 ? ["B", 1] : bytes < 1e6 ? ["kB", 1e3] : ["MB", 1e6];
-  return `${fixed(bytes / one, one === 1 || bytes / one >= 100 ? 0 : 1)} ${unit}`;
-}
-
-function ago(seconds) {
-  const passed = Date.now() / 1000 - seconds;
-  const [unit, length] = UNITS.findLast(([, one]) => passed >= one) ?? [null, 1];
-  return unit ? new Intl.RelativeTimeFormat("en", { numeric: "auto" }).format(-Math.floor(passed / length), unit) : "just now";
 }

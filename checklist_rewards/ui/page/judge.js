@@ -9,7 +9,7 @@ import { itemEditor, itemsOf, shelf } from "./items.js";
 const KEPT = "judge-view";
 
 /** What the view shows when it is opened next: `input`, `target`, `reference`, `checklist` and `settings`; and `scored`, the
- *  row of a file that it is of. */
+ *  row of a file that it is of, with its `input` and `target`. */
 export function keepForJudge(value) {
   sessionStorage.setItem(KEPT, JSON.stringify(value));
 }
@@ -113,8 +113,9 @@ export async function judge(main, project) {
     old.hidden = !stale;
     editor.asked().forEach((item, i) => item.answer.classList.toggle("stale", item.of !== undefined && item.of !== asks(now, i)));
     chip(scored.by, scored.state());
-    if (!kept.scored) return;
-    const { file, id, score, judges, same, judge } = kept.scored, asked = (form.value().judge ?? null) === judge;
+    const from = kept.scored, isRow = from && response.value === area(from.target).value && prompt.value === area(from.input).value;
+    if (!isRow) return origin.replaceChildren();
+    const { file, id, score, judges, same, judge } = from, asked = (form.value().judge ?? null) === judge;
     origin.replaceChildren(
       note(`From row ${id} of ${file}, scored ${fixed(score, 4)} by ${judges.join(", ") || "an unrecorded judge"}.`),
       same && asked ? "" : alertOf(`Score asks ${scored.by.judge}, not ${judges.join(", ")}. To ask that judge, choose its file under Settings of the judge, or write one in Library.`),
@@ -132,7 +133,7 @@ export async function judge(main, project) {
   }
 
   function keep() {
-    keepForJudge({ ...body(), scored: response.value ? kept.scored : undefined });
+    keepForJudge({ ...body(), scored: kept.scored });
     scored.code.refresh();
     draw();
   }
@@ -153,17 +154,18 @@ export async function judge(main, project) {
     for (const node of [result, figures]) node.classList.add("stale");
     await act(async () => {
       let answered = 0;
-      const { score, seconds } = await judged(given, (place, line) => {
+      const { score, seconds, by } = await judged(given, (place, line) => {
         tell(shown[place], line, asks(given, place));
         state.textContent = `${++answered} of ${shown.length} items answered`;
       }, own.signal);
       result.replaceChildren(...scoreLine(score));
       figures.replaceChildren(metricsLine(score));
-      scored.of = given;
+      Object.assign(scored, { of: given, made: by });
       state.textContent = `${score.answered} of ${score.total} answered in ${seconds} s, ${fixed(seconds / Math.max(1, score.total), 3)} s per item`;
     });
     if (own !== running) return;
     if (scored.of === null) [none(), (state.textContent = "")];
+    await scored.named();
     keep();
   }
 }

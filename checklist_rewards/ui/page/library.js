@@ -89,7 +89,7 @@ export async function library(main) {
         title ? field("name", title) : null,
         control,
         told,
-        el("div", { class: "controls" }, save, el("button", { type: "button", name: "download", onclick: () => download(named(), control.value) }, "Download"), uses(name)),
+        el("div", { class: "controls" }, save, el("button", { type: "button", name: "download", onclick: () => download(named(), control.value) }, "Download"), state.use ? el("span", { class: "muted" }, state.use[0], el("code", {}, state.use[1])) : null),
       ),
     );
     if (kind) check();
@@ -120,16 +120,6 @@ export async function library(main) {
       });
     }
   }
-}
-
-/** Where a file can be used. */
-function uses(name) {
-  const kind = name.split("/")[0];
-  if (name.endsWith("/")) return null;
-  if (kind === "checklists") return el("span", { class: "muted" }, "Batch: “checklist for all rows”. Command: ", el("code", {}, `--checklist ${name}`));
-  if (kind === "pipelines") return el("span", { class: "muted" }, "Settings: “pipeline”. Command: ", el("code", {}, `--config ${name}`));
-  if (kind === "judges") return el("span", { class: "muted" }, "Settings: “judge”. Command: ", el("code", {}, `--judge ${name}`));
-  return el("span", { class: "muted" }, "In a pipeline: ", el("code", {}, `prompt: ../${name}`));
 }
 
 /** Convert a file of another project; `done` is called with the name of the checklist that came of it, or null. */

@@ -3,8 +3,6 @@
 import { lines } from "./charts.js";
 import { count, el, note, num, plural, section, stateTag, table, tabled, verdict, written } from "./dom.js";
 
-const ABOUT = { hacking: "reward hacking", judge: "the judge", training: "training" };
-
 /** The view of all monitors of a report. */
 export function monitor(report) {
   return report.monitors.map((one) => [verdict(one.verdict), alarms(one), section("Over the steps", el("div", { class: "columns" }, curves(one))), one.sections.map((part) => tabled(part))]);
@@ -14,7 +12,7 @@ function alarms(one) {
   const rows = one.alarms.map((alarm) => [
     `step ${count(alarm.step)}`,
     alarm.signal.replaceAll("_", " "),
-    ABOUT[alarm.about] ?? alarm.about,
+    alarm.about,
     [num(alarm.size), el("span", { class: "bounds" }, ` of ${alarm.threshold}`)],
     [alarm.message, el("details", {}, el("summary", {}, plural(alarm.completions.length, "completion")), alarm.completions.map(completion))],
   ]);

@@ -5,6 +5,7 @@ import os
 import shutil
 import signal
 import sys
+from urllib.parse import unquote
 
 import pytest
 
@@ -22,7 +23,7 @@ from checklist_rewards.ui.jobs import Jobs
 from checklist_rewards.ui.judging import Judging
 from checklist_rewards.ui.project import Project
 from tests import zygote
-from tests.ui.app.conftest import HOST, QUESTIONS, TOKEN, write_jsonl
+from tests.ui.app.conftest import HOST, QUESTIONS, TOKEN, scored_rows, write_jsonl
 from tests.waiting import until
 
 STORE = "/nowhere/answers.sqlite"  # only passed on
@@ -78,6 +79,8 @@ def job_of(client):
 @POSIX
 def test_a_job_is_a_file_without_keys_and_runs_the_command(batch, folder):
     columns = {"target": "target", "input": ["prompt"], "checklist": "--config=/etc/passwd"}
+    rows = [json.loads(line) for line in (folder / "rows.jsonl").read_text().splitlines()]
+    write_jsonl(folder / "rows.jsonl", [{**row, columns["checklist"]: row["checklist"]} for row in rows])
     body = {**REQUEST, "columns": columns, "settings": {"metric": "pass"}, "price": [0.1, 0.4], "budget": 2}
     created = batch.post("/api/jobs", json=body)
     assert created.status_code == 200, created.text
@@ -98,6 +101,42 @@ def test_a_job_is_a_file_without_keys_and_runs_the_command(batch, folder):
     assert batch.get("/api/download", params={"file": "scored/rows.jsonl"}).text == "{}\n"
     again = batch.post("/api/jobs", json=REQUEST)
     assert again.status_code == 400 and "scored/rows.jsonl exists; choose another name" in again.json()["error"]
+
+
+def test_columns_that_the_file_lacks_are_refused_before_a_job_takes_the_name_of_the_result(batch, folder):
+    (folder / "answers.csv").write_text("question,answer\nWho?,a red thing\n")
+    (folder / "checklists").mkdir()
+    (folder / "checklists" / "own.json").write_text(json.dumps(QUESTIONS))
+    request: dict = {"file": "answers.csv", "output": "scored/answers.jsonl"}
+    refused = batch.post("/api/jobs", json=request)
+    assert refused.status_code == 400 and batch.get("/api/jobs").json()["jobs"] == []
+    assert refused.json()["error"].startswith("answers.csv, line 2: column 'checklist' not found")
+    request["checklist"] = "checklists/own.json"
+    assert "'answer'" in batch.post("/api/jobs", json=request).json()["error"]  # of the response
+    request["columns"] = {"target": "answer", "input": ["question"]}
+    assert batch.post("/api/jobs", json=request).status_code == 200
+    (folder / "go.json").write_text("{}")
+    until(lambda: job_of(batch)["state"] == "done")
+    # Its result has these columns too, so every view reads it by them.
+    row, scored = {"question": "Who?", "answer": "a red thing"}, scored_rows()[0]
+    kept = {name: scored[name] for name in ("checklist", "checklist_score")}
+    write_jsonl(folder / request["output"], [{"id": "r1", **row, **kept}])
+    asked = {"file": request["output"]}
+    head = batch.get("/api/report", params=asked)
+    assert unquote(head.headers["x-command"]).endswith("--input-key=question --target-key=answer")
+    rows = batch.get("/api/report", params={**asked, "rows": head.headers["x-stamp"]}).json()
+    assert {"Who?", "a red thing"} <= set(rows["texts"]) and rows["tables"][0]["rows"]["words"]["all"] == 3
+    found = batch.get("/api/row", params={**asked, "id": "r1"}).json()
+    assert (found["input"], found["target"]) == ("Who?", "a red thing")
+    task = batch.get("/api/annotate/task", params={**asked, "annotator": "ann", "place": 0}).json()
+    assert (task["prompt"], task["target"]) == ("Who?", "a red thing")
+    body = {**asked, "annotator": "ann", "row": task["id"], "item": task["items"][0]["key"], "text": task["text"]}
+    assert (
+        batch.post("/api/annotate/answer", json={**body, "label": "yes", "note": "", "spans": []}).status_code == 200
+    )
+    commands = batch.post("/api/annotate/export", json=asked).json()["commands"]
+    named = "--input-key=question --target-key=answer --checklist=checklists/own.json"
+    assert [named in command for command in commands if " score " in command] == [True, True]
 
 
 @POSIX

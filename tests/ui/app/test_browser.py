@@ -147,17 +147,87 @@ def test_the_chip_says_whose_scores_they_are_and_an_export_holds_what_was_scored
     assert shown_chip(page) == f"judge pocket, {toy}stale"
     assert page.js("return document.querySelector('.result').classList.contains('stale')")
     assert page.js("return document.querySelectorAll('.given.stale').length") == 3
+    assert "From row" not in page.js("return document.querySelector('main').textContent"), "it is another text now"
     page.js("document.querySelector('details.export').open = true")
     page.wait("document.querySelectorAll('.code pre').length === 3")
     code = page.js("return document.querySelector('.code pre').textContent")
     assert POCKET_RESPONSES[0] in code and "No." not in code
-    assert "not of what is in the boxes now" in page.js("return document.querySelector('details.export').textContent")
+    told = page.js("return document.querySelector('details.export').textContent")
+    assert "not of what is in the boxes now" in told and "Judge: pocket, yes from 0.6." in told
     page.js("document.querySelector('details.settings').open = true")
     fill(page, "[name=threshold]", "0.9")
     page.wait("document.getElementById('chip').textContent.includes('yes from 0.9')")
     fill(page, "[name=threshold]", "")
     field.send_keys(*["\ue003"] * 4)
     page.wait("document.querySelector('#chip [data-state=current]') !== null")
+    assert "From row r0 of scored.jsonl" in page.js("return document.querySelector('main').textContent")
+
+
+def test_a_score_is_stale_once_the_file_of_its_judge_has_changed(page, project):
+    (project / "judges").mkdir(exist_ok=True)
+    judges = project / "judges" / "mine.yaml"
+    judges.write_text("{model: pocket, backend: transformers}")
+    page.driver.get(f"{page.base}/judge")
+    page.wait("document.querySelector('[name=score]') !== null")
+    fill(page, "[name=target]", POCKET_RESPONSES[0])
+    page.js("document.querySelector('details.settings').open = true")
+    page.js(
+        "const s = document.querySelector('[name=judge]'); s.value = 'judges/mine.yaml';"
+        "s.dispatchEvent(new Event('input', {bubbles: true}))"
+    )
+    page.wait("document.getElementById('chip').textContent.includes('judges/mine.yaml')")
+    page.driver.find_element("css selector", "[name=score]").click()
+    page.wait("document.querySelector('#chip [data-state=current]') !== null")
+    judges.write_text("{model: pocket, backend: transformers, modell: x}")
+    page.js("window.dispatchEvent(new Event('focus'))")  # the reader comes back from an editor
+    page.wait("document.querySelector('#chip [data-state=stale]') !== null")
+    judges.unlink()
+
+
+HOLD = """
+    const real = window.fetch, held = new Promise((done) => (window.release = done));
+    window.holds = true;
+    window.fetch = async (address, init) => {
+      const waits = window.holds && String(address).endsWith(arguments[0]), found = await real(address, init);
+      if (waits) await held;
+      return found;
+    };
+"""
+"""Hold the replies to requests of a path until `release()`; of later ones once `holds` is false."""
+
+
+def test_of_two_replies_about_the_settings_the_later_request_counts(page):
+    page.driver.get(f"{page.base}/batch")
+    page.wait("document.querySelector('[name=threshold]') !== null")
+    page.js("document.querySelector('[name=threshold]').closest('details').open = true")
+    page.js(HOLD, "settings")
+    fill(page, "[name=threshold]", "0.7")
+    page.js("window.holds = false")
+    fill(page, "[name=threshold]", "0.8")
+    page.wait("document.getElementById('chip').textContent.includes('yes from 0.8')")
+    page.js("window.release()")
+    page.driver.execute_async_script("setTimeout(arguments[0], 300)")
+    assert "yes from 0.8" in shown_chip(page)
+
+
+def test_of_two_comparisons_the_later_one_counts(page):
+    page.driver.get(f"{page.base}/compare")
+    page.wait("document.querySelector('[name=run]') !== null")
+    fill(page, "[name=response-A]", POCKET_RESPONSES[0])
+    fill(page, "[name=response-B]", POCKET_RESPONSES[4])
+    fill(page, "textarea.question", POCKET_QUESTIONS[0])
+    page.js(HOLD, "judge")
+    page.driver.find_element("css selector", "[name=run]").click()
+    fill(page, "[name=response-B]", POCKET_RESPONSES[5])
+    page.js("window.holds = false")
+    page.driver.find_element("css selector", "[name=run]").click()
+    shown = "[...document.querySelectorAll('.scorebar .score .num')].map((one) => one.title).join()"
+    page.wait("document.querySelector('#chip [data-state=current]') !== null")
+    before = page.js(f"return {shown}")
+    page.js("window.release()")
+    page.driver.execute_async_script("setTimeout(arguments[0], 300)")
+    assert page.js(f"return {shown}") == before and before.count(",") == 1
+    assert shown_chip(page).endswith("current")
 
 
 def test_an_empty_response_has_no_answer(page):

@@ -197,6 +197,7 @@ def test_a_page_that_is_opened_again_has_what_was_typed(page):
     assert texts(page, ".editor .question")[2] == "Is it short?"
     assert texts(page, ".source-form [name=name]") == ["colour"]
     assert texts(page, ".samples [name=sample]") == ["a red thing", "a blue thing"]
+    assert texts(page, ".stages .controls > :last-child") == ["", "", ""], "no draft is old"
     page.wait("document.querySelectorAll('.editor .pill').length === 10")
 
 
@@ -259,8 +260,25 @@ def test_a_running_stage_shows_its_progress_and_can_be_cancelled(page, served):
     click(page, "[name=run-seed]")  # the reply that came after the end is in the store
     page.wait("document.querySelector('[name=undo-seed]').hidden === false")
     assert texts(page, f"{stage(page, 1)} [name=seeds]") == ["\n".join(SEEDS)] != before
+    age = f"document.querySelector('{stage(page, 1)} .controls > :last-child').textContent"
+    assert page.js(f"return {age}") == ""
     click(page, "[name=undo-seed]")
     assert texts(page, f"{stage(page, 1)} [name=seeds]") == before
+    assert page.js(f"return {age}").startswith("made from an older version"), "of the first definition"
+    page.js("document.querySelector('.source-form').open = true")
+    fill(page, ".source-form [name=definition]", "It has a colour.")
+    assert page.js(f"return {age}") == ""
+    fill(page, ".source-form [name=definition]", "It has a third colour.")
+    GATE.clear()
+    try:
+        click(page, "[name=run-seed]")
+        page.wait(f"{status}.startsWith('0 of 1 request answered, ')")
+        fill(page, ".source-form [name=definition]", "It has another colour.")  # while the stage runs
+    finally:
+        GATE.set()
+    page.wait("document.querySelector('[name=undo-seed]').hidden === false")
+    assert texts(page, f"{stage(page, 1)} [name=seeds]") == ["\n".join(SEEDS)]
+    assert page.js(f"return {age}").startswith("made from an older version")
     page.js("document.querySelector('.source-form').open = true")
     click(page, "[name=example]")
     click(page, "[name=undo-example]")

@@ -379,7 +379,7 @@ def test_a_row_of_another_judge_names_it_and_uses_it_if_the_project_has_it(clien
 
 
 def test_every_page_gets_the_judge_and_the_threshold_and_what_the_judge_is_worth(client, folder):
-    started = {"judge": "fake", "models": ["fake"], "threshold": 0.6, "caveats": []}
+    started = {"judge": "fake", "models": ["fake"], "threshold": 0.6, "caveats": [], "toy": False, "files": []}
     assert client.get("/api/project").json()["judge"] == started
     (folder / "judges").mkdir()
     (folder / "judges" / "two.yaml").write_text("panel: {rule: mean}\njudges: [{model: pocket}, {model: org/other}]")
@@ -388,7 +388,47 @@ def test_every_page_gets_the_judge_and_the_threshold_and_what_the_judge_is_worth
     assert (found["judge"], found["models"]) == ("judges/two.yaml", ["pocket", "org/other"])
     assert found["threshold"] == 0.8
     [sentence] = found["caveats"]
-    assert "its answers about other texts are meaningless" in sentence
+    assert "its answers about other texts are meaningless" in sentence and found["toy"]
+
+
+def test_a_model_of_a_server_is_no_packaged_model_whatever_its_name(folder):
+    served = [Engine("pocket", base_url="http://127.0.0.1:1/v1"), Engine("english", FakeBackend(colours))]
+    for engine in (*served, Engine("english", backend="openai")):
+        told = Judging(Project.at(folder), PipelineConfig(), {}, engine, engine).described({})
+        assert told["models"] == [engine.model] and told["caveats"] == [] and not told["toy"]
+    engine = Engine("english")
+    told = Judging(Project.at(folder), PipelineConfig(), {}, engine, engine).described({})
+    assert told["caveats"][0].startswith("english ") and not told["toy"]
+    (folder / "judges").mkdir()
+    (folder / "judges" / "one.yaml").write_text("{model: pocket, base_url: 'http://127.0.0.1:1/v1'}")
+    judging = Judging(Project.at(folder), PipelineConfig(), {}, served[0], engine)
+    told = judging.described({"judge": "judges/one.yaml"})
+    assert told["models"] == ["pocket"] and told["caveats"] == [] and not told["toy"]
+
+
+def test_a_file_of_judges_that_is_broken_is_the_caveat_of_the_app(folder):
+    (folder / "judges").mkdir()
+    path = folder / "judges" / "mine.yaml"
+    path.write_text("judges: [{model: org/one}, {model: org/two}]\npanel: {rule: mean}")
+    engine = Engine("fake", FakeBackend(colours))
+    judging = Judging(Project.at(folder), PipelineConfig.parse({"scorer": {"judge": str(path)}}), {}, engine, engine)
+    told = judging.of_the_app()
+    assert (told["judge"], told["models"]) == ("judges/mine.yaml", ["org/one", "org/two"]) and told["caveats"] == []
+    path.write_text("modell: x")
+    broken = judging.of_the_app()
+    assert (broken["judge"], broken["models"], broken["threshold"]) == ("judges/mine.yaml", [], None)
+    assert "modell" in broken["caveats"][0] and broken.keys() == told.keys()
+
+
+def test_a_score_says_which_version_of_the_file_of_judges_gave_it(client, folder):
+    (folder / "judges").mkdir()
+    path = folder / "judges" / "mine.yaml"
+    path.write_text("{model: pocket, backend: transformers}")
+    settings = {"judge": "judges/mine.yaml"}
+    by = events(client, {**BODY, "settings": settings})[-1]["by"]
+    assert by == client.post("/api/settings", json={"settings": settings}).json() and len(by["files"]) == 1
+    path.write_text("{model: pocket, backend: transformers}  # edited")
+    assert client.post("/api/settings", json={"settings": settings}).json()["files"] != by["files"]
 
 
 @pytest.mark.parametrize(

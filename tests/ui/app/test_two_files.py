@@ -74,6 +74,22 @@ def test_a_change_of_either_file_is_noticed_without_a_report(client, labels, fol
     assert set(client.get("/api/report", params={**asked, "known": stamp, "peek": 1}).json()) == {"stamp"}
 
 
+def test_the_rows_are_those_of_the_head_that_the_page_has(client, folder):
+    """Of a log that grows between the two requests."""
+    path, text = folder / "scored.jsonl", (folder / "scored.jsonl").read_text()
+    path.write_text("".join(text.splitlines(keepends=True)[:3]))
+    head = client.get("/api/report", params={"file": "scored.jsonl"})
+    path.write_text(text)
+    asked = {"file": "scored.jsonl", "rows": head.headers["x-stamp"]}
+    assert client.get("/api/report", params=asked).json()["tables"][0]["rows"]["counts"]["length"] == 3
+    now = client.get("/api/report", params={"file": "scored.jsonl"})
+    assert now.json()["files"][0]["shown"] == 5
+    gone = client.get("/api/report", params=asked)
+    assert gone.status_code == 400 and "scored.jsonl has changed while it was read" in gone.json()["error"]
+    rows = client.get("/api/report", params={**asked, "rows": now.headers["x-stamp"]}).json()
+    assert rows["tables"][0]["rows"]["counts"]["length"] == 5
+
+
 def test_two_files_of_one_name_are_refused(client, folder):
     (folder / "again").mkdir()
     write_jsonl(folder / "again" / "scored.jsonl", scored_rows())

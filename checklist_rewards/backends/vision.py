@@ -1,0 +1,439 @@
+"""Images in the prompts of an engine: their tokens, and their pixels as the model takes them.
+
+A text contains the marks of its images (`images.py`). [`Eyes`] splits it there. The text between images is data and is
+tokenized as all data ([`TextEncoder`]). The tokens of an image come from the model's processor: the chat template
+writes a placeholder for it, and the processor replaces it by as many tokens as the image has features.
+
+Images of a prompt are processed together, because some processors cut an image into tiles only if it is the only one.
+Equal sets of images are processed once per call ([`Views`]).
+
+In token ids, each token that stands for a part of an image is a negative number, which belongs to this image of this
+set. So prompts with different images differ in their tokens, and everything that compares prompts by their tokens
+(trees, the floor, batches) holds for images. [`Views.inputs`] puts the model's own token back and adds the pixels.
+
+The first prompt of each kind (system message or not, order of texts and images) is compared with the ids that the
+processor gives for the whole conversation. If they differ, prompts of that kind are tokenized by the processor, with
+control tokens inside the data broken by a zero-width space.
+
+A processor that requires torchvision only for videos is loaded without it ([`load_processor`]). If images cannot be
+processed, [`ModelError`] says why.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+import torch
+
+from checklist_rewards.backends.base import Messages, ReadGroup
+from checklist_rewards.backends.inputs import Inputs
+from checklist_rewards.backends.models import from_hub
+from checklist_rewards.backends.templates import Frame
+from checklist_rewards.backends.tokens import ChatTokenizer, Ids, TokenGroup, chat_tokenizer, shared_prefix
+from checklist_rewards.errors import ModelError
+from checklist_rewards.images import Image, has_images, images_in, parts
+from checklist_rewards.prompts import chat_messages
+from checklist_rewards.validation import missing
+
+logger = logging.getLogger(__name__)
+
+_BETWEEN = "CHECKLIST0IMAGE0END"
+_WORDS = "Look at this."
+_BREAK = "\u200b"
+
+
+class Sight(NamedTuple):
+    """The images of one prompt as a processor gives them."""
+
+    features: dict[str, torch.Tensor]
+    """Arguments of the forward pass, such as `pixel_values`."""
+    texts: tuple[str, ...]
+    """What replaces the placeholder of each image."""
+    kinds: dict[str, dict[int, int]]
+    """Arguments with a number per token, such as `token_type_ids`: the number of each token that has not 0."""
+    counts: tuple[int, ...]
+    """The number of tokens that stand for parts of each image."""
+    first: int
+    """The number of the first image among those of the call."""
+
+
+class Views:
+    """The images of one call, each set processed once.
+
+    Args:
+        eyes ([`Eyes`]): The processor.
+    """
+
+    def __init__(self, eyes: Eyes):
+        self._eyes = eyes
+        self._sights: dict[tuple[str, ...], Sight] = {}
+        self._of_image: list[tuple[Sight, Image]] = []
+        self.frames: dict[tuple[str | None, str, bool, bool], Frame] = {}
+        """The text around what follows the last image of a prompt."""
+        self.sent: dict[tuple[int, ...], tuple[Ids, list[Image]]] = {}
+        """What an engine that processes images itself is sent for a prompt: ids with one placeholder per image, and
+        the images. Filled by [`Eyes.send`] and [`Eyes.send_prompt`]."""
+
+    def of(self, images: Sequence[Image]) -> Sight:
+        """The images of one prompt, in order."""
+        keys = tuple(image.key for image in images)
+        if keys not in self._sights:
+            sight = self._eyes.processed(images, len(self._of_image))
+            self._sights[keys] = sight
+            self._of_image += [(sight, image) for image in images]
+        return self._sights[keys]
+
+    def inputs(self, prompts: Sequence[Sequence[int]], device: torch.device, dtype: torch.dtype) -> Inputs:
+        """The arguments of a forward pass over prompts that [`alike`] allows together, padded on the right."""
+        ids = torch.zeros(len(prompts), max(map(len, prompts)), dtype=torch.long)
+        for row, prompt in enumerate(prompts):
+            ids[row, : len(prompt)] = torch.tensor(self.own(prompt))
+        answers = torch.tensor([(row, len(prompt) - 1) for row, prompt in enumerate(prompts)], device=device)
+        return Inputs(ids.to(device), None, None, answers, images=self.arguments(prompts, ids, device, dtype))
+
+    def own(self, prompt: Sequence[int]) -> Ids:
+        """Token ids as the model takes them."""
+        return [self._eyes.image_id if token < 0 else token for token in prompt]
+
+    def named(self, prompt: Sequence[int]) -> Ids:
+        """Token ids in which an image has the number of its pixels, whatever else the call has."""
+        return [int(self._of_image[-token - 1][1].key, 16) if token < 0 else token for token in prompt]
+
+    def arguments(
+        self, prompts: Sequence[Sequence[int]], ids: torch.Tensor, device: torch.device, dtype: torch.dtype
+    ) -> dict[str, torch.Tensor]:
+        """The pixels of the images in some prompts, and the numbers of their tokens."""
+        sights = [sight for prompt in prompts if (sight := self._sight(prompt)) is not None]
+        given: dict[str, torch.Tensor] = {}
+        if not sights:
+            return given
+        for name in sights[0].features:
+            value = torch.cat([sight.features[name] for sight in sights]).to(device)
+            given[name] = value.to(dtype) if value.is_floating_point() else value
+        for name, numbers in sights[0].kinds.items():
+            kinds = torch.zeros_like(ids)
+            for token, number in numbers.items():
+                kinds[ids == token] = number
+            given[name] = kinds.to(device)
+        return given
+
+    def alike(self, prompt: Sequence[int]) -> tuple[Any, ...]:
+        """What prompts of one forward pass have in common: the shapes of their images."""
+        sight = self._sight(prompt)
+        return () if sight is None else tuple((n, tuple(v.shape[1:])) for n, v in sight.features.items())
+
+    def _sight(self, prompt: Sequence[int]) -> Sight | None:
+        return next((self._of_image[-token - 1][0] for token in prompt if token < 0), None)
+
+
+class Eyes:
+    """Tokenizes prompts with images.
+
+    Args:
+        tokens ([`ChatTokenizer`]): The tokenizer for texts.
+        processor (`ProcessorMixin`): The model's processor.
+        config (`PreTrainedConfig`): The model's configuration.
+
+    Raises:
+        ModelError: If the processor has no token for images.
+    """
+
+    def __init__(self, tokens: ChatTokenizer, processor: Any, config: Any):
+        template = getattr(processor, "chat_template", None)
+        if template and template != tokens.tokenizer.chat_template:  # older models keep it with the processor only
+            tokens = chat_tokenizer(tokens.tokenizer)
+            tokens.tokenizer.chat_template = template
+            tokens = chat_tokenizer(tokens.tokenizer)
+        self.tokens, self.processor = tokens, processor
+        placeholder, number = getattr(processor, "image_token", None), image_token_id(config)
+        if placeholder is None or number is None:
+            raise ModelError(
+                f"the images of {type(processor).__name__} cannot be read here: it has no placeholder for images; use "
+                "a vision-language model such as Qwen2.5-VL or Gemma 3, or a server."
+            )
+        self.image_id: int = number
+        """The token that stands for a part of an image."""
+        self.placeholder = str(placeholder)
+        """What the chat template writes for an image."""
+        tokens.template.image_token = self.placeholder
+        self._agrees: dict[tuple[Any, ...], bool] = {}
+
+    def groups(self, groups: Sequence[ReadGroup], views: Views, *, compact: bool = False) -> list[TokenGroup]:
+        """Tokenize groups of reads, with or without images.
+
+        Args:
+            groups (sequence of [`ReadGroup`]): The groups.
+            views ([`Views`]): The images of the call.
+            compact (`bool`, *optional*, defaults to `False`): Whether to keep the placeholder of each image instead of
+                its tokens, as for an engine that processes images itself.
+        """
+        found: list[TokenGroup | None] = [None] * len(groups)
+        framed: list[tuple[int, ReadGroup, Frame, Sight | None]] = []
+        for number, group in enumerate(groups):
+            _refuse_in_system(group.system)
+            if not any(map(has_images, (group.prefix, *group.tails))):
+                framed.append((number, group, self.tokens.frame(group), None))
+                continue
+            if any(map(has_images, group.tails)) or not self._splits(
+                group.system, group.prefix, bool(group.written), views
+            ):
+                found[number] = shared_prefix(self._whole(group, views, compact))
+                continue
+            sight = views.of(images_in(group.prefix))
+            before, rest = _after_images(group.prefix)
+            frame = self._frame(group.system, before, bool(group.written), compact, views)
+            text = ReadGroup(group.system, rest, group.tails, written=group.written)
+            framed.append((number, text, frame, sight))
+        made = self.tokens.framed_groups([text for _, text, _, _ in framed], [frame for _, _, frame, _ in framed])
+        for (number, _, _, seen), tokens in zip(framed, made, strict=True):
+            found[number] = tokens if compact or seen is None else self._numbered(tokens, seen)
+        return [group for group in found if group is not None]
+
+    def prompt(self, messages: Messages, views: Views, *, compact: bool = False) -> Ids:
+        """Token ids of a whole conversation with images, up to where the model's reply starts."""
+        _refuse_in_system(*(message["content"] for message in messages if message["role"] == "system"))
+        images = images_in(*(message["content"] for message in messages))
+        if not images:
+            return self.tokens.prompt(messages)
+        sight = views.of(images)
+        text, spans = self.tokens.template.conversation(messages, pictured=self._pictured(sight, compact))
+        ids = self.tokens.encoder.data([text], [spans])[0]
+        return ids if compact else self._numbered(TokenGroup(ids, []), sight).prefix
+
+    def send(self, groups: Sequence[ReadGroup], views: Views) -> list[TokenGroup]:
+        """As [`groups`]; `views` gets what is sent for each prompt."""
+        found = self.groups(groups, views)
+        for group, full, short in zip(groups, found, self.groups(groups, views, compact=True), strict=True):
+            for text, tail, sent in zip(group.tails, full.tails, short.tails, strict=True):
+                images = images_in(group.prefix, text)
+                views.sent[tuple(full.prefix + tail)] = short.prefix + sent, images
+        return found
+
+    def send_prompt(self, messages: Messages, views: Views) -> Ids:
+        """As [`prompt`]; `views` gets what is sent for it."""
+        prompt = self.prompt(messages, views)
+        images = images_in(*(message["content"] for message in messages))
+        views.sent[tuple(prompt)] = self.prompt(messages, views, compact=True), images
+        return prompt
+
+    def processed(self, images: Sequence[Image], first: int) -> Sight:
+        """Images as the processor gives them. Raises [`ModelError`] if it fails."""
+        pictures = [image.pillow for image in images]
+        try:
+            out = self.processor(
+                text=[_BETWEEN.join([self.placeholder] * len(images))],
+                images=[pictures],
+                return_tensors="pt",
+                add_special_tokens=False,
+            )
+        except Exception as error:  # processors raise any error
+            raise ModelError(
+                f"the processor {type(self.processor).__name__} cannot process an image: {_line(error)}"
+            ) from error
+        ids = out.pop("input_ids")
+        out.pop("attention_mask", None)
+        kinds = {}
+        for name in [name for name, value in out.items() if getattr(value, "shape", None) == ids.shape]:
+            numbers = out.pop(name)
+            kinds[name] = {int(t): int(n) for t, n in zip(ids[0], numbers[0], strict=True) if int(n)}
+        text = self.tokens.tokenizer.decode(
+            ids[0].tolist(), skip_special_tokens=False, clean_up_tokenization_spaces=False
+        )
+        texts = tuple(text.split(_BETWEEN))
+        if len(texts) != len(images):
+            raise ModelError(f"the processor {type(self.processor).__name__} does not keep the places of images.")
+        counts = tuple(own.count(self.image_id) for own in self.tokens.encoder.whole(texts))
+        return Sight({name: torch.as_tensor(value) for name, value in out.items()}, texts, kinds, counts, first)
+
+    def _frame(self, system: str | None, before: str, think: bool, compact: bool, views: Views) -> Frame:
+        key = system, before, think, compact
+        if key not in views.frames:
+            pictured = self._pictured(views.of(images_in(before)), compact)
+            views.frames[key] = self.tokens.template.pictured_frame(system, before, think, pictured)
+        return views.frames[key]
+
+    def _pictured(self, sight: Sight, compact: bool) -> Callable[[str], str]:
+        """Replaces the placeholders in the texts of a template, in order."""
+        if compact:
+            return lambda text: text
+        left: Iterator[str] = iter(sight.texts)
+
+        def pictured(text: str) -> str:
+            first, *others = text.split(self.placeholder)
+            return first + "".join(next(left) + other for other in others)
+
+        return pictured
+
+    def _numbered(self, group: TokenGroup, sight: Sight) -> TokenGroup:
+        """A group in which the tokens of each image are a number of its own."""
+        numbers = [-(1 + sight.first + place) for place, count in enumerate(sight.counts) for _ in range(count)]
+
+        def numbered(ids: Ids, before: int = 0) -> Ids:
+            left = iter(numbers[before:])
+            return [next(left) if token == self.image_id else token for token in ids]
+
+        if any(group.prefix.count(self.image_id) + tail.count(self.image_id) != len(numbers) for tail in group.tails):
+            raise ModelError(f"the chat template of {type(self.processor).__name__} drops or repeats an image.")
+        before = group.prefix.count(self.image_id)
+        return TokenGroup(numbered(group.prefix), [numbered(tail, before) for tail in group.tails])
+
+    def _whole(self, group: ReadGroup, views: Views, compact: bool) -> list[Ids]:
+        """Ids of every prompt of a group, each tokenized whole."""
+        prompts = []
+        for index, tail in enumerate(group.tails or ("",)):
+            user, written = group.prefix + tail, group.written[index : index + 1]
+            sight = views.of(images_in(user))
+            if self._splits(group.system, user, bool(written), views):
+                before, rest = _after_images(user)
+                frame = self._frame(group.system, before, bool(written), compact, views)
+                [made] = self.tokens.framed_groups([ReadGroup(group.system, "", (rest,), written=written)], [frame])
+                ids = made.prefix + made.tails[0]
+            elif written:
+                raise ModelError(
+                    f"a thought before a label cannot be combined with images for {type(self.processor).__name__}."
+                )
+            elif compact:
+                raise ModelError(
+                    f"the prompts of {type(self.processor).__name__} with images can only be read with "
+                    "backend='transformers'."
+                )
+            else:
+                ids = self._by_processor(chat_messages(group.system, user))
+            prompts.append(ids if compact else self._numbered(TokenGroup(ids, [[]]), sight).prefix)
+        return prompts
+
+    def _splits(self, system: str | None, user: str, written: bool, views: Views) -> bool:
+        """Whether a prompt may be tokenized here, because its kind has the ids that the processor gives."""
+        kind = (system is None, tuple(isinstance(part, Image) for part in parts(user)), written)
+        if kind not in self._agrees:
+            content = "".join(part.mark if isinstance(part, Image) else _WORDS for part in parts(user))
+            messages = chat_messages(system, content + _WORDS)
+            sight = views.of(images_in(user))
+            text, spans = self.tokens.template.conversation(
+                messages, think=written, pictured=self._pictured(sight, False)
+            )
+            end = spans[-1][1] - 1  # the last character may be one token with what follows
+            ours = self.tokens.encoder.data([text[:end]], [[]])[0]
+            theirs = self._by_processor(messages, think=written)
+            self._agrees[kind] = ours == theirs[: len(ours)]
+            if not self._agrees[kind]:
+                logger.info("prompts with images are tokenized by %s.", type(self.processor).__name__)
+        return self._agrees[kind]
+
+    def _by_processor(self, messages: Messages, think: bool = False) -> Ids:
+        """Ids of a prompt that the processor tokenizes, without control tokens inside its data."""
+        data = [{**message, "content": "".join(map(self._broken, parts(message["content"])))} for message in messages]
+        text, _ = self.tokens.template.conversation(data, think=think, pictured=lambda rendered: rendered)
+        bos = self.tokens.tokenizer.bos_token
+        settings = {"add_special_tokens": False} if bos and text.startswith(bos) else {}
+        images = images_in(*(message["content"] for message in messages))
+        out = self.processor(text=[text], images=[[image.pillow for image in images]], **settings)
+        return list(map(int, out["input_ids"][0]))
+
+    def _broken(self, part: str | Image) -> str:
+        """A part of a message in which no string is a control token."""
+        if isinstance(part, Image):
+            return part.mark
+        for string in self.tokens.encoder.control:
+            part = part.replace(string, string[0] + _BREAK + string[1:])
+        return part
+
+
+def image_token_id(config: Any) -> int | None:
+    """The token that stands for a part of an image, by a model's configuration."""
+    names = ("image_token_id", "image_token_index")
+    return next((value for name in names if isinstance(value := getattr(config, name, None), int)), None)
+
+
+def load_processor(path: str, **settings: Any) -> Any:
+    """Load the processor of a vision-language model.
+
+    Args:
+        path (`str`): A folder or a Hub id.
+        **settings: Arguments of `AutoProcessor.from_pretrained`, such as `revision`.
+
+    Raises:
+        ModelError: If it cannot be loaded.
+    """
+    from transformers import AutoProcessor
+
+    with from_hub(path):
+        try:
+            try:
+                return _with_images(AutoProcessor.from_pretrained(path, **settings))
+            except Exception:  # processors raise any error
+                if not missing("torchvision"):
+                    raise
+                return _with_images(_without_videos(path, settings))
+        except Exception as error:
+            advice = "; some processors require torchvision: pip install torchvision" if missing("torchvision") else ""
+            raise ModelError(f"the processor of {path!r} cannot be loaded: {_line(error)}{advice}") from error
+
+
+def _without_videos(path: str, settings: dict[str, Any]) -> Any:
+    """A processor without its part for videos, which requires torchvision."""
+    from transformers import AutoConfig, AutoTokenizer, ProcessorMixin
+    from transformers.models.auto.image_processing_auto import AutoImageProcessor  # at the top it needs torchvision
+    from transformers.models.auto.processing_auto import PROCESSOR_MAPPING_NAMES
+
+    arguments, _ = ProcessorMixin.get_processor_dict(path, **settings)
+    named: Any = arguments.get("processor_class")
+    own: Any = named or PROCESSOR_MAPPING_NAMES[AutoConfig.from_pretrained(path, **settings).model_type]
+    kind = _processor_class(own)
+
+    def part(name: str) -> Any:
+        if name == "tokenizer":
+            return AutoTokenizer.from_pretrained(path, **settings)
+        if name != "image_processor":
+            return None
+        try:
+            return AutoImageProcessor.from_pretrained(path, **settings)
+        except (ImportError, ValueError):  # one that only says that it needs torchvision
+            folder = kind.__module__.split(".")[2]
+            module = importlib.import_module(f"transformers.models.{folder}.image_processing_pil_{folder}")
+            return getattr(module, f"{kind.__name__.removesuffix('Processor')}ImageProcessorPil").from_pretrained(
+                path, **settings
+            )
+
+    inner = [part(name) for name in kind.get_attributes()]
+    unchecked: Any = type(kind.__name__, (kind,), {"check_argument_for_proper_class": lambda *_: None})
+    return unchecked.from_args_and_dict(inner, arguments)
+
+
+def _processor_class(name: str) -> Any:
+    """A processor's class from its module; without torchvision, transformers shows only a stand-in for some."""
+    from transformers.models.auto.processing_auto import PROCESSOR_MAPPING_NAMES
+
+    for model_type, names in PROCESSOR_MAPPING_NAMES.items():
+        if name in names:
+            with suppress(ImportError, AttributeError):
+                folder = model_type.replace("-", "_")
+                module = importlib.import_module(f"transformers.models.{folder}.processing_{folder}")
+                return getattr(module, name)
+    raise ModelError(f"the processor {name} cannot be imported")
+
+
+def _with_images(processor: Any) -> Any:
+    if not hasattr(processor, "image_processor"):
+        raise ModelError(f"{type(processor).__name__} takes no images.")
+    return processor
+
+
+def _after_images(text: str) -> tuple[str, str]:
+    """A text up to the end of its last image, and the rest."""
+    mark = images_in(text)[-1].mark
+    at = text.rindex(mark) + len(mark)
+    return text[:at], text[at:]
+
+
+def _refuse_in_system(*texts: str | None) -> None:
+    if any(map(has_images, texts)):
+        raise ModelError("an image stands in a system message, which models do not take; put it into a user message.")
+
+
+def _line(error: BaseException) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]

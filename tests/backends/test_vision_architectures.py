@@ -1,0 +1,151 @@
+"""Reads of prompts with images, on every architecture, are those of the model itself.
+
+The reference has nothing of ours: the ids and pixels that the model's processor gives for the whole conversation, and
+a plain forward pass of the model per prompt. The table in `docs/compatibility.md` is this suite's; write it again with
+`CHECKLIST_REWARDS_WRITE_DOCS=1 pytest tests/backends/test_vision_architectures.py`.
+"""
+
+import functools
+import os
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import AutoModelForImageTextToText
+
+from checklist_rewards.backends import Answer, ReadGroup, Sampling
+from checklist_rewards.backends.transformers import TransformersBackend
+from checklist_rewards.backends.vision import load_processor
+from checklist_rewards.images import image_of, parts
+from checklist_rewards.validation import missing
+from tests.backends.vision_architectures import VISION, build, drawing
+from tests.conftest import REPO
+
+LABELS = ("yes", "no")
+DOCUMENT = REPO / "docs" / "compatibility.md"
+RED, BLUE, TALL = (image_of(drawing("red")), image_of(drawing("blue")), image_of(drawing("green", (56, 140))))
+TAILS = ("Is it short?", "Is it long? Really?", "Does it tell a story with many words in it? " * 2)
+INPUT = f"Look at this {RED.mark} and say what it is. "
+GROUPS = [
+    ReadGroup("You judge.", INPUT + "A short target. ", TAILS),
+    ReadGroup("You judge.", INPUT + "Some words are here. " * 9, TAILS),
+    ReadGroup("You judge.", f"Look at this {BLUE.mark} and say what it is. A short target. ", TAILS),
+    ReadGroup(
+        None, f"{TALL.mark} Compare it with {RED.mark} Other words stand there. " + "So many words. " * 5, TAILS
+    ),
+]
+
+_folder = tempfile.TemporaryDirectory(prefix="checklist-rewards-vision-")
+
+
+PROMPTS = [
+    [{"role": "user", "content": f"What is {image.mark}this? " + "Say it . " * count}]
+    for image, count in ((RED, 1), (BLUE, 4), (TALL, 2))
+]
+AVAILABLE = [
+    pytest.param(name, marks=[pytest.mark.skipif(any(map(missing, of.needs)), reason=f"needs {of.needs}")])
+    for name, of in VISION.items()
+]
+
+
+@functools.cache
+def folder_of(name: str) -> str:
+    return build(name, Path(_folder.name) / name.replace(" ", "_").replace("/", "_"))
+
+
+@functools.cache
+def engine_of(name: str) -> TransformersBackend:
+    return TransformersBackend(folder_of(name))
+
+
+def whole(processor, group: ReadGroup, tail: str):
+    """The processor's own call for a conversation."""
+    content = [
+        {"type": "text", "text": part} if isinstance(part, str) else {"type": "image", "image": part.pillow}
+        for part in parts(group.prefix + tail)
+    ]
+    blocks = "is string" not in processor.chat_template
+    rules = [{"type": "text", "text": group.system}] if blocks else group.system
+    system = [{"role": "system", "content": rules}] if group.system else []
+    return processor.apply_chat_template(
+        [*system, {"role": "user", "content": content}],
+        tokenize=True,
+        add_generation_prompt=True,
+        return_dict=True,
+        return_tensors="pt",
+    )
+
+
+@functools.cache
+def alone(name: str) -> list[torch.Tensor]:
+    """ln P(label) of every read by the model itself, one prompt at a time."""
+    processor = load_processor(folder_of(name))
+    model = AutoModelForImageTextToText.from_pretrained(folder_of(name), dtype=torch.float32).eval()
+    forms = engine_of(name).tokens.label_groups(LABELS)
+    found = []
+    for group in GROUPS:
+        for tail in group.tails:
+            with torch.inference_mode():
+                last = model(**whole(processor, group, tail)).logits[0, -1].log_softmax(-1)
+            found.append(torch.stack([last[list(form)].logsumexp(-1) for form in forms]))
+    return found
+
+
+def distance(name: str, answers: Sequence[Answer]) -> float:
+    """The largest difference of a read's log-probabilities from those of the model itself."""
+    read = [torch.tensor(answer.logprobs) for answer in answers]
+    return max((ours - theirs).abs().max().item() for ours, theirs in zip(read, alone(name), strict=True))
+
+
+@pytest.mark.parametrize("name", AVAILABLE)
+def test_reads_with_images_are_those_of_a_plain_forward_pass(name):
+    engine = engine_of(name)
+    answers, usage = engine.read(GROUPS, LABELS)
+    assert usage.computed_tokens is not None
+    print(name, distance(name, answers), usage)
+    assert distance(name, answers) < 1e-4
+    if VISION[name].shares:
+        assert usage.separate == 0
+        assert usage.floor_tokens <= usage.computed_tokens < 0.6 * usage.prompt_tokens
+    else:
+        assert usage.separate == len(answers) and usage.computed_tokens == usage.prompt_tokens
+
+
+@pytest.mark.parametrize("name", AVAILABLE)
+def test_replies_to_a_batch_with_images_are_those_to_single_prompts(name):
+    engine, sampling = engine_of(name), Sampling(max_tokens=8)
+    assert engine.generate(PROMPTS, sampling) == [engine.generate([prompt], sampling)[0] for prompt in PROMPTS]
+    processor = load_processor(folder_of(name))
+    [message] = PROMPTS[0]
+    inputs = whole(processor, ReadGroup(None, message["content"], ()), "")
+    written = engine.model.generate(**inputs, do_sample=False, max_new_tokens=8)[0, inputs["input_ids"].shape[1] :]
+    assert engine.generate(PROMPTS[:1], sampling)[0][0].text == engine.tokens.decode(written.tolist()).removesuffix(
+        engine.tokens.tokenizer.eos_token
+    )
+
+
+def test_the_table_in_the_documentation_is_this_suites():
+    rows = {}
+    for name, of in VISION.items():
+        if any(map(missing, of.needs)):
+            continue
+        answers, usage = engine_of(name).read(GROUPS, LABELS)
+        difference = "1e-5" if distance(name, answers) < 1e-5 else "1e-4"
+        shared = "separate prompts" if usage.separate else "shared"
+        tokens = f"{usage.prompt_tokens:,} | {usage.computed_tokens:,} | {usage.floor_tokens:,}"
+        rows[name] = f"| {name} | {shared} | < {difference} | {tokens} |"
+    text = DOCUMENT.read_text(encoding="utf-8")
+    start, end = "<!-- vision architectures -->\n", "<!-- end of vision architectures -->\n"
+    before, _, rest = text.partition(start)
+    shown = [line for line in rest.partition(end)[0].splitlines() if line.startswith("| ")][1:]
+    of_others = {line.split("|")[1].strip(): line for line in shown}
+    if os.environ.get("CHECKLIST_REWARDS_WRITE_DOCS"):  # rows that need other packages stay
+        rows = {name: (of_others | rows)[name] for name in VISION if name in of_others | rows}
+        head = ["| architecture | prefix with images | difference | tokens of all prompts | computed | floor |"]
+        table = "\n".join([*head, "|---|---|---|---|---|---|", *rows.values(), ""])
+        DOCUMENT.write_text(before + start + table + end + rest.partition(end)[2], encoding="utf-8")
+    else:
+        always = {name: row for name, row in rows.items() if not VISION[name].needs}
+        assert {name: of_others.get(name) for name in always} == always

@@ -1,0 +1,111 @@
+"""Images from TRL to the judge: a trainer of a vision-language policy, with columns and with parts of messages."""
+
+import json
+import warnings
+
+import pytest
+import torch
+from datasets import Dataset
+
+from checklist_rewards import ChecklistScorer
+from checklist_rewards.backends import Engine, pocket_dir
+from checklist_rewards.rewards.trl import ChecklistReward
+from tests.rewards.test_reward_images import ASKED, place
+from tests.rewards.test_trl_trainers import ON_CPU
+from tests.test_images import COLOURS, IMAGES, PILLOWS, Seeing
+
+_LLAVA = (
+    "{% for m in messages %}{{ m.role }}: {% if m.content is string %}{{ m.content }}{% else %}"
+    "{% for c in m.content %}{% if c.type == 'image' %}<image>{% else %}{{ c.text }}{% endif %}{% endfor %}"
+    "{% endif %}\n{% endfor %}"
+    "{% if add_generation_prompt %}assistant: {% endif %}"
+)
+
+
+@pytest.fixture(scope="module")
+def policy():
+    """A tiny random LLaVA with the pocket tokenizer, as a function that builds it anew, and its processor."""
+    from transformers import AutoModelForImageTextToText, AutoTokenizer, LlavaConfig, LlavaProcessor
+    from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
+
+    tokens = AutoTokenizer.from_pretrained(pocket_dir(), extra_special_tokens={"image_token": "<image>"})
+    tokens.chat_template = _LLAVA
+    pixels = CLIPImageProcessorPil(size={"shortest_edge": 28}, crop_size={"height": 28, "width": 28})
+    of_vision = {"vision_feature_select_strategy": "default"}
+    processor = LlavaProcessor(
+        pixels, tokens, patch_size=14, num_additional_image_tokens=1, chat_template=_LLAVA, **of_vision
+    )
+    small = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 1, "num_attention_heads": 2}
+    ends = {"eos_token_id": tokens.eos_token_id, "pad_token_id": tokens.pad_token_id, "bos_token_id": None}
+    config = LlavaConfig(
+        text_config={"model_type": "llama", **small, "vocab_size": len(tokens), **ends},
+        vision_config={"model_type": "clip_vision_model", **small, "image_size": 28, "patch_size": 14},
+        image_token_index=tokens.convert_tokens_to_ids("<image>"),
+        vision_feature_layer=-1,
+        **of_vision,
+    )
+
+    def build():
+        torch.manual_seed(0)
+        return AutoModelForImageTextToText.from_config(config, dtype=torch.float32)
+
+    return build, processor
+
+
+ROWS = {
+    "image": lambda a, b: ({"prompt": [{"role": "user", "content": ASKED}], "image": a}, f"{{a}}{ASKED}"),
+    "images": lambda a, b: ({"prompt": [{"role": "user", "content": ASKED}], "images": [a, b]}, f"{{a}}{{b}}{ASKED}"),
+    "places": lambda a, b: (
+        {
+            "prompt": [{"role": "user", "content": [place(), {"type": "text", "text": ASKED}, place()]}],
+            "images": [a, b],
+        },
+        f"{{a}}{ASKED}{{b}}",
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("trainer", "columns"), [("GRPO", "places"), ("GRPO", "image"), ("RLOO", "images")])
+def test_the_judge_sees_the_images_of_each_row_in_order(policy, tmp_path, trainer, columns):
+    import trl
+
+    build, processor = policy
+    backend = Seeing()
+    reward = ChecklistReward(ChecklistScorer(Engine(backend=backend), store=False), log=tmp_path / "log.jsonl")
+    pairs = [(COLOURS[n], COLOURS[n - 1]) for n in range(len(COLOURS))]
+    data = [{**ROWS[columns](PILLOWS[a], PILLOWS[b])[0], "checklist": ["Is it right?"]} for a, b in pairs]
+    expected = {
+        ROWS[columns](None, None)[1].format(a=IMAGES[a].mark, b=IMAGES[b].mark): (IMAGES[a], IMAGES[b])
+        for a, b in pairs
+    }
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        settings = getattr(trl, f"{trainer}Config")(
+            output_dir=str(tmp_path / "out"),
+            per_device_train_batch_size=8,
+            num_generations=2,
+            max_completion_length=4,
+            max_steps=1,
+            remove_unused_columns=False,
+            **ON_CPU,
+        )
+        run = getattr(trl, f"{trainer}Trainer")(
+            model=build(),
+            processing_class=processor,
+            reward_funcs=reward,
+            args=settings,
+            train_dataset=Dataset.from_list(data),
+        )
+        run.train()
+    assert len(reward.last.samples) == 8
+    inputs = [sample.input for sample in reward.last.samples]
+    assert set(inputs) == set(expected) and inputs[::2] == inputs[1::2]
+    for sample, images in ((sample, expected[sample.input]) for sample in reward.last.samples):
+        assert sample.images == (images[:1] if columns == "image" else images)
+    for keys in backend.shown:  # one read per different completion
+        assert keys in [[image.key for image in sample.images] for sample in reward.last.samples]
+    logged = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
+    found = [part["image"] for part in logged[0]["prompt"][0]["content"] if part["type"] == "image"]
+    assert found == [{"hash": image.key} for image in reward.last.samples[0].images]
+    assert sorted(logged[0]["prompt"][0]["content"][0]) == ["image", "type"]

@@ -1,0 +1,76 @@
+"""Images in requests: data URLs only, where the client put them, and bounded in number."""
+
+import json
+
+import pytest
+
+pytest.importorskip("fastapi")
+pytest.importorskip("httpx")
+
+from checklist_rewards.backends import Engine
+from checklist_rewards.checklists import ChecklistItem
+from checklist_rewards.judges.base import Ask
+from checklist_rewards.judges.remote import _row
+from checklist_rewards.scorer import ChecklistScorer
+from checklist_rewards.server import rows as read
+from checklist_rewards.server.rows import MAX_IMAGES, Refused, reward_samples, score_samples
+from tests.server.bodies import openrlhf
+from tests.test_images import BLUE, IMAGES, PILLOWS, RED, Seeing, asks, asks_by
+
+SCORER = ChecklistScorer(Engine(backend=Seeing()), store=False)
+
+
+def scored(**row):
+    """The sample of one row of `/score`, or its error."""
+    body = {"samples": [{"checklist": ["Is it red?"], "target": "Red.", **row}]}
+    _, samples, errors = score_samples(json.dumps(body).encode(), SCORER)
+    return samples[0][1] if samples else errors[0]
+
+
+def test_rows_have_images_in_messages_and_in_a_field():
+    assert scored(input="What?", images=[RED.url]).input == f"{RED.mark}What?"
+    sample = scored(input=asks("This ", {"url": RED.url}, " or ", {"url": BLUE.url}))
+    assert sample.input == f"This {RED.mark} or {BLUE.mark}" and sample.images == (RED, BLUE)
+    assert scored(input=[{"role": "user", "content": [{"type": "image"}]}], images=RED.url).images == (RED,)
+
+
+@pytest.mark.parametrize("value", ["{path}", "https://example.org/a.png", "file://{path}", 7, {"path": "{path}"}])
+def test_a_client_reads_no_files_and_makes_the_server_fetch_nothing(value, tmp_path):
+    PILLOWS["red"].save(tmp_path / "red.png")
+    path = str(tmp_path / "red.png")
+    value = {"path": path} if isinstance(value, dict) else value.format(path=path) if isinstance(value, str) else value
+    answer = [{"role": "assistant", "content": [{"type": "image", "image": value}, {"type": "text", "text": "Red."}]}]
+    for field, row in (
+        ("images", {"images": [value]}),
+        ("input", {"input": asks_by("image", value)}),
+        ("target", {"target": answer}),
+        ("reference", {"reference": answer}),
+    ):
+        error = scored(**row)
+        assert error["field"] == field and ("must be" in error["message"]), error
+
+
+def test_the_client_of_a_server_sends_the_images_of_its_texts_and_no_other_mark_counts():
+    item = ChecklistItem(question="Is it red?")
+    asked = Ask(item, f"Look: {BLUE.mark}", f"{RED.mark}What?")
+    row = _row([asked])
+    assert row["images"] == [RED.url, BLUE.url]
+    sample = scored(**row)
+    assert (sample.input, sample.target) == (asked.input, asked.target)
+    assert set(sample.images) | set(sample.target_images) == {RED, BLUE}
+    forged = scored(**{**row, "images": []})
+    assert "\ufdd0" not in forged.input + forged.target and not forged.images
+    assert "images" not in _row([Ask(item, "Red.", "What?")])
+
+
+def test_reward_requests_have_images_by_row():
+    body = openrlhf("a red thing", "a blue thing") | {"images": [None, [BLUE.url]]}
+    first, second = reward_samples(json.dumps(body).encode(), SCORER)
+    assert not first.images and second.images == (BLUE,)
+
+
+def test_more_images_than_allowed_are_refused(monkeypatch):
+    monkeypatch.setattr(read, "MAX_IMAGES", 2)
+    assert MAX_IMAGES == 256 and scored(images=[RED.url, BLUE.url]).images == (RED, BLUE)
+    with pytest.raises(Refused, match="more than 2 images"):
+        scored(images=[RED.url, BLUE.url, IMAGES["green"].url])
