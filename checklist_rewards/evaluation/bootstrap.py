@@ -206,11 +206,11 @@ def group_codes(groups: Sequence[Hashable]) -> np.ndarray:
 
 
 class Mean(Measure):
-    """The mean of some numbers as a figure with a given name; of booleans, the fraction that is true. Its interval
-    needs `groups`."""
+    """The mean of some numbers as a figure with a given name, and the rule of its interval. The share of true booleans
+    has the rule [`SHARE`]."""
 
-    def __init__(self, name: str, values: Sequence[float | bool] | np.ndarray, groups: int = MIN_GROUPS):
-        self.name, self.values, self.rules = name, np.asarray(values, dtype=float), {name: Rule(groups=groups)}
+    def __init__(self, name: str, values: Sequence[float | bool] | np.ndarray, rule: Rule = Rule()):  # noqa: B008
+        self.name, self.values, self.rules = name, np.asarray(values, dtype=float), {name: rule}
 
     @override
     def __len__(self) -> int:

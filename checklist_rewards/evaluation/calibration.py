@@ -26,7 +26,7 @@ from typing_extensions import override
 from checklist_rewards.checklists import NO, YES, ChecklistItem
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.bootstrap import Bootstrap, Figure, Mean, Measure, over, weighted_mean
-from checklist_rewards.evaluation.intervals import DISTANCE_TO_1
+from checklist_rewards.evaluation.intervals import DISTANCE_TO_1, SHARE, Rule
 from checklist_rewards.evaluation.scored import ScoredText
 from checklist_rewards.judges.calibration import (
     BINS,
@@ -246,8 +246,8 @@ def _isotonic(odds: np.ndarray, truths: np.ndarray) -> tuple[tuple[float, float]
 
 
 FOLDS = 5
-_CHANGE_GROUPS = 200
-"""The groups that the interval of `brier_change` needs: it does not contain the error of fitting."""
+_CHANGE = Rule(groups=200)
+"""The interval of `brier_change` does not contain the error of fitting, so it needs many groups."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,7 +328,7 @@ class Probabilities(Measure):
         accuracy, and for yes/no items the F1 of yes (None if no read is labelled or predicted yes).
     """
 
-    rules = {"ece": DISTANCE_TO_1}
+    rules = {"ece": DISTANCE_TO_1, "accuracy": SHARE, "f1": SHARE}
 
     def __init__(
         self,
@@ -406,7 +406,7 @@ def _measure(
                 probabilities[place] = mapped(fitted, reads[place])
                 thresholds[place] = DEFAULT_THRESHOLD if fitted.threshold is None else fitted.threshold
         measured = Probabilities(probabilities, labels, thresholds if binary else None)
-        change = Mean("brier_change", measured.squares - raw.squares, _CHANGE_GROUPS)
+        change = Mean("brier_change", measured.squares - raw.squares, _CHANGE)
         after[each] = bootstrap.figures(measured, groups) | bootstrap.figures(change, groups)
         confidences[each] = measured.confidences.tolist(), measured.hits.tolist()
     best: Any = min(after, key=lambda name: after[name]["brier"].value or 0.0)

@@ -32,6 +32,7 @@ from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement.measures import kappa_of
 from checklist_rewards.evaluation.bootstrap import Bootstrap, Figure, Totals, over
 from checklist_rewards.evaluation.correlation import tau
+from checklist_rewards.evaluation.intervals import SHARE
 from checklist_rewards.evaluation.labels import equal_answers
 from checklist_rewards.evaluation.scored import ScoredText
 from checklist_rewards.scores import Score, item_keys
@@ -207,6 +208,7 @@ _NAMED = 5
 _CLUSTERS = 20_000
 _NOISE = 1e-4
 """Smaller differences are floating-point noise: a read depends on the batch in which an engine computes it."""
+_RULES = dict.fromkeys(("flips", "advantages_reversed", "other_pair", "reversed_pair"), SHARE)
 _SUMS = (
     *("reads", "flips", "yes_yes", "yes_no", "no_yes", "no_no", "shifted", "shift", "distance"),
     *("scored", "change", "size", "changed"),
@@ -353,7 +355,7 @@ class Differences:
             only_one=unmatched[0],
             only_other=unmatched[1],
             counts=counts | extra,
-            figures=bootstrap.figures(Totals(vectors, _figures), range(len(vectors))) if len(vectors) else {},
+            figures=bootstrap.figures(Totals(vectors, _figures, _RULES), range(len(vectors))) if len(vectors) else {},
             items=tuple(self._items(bootstrap)),
             all_items=all_items,
             reads=tuple(read for _, _, read in sorted(self._top, reverse=True)),
@@ -475,7 +477,7 @@ class Differences:
             ]
             clusters = [cluster for cluster, *_ in rows]
             figures = (bootstrap if place < _WITH_INTERVALS else without).figures(
-                Totals(vectors, _item_figures(len(labels))), clusters
+                Totals(vectors, _item_figures(len(labels)), _RULES), clusters
             )
             yield ItemDifference(
                 id=id, question=question, reads=reads, flips=flips, only_one=lost, only_other=won, figures=figures

@@ -10,8 +10,9 @@ as for surveys (Korn and Graubard 1998), and with the quantile of t instead of t
 
 The interval of bootstrap draws is the expanded percentile interval (Hesterberg 2015, section 5.3): draws vary too
 little, by (G - 1) / G, and their quantiles are those of a normal distribution, so the quantiles are taken further out.
-With many groups it is the percentile interval. A variance component is cut off at 0, and its interval is the figure
-plus and minus t standard errors of the draws.
+With many groups it is the percentile interval. A *share* (a count divided by another, in [0, 1]) has Wilson's interval
+with the standard error of the draws, because percentiles are too short near 0 and 1. A variance component is cut off at
+0, and its interval is the figure plus and minus t standard errors of the draws.
 
 The interval of a mean of skewed values is that of bootstrap-t (Davison and Hinkley 1997, section 5.2): the quantiles
 are those of (mean of the draw - mean) / standard error of the draw.
@@ -47,13 +48,14 @@ _DEFINED = 0.9
 class Rule(NamedTuple):
     """How the interval of a figure is computed, and the number of groups that it needs."""
 
-    method: Literal["percentiles", "t", "distance"] = "percentiles"
-    """`"t"` is for figures that are at least 0."""
+    method: Literal["percentiles", "share", "t", "distance"] = "percentiles"
+    """`"share"` is for figures in [0, 1], `"t"` for those that are at least 0."""
     groups: int = MIN_GROUPS
     most: float = math.inf
-    """The largest possible value of the figure, for methods other than percentiles."""
+    """The largest possible value of the figure, for `"t"` and `"distance"`."""
 
 
+SHARE = Rule("share")
 DISTANCE = Rule("distance", 50)
 DISTANCE_TO_1 = Rule("distance", 50, 1.0)
 
@@ -83,13 +85,16 @@ def t_test_p(ratio: float, groups: int) -> float:
     return float(2 * special.stdtr(groups - 1, -abs(ratio)))
 
 
-def rate_interval(rate: float, error: float, groups: int, units: int, *, least: float = 0.0) -> tuple[float, float]:
+def rate_interval(
+    rate: float, error: float, groups: int, units: float = math.inf, *, least: float = 0.0
+) -> tuple[float, float]:
     """The 95 % interval of a rate in [0, 1].
 
     Args:
         rate (`float`): the estimate. It may leave [0, 1] by a correction.
         error (`float`): its standard error, from [`clustered_error`].
-        groups, units (`int`): groups, at least two, and units that the rate was estimated from.
+        groups, units (`int`): groups, at least two, and units that the rate was estimated from. The units are needed
+            for a rate of 0 or 1.
         least (`float`, *optional*, defaults to `0`): least standard error. Where no error was found in G groups, one
             more group may have one: `hypot(rate, 1 - rate) / G`.
     """
@@ -140,13 +145,16 @@ def bounds(
         return {"refused": EQUAL_DRAWS}
     [special] = import_extra("scipy.special")
     tail = float(special.ndtr(-expanded(groups)))
+    if rule.method == "share":
+        low, high = rate_interval(value, math.sqrt(groups / (groups - 1)) * float(defined.std()), groups)
+        return {"low": low, "high": high}
     if rule.method != "percentiles":
         below = above = expanded(groups) * float(defined.std())
         if noise is not None:
             below = float(np.quantile(noise[np.isfinite(noise)], 1 - 2 * tail))
         return {"low": max(0.0, value - below), "high": min(rule.most, value + above)}
-    low, high = np.quantile(defined, [tail, 1 - tail])
-    return {"low": float(low), "high": float(high)}
+    ends = np.quantile(defined, [tail, 1 - tail])
+    return {"low": float(ends[0]), "high": float(ends[1])}
 
 
 def studentized(

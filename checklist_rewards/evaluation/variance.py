@@ -11,8 +11,11 @@ analysis-of-variance estimates of random effects (Searle, Casella and McCulloch 
 - *All reads*: text x item x repeat, crossed within the texts of a prompt, which have the same items. The mean squares
   of all prompts are pooled. If no prompt has two texts, up to ten texts with the same checklist form a block.
 
-Intervals resample prompts, so they hold for the wordings that were asked, and for the items. Components between texts
-and prompts need 200 prompts. A text is left out of an estimate if one of its repeats is unanswered. A text without an
+Intervals resample prompts, so they hold for the items. If the repeats are wordings of one checklist, other wordings
+would shift the scores by other amounts. The intervals of `repeat`, `judge` and `judge_share` of scores and items are
+then widened by the error of the mean square of repeats, whose distribution is chi-squared (the modified large-sample
+method: Burdick and Graybill 1992, chapter 3), and need 4 repeats; those of all reads hold for the wordings that were
+asked. Components between texts and prompts need 200 prompts. A text is left out of an estimate if one of its repeats is unanswered. A text without an
 answer, which no judge has read, is left out of all estimates. Only sums are kept: a few numbers per prompt, and one
 per item and repeat of it. The analysis of variance of statsmodels needs all rows in memory.
 """
@@ -20,7 +23,7 @@ per item and repeat of it. The analysis of variance of statsmodels needs all row
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pydantic import BaseModel, ConfigDict
@@ -28,12 +31,13 @@ from pydantic import BaseModel, ConfigDict
 from checklist_rewards.evaluation.bootstrap import Bootstrap, Figure, Totals
 from checklist_rewards.evaluation.intervals import Rule
 from checklist_rewards.scores import ItemScore, Score, item_keys
-from checklist_rewards.validation import np
+from checklist_rewards.validation import import_extra, np
 
 MOST_ITEMS = 1000
 """Items of a result: those with the largest judge variance."""
 _WITH_INTERVALS = 50
 _BLOCK = 10
+_LEAST_WORDINGS = 4
 _JUDGES = Rule("t")
 _SHARE = Rule("t", most=1.0)
 _TEXTS = Rule("t", 200)
@@ -265,7 +269,8 @@ class Variance:
             bootstrap ([`Bootstrap`]): settings of the intervals.
             precision (`float`): wanted standard error of a score, above 0.
         """
-        scores = _components(self._scores, bootstrap) if self._scores.by_prompt else None
+        wordings = self.repeats if how == "reworded" else None
+        scores = _components(self._scores, bootstrap, wordings) if self._scores.by_prompt else None
         judge = None if scores is None else scores.figures["judge"].value
         errors: list[StandardError] = []
         if scores is not None and judge is not None:
@@ -288,7 +293,7 @@ class Variance:
                 ItemVariance(
                     id=id,
                     question=self._questions[id],
-                    **_components(sums, bootstrap if place < _WITH_INTERVALS else without).model_dump(),
+                    **_components(sums, bootstrap if place < _WITH_INTERVALS else without, wordings).model_dump(),
                 )
                 for place, (id, sums) in enumerate(items)
             ),
@@ -320,9 +325,35 @@ class Variance:
         return Components(texts=texts, prompts=len(set(groups)), figures=figures)
 
 
-def _components(sums: _Nested, bootstrap: Bootstrap) -> Components:
+def _components(sums: _Nested, bootstrap: Bootstrap, wordings: int | None) -> Components:
     totals = sums.totals()
-    return Components(texts=sums.texts, prompts=len(totals), figures=bootstrap.figures(totals, list(sums.by_prompt)))
+    figures = bootstrap.figures(totals, list(sums.by_prompt))
+    if wordings is not None:
+        figures |= _for_other_wordings(figures, sums.texts, wordings)
+    return Components(texts=sums.texts, prompts=len(totals), figures=figures)
+
+
+def _for_other_wordings(figures: Mapping[str, Figure], texts: int, wordings: int) -> dict[str, Figure]:
+    """The figures that depend on the wordings, with intervals that hold for other wordings too."""
+    found = {name: figures[name] for name in ("repeat", "judge", "judge_share") if figures[name].low is not None}
+    if wordings < _LEAST_WORDINGS:
+        reason = f"needs {_LEAST_WORDINGS} repeats, has {wordings}"
+        return {name: Figure(value=figure.value, refused=reason) for name, figure in found.items()}
+    repeat, residual, judge, share = (
+        figures[name].value or 0.0 for name in ("repeat", "residual", "judge", "judge_share")
+    )
+    [stats] = import_extra("scipy.stats")
+    ratios = (wordings - 1) / stats.chi2.ppf([0.975, 0.025], wordings - 1)
+    ends = judge + (repeat + residual / texts) * (ratios - 1)  # of the judge's variance, if all else were known
+    rest = judge / share - judge if share else 0.0
+    other = {"repeat": ends - judge + repeat, "judge": ends, "judge_share": ends / (ends + rest) if share else ends}
+    for name, figure in found.items():
+        assert figure.value is not None and figure.low is not None and figure.high is not None
+        low = figure.value - math.hypot(figure.value - figure.low, figure.value - other[name][0])
+        high = figure.value + math.hypot(figure.high - figure.value, other[name][1] - figure.value)
+        most = 1.0 if name == "judge_share" else math.inf
+        found[name] = Figure(value=figure.value, low=max(0.0, low), high=min(most, high))
+    return found
 
 
 def _judge(sums: _Nested) -> float:

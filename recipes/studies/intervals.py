@@ -25,10 +25,10 @@ from checklist_rewards.checklists import NO, YES
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement import Categories, Numbers, Preferences, Raters, paired_test
 from checklist_rewards.evaluation.agreement.measures import pairs_within
-from checklist_rewards.evaluation.bootstrap import Bootstrap, Figure
+from checklist_rewards.evaluation.bootstrap import Bootstrap, Figure, Mean
 from checklist_rewards.evaluation.calibration import LabelledRead, Probabilities, Reads, fit_calibration
 from checklist_rewards.evaluation.fitting import fit_weights, labelled_scores
-from checklist_rewards.evaluation.intervals import MIN_GROUPS
+from checklist_rewards.evaluation.intervals import MIN_GROUPS, SHARE
 from checklist_rewards.evaluation.rates import corrected_rate
 from checklist_rewards.evaluation.scored import ScoredText
 from checklist_rewards.evaluation.variance import Variance
@@ -193,6 +193,27 @@ def score_of(items: Checklist, answers: list[float]) -> Score:
     return score_checklist(items, [Verdict({YES: p, NO: 1 - p}, method="logprobs") for p in answers])
 
 
+def shares(share: float) -> Draw:
+    """A share of units."""
+
+    def draw(rng: np.random.Generator, groups: int) -> dict[str, Figure]:
+        counted = normal(rng, groups, 1)[0] < stats.norm.ppf(share)
+        return bootstrap(rng).figures(Mean(f"share {share}", counted, SHARE), groups_of(groups))
+
+    return draw
+
+
+def wordings(rng: np.random.Generator, groups: int) -> dict[str, Figure]:
+    """Components of scores for other wordings of one checklist: 4 of wordings, 12 of texts, 4 of noise."""
+    found, item, shift = Variance(4), Checklist.parse(["Is it red?"]), 0.02 * rng.standard_normal(4)
+    for group in groups_of(groups):
+        answers = 0.5 + math.sqrt(0.0012) * rng.standard_normal() + shift + 0.02 * rng.standard_normal(4)
+        found.add(str(group), [score_of(item, [p]) for p in answers.clip(0, 1).tolist()])
+    report = found.result("reworded", bootstrap(rng), 0.1)
+    assert report.scores is not None
+    return {name: report.scores.figures[name] for name in ("repeat", "judge", "judge_share")}
+
+
 def variance(rng: np.random.Generator, groups: int) -> dict[str, Figure]:
     """Components of scores: 0.04 of prompts, 0.12 of texts, 0.04 of the judge, in hundredths."""
     found, item = Variance(2), Checklist.parse(["Is it red?"])
@@ -327,7 +348,7 @@ FAMILIES: dict[str, Family] = {
             "bias": float(stats.norm.cdf(0.5 / math.sqrt(3.25))) - 0.5,
         },
     ),
-    "agree-near": Family(near, {"emd": 0.0842, "ks": 2 * stats.norm.cdf(0.15) - 1}),
+    "agree-near": Family(near, {"emd": stats.norm.cdf(0.3 / math.sqrt(2)) - 0.5, "ks": 2 * stats.norm.cdf(0.15) - 1}),
     "agree-categories": Family(
         categories, {**SAME, **dict.fromkeys(("accuracy", "precision", "recall", "f1"), AGREE)}
     ),
@@ -353,6 +374,7 @@ FAMILIES: dict[str, Family] = {
     "calibrate": Family(calibration),
     "attack": Family(attacked, {"rise": 0.08332, "beats": float(stats.norm.sf(1.2))}),
     "variance": Family(variance, VARIANCE),
+    "wordings": Family(wordings, {"repeat": 4e-4, "judge": 8e-4, "judge_share": 0.4}),
     "reads": Family(crossed, {"judge_share of reads": 0.25}),
     "fit": Family(fitted, {f"weight {n}": 3 * w / 1.75 for n, w in enumerate((1, 0.5, 0.25))}),
     **{f"rates-{p}": Family(rates(p), {f"by labels, {p}": p, f"corrected, {p}": p}) for p in (0.5, 0.8, 0.9, 0.97)},
@@ -361,6 +383,7 @@ FAMILIES: dict[str, Family] = {
         for p in (0.5, 0.8, 0.9)
         for n in (1, 10)
     },
+    **{f"share-{p}": Family(shares(p), {f"share {p}": p}) for p in (0.5, 0.8, 0.88, 0.95, 0.98)},
     "tests-judges": Family(judges),
     "tests-pairs": Family(pairs(0.0)),
     "tests-improve": Family(improved),

@@ -113,3 +113,16 @@ def test_the_interval_of_a_mean_covers_with_the_fewest_groups(groups):
         figure = Bootstrap(400, seed).figures(mean, np.repeat(np.arange(groups), 4).tolist())["mean"]
         hits.append(figure.low <= 0 <= figure.high)
     assert np.mean(hits) > 0.9
+
+
+def test_the_interval_of_a_share_near_1_covers_with_the_fewest_groups():
+    rng, hits = np.random.default_rng(3), {"percentiles": [], "share": []}
+    for _ in range(400):
+        right = (rng.standard_normal((15, 4)) * 0.7**0.5 + rng.standard_normal((15, 1)) * 0.3**0.5 < 1.175).mean(axis=1)
+        draws = rng.multinomial(15, [1 / 15] * 15, 300) @ right / 15
+        for method, found in hits.items():
+            ends = bounds(float(right.mean()), draws, 15, Rule(method))
+            if "refused" not in ends:
+                assert 0 <= ends["low"] < ends["high"] <= 1
+                found.append(ends["low"] <= 0.88 <= ends["high"])
+    assert np.mean(hits["percentiles"]) < 0.93 < np.mean(hits["share"]) < 0.97

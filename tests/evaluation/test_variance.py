@@ -37,12 +37,12 @@ def simulated(rng, prompts, texts, repeats, sd):
             yield prompt, 0.5 + prompt + draw("text", 1, 1) + item + draw("text_item", 3, 1) + repeat + noise
 
 
-def report_of(rng, prompts, texts, repeats, sd, bootstrap=NO_INTERVALS):
+def report_of(rng, prompts, texts, repeats, sd, bootstrap=NO_INTERVALS, how="reworded"):
     variance = Variance(repeats, by_prompt=texts > 1)
     for number, (_, values) in enumerate(simulated(rng, prompts, texts, repeats, sd)):
         assert values.min() > 0 and values.max() < 1
         variance.add(str(number // texts), scores(values))
-    return variance.result("reworded", bootstrap, 0.02)
+    return variance.result(how, bootstrap, 0.02)
 
 
 @pytest.mark.parametrize("repeats", [2, 4])
@@ -166,8 +166,31 @@ def test_the_interval_of_a_share_ends_at_1():
     for part in ("scores", "reads"):
         highs = []
         for seed in range(6):
-            report = report_of(np.random.default_rng(seed), 15, 2, 2, {"noise": 0.05}, Bootstrap(60))
+            report = report_of(np.random.default_rng(seed), 15, 2, 2, {"noise": 0.05}, Bootstrap(60), "resampled")
             share = getattr(report, part).figures["judge_share"]
             assert share.low is not None and share.value <= share.high
             highs.append(share.high)
         assert max(highs) == 1.0
+
+
+def test_intervals_hold_for_other_wordings_from_4_repeats_on():
+    truth = {"judge": 8e-4, "judge_share": 0.4, "repeat": 4e-4}
+    held, shorter = {name: [] for name in truth}, []
+    for seed in range(25):
+        rng = np.random.default_rng(seed)
+        shift, variance = rng.normal(0, 0.02, 4), Variance(4)
+        for text, values in enumerate(0.5 + rng.normal(0, 0.0346, (60, 1)) + shift + rng.normal(0, 0.02, (60, 4))):
+            variance.add(str(text // 4), scores([values] * 3))
+        these, others = (variance.result(how, Bootstrap(100), 0.02).scores.figures for how in ("resampled", "reworded"))
+        shorter.append(these["judge"].low <= truth["judge"] <= these["judge"].high)
+        for name, value in truth.items():
+            held[name].append(others[name].low <= value <= others[name].high)
+    assert np.mean(shorter) < 0.6 and min(map(np.mean, held.values())) > 0.8
+
+
+def test_two_wordings_say_nothing_about_others():
+    report = report_of(np.random.default_rng(0), 15, 4, 2, {"text": 0.05, "noise": 0.02}, Bootstrap(50))
+    for name in ("repeat", "judge", "judge_share"):
+        assert report.scores.figures[name].refused == "needs 4 repeats, has 2"
+    assert report.scores.figures["residual"].low is not None
+    assert report.reads.figures["judge"].low is not None

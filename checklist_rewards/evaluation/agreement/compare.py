@@ -36,6 +36,7 @@ from checklist_rewards.evaluation.agreement.measures import (
     pairs_within,
 )
 from checklist_rewards.evaluation.bootstrap import Bootstrap, Figure, Mean, Measure, group_codes
+from checklist_rewards.evaluation.intervals import SHARE
 from checklist_rewards.evaluation.scored import ItemAnswer, ScoredText, answer_given, kind_of
 from checklist_rewards.files.atomic import atomic_path
 from checklist_rewards.judges.calibration import reliability
@@ -376,7 +377,8 @@ def compare(
     if len(kinds) > 1:
         kinds[ALL] = list(units)
     sections = {kind: _section(kind, members, bootstrap, against_labels) for kind, members in kinds.items()}
-    covered = bootstrap.figures(Mean("coverage", [unit.answered for unit in units]), [unit.group for unit in units])
+    answered = Mean("coverage", [unit.answered for unit in units], SHARE)
+    covered = bootstrap.figures(answered, [unit.group for unit in units])
     known = [target for target in targets if target.one is not None and target.other is not None]
     return Comparison(
         one=names[0],
@@ -520,7 +522,7 @@ def _section(kind: str, units: Sequence[Unit], bootstrap: Bootstrap, against_lab
     figures: dict[str, Figure] = {}
     labels = confusion = None
     if kind == ALL:
-        equal: Measure = Mean("accuracy", [one.label == other.label for _, one, other in answered])
+        equal: Measure = Mean("accuracy", [one.label == other.label for _, one, other in answered], SHARE)
         figures |= bootstrap.figures(equal, groups)
     else:
         values = units[0].item.values
