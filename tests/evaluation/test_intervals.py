@@ -118,7 +118,9 @@ def test_the_interval_of_a_mean_covers_with_the_fewest_groups(groups):
 def test_the_interval_of_a_share_near_1_covers_with_the_fewest_groups():
     rng, hits = np.random.default_rng(3), {"percentiles": [], "share": []}
     for _ in range(400):
-        right = (rng.standard_normal((15, 4)) * 0.7**0.5 + rng.standard_normal((15, 1)) * 0.3**0.5 < 1.175).mean(axis=1)
+        right = (rng.standard_normal((15, 4)) * 0.7**0.5 + rng.standard_normal((15, 1)) * 0.3**0.5 < 1.175).mean(
+            axis=1
+        )
         draws = rng.multinomial(15, [1 / 15] * 15, 300) @ right / 15
         for method, found in hits.items():
             ends = bounds(float(right.mean()), draws, 15, Rule(method))

@@ -181,7 +181,9 @@ def test_intervals_hold_for_other_wordings_from_4_repeats_on():
         shift, variance = rng.normal(0, 0.02, 4), Variance(4)
         for text, values in enumerate(0.5 + rng.normal(0, 0.0346, (60, 1)) + shift + rng.normal(0, 0.02, (60, 4))):
             variance.add(str(text // 4), scores([values] * 3))
-        these, others = (variance.result(how, Bootstrap(100), 0.02).scores.figures for how in ("resampled", "reworded"))
+        these, others = (
+            variance.result(how, Bootstrap(100), 0.02).scores.figures for how in ("resampled", "reworded")
+        )
         shorter.append(these["judge"].low <= truth["judge"] <= these["judge"].high)
         for name, value in truth.items():
             held[name].append(others[name].low <= value <= others[name].high)
