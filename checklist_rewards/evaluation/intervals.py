@@ -11,8 +11,8 @@ as for surveys (Korn and Graubard 1998), and with the quantile of t instead of t
 The interval of bootstrap draws is the expanded percentile interval (Hesterberg 2015, section 5.3): draws vary too
 little, by (G - 1) / G, and their quantiles are those of a normal distribution, so the quantiles are taken further out.
 With many groups it is the percentile interval. A *share* (a count divided by another, in [0, 1]) has Wilson's interval
-with the standard error of the draws, because percentiles are too short near 0 and 1. A variance component is cut off at
-0, and its interval is the figure plus and minus t standard errors of the draws.
+with the standard error of the draws, because percentiles are too short near 0 and 1. A variance component is cut off
+at 0, and its interval is the figure plus and minus t standard errors of the draws.
 
 The interval of a mean of skewed values is that of bootstrap-t (Davison and Hinkley 1997, section 5.2): the quantiles
 are those of (mean of the draw - mean) / standard error of the draw.

@@ -15,10 +15,10 @@ Intervals resample prompts, so they hold for the items. If the repeats are wordi
 would shift the scores by other amounts. The intervals of `repeat`, `judge` and `judge_share` of scores and items are
 then widened by the error of the mean square of repeats, whose distribution is chi-squared (the modified large-sample
 method: Burdick and Graybill 1992, chapter 3), and need 4 repeats; those of all reads hold for the wordings that were
-asked. Components between texts and prompts need 200 prompts. A text is left out of an estimate if one of its repeats is unanswered. A text without an
-answer, which no judge has read, is left out of all estimates. Only sums are kept: a few numbers per prompt, and one
-per item and repeat of it. The analysis of variance of statsmodels needs all rows in memory.
-"""
+asked. Components between texts and prompts need 200 prompts. A text is left out of an estimate if one of its repeats
+is unanswered. A text without an answer, which no judge has read, is left out of all estimates. Only sums are kept: a
+few numbers per prompt, and one per item and repeat of it. The analysis of variance of statsmodels needs all rows in
+memory. """
 
 from __future__ import annotations
 
