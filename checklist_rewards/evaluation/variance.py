@@ -18,7 +18,7 @@ method: Burdick and Graybill 1992, chapter 3), and need 4 repeats; those of all 
 asked. Components between texts and prompts need 200 prompts. A text is left out of an estimate if one of its repeats
 is unanswered. A text without an answer, which no judge has read, is left out of all estimates. Only sums are kept: a
 few numbers per prompt, and one per item and repeat of it. The analysis of variance of statsmodels needs all rows in
-memory. """
+memory."""
 
 from __future__ import annotations
 

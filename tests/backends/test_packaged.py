@@ -149,6 +149,7 @@ def test_a_build_writes_no_progress_bars_to_a_file(tmp_path, monkeypatch, capfd)
     merged = lambda model, adapter: SimpleNamespace(merge_and_unload=lambda: model)  # noqa: E731
     monkeypatch.setattr(peft.PeftModel, "from_pretrained", merged)
     monkeypatch.setattr(packaged, "packaged_folder", lambda name: pocket_dir())  # in place of smollm2
+    bars.enable_progress_bar()  # another test may have hidden them
     packaged._build(ENGLISH, tmp_path / "model")
     assert (tmp_path / "model" / "model.safetensors").is_file() and bars.is_progress_bar_enabled()
     assert "Loading weights" not in (shown := capfd.readouterr().err) and "Writing model shards" not in shown

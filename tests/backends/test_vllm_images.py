@@ -41,6 +41,7 @@ def test_a_request_has_a_placeholder_and_the_pixels_of_each_image(monkeypatch):
 @pytest.mark.slow
 @pytest.mark.vllm
 def test_vllm_sees_what_transformers_sees(tmp_path, monkeypatch):
+    pytest.importorskip("torchvision", reason="vLLM's class of LLaVA imports torchvision")
     from checklist_rewards.backends.vllm import VLLMBackend
 
     wide = replace(VISION[LLAVA], text={**VISION[LLAVA].text, "head_dim": 32})  # vLLM's attention on a CPU has no 16
