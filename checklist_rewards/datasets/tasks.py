@@ -375,7 +375,9 @@ class RowTask:
     def settings(self) -> dict[str, Any]:
         """Everything that the results depend on besides the rows, as JSON values."""
         columns = asdict(replace(self.columns, optional=frozenset(), shared=None))
-        del columns["images"], columns["named"]  # no result depends on them: rows are refused
+        if columns["images"] == "show":  # the settings of runs before there were images
+            del columns["images"]
+        del columns["named"]  # no result depends on it: rows are refused
         del columns["folder"]  # that of the source
         return {
             "pipeline": self.config.model_dump(mode="json"),

@@ -163,3 +163,10 @@ def test_the_settings_name_all_that_results_depend_on():
     assert settings()["judge"] == {"model": "judge", "identity": "a"} and settings()["writer"] is None
     assert settings(checklists=shared)["checklists"] == shared.id and settings()["checklists"] == "column"
     assert settings(scores=False)["judge"] is None
+
+
+def test_a_run_that_ignores_images_does_not_go_on_with_one_that_shows_them():
+    def settings(images):
+        return RowTask(PipelineConfig(), Engine("judge", FakeBackend()), Columns.of(ONE, images=images)).settings
+
+    assert settings("show") != settings("ignore") and "images" not in settings("show")["columns"]
