@@ -53,6 +53,7 @@ def test_what_a_writer_does_not_set_is_the_default_of_the_part():
         ({"temperature": -1}, "temperature=-1 is not allowed; it must be a finite number from 0 up."),
         ({"max_tokens": 0}, "max_tokens=0 is not allowed; it must be a whole number from 1 up."),
         ({"max_attempts": True}, "max_attempts=True is not allowed; it must be a whole number from 1 up."),
+        ({"backend": "encoder"}, "backend='encoder' is not known; allowed: 'auto', 'transformers', 'vllm', 'openai'."),
         ({"max_item": 2}, "unknown argument 'max_item' (did you mean 'max_items' or 'min_items'?); allowed: model"),
     ],
 )

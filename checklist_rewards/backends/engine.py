@@ -42,7 +42,9 @@ from checklist_rewards.validation import install, missing, unknown
 
 logger = logging.getLogger(__name__)
 
-BackendName = Literal["auto", "transformers", "vllm", "openai", "decisions", "encoder"]
+WritingBackend = Literal["auto", "transformers", "vllm", "openai"]
+"""The backends that can write texts."""
+BackendName = Literal[WritingBackend, "decisions", "encoder"]
 OPENAI, DECISIONS, ENCODER = "openai", "decisions", "encoder"
 UNLOADED_CHUNK = 4096
 SERVED = (OPENAI, DECISIONS)
