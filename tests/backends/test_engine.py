@@ -153,6 +153,31 @@ def test_equal_engines_share_a_backend_and_a_copy_builds_its_own(adapter):
     assert copied == engine and "_loaded" not in vars(copied)
 
 
+@pytest.mark.parametrize(
+    ("prompts", "settings", "accelerator", "chosen"),
+    [
+        (16, {}, False, "transformers"),
+        (17, {}, False, "vllm"),
+        (3, {}, True, "vllm"),
+        (3, {"settings": {"max_model_len": 512}}, False, "vllm"),
+        (3, {"backend": "vllm"}, False, "vllm"),
+    ],
+)
+def test_few_prompts_on_a_cpu_are_written_in_transformers(
+    monkeypatch, tmp_path, prompts, settings, accelerator, chosen
+):
+    built = []
+    monkeypatch.setattr(engines, "missing", lambda *modules: [])
+    monkeypatch.setattr(engines, "_build", lambda name, *more: built.append(name) or FakeBackend())
+    monkeypatch.setattr(torch.accelerator, "is_available", lambda: accelerator)
+    shutil.copytree(pocket_dir(), tmp_path / "model")
+    engine = Engine(str(tmp_path / "model"), **settings)
+    identity = engine.identity
+    engine.expect(prompts)
+    engine.within().load()  # a copy with a budget or a bill
+    assert built == [chosen] and engine.identity == identity
+
+
 def test_the_hub_is_asked_once_for_a_model_and_a_revision_is_another_model(tmp_path, monkeypatch):
     """A Hub cache with two commits of a model, as `hf download` leaves it; the Hub itself is not there."""
     repository = tmp_path / "hub" / "models--org--judge"
