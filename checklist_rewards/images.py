@@ -316,7 +316,7 @@ def clean(text: str, images: Collection[Image] = ()) -> str:
 
 
 def _kept(image: Image) -> Image:
-    """The image with this key that is in memory already, or else this one. A source is kept if only this one has it."""
+    """The image with this key that is in memory already, or else this one; with the source of either."""
     with _LOCK:
         kept = _KNOWN.setdefault(image.key, image)
         if kept.source is None:
@@ -409,7 +409,7 @@ def _in_rgb(opened: Pillow) -> Pillow:
     which Pillow would show everything but the darkest as white, get their upper 8 bits."""
     from PIL import ImageOps
 
-    turned = ImageOps.exif_transpose(opened)
+    turned = ImageOps.exif_transpose(opened) if _is_rotated(opened) else opened
     if turned.mode.startswith("I;16") or (turned.mode == "I" and opened.format == "PNG"):
         turned = turned.convert("I").point(lambda value: value * (1 / 256)).convert("L")
     elif turned.mode in ("I", "F"):
@@ -422,5 +422,8 @@ def _format_sent(opened: Pillow) -> str | None:
     transparency, further frames and other colours than RGB and grey."""
     if opened.format not in _SENT or opened.mode not in ("RGB", "L", "P", "1") or "transparency" in opened.info:
         return None
-    changed = getattr(opened, "is_animated", False) or opened.getexif().get(_ORIENTATION, 1) != 1
-    return None if changed else opened.format
+    return None if getattr(opened, "is_animated", False) or _is_rotated(opened) else opened.format
+
+
+def _is_rotated(opened: Pillow) -> bool:
+    return opened.getexif().get(_ORIENTATION, 1) != 1

@@ -581,6 +581,19 @@ def test_images_are_encoded_for_rows_that_are_sent_and_not_for_stored_ones(tmp_p
             assert score.primary_score == 0.75 and (image._url is None) == stored
 
 
+def test_rows_with_more_images_than_a_request_may_have_are_sent_in_parts(monkeypatch):
+    from PIL import Image as Pillow
+
+    from checklist_rewards.server import rows
+
+    monkeypatch.setattr(rows, "MAX_IMAGES", 2)
+    monkeypatch.setattr(rows, "MAX_IMAGE_PIXELS", 100)
+    images = [Pillow.new("RGB", (9, 9), (shade, 0, 0)) for shade in range(5)]
+    samples = [Sample(["Is red?"], "red", "What?", images=[image]) for image in images]
+    with serving(build_app(ChecklistScorer(backend=Seeing(), store=False))) as address:
+        assert [score.primary_score for score in remote(address).score_batch(samples)] == [0.75] * 5
+
+
 def test_the_same_judge_after_a_restart_goes_on():
     server = Restarted(build_app(colours()), build_app(colours()), 1)
     with serving(server) as address:
