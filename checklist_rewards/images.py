@@ -35,6 +35,7 @@ import binascii
 import io
 import os
 import re
+import stat
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -62,6 +63,10 @@ FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "MPO")
 """The formats of image files that are decoded, as Pillow names them."""
 MAX_PIXELS = 64_000_000
 """Pixels of the largest image. A file may claim far more than its bytes suggest."""
+MAX_BYTES = 4 * MAX_PIXELS
+"""Bytes of the largest image file."""
+_LONGEST = 300
+"""Characters of the longest path in an error: a text that is no path may have millions."""
 _SENT = ("PNG", "JPEG", "WEBP", "GIF")
 """Formats that servers of models accept."""
 _ORIENTATION = 0x0112
@@ -220,17 +225,16 @@ def image_of(
             raise SampleError(f"{where} must be a data URL; got {source!r:.60}.")
         source = str(Path(folder, source))
         if may_read is not None and not may_read(Path(source)):
-            raise SampleError(f"{where}: {source!r} may not be read.")
+            raise SampleError(f"{where}: {source!r:.{_LONGEST}} may not be read.")
         try:
-            value = Path(source).read_bytes()
+            value = _bytes_of(Path(source))
         except (OSError, ValueError) as error:
-            raise SampleError(
-                f"{where}: {source!r} cannot be read: {getattr(error, 'strerror', None) or error}."
-            ) from None
+            reason = getattr(error, "strerror", None) or error
+            raise SampleError(f"{where}: {source!r:.{_LONGEST}} cannot be read: {reason}.") from None
     if isinstance(value, bytes | bytearray | memoryview):
         value = bytes(value)
     elif hasattr(value, "convert"):  # before its __array_interface__, which would load the pixels
-        source = source or getattr(value, "filename", None) or None
+        source = source or os.fsdecode(getattr(value, "filename", "")) or None
     elif hasattr(value, "__array_interface__"):
         value = _of_array(value, where)
     else:
@@ -238,7 +242,7 @@ def image_of(
     limits, content = _LIMITS.get(), value if isinstance(value, bytes) else None
     if limits is not None and content is not None and content in limits.seen:
         return limits.seen[content]
-    named = f"{where} {source!r}" if source else where
+    named = f"{where} {source!r:.{_LONGEST}}" if source else where
     with _decoding(named):
         opened = _opened(value)
     if limits is not None:
@@ -326,6 +330,16 @@ def _kept(image: Image) -> Image:
 
 def _restored(*fields: Any) -> Image:
     return _kept(Image(*fields))
+
+
+def _bytes_of(path: Path) -> bytes:
+    """The content of a file. Raises `ValueError` for one that may have no end, and for one that is too large."""
+    status = path.stat()
+    if not stat.S_ISREG(status.st_mode):
+        raise ValueError("it is not a regular file")
+    if status.st_size > MAX_BYTES:
+        raise ValueError(f"it has {status.st_size:,} bytes; at most {MAX_BYTES:,} are allowed")
+    return path.read_bytes()
 
 
 def _of_log(

@@ -22,6 +22,7 @@ from checklist_rewards.chat import CompletionReader, completion_text, prompt_tex
 from checklist_rewards.errors import SampleError
 from checklist_rewards.images import (
     FORMATS,
+    MAX_BYTES,
     MAX_PIXELS,
     TooManyImages,
     bounded,
@@ -141,6 +142,8 @@ def test_an_address_is_an_image_that_is_not_fetched():
     [
         ("missing.png", "row 1: 'missing.png' cannot be read: No such file"),
         ("a\0b", "cannot be read"),
+        ("/dev/zero", "row 1: '/dev/zero' cannot be read: it is not a regular file"),
+        ("A" * 10_000, "^row 1: 'A{299} cannot be read: File name too long.$"),
         (b"GIF89a", "row 1 cannot be decoded as an image"),
         ("data:image/png;base64,%%%", "row 1 is a data URL that cannot be decoded"),
         (7, "row 1 must be a PIL image, .* got int 7"),
@@ -316,6 +319,21 @@ def test_a_missing_pillow_is_reported_and_missing_memory_is_no_error_of_an_image
     monkeypatch.setitem(sys.modules, "PIL", None)
     with pytest.raises(SampleError, match="^row 1 requires Pillow .*: pip install pillow.$"):
         image_of(content, "row 1")
+
+
+def test_a_file_that_is_too_large_is_not_read(tmp_path):
+    with (tmp_path / "big.png").open("wb") as file:
+        file.truncate(MAX_BYTES + 1)  # takes no space
+    with pytest.raises(
+        SampleError, match="big.png' cannot be read: it has 256,000,001 bytes; at most 256,000,000 are"
+    ):
+        image_of(tmp_path / "big.png")
+
+
+def test_a_pil_image_has_the_path_of_its_file(tmp_path):
+    (tmp_path / "a.png").write_bytes(png(Pillow.new("RGB", (3, 3), "peru")))
+    image = image_of(Pillow.open(bytes(tmp_path / "a.png")))
+    assert image.place == str(tmp_path / "a.png")
 
 
 def test_equal_images_of_several_threads_are_one():
