@@ -51,7 +51,8 @@ def test_tokens_are_estimated_from_the_bytes_of_the_texts_and_the_number_of_read
 def test_images_count_as_tokens():
     pillow = pytest.importorskip("PIL.Image")
     images = [pillow.new("RGB", (2, 2), colour) for colour in ("red", "blue", "red")]
-    plain, seen = Sample(["Is it?"], "x"), Sample(["Is it?"], "x", images=images)
+    checklist = Checklist.parse(["Is it?"])
+    plain, seen = Sample(checklist, "x"), Sample(checklist, "x", images=images)
     assert 2 * IMAGE_TOKENS <= estimated_tokens(seen) - estimated_tokens(plain) < 2 * IMAGE_TOKENS + 40
 
 
