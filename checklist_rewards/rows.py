@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self, get_args
 
@@ -264,7 +264,7 @@ class Columns:
     images: Images = "show"
     """What to do with the images of a row: show them to the judge, or ignore them."""
     folder: Path | None = Path()
-    """Where relative paths of images begin; None if paths are refused."""
+    """Where relative paths of images of a prompt begin; None if paths are refused. Those of a target always are."""
     named: bool = False
     """Whether the user named the input columns. Otherwise a row is refused if a part of its prompt is elsewhere."""
 
@@ -456,7 +456,7 @@ class Columns:
         target, opened = self.get(row, self.target, "--target-key", where), self._opened(row)
         try:
             if self.images == "show":
-                target = with_images(target, what="a completion", folder=self.folder)
+                target = with_images(target, what="a completion", folder=None)  # a policy may read no files
             return self._reader.read(target, opened=opened)
         except SampleError as error:
             raise _unread(where, self.target, target, error) from None
@@ -536,13 +536,17 @@ FIELDS = Columns(
     optional=frozenset(["input", *CONTEXT]),
     named=True,
 )
-"""How rows are read that name the fields themselves: those of a pipeline, the server and the app."""
+"""How rows are read that name the fields themselves: those of a pipeline."""
+SENT = replace(FIELDS, folder=None)
+"""How rows of requests to the server and the app are read: as `FIELDS`, but their images are data URLs, because a
+request may read no file of this machine."""
 
 
 def images_of_row(row: Mapping[str, Any], where: str, folder: str | Path | None = "") -> list[Image]:
     """The images in the column `images` of a row, or in `image`. Raises [`SampleError`] for a value that is none."""
     column, images = image_column(row)
-    return [image_of(image, f"{where}, {column!r}", folder) for image in images]
+    of = [f", image {number}" if len(images) > 1 else "" for number in range(1, len(images) + 1)]
+    return [image_of(image, f"{where}, {column!r}{n}", folder) for n, image in zip(of, images, strict=True)]
 
 
 def image_column(row: Mapping[str, Any]) -> tuple[str | None, list[Any]]:

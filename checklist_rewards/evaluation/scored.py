@@ -161,10 +161,14 @@ class ScoredText:
     def images(self) -> list[Any]:
         """The images of prompt and text in the order of their places, as [`image_of`] accepts them; None for one that
         the row does not have. None of them is read."""
-        found = [image for _, images in self._prompts for image in images]
         name = {"rewards": "completion", "pairs": "chosen"}.get(self.kind, self.columns.target)
         text = messages_in(self.data.get(name))
-        return found if isinstance(text, str) else [*found, *with_places(text)[1]]
+        return [*self.prompt_images, *([] if isinstance(text, str) else with_places(text)[1])]
+
+    @property
+    def prompt_images(self) -> list[Any]:
+        """Those of `images` that are in the prompt."""
+        return [image for _, images in self._prompts for image in images]
 
     @property
     def cell(self) -> Any:

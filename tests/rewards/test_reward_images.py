@@ -118,14 +118,17 @@ def test_a_log_is_read_again_with_the_images_that_its_judge_saw(tmp_path, monkey
 def test_a_log_is_never_read_again_without_the_images_that_its_judge_saw(tmp_path):
     """Images of a policy or a tool have no path; those in a completion have no place in the log."""
     reward = rewarded(Seeing(), log=tmp_path / "log.jsonl", judged="transcript")
-    reward([asks(PILLOWS["red"], ASKED)], ["Red."], [["Is it?"]])
+    drawn = Pillow.new("RGB", (6, 6), "red")
+    reward([asks(drawn, ASKED)], ["Red."], [["Is it?"]])
     with pytest.raises(SampleError, match="line 1, 'prompt': image part 1 of a prompt was logged without a path"):
         asked_again(tmp_path / "log.jsonl")
-    completion = [{"role": "tool", "content": [place(PILLOWS["blue"])]}, {"role": "assistant", "content": "Blue."}]
+    completion = [{"role": "tool", "content": [place(drawn)]}, {"role": "assistant", "content": "Red."}]
     reward = rewarded(Seeing(), log=tmp_path / "tool.jsonl", judged="transcript")
     reward(["What?"], [completion], [["Is it?"]])
     [line] = map(json.loads, (tmp_path / "tool.jsonl").read_text().splitlines())
-    assert line["completion_images"] == [{"hash": BLUE.key}] and line["completion"].startswith("tool: [image]")
+    assert line["completion_images"] == [{"hash": image_of(drawn).key}] and line["completion"].startswith(
+        "tool: [image]"
+    )
     with pytest.raises(SampleError, match="line 1: the judge saw 1 images in the completion, which are not"):
         asked_again(tmp_path / "tool.jsonl")
 

@@ -44,7 +44,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 from checklist_rewards.backends.base import Answer, Message, Messages, Reply, Sampling, not_logprobs
@@ -558,7 +557,7 @@ def _content(message: Message, controls: Sequence[str]) -> str | list[dict[str, 
     if not has_images(content):
         return _sent_text(content, message["role"], controls)
     return [
-        {"type": "image_url", "image_url": {"url": _url(part)}}
+        {"type": "image_url", "image_url": {"url": part.url}}
         if isinstance(part, Image)
         else {"type": "text", "text": _sent_text(part, message["role"], controls)}
         for part in parts(content)
@@ -568,11 +567,6 @@ def _content(message: Message, controls: Sequence[str]) -> str | list[dict[str, 
 def _sent_text(text: str, role: str, controls: Sequence[str]) -> str:
     text = encodable(text)
     return text if role == "system" else neutral(text, controls)
-
-
-@lru_cache(maxsize=64)
-def _url(image: Image) -> str:
-    return image.url
 
 
 def _sampled(sampling: Sampling, without: frozenset[str]) -> dict[str, Any]:

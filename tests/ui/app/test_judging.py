@@ -369,6 +369,20 @@ def test_a_row_with_an_image_is_shown_but_not_judged_without_it(client, folder):
     assert "images" not in client.get("/api/row", params={"file": "seen.jsonl", "id": "r4"}).json()
 
 
+@pytest.mark.parametrize("path", ["/api/judge", "/api/generate"])
+def test_a_request_reads_no_image_file(client, folder, path):
+    pytest.importorskip("PIL.Image").new("RGB", (8, 8), "red").save(folder / "red.png")
+    parts = [{"type": "image", "path": str(folder / "red.png")}, {"type": "text", "text": "What?"}]
+    chat = [{"role": "user", "content": parts}]
+    for input in (chat, json.dumps(chat)):
+        body = {"input": input, "target": "Red.", "checklist": QUESTIONS}
+        assert "must be a data URL" in client.post(path, json=body).text
+    chat = [{"role": "assistant", "content": parts}]
+    if path == "/api/judge":
+        answer = client.post(path, json={"input": "What?", "target": chat, "checklist": QUESTIONS}).text
+        assert "must be a data URL" in answer
+
+
 def scored_by(folder, judge, name):
     """The scored file, as if another judge with another threshold had scored it."""
     rows = [json.loads(line) for line in (folder / "scored.jsonl").read_text().splitlines()]
