@@ -101,7 +101,7 @@ def group_of(some: Sequence[Shown], had: PromptItems) -> Group:
         sample.input,
         sample.history,
         sample.reference,
-        tuple(one.sample.target for one in some),
+        tuple(shown(one.sample.target) for one in some),
         tuple(one.score for one in some),
         had.persistent,
         tuple(one.item for one in had.active),

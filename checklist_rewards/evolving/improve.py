@@ -51,6 +51,7 @@ from checklist_rewards.evaluation.replay import Replay
 from checklist_rewards.evaluation.scored import ScoredText
 from checklist_rewards.evolving.proposer import Group
 from checklist_rewards.evolving.rewriting import Change, Finding, Rewriter
+from checklist_rewards.images import shown
 from checklist_rewards.judges.faults import question_fault
 from checklist_rewards.keys import prompt_identity
 from checklist_rewards.scorer import ChecklistScorer, Sample
@@ -698,7 +699,7 @@ class _Loop:
                     input=samples[0].input or "Write a response.",
                     history=samples[0].history,
                     reference=samples[0].reference,
-                    responses=tuple(sample.target for sample in samples),
+                    responses=tuple(shown(sample.target) for sample in samples),
                     scores=tuple(float(residuals[place]) for place in ends),
                     persistent=checklist.items,
                     active=(),

@@ -32,7 +32,7 @@ from checklist_rewards.chat import PARTS, CompletionReader, Part, Target
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import SampleError
 from checklist_rewards.images import Image, has_images, image_of, shown
-from checklist_rewards.keys import content_key, described, prompt_identity
+from checklist_rewards.keys import content_key, described, image_key, prompt_identity
 from checklist_rewards.messages import IMAGES, Images, images_of, with_images
 from checklist_rewards.rewards.ranks import gathered, rank, ranks
 from checklist_rewards.rows import IMAGE_COLUMNS, image_column, images_of_row
@@ -613,7 +613,7 @@ def log_records(call: Call) -> Iterator[dict[str, Any]]:
         yield {
             "step": call.step,
             "prompt": described(prompt),
-            **({"images": described(images)} if images else {}),
+            **({"images": list(map(_logged, images))} if images else {}),
             "completion": None if sample is None else shown(sample.target),
             **({"completion_images": described(sample.target_images)} if sample and has_images(sample.target) else {}),
             "state": state,
@@ -625,6 +625,12 @@ def log_records(call: Call) -> Iterator[dict[str, Any]]:
             **({} if call.training else {"evaluation": True}),
             **(call.log_fields[place] if call.log_fields else {}),
         }
+
+
+def _logged(image: Any) -> Any:
+    """An image of a log line: its hash and path if the judge saw it, otherwise a short text, which differs between
+    images."""
+    return described(image) if isinstance(image, Image) else f"<image, sha256 {image_key(image)[:_DIGITS]}>"
 
 
 def one_line(score: Score | None) -> str:
