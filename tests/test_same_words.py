@@ -14,6 +14,7 @@ from checklist_rewards.checklists import Checklist
 from checklist_rewards.cli.improving import _labelled_rows
 from checklist_rewards.cli.options import Keys
 from checklist_rewards.cli.replaying import _Again, _load
+from checklist_rewards.errors import GenerationError
 from checklist_rewards.evaluation.differences import Differences, Matching, packed, unpacked
 from checklist_rewards.evaluation.labels import same_text
 from checklist_rewards.evaluation.scored import ScoredFile
@@ -26,7 +27,7 @@ from checklist_rewards.ui.annotations import read_tasks
 from checklist_rewards.ui.comparisons import read_log
 from tests.cli.conftest import write_jsonl
 from tests.evolving.fakes import Script
-from tests.test_images import PILLOWS, Seeing, asks
+from tests.test_images import PILLOWS, RED, Seeing, asks, asks_by
 
 COLOURS = ("red", "red", "blue", "blue")
 TEXTS = ("One.", "Two.", "Three.", "Four.")
@@ -36,6 +37,11 @@ SCORE = score_checklist(ITEMS, [Verdict({"yes": 0.5, "no": 0.5})]).model_dump()
 
 def in_a_column(colours=COLOURS):
     return {"prompts": ["What?"] * len(colours), "images": [[PILLOWS[colour]] for colour in colours]}
+
+
+def in_front(colours=COLOURS):
+    """Of messages that have no place for them."""
+    return in_a_column(colours) | {"prompts": [[{"role": "user", "content": "What?"}]] * len(colours)}
 
 
 def in_messages(colours=COLOURS):
@@ -63,7 +69,7 @@ def at_a_step():
 
 # ----- calls of a trainer -----
 
-GIVEN = pytest.mark.parametrize("given", [in_a_column, in_messages, in_both])
+GIVEN = pytest.mark.parametrize("given", [in_a_column, in_front, in_messages, in_both])
 IMAGES = pytest.mark.parametrize("images", ["show", "ignore"])
 
 
@@ -83,6 +89,16 @@ def test_their_checklists_evolve_apart(given, images):
     reward = rewarded(images=images, evolving={"proposer": proposer, "refiners": [], "every": 1})
     called(reward, given(), trainer_state=at_a_step())
     assert [len(group.responses) for group in proposer.groups] == [2, 2]
+
+
+def test_a_proposer_and_its_failures_are_shown_no_marks(caplog):
+    proposer = Script(lambda group: GenerationError("it broke"))
+    reward = rewarded(judged="transcript", evolving={"proposer": proposer, "refiners": [], "every": 1})
+    looks = [{"role": "tool", "content": asks(PILLOWS["blue"])[0]["content"]}, {"role": "assistant", "content": "A."}]
+    reward([asks(PILLOWS["red"], "What?")] * 2, [looks] * 2, [["Is it red?"]] * 2, trainer_state=at_a_step())
+    [group] = proposer.groups
+    assert group.responses[0] == "tool: [image]\n\nassistant: A." and group.input == f"{RED.mark}What?"
+    assert "prompt '[image]What?': it broke" in caplog.text
 
 
 @GIVEN
@@ -198,6 +214,12 @@ def test_an_annotation_of_one_image_is_not_one_of_another(tmp_path):
     write_jsonl(tmp_path / "rows.jsonl", *(row | {"target": "Red."} for row in rows()))
     first, second, third, _ = (task.text for task in read_tasks(tmp_path / "rows.jsonl"))
     assert first == second != third
+    drawn = [{"role": "assistant", "content": asks_by("url", RED.url, "Here.")[0]["content"]}]
+    write_jsonl(
+        tmp_path / "rows.jsonl", {"prompt": asks_by("url", RED.url), "target": drawn, "checklist": ["Is it red?"]}
+    )
+    [task] = read_tasks(tmp_path / "rows.jsonl")
+    assert (task.prompt, task.target) == ("[image]What?", "[image]Here.")
 
 
 @pytest.mark.parametrize(
