@@ -12,7 +12,7 @@ import base64
 import binascii
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -151,7 +151,13 @@ def list_of_messages(value: Any, what: str) -> Sequence[Mapping[str, Any]]:
     raise SampleError(f"{what} must be a string or a list of mappings (chat messages); got {value!r:.80}.")
 
 
-def with_images(value: Any, given: Sequence[Any] = (), what: str = "a prompt", folder: str | Path | None = "") -> Any:
+def with_images(
+    value: Any,
+    given: Sequence[Any] = (),
+    what: str = "a prompt",
+    folder: str | Path | None = "",
+    read: Callable[..., Image] = image_of,
+) -> Any:
     """Chat messages, each of whose image parts has an [`Image`]. Other values are unchanged.
 
     A part without an image, such as `{"type": "image"}`, gets the next of the given images. If no part has or lacks an
@@ -164,6 +170,7 @@ def with_images(value: Any, given: Sequence[Any] = (), what: str = "a prompt", f
         given (sequence, *optional*): The images of the row, as [`image_of`] accepts them.
         what (`str`, *optional*): What the error calls the messages.
         folder (`str` or `Path`, *optional*): As in [`image_of`].
+        read (callable, *optional*): Reads an image, with the arguments of [`image_of`].
 
     Raises:
         SampleError: If an image cannot be read, or if there are more or fewer parts without one than given images.
@@ -173,13 +180,13 @@ def with_images(value: Any, given: Sequence[Any] = (), what: str = "a prompt", f
     parts = [part for message in value for part in _image_parts(message)]
     if not parts and not given:
         return value
-    rest = [image_of(image, f"image {n} of {what}", folder) for n, image in enumerate(given, start=1)]
+    rest = [read(image, f"image {n} of {what}", folder) for n, image in enumerate(given, start=1)]
     contents = [_content_of_image(part) for part in parts]
     empty = sum(content is None for content in contents)
     if not parts:
         return _in_front(value, rest, what)
     found = [
-        None if content is None else image_of(content, f"image part {n} of {what}", folder)
+        None if content is None else read(content, f"image part {n} of {what}", folder)
         for n, content in enumerate(contents, start=1)
     ]
     if empty != len(rest) and not (empty == 0 and _in_order(rest, found)):

@@ -26,6 +26,7 @@ from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.bootstrap import DEFAULT_RESAMPLES, Bootstrap
 from checklist_rewards.files.atomic import write_json
 from checklist_rewards.files.rows import file_format, write_rows
+from checklist_rewards.images import shown
 from checklist_rewards.rerank import Pool
 from checklist_rewards.rows import Columns, read_checklist
 
@@ -229,9 +230,11 @@ def _with_responses(
         SampleError: If no response belongs to any of the prompts.
     """
     answers: dict[tuple[str | None, str | None], list[str]] = {}
-    for row, columns in Columns.each(path, inputs=keys.input_key, target=target_key, history=keys.history_key):
-        text = columns.target_of(row.data, row.where).text
-        given = answers.setdefault(columns.input_of(row.data, row.where), [])
+    named = {"inputs": keys.input_key, "target": target_key, "history": keys.history_key, "images": keys.images}
+    for row, columns in Columns.each(path, **named):
+        text = shown(columns.target_of(row.data, row.where).text)
+        input, history, _images = columns.context_of(row.data, row.where)  # the texts have the marks of the images
+        given = answers.setdefault((input, history), [])
         if text.strip() and text not in given:
             given.append(text)
     prompts = {(row.input, row.history) for row in rows}

@@ -35,6 +35,7 @@ from checklist_rewards.evolving.rewriting import Rewriter
 from checklist_rewards.files.atomic import write_json
 from checklist_rewards.files.rows import SCORE_COLUMN, read_rows
 from checklist_rewards.judges.labels import LabelCell, read_column
+from checklist_rewards.keys import prompt_identity
 from checklist_rewards.rows import Columns, read_checklist
 from checklist_rewards.scorer import ChecklistScorer
 from checklist_rewards.version import __version__
@@ -351,7 +352,8 @@ def _labelled_rows(
                 f"{row.where}: column {SCORE_COLUMN!r} not found; score the rows first, or name a judge with --model."
             )
         sample = row.columns.sample_of(row.data, row.where, shared)
-        group = str(row.data[group_key]) if group_key is not None else str((sample.input or row.where, sample.history))
+        asked = prompt_identity((sample.input or row.where, sample.history), row.prompt_images)
+        group = str(asked if group_key is None else row.data[group_key])
         score = row.score if stored else None
         found.append(replace(row, id=row.where, score=score, group=group, labels=label, sample=sample))
         names.append({text_of(row.data.get(file.columns.target)), *([row.id] if row.has_id else [])})

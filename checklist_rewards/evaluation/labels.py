@@ -22,7 +22,9 @@ from checklist_rewards.errors import ChecklistError, SampleError
 from checklist_rewards.evaluation.scored import CHECKLIST, ItemAnswer, ScoredText, own_id, read_scored, shown_prompt
 from checklist_rewards.files.cells import decoded, messages_in
 from checklist_rewards.files.rows import Row, read_rows
+from checklist_rewards.images import PLACE, is_logged
 from checklist_rewards.judges.labels import LabelCell, read_column
+from checklist_rewards.keys import image_key
 from checklist_rewards.rows import INPUTS, Columns
 
 logger = logging.getLogger(__name__)
@@ -250,9 +252,27 @@ def _difference(one: Mapping[str, Any], other: Mapping[str, Any], where: str) ->
         return f"text than {where}: {first!r:.60} and {second!r:.60}"
     for name in INPUTS:
         before, after = shown_prompt(one.get(name)), shown_prompt(other.get(name))
-        if before is not None and after is not None and _lines(before) != _lines(after):
+        if before is not None and after is not None and _words(before) != _words(after):
             return f"prompt than {where}: {before!r:.60} and {after!r:.60}"
+    if _other_images(*(ScoredText("", "", data=row, columns=Columns.of(row)).prompt_images for row in (one, other))):
+        return f"image than {where}"
     return None
+
+
+def _words(prompt: str) -> str:
+    """A prompt without the places of its images: the app exports them in the text, other rows have a column."""
+    return _lines(prompt.replace(PLACE, ""))
+
+
+def _other_images(images: Sequence[Any], others: Sequence[Any]) -> bool:
+    """Whether two rows with images have different ones. Cells of two kinds, such as a path and bytes, are not
+    compared."""
+    if len(images) != len(others):
+        return bool(images and others)
+    return any(
+        type(one) is type(other) and is_logged(one) == is_logged(other) and image_key(one) != image_key(other)
+        for one, other in zip(images, others, strict=True)
+    )
 
 
 def equal_answers(one: str, other: str) -> bool:

@@ -30,6 +30,7 @@ from checklist_rewards.files.cells import messages_in
 from checklist_rewards.files.ranks import other_ranks
 from checklist_rewards.files.rows import SCORE_COLUMN, Row, input_format, read_rows, read_rows_for
 from checklist_rewards.images import is_logged
+from checklist_rewards.keys import prompt_identity
 from checklist_rewards.messages import Images, with_places
 from checklist_rewards.rows import PROMPT, Columns, image_column, require_scores, score_from
 from checklist_rewards.scorer import Sample
@@ -150,6 +151,17 @@ class ScoredText:
         return [with_places(value, given if place == owner else ()) for place, value in enumerate(values)]
 
     @cached_property
+    def prompt_images(self) -> list[Any]:
+        """The images of the prompt; see [`images`]."""
+        return [image for _, images in self._prompts for image in images]
+
+    @cached_property
+    def prompt_key(self) -> str | None:
+        """What the prompt is compared by; see [`prompt_identity`]. Rows with equal values have the same prompt."""
+        identity: str | None = prompt_identity(self.prompt, self.prompt_images)
+        return identity
+
+    @cached_property
     def text(self) -> str | None:
         """The text as people read it, with its thought; of a completion without an answer, what the policy wrote."""
         if self.kind == "rewards":
@@ -163,12 +175,7 @@ class ScoredText:
         the row does not have. None of them is read."""
         name = {"rewards": "completion", "pairs": "chosen"}.get(self.kind, self.columns.target)
         text = messages_in(self.data.get(name))
-        return [*self.prompt_images, *([] if isinstance(text, str) else with_places(text)[1])]
-
-    @property
-    def prompt_images(self) -> list[Any]:
-        """Those of `images` that are in the prompt."""
-        return [image for _, images in self._prompts for image in images]
+        return self.prompt_images + ([] if isinstance(text, str) else with_places(text)[1])
 
     @property
     def cell(self) -> Any:
@@ -299,7 +306,7 @@ def scored_text(
     if step is None:
         return text
     group = data.get("group")
-    return replace(text, group=f"{step}\n{group if isinstance(group, str) and group else text.prompt}")
+    return replace(text, group=f"{step}\n{group if isinstance(group, str) and group else text.prompt_key}")
 
 
 def _columns_of_log(columns: Columns, data: Mapping[str, Any], where: str) -> Columns:
