@@ -142,8 +142,8 @@ def test_a_log_of_a_reward_that_ignored_images_is_read_without_them(tmp_path):
 
 
 def test_an_object_is_decoded_once_however_many_completions_have_it(monkeypatch):
-    decoded, real = [], images._decoded
-    monkeypatch.setattr(images, "_decoded", lambda content: decoded.append(content) or real(content))
+    decoded, real = [], images._opened
+    monkeypatch.setattr(images, "_opened", lambda content: decoded.append(content) or real(content))
     red, blue = (Pillow.new("RGB", (8, 8), colour) for colour in ("red", "blue"))
     prompts = [asks(red, ASKED)] * 4 + [ASKED] * 4
     reward = rewarded(Seeing())
@@ -156,7 +156,7 @@ def test_the_images_of_rows_without_a_checklist_are_not_read(tmp_path):
     checklists, prompts = [["Is it?"], None, None], [ASKED, ASKED, asks("gone.png", ASKED)]
     assert reward(prompts, ["Red."] * 3, checklists, image=[PILLOWS["red"], "gone.png", None]) == [0.0, None, None]
     first, second, third = map(json.loads, (tmp_path / "log.jsonl").read_text().splitlines())
-    assert first["images"] == [{"hash": RED.key}] and "images" not in third
+    assert [each["hash"] for each in first["images"]] == [RED.key] and "images" not in third
     assert second["images"][0].startswith("<image, sha256 ")
 
 
