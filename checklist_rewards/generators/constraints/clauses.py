@@ -85,7 +85,7 @@ _FILL = (
         "composed limited kept restricted long length size limit count consisting up of "
         "form style format markdown only "
         "just exactly precisely strictly some single short brief concise clear entirely "
-        "completely fully exclusively no "
+        "completely fully exclusively different no "
         "not total english following least words word number and or most more than less fewer such each every include "
         "including contain usage containing having mention the a one two main simple "
         "text letter letters list set series "
@@ -100,14 +100,13 @@ _LINKS = _set(
     "in with of using without as into to for under within containing that which including between over no excluding "
     "omitting having wrapped formatted entirely written separated"
 )
-_STARTS = _set("in with of using without as into to under within only entirely wrapped written")
+_STARTS = _set("in with of using without as into to under within only entirely wrapped written separated divided")
 _CONDITION = _set("if when whenever unless whether suppose supposing assuming provided until imagine case picture")
 _REPORT = _set(
     "said says say told tells asked asks asking telling taught saying claims claimed believes thinks wants wanted "
     "wrote heard argues argued requested requests states insists insisted expects requires required requiring forbids "
     "demands ordered accepts allowed supposed vowed asserts reminds remind reminding"
 )
-_ASKS = _set("who whom whose how why what where which that whether while as though although")
 _TOLD = (
     _REPORT
     | _CONDITION

@@ -50,8 +50,6 @@ class Found(NamedTuple):
     """Where a negation ends that belongs to it, if not at `start`: "the letter e must not appear more than twice"."""
     form: bool = False
     """It is the form of the text that a task asks for: its language or its casing."""
-    free: bool = False
-    """So unusual that a clause that names it asks for it."""
     counts: bool = True
     """The check counts words or letters, which it cannot in every language."""
 
@@ -311,7 +309,7 @@ def decide(clause: Clause, found: Found) -> Requirement | None:
         return None
     own = found.stated is not None or passive(after)[1] > 0
     thing = text[found.start : found.end]
-    if taught(before, thing) or not (found.free or governed(before, thing, own, found.form)):
+    if taught(before, thing) or not governed(before, thing, own, found.form):
         reason = _reason(clause, found, before, after) or found.reason
         return (
             Requirement(clause.start + found.start, clause.start + found.end, None, reason=reason) if reason else None

@@ -36,17 +36,7 @@ class Form(NamedTuple):
 
 def _whole(match: Match, check: Spec, question: str = "", denied: Spec | None = None, refused: str = "") -> Found:
     """A requirement about the form of the whole response."""
-    return Found(
-        match.start(),
-        match.end(),
-        check,
-        denied,
-        question,
-        refused,
-        whole=True,
-        counts=False,
-        free=check["type"] not in ("json",),
-    )
+    return Found(match.start(), match.end(), check, denied, question, refused, whole=True, counts=False)
 
 
 # Casing and language
@@ -171,14 +161,15 @@ _HEADING = pattern(
     r"""\b(?:start|begin|include|add|with|use|have|has)\b[^.\n]{0,40}?\b(?:a )?(?:markdown (?:heading|title|header)
     |(?:heading|title|header) (?:in|using|with) markdown)"""
 )
-_POSTSCRIPT = re.compile(
-    r"\b(?:postscript|post script|(?:add|include|write|with|append) (?:a |an )?p\.\s?(?:p\.\s?)?s\b\.?)"
+_POSTSCRIPT = pattern(
+    r"""\b(?:add|include|including|write|with|append|has|have|having|contain|containing|put|use|need|want)\s+(?:a|an|one)\s
+    (?:short |brief |final |funny )?(?:post-?\s?script|p\.?\s?(?:p\.?\s?)?s)\b\.?"""
 )
 _MARKER = re.compile(r"[Pp](?<![\w.].)(?:\.\s?[Pp]\.\s?[Ss]\.?|\.\s?[Ss]\.?|[Pp][Ss]|[Ss])(?!\w)")
 _MARKS = r"(?:double[- ])?(?:quotations?[- ]marks|quotes|quote marks)"
 _WRAPPED = pattern(
     rf"""\b(?:wrap(?:ped)?|enclos(?:e|ed)|surround(?:ed)?|put|place|be|contained|begin and end|start and end
-    |encase(?:d)?)\b[^.;\n]{{0,90}}?\b(?:in|with|by|within|inside|between)\s+(?:a pair of )?{_MARKS}
+    |encase(?:d)?)\b[^.;,\n]{{0,90}}?\b(?:in|with|by|within|inside|between)\s+(?:a pair of )?{_MARKS}
     |\b{_MARKS} (?:should |must )?(?:be )?(?:placed |put )?around [^.;\n]{{0,40}}?\b{RESPONSE}\b"""
 )
 _QUOTED_PART = pattern(
@@ -472,12 +463,11 @@ def _repeats_prompt(clause: Clause, match: Match) -> Found | None:
 
 # Parts with dividers
 
-_STARS = re.compile(r"(?<!\*)\*{6}(?!\*)|\b(?:6|six) asterisks?(?: symbols?)?")
+_STARS = re.compile(r"\bseparat[^.]{0,90}?(?:(?<!\*)\*{6}(?!\*)|\b(?:6|six) asterisks?(?: symbols?)?)")
 _MORE_THAN_TWO = pattern(
     r"""\b(?:three|four|five|several|multiple|3|4|5)\s+(?:[a-z]+\s+){0,2}[a-z]+s\b
     |\b(?:each|every)\b(?! (?:version|response|answer) (?:must|should|has))"""
 )
-_SEPARATED = re.compile(r"separat[^.]*$")
 _DIVIDED = re.compile(r"\b(?:separat|divid|delimit|split)\w*[^.]{0,60}?(?<!\*)\*{3}(?!\*)")
 _TWO = re.compile(r"\bseparat\w+ (?:the|your) [a-z ]{2,40} and (?:the |your )?[a-z ]{2,40}? (?:by|with|using)\b")
 _PLURAL = re.compile(r"[\s-]+(?:(?!and\b|or\b|in\b|of\b|to\b)[a-z]+ ){0,2}?(?P<noun>(?!is\b|was\b|has\b)[a-z]+s)\b")
@@ -488,9 +478,7 @@ _UNITS_OF_TEXT = frozenset(
 
 def _two_responses(clause: Clause, match: Match) -> Found | None:
     """Two responses between six asterisks."""
-    text, at = clause.view.text, clause.start + match.start()
-    if not _SEPARATED.search(text, max(at - 90, 0), at):
-        return None
+    text = clause.view.text
     if _MORE_THAN_TWO.search(text, max(clause.start - 150, 0), clause.start + match.end()):
         return None
     return _whole(match, {"type": "two_responses"})

@@ -121,6 +121,10 @@ ORDINALS = {
 _PARAGRAPH = re.compile(
     rf"\bparagraph ({NUMBER})\b|\b({'|'.join(ORDINALS)}|\d+(?=st|nd|rd|th))(?:st|nd|rd|th)? paragraph\b"
 )
+_SUBJECT_PARAGRAPH = pattern(
+    rf"""\b(?:the )?(?:very )?(?:paragraph (?:{NUMBER})|(?:{'|'.join(ORDINALS)}|\d+(?:st|nd|rd|th)) paragraph)
+    (?: (?:of|in) (?:your|the) [a-z]+)?,? (?:(?:must|should|has to|have to|needs to|shall|will|to|always) )*$"""
+)
 _OPTIONS = pattern(
     r"""\b(?:answer|respond|response|reply|choose|select|pick|output|state|say|classify|label|categori[sz]e)\b
     [^\x01]{0,90}\b(?:one of|either|from|options?|choices|only|with|following)\b[^\x01]{0,60}$"""
@@ -136,7 +140,7 @@ _ALONE = pattern(
     (?: (?:with|the|one|exact|single|word|phrase|sentence|text|following))*:?\s*$"""
 )
 _ALONE_ENDS = re.compile(r"\s*(?:[.;!)\n]|$|and nothing)")
-_KEYS = re.compile(r"\b(?:keys?|fields?|properties|attributes)\b[^\x01.]{0,50}$")
+_KEYS = re.compile(r"\b(?:json\b[^\x01.]{0,60}\b)?(?:keys?|fields?|properties|attributes)\b[^\x01.]{0,50}$")
 _ANY_OF = re.compile(r"\b(?:any|one|either)(?: one)? of\b|\bat least one\b|\beither\b")
 
 
@@ -220,7 +224,9 @@ def _placed(
     paragraph = _PARAGRAPH.search(around) if kind == "starts" and one and " " not in one else None
     if paragraph and one:
         n = number(paragraph[1]) if paragraph[1] else ORDINALS.get(paragraph[2]) or int(paragraph[2])
-        return Found(start, end, {"type": "paragraph_start", "paragraph": n, "word": one}, whole=True, free=True)
+        check = {"type": "paragraph_start", "paragraph": n, "word": one}
+        named = _SUBJECT_PARAGRAPH.search(head) if unit is None else None
+        return Found(named.start() if named else start, end, check, whole=True)
     if _PART_HERE.search(head if unit else around):
         return Found(start, end, reason=A_PART)
     any_of = "|".join(re.escape(value) for value in given.values)
@@ -245,7 +251,7 @@ def _keys(clause: Clause, given: Strings, before: str) -> Found | None:
         return None
     question = f"Is the response a JSON object with the keys {listed(given.values)}?"
     check = {"type": "json", "keys": list(given.values)}
-    return Found(keys.start(), given.end, check, None, question, every=False, counts=False, free=True)
+    return Found(keys.start(), given.end, check, None, question, every=False, counts=False)
 
 
 def _options(given: Strings, before: str, after: str) -> Found | None:
