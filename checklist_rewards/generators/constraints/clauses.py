@@ -23,6 +23,7 @@ def _set(words: str) -> frozenset[str]:
 
 
 _NOUNS = (
+    "length total content "
     "response answer reply output essay text story poem letter email e-mail mail "
     "article blog post summary description "
     "message review speech script song report content writing tweet caption rap haiku limerick joke riddle list note "
@@ -186,6 +187,8 @@ def _order(words: list[str], at: int) -> bool:
     start = _opening(words, at)
     if start == 0 or words[start - 1] in _ENDS or words[start] in _JOIN:
         return _main(words[:start], joined=start < at and words[start] in ("and", "or", "but"))
+    if _place(words[:start]):
+        return True
     last = words[start - 1]
     if start < at and (last in RESPONSE or last in _IT) and words[start] in _MODAL:
         return _subject(words, start)
@@ -217,6 +220,14 @@ def _order(words: list[str], at: int) -> bool:
     return last in _SURE and _sure(words, start)
 
 
+_PLACES = _DET | RESPONSE | _set("end start beginning top bottom of very")
+
+
+def _place(words: list[str]) -> bool:
+    """Whether some words are a place in the response: "at the end of your answer"."""
+    return words[0] in ("at", "in") and all(word in _PLACES for word in words[1:])
+
+
 _SURE = _set("sure ensure ensuring careful certain need want like remember try supposed that have expect")
 """Words of a request for what follows: "make sure that", "i want"."""
 _REQUEST = _set("make making be i we i'd we'd would that sure you are aren't not must should it us")
@@ -246,11 +257,21 @@ def _subject(words: list[str], at: int) -> bool:
     noun = words[start - 1]
     if noun in ("that", "which") and start > 1:
         return words[start - 2] in ("so", "such") or _object(words[: start - 1])
+    tail = start
+    while tail and words[tail - 1] in _TAIL:
+        tail -= 1
+    if tail and words[tail - 1] in RESPONSE:
+        start, noun = tail, words[tail - 1]
     if noun not in _IT and noun not in RESPONSE:
         return False
     end, start = start, start - 1
     while start and words[start - 1] in _DET | RESPONSE:
         start -= 1
+    if noun not in _UNITS and words[start] not in _DET and not stated:
+        for first in range(max(start - 2, 1), start):
+            if words[first - 1] in _OURS and all(map(_plain, words[first:start])):
+                start = first - 1
+                break
     if start < end and words[start] in ("a", "an"):
         return False
     start = _opening(words, start)
@@ -265,6 +286,15 @@ def _subject(words: list[str], at: int) -> bool:
     if start == 0 or words[start - 1] in _ENDS or words[start] in _JOIN:
         return _main(words[:start], joined=start < at and words[start] in ("and", "or"))
     return False
+
+
+_OURS = _set("the your my our this")
+_TAIL = _set("to this that question request prompt you give write provide send create return produce itself here")
+
+
+def _plain(word: str) -> bool:
+    """Whether a word can be an adjective or a noun before a noun."""
+    return word.isalpha() and word not in _TOLD and word not in _POLITE and word not in _ABOUT and word not in _LINKS
 
 
 def _object(words: list[str]) -> bool:
@@ -397,7 +427,7 @@ def _topic(words: list[str], at: int, form: bool) -> bool:
 
 def _leads(task: str, topic: list[str], filler: list[str], form: bool) -> bool:
     """Whether the words between a task and a thing are its topic and a preposition."""
-    told, led = set(topic), set(filler)
+    told, led = {word for n, word in enumerate(topic) if not n or topic[n - 1] not in _OURS}, set(filler)
     manner = not form and bool({"in", "using"} & led) and not led & RESPONSE and not {"of", "with", "that"} & led
     if ":" in told or told & _TEXT_VERBS or told & _CONDITION or (told & _TOLD and not manner):
         return False
@@ -415,7 +445,7 @@ def _leads(task: str, topic: list[str], filler: list[str], form: bool) -> bool:
 
 
 _LISTS = _set("list name suggest find recommend think come identify")
-_UNITS = _set("sentence paragraph line bullet title sentences paragraphs points")
+_UNITS = _set("sentence paragraph line bullet title sentences paragraphs points verse introduction passage")
 _TEXT_TASKS = _set(
     "describe summarize summarise explain list give limit highlight wrap repeat put end start begin finish make keep "
     "choose create compose draft tell rate classify add avoid capitalize separate output return provide italicize"

@@ -124,13 +124,13 @@ _PERMITTED = pattern(
 )
 _EXCEPTION_WORDS = starts(
     "except unless apart aside other besides save only if when case whether assuming provided where as instead "
-    "rather depending outside barring"
+    "rather depending outside barring should were had"
 )
 _EXCEPTION = pattern(
     r"""\b(?:except\w*|unless|apart from|aside from|other than|besides|save for|only (?:in|for|to|as|where)|in case
     |whether|assuming|provided|where(?:ver)? (?:necessary|needed|possible|appropriate|it|you)
     (?!(?: [a-z]+)?,? (?:and|but)\b[^\x02]*\x02)|as needed
-    |instead of|rather than|depending|outside(?: of)?|barring|when needed|if\b
+    |^\W*(?:should|were|had) (?:the|your|my|it|you|i|there|this)\b[^?]*,|instead of|rather than|depending|outside(?: of)?|barring|when needed|if\b
     |(?<!explain )when(?:ever)?\b(?! (?:you(?:'re| are)? )?(?:writing|responding|answering|replying|write
     |respond|answer
     |reply)\b))"""
@@ -187,7 +187,7 @@ _EACH_AFTER = pattern(
     |quotes?|paragraphs?|lines?|stanzas?|steps?|bullets?|sections?|chapters?)\b"""
 )
 _PART_FIRST = re.compile(
-    rf"[\s\W\d]*for (?:the |all |any |each |every )(?!(?:the |your )?(?:whole|entire|{RESPONSE}))[a-z' -]+,"
+    rf"[\s\W\d]*in (?:the|your) {_NTH} [a-z]+,|[\s\W\d]*for (?:the |all |any |each |every )(?!(?:the |your )?(?:whole|entire|{RESPONSE}))[a-z' -]+,"
     rf"|[\s\W\d]*(?:(?:in|for|the|your|its|of|and|then|limit|keep)\s+)*(?:(?!no )[a-z]+ )?{PART}\b"
     r"(?! points?\b|,? (?:and|with|in|of|using|without|containing|where|wherever)\b)"
 )
@@ -363,7 +363,7 @@ def _elsewhere(clause: Clause, found: Found, before: str) -> bool:
 def _reason(clause: Clause, found: Found, before: str, after: str) -> str:
     """Why a thing is not required as it stands, "" if it is."""
     header, view = clause.header, clause.view
-    around = f"{header} {before} \x02 {after}"
+    around = f"{header} {before}{'not ' * clause.text.startswith('not ', found.start)}\x02 {after}"
     if (header or clause.has(_PERMISSION_WORDS)) and _PERMITTED.search(around):
         return PERMITTED
     if (header or clause.has(_EXCEPTION_WORDS)) and _EXCEPTION.search(around):

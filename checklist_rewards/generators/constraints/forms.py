@@ -34,9 +34,9 @@ class Form(NamedTuple):
                 yield found
 
 
-def _whole(match: Match, check: Spec, question: str = "", denied: Spec | None = None, refused: str = "") -> Found:
-    """A requirement about the form of the whole response."""
-    return Found(match.start(), match.end(), check, denied, question, refused, whole=True, counts=False)
+def _form_of(match: Match, check: Spec, question: str = "", denied: Spec | None = None, refused: str = "") -> Found:
+    """A requirement about the form of the response, in any language."""
+    return Found(match.start(), match.end(), check, denied, question, refused, every=False, counts=False)
 
 
 # Casing and language
@@ -162,7 +162,7 @@ _HEADING = pattern(
     |(?:heading|title|header) (?:in|using|with) markdown)"""
 )
 _POSTSCRIPT = pattern(
-    r"""\b(?:add|include|including|write|with|append|has|have|having|contain|containing|put|use|need|want)\s+(?:a|an|one)\s
+    r"""\b(?:add|include|including|write|with|and|append|has|have|having|contain|containing|put|use|need|want)\s+(?:a|an|one)\s
     (?:short |brief |final |funny )?(?:post-?\s?script|p\.?\s?(?:p\.?\s?)?s)\b\.?"""
 )
 _MARKER = re.compile(r"[Pp](?<![\w.].)(?:\.\s?[Pp]\.\s?[Ss]\.?|\.\s?[Ss]\.?|[Pp][Ss]|[Ss])(?!\w)")
@@ -183,19 +183,19 @@ _ENTIRE = re.compile(
 
 
 def _json(clause: Clause, match: Match) -> Found | None:
-    return _whole(match, {"type": "json"})
+    return _form_of(match, {"type": "json"})
 
 
 def _title(clause: Clause, match: Match) -> Found:
     check = {"type": "title", "style": "angled"}
-    return _whole(match, check, "Does the response have a title in double angle brackets?")
+    return _form_of(match, check, "Does the response have a title in double angle brackets?")
 
 
 def _heading(clause: Clause, match: Match) -> Found:
     check = {"type": "title", "style": "heading"}
     denied = regex_check(r"\A\s*#{1,6}[ \t]+\S", exactly=0)
     refused = "Does the response start without a Markdown heading?"
-    return _whole(match, check, "Does the response start with a Markdown heading?", denied, refused)
+    return _form_of(match, check, "Does the response start with a Markdown heading?", denied, refused)
 
 
 def _postscript(clause: Clause, match: Match) -> Found | None:
@@ -203,15 +203,15 @@ def _postscript(clause: Clause, match: Match) -> Found | None:
         return None
     if marker := _MARKER.search(clause.view.prompt, clause.start + match.start()):
         check = {"type": "postscript", "marker": marker.group()}
-        return _whole(match, check)._replace(end=max(match.end(), marker.end() - clause.start))
-    return _whole(match, regex_check(r"(?im)^\W*P\.?\s?S\b", at_least=1), "Does the response have a postscript?")
+        return _form_of(match, check)._replace(end=max(match.end(), marker.end() - clause.start))
+    return _form_of(match, regex_check(r"(?im)^\W*P\.?\s?S\b", at_least=1), "Does the response have a postscript?")
 
 
 def _quoted(clause: Clause, match: Match) -> Found | None:
     around = clause.text[: match.end()]
     if not _ENTIRE.search(around) or _QUOTED_PART.search(around):
         return None
-    return _whole(match, {"type": "quoted"}, "Is the whole response in quotation marks?")
+    return _form_of(match, {"type": "quoted"}, "Is the whole response in quotation marks?")
 
 
 _LISTS = pattern(
@@ -238,7 +238,7 @@ _BRACKETS = re.compile(r"\bplace-?holders?\b[^.\n]{0,80}?\b(?:square )?brackets\
 
 
 def _brackets(clause: Clause, match: Match) -> Found:
-    return _whole(match, {"type": "placeholders", "at_least": 1})
+    return _form_of(match, {"type": "placeholders", "at_least": 1})
 
 
 _OTHER_FORMAT = pattern(
@@ -420,7 +420,7 @@ def _paragraph_start(clause: Clause, match: Match) -> Found | None:
         return None
     paragraph = number(match["n"]) if match["n"] else ORDINALS[match["nth"]]
     check = {"type": "paragraph_start", "paragraph": paragraph, "word": clause.prompt(*match.span("word"))}
-    return _whole(match, check)._replace(counts=True)
+    return _form_of(match, check)._replace(counts=True)
 
 
 _REPEAT = pattern(
@@ -449,7 +449,7 @@ def _repeats_prompt(clause: Clause, match: Match) -> Found | None:
     if match["quoted"]:
         given = next((one for one in clause.strings if one.start == match.start("quoted")), None)
         check["prompt"] = given.values[0] if given else ""
-        return _whole(match, check, question)._replace(end=match.end("quoted")) if given else None
+        return _form_of(match, check, question)._replace(end=match.end("quoted")) if given else None
     below = re.search(r"\b(?:below|following)\b", match.group())
     named = below or re.search(r"\babove\b", match.group())
     if not named and not match["what"].startswith(("request", "prompt", "question", "query", "instruction")):
@@ -458,16 +458,19 @@ def _repeats_prompt(clause: Clause, match: Match) -> Found | None:
     text = view.prompt[gap:].strip() if (below or start == 0) and gap > 0 else view.prompt[:start].strip()
     if below and not text:
         return None
-    return _whole(match, check | ({"prompt": text} if text else {}), question)._replace(end=match.end("what"))
+    return _form_of(match, check | ({"prompt": text} if text else {}), question)._replace(end=match.end("what"))
 
 
 # Parts with dividers
 
-_STARS = re.compile(r"\bseparat[^.]{0,90}?(?:(?<!\*)\*{6}(?!\*)|\b(?:6|six) asterisks?(?: symbols?)?)")
+_STARS = re.compile(
+    r"(?P<separated>\bseparat[^.\n]{0,90}?)?(?:(?<!\*)\*{6}(?!\*)|\b(?:6|six) asterisks?(?: symbols?)?)"
+)
 _MORE_THAN_TWO = pattern(
     r"""\b(?:three|four|five|several|multiple|3|4|5)\s+(?:[a-z]+\s+){0,2}[a-z]+s\b
     |\b(?:each|every)\b(?! (?:version|response|answer) (?:must|should|has))"""
 )
+_SEPARATED = re.compile(r"separat[^.]*$")
 _DIVIDED = re.compile(r"\b(?:separat|divid|delimit|split)\w*[^.]{0,60}?(?<!\*)\*{3}(?!\*)")
 _TWO = re.compile(r"\bseparat\w+ (?:the|your) [a-z ]{2,40} and (?:the |your )?[a-z ]{2,40}? (?:by|with|using)\b")
 _PLURAL = re.compile(r"[\s-]+(?:(?!and\b|or\b|in\b|of\b|to\b)[a-z]+ ){0,2}?(?P<noun>(?!is\b|was\b|has\b)[a-z]+s)\b")
@@ -478,17 +481,19 @@ _UNITS_OF_TEXT = frozenset(
 
 def _two_responses(clause: Clause, match: Match) -> Found | None:
     """Two responses between six asterisks."""
-    text = clause.view.text
+    text, at = clause.view.text, clause.start + match.start()
+    if not (match["separated"] or _SEPARATED.search(text, max(at - 90, 0), at)):
+        return None
     if _MORE_THAN_TWO.search(text, max(clause.start - 150, 0), clause.start + match.end()):
         return None
-    return _whole(match, {"type": "two_responses"})
+    return _form_of(match, {"type": "two_responses"})
 
 
 def _divided(clause: Clause, match: Match) -> Found | None:
     """Parts between three asterisks: "two poems, separated by ***"."""
     text, check = clause.view.text, {"type": "paragraphs", "separator": "***"}
     if _TWO.match(clause.text, match.start()):
-        return _whole(match, {**check, "exactly": 2})
+        return _form_of(match, {**check, "exactly": 2})
     at = clause.start + match.start()
     if "paragraph" in text:
         return None
@@ -496,7 +501,7 @@ def _divided(clause: Clause, match: Match) -> Found | None:
     for given in reversed(numbers(head)[-5:]):
         noun, found = _PLURAL.match(head, given.end()), amount(head, given)
         if noun and found.how != "about" and (found.low or found.high or 0) > 1 and noun["noun"] not in _UNITS_OF_TEXT:
-            return _whole(match, {**check, **found.bounds})
+            return _form_of(match, {**check, **found.bounds})
     return None
 
 

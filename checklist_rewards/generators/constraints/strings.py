@@ -218,7 +218,7 @@ def _placed(
     if re.search(r"\b(?:letter|character)\b", between) and letter:
         return None  # the word may go on
     if re.search(r"\b(?:postscript|p\.\s?s)", around):
-        return Found(start, end, {"type": "postscript", "marker": one}, whole=True, counts=False) if one else None
+        return Found(start, end, {"type": "postscript", "marker": one}, every=False, counts=False) if one else None
     if re.search(r"\b(?:sections?|chapters?|parts?)\b", around) and clause.view.anywhere(SECTION_MARK):
         return None
     paragraph = _PARAGRAPH.search(around) if kind == "starts" and one and " " not in one else None
