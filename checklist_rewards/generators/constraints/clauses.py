@@ -157,7 +157,7 @@ def governing(words: list[str], own: bool = False, form: bool = False) -> bool:
     while at:
         word = words[at - 1]
         if word in ORDERS and _order(words, at - 1):
-            return not _of_unit(words[at:])
+            return not _of_another(words, form)
         if word in _MODAL and _subject(words, at - 1):
             return True
         if word in _SURE and _sure(words, at):
@@ -169,10 +169,44 @@ def governing(words: list[str], own: bool = False, form: bool = False) -> bool:
     return _bare(words, own) or _topic(words, at, form)
 
 
-def _of_unit(filler: list[str]) -> bool:
-    """Whether a part of a text has the thing: "a sentence of"."""
-    triples = zip(filler, filler[1:], filler[2:], strict=False)
-    return any(a in _DET and b in _UNITS and c in ("with", "of", "that") for a, b, c in triples)
+def _of_another(words: list[str], form: bool) -> bool:
+    """Whether what follows some words belongs to another text or to a part of one: "a poem about a book with"."""
+    for at in range(len(words) - 1, 0, -1):
+        word, noun = words[at], words[at - 1]
+        if word in _BELONGS or (form and word == "in"):
+            if noun in _UNITS and word in ("with", "of", "that"):
+                return words[at - 2] in _DET
+            if noun in _WRITTEN or noun in RESPONSE or (noun[-1] == "s" and noun[:-1] in _WRITTEN | RESPONSE):
+                return _topic_of(words[: at - 1])
+        if word not in _FILL and word not in _NOT:
+            return False
+    return False
+
+
+def _topic_of(words: list[str]) -> bool:
+    """Whether the noun after some words is what a text is about: "write a poem about a", "describe a"."""
+    definite = False
+    for word, previous in zip(reversed(words[-4:]), reversed(["", *words][-5:-1]), strict=True):
+        if word == "of" and previous in _KINDS:
+            return False
+        if word in _SHOWS or word in _PREPOSITIONS:
+            return word in _SHOWS or not definite
+        if word in ORDERS or word in RESPONSE:
+            return False
+        definite = definite or word in _OURS
+    return False
+
+
+_KINDS = _set("form format style kind type shape piece")
+_BELONGS = _set("with without of that which containing")
+_PREPOSITIONS = _set("about on describing regarding of like from")
+_SHOWS = _set("describe discuss explain compare analyze analyse evaluate review summarize summarise")
+_WRITTEN = _set(
+    "keyboard keypad typewriter language alphabet font website web password sign logo country book novel page tattoo "
+    "label song film film movie newspaper magazine law treaty contract form file menu name word headline banner plaque "
+    "inscription manuscript diary spell prayer test exam class course lesson blog journal paper text term title"
+)
+"""Nouns, besides those for the response, that can have words, letters or a language of their own."""
 
 
 def _opening(words: list[str], at: int) -> int:
@@ -186,7 +220,10 @@ def _order(words: list[str], at: int) -> bool:
     """Whether a verb at `at` is an order: after nothing but polite words, "make sure to", "you should"."""
     start = _opening(words, at)
     if start == 0 or words[start - 1] in _ENDS or words[start] in _JOIN:
-        return _main(words[:start], joined=start < at and words[start] in ("and", "or", "but"))
+        lead = words[:start]
+        if start and words[start - 1] == ":" and not _RULES.isdisjoint(lead):
+            return False
+        return _main(lead, joined=start < at and words[start] in ("and", "or", "but"))
     if _place(words[:start]):
         return True
     last = words[start - 1]
@@ -220,6 +257,8 @@ def _order(words: list[str], at: int) -> bool:
     return last in _SURE and _sure(words, start)
 
 
+_RULES = _set("instructions rules guidelines reminder sign notice prompt policy")
+"""Texts that consist of orders: "Write instructions for students: use"."""
 _PLACES = _DET | RESPONSE | _set("end start beginning top bottom of very")
 
 
@@ -256,7 +295,9 @@ def _subject(words: list[str], at: int) -> bool:
         return False
     noun = words[start - 1]
     if noun in ("that", "which") and start > 1:
-        return words[start - 2] in ("so", "such") or _object(words[: start - 1])
+        return words[start - 2] in ("so", "such") or (
+            _object(words[: start - 1]) and not _of_another(words[:start], False)
+        )
     tail = start
     while tail and words[tail - 1] in _TAIL:
         tail -= 1
@@ -405,7 +446,6 @@ def _of_list(words: list[str]) -> bool:
 
 
 _ABOUT = _set("about on describing regarding for called titled from like")
-_OBJECTS = _set("keyboard keypad typewriter language alphabet font website web password sign logo country")
 _MATERIAL = _set(
     "shorten rewrite summarize summarise edit correct translate improve proofread expand find rephrase review"
 )
@@ -421,7 +461,8 @@ def _topic(words: list[str], at: int, form: bool) -> bool:
         start = begin + _opening_task(words[begin:at])
         asked = {"want", "need", "like", "expect"} & set(words[begin:start])
         if start < at and (words[start] in _TASKS or asked) and _main(words[:begin], words[begin - 1] == "and"):
-            return _leads(words[start], words[start + (not asked) : at], filler, form)
+            topic = words[start + (not asked) : at]
+            return _leads(words[start], topic, filler, form) and not _of_another(words[start:], form)
     return False
 
 
@@ -435,13 +476,11 @@ def _leads(task: str, topic: list[str], filler: list[str], form: bool) -> bool:
         return False
     if topic and topic[-1] in ("have", "is", "are", "be"):
         return False
-    if told & _ABOUT and led & RESPONSE or _of_unit(filler):
-        return False
     if task in _LISTS and {"of", "that", "with", "containing"} & led or task in _MATERIAL and {"of", "that"} & led:
         return False
     if form and topic and topic[0] == "the" and not told & RESPONSE:
         return False
-    return not (_OBJECTS & told and {"with", "without"} & led)
+    return True
 
 
 _LISTS = _set("list name suggest find recommend think come identify")

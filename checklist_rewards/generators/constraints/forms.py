@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from checklist_rewards.generators.constraints.amounts import NUMBER, amount, number, numbers
 from checklist_rewards.generators.constraints.counting import FUNCTION_WORDS, regex_check
-from checklist_rewards.generators.constraints.filtering import A_PART, PART, RESPONSE, Found
+from checklist_rewards.generators.constraints.filtering import A_PART, PART, RESPONSE, Found, polarity
 from checklist_rewards.generators.constraints.reading import Clause, Spec, pattern, starts
 from checklist_rewards.generators.constraints.strings import ORDINALS, one_of, only_one_of
 
@@ -104,7 +104,7 @@ _LANGUAGE = pattern(
     (?: is allowed)?"""
 )
 _ONLY_LANGUAGE = re.compile(
-    r"\b(?:entire|whole|only|respond|reply|your (?:[a-z]+ )?(?:response|answer|reply|output))\b"
+    r"\b(?:(?:should|must|ha(?:s|ve) to|needs? to|shall) be|entire|whole|only|respond|reply|your (?:[a-z]+ )?(?:response|answer|reply|output))\b"
 )
 _ONLY_AFTER = re.compile(r"\s*,?\s*(?:only|no other language)\b")
 _LANGUAGE_OF_OTHERS = pattern(
@@ -209,7 +209,7 @@ def _postscript(clause: Clause, match: Match) -> Found | None:
 
 def _quoted(clause: Clause, match: Match) -> Found | None:
     around = clause.text[: match.end()]
-    if not _ENTIRE.search(around) or _QUOTED_PART.search(around):
+    if polarity(match.group()) is not True or not _ENTIRE.search(around) or _QUOTED_PART.search(around):
         return None
     return _form_of(match, {"type": "quoted"}, "Is the whole response in quotation marks?")
 
@@ -458,7 +458,8 @@ def _repeats_prompt(clause: Clause, match: Match) -> Found | None:
     text = view.prompt[gap:].strip() if (below or start == 0) and gap > 0 else view.prompt[:start].strip()
     if below and not text:
         return None
-    return _form_of(match, check | ({"prompt": text} if text else {}), question)._replace(end=match.end("what"))
+    check |= {"prompt": text} if text else {}
+    return _form_of(match, check, question)._replace(end=match.end("what"), whole=True)
 
 
 # Parts with dividers
