@@ -174,7 +174,7 @@ def _of_another(words: list[str], form: bool) -> bool:
     for at in range(len(words) - 1, 0, -1):
         word, noun = words[at], words[at - 1]
         if word in _BELONGS or (form and word == "in"):
-            if noun in _UNITS and word in ("with", "of", "that"):
+            if noun in UNITS and word in ("with", "of", "that"):
                 return words[at - 2] in _DET
             if noun in _WRITTEN or noun in RESPONSE or (noun[-1] == "s" and noun[:-1] in _WRITTEN | RESPONSE):
                 return _topic_of(words[: at - 1])
@@ -308,7 +308,7 @@ def _subject(words: list[str], at: int) -> bool:
     end, start = start, start - 1
     while start and words[start - 1] in _DET | RESPONSE:
         start -= 1
-    if noun not in _UNITS and words[start] not in _DET and not stated:
+    if noun not in UNITS and words[start] not in _DET and not stated:
         for first in range(max(start - 2, 1), start):
             if words[first - 1] in _OURS and all(map(_plain, words[first:start])):
                 start = first - 1
@@ -484,7 +484,7 @@ def _leads(task: str, topic: list[str], filler: list[str], form: bool) -> bool:
 
 
 _LISTS = _set("list name suggest find recommend think come identify")
-_UNITS = _set("sentence paragraph line bullet title sentences paragraphs points verse introduction passage")
+UNITS = _set("sentence paragraph line bullet title sentences paragraphs points verse introduction passage")
 _TEXT_TASKS = _set(
     "describe summarize summarise explain list give limit highlight wrap repeat put end start begin finish make keep "
     "choose create compose draft tell rate classify add avoid capitalize separate output return provide italicize"

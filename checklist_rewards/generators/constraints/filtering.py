@@ -16,7 +16,8 @@ import re
 from typing import NamedTuple
 
 from checklist_rewards.checks.ifeval import question_of_instruction
-from checklist_rewards.generators.constraints.clauses import governed, taught
+from checklist_rewards.generators.constraints.clauses import RESPONSE as NOUNS
+from checklist_rewards.generators.constraints.clauses import UNITS, governed, taught
 from checklist_rewards.generators.constraints.reading import Clause, PromptText, Requirement, Spec, pattern, starts
 
 A_PART = "it is about a part of the response"
@@ -54,15 +55,8 @@ class Found(NamedTuple):
     """The check counts words or letters, which it cannot in every language."""
 
 
-RESPONSE = (
-    r"(?:responses?|answers?|repl(?:y|ies)|outputs?|essay|text|story|poem|letter|e-?mail|article|blog(?: ?post)?|post|"
-    r"summary|paragraph|description|message|review|speech|script|song|report|content|writing|tweet|caption|rap|haiku|"
-    r"limerick|joke|riddle|list|note|proposal|resume|explanation|translation|whole thing|everything|entire thing|it|"
-    r"this|that|which|you|document|piece|submission|completion|dialogue|conversation|monologue|memo|ad|slogan|product|"
-    r"advert(?:isement)?|pitch|bio|biography|abstract|outline|plan|guide|recipe|narrative|passage|composition|"
-    r"analysis|"
-    r"itinerary|lyrics|announcement|rubric|quiz|template|brochure|statement|verse|length|total|there)"
-)
+_OTHERS = ("whole thing", "entire thing", "blog ?post", "it", "this", "that", "which", "you", "there", "paragraph")
+RESPONSE = rf"(?:{'|'.join(sorted({*(NOUNS - UNITS), *_OTHERS}, key=len, reverse=True))})"
 """Nouns that stand for the response as a whole."""
 _NTH = "(?:first|second|third|fourth|fifth|last|final|opening|closing|introductory|concluding|next)"
 PART = (
