@@ -102,14 +102,14 @@ _LINKS = _set(
     "omitting having wrapped formatted entirely written separated"
 )
 _STARTS = _set("in with of using without as into to under within only entirely wrapped written separated divided")
-_CONDITION = _set("if when whenever unless whether suppose supposing assuming provided until imagine case picture")
-_REPORT = _set(
+_CONDITION = _set("if when whenever unless whether suppose supposing assuming provided until imagine case picture according")
+REPORTS = _set(
     "said says say told tells asked asks asking telling taught saying claims claimed believes thinks wants wanted "
     "wrote heard argues argued requested requests states insists insisted expects requires required requiring forbids "
     "demands ordered accepts allowed supposed vowed asserts reminds remind reminding"
 )
 _TOLD = (
-    _REPORT
+    REPORTS
     | _CONDITION
     | _set(
         "contain must should shall may might could can cannot can't would wouldn't have "
@@ -190,17 +190,20 @@ def _topic_of(words: list[str]) -> bool:
         if word == "of" and previous in _KINDS:
             return False
         if word in _SHOWS or word in _PREPOSITIONS:
-            return word in _SHOWS or not definite
+            return not definite
         if word in ORDERS or word in RESPONSE:
             return False
         definite = definite or word in _OURS
     return False
 
 
+_MATERIAL = _set(
+    "shorten rewrite summarize summarise edit correct translate improve proofread expand find rephrase review"
+)
 _KINDS = _set("form format style kind type shape piece")
 _BELONGS = _set("with without of that which containing")
 _PREPOSITIONS = _set("about on describing regarding of like from")
-_SHOWS = _set("describe discuss explain compare analyze analyse evaluate review summarize summarise")
+_SHOWS = _set("describe discuss explain compare analyze analyse evaluate") | _MATERIAL
 _WRITTEN = _set(
     "keyboard keypad typewriter language alphabet font website web password sign logo country book novel page tattoo "
     "label song film film movie newspaper magazine law treaty contract form file menu name word headline banner plaque "
@@ -344,7 +347,8 @@ def _object(words: list[str]) -> bool:
     task = words[start] if start < len(words) else ""
     nouns = [word for word in words[start + 1 :] if word in RESPONSE]
     if (
-        (task not in _TASKS and not {"want", "need", "like"} & set(words[:start]))
+        task in _LISTS
+        or (task not in _TASKS and not {"want", "need", "like"} & set(words[:start]))
         or len(nouns) != 1
         or task in _MATERIAL
         or any(word in _TOLD for word in words[start + 1 :])
@@ -371,7 +375,7 @@ def _main(lead: list[str], joined: bool) -> bool:
         return False
     if ":" in lead and _given(lead[: lead.index(":")]):
         return False
-    return not (joined and told & (_REPORT | _HOW) and "to" in told)
+    return not (joined and told & (REPORTS | _HOW) and "to" in told)
 
 
 _GIVEN = _set(
@@ -446,9 +450,6 @@ def _of_list(words: list[str]) -> bool:
 
 
 _ABOUT = _set("about on describing regarding for called titled from like")
-_MATERIAL = _set(
-    "shorten rewrite summarize summarise edit correct translate improve proofread expand find rephrase review"
-)
 
 
 def _topic(words: list[str], at: int, form: bool) -> bool:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from checklist_rewards.checks.ifeval import question_of_instruction
 from checklist_rewards.generators.constraints.clauses import RESPONSE as NOUNS
-from checklist_rewards.generators.constraints.clauses import UNITS, governed, taught
+from checklist_rewards.generators.constraints.clauses import REPORTS, UNITS, governed, taught
 from checklist_rewards.generators.constraints.reading import Clause, PromptText, Requirement, Spec, pattern, starts
 
 A_PART = "it is about a part of the response"
@@ -77,6 +77,11 @@ _QUESTION = pattern(
     |whose|whom
     |when|where|am|will|shall)\b"""
 )
+_REPORTED = re.compile(
+    rf",\s+(?:(?:my|the|our|his|her|their|an?) [a-z]+|he|she|they) (?:{'|'.join(REPORTS)})\b"
+    rf"|,\s+(?:{'|'.join(REPORTS)}) (?:my|the|our|his|her|their|an?|he|she|they)\b"
+)
+"""A report around what is reported: "at most 50 words, my boss says"."""
 _STATEMENT = re.compile(r"[\s\W]*(?:my|our|the|an?|there)\b")
 _ASKED_ABOUT = pattern(
     r"""[\s\W]*(?:is|was|are|does|did|do|should|would|what|why|how|which|who|when|can)\b(?! you)[^.!?]*
@@ -124,10 +129,10 @@ _EXCEPTION = pattern(
     r"""\b(?:except\w*|unless|apart from|aside from|other than|besides|save for|only (?:in|for|to|as|where)|in case
     |whether|assuming|provided|where(?:ver)? (?:necessary|needed|possible|appropriate|it|you)
     (?!(?: [a-z]+)?,? (?:and|but)\b[^\x02]*\x02)|as needed
-    |^\W*(?:should|were|had) (?:the|your|my|it|you|i|there|this)\b[^?]*,|instead of|rather than|depending|outside(?: of)?|barring|when needed|if\b
+    |instead of|rather than|depending|outside(?: of)?|barring|when needed|if\b
     |(?<!explain )when(?:ever)?\b(?! (?:you(?:'re| are)? )?(?:writing|responding|answering|replying|write
     |respond|answer
-    |reply)\b))"""
+    |reply)\b))|^\W*(?:should|were|had) (?:the|your|my|it|you|i|there|this)\b[^?]*,"""
 )
 _BUT_JUST = re.compile(r"(?:\bnot|n't|\bdont|\bnever|\bcannot)\s+(?:just|only|simply|merely|always)\b")
 _LANGUAGES_OF_CODE = r"(?:python3?|java|javascript|typescript|c\+\+|c#|php|ruby|rust|golang|bash|sql|perl|html)"
@@ -145,7 +150,7 @@ _CODE = pattern(
     |code|regex|algorithm|macro)\b"""
 )
 _OF_RESPONSE = re.compile(
-    r"\b(?:your|the|this)(?: (?:entire|whole|full|complete|final))? (?:response|answer|reply|output)\b"
+    r"\b(?:your|the|this)(?: (?:entire|whole|full|complete|final))? (?:response|answer|reply|(?<!the )output)\b"
 )
 _TWO_TEXTS = pattern(
     rf"""\b(?:an?|one) (?:[a-z]+ )?(?!it\b){RESPONSE} and (?:an?|one|another) (?:[a-z]+ )?{RESPONSE}\b"""
@@ -350,6 +355,7 @@ def _elsewhere(clause: Clause, found: Found, before: str) -> bool:
     return bool(
         (_QUESTION.match(clause.text) and clause.text.rstrip().endswith("?") and not _REQUEST.search(clause.text))
         or _CHANGE_AFTER.match(clause.text, found.end)
+        or _REPORTED.search(clause.text, found.end)
         or (_STATEMENT.match(before) and _ASKED_ABOUT.match(clause.view.text, clause.end))
     )
 

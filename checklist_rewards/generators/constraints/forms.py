@@ -173,7 +173,7 @@ _WRAPPED = pattern(
     |\b{_MARKS} (?:should |must )?(?:be )?(?:placed |put )?around [^.;\n]{{0,40}}?\b{RESPONSE}\b"""
 )
 _QUOTED_PART = pattern(
-    rf"""\b(?:titles?|words?|phrases?|names?|keywords?|sentences|each sentence|dialogues?|quotes?|lyrics|lines)\b
+    rf"""\b(?:{PART}|words?|phrases?|names?|keywords?|quotes?|lyrics)\b
     (?! long\b| and\b|,)[^,.;]{{0,40}}?{_MARKS}"""
 )
 _ENTIRE = re.compile(

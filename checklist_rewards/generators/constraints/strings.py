@@ -66,13 +66,14 @@ _PLACED = one_line(
     uppercase|reads|reading|saying|marker|both))*[\s:,(\[-]*)$"""
 )
 _MODAL = r"(?:should|must|has to|have to|needs? to|is|are|be|being|shall|will|reads?|say)"
+_CONTAINS = r"\b(?:contain|includ|mention|us(?:e|ing)\b|ha(?:ve|s)\b)"
 _TO_THE_END = r"(?: of (?:your|the|this) (?:[a-z]+ ){0,2}[a-z]+)?\s*(?:[.,;:!)\n]|$|and\b)"
 
 
 def _place(verbs: str, nouns: str, suffix: str) -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str]]:
     return (
         re.compile(rf"\b(?P<verb>{verbs})\b(?P<what>[^\x01]{{0,70}}?)\b{_PLACED}"),
-        re.compile(rf"\b(?:{nouns})\b(?P<what>[^\x01]{{0,40}}?)\b{_MODAL}\b[^\x01]{{0,30}}$"),
+        re.compile(rf"\b(?:{nouns})\b(?P<what>[^\x01]{{0,40}}?)\b{_MODAL}\b(?!.*{_CONTAINS})[^\x01]{{0,30}}$"),
         re.compile(suffix),
     )
 
