@@ -102,7 +102,9 @@ _LINKS = _set(
     "omitting having wrapped formatted entirely written separated"
 )
 _STARTS = _set("in with of using without as into to under within only entirely wrapped written separated divided")
-_CONDITION = _set("if when whenever unless whether suppose supposing assuming provided until imagine case picture according")
+_CONDITION = _set(
+    "if when whenever unless whether suppose supposing assuming provided until imagine case picture according"
+)
 REPORTS = _set(
     "said says say told tells asked asks asking telling taught saying claims claimed believes thinks wants wanted "
     "wrote heard argues argued requested requests states insists insisted expects requires required requiring forbids "
@@ -206,8 +208,8 @@ _PREPOSITIONS = _set("about on describing regarding of like from")
 _SHOWS = _set("describe discuss explain compare analyze analyse evaluate") | _MATERIAL
 _WRITTEN = _set(
     "keyboard keypad typewriter language alphabet font website web password sign logo country book novel page tattoo "
-    "label song film film movie newspaper magazine law treaty contract form file menu name word headline banner plaque "
-    "inscription manuscript diary spell prayer test exam class course lesson blog journal paper text term title"
+    "label song film movie newspaper magazine law treaty contract form file menu name word headline banner "
+    "plaque inscription manuscript diary spell prayer test exam class course lesson blog journal paper text term title"
 )
 """Nouns, besides those for the response, that can have words, letters or a language of their own."""
 

@@ -16,8 +16,8 @@ import re
 from typing import NamedTuple
 
 from checklist_rewards.checks.ifeval import question_of_instruction
-from checklist_rewards.generators.constraints.clauses import RESPONSE as NOUNS
 from checklist_rewards.generators.constraints.clauses import REPORTS, UNITS, governed, taught
+from checklist_rewards.generators.constraints.clauses import RESPONSE as NOUNS
 from checklist_rewards.generators.constraints.reading import Clause, PromptText, Requirement, Spec, pattern, starts
 
 A_PART = "it is about a part of the response"
@@ -186,7 +186,8 @@ _EACH_AFTER = pattern(
     |quotes?|paragraphs?|lines?|stanzas?|steps?|bullets?|sections?|chapters?)\b"""
 )
 _PART_FIRST = re.compile(
-    rf"[\s\W\d]*in (?:the|your) {_NTH} [a-z]+,|[\s\W\d]*for (?:the |all |any |each |every )(?!(?:the |your )?(?:whole|entire|{RESPONSE}))[a-z' -]+,"
+    rf"[\s\W\d]*in (?:the|your) {_NTH} [a-z]+,"
+    rf"|[\s\W\d]*for (?:the |all |any |each |every )(?!(?:the |your )?(?:whole|entire|{RESPONSE}))[a-z' -]+,"
     rf"|[\s\W\d]*(?:(?:in|for|the|your|its|of|and|then|limit|keep)\s+)*(?:(?!no )[a-z]+ )?{PART}\b"
     r"(?! points?\b|,? (?:and|with|in|of|using|without|containing|where|wherever)\b)"
 )

@@ -1,37 +1,20 @@
 """Requirements in whole phrases: "in JSON", "in all capital letters", "in German", "answer with yes or no".
 
-[`FORMS`] is the table: words of which one must occur in a clause, a pattern, and what builds the
-requirement from its match.
+[`FORMS`] is the table.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from collections.abc import Callable
 
 from checklist_rewards.generators.constraints.amounts import NUMBER, amount, number, numbers
 from checklist_rewards.generators.constraints.counting import FUNCTION_WORDS, regex_check
 from checklist_rewards.generators.constraints.filtering import A_PART, PART, RESPONSE, Found, polarity
-from checklist_rewards.generators.constraints.reading import Clause, Spec, pattern, starts
-from checklist_rewards.generators.constraints.strings import ORDINALS, one_of, only_one_of
+from checklist_rewards.generators.constraints.reading import Clause, Spec, pattern
+from checklist_rewards.generators.constraints.strings import ORDINALS, only_one_of
 
 Match = re.Match[str]
-
-
-class Form(NamedTuple):
-    """A phrase that states a requirement."""
-
-    words: frozenset[str]
-    pattern: re.Pattern[str]
-    build: Callable[[Clause, Match], Found | None]
-
-    def read(self, clause: Clause) -> Iterator[Found]:
-        """The requirements of a clause that the phrase states."""
-        for match in self.pattern.finditer(clause.text):
-            found = self.build(clause, match)
-            if found is not None:
-                yield found
 
 
 def _form_of(match: Match, check: Spec, question: str = "", denied: Spec | None = None, refused: str = "") -> Found:
@@ -103,8 +86,9 @@ _LANGUAGE = pattern(
     |\b(?:outside of|other than|except(?: for)?|apart from|besides) (?P<f>{_TONGUE}),? no (?:other )?languages?\b
     (?: is allowed)?"""
 )
-_ONLY_LANGUAGE = re.compile(
-    r"\b(?:(?:should|must|ha(?:s|ve) to|needs? to|shall) be|entire|whole|only|respond|reply|your (?:[a-z]+ )?(?:response|answer|reply|output))\b"
+_ONLY_LANGUAGE = pattern(
+    r"""\b(?:(?:should|must|ha(?:s|ve) to|needs? to|shall) be|entire|whole|only|respond|reply
+    |your (?:[a-z]+ )?(?:response|answer|reply|output))\b"""
 )
 _ONLY_AFTER = re.compile(r"\s*,?\s*(?:only|no other language)\b")
 _LANGUAGE_OF_OTHERS = pattern(
@@ -125,11 +109,7 @@ def _language(clause: Clause, match: Match) -> Found | None:
     if len(set(_ANY_TONGUE.findall(clause.text))) > 1:
         return None
     only = match["a"] is None or match["only"] or _ONLY_AFTER.match(after) or _ONLY_LANGUAGE.search(before)
-    if re.search(r"\b(?:either|both)\b", before):
-        return None
     if not only and _LANGUAGE_OF_OTHERS.search(before):
-        return None
-    if re.search(rf"\b{PART}\s+$", before):
         return None
     check = {"type": "language", "language": LANGUAGES[name]}
     return Found(
@@ -272,24 +252,6 @@ def _yes_or_no(clause: Clause, match: Match) -> Found | None:
     return Found(match.start(), match.end(), check, None, question)
 
 
-_CHOICES = pattern(
-    r"""\b(?:one of|either of|from)\b[^.:\n\x01]{0,60}\b(?:options|choices|phrases|answers|responses|sentences)\b
-    [^.:\n\x01]{0,40}:[ \t]*(?P<list>[^\n\x01]{5,300})"""
-)
-
-
-def _choices(clause: Clause, match: Match) -> Found | None:
-    """One of several sentences in a row, which begin with the same word."""
-    start, view = clause.start, clause.view
-    text = _CHOICES.match(view.text, start + match.start())
-    pieces = re.findall(r"[^.;,\[\]()]+\.?", view.prompt[slice(*text.span("list"))]) if text else []
-    answers = [piece.strip() for piece in pieces if piece.strip()]
-    first = answers[0].split()[0] if answers else ""
-    same = [answer.split()[0] == first and len(answer.split()) <= 8 for answer in answers]
-    answers = answers[: same.index(False)] if False in same else answers
-    return Found(match.start(), match.end(), one_of(tuple(answers)), counts=False) if len(answers) > 1 else None
-
-
 _SAYS = r"(?:answer|respond|reply|output|return|print|say|state|give|provide|write)"
 _ADVERB = r"(?:(?:the|a|an|your|one|single|final|correct|numeric(?:al)?|whole|resulting|option|answer)\s+)*"
 _KIND = r"(?:number|integer|digit|numeral|numerical value|letter)s?"
@@ -310,13 +272,10 @@ _ALONE = {
     "i": (r"\A\s*[-+−]?\d[\d,]*\.?\s*\Z", "a whole number"),
     "n": (r"\A\s*[-+−]?[$€£]?\d[\d,. ]*%?\.?\s*\Z", "a number"),
 }
-_OF_CODE = re.compile(r"\b(?:functions?|scripts?|programs?|code|excel|query|method|regex|list|string|array)\b")
 
 
 def _one_thing(clause: Clause, match: Match) -> Found | None:
     """A number or a letter and nothing else: "Respond with the number only."."""
-    if _OF_CODE.search(clause.text):
-        return None
     expression, thing = _ALONE[(match["a"] or match["b"] or match["c"])[0]]
     check, question = regex_check(expression, exactly=1), f"Does the response consist only of {thing}?"
     return Found(match.start(), match.end(), check, None, question, every=False)
@@ -473,7 +432,6 @@ _MORE_THAN_TWO = pattern(
 )
 _SEPARATED = re.compile(r"separat[^.]*$")
 _DIVIDED = re.compile(r"\b(?:separat|divid|delimit|split)\w*[^.]{0,60}?(?<!\*)\*{3}(?!\*)")
-_TWO = re.compile(r"\bseparat\w+ (?:the|your) [a-z ]{2,40} and (?:the |your )?[a-z ]{2,40}? (?:by|with|using)\b")
 _PLURAL = re.compile(r"[\s-]+(?:(?!and\b|or\b|in\b|of\b|to\b)[a-z]+ ){0,2}?(?P<noun>(?!is\b|was\b|has\b)[a-z]+s)\b")
 _UNITS_OF_TEXT = frozenset(
     "words sentences characters times points bullets lines paragraphs sections asterisks".split()
@@ -493,8 +451,6 @@ def _two_responses(clause: Clause, match: Match) -> Found | None:
 def _divided(clause: Clause, match: Match) -> Found | None:
     """Parts between three asterisks: "two poems, separated by ***"."""
     text, check = clause.view.text, {"type": "paragraphs", "separator": "***"}
-    if _TWO.match(clause.text, match.start()):
-        return _form_of(match, {**check, "exactly": 2})
     at = clause.start + match.start()
     if "paragraph" in text:
         return None
@@ -506,32 +462,28 @@ def _divided(clause: Clause, match: Match) -> Found | None:
     return None
 
 
-def _form(words: str, expression: re.Pattern[str], build: Callable[[Clause, Match], Found | None]) -> Form:
-    return Form(starts(words), expression, build)
-
-
 _CASES = "lowercase uppercase lower upper capital capitals caps capitalize small"
-FORMS = (
-    _form(_CASES, _CASING, _english),
-    _form(_CASES, _CASING, _casing),
-    _form(" ".join(LANGUAGES), _LANGUAGE, _language),
-    _form("json", _JSON, _json),
-    _form("<< angular angle", _TITLE, _title),
-    _form("markdown", _HEADING, _heading),
-    _form("postscript p pps ps", _POSTSCRIPT, _postscript),
-    _form("quotes quotation", _WRAPPED, _quoted),
-    _form("list bullet bulleted table", _LISTS, _list),
-    _form("placeholder place holder", _BRACKETS, _brackets),
-    _form("yml yaml xml csv html latex toml", _OTHER_FORMAT, _other_format),
-    _form("yes true", _YES_NO, _yes_or_no),
-    _form("one either from", _CHOICES, _choices),
-    _form("one only either classify label categorize rate", _LABELS, _labels),
-    _form("number integer digit numeral numerical letter", _ONE_THING, _one_thing),
-    _form("mark point period stop colon semicolon", _ENDING_MARK, _ending_mark),
-    _form("end ending finish conclude close last", _UNQUOTED_END, _unquoted_end),
-    _form("paragraph", _PARAGRAPH_START, _paragraph_start),
-    _form("repeat copy restate rewrite reproduce", _REPEAT, _repeats_prompt),
-    _form("*** asterisk", _STARS, _two_responses),
-    _form("***", _DIVIDED, _divided),
+FORMS: tuple[tuple[str, re.Pattern[str], Callable[[Clause, Match], Found | None]], ...] = (
+    (_CASES, _CASING, _english),
+    (_CASES, _CASING, _casing),
+    (" ".join(LANGUAGES), _LANGUAGE, _language),
+    ("json", _JSON, _json),
+    ("<< angular angle", _TITLE, _title),
+    ("markdown", _HEADING, _heading),
+    ("postscript p pps ps", _POSTSCRIPT, _postscript),
+    ("quotes quotation", _WRAPPED, _quoted),
+    ("list bullet bulleted table", _LISTS, _list),
+    ("placeholder place holder", _BRACKETS, _brackets),
+    ("yml yaml xml csv html latex toml", _OTHER_FORMAT, _other_format),
+    ("yes true", _YES_NO, _yes_or_no),
+    ("one only either classify label categorize rate", _LABELS, _labels),
+    ("number integer digit numeral numerical letter", _ONE_THING, _one_thing),
+    ("mark point period stop colon semicolon", _ENDING_MARK, _ending_mark),
+    ("end ending finish conclude close last", _UNQUOTED_END, _unquoted_end),
+    ("paragraph", _PARAGRAPH_START, _paragraph_start),
+    ("repeat copy restate rewrite reproduce", _REPEAT, _repeats_prompt),
+    ("*** asterisk", _STARS, _two_responses),
+    ("***", _DIVIDED, _divided),
 )
-"""The phrases, in the order in which they are read."""
+"""The phrases, in the order in which they are read: words of which one must occur in a clause, a pattern, and what
+builds the requirement from its match."""

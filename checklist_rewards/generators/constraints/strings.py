@@ -123,7 +123,7 @@ _PARAGRAPH = re.compile(
     rf"\bparagraph ({NUMBER})\b|\b({'|'.join(ORDINALS)}|\d+(?=st|nd|rd|th))(?:st|nd|rd|th)? paragraph\b"
 )
 _SUBJECT_PARAGRAPH = pattern(
-    rf"""\b(?:the )?(?:very )?(?:paragraph (?:{NUMBER})|(?:{'|'.join(ORDINALS)}|\d+(?:st|nd|rd|th)) paragraph)
+    rf"""\b(?:the )?(?:very )?(?:paragraph (?:{NUMBER})|(?:{"|".join(ORDINALS)}|\d+(?:st|nd|rd|th)) paragraph)
     (?: (?:of|in) (?:your|the) [a-z]+)?,? (?:(?:must|should|has to|have to|needs to|shall|will|to|always) )*$"""
 )
 _OPTIONS = pattern(
