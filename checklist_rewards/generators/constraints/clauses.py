@@ -23,16 +23,15 @@ def _set(words: str) -> frozenset[str]:
 
 
 _NOUNS = (
-    "length total content "
-    "response answer reply output essay text story poem letter email e-mail mail "
-    "article blog post summary description "
-    "message review speech script song report content writing tweet caption rap haiku limerick joke riddle list note "
-    "proposal resume cv explanation translation document piece submission completion dialogue conversation monologue "
-    "memo ad slogan product advert advertisement pitch bio biography outline plan guide recipe narrative passage "
-    "composition analysis itinerary lyrics announcement rubric quiz template brochure statement verse thread flyer "
-    "invitation card toast obituary abstract poster blurb thing newsletter intro notice fable tale critique rant "
-    "motto tagline instructions instruction paper rewrite play sonnet ode version result versions responses options "
-    "sentence sentences introduction everything task profile complaint comment label press release contract request"
+    "length total content response answer reply output essay text story poem letter email e-mail mail article blog "
+    "post summary description message review speech script song report content writing tweet caption rap haiku "
+    "limerick joke riddle list note proposal resume cv explanation translation document piece submission completion "
+    "dialogue conversation monologue memo ad slogan product advert advertisement pitch bio biography outline plan "
+    "guide recipe narrative passage composition analysis itinerary lyrics announcement rubric quiz template "
+    "brochure statement verse thread flyer invitation card toast obituary abstract poster blurb thing newsletter "
+    "intro notice fable tale critique rant motto tagline instructions instruction paper rewrite play sonnet ode "
+    "version result versions responses options sentence sentences introduction everything task profile complaint "
+    "comment label press release contract request"
 )
 RESPONSE = _set(_NOUNS)
 """Nouns that stand for the response as a whole."""
@@ -42,9 +41,9 @@ _DET = _set(
     "every yours"
 )
 _POLITE = _set(
-    "please also then now finally additionally lastly kindly again just only always first second next instead and but "
-    "so or however plus note simply really very ok okay thanks hi hello remember further furthermore moreover both "
-    "explicitly either - ( try strictly let's lets particular absolutely yes together perhaps"
+    "please also then now finally additionally lastly kindly again just only always first second next instead and "
+    "but so or however plus note simply really very ok okay thanks hi hello remember further furthermore moreover "
+    "both explicitly either - ( try strictly let's lets particular absolutely yes together perhaps"
 )
 _NOT = _set(
     "not don't dont do never avoid avoids avoiding without no refrain from doesn't does cannot can't mustn't "
@@ -53,11 +52,11 @@ _NOT = _set(
 ORDERS = _set(
     "use using answer respond reply write include mention contain containing including start begin end finish "
     "conclude limit keep say repeat add put wrap make making have having give provide create highlight italicize "
-    "capitalize organize structure format separate divide return output produce insert incorporate weave restrict cap "
-    "stick stay summarize summarise list mark employ utilize feature featuring appear be bold underline compose draft "
-    "generate describe explain tell keeping limiting restricted limited writing show need sprinkle place deliver aim "
-    "go ensure break split speak confine hold state get cover work exceed ending starting let forget fail reference "
-    "condense craft enclose surround consist render reproduce copy restate translate rewrite"
+    "capitalize organize structure format separate divide return output produce insert incorporate weave restrict "
+    "cap stick stay summarize summarise list mark employ utilize feature featuring appear be bold underline compose "
+    "draft generate describe explain tell keeping limiting restricted limited writing show need sprinkle place "
+    "deliver aim go ensure break split speak confine hold state get cover work exceed ending starting let forget "
+    "fail reference condense craft enclose surround consist render reproduce copy restate translate rewrite"
 )
 _TASKS = _set(
     "write give create compose draft describe explain tell summarize summarise generate make provide come produce "
@@ -81,20 +80,16 @@ _FILL = (
     _DET
     | RESPONSE
     | _set(
-        "it this me us him them back in on with at to as into for under within using "
-        "over between be been written made "
-        "composed limited kept restricted long length size limit count consisting up of "
-        "form style format markdown only "
-        "just exactly precisely strictly some single short brief concise clear entirely "
-        "completely fully exclusively different no "
-        "not total english following least words word number and or most more than less fewer such each every include "
-        "including contain usage containing having mention the a one two main simple "
-        "text letter letters list set series "
-        "also phrase keyword keywords - ( approximately around maximum max min minimum below above well split divided "
-        "structured organized any combined wrapped bulleted numbered title sentence "
-        "sentences paragraph paragraphs bullet "
-        "points capital lowercase uppercase caps case lower upper separated followed represented formatted indicated "
-        "small out name names line valid proper raw plain answer own three four five six seven eight ten"
+        "it this me us him them back in on with at to as into for under within using over between be been written "
+        "made composed limited kept restricted long length size limit count consisting up of form style format "
+        "markdown only just exactly precisely strictly some single short brief concise clear entirely completely "
+        "fully exclusively different no not total english following least words word number and or most more than "
+        "less fewer such each every include including contain usage containing having mention the a one two main "
+        "simple text letter letters list set series also phrase keyword keywords - ( approximately around maximum "
+        "max min minimum below above well split divided structured organized any combined wrapped bulleted numbered "
+        "title sentence sentences paragraph paragraphs bullet points capital lowercase uppercase caps case lower "
+        "upper separated followed represented formatted indicated small out name names line valid proper raw plain "
+        "answer own three four five six seven eight ten"
     )
 )
 _LINKS = _set(
@@ -107,23 +102,19 @@ _CONDITION = _set(
 )
 REPORTS = _set(
     "said says say told tells asked asks asking telling taught saying claims claimed believes thinks wants wanted "
-    "wrote heard argues argued requested requests states insists insisted expects requires required requiring forbids "
-    "demands ordered accepts allowed supposed vowed asserts reminds remind reminding"
+    "wrote heard argues argued requested requests states insists insisted expects requires required requiring "
+    "forbids demands ordered accepts allowed supposed vowed asserts reminds remind reminding"
 )
 _TOLD = (
     REPORTS
     | _CONDITION
     | _set(
-        "contain must should shall may might could can cannot can't would wouldn't have "
-        "has had is was were are uses used ends "
-        "starts begins contains writes answers responds replies speaks speak spoken "
-        "spell need needs never always don't "
-        "doesn't won't not nobody ways reasons tips advice i we they he she him her "
-        "though although however because than "
-        "checks check rejects function script program code regex prints print validate return returns learn learning "
-        "learns try tries trying means mean mentions mentioning read reads do does did "
-        "examples instances called titled "
-        "make makes tell ask"
+        "contain must should shall may might could can cannot can't would wouldn't have has had is was were are "
+        "uses used ends starts begins contains writes answers responds replies speaks speak spoken spell need needs "
+        "never always don't doesn't won't not nobody ways reasons tips advice i we they he she him her though "
+        "although however because than checks check rejects function script program code regex prints print "
+        "validate return returns learn learning learns try tries trying means mean mentions mentioning read reads "
+        "do does did examples instances called titled make makes tell ask"
     )
 ) - _set("have is are")
 _HOW = _set("how ways why reasons tips advice means whether")
@@ -207,9 +198,10 @@ _BELONGS = _set("with without of that which containing")
 _PREPOSITIONS = _set("about on describing regarding of like from")
 _SHOWS = _set("describe discuss explain compare analyze analyse evaluate") | _MATERIAL
 _WRITTEN = _set(
-    "keyboard keypad typewriter language alphabet font website web password sign logo country book novel page tattoo "
-    "label song film movie newspaper magazine law treaty contract form file menu name word headline banner "
-    "plaque inscription manuscript diary spell prayer test exam class course lesson blog journal paper text term title"
+    "keyboard keypad typewriter language alphabet font website web password sign logo country book novel page "
+    "tattoo label song film movie newspaper magazine law treaty contract form file menu name word headline banner "
+    "plaque inscription manuscript diary spell prayer test exam class course lesson blog journal paper text term "
+    "title"
 )
 """Nouns, besides those for the response, that can have words, letters or a language of their own."""
 
@@ -489,10 +481,11 @@ def _leads(task: str, topic: list[str], filler: list[str], form: bool) -> bool:
 _LISTS = _set("list name suggest find recommend think come identify")
 UNITS = _set("sentence paragraph line bullet title sentences paragraphs points verse introduction passage")
 _TEXT_TASKS = _set(
-    "describe summarize summarise explain list give limit highlight wrap repeat put end start begin finish make keep "
-    "choose create compose draft tell rate classify add avoid capitalize separate output return provide italicize"
+    "describe summarize summarise explain list give limit highlight wrap repeat put end start begin finish make "
+    "keep choose create compose draft tell rate classify add avoid capitalize separate output return provide "
+    "italicize"
 )
 _TEXT_VERBS = _set(
-    "answer respond reply write use include mention say using saying printed said says speak speaks "
-    "answers responds replies writes wrote"
+    "answer respond reply write use include mention say using saying printed said says speak speaks answers "
+    "responds replies writes wrote"
 )

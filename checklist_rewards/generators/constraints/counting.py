@@ -197,8 +197,7 @@ _DIVIDER = re.compile(r"(?:separat|divid|delimit|mark|split)[^\n]{0,80}\n?[^\n]{
 _DIGIT = re.compile(r"\d")
 _NUMBERS = starts(
     "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
-    "eighteen "
-    "nineteen twenty thirty forty fifty ninety hundred thousand dozen half single zero once twice thrice"
+    "eighteen nineteen twenty thirty forty fifty ninety hundred thousand dozen half single zero once twice thrice"
 )
 
 
@@ -376,8 +375,8 @@ _CAPITAL_WORDS = re.compile(
     r"upper-?case) words\b"
 )
 FUNCTION_WORDS = frozenset(
-    "that which of with in for to you and or like such as the a an is are be used should must can at on from by if it "
-    "count limit counts limits choice order per length range number appears appear more no not only than".split()
+    "that which of with in for to you and or like such as the a an is are be used should must can at on from by if "
+    "it count limit counts limits choice order per length range number appears appear more no not only than".split()
 )
 """Words that are no keywords where they follow "the word"."""
 _USED = pattern(

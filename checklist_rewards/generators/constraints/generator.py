@@ -38,21 +38,17 @@ _RULES: tuple[tuple[frozenset[str], Callable[[Clause], Iterator[Found]]], ...] =
     (
         starts(
             "word sentence paragraph bullet placeholder place hash hashtag exclamation question comma colon semi "
-            "semicolon "
-            "em en dash dashes hyphen emoji emoticon character line section part phrase time times once twice "
-            "thrice page syllable stanza "
-            "verse highlight italic emphasize point key keyword scene chapter text segment area passage portion "
-            "term idea item "
-            "capital caps uppercase lines"
+            "semicolon em en dash dashes hyphen emoji emoticon character line section part phrase time times once "
+            "twice thrice page syllable stanza verse highlight italic emphasize point key keyword scene chapter "
+            "text segment area passage portion term idea item capital caps uppercase lines"
         ),
         counts,
     ),
     (
         starts(
             "letter comma punctuation emoji emoticon digit numeral number exclamation question hash hashtag colon "
-            "semi "
-            "semicolon hyphen em en dash period full capital caps uppercase upper lowercase lower bullet parenthesis "
-            "quotation asterisk heading markdown"
+            "semi semicolon hyphen em en dash period full capital caps uppercase upper lowercase lower bullet "
+            "parenthesis quotation asterisk heading markdown"
         ),
         without,
     ),
