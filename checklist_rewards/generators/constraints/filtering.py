@@ -56,7 +56,7 @@ class Found(NamedTuple):
 
 
 _OTHERS = ("whole thing", "entire thing", "blog ?post", "it", "this", "that", "which", "you", "there", "paragraph")
-RESPONSE = rf"(?:{'|'.join(sorted({*(NOUNS - UNITS), *_OTHERS}, key=len, reverse=True))})"
+RESPONSE = rf"(?:{'|'.join(sorted({*(NOUNS - UNITS), *_OTHERS}, reverse=True))})"
 """Nouns that stand for the response as a whole."""
 _NTH = "(?:first|second|third|fourth|fifth|last|final|opening|closing|introductory|concluding|next)"
 PART = (
