@@ -150,7 +150,7 @@ def governing(words: list[str], own: bool = False, form: bool = False) -> bool:
     while at:
         word = words[at - 1]
         if word in ORDERS and _order(words, at - 1):
-            return not _of_another(words, form)
+            return not _of_another(words[at - 1 :], form)
         if word in _MODAL and _subject(words, at - 1):
             return True
         if word in _SURE and _sure(words, at):
@@ -170,21 +170,21 @@ def _of_another(words: list[str], form: bool) -> bool:
             if noun in UNITS and word in ("with", "of", "that"):
                 return words[at - 2] in _DET
             if noun in _WRITTEN or noun in RESPONSE or (noun[-1] == "s" and noun[:-1] in _WRITTEN | RESPONSE):
-                return _topic_of(words[: at - 1])
+                return _topic_of(words[: at - 1], form)
         if word not in _FILL and word not in _NOT:
             return False
     return False
 
 
-def _topic_of(words: list[str]) -> bool:
+def _topic_of(words: list[str], form: bool) -> bool:
     """Whether the noun after some words is what a text is about: "write a poem about a", "describe a"."""
     definite = False
     for word, previous in zip(reversed(words[-4:]), reversed(["", *words][-5:-1]), strict=True):
         if word == "of" and previous in _KINDS:
             return False
-        if word in _SHOWS or word in _PREPOSITIONS:
-            return not definite
-        if word in ORDERS or word in RESPONSE:
+        if word in _SHOWS or word in _MATERIAL or word in _PREPOSITIONS:
+            return not definite or (form and word in _SHOWS)
+        if word in ORDERS or word in RESPONSE or word in _ENDS:
             return False
         definite = definite or word in _OURS
     return False
@@ -196,7 +196,7 @@ _MATERIAL = _set(
 _KINDS = _set("form format style kind type shape piece")
 _BELONGS = _set("with without of that which containing")
 _PREPOSITIONS = _set("about on describing regarding of like from")
-_SHOWS = _set("describe discuss explain compare analyze analyse evaluate") | _MATERIAL
+_SHOWS = _set("describe discuss explain compare analyze analyse evaluate list name suggest find")
 _WRITTEN = _set(
     "keyboard keypad typewriter language alphabet font website web password sign logo country book novel page "
     "tattoo label song film movie newspaper magazine law treaty contract form file menu name word headline banner "
@@ -472,8 +472,6 @@ def _leads(task: str, topic: list[str], filler: list[str], form: bool) -> bool:
     if topic and topic[-1] in ("have", "is", "are", "be"):
         return False
     if task in _LISTS and {"of", "that", "with", "containing"} & led or task in _MATERIAL and {"of", "that"} & led:
-        return False
-    if form and topic and topic[0] == "the" and not told & RESPONSE:
         return False
     return True
 

@@ -209,7 +209,7 @@ def _placed(
     verb, unit, what = groups.get("verb") or "", groups.get("unit"), groups.get("what") or ""
     head, one = clause.text[:start] if place else "", given.one
     around, between = head + what, groups.get("between") or ""
-    if unit and _OF_ANOTHER.search(what):
+    if unit and (_OF_ANOTHER.search(what) or " not " in what):
         return None
     if not _FOLLOWS.match(after) or (verb.endswith("ing") and not _PARTICIPLE_SUBJECT.search(head)):
         return None
