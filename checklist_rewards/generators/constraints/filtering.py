@@ -18,7 +18,7 @@ from typing import NamedTuple
 from checklist_rewards.checks.ifeval import question_of_instruction
 from checklist_rewards.generators.constraints.clauses import REPORTS, UNITS, governed, taught
 from checklist_rewards.generators.constraints.clauses import RESPONSE as NOUNS
-from checklist_rewards.generators.constraints.reading import Clause, PromptText, Requirement, Spec, pattern, starts
+from checklist_rewards.generators.constraints.reading import Clause, PromptText, Requirement, Spec, pattern
 
 A_PART = "it is about a part of the response"
 CONDITIONAL = "it holds only under a condition"
@@ -101,11 +101,6 @@ _PLACE_AFTER = pattern(
 _IN_NTH = re.compile(
     r"\s*(?:in|of) the (?:first|second|third|last|opening|final) (?:sentence|line|paragraph|stanza)\b"
 )
-_PERMISSION_WORDS = starts(
-    "afraid have don't doesn't does do ideally ignore disregard regardless free may might could can mind fine ok "
-    "okay acceptable alright right permitted allowed optional no need necessary required mandatory welcome prefer "
-    "consider possible up good nice suggest great matter permissible maybe perhaps worry hesitate"
-)
 _PERMITTED = pattern(
     r"""\b(?:feel free|free to|might|(?:maybe|perhaps) (?:you |also |even )*(?:use|add|write|end|start|begin
     |include|mention|finish|avoid|limit|keep|answer|respond|reply|make)|(?:do not|don't) (?:worry|hesitate)
@@ -120,10 +115,6 @@ _PERMITTED = pattern(
     |(?<!not )(?<!only )\ballowed to\b
     |(?:^|:)[\s\W\d]*(?:maybe|perhaps)\b|\b(?:maybe|perhaps)(?: (?:with|in|using|without|of|even|just))*\s*
     (?:\x02|\W*$)"""
-)
-_EXCEPTION_WORDS = starts(
-    "except unless apart aside other besides save only if when case whether assuming provided where as instead "
-    "rather depending outside barring should were had"
 )
 _EXCEPTION = pattern(
     r"""\b(?:except\w*|unless|apart from|aside from|other than|besides|save for|only (?:in|for|to|as|where)|in case
@@ -165,10 +156,9 @@ UNCOUNTED = tuple(
 _IN_LANGUAGE = re.compile(
     rf"\b(?:in|into|to|use|using|only|the)\s+(?:{'|'.join(UNCOUNTED)})\b|\b(?:{'|'.join(UNCOUNTED)})\s+{RESPONSE}\b"
 )
-_EACH_WORDS = starts("each every per apiece no none")
 _EACH = pattern(
-    r"""\b(?:each|every|per)\b(?! of (?:the|these|those)(?: following)? (?:key ?)?(?:words|terms|phrases|letters)
-    | (?:separated|divided)\b)
+    r"""\b(?:each|every|per|apiece)\b(?! of (?:the|these|those)(?: following)? (?:key ?)?(?:words|terms|phrases
+    |letters)| (?:separated|divided)\b)
     |\bnone of (?:the|your|these)\b"""
 )
 _IN_NONE = pattern(
@@ -196,7 +186,6 @@ _OF_PART = re.compile(
     r"|\band (?:then )?(?:explain|justify|describe|say|tell|summari[sz]e)\b[^,]*$"
     rf"|\b{PART}\b(?:(?!,|\band\b|\bbut\b|\bin (?:your|the) (?:entire|whole)?).)*$"
 )
-_LIMIT_WORDS = starts("limit restrict cap caps capped confine keep descriptions max maximum at up")
 _LIMITED = pattern(
     rf"""\b(?:limit|restrict|cap|confine|keep)(?:s|ing|ping)?\s+
     (?!(?:(?:the|your|this|its|it|each|entire|whole|overall|total|length|size|of|word|count)\s+)*
@@ -206,10 +195,6 @@ _LIMITED = pattern(
 )
 """A limit on something else than the response: "limit descriptions to 50 words", "a title (max 5 words)"."""
 
-_NEGATION_WORDS = starts(
-    "not don't doesn't mustn't shouldn't won't isn't aren't can't dont do does never nor neither cannot no without "
-    "avoid refrain exclude omit leave leaving free devoid skip abstain forbid prohibit ban banned"
-)
 _VERBAL = (
     r"(?:do not|don't|dont|does not|doesn't|must not|mustn't|should not|shouldn't|shall not|will not|won't|cannot|"
     r"can not|can't|may not|never|not|isn't|aren't|nor|neither|avoid(?:s|ing)?|refrain(?:s|ing)? from|forbid(?:s|"
@@ -232,10 +217,6 @@ _BREAK = pattern(
 _OUT_OF_REACH = re.compile(r",|\b(?:in|with|at|and|that|which|for|to|by|on|about)\b")
 _MOST_WORDS = 9
 """Number of words between a negation and the thing that it forbids."""
-_PASSIVE_WORDS = starts(
-    "used allowed permitted appear include forbidden prohibited banned avoided excluded omitted present mention "
-    "occur fine ok okay acceptable welcome contain optional in part feature incorporate shown found off"
-)
 _PASSIVE = pattern(
     r"""\s*(?:(?:(?P<modal>should|must|ha(?:s|ve) to|needs? to|may|can|could|might|will|shall|is|are|to|would|do|does)?
     \s*(?P<no>not\b|never\b|n't)?|(?P<never>cannot|can't|must ?n't|shouldn't|isn't|aren't|never|not))
@@ -314,14 +295,10 @@ def decide(clause: Clause, found: Found) -> Requirement | None:
         return (
             Requirement(clause.start + found.start, clause.start + found.end, None, reason=reason) if reason else None
         )
-    inside = found.whole and clause.has(_NEGATION_WORDS) and polarity(text[found.start : found.end]) is not True
+    inside = found.whole and polarity(text[found.start : found.end]) is not True
     start, end, reason = found.start, found.end, found.reason
-    required = (
-        polarity(text[: found.start if found.stated is None else found.stated])
-        if clause.has(_NEGATION_WORDS)
-        else True
-    )
-    by_passive, length, permits = passive(after) if clause.has(_PASSIVE_WORDS) else (None, 0, False)
+    required = polarity(text[: found.start if found.stated is None else found.stated])
+    by_passive, length, permits = passive(after)
     if permits and not (found.check and "at_most" in found.check):
         reason = reason or PERMITTED
     if by_passive is not None:
@@ -365,13 +342,11 @@ def _reason(clause: Clause, found: Found, before: str, after: str) -> str:
     """Why a thing is not required as it stands, "" if it is."""
     header, view = clause.header, clause.view
     around = f"{header} {before}{'not ' * clause.text.startswith('not ', found.start)}\x02 {after}"
-    if (header or clause.has(_PERMISSION_WORDS)) and _PERMITTED.search(around):
+    if _PERMITTED.search(around):
         return PERMITTED
-    if (header or clause.has(_EXCEPTION_WORDS)) and _EXCEPTION.search(around):
+    if _EXCEPTION.search(around):
         return CONDITIONAL
-    if (clause.has(_NEGATION_WORDS) and _BUT_JUST.search(before)) or (
-        header and polarity(f"{header[:-1]} ") is not True
-    ):
+    if _BUT_JUST.search(before) or (header and polarity(f"{header[:-1]} ") is not True):
         return UNCLEAR
     if asks_for_code(view) and (_CODE.search(clause.text) or not _OF_RESPONSE.search(clause.text)):
         return OF_CODE
@@ -384,13 +359,13 @@ def _reason(clause: Clause, found: Found, before: str, after: str) -> str:
 
 def _of_a_part(clause: Clause, found: Found, before: str, after: str) -> bool:
     header, until = clause.header, clause.text[: found.end]
-    if clause.has(_EACH_WORDS) and (_EACH.search(until) or _IN_NONE.match(clause.text) or _EACH_AFTER.match(after)):
+    if _EACH.search(until) or _IN_NONE.match(clause.text) or (_EACH.search(after) and _EACH_AFTER.match(after)):
         return True
     if (header and _EACH.search(header)) or _PART_FIRST.match(before):
         return True
     if not found.every:
         return _IN_NTH.match(after) is not None
-    limited = (clause.has(_LIMIT_WORDS) or "(" in until) and _LIMITED.search(until)
+    limited = _LIMITED.search(until)
     return bool(_OF_PART.search(before) or _EACH_AFTER.match(after) or limited)
 
 

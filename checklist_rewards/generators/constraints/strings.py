@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from checklist_rewards.generators.constraints.amounts import NUMBER, number
 from checklist_rewards.generators.constraints.counting import FUNCTION_WORDS, SECTION_MARK, regex_check
 from checklist_rewards.generators.constraints.filtering import A_PART, RESPONSE, Found, passive, polarity
-from checklist_rewards.generators.constraints.reading import Clause, Spec, Strings, one_line, pattern, starts
+from checklist_rewards.generators.constraints.reading import Clause, Spec, Strings, one_line, pattern
 
 _LONGEST = 300
 """Number of characters of a string that can be a keyword or a phrase."""
@@ -95,9 +95,6 @@ _PLACES = {
         r"|\s*as (?:the|your) (?:very )?(?:first|opening) (?:words?|phrase|sentence|line)\b",
     ),
 }
-_PLACE_WORDS = starts(
-    "end ends ending finish conclude close closing wrap sign last final start begin open opening preface prefix first"
-)
 _ADD = re.compile(r"\b(?:add|put|place|write|append|say|include)\b[^\x01]{0,60}$")
 _PARTICIPLE_SUBJECT = pattern(
     rf"""(?:^|[:(]|\b(?:by|please|always|avoid|without|from))\s*$|\b{RESPONSE},?\s*$
@@ -170,7 +167,7 @@ def one_of(phrases: tuple[str, ...]) -> Spec:
 
 def strings(clause: Clause) -> Iterator[Found]:
     """The requirements about the quoted strings of a clause."""
-    text, counts = clause.text, clause.has(_TIMES) and _COUNTED.search(clause.text)
+    text, counts = clause.text, _COUNTED.search(clause.text)
     for given in clause.strings:
         if any(len(value) > _LONGEST or "\n" in value for value in given.values):
             continue
@@ -182,7 +179,6 @@ def strings(clause: Clause) -> Iterator[Found]:
             yield found
 
 
-_TIMES = starts("time times once twice thrice")
 _COUNTED = re.compile(
     rf"\b(?:(?:{NUMBER})(?: or more| or fewer| or less| different| separate)* times?|once|twice|thrice)\b"
 )
@@ -190,8 +186,6 @@ _COUNTED = re.compile(
 
 def _at_place(clause: Clause, given: Strings, before: str, after: str) -> tuple[bool, Found | None]:
     """Whether the words speak of the start or the end of something, and the requirement if this is the response."""
-    if not clause.has(_PLACE_WORDS):
-        return False, None
     for kind, (verbs, nouns, suffixes) in _PLACES.items():
         place = verbs.search(before) or nouns.search(before)
         suffix = suffixes.match(after) if _ADD.search(before) else None
@@ -343,7 +337,7 @@ _NAMED = re.compile(
 def unquoted(clause: Clause) -> Iterator[Found]:
     """Keywords without quotation marks: "Include the keywords river, mill and boat."."""
     text = clause.text
-    if clause.has(_TIMES) and _COUNTED.search(text):
+    if _COUNTED.search(text):
         return
     for match in _UNQUOTED.finditer(text):
         before, after = text[: match.start("list")], text[match.end() :]
@@ -351,12 +345,11 @@ def unquoted(clause: Clause) -> Iterator[Found]:
         given = _enumerated(clause, match, several=bool(role and role["without"]) or " not " in before)
         if given is None:
             continue
-        if clause.has(_PLACE_WORDS):
-            decided, found = _at_place(clause, given, before, text[match.end("list") :])
-            if decided:
-                if found is not None and given.one and not match["noun"].startswith("phrase"):
-                    yield found
-                continue
+        decided, found = _at_place(clause, given, before, text[match.end("list") :])
+        if decided:
+            if found is not None and given.one and not match["noun"].startswith("phrase"):
+                yield found
+            continue
         if re.search(r"\bone of\b", before) and (match["colon"] or match["noun"].startswith("phrase")):
             continue
         if role:
