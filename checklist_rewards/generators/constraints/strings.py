@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from checklist_rewards.generators.constraints.amounts import NUMBER, number
 from checklist_rewards.generators.constraints.counting import FUNCTION_WORDS, SECTION_MARK, regex_check
-from checklist_rewards.generators.constraints.filtering import A_PART, RESPONSE, Found, passive, polarity
+from checklist_rewards.generators.constraints.filtering import A_PART, PART, RESPONSE, Found, passive, polarity
 from checklist_rewards.generators.constraints.reading import Clause, Spec, Strings, one_line, pattern
 
 _LONGEST = 300
@@ -100,18 +100,10 @@ _PARTICIPLE_SUBJECT = pattern(
     rf"""(?:^|[:(]|\b(?:by|please|always|avoid|without|from))\s*$|\b{RESPONSE},?\s*$
     |\b{RESPONSE},? (?:start|begin|open)\w* with \x01+,? and\s*$"""
 )
-_NTH = "(?:first|second|third|fourth|fifth|last|final|opening|closing|next)"
-_INNER = one_line(
+_PART_HERE = pattern(
     rf"""(?:\b(?:each|every)\b|\b(?:a|the|new|next|another|same) (?:new |next |same )?(?:line|sentence|paragraph
-    |section|
-    bullet|slide|row|column|cell)\b|\b(?:all|any|both)\b[^,]*\b(?:sentences?|lines?|paragraphs?|words?|stanzas?
-    |bullets?|
-    points?|sections?|verses?|items?|names?|questions?|steps?)\b|\b(?:titles?|subtitles?|headings?|headlines?
-    |sentences|
-    lines|paragraphs|words|stanzas|bullets|sections|names|steps|verses|items|points|questions|{_NTH} (?:sentence|line|
-    paragraph|stanza|section|bullet|verse|word)|paragraph \d+|subject(?: line)?)\b)"""
+    |section|bullet|slide|row|column|cell)\b|\b(?:{PART}|words)\b)(?:(?!,|\band\b|\bbut\b|;).)*$"""
 )
-_PART_HERE = re.compile(_INNER + r"(?:(?!,|\band\b|\bbut\b|;).)*$")
 ORDINALS = {
     word: n
     for n, word in enumerate("first second third fourth fifth sixth seventh eighth ninth tenth".split(), start=1)
