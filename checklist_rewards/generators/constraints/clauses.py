@@ -64,7 +64,7 @@ _TASKS = _set(
     "expand elaborate complete continue craft prepare need want convert turn plan sing help list paraphrase edit "
     "improve shorten analyze analyse argue do pretend act propose brainstorm finish present state define introduce "
     "recommend review write- report solve take share advertise formulate build organize find rework simplify reword "
-    "sketch pen narrate talk would i'd i'm i name can could extend evaluate assess persuade teach classify choose "
+    "sketch pen narrate talk would i'd i'm i name can could say extend evaluate assess persuade teach classify choose "
     "pick condense put type rank identify return output format"
 )
 _MODAL = _set(
@@ -156,6 +156,8 @@ def governing(words: list[str], own: bool = False, form: bool = False) -> bool:
         if word in _SURE and _sure(words, at):
             return True
         if word in _FILL or word in _NOT or word in _POLITE or word.isdigit():
+            if word == "such" and words[at : at + 1] == ["as"]:
+                return False  # an example
             at -= 1
             continue
         break
@@ -386,7 +388,8 @@ def _given(lead: list[str]) -> bool:
     told = set(lead)
     if told & _set("proofread paraphrase comment quote") or told & {"rules", "guidelines"} and "for" in told:
         return True
-    return bool(told & _GIVEN and told & _TEXTS)
+    about = lead[-3:-2] in (["on"], ["about"], ["of"]) and lead[-2] in _DET and lead[-1] in _TEXTS
+    return about or bool(told & _GIVEN and told & _TEXTS)
 
 
 def _heads(words: list[str]) -> bool:

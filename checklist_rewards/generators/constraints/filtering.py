@@ -94,7 +94,8 @@ _CHANGE_AFTER = pattern(
     |\s+to (?:my|the|this) (?:draft|text|story|essay)\b"""
 )
 _PLACE_AFTER = pattern(
-    r"""\s*(?:before|after|on its own|to (?:start|begin|end|open|close)|at the (?:very )?(?:end|start|beginning))\b
+    r"""[^.,]{0,20}\b(?:more|less|as|very|quite|too) (?:often|frequently|rarely|much|sparingly)\b
+    |\s*(?:before|after|on its own|to (?:start|begin|end|open|close)|at the (?:very )?(?:end|start|beginning))\b
     |.*\bnot both\b"""
 )
 """Words after a keyword that make it another requirement than that it occurs."""

@@ -283,7 +283,7 @@ def _one_thing(clause: Clause, match: Match) -> Found | None:
 
 _LABELS = pattern(
     r"""\b(?P<verb>answer|respond|reply|choose|select|pick|classify|label|rate|categori[sz]e|output|return|say)\b
-    (?P<way>[^.:;\n\x01]{0,60}?)(?:\b(?:exactly |only )?one of(?: the| these)?(?: following)?(?: [a-z]+)?:?\s+
+    (?P<way>[^.:;\n]{0,60}?)(?:\b(?:exactly |only )?one of(?: the| these)?(?: following)?(?: [a-z]+)?:?\s+
     |\bonly (?:with|as)\s+|\bas (?:either\s+)?|\bwith either\s+|\beither\s+)
     (?P<list>[a-z0-9][\w-]*(?:(?:\s*,\s*|\s*/\s*)[a-z0-9][\w-]*){0,8}?(?:\s*,)?(?:\s+(?:or|and)\s+|\s*,\s*)
     [a-z0-9][\w-]*)(?=\s*(?:[.;:!?\n)]|$))"""
