@@ -1,52 +1,25 @@
 """Requirements in whole phrases: "in JSON", "in all capital letters", "in German", "answer with yes or no".
 
-[`FORMS`] is the table: words of which one must occur in a clause, a pattern, and what builds the
-requirement from its match.
+[`FORMS`] is the table.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from collections.abc import Callable
 
 from checklist_rewards.generators.constraints.amounts import NUMBER, amount, number, numbers
 from checklist_rewards.generators.constraints.counting import FUNCTION_WORDS, regex_check
-from checklist_rewards.generators.constraints.filtering import A_PART, PART, RESPONSE, Found
-from checklist_rewards.generators.constraints.reading import Clause, Spec, pattern, starts
-from checklist_rewards.generators.constraints.strings import ORDINALS, one_of, only_one_of
+from checklist_rewards.generators.constraints.filtering import A_PART, PART, RESPONSE, Found, polarity
+from checklist_rewards.generators.constraints.reading import Clause, Spec, pattern
+from checklist_rewards.generators.constraints.strings import ORDINALS, only_one_of
 
 Match = re.Match[str]
 
 
-class Form(NamedTuple):
-    """A phrase that states a requirement."""
-
-    words: frozenset[str]
-    pattern: re.Pattern[str]
-    build: Callable[[Clause, Match], Found | None]
-
-    def read(self, clause: Clause) -> Iterator[Found]:
-        """The requirements of a clause that the phrase states."""
-        for match in self.pattern.finditer(clause.text):
-            found = self.build(clause, match)
-            if found is not None:
-                yield found
-
-
-def _whole(match: Match, check: Spec, question: str = "", denied: Spec | None = None, refused: str = "") -> Found:
-    """A requirement about the form of the whole response."""
-    return Found(
-        match.start(),
-        match.end(),
-        check,
-        denied,
-        question,
-        refused,
-        whole=True,
-        counts=False,
-        free=check["type"] not in ("json",),
-    )
+def _form_of(match: Match, check: Spec, question: str = "", denied: Spec | None = None, refused: str = "") -> Found:
+    """A requirement about the form of the response, in any language."""
+    return Found(match.start(), match.end(), check, denied, question, refused, every=False, counts=False)
 
 
 # Casing and language
@@ -113,8 +86,9 @@ _LANGUAGE = pattern(
     |\b(?:outside of|other than|except(?: for)?|apart from|besides) (?P<f>{_TONGUE}),? no (?:other )?languages?\b
     (?: is allowed)?"""
 )
-_ONLY_LANGUAGE = re.compile(
-    r"\b(?:entire|whole|only|respond|reply|your (?:[a-z]+ )?(?:response|answer|reply|output))\b"
+_ONLY_LANGUAGE = pattern(
+    r"""\b(?:(?:should|must|ha(?:s|ve) to|needs? to|shall) be|entire|whole|only|respond|reply
+    |your (?:[a-z]+ )?(?:response|answer|reply|output))\b"""
 )
 _ONLY_AFTER = re.compile(r"\s*,?\s*(?:only|no other language)\b")
 _LANGUAGE_OF_OTHERS = pattern(
@@ -135,11 +109,7 @@ def _language(clause: Clause, match: Match) -> Found | None:
     if len(set(_ANY_TONGUE.findall(clause.text))) > 1:
         return None
     only = match["a"] is None or match["only"] or _ONLY_AFTER.match(after) or _ONLY_LANGUAGE.search(before)
-    if re.search(r"\b(?:either|both)\b", before):
-        return None
     if not only and _LANGUAGE_OF_OTHERS.search(before):
-        return None
-    if re.search(rf"\b{PART}\s+$", before):
         return None
     check = {"type": "language", "language": LANGUAGES[name]}
     return Found(
@@ -171,18 +141,19 @@ _HEADING = pattern(
     r"""\b(?:start|begin|include|add|with|use|have|has)\b[^.\n]{0,40}?\b(?:a )?(?:markdown (?:heading|title|header)
     |(?:heading|title|header) (?:in|using|with) markdown)"""
 )
-_POSTSCRIPT = re.compile(
-    r"\b(?:postscript|post script|(?:add|include|write|with|append) (?:a |an )?p\.\s?(?:p\.\s?)?s\b\.?)"
+_POSTSCRIPT = pattern(
+    r"""\b(?:add|include|including|write|with|and|append|has|have|having|contain|containing|put|use|need|want)\s+(?:a|an|one)\s
+    (?:short |brief |final |funny )?(?:post-?\s?script|p\.?\s?(?:p\.?\s?)?s)\b\.?"""
 )
 _MARKER = re.compile(r"[Pp](?<![\w.].)(?:\.\s?[Pp]\.\s?[Ss]\.?|\.\s?[Ss]\.?|[Pp][Ss]|[Ss])(?!\w)")
 _MARKS = r"(?:double[- ])?(?:quotations?[- ]marks|quotes|quote marks)"
 _WRAPPED = pattern(
     rf"""\b(?:wrap(?:ped)?|enclos(?:e|ed)|surround(?:ed)?|put|place|be|contained|begin and end|start and end
-    |encase(?:d)?)\b[^.;\n]{{0,90}}?\b(?:in|with|by|within|inside|between)\s+(?:a pair of )?{_MARKS}
+    |encase(?:d)?)\b[^.;,\n]{{0,90}}?\b(?:in|with|by|within|inside|between)\s+(?:a pair of )?{_MARKS}
     |\b{_MARKS} (?:should |must )?(?:be )?(?:placed |put )?around [^.;\n]{{0,40}}?\b{RESPONSE}\b"""
 )
 _QUOTED_PART = pattern(
-    rf"""\b(?:titles?|words?|phrases?|names?|keywords?|sentences|each sentence|dialogues?|quotes?|lyrics|lines)\b
+    rf"""\b(?:{PART}|words?|phrases?|names?|keywords?|quotes?|lyrics)\b
     (?! long\b| and\b|,)[^,.;]{{0,40}}?{_MARKS}"""
 )
 _ENTIRE = re.compile(
@@ -192,19 +163,19 @@ _ENTIRE = re.compile(
 
 
 def _json(clause: Clause, match: Match) -> Found | None:
-    return _whole(match, {"type": "json"})
+    return _form_of(match, {"type": "json"})
 
 
 def _title(clause: Clause, match: Match) -> Found:
     check = {"type": "title", "style": "angled"}
-    return _whole(match, check, "Does the response have a title in double angle brackets?")
+    return _form_of(match, check, "Does the response have a title in double angle brackets?")
 
 
 def _heading(clause: Clause, match: Match) -> Found:
     check = {"type": "title", "style": "heading"}
     denied = regex_check(r"\A\s*#{1,6}[ \t]+\S", exactly=0)
     refused = "Does the response start without a Markdown heading?"
-    return _whole(match, check, "Does the response start with a Markdown heading?", denied, refused)
+    return _form_of(match, check, "Does the response start with a Markdown heading?", denied, refused)
 
 
 def _postscript(clause: Clause, match: Match) -> Found | None:
@@ -212,15 +183,15 @@ def _postscript(clause: Clause, match: Match) -> Found | None:
         return None
     if marker := _MARKER.search(clause.view.prompt, clause.start + match.start()):
         check = {"type": "postscript", "marker": marker.group()}
-        return _whole(match, check)._replace(end=max(match.end(), marker.end() - clause.start))
-    return _whole(match, regex_check(r"(?im)^\W*P\.?\s?S\b", at_least=1), "Does the response have a postscript?")
+        return _form_of(match, check)._replace(end=max(match.end(), marker.end() - clause.start))
+    return _form_of(match, regex_check(r"(?im)^\W*P\.?\s?S\b", at_least=1), "Does the response have a postscript?")
 
 
 def _quoted(clause: Clause, match: Match) -> Found | None:
     around = clause.text[: match.end()]
-    if not _ENTIRE.search(around) or _QUOTED_PART.search(around):
+    if polarity(match.group()) is not True or not _ENTIRE.search(around) or _QUOTED_PART.search(around):
         return None
-    return _whole(match, {"type": "quoted"}, "Is the whole response in quotation marks?")
+    return _form_of(match, {"type": "quoted"}, "Is the whole response in quotation marks?")
 
 
 _LISTS = pattern(
@@ -247,7 +218,7 @@ _BRACKETS = re.compile(r"\bplace-?holders?\b[^.\n]{0,80}?\b(?:square )?brackets\
 
 
 def _brackets(clause: Clause, match: Match) -> Found:
-    return _whole(match, {"type": "placeholders", "at_least": 1})
+    return _form_of(match, {"type": "placeholders", "at_least": 1})
 
 
 _OTHER_FORMAT = pattern(
@@ -281,24 +252,6 @@ def _yes_or_no(clause: Clause, match: Match) -> Found | None:
     return Found(match.start(), match.end(), check, None, question)
 
 
-_CHOICES = pattern(
-    r"""\b(?:one of|either of|from)\b[^.:\n\x01]{0,60}\b(?:options|choices|phrases|answers|responses|sentences)\b
-    [^.:\n\x01]{0,40}:[ \t]*(?P<list>[^\n\x01]{5,300})"""
-)
-
-
-def _choices(clause: Clause, match: Match) -> Found | None:
-    """One of several sentences in a row, which begin with the same word."""
-    start, view = clause.start, clause.view
-    text = _CHOICES.match(view.text, start + match.start())
-    pieces = re.findall(r"[^.;,\[\]()]+\.?", view.prompt[slice(*text.span("list"))]) if text else []
-    answers = [piece.strip() for piece in pieces if piece.strip()]
-    first = answers[0].split()[0] if answers else ""
-    same = [answer.split()[0] == first and len(answer.split()) <= 8 for answer in answers]
-    answers = answers[: same.index(False)] if False in same else answers
-    return Found(match.start(), match.end(), one_of(tuple(answers)), counts=False) if len(answers) > 1 else None
-
-
 _SAYS = r"(?:answer|respond|reply|output|return|print|say|state|give|provide|write)"
 _ADVERB = r"(?:(?:the|a|an|your|one|single|final|correct|numeric(?:al)?|whole|resulting|option|answer)\s+)*"
 _KIND = r"(?:number|integer|digit|numeral|numerical value|letter)s?"
@@ -319,13 +272,10 @@ _ALONE = {
     "i": (r"\A\s*[-+−]?\d[\d,]*\.?\s*\Z", "a whole number"),
     "n": (r"\A\s*[-+−]?[$€£]?\d[\d,. ]*%?\.?\s*\Z", "a number"),
 }
-_OF_CODE = re.compile(r"\b(?:functions?|scripts?|programs?|code|excel|query|method|regex|list|string|array)\b")
 
 
 def _one_thing(clause: Clause, match: Match) -> Found | None:
     """A number or a letter and nothing else: "Respond with the number only."."""
-    if _OF_CODE.search(clause.text):
-        return None
     expression, thing = _ALONE[(match["a"] or match["b"] or match["c"])[0]]
     check, question = regex_check(expression, exactly=1), f"Does the response consist only of {thing}?"
     return Found(match.start(), match.end(), check, None, question, every=False)
@@ -333,7 +283,7 @@ def _one_thing(clause: Clause, match: Match) -> Found | None:
 
 _LABELS = pattern(
     r"""\b(?P<verb>answer|respond|reply|choose|select|pick|classify|label|rate|categori[sz]e|output|return|say)\b
-    (?P<way>[^.:;\n\x01]{0,60}?)(?:\b(?:exactly |only )?one of(?: the| these)?(?: following)?(?: [a-z]+)?:?\s+
+    (?P<way>[^.:;\n]{0,60}?)(?:\b(?:exactly |only )?one of(?: the| these)?(?: following)?(?: [a-z]+)?:?\s+
     |\bonly (?:with|as)\s+|\bas (?:either\s+)?|\bwith either\s+|\beither\s+)
     (?P<list>[a-z0-9][\w-]*(?:(?:\s*,\s*|\s*/\s*)[a-z0-9][\w-]*){0,8}?(?:\s*,)?(?:\s+(?:or|and)\s+|\s*,\s*)
     [a-z0-9][\w-]*)(?=\s*(?:[.;:!?\n)]|$))"""
@@ -429,7 +379,7 @@ def _paragraph_start(clause: Clause, match: Match) -> Found | None:
         return None
     paragraph = number(match["n"]) if match["n"] else ORDINALS[match["nth"]]
     check = {"type": "paragraph_start", "paragraph": paragraph, "word": clause.prompt(*match.span("word"))}
-    return _whole(match, check)._replace(counts=True)
+    return _form_of(match, check)._replace(counts=True)
 
 
 _REPEAT = pattern(
@@ -458,7 +408,7 @@ def _repeats_prompt(clause: Clause, match: Match) -> Found | None:
     if match["quoted"]:
         given = next((one for one in clause.strings if one.start == match.start("quoted")), None)
         check["prompt"] = given.values[0] if given else ""
-        return _whole(match, check, question)._replace(end=match.end("quoted")) if given else None
+        return _form_of(match, check, question)._replace(end=match.end("quoted")) if given else None
     below = re.search(r"\b(?:below|following)\b", match.group())
     named = below or re.search(r"\babove\b", match.group())
     if not named and not match["what"].startswith(("request", "prompt", "question", "query", "instruction")):
@@ -467,19 +417,21 @@ def _repeats_prompt(clause: Clause, match: Match) -> Found | None:
     text = view.prompt[gap:].strip() if (below or start == 0) and gap > 0 else view.prompt[:start].strip()
     if below and not text:
         return None
-    return _whole(match, check | ({"prompt": text} if text else {}), question)._replace(end=match.end("what"))
+    check |= {"prompt": text} if text else {}
+    return _form_of(match, check, question)._replace(end=match.end("what"), whole=True)
 
 
 # Parts with dividers
 
-_STARS = re.compile(r"(?<!\*)\*{6}(?!\*)|\b(?:6|six) asterisks?(?: symbols?)?")
+_STARS = re.compile(
+    r"(?P<separated>\bseparat[^.\n]{0,90}?)?(?:(?<!\*)\*{6}(?!\*)|\b(?:6|six) asterisks?(?: symbols?)?)"
+)
 _MORE_THAN_TWO = pattern(
     r"""\b(?:three|four|five|several|multiple|3|4|5)\s+(?:[a-z]+\s+){0,2}[a-z]+s\b
     |\b(?:each|every)\b(?! (?:version|response|answer) (?:must|should|has))"""
 )
 _SEPARATED = re.compile(r"separat[^.]*$")
 _DIVIDED = re.compile(r"\b(?:separat|divid|delimit|split)\w*[^.]{0,60}?(?<!\*)\*{3}(?!\*)")
-_TWO = re.compile(r"\bseparat\w+ (?:the|your) [a-z ]{2,40} and (?:the |your )?[a-z ]{2,40}? (?:by|with|using)\b")
 _PLURAL = re.compile(r"[\s-]+(?:(?!and\b|or\b|in\b|of\b|to\b)[a-z]+ ){0,2}?(?P<noun>(?!is\b|was\b|has\b)[a-z]+s)\b")
 _UNITS_OF_TEXT = frozenset(
     "words sentences characters times points bullets lines paragraphs sections asterisks".split()
@@ -489,18 +441,16 @@ _UNITS_OF_TEXT = frozenset(
 def _two_responses(clause: Clause, match: Match) -> Found | None:
     """Two responses between six asterisks."""
     text, at = clause.view.text, clause.start + match.start()
-    if not _SEPARATED.search(text, max(at - 90, 0), at):
+    if not (match["separated"] or _SEPARATED.search(text, max(at - 90, 0), at)):
         return None
     if _MORE_THAN_TWO.search(text, max(clause.start - 150, 0), clause.start + match.end()):
         return None
-    return _whole(match, {"type": "two_responses"})
+    return _form_of(match, {"type": "two_responses"})
 
 
 def _divided(clause: Clause, match: Match) -> Found | None:
     """Parts between three asterisks: "two poems, separated by ***"."""
     text, check = clause.view.text, {"type": "paragraphs", "separator": "***"}
-    if _TWO.match(clause.text, match.start()):
-        return _whole(match, {**check, "exactly": 2})
     at = clause.start + match.start()
     if "paragraph" in text:
         return None
@@ -508,36 +458,32 @@ def _divided(clause: Clause, match: Match) -> Found | None:
     for given in reversed(numbers(head)[-5:]):
         noun, found = _PLURAL.match(head, given.end()), amount(head, given)
         if noun and found.how != "about" and (found.low or found.high or 0) > 1 and noun["noun"] not in _UNITS_OF_TEXT:
-            return _whole(match, {**check, **found.bounds})
+            return _form_of(match, {**check, **found.bounds})
     return None
 
 
-def _form(words: str, expression: re.Pattern[str], build: Callable[[Clause, Match], Found | None]) -> Form:
-    return Form(starts(words), expression, build)
-
-
 _CASES = "lowercase uppercase lower upper capital capitals caps capitalize small"
-FORMS = (
-    _form(_CASES, _CASING, _english),
-    _form(_CASES, _CASING, _casing),
-    _form(" ".join(LANGUAGES), _LANGUAGE, _language),
-    _form("json", _JSON, _json),
-    _form("<< angular angle", _TITLE, _title),
-    _form("markdown", _HEADING, _heading),
-    _form("postscript p pps ps", _POSTSCRIPT, _postscript),
-    _form("quotes quotation", _WRAPPED, _quoted),
-    _form("list bullet bulleted table", _LISTS, _list),
-    _form("placeholder place holder", _BRACKETS, _brackets),
-    _form("yml yaml xml csv html latex toml", _OTHER_FORMAT, _other_format),
-    _form("yes true", _YES_NO, _yes_or_no),
-    _form("one either from", _CHOICES, _choices),
-    _form("one only either classify label categorize rate", _LABELS, _labels),
-    _form("number integer digit numeral numerical letter", _ONE_THING, _one_thing),
-    _form("mark point period stop colon semicolon", _ENDING_MARK, _ending_mark),
-    _form("end ending finish conclude close last", _UNQUOTED_END, _unquoted_end),
-    _form("paragraph", _PARAGRAPH_START, _paragraph_start),
-    _form("repeat copy restate rewrite reproduce", _REPEAT, _repeats_prompt),
-    _form("*** asterisk", _STARS, _two_responses),
-    _form("***", _DIVIDED, _divided),
+FORMS: tuple[tuple[str, re.Pattern[str], Callable[[Clause, Match], Found | None]], ...] = (
+    (_CASES, _CASING, _english),
+    (_CASES, _CASING, _casing),
+    (" ".join(LANGUAGES), _LANGUAGE, _language),
+    ("json", _JSON, _json),
+    ("<< angular angle", _TITLE, _title),
+    ("markdown", _HEADING, _heading),
+    ("postscript p pps ps", _POSTSCRIPT, _postscript),
+    ("quotes quotation", _WRAPPED, _quoted),
+    ("list bullet bulleted table", _LISTS, _list),
+    ("placeholder place holder", _BRACKETS, _brackets),
+    ("yml yaml xml csv html latex toml", _OTHER_FORMAT, _other_format),
+    ("yes true", _YES_NO, _yes_or_no),
+    ("one only either classify label categorize rate", _LABELS, _labels),
+    ("number integer digit numeral numerical letter", _ONE_THING, _one_thing),
+    ("mark point period stop colon semicolon", _ENDING_MARK, _ending_mark),
+    ("end ending finish conclude close last", _UNQUOTED_END, _unquoted_end),
+    ("paragraph", _PARAGRAPH_START, _paragraph_start),
+    ("repeat copy restate rewrite reproduce", _REPEAT, _repeats_prompt),
+    ("*** asterisk", _STARS, _two_responses),
+    ("***", _DIVIDED, _divided),
 )
-"""The phrases, in the order in which they are read."""
+"""The phrases, in the order in which they are read: words of which one must occur in a clause, a pattern, and what
+builds the requirement from its match."""
