@@ -225,6 +225,11 @@ def shown(text: str) -> str:
     return _MARK.sub(PLACE, text) if _OPEN in text else text
 
 
+def words_of(text: str) -> str:
+    """The text for rules that read its words: spaces in place of each mark, so that places are those of [`shown`]."""
+    return _MARK.sub(" " * len(PLACE), text) if _OPEN in text else text
+
+
 def clean(text: str, images: Collection[Image] = ()) -> str:
     """A text from outside, without the characters of marks. The marks of the given images are kept."""
     if is_plain(text):

@@ -31,6 +31,7 @@ from checklist_rewards.datasets.columns import PROMPT, checklist_columns
 from checklist_rewards.errors import ChecklistError, ConfigError, GenerationError, SampleError
 from checklist_rewards.files.rows import SCORE_COLUMN, Row
 from checklist_rewards.files.store import Store
+from checklist_rewards.images import words_of
 from checklist_rewards.judges import Progress, Receipt
 from checklist_rewards.pipelines import PipelineConfig
 from checklist_rewards.progress import Bar
@@ -299,7 +300,7 @@ class RowWork:
                 data[SCORE_COLUMN] = None if score is None else score.model_dump()
             out[place] = data
             if self.writes:
-                ruled = request.input if request is not None and self.pipe.finds_constraints else None
+                ruled = words_of(request.input) if request is not None and self.pipe.finds_constraints else None
                 self.totals.add_checklist(name, result, ruled)
             elif score is None:
                 self.totals.miss(Unanswered(Reason.NO_CHECKLIST), name)
