@@ -316,10 +316,10 @@ class Columns:
     def input_of(self, row: Mapping[str, Any], where: str) -> tuple[str | None, str | None]:
         """The input and the conversation before it, as text; several columns are joined by blank lines, skipping empty
         ones. "[image]" stands in place of an image."""
-        input, history, _ = self._context(row, where)
+        input, history, _ = self.context_of(row, where)
         return input and shown(input), history and shown(history)
 
-    def _context(self, row: Mapping[str, Any], where: str) -> tuple[str | None, str | None, Sequence[Image]]:
+    def context_of(self, row: Mapping[str, Any], where: str) -> tuple[str | None, str | None, Sequence[Image]]:
         """The input, the conversation before it, and the images of both."""
         self._check_elsewhere(row, where)
         prompts = [self._prompt(row, key, where) for key in self.inputs]
@@ -395,7 +395,7 @@ class Columns:
         """The row as a [`Request`] for a checklist. Raises [`SampleError`] if the input is blank."""
         if not self.inputs:
             self.get(row, PROMPT, "--input-key", where)
-        input, history, images = self._context(row, where)
+        input, history, images = self.context_of(row, where)
         if input is None or not input.strip():
             keys = ", ".join(self.inputs)
             raise SampleError(f"{where}: the input ({keys}) is blank; a checklist requires an input.")
@@ -426,7 +426,7 @@ class Columns:
             messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
             [messages], images = self._prompts_with_images(row, [messages], where)
             return messages if images else prompt
-        input, _, images = self._context(row, where)
+        input, _, images = self.context_of(row, where)
         if not images:
             return prompt
         content = [
@@ -441,13 +441,13 @@ class Columns:
         if self.blank_is_null and self.inputs and all(isinstance(c, str) and not c.strip() for c in cells):
             names = ", ".join(map(repr, (*self.inputs, self.target)))
             raise SampleError(f"{where}: {names} are blank; remove the row, or fill it.")
-        input, history, images = self._context(row, where)
+        input, history, images = self.context_of(row, where)
         target, reference = self.target_of(row, where), self.reference_of(row, where)
         return Sample.of(checklist, target, input, reference, history, images)
 
     def pool_of(self, row: Mapping[str, Any], where: str, candidates: Sequence[str] = ()) -> Pool:
         """The row as a [`Pool`] of these candidates. Raises [`SampleError`] for invalid columns."""
-        input, history, images = self._context(row, where)
+        input, history, images = self.context_of(row, where)
         reference = self.reference_of(row, where)
         return Pool(self.checklist_of(row, where), candidates, input, reference, history, images=images)
 
@@ -540,8 +540,12 @@ FIELDS = Columns(
 
 
 def images_of_row(row: Mapping[str, Any], where: str, folder: str | Path | None = "") -> list[Image]:
-    """The images in the column `images` of a row, or in `image`. Raises [`SampleError`] for a value that is none."""
+    """The images in the column `images` of a row, or in `image`. Raises [`SampleError`] for a value that is none, such
+    as null in a list, and for a row with both columns."""
     column, images = image_column(row)
+    both = [name for name in IMAGE_COLUMNS if not _is_blank(row.get(name))]
+    if len(both) > 1:
+        raise SampleError(f"{where}: the row has images in {both[0]!r} and in {both[1]!r}; keep one of the columns.")
     return [image_of(image, f"{where}, {column!r}", folder) for image in images]
 
 
@@ -551,7 +555,7 @@ def image_column(row: Mapping[str, Any]) -> tuple[str | None, list[Any]]:
     if column is None:
         return None, []
     value = decoded(row[column])
-    return column, [one for one in (value if isinstance(value, list | tuple) else [value]) if one is not None]
+    return column, list(value) if isinstance(value, list | tuple) else [value]
 
 
 def read_checklist(path: Path) -> Checklist:

@@ -17,7 +17,7 @@ from checklist_rewards.backends import Engine
 from checklist_rewards.chat import CompletionReader, completion_text, prompt_text
 from checklist_rewards.errors import SampleError
 from checklist_rewards.images import clean, has_images, image_of, is_plain, outside, parts, shown
-from checklist_rewards.messages import content_of, images_of, with_images
+from checklist_rewards.messages import content_of, images_of, with_images, with_places
 from checklist_rewards.rows import Columns, Pool, Request, Sample
 from checklist_rewards.scorer import ChecklistScorer
 from tests.fakes import FakeBackend
@@ -282,6 +282,31 @@ def test_a_sample_holds_the_images_of_its_row(row):
     assert columns.input_of(row, "row 1") == ("[image]What?", None)
     ignoring = Columns.of(row, images="ignore").sample_of(row, "row 1", ["Is it red?"])
     assert ignoring.input == "What?" and not ignoring.images
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"images": [None]}, "row 1, 'images' must be a PIL image, .*; got NoneType None"),
+        ({"images": [PILLOWS["red"], None]}, "row 1, 'images' must be a PIL image, .*; got NoneType None"),
+        (
+            {"image": PILLOWS["red"], "images": [PILLOWS["red"]]},
+            "row 1: the row has images in 'images' and in 'image'",
+        ),
+    ],
+)
+def test_no_image_of_a_row_is_left_out(row, message):
+    row = {**row, "prompt": "What?", "target": "Red."}
+    with pytest.raises(SampleError, match=message):
+        Columns.of(row).sample_of(row, "row 1", ())
+
+
+def test_a_text_in_an_image_part_stands_after_the_image():
+    prompt = [{"role": "user", "content": [{"type": "image", "image": PILLOWS["red"], "text": "A flag."}]}]
+    seen = with_images(prompt)
+    assert prompt_text(with_images(seen)) == (f"{RED.mark}A flag.", None) and images_of(seen) == [RED]
+    assert prompt_text(prompt, images="ignore") == ("A flag.", None)
+    assert prompt_text(with_places(prompt)[0]) == ("[image]A flag.", None)
 
 
 def test_paths_begin_in_the_folder_of_the_file(tmp_path, monkeypatch):

@@ -23,6 +23,7 @@ from checklist_rewards.evaluation.scored import CHECKLIST, ItemAnswer, ScoredTex
 from checklist_rewards.files.cells import decoded, messages_in
 from checklist_rewards.files.rows import Row, read_rows
 from checklist_rewards.judges.labels import LabelCell, read_column
+from checklist_rewards.messages import with_places
 from checklist_rewards.rows import INPUTS, Columns
 
 logger = logging.getLogger(__name__)
@@ -272,6 +273,7 @@ def _text(data: Mapping[str, Any]) -> str | None:
 
 
 def text_of(value: Any) -> str:
-    """A text to compare with others, equal for the cells of JSON Lines, CSV and Parquet: of messages, the answer."""
-    value = messages_in(value)
-    return completion_text(value) if isinstance(value, list) else str(value)
+    """A text to compare with others, equal for the cells of JSON Lines, CSV and Parquet: of messages, the answer, with
+    "[image]" for an image."""
+    value, _ = with_places(messages_in(value))
+    return completion_text(value, images="ignore") if isinstance(value, list) else str(value)

@@ -13,6 +13,7 @@ from checklist_rewards.evaluation.labels import same_text
 from checklist_rewards.ui.annotations import name_of
 from tests.cli.conftest import run, write_jsonl  # noqa: F401 - a fixture
 from tests.evaluation.agreement.files import scored_file
+from tests.test_images import RED
 
 CHECKLIST = ["Is it red?", "Is it big?"]
 PER_ITEM = ("labels", lambda n: [int(n > 10 or n % 5 == 2), int(n * 5 % 24 < 12 or n % 7 == 3)])
@@ -90,6 +91,19 @@ def test_texts_are_compared_as_the_judge_saw_them(one, other):
 
 
 PROMPTS = ["Go on.", [{"role": "user", "content": "Go on."}], json.dumps([{"role": "user", "content": "Go on."}])]
+
+
+@pytest.mark.parametrize(
+    "part", [{"type": "image", "image": "gone.png"}, {"type": "image_url", "image_url": {"url": RED.url}}]
+)
+def test_answers_with_images_are_compared_by_their_texts(part):
+    def row(text):
+        return {"target": [{"role": "assistant", "content": [part, {"type": "text", "text": text}]}]}
+
+    assert same_text(row("It is red."), row("It is red.")) and same_text(
+        row("It is red."), {"target": "[image]It is red."}
+    )
+    assert same_text(row("It is red."), row("It is blue.")) is False
 
 
 @pytest.mark.parametrize(("one", "other"), list(product(PROMPTS, [*PROMPTS, "Stop."])), ids=repr)
