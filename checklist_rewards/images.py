@@ -57,6 +57,11 @@ SEEING = (
     "images='ignore' (--images ignore)"
 )
 """What to do about a model that reads text only."""
+NOT_FETCHED = (
+    "an address, which is not fetched here; download it, use a server that fetches images, or omit images with "
+    "images='ignore' (--images ignore)"
+)
+"""What to do about an image on the web."""
 _ALLOWED = "a PIL image, the bytes of an image file, a path, a cell of datasets.Image, a data URL or an address"
 
 
@@ -90,10 +95,7 @@ class Image:
     def pillow(self) -> Pillow:
         """The image in RGB. Raises [`SampleError`] for an image on the web."""
         if self._content is None:
-            raise SampleError(
-                f"the image {self.source} is an address, which is not fetched here; download it, or use a judge on a "
-                "server that fetches images."
-            )
+            raise SampleError(f"the image {self.source} is {NOT_FETCHED}.")
         return _decoded(self._content)
 
     @property

@@ -274,6 +274,8 @@ def improve(
     scorer: ChecklistScorer | None = None
     if work is not None:
         scorer = work.scorer
+        for row in rows:
+            scorer.check_sample(row.to_judge, row.where)
         scorer.validate()
         if writer is not None:
             engine = Engine(writer, *_place(judge.engine), judge.engine.settings)

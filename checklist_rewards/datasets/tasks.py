@@ -244,6 +244,9 @@ class RowWork:
             sample = self.columns.sample_of(data, where, ())
             if isinstance(checklist, Checklist):
                 self.pipe.check_checklist(checklist, where)
+                sample = replace(sample, checklist=checklist)
+            if self.checklists is not Source.COLUMN or checklist is not None:
+                self.pipe.check_sample(sample, where)
         return request, sample, checklist if isinstance(checklist, Checklist) else None
 
     def process(
