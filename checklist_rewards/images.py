@@ -30,6 +30,7 @@ import binascii
 import io
 import os
 import re
+import sys
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -104,9 +105,14 @@ class Image:
         if self._content is None:
             assert self.source is not None
             return self.source
+        return f"data:image/png;base64,{base64.b64encode(self.png).decode()}"
+
+    @property
+    def png(self) -> bytes:
+        """A PNG file with the same pixels. Raises [`SampleError`] for an image on the web."""
         file = io.BytesIO()
         self.pillow.save(file, "PNG")
-        return f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"
+        return file.getvalue()
 
 
 _KNOWN: WeakValueDictionary[str, Image] = WeakValueDictionary()
@@ -177,6 +183,12 @@ def image_of(
         raise SampleError(f"{where}{named} cannot be decoded as an image: {error}.") from None
     key = blake2b(f"{pixels.width}x{pixels.height}:".encode() + content, digest_size=16).hexdigest()
     return _kept(Image(key, pixels.size, source, value))
+
+
+def is_pillow(value: Any) -> bool:
+    """Whether a value is a PIL image. PIL, which is an optional library, is not imported."""
+    module = sys.modules.get("PIL.Image")
+    return module is not None and isinstance(value, module.Image)
 
 
 def is_logged(value: Any) -> bool:

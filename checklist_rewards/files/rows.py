@@ -314,7 +314,7 @@ def _read_folder(path: Path) -> Iterator[Row]:
     except Exception as error:  # whatever the library raises for files that are missing or damaged
         reason = str(error).partition("\n")[0]
         raise SampleError(f"{path}: cannot be read as a dataset on disk ({type(error).__name__}: {reason}).") from None
-    yield from _of_tables(dataset.iter(_PARQUET_ROWS), path)
+    yield from rows_of_tables(dataset.iter(_PARQUET_ROWS), path)
 
 
 def _read_parquet(path: Path) -> Iterator[Row]:
@@ -325,23 +325,25 @@ def _read_parquet(path: Path) -> Iterator[Row]:
     try:
         with pq.ParquetFile(path) as file:
             check_unique(file.schema_arrow.names, path)
-            for row in _of_tables(file.iter_batches(batch_size=_PARQUET_ROWS), path):
+            for row in rows_of_tables(file.iter_batches(batch_size=_PARQUET_ROWS), path):
                 number = row.number
                 yield row
     except (pa.ArrowException, OSError) as error:
         raise SampleError(f"{path}: cannot be read as Parquet after row {number} ({error}).") from error
 
 
-def _of_tables(tables: Iterable[pa.Table | pa.RecordBatch], path: Path) -> Iterator[Row]:
-    """The rows of Arrow tables, which have the same columns."""
+def rows_of_tables(tables: Iterable[pa.Table | pa.RecordBatch], path: Path | None = None) -> Iterator[Row]:
+    """The rows of Arrow tables, which have the same columns. Images are cells of `datasets.Image`, with their bytes as
+    they are stored."""
     number, readers = 0, None
     for table in tables:
         if readers is None:
             readers = {field.name: reader for field in table.schema if (reader := _reader(field))}
         for data in table.to_pylist():
             number += 1
-            where = f"{path}, row {number}"
-            yield Row(number, _with_json(data, readers, where) if readers else data, where, folder=path.parent)
+            where = f"row {number}" if path is None else f"{path}, row {number}"
+            folder = Path() if path is None else path.parent
+            yield Row(number, _with_json(data, readers, where) if readers else data, where, folder=folder)
 
 
 def _reader(field: pa.Field) -> Callable[[Any], Any] | None:
