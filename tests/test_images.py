@@ -284,6 +284,20 @@ def test_a_sample_holds_the_images_of_its_row(row):
     assert ignoring.input == "What?" and not ignoring.images
 
 
+def test_a_prompt_of_several_columns_has_the_text_of_its_columns_and_the_images_of_its_row():
+    columns, row = Columns(("prompt", "input"), history=None), {"prompt": "What?", "input": "Why?", "image": RED}
+    assert columns.messages_of(row, "row 1") == "What?\n\nWhy?"  # of a dataset that keeps the column
+    [message] = columns.asked_of(row, "row 1")
+    assert content_of(message) == f"{RED.mark}What?\n\nWhy?"
+    row = {"prompt": asks(PILLOWS["red"], "What?"), "input": "Why?"}
+    assert content_of(columns.asked_of(row, "row 1")[0]) == f"{RED.mark}What?\n\nWhy?"
+    with pytest.raises(
+        SampleError, match="row 1, 'prompt': an image in a message has no place in the text of several"
+    ):
+        columns.messages_of(row, "row 1")
+    assert images_of(Columns(("prompt",), history=None).asked_of({"prompt": None, "image": RED}, "row 1")) == [RED]
+
+
 @pytest.mark.parametrize(
     ("row", "message"),
     [

@@ -31,6 +31,7 @@ from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.scored import stored_checklist
 from checklist_rewards.files.atomic import write_text
 from checklist_rewards.files.rows import CHUNK_ROWS, Row, file_format, write_rows
+from checklist_rewards.images import Image
 from checklist_rewards.judges import Progress
 from checklist_rewards.messages import images_of
 from checklist_rewards.preferences import (
@@ -52,7 +53,7 @@ from checklist_rewards.rerank import (
     sample_candidates,
     selection,
 )
-from checklist_rewards.rows import Candidate, Columns, Sample, score_from
+from checklist_rewards.rows import IMAGE_COLUMNS, Candidate, Columns, Sample, score_from
 from checklist_rewards.scorer import ChecklistScorer
 from checklist_rewards.scores import Aggregation, ItemScore, Score, rescore
 from checklist_rewards.scores.reasons import Reason, Unanswered
@@ -280,7 +281,10 @@ def _rankings(
 
 
 def _hashes(columns: Columns, row: Row, candidates: Sequence[str]) -> list[str]:
-    asked = json.dumps([columns.messages_of(row.data, row.where), columns.reference_of(row.data, row.where)])
+    asked = json.dumps(
+        [columns.asked_of(row.data, row.where), columns.reference_of(row.data, row.where)],
+        default=lambda value: value.key if isinstance(value, Image) else repr(value),
+    )
     return [key_of("ranked-1", asked, str(text)).hex()[:16] for text in candidates]
 
 
@@ -407,7 +411,8 @@ def pairs(
                 for score in row_scores:
                     report.add(row.number, score)
                     judges |= {line.judge for line in score.items if line.judge and line.method != "check"}
-                pool = ScoredPool(_prompt(columns, row), asked, texts, row_scores)
+                images = {name: row.data[name] for name in IMAGE_COLUMNS if name in row.data}
+                pool = ScoredPool(_prompt(columns, row), asked, texts, row_scores, images)
                 pair_or_reason = choose_pair(pool, rule)
                 if isinstance(pair_or_reason, Pair):
                     selected.append(pair_or_reason)

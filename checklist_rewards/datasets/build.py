@@ -112,6 +112,8 @@ def build_checklists(
     check = _checks(generator)
     for number, row in enumerate(inputs, start=1):
         check(columns.request_of(row, f"row {number}"), f"row {number}")
+        if len(keys) > 1:
+            columns.messages_of(row, f"row {number}")  # raises for an image that the text would not have
     write = _writing(generator)
     _check(generator)
 
@@ -269,7 +271,7 @@ def _columns(keys: Sequence[str], context: Mapping[str, str]) -> Columns:
 
 def _prompt(columns: Columns, row: Mapping[str, Any]) -> Any:
     """The prompt of a row: the value of a single column, or the texts of several."""
-    return messages_in(row[columns.inputs[0]]) if len(columns.inputs) == 1 else columns.input_of(row, "")[0]
+    return messages_in(row[columns.inputs[0]]) if len(columns.inputs) == 1 else columns.messages_of(row, "")
 
 
 def _new_columns(keys: Sequence[str]) -> Features:

@@ -233,6 +233,8 @@ class RowWork:
         request = sample = None
         if self.writes:
             request = self.pipe.check_request(self.columns.request_of(data, where), where)
+            if not self.scores and len(self.columns.inputs) > 1:
+                self.columns.messages_of(data, where)  # raises for an image that the text would not have
             if not self.scores and PROMPT in data and self.columns.inputs != (PROMPT,):
                 raise SampleError(
                     f"{where}: the input is in {', '.join(self.columns.inputs)}, but the row also has a column "

@@ -129,6 +129,28 @@ def test_rerank_samples_and_ranks_with_the_images_of_a_row(run, looking):
     ] * 2
 
 
+MESSAGES = [{"role": "user", "content": [{"type": "image", "image": "red.png"}, {"type": "text", "text": "What?"}]}]
+
+
+@pytest.mark.parametrize("row", [{"image": "red.png"}, {"prompt": MESSAGES}, {"input": "?", "image": "red.png"}])
+@pytest.mark.parametrize("form", ["dpo", "kto"])
+def test_pairs_keep_the_images_of_their_prompts(run, looking, row, form):
+    """Also from a file in which `rerank` has written the scores."""
+    PILLOWS["red"].save("red.png")
+    Dataset.from_list([ROW | row]).to_parquet("rows.parquet")
+    keys = [word for name in ("prompt", "input") if name in ROW | row for word in ("--input-key", name)]
+    done = run(
+        "rerank", "rows.parquet", "-o", "ranked.parquet", *keys, "--model", "vlm", "--no-store", "--ties", "first"
+    )
+    assert done.exit_code == 0, done.output
+    done = run("pairs", "ranked.parquet", "-o", "pairs.jsonl", *keys, "--form", form, "--ties", "keep")
+    assert done.exit_code == 0, done.output
+    pair = read_jsonl("pairs.jsonl")[0]
+    assert pair.get("image", "red.png") == "red.png" and ("image" in pair) == ("image" in row)
+    assert pair["prompt"] == {"image": ROW["prompt"], "input": "What is this?\n\n?"}.get([*row][0], pair["prompt"])
+    assert ("image" in row) or pair["prompt"][0]["content"][0]["image"] == "red.png"
+
+
 def test_inspect_samples_and_scores_with_the_images_of_a_row(run, looking):
     write_rows(image="red.png")
     command = "inspect rows.jsonl --policy.model vlm --n 2 --scored scored.jsonl --model vlm --no-store"
