@@ -331,7 +331,7 @@ def _scored(file: ScoredFile, repeats: Sequence[Path]) -> Iterator[tuple[ScoredT
                 f"{file.path} and the --repeat files must have the same rows, but their row counts differ."
             )
         for other in others:
-            if same_text(first.data, other.data) is False:
+            if same_text(first.data, other.data, first.columns.target) is False:
                 raise SampleError(
                     f"{other.where} is about another text than {first.where}; --repeat files have the same."
                 )
@@ -487,12 +487,6 @@ def report(
         ),
     ] = MAX_ROWS,
     input_key: o.InputKey = None,
-    target_key: Annotated[
-        str | None,
-        typer.Option(
-            show_default="target, else completion", rich_help_panel=o.ROWS, help="Column of the judged text."
-        ),
-    ] = None,
     bootstrap: Resamples = DEFAULT_RESAMPLES,
     seed: Seed = 0,
 ) -> None:
@@ -527,7 +521,7 @@ def report(
             seed=seed,
             intervals=Bootstrap(bootstrap, seed),
             inputs=input_key,
-            target=target_key,
+            target=labelled.target_key,
             id_key=labelled.id_key,
             progress=bar,
         )

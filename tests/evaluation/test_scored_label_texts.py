@@ -71,6 +71,18 @@ def test_id_and_text(run, caplog, command, same_id, text, refusal):  # noqa: F81
     assert len(said) == (not text)
 
 
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("column", ["target", "reply"])
+def test_texts_in_a_named_column_are_compared(run, caplog, command, column):  # noqa: F811
+    """The app exports labels with a column `target`, whatever the column of the scored file."""
+    scored(reply="an answer", target=None)
+    for text, code in (("an answer", 0), ("another", 2)):
+        gold(COMMANDS[command], **{column: lambda n, text=text: text})
+        done = run(*command.split(), "--target-key", "reply")
+        assert done.exit_code == code and (not code or "is about another text than scored.jsonl" in done.output)
+    assert not [message for message in caplog.messages if "matched by" in message]
+
+
 def test_one_text_that_differs_is_enough_to_refuse(run):  # noqa: F811
     scored()
     gold(PER_ITEM, target=lambda n: "another" if n == 17 else f"text {n}")
