@@ -30,7 +30,6 @@ import binascii
 import io
 import os
 import re
-import sys
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -96,7 +95,10 @@ class Image:
     def pillow(self) -> Pillow:
         """The image in RGB. Raises [`SampleError`] for an image on the web."""
         if self._content is None:
-            raise SampleError(f"the image {self.source} is {NOT_FETCHED}.")
+            raise SampleError(
+                f"the image {self.source} is an address, which is not fetched here; download it, or use a judge on a "
+                "server that fetches images."
+            )
         return _decoded(self._content)
 
     @property
@@ -105,14 +107,9 @@ class Image:
         if self._content is None:
             assert self.source is not None
             return self.source
-        return f"data:image/png;base64,{base64.b64encode(self.png).decode()}"
-
-    @property
-    def png(self) -> bytes:
-        """A PNG file with the same pixels. Raises [`SampleError`] for an image on the web."""
         file = io.BytesIO()
         self.pillow.save(file, "PNG")
-        return file.getvalue()
+        return f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"
 
 
 _KNOWN: WeakValueDictionary[str, Image] = WeakValueDictionary()
@@ -183,12 +180,6 @@ def image_of(
         raise SampleError(f"{where}{named} cannot be decoded as an image: {error}.") from None
     key = blake2b(f"{pixels.width}x{pixels.height}:".encode() + content, digest_size=16).hexdigest()
     return _kept(Image(key, pixels.size, source, value))
-
-
-def is_pillow(value: Any) -> bool:
-    """Whether a value is a PIL image. PIL, which is an optional library, is not imported."""
-    module = sys.modules.get("PIL.Image")
-    return module is not None and isinstance(value, module.Image)
 
 
 def is_logged(value: Any) -> bool:

@@ -7,7 +7,9 @@ All other columns get a type that fits all of their rows (`files/spool.py`).
 
 from __future__ import annotations
 
+import io
 import secrets
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -16,7 +18,7 @@ from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import GenerationError
 from checklist_rewards.files.cells import as_cell
 from checklist_rewards.files.spool import ArrowSpool
-from checklist_rewards.images import image_of, is_pillow
+from checklist_rewards.images import image_of
 from checklist_rewards.rows import PROMPT
 from checklist_rewards.validation import one_of
 
@@ -116,10 +118,18 @@ class ArrowFile:
         self._writer.close()
 
 
+def _is_pillow(value: Any) -> bool:
+    """Whether a value is a PIL image. PIL, which is an optional library, is not imported."""
+    module = sys.modules.get("PIL.Image")
+    return module is not None and isinstance(value, module.Image)
+
+
 def _stored(value: Any) -> Any:
-    """A value with cells of `datasets.Image` in place of PIL images."""
-    if is_pillow(value):
-        return {"bytes": image_of(value).png, "path": None}
+    """A value with cells of `datasets.Image` in place of PIL images: PNG files with the pixels that models see."""
+    if _is_pillow(value):
+        file = io.BytesIO()
+        image_of(value).pillow.save(file, "PNG")
+        return {"bytes": file.getvalue(), "path": None}
     if isinstance(value, Mapping):
         return {name: _stored(inner) for name, inner in value.items()}
     return [_stored(inner) for inner in value] if isinstance(value, list | tuple) else value
@@ -141,9 +151,9 @@ def dataset_from_rows(
     try:
         for row in rows:
             for name, value in row.items():
-                if is_pillow(value):
+                if _is_pillow(value):
                     pictured[name] = Image()
-                elif isinstance(value, list | tuple) and any(map(is_pillow, value)):
+                elif isinstance(value, list | tuple) and any(map(_is_pillow, value)):
                     pictured[name] = List(Image())
             spool.write({name: _stored(value) for name, value in row.items()})
         if not spool.columns:
