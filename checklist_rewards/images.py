@@ -76,6 +76,11 @@ SEEING = (
     "images='ignore' (--images ignore)"
 )
 """What to do about a model that reads text only."""
+NOT_FETCHED = (
+    "an address, which is not fetched here; download it, use a server that fetches images, or omit images with "
+    "images='ignore' (--images ignore)"
+)
+"""What to do about an image on the web."""
 _ALLOWED = "a PIL image, the bytes of an image file, a path, a cell of datasets.Image, a data URL or an address"
 
 
@@ -304,6 +309,11 @@ def is_plain(text: Any) -> bool:
 def shown(text: str) -> str:
     """The text for people and for code that reads text only, with "[image]" in place of each mark."""
     return _MARK.sub(PLACE, text) if _OPEN in text else text
+
+
+def words_of(text: str) -> str:
+    """The text for rules that read its words: spaces in place of each mark, so that places are those of [`shown`]."""
+    return _MARK.sub(" " * len(PLACE), text) if _OPEN in text else text
 
 
 def clean(text: str, images: Collection[Image] = ()) -> str:

@@ -140,7 +140,7 @@ def content_of(message: Mapping[str, Any]) -> str:
         if not isinstance(text, str):
             raise SampleError(f"the text of a content block must be a string, got {type(text).__name__} {text!r:.60}.")
         image = block.get("image")
-        texts.append(image.mark if isinstance(image, Image) else clean(text))
+        texts.append((image.mark if isinstance(image, Image) else "") + clean(text))
     return "".join(texts)
 
 
@@ -229,9 +229,13 @@ def with_places(value: Any, given: Sequence[Any] = ()) -> tuple[Any, list[Any]]:
 
 
 def _with_place(message: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A message with texts in place of its image parts."""
-    text = {"type": "text", "text": PLACE}
-    content = [text if isinstance(part, Mapping) and _is_image(part) else part for part in message["content"]]
+    """A message with texts in place of its image parts, each with the text of the part if it has one."""
+    content = [
+        {"type": "text", "text": f"{PLACE}{part.get('text') or ''}"}
+        if isinstance(part, Mapping) and _is_image(part)
+        else part
+        for part in message["content"]
+    ]
     return {**message, "content": content}
 
 
@@ -268,7 +272,8 @@ def _with_image(part: Any, found: Iterator[Image | None], rest: Iterator[Image])
     """A content block with its image, if it is an image part."""
     if not (isinstance(part, Mapping) and _is_image(part)):
         return part
-    return {"type": "image", "image": next(found) or next(rest)}
+    text = {"text": part["text"]} if part.get("text") else {}
+    return {"type": "image", "image": next(found) or next(rest), **text}
 
 
 def _in_order(images: Sequence[Image], found: Sequence[Image | None]) -> bool:

@@ -34,7 +34,7 @@ from checklist_rewards.images import (
     parts,
     shown,
 )
-from checklist_rewards.messages import content_of, images_of, with_images
+from checklist_rewards.messages import content_of, images_of, with_images, with_places
 from checklist_rewards.rows import SENT, Columns, Pool, Request, Sample
 from checklist_rewards.scorer import ChecklistScorer
 from tests.fakes import FakeBackend
@@ -529,6 +529,45 @@ def test_a_sample_holds_the_images_of_its_row(row):
     assert columns.input_of(row, "row 1") == ("[image]What?", None)
     ignoring = Columns.of(row, images="ignore").sample_of(row, "row 1", ["Is it red?"])
     assert ignoring.input == "What?" and not ignoring.images
+
+
+def test_a_prompt_of_several_columns_has_the_text_of_its_columns_and_the_images_of_its_row():
+    columns, row = Columns(("prompt", "input"), history=None), {"prompt": "What?", "input": "Why?", "image": RED}
+    assert columns.messages_of(row, "row 1") == "What?\n\nWhy?"  # of a dataset that keeps the column
+    [message] = columns.asked_of(row, "row 1")
+    assert content_of(message) == f"{RED.mark}What?\n\nWhy?"
+    row = {"prompt": asks(PILLOWS["red"], "What?"), "input": "Why?"}
+    assert content_of(columns.asked_of(row, "row 1")[0]) == f"{RED.mark}What?\n\nWhy?"
+    with pytest.raises(
+        SampleError, match="row 1, 'prompt': an image in a message has no place in the text of several"
+    ):
+        columns.messages_of(row, "row 1")
+    assert images_of(Columns(("prompt",), history=None).asked_of({"prompt": None, "image": RED}, "row 1")) == [RED]
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"images": [None]}, "row 1, 'images' must be a PIL image, .*; got NoneType None"),
+        ({"images": [PILLOWS["red"], None]}, "row 1, 'images' must be a PIL image, .*; got NoneType None"),
+        (
+            {"image": PILLOWS["red"], "images": [PILLOWS["red"]]},
+            "row 1: the row has images in 'images' and in 'image'",
+        ),
+    ],
+)
+def test_no_image_of_a_row_is_left_out(row, message):
+    row = {**row, "prompt": "What?", "target": "Red."}
+    with pytest.raises(SampleError, match=message):
+        Columns.of(row).sample_of(row, "row 1", ())
+
+
+def test_a_text_in_an_image_part_stands_after_the_image():
+    prompt = [{"role": "user", "content": [{"type": "image", "image": PILLOWS["red"], "text": "A flag."}]}]
+    seen = with_images(prompt)
+    assert prompt_text(with_images(seen)) == (f"{RED.mark}A flag.", None) and images_of(seen) == [RED]
+    assert prompt_text(prompt, images="ignore") == ("A flag.", None)
+    assert prompt_text(with_places(prompt)[0]) == ("[image]A flag.", None)
 
 
 def test_paths_begin_in_the_folder_of_the_file(tmp_path, monkeypatch):

@@ -16,7 +16,7 @@ import logging
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, get_args
@@ -37,7 +37,8 @@ from checklist_rewards.backends.models import (
 )
 from checklist_rewards.backends.packaged import PACKAGED
 from checklist_rewards.backends.servers import joined, server_addresses
-from checklist_rewards.errors import ModelError, UnguardedScriptError
+from checklist_rewards.errors import ModelError, SampleError, UnguardedScriptError
+from checklist_rewards.images import NOT_FETCHED, SEEING, Image
 from checklist_rewards.validation import install, missing, unknown
 
 logger = logging.getLogger(__name__)
@@ -367,7 +368,26 @@ class Engine:
         name = choose_backend(self.model, self.backend, self.base_url)
         if name in (*SERVED, ENCODER):
             return name == OPENAI
-        return sees_images(self.model, self.settings.get("revision"))
+        if "sees" not in self._known:
+            self._known["sees"] = sees_images(self.model, self.settings.get("revision"))
+        return self._known["sees"]
+
+    def check_images(self, images: Iterable[Image], what: str, role: str = "model") -> None:
+        """Refuse images that the engine cannot take. Nothing is loaded.
+
+        Args:
+            images (iterable of [`Image`]): The images.
+            what (`str`): What has them, such as "rows.jsonl, line 3: the input"; the error begins with it.
+            role (`str`, *optional*, defaults to `"model"`): What the error calls the engine.
+
+        Raises:
+            SampleError: If the engine reads text only, or runs in this process and an image is an address.
+        """
+        for image in images:
+            if not self.sees:
+                raise SampleError(f"{what} has an image, but the {role} {self.name!r} reads text only; {SEEING}.")
+            if image.size is None and self.in_process:
+                raise SampleError(f"{what} has the image {image.source}, {NOT_FETCHED}.")
 
     @property
     def sleeps(self) -> bool:

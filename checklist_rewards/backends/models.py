@@ -152,8 +152,12 @@ def is_encoder(model: str | Path) -> bool:
 
 
 def sees_images(model: str | Path, revision: str | None = None) -> bool:
-    """Whether a model takes images, by the type in its `config.json`. Raises [`ModelError`] as [`config_of`]."""
-    return vision_class(config_of(model, revision).get("model_type")) is not None
+    """Whether a model takes images, by the type in its `config.json`. Raises [`ModelError`] as [`config_of`]. Packaged
+    models take none; they are not prepared for the answer."""
+    return (
+        str(model) not in (POCKET, *PACKAGED)
+        and vision_class(config_of(model, revision).get("model_type")) is not None
+    )
 
 
 def vision_class(model_type: Any) -> str | None:

@@ -36,7 +36,7 @@ from checklist_rewards.files.atomic import write_json
 from checklist_rewards.files.rows import SCORE_COLUMN, read_rows
 from checklist_rewards.judges.labels import LabelCell, read_column
 from checklist_rewards.keys import prompt_identity
-from checklist_rewards.rows import Columns, read_checklist
+from checklist_rewards.rows import read_checklist
 from checklist_rewards.scorer import ChecklistScorer
 from checklist_rewards.version import __version__
 
@@ -72,7 +72,6 @@ def fit(
             help="What has a weight of its own.",
         ),
     ] = None,
-    target_key: o.TargetKey = None,
     bootstrap: Resamples = DEFAULT_RESAMPLES,
     seed: Seed = 0,
 ) -> None:
@@ -94,15 +93,12 @@ def fit(
     check_outputs([rows, labelled.labels, pairs], output=output)
     if pairs is not None and labelled.named:
         raise SampleError(f"--pairs {pairs} and labels are two kinds of labels; set only one of them.")
-    if pairs is None:
-        o.no_effect("without --pairs", "target_key")
     labels = labelled.as_labels()
     scored = labels.read(rows)
     if pairs is None:
         found = labelled_scores(labels.of(scored)[0], by=by)
     else:
-        columns = Columns.of(scored[0].data, target=target_key)
-        names = [{row.id, text_of(row.data.get(columns.target))} for row in scored]
+        names = [{row.id, text_of(row.data.get(row.columns.target))} for row in scored]
         found = labelled_scores(scored, by=by, pairs=_pairs(pairs, names, "scored row"))
     with bars() as bar:
         fitted = fit_weights(found, Bootstrap(bootstrap, seed, bar("bootstrap draws", None)))
@@ -275,6 +271,8 @@ def improve(
     scorer: ChecklistScorer | None = None
     if work is not None:
         scorer = work.scorer
+        for row in rows:
+            scorer.check_sample(row.to_judge, row.where)
         scorer.validate()
         if writer is not None:
             engine = Engine(writer, *_place(judge.engine), judge.engine.settings)

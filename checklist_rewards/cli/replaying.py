@@ -280,7 +280,10 @@ class _Again:
             given = self.scorer.prepared(given, text.where)
         if self.weights is not None:
             given = self.weights.of(given, text.where)
-        return text.asked(given)
+        asked = text.asked(given)
+        if self.scorer is not None:
+            self.scorer.check_sample(asked.to_judge, text.where)
+        return asked
 
     def prompt_of(self, text: ScoredText) -> str:
         """Identity of the row's prompt."""

@@ -24,6 +24,7 @@ from checklist_rewards.datasets.columns import (
     CHECKLIST_COLUMNS,
     PROMPT,
     checklist_columns,
+    checklist_features,
     dataset_from_rows,
     in_order,
 )
@@ -181,7 +182,9 @@ def import_checklists(path: str | Path | Dataset, **settings: Any) -> Dataset:
                 )
             yield row | checklist_columns(checklist)
 
-    dataset = dataset_from_rows(rows(), CHECKLIST_COLUMNS)
+    features = checklist_features()
+    del features[PROMPT]
+    dataset = dataset_from_rows(rows(), features)
     if dataset is None:
         raise SampleError(f"{name}: the file has no rows.")
     if imported.left_out:

@@ -319,13 +319,9 @@ def _columns_of_log(columns: Columns, data: Mapping[str, Any], where: str) -> Co
             f"{where}: the judge saw {len(data[COMPLETION_IMAGES])} images in the completion, which are not in the "
             "log; judge its text alone with --images ignore."
         )
-    images, prompt = data.get("images"), messages_in(data.get(PROMPT))
-    values: list[Any] = images if isinstance(images, list) else []
-    for message in prompt if isinstance(prompt, list) else ():
-        content = message.get("content") if isinstance(message, Mapping) else None
-        parts = content if isinstance(content, list) else ()
-        values = [*values, *(part.get("image") for part in parts if isinstance(part, Mapping))]
-    return columns if any(map(is_logged, values)) else replace(columns, images="ignore")
+    _, given = image_column(data)
+    _, images = with_places(messages_in(data.get(PROMPT)), given)
+    return columns if any(map(is_logged, (*given, *images))) else replace(columns, images="ignore")
 
 
 def own_id(data: Mapping[str, Any], key: str | None = None) -> str | None:

@@ -45,9 +45,9 @@ from checklist_rewards.backends.budget import Receipt
 from checklist_rewards.backends.models import UNNAMED
 from checklist_rewards.backends.servers import Settings
 from checklist_rewards.checklists import ChecklistItem, Key, key_of
-from checklist_rewards.errors import ModelError, NoServerError, without_password
+from checklist_rewards.errors import ModelError, NoServerError, SampleError, without_password
 from checklist_rewards.files.store import Store
-from checklist_rewards.images import Image, images_in
+from checklist_rewards.images import NOT_FETCHED, Image, images_in
 from checklist_rewards.judges.base import Ask, Judge
 from checklist_rewards.scores import Score, Verdict, answer_of
 from checklist_rewards.scores.reasons import Reason, Unanswered
@@ -109,6 +109,12 @@ class RemoteJudge(Judge):
         self.server = RewardServer(server) if isinstance(server, str) else server
         self.name = model or self.server.address
         self._model = model or None
+
+    @override
+    def check_images(self, images: Sequence[Image], what: str) -> None:
+        """Refuse addresses, which a reward server does not fetch. Whether its judge sees is known to the server."""
+        if address := next((image.source for image in images if image.size is None), None):
+            raise SampleError(f"{what} has the image {address}, {NOT_FETCHED}.")
 
     @override
     def load(self) -> None:

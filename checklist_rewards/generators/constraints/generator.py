@@ -22,6 +22,7 @@ from checklist_rewards.generators.constraints.filtering import A_PART, Found, de
 from checklist_rewards.generators.constraints.forms import FORMS
 from checklist_rewards.generators.constraints.reading import QUOTE, Clause, PromptText, Requirement, Spec, starts
 from checklist_rewards.generators.constraints.strings import strings, unquoted
+from checklist_rewards.images import words_of
 from checklist_rewards.version import __version__
 
 SOURCE = f"constraints/{__version__}"
@@ -69,7 +70,9 @@ def _rules(found: frozenset[str]) -> list[Callable[[Clause], Iterator[Found]]]:
 
 def find_requirements(prompt: str) -> list[Requirement]:
     """The requirements of a prompt, in the order of their text, each once. Requirements that contradict each other
-    have no check, and a reason that names the other one."""
+    have no check, and a reason that names the other one. Places are those of the prompt as people see it, with
+    "[image]" for an image."""
+    prompt = words_of(prompt)
     found: dict[str, Requirement] = {}
     for clause in PromptText(prompt).clauses():
         things = list(_things(clause))
@@ -205,6 +208,7 @@ class ConstraintsGenerator:
 
 def constraint_items(input: str) -> list[ChecklistItem]:
     """The items of the requirements of an input that code can check, with their evidence."""
+    input = words_of(input)
     return _items(input, find_requirements(input))
 
 
@@ -221,6 +225,7 @@ def _items(input: str, requirements: Sequence[Requirement]) -> list[ChecklistIte
 
 
 def _checklist(input: str) -> Checklist | GenerationError:
+    input = words_of(input)
     requirements = find_requirements(input)
     items = _items(input, requirements)
     if items:

@@ -470,6 +470,9 @@ def test_the_commands_for_labels_name_the_judge_of_the_file(judging, judges, opt
     assert [option in command for command in commands if " score " in command] == [True] * (count - 3)
     [first, *_] = loop_commands("rows.jsonl", "labels/rows.jsonl", None, judging)
     assert first == "checklist-rewards score rows.jsonl -o scored.jsonl --model=fake"
+    keys = {"input_key": ["ask"], "target_key": "reply"}  # as a job named them
+    commands = loop_commands("scored.jsonl", "labels/scored.jsonl", judges, judging, keys)
+    assert ["--target-key=reply" in command for command in commands] == [True] * (count - 1) + [False]
 
 
 def test_the_example_is_copied_and_files_that_are_there_are_kept(client, folder):
