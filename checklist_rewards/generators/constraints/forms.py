@@ -322,7 +322,7 @@ _UNQUOTED_END = pattern(
 )
 
 
-_MORE_THAN_PHRASE = re.compile(rf"\b(?:unless|except)\b|\bin (?:{_TONGUE})\W*$")
+_MORE_THAN_PHRASE = re.compile(rf"\b(?:unless|except)\b|, sa(?:ys|id)\b|\bin (?:{_TONGUE})\W*$")
 
 
 def _unquoted_end(clause: Clause, match: Match) -> Found | None:
