@@ -555,6 +555,8 @@ FRAMES = {
     "told": _before("My teacher told us to"),
     "story": _before("Write a story about a man who hears:"),
     "if": _before("If it helps,"),
+    "part": _before("In the conclusion,"),
+    "true": lambda clause: f"Is it true that one should {_lower(clause).rstrip('.!')}?",
     "feedback": _before("Give me feedback on this rule:"),
     "reported": lambda clause: f"{clause.rstrip('.!')}, says the manual.",
     "unless": _behind("unless needed"),

@@ -384,7 +384,7 @@ _TEXTS = _set(
 )
 
 
-_SPEECH = [[verb] for verb in (*REPORTS, "hears", "reads")]
+_SPEECH = [[verb] for verb in (*REPORTS, "hears", "reads", "was", "were")]
 
 
 def _given(lead: list[str]) -> bool:
