@@ -138,6 +138,8 @@ def governed(before: str, thing: str, own: bool, form: bool) -> bool:
     words = words_of(before)
     if words and words[0] in ("is", "does", "do", "are", "has"):  # a question as a statement, of a written checklist
         return all(word in _FILL or word in ORDERS or word in _NOT or word in _MODAL for word in words[1:])
+    if ":" in words and _given(words[: words.index(":")]):
+        return False
     first = _WORD.match(thing.lstrip())
     if first and (first.group() in ORDERS or first.group() in _STARTS or first.group() in _STATED):
         words.append(first.group())
@@ -247,7 +249,8 @@ def _order(words: list[str], at: int) -> bool:
             ours = words[at] in ("mention", "include") and words[0] in ("we", "i", "our") and start < 6
             return ours or _subject(words, start - 2)
         if last == "to" and words[start - 2 : start - 1] in (["allowed"], ["permitted"]):
-            return bool(_NOT & set(words[:start]))
+            you = next((n for n in range(start - 1, -1, -1) if words[n] == "you"), None)
+            return you is not None and bool(_NOT & set(words[you:start])) and _opening(words, you) == 0
         return (
             last == "to"
             and words[start - 2] in ("markdown", "syntax", "forget", "fail")
@@ -369,8 +372,6 @@ def _main(lead: list[str], joined: bool) -> bool:
     told = set(lead)
     if told & _CONDITION:
         return False
-    if ":" in lead and _given(lead[: lead.index(":")]):
-        return False
     return not (joined and told & (REPORTS | _HOW) and "to" in told)
 
 
@@ -383,13 +384,16 @@ _TEXTS = _set(
 )
 
 
+_SPEECH = [[verb] for verb in (*REPORTS, "hears", "reads", "was", "were")]
+
+
 def _given(lead: list[str]) -> bool:
-    """Whether the words before a colon introduce a text: "explain this rule:"."""
+    """Whether the words before a colon introduce a text: "explain this rule:", "a sign reads:"."""
     told = set(lead)
     if told & _set("proofread paraphrase comment quote") or told & {"rules", "guidelines"} and "for" in told:
         return True
     about = lead[-3:-2] in (["on"], ["about"], ["of"]) and lead[-2] in _DET and lead[-1] in _TEXTS
-    return about or bool(told & _GIVEN and told & _TEXTS)
+    return about or lead[-1:] in _SPEECH or bool(told & _GIVEN and told & _TEXTS)
 
 
 def _heads(words: list[str]) -> bool:

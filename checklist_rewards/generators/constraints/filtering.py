@@ -99,9 +99,7 @@ _PLACE_AFTER = pattern(
     |.*\bnot both\b"""
 )
 """Words after a keyword that make it another requirement than that it occurs."""
-_IN_NTH = re.compile(
-    r"\s*(?:in|of) the (?:first|second|third|last|opening|final) (?:sentence|line|paragraph|stanza)\b"
-)
+_WITHIN_PART = re.compile(rf"\s*(?:in|from|within) (?:the |your |any )(?:[a-z]+ )?{PART}\b")
 _PERMITTED = pattern(
     r"""\b(?:feel free|free to|might|(?:maybe|perhaps) (?:you |also |even )*(?:use|add|write|end|start|begin
     |include|mention|finish|avoid|limit|keep|answer|respond|reply|make)|(?:do not|don't) (?:worry|hesitate)
@@ -176,9 +174,12 @@ _EACH_AFTER = pattern(
     |-?(?:long )?\s*(?:sentences?|titles?|headlines?|phrases?|slogans?|taglines?|introductions?|intro|conclusions?
     |quotes?|paragraphs?|lines?|stanzas?|steps?|bullets?|sections?|chapters?)\b"""
 )
+_IN_PART = re.compile(
+    rf"[\s\W\d]*(?:in|for) (?:(?:the|your) {_NTH} [a-z]+|(?:the |your )?(?:[a-z]+ )?{PART}|(?:each|every) [a-z]+),"
+)
+"""A part at the start of a clause, which is then about nothing else: "In the title, use"."""
 _PART_FIRST = re.compile(
-    rf"[\s\W\d]*in (?:the|your) {_NTH} [a-z]+,"
-    rf"|[\s\W\d]*for (?:the |all |any |each |every )(?!(?:the |your )?(?:whole|entire|{RESPONSE}))[a-z' -]+,"
+    rf"[\s\W\d]*for (?:the |all |any |each |every )(?!(?:the |your )?(?:whole|entire|{RESPONSE}))[a-z' -]+,"
     rf"|[\s\W\d]*(?:(?:in|for|the|your|its|of|and|then|limit|keep)\s+)*(?:(?!no )[a-z]+ )?{PART}\b"
     r"(?! points?\b|,? (?:and|with|in|of|using|without|containing|where|wherever)\b)"
 )
@@ -355,7 +356,8 @@ def _reason(clause: Clause, found: Found, before: str, after: str) -> str:
         return OTHER_LANGUAGE
     if not found.whole and (two := view.in_text(_TWO_TEXTS, (" and ",))) and not _OF_RESPONSE.search(clause.text):
         return A_PART if clause.start + found.start > two.end() or found.every else ""
-    return A_PART if not found.whole and _of_a_part(clause, found, before, after) else ""
+    part = _IN_PART.match(before) or (not found.whole and _of_a_part(clause, found, before, after))
+    return A_PART if part else ""
 
 
 def _of_a_part(clause: Clause, found: Found, before: str, after: str) -> bool:
@@ -365,7 +367,7 @@ def _of_a_part(clause: Clause, found: Found, before: str, after: str) -> bool:
     if (header and _EACH.search(header)) or _PART_FIRST.match(before):
         return True
     if not found.every:
-        return _IN_NTH.match(after) is not None
+        return _WITHIN_PART.match(after) is not None
     limited = _LIMITED.search(until)
     return bool(_OF_PART.search(before) or _EACH_AFTER.match(after) or limited)
 
