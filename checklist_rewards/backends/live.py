@@ -25,7 +25,7 @@ import hashlib
 import json
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from itertools import groupby
 from pathlib import Path
@@ -443,6 +443,10 @@ def _same_weights(model: Any, folder: Path) -> bool:
 
     configs = getattr(model, "peft_config", None) or {}
     live = {_plain(name): weight for name, weight in model.named_parameters() if not _of_adapter(name, configs)}
+    with suppress(Exception):  # conversions of some architectures and quantizers cannot be reverted
+        from transformers.core_model_loading import revert_weight_conversion
+
+        live = revert_weight_conversion(base_of(model), live)
     total = found = 0
     try:
         for file in sorted(folder.glob("*.safetensors")):
