@@ -21,11 +21,11 @@ instead (the Gumbel-max trick: the argmax of logits / temperature + Gumbel noise
 `generate` takes the argmax. Up to floating-point noise, a reply therefore depends only on its prompt and its seed.
 
 A model that sees is loaded with its vision-language class, which also reads texts, if its processor can be loaded. In
-groups with images (`vision.py`), the prompt up to its last image is computed once for all prompts that start with it, in
-the model's own forward pass with its pixels, and kept for the rows of the rest. One such prefix is kept at a time,
+groups with images (`vision.py`), the prompt up to its last image is computed once for all prompts that start with it,
+in the model's own forward pass with its pixels, and kept for the rows of the rest. One such prefix is kept at a time,
 whatever its length, because a prompt needs the memory for it in any case. The first is compared with plain passes over
-whole prompts. If they differ, or nothing can be kept, each prompt with images is computed by itself. So is a prompt that
-shares its last image with no other prompt, as where the images stand in the questions.
+whole prompts. If they differ, or nothing can be kept, each prompt with images is computed by itself. So is a prompt
+that shares its last image with no other prompt, as where the images stand in the questions.
 
 Models with recurrent layers (Mamba, linear attention) pass a state from token to token and cannot be packed. For these
 models, and for those that fail [`packs_exactly`], each prompt is read separately. Separate prompts are padded on the
@@ -38,7 +38,7 @@ from __future__ import annotations
 import logging
 import re
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import cached_property
@@ -215,17 +215,7 @@ class TransformersBackend(Backend):
             kinds: list[Any] = [AutoModelForImageTextToText] if self.sees else []
             if not kinds or text_class(model_type) not in (None, vision_class(model_type)):
                 kinds = [*(kinds if self._has_processor() else []), AutoModelForCausalLM]
-            for kind in kinds:
-                loaded = load_whole(kind, path, **{"dtype": dtype, **settings})
-                lost = _adapter_keys_lost(loaded, adapter) if adapter is not None else []
-                if not lost:
-                    break
-                del loaded
-            else:
-                raise ModelError(
-                    f"the adapter {adapter!r} does not belong to the model {model!r}: {len(lost)} of its weights have "
-                    f"no place, or are missing, such as {lost[0]}."
-                )
+            loaded = self._load(kinds, path, adapter, {"dtype": dtype, **settings})
             if "device_map" not in settings and "quantization_config" not in settings:
                 loaded.to(device)
         except ModelError:
@@ -233,6 +223,18 @@ class TransformersBackend(Backend):
         except Exception as error:  # transformers raises many types of errors while loading
             raise ModelError(f"model {model!r} cannot be loaded with transformers: {first_line(error)}") from error
         self._use(loaded.eval(), tokens, max_batch_tokens)
+
+    @staticmethod
+    def _load(kinds: Sequence[Any], path: str, adapter: str | None, settings: Mapping[str, Any]) -> Any:
+        """Load a model with the first of some classes to which the adapter belongs."""
+        misfit = None
+        for kind in kinds:
+            loaded = load_whole(kind, path, **settings)
+            misfit = None if adapter is None else _add_adapter(loaded, adapter)
+            if misfit is None:
+                return loaded
+            del loaded  # before the next is loaded
+        raise ModelError(f"the adapter {adapter!r} does not belong to the model {path!r}: {misfit}.")
 
     def _use(self, model: Any, tokens: ChatTokenizer, max_batch_tokens: int, forward: Any = None) -> None:
         """Read with this model from now on; `forward` is called in its place if another module wraps it."""
@@ -771,10 +773,18 @@ def _enter(rows: Iterable[tuple[TreeRow[_Place], list[Answer]]], reads: list[lis
             reads[number][index] = read
 
 
-def _adapter_keys_lost(model: Any, adapter: str) -> list[str]:
-    """Add an adapter to a model. The names of the weights that only one of both has."""
-    info = model.load_adapter(adapter_dir(adapter))
-    return sorted(info.unexpected_keys) + sorted(info.missing_keys)
+def _add_adapter(model: Any, adapter: str) -> str | None:
+    """Add an adapter to a model. Why it does not belong to it; None if it does."""
+    try:
+        info = model.load_adapter(adapter_dir(adapter))
+    except RuntimeError as error:
+        if "ignore_mismatched_sizes" not in str(error):
+            raise
+        return "its weights have other sizes"
+    if info is None:  # older versions of transformers only log it
+        return None
+    lost = [*sorted(info.unexpected_keys), *sorted(info.missing_keys)]
+    return f"{len(lost)} of its weights have no place or are missing, such as {lost[0]}" if lost else None
 
 
 def first_line(error: BaseException) -> str:

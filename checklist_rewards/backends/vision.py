@@ -5,18 +5,18 @@ tokenized as all data ([`TextEncoder`]). The tokens of an image come from the mo
 writes a placeholder for it, and the processor replaces it by as many tokens as the image has features.
 
 Images of a prompt are processed together, because some processors cut an image into tiles only if it is the only one.
-Equal sets of images are processed once per call ([`Views`]) while their pixels fit into the limit of kept tokens; pixels
-that do not fit are dropped, and made again when a pass needs them.
+Equal sets of images are processed once per call ([`Views`]). Pixels are kept for as many image tokens as a pass may
+have; others are made again when a pass needs them.
 
 In token ids, each token that stands for a part of an image is a negative number, which belongs to this image of this
 set. So prompts with different images differ in their tokens, and everything that compares prompts by their tokens
 (trees, the floor, batches) holds for images. [`Views.inputs`] puts the model's own token back and adds the pixels.
 
 Each kind of prompt (roles, order of texts and images, how the tokens of an image begin and end) is tried once, with
-fixed words: it is compared with what the processor gives for the whole conversation. If the ids differ, prompts of that
-kind are tokenized by the processor, with control tokens inside the data broken by a zero-width space. If the pixels or
-their numbers depend on the text around an image, the model is refused. A prompt without images is tokenized as if there
-were no processor. So a prompt has the same tokens alone and among others.
+fixed words: it is compared with what the processor gives for the whole conversation. If the ids differ, prompts of
+that kind are tokenized by the processor, with control tokens inside the data broken by a zero-width space. If the
+pixels or their numbers depend on the text around an image, the model is refused. A prompt without images is tokenized
+as if there were no processor. So a prompt has the same tokens alone and among others.
 
 A processor that requires torchvision only for videos is loaded without it ([`load_processor`]). If images cannot be
 processed, [`ModelError`] says why.
@@ -26,8 +26,9 @@ from __future__ import annotations
 
 import importlib
 import logging
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
 import torch
@@ -358,7 +359,7 @@ class Eyes:
         return prompts
 
     def _splits(self, messages: Messages, think: bool, views: Views) -> bool:
-        """Whether a prompt with images may be tokenized here, because its kind has the ids that the processor gives."""
+        """Whether a prompt with images may be tokenized here: its kind has the ids that the processor gives."""
         sight = views.of(images_in(*(message["content"] for message in messages)))
         texts = iter(sight.texts)
         shown = [[isinstance(part, Image) for part in parts(message["content"])] for message in messages]
@@ -368,10 +369,10 @@ class Eyes:
             marks = iter([image.mark for image in sight.images])
             contents = ["".join(next(marks) if image else _WORDS for image in order) or _WORDS for order in shown]
             contents[-1] += _WORDS
-            alike: list[Message] = [{"role": role, "content": text} for role, text in zip(roles, contents, strict=True)]
-            text, spans = self.tokens.template.conversation(
-                alike, think=think, pictured=self._pictured(sight, False)
-            )
+            alike: list[Message] = [
+                {"role": role, "content": text} for role, text in zip(roles, contents, strict=True)
+            ]
+            text, spans = self.tokens.template.conversation(alike, think=think, pictured=self._pictured(sight, False))
             end = spans[-1][1] - 1  # the last character may be one token with what follows
             ours = self.tokens.encoder.data([text[:end]], [[]])[0]
             theirs = self._processed_whole(alike, think)
@@ -500,11 +501,25 @@ def _processor_class(name: str) -> Any:
 
     for model_type, names in PROCESSOR_MAPPING_NAMES.items():
         if name in names:
-            with suppress(ImportError, AttributeError):
-                folder = model_type.replace("-", "_")
+            with suppress(ImportError, AttributeError), _pillow_only(folder := model_type.replace("-", "_")):
                 module = importlib.import_module(f"transformers.models.{folder}.processing_{folder}")
                 return getattr(module, name)
     raise ModelError(f"the processor {name} cannot be imported")
+
+
+@contextmanager
+def _pillow_only(folder: str) -> Iterator[None]:
+    """Context manager for importing a processor whose module takes a function from the image processor of torchvision:
+    that of Pillow, which has it too, is imported in its place."""
+    name = f"transformers.models.{folder}.image_processing_{folder}"
+    unused = name not in sys.modules
+    with suppress(ImportError):
+        sys.modules.setdefault(name, importlib.import_module(name.replace("processing_", "processing_pil_")))
+    try:
+        yield
+    finally:
+        if unused:
+            sys.modules.pop(name, None)
 
 
 def _with_images(processor: Any) -> Any:
