@@ -11,8 +11,8 @@ The precision is that of the model, and autocast is that of its own forward pass
 The identity of the model, under which its reads are stored, is that of the folder or Hub model that it was loaded
 from, in the precision in which it computes, if the weights and the tokenizer in memory are those of the files. So a
 later run with the same base and precision, in any engine of the package, needs no second read. Otherwise (merged
-adapters, trained weights, quantization, a class that leaves out the vision of its files) it is a hash of the weights in
-memory ([`weights_hash`]).
+adapters, trained weights, quantization, a class without the vision of its files) it is a hash of the weights in memory
+([`weights_hash`]).
 
 Where a forward pass is collective, because each rank holds a part of the weights (FSDP, ZeRO-3), all ranks must make
 the same number of passes. There, no prefix is kept: rows are self-contained, the ranks put those of their reads

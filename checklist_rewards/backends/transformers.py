@@ -372,7 +372,8 @@ class TransformersBackend(Backend):
                 _enter(found, reads)
             else:
                 alone += whole
-                separate += sum(len(tails) for _, tails in branches)
+                if self._shares_images is False:
+                    separate += sum(len(tails) for _, tails in branches)
         rows = [next(tree_rows([(start, [tail])], 0)) for start, tails in alone for tail in tails]
         _enter(zip(rows, self._read_alone([row.ids for row in rows], views, forms), strict=True), reads)
         computed += sum(len(row.ids) for row in rows)
@@ -407,12 +408,13 @@ class TransformersBackend(Backend):
         """Whether prompts can be read below a beginning with images that is kept. Tried once, on the first prompts for
         which there is enough memory."""
         if self._shares_images is None:
-            if self.keeps and self._boundary is None:
-                tried = _in_memory([branches], lambda some: [self._agrees(head, some[0], views)], lambda _: None)
-                [self._shares_images] = tried
-            else:
-                self._shares_images = False
-            if self._shares_images is False and self.keeps:  # otherwise, the warning about rows has said it
+
+            def tried(some: Sequence[Sequence[Branch[_Place]]]) -> list[bool | None]:
+                return [self._agrees(head, some[0], views)]
+
+            can = self.keeps and self._boundary is None
+            [self._shares_images] = _in_memory([branches], tried, lambda _: None) if can else [False]
+            if self._shares_images is False and self.packs:  # otherwise, the warning about rows has said it
                 logger.warning(
                     "%s cannot read several questions about an image below its common beginning exactly, so every "
                     "prompt with images is read separately.",
