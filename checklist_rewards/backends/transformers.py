@@ -218,11 +218,11 @@ class TransformersBackend(Backend):
             loaded = self._load(kinds, path, adapter, {"dtype": dtype, **settings})
             if "device_map" not in settings and "quantization_config" not in settings:
                 loaded.to(device)
+            self._use(loaded.eval(), tokens, max_batch_tokens)
         except ModelError:
             raise
         except Exception as error:  # transformers raises many types of errors while loading
             raise ModelError(f"model {model!r} cannot be loaded with transformers: {first_line(error)}") from error
-        self._use(loaded.eval(), tokens, max_batch_tokens)
 
     @staticmethod
     def _load(kinds: Sequence[Any], path: str, adapter: str | None, settings: Mapping[str, Any]) -> Any:

@@ -307,6 +307,31 @@ VISION: dict[str, Vision] = {
         {"mm_tokens_per_image": 4},
         {"image_seq_length": 4},
     ),
+    "Gemma 4": Vision(
+        "Gemma4Config",
+        {"sliding_window": WINDOW, "layer_types": _LAYERS, "global_head_dim": 16, "num_global_key_value_heads": 2}
+        | {"num_kv_shared_layers": 0, "hidden_size_per_layer_input": 8},
+        {**_SIGLIP, "num_key_value_heads": 2, "head_dim": 16, "patch_size": 14, "pooling_kernel_size": 2}
+        | {"position_embedding_size": 64},
+        "Gemma4Processor",
+        {"image_processor_type": "Gemma4ImageProcessor", "patch_size": 14, "pooling_kernel_size": 2}
+        | {"max_soft_tokens": 70},
+        _GEMMA.replace("<start_of_turn>", "<|turn>")
+        .replace("<end_of_turn>", "<turn|>")
+        .replace("<start_of_image>", "<|image|>"),
+        {
+            "bos_token": "<bos>",
+            "turn": "<|turn>",
+            "end": "<turn|>",
+            "image_token": "<|image|>",
+            "boi_token": "<|image>",
+        }
+        | {"eoi_token": "<image|>", "video_token": "<|video|>", "audio_token": "<|audio|>"}
+        | {"boa_token": "<|audio>", "eoa_token": "<audio|>"},
+        {"image_token_id": "<|image|>", "boi_token_id": "<|image>", "eoi_token_id": "<image|>"}
+        | {"video_token_id": "<|video|>", "audio_token_id": "<|audio|>", "boa_token_id": "<|audio>"}
+        | {"eoa_token_index": "<audio|>"},
+    ),
 }
 
 
