@@ -226,7 +226,7 @@ class TransformersBackend(Backend):
 
     @staticmethod
     def _load(kinds: Sequence[Any], path: str, adapter: str | None, settings: Mapping[str, Any]) -> Any:
-        """Load a model with the first of some classes to which the adapter belongs."""
+        """Load a model with the first of some classes that takes all weights of the adapter."""
         misfit = None
         for kind in kinds:
             loaded = load_whole(kind, path, **settings)
@@ -234,7 +234,10 @@ class TransformersBackend(Backend):
             if misfit is None:
                 return loaded
             del loaded  # before the next is loaded
-        raise ModelError(f"the adapter {adapter!r} does not belong to the model {path!r}: {misfit}.")
+        raise ModelError(
+            f"the adapter {adapter!r} cannot be loaded into the model {path!r}: {misfit}; if it belongs to this model, "
+            "merge it with merge_and_unload of peft."
+        )
 
     def _use(self, model: Any, tokens: ChatTokenizer, max_batch_tokens: int, forward: Any = None) -> None:
         """Read with this model from now on; `forward` is called in its place if another module wraps it."""
@@ -776,7 +779,7 @@ def _enter(rows: Iterable[tuple[TreeRow[_Place], list[Answer]]], reads: list[lis
 
 
 def _add_adapter(model: Any, adapter: str) -> str | None:
-    """Add an adapter to a model. Why it does not belong to it; None if it does."""
+    """Add an adapter to a model. Why not all of its weights are used; None if they are."""
     try:
         info = model.load_adapter(adapter_dir(adapter))
     except RuntimeError as error:

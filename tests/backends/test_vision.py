@@ -120,7 +120,7 @@ def test_an_adapter_of_the_text_class_reads_text_and_refuses_images(tmp_path):
 )
 def test_an_adapter_of_another_model_is_refused(name, why, tmp_path):
     adapter = adapter_of(AutoModelForImageTextToText, QWEN, tmp_path)
-    with pytest.raises(ModelError, match=f"the adapter '.*' does not belong to the model '.*': {why}"):
+    with pytest.raises(ModelError, match=f"the adapter '.*' cannot be loaded into the model '.*': {why}"):
         TransformersBackend(folder_of(name), adapter=adapter)
 
 
