@@ -235,8 +235,8 @@ class TransformersBackend(Backend):
                 return loaded
             del loaded  # before the next is loaded
         raise ModelError(
-            f"the adapter {adapter!r} cannot be loaded into the model {path!r}: {misfit}; if it belongs to this model, "
-            "merge it with merge_and_unload of peft."
+            f"the adapter {adapter!r} cannot be loaded into the model {path!r}: {misfit}; if it belongs to this "
+            "model, merge it with merge_and_unload of peft."
         )
 
     def _use(self, model: Any, tokens: ChatTokenizer, max_batch_tokens: int, forward: Any = None) -> None:
