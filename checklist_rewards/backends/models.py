@@ -161,10 +161,11 @@ def sees_images(model: str | Path, revision: str | None = None) -> bool:
 
 
 def vision_class(model_type: Any) -> str | None:
-    """The class of transformers that takes images and text, for a type of model. None if it takes no images."""
+    """The class of transformers that takes images as tokens of its text, for a type of model. None if there is none:
+    the text of Mllama attends to images in layers of their own, which only a server reads."""
     from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
 
-    return MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES.get(model_type)
+    return None if model_type == "mllama" else MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES.get(model_type)
 
 
 def text_class(model_type: Any) -> str | None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import huggingface_hub
 import pytest
 import torch
-from transformers import AutoModelForSequenceClassification
+from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification
 
 from checklist_rewards import ChecklistScorer
 from checklist_rewards.backends import Engine, ReadGroup, load_backend, model_identity, pocket_dir
@@ -28,8 +28,6 @@ GROUPS = [ReadGroup(None, "The cat sat on the mat. ## Question\n\n", ("Is it sho
 def adapter(tmp_path_factory) -> str:
     """A LoRA adapter of the pocket model with random weights."""
     peft = pytest.importorskip("peft")
-    from transformers import AutoModelForCausalLM
-
     torch.manual_seed(0)
     model = AutoModelForCausalLM.from_pretrained(pocket_dir(), dtype=torch.float32)
     tuned = peft.get_peft_model(
@@ -97,6 +95,15 @@ def test_identities_of_earlier_versions_are_valid(tmp_path):
         "f946cbc66253a7e12b5ef3bb605cb454",
         "20ed7f67911a97f81ee46f15e24ad726",
     ]
+
+
+@pytest.mark.parametrize("settings", [{"use_dora": True}, {"modules_to_save": ["lm_head"]}])
+def test_an_adapter_of_which_transformers_leaves_out_weights_is_refused(settings, tmp_path):
+    peft = pytest.importorskip("peft")
+    lora = peft.LoraConfig(r=4, target_modules=["q_proj"], **settings)
+    peft.get_peft_model(AutoModelForCausalLM.from_pretrained(pocket_dir()), lora).save_pretrained(tmp_path)
+    with pytest.raises(ModelError, match="cannot be loaded into the model .*: .* no place or are missing, such as"):
+        transformers_engine(adapter=str(tmp_path)).load()
 
 
 def test_an_adapter_counts_by_its_content(adapter, tmp_path):
