@@ -81,8 +81,9 @@ _CPU_KV_CACHE_BYTES = 2**30
 
 # Environment variables of the engine's processes, unless the user has set them. vLLM logs to stdout, which would mix
 # with the output of this package.
+_LEVEL = "VLLM_LOGGING_LEVEL"
 _QUIET = {
-    "VLLM_LOGGING_LEVEL": "ERROR",
+    _LEVEL: "ERROR",
     "VLLM_LOGGING_STREAM": "ext://sys.stderr",
     "TORCH_CPP_LOG_LEVEL": "ERROR",
     "PYTHONWARNINGS": "ignore",
@@ -109,6 +110,9 @@ for fd in engine:
 """
 
 _open: weakref.WeakSet[VLLMBackend] = weakref.WeakSet()
+_loading = threading.Lock()
+"""One engine loads at a time: what its processes inherit (the environment, the filter), and which processes are its
+own, holds for this process."""
 
 
 def close_all() -> None:
@@ -159,11 +163,8 @@ class VLLMBackend(Backend):
         self._lock = threading.Lock()  # trainers may score from several threads; vLLM accepts one call at a time
         _refuse_while_importing()
         _warn_about_sharing()
-        with _without_triton_warning(), _environment(_QUIET):
-            from vllm.platforms import current_platform
-        on_cpu = current_platform.is_cpu()
         try:
-            with _ended_unless_loaded() as children, _without_triton_warning():
+            with _loading, _ended_unless_loaded() as children, _without_triton_warning():
                 self.llm = _load(path, engine)
                 if self._adapter is not None:  # now, not at the first call, when the files may have changed
                     self.llm.llm_engine.add_lora(self._lora())
@@ -175,6 +176,8 @@ class VLLMBackend(Backend):
             raise
         except Exception as error:  # vLLM raises many types of errors while loading
             raise ModelError(f"model {model!r} cannot be loaded with vLLM: {_short(error)}{_advice(error)}") from error
+        from vllm.platforms import current_platform
+
         guard = _kill_after_us(children)
         self._close = weakref.finalize(self, _shut_down, os.getpid(), self.llm, _tree(children), guard)
         _open.add(self)
@@ -188,7 +191,7 @@ class VLLMBackend(Backend):
         self.over_limit = Unanswered(Reason.TOO_LONG, detail)
         # On a CPU, vLLM 0.32 ends if it divides a prompt that is sampled with a seed: "CPU Generator does not use
         # offset".
-        self._most_at_once = _step_tokens(self.llm) if on_cpu else None
+        self._most_at_once = _step_tokens(self.llm) if current_platform.is_cpu() else None
         self._asleep = False
         self._sleep_if_unused()
 
@@ -535,8 +538,11 @@ class _TritonFilter(logging.Filter):
 
 @contextmanager
 def _without_triton_warning() -> Iterator[None]:
-    """Apply [`_TritonFilter`] here and in the processes that vLLM starts, unless the user has chosen vLLM's level."""
-    if "VLLM_LOGGING_LEVEL" in os.environ:
+    """Apply [`_TritonFilter`] here and in the processes that vLLM starts, unless vLLM's level shows warnings.
+
+    That a level is set does not mean that the user has chosen it: TRL sets ERROR when it is imported.
+    """
+    if os.environ.get(_LEVEL, _QUIET[_LEVEL]).upper() not in ("ERROR", "CRITICAL"):
         yield
         return
     # A process that is spawned receives the configuration of its parent before it imports what it runs.
