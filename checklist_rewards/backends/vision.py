@@ -205,20 +205,50 @@ class Eyes:
         return ids if compact else self._numbered(TokenGroup(ids, []), sight).prefix
 
     def send(self, groups: Sequence[ReadGroup], views: Views) -> list[TokenGroup]:
-        """As [`groups`]; `views` gets what is sent for each prompt."""
-        found = self.groups(groups, views)
-        for group, full, short in zip(groups, found, self.groups(groups, views, compact=True), strict=True):
-            for text, tail, sent in zip(group.tails, full.tails, short.tails, strict=True):
-                images = images_in(group.prefix, text)
-                views.sent[tuple(full.prefix + tail)] = short.prefix + sent, images
+        """As [`groups`]; `views` gets what is sent for each prompt. Texts are tokenized once, with placeholders, which
+        the tokens of the images then replace, unless these could be one token with the text around them."""
+        found = []
+        for group, short in zip(groups, self.groups(groups, views, compact=True), strict=True):
+            shown = [images_in(group.prefix, tail) for tail in group.tails]
+            prompts = [short.prefix + tail for tail in short.tails]
+            if not all(self._stands_apart(images, views) for images in shown):
+                [full] = self.groups([group], views)
+            elif any(map(has_images, group.tails)):
+                expanded = (self._expanded(*one, views) for one in zip(prompts, shown, strict=True))
+                full = shared_prefix(list(expanded))
+            else:
+                full = TokenGroup(self._expanded(short.prefix, images_in(group.prefix), views), short.tails)
+            for tail, prompt, images in zip(full.tails, prompts, shown, strict=True):
+                views.sent[tuple(full.prefix + tail)] = prompt, images
+            found.append(full)
         return found
 
     def send_prompt(self, messages: Messages, views: Views) -> Ids:
         """As [`prompt`]; `views` gets what is sent for it."""
-        prompt = self.prompt(messages, views)
+        short = self.prompt(messages, views, compact=True)
         images = images_in(*(message["content"] for message in messages))
-        views.sent[tuple(prompt)] = self.prompt(messages, views, compact=True), images
+        apart = self._stands_apart(images, views)
+        prompt = self._expanded(short, images, views) if apart else self.prompt(messages, views)
+        views.sent[tuple(prompt)] = short, images
         return prompt
+
+    def _stands_apart(self, images: Sequence[Image], views: Views) -> bool:
+        """Whether the tokens of images begin and end with control tokens, so that no token reaches into the text."""
+        control = tuple(self.tokens.encoder.control)
+        texts = views.of(images).texts if images else ()
+        return all(text.startswith(control) and text.endswith(control) for text in texts)
+
+    def _expanded(self, short: Ids, images: Sequence[Image], views: Views) -> Ids:
+        """Ids with the tokens of each image, as in [`groups`], in place of its placeholder."""
+        if not images:
+            return short
+        sight = views.of(images)
+        placeholder = self.tokens.tokenizer.convert_tokens_to_ids(self.placeholder)
+        if short.count(placeholder) != len(images):
+            raise ModelError(f"the chat template of {type(self.processor).__name__} drops or repeats an image.")
+        left = iter(self.tokens.encoder.whole(sight.texts))
+        full = [own for token in short for own in (next(left) if token == placeholder else (token,))]
+        return self._numbered(TokenGroup(full, [[]]), sight).prefix
 
     def processed(self, images: Sequence[Image], first: int) -> Sight:
         """Images as the processor gives them. Raises [`ModelError`] if it fails."""

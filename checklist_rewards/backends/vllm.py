@@ -35,7 +35,6 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, suppress
 from functools import cached_property, partial
-from itertools import chain
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
@@ -232,11 +231,15 @@ class VLLMBackend(Backend):
     def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> tuple[list[Answer], Usage]:
         """Compute the log-probabilities of the labels. Shared prefixes are computed once by the prefix cache."""
         over = Answer(None, self.over_limit, keep=not self._reduced)
-        if not any(map(has_images, chain.from_iterable((g.system, g.prefix, *g.tails) for g in groups))):
+        seen = [any(map(has_images, (group.system, group.prefix, *group.tails))) for group in groups]
+        if not any(seen):
             return read_prompts(self.tokens, groups, labels, self._ask, limit=self.limit, over_limit=over)
         views = Views(self.eyes)
+        # As in a call without images, where a prompt without images has the same tokens.
+        texts = iter(self.tokens.groups([group for group, sees in zip(groups, seen, strict=True) if not sees]))
+        pictured = iter(self.eyes.send([group for group, sees in zip(groups, seen, strict=True) if sees], views))
+        tokenized = [next(pictured if sees else texts) for sees in seen]
         ask = partial(self._ask, views=views)
-        tokenized = self.eyes.send(groups, views)
         return read_prompts(self.tokens, groups, labels, ask, limit=self.limit, over_limit=over, tokenized=tokenized)
 
     @cached_property
@@ -245,18 +248,21 @@ class VLLMBackend(Backend):
         config = self.llm.model_config
         if not self.sees:
             raise ModelError(f"{type(config.hf_config).__name__} takes no images.")
-        code = {"trust_remote_code": True} if config.trust_remote_code else {}
-        return Eyes(self.tokens, load_processor(self._path, revision=config.revision, **code), config.hf_config)
+        settings = {"trust_remote_code": True} if config.trust_remote_code else {}
+        of_images = {} if config.multimodal_config is None else config.multimodal_config.mm_processor_kwargs or {}
+        for name, value in of_images.items():
+            settings |= value if name == "images_kwargs" else {name: value}
+        return Eyes(self.tokens, load_processor(self._path, revision=config.revision, **settings), config.hf_config)
 
     def generate(
         self, prompts: Sequence[Messages], sampling: Sampling, arrived: Arrived | None = None
     ) -> list[list[Reply]]:
         """Sample replies with vLLM's continuous batching. `arrived` is called as each prompt finishes."""
-        seen = any(has_images(message["content"]) for messages in prompts for message in messages)
-        views = Views(self.eyes) if seen else None
+        seen = [any(has_images(message["content"]) for message in messages) for messages in prompts]
+        views = Views(self.eyes) if any(seen) else None
         ids = [
-            self.tokens.prompt(messages) if views is None else self.eyes.send_prompt(messages, views)
-            for messages in prompts
+            self.eyes.send_prompt(messages, views) if sees and views is not None else self.tokens.prompt(messages)
+            for messages, sees in zip(prompts, seen, strict=True)
         ]
         replies = [[Reply(None, unanswered=self.over_limit, keep=not self._reduced)] * sampling.n for _ in prompts]
         fitting = [index for index, prompt in enumerate(ids) if len(prompt) < self.limit]
@@ -335,7 +341,7 @@ class VLLMBackend(Backend):
     def _run(self, prompts: list[list[int]], params: Any, views: Views | None = None) -> list[Any]:
         if not prompts:
             return []
-        requests = [_request(prompt, views) for prompt in prompts]
+        requests = _requests(prompts, views)
         with self.stay_awake(), self._lock:
             try:
                 self._wake()
@@ -356,7 +362,7 @@ class VLLMBackend(Backend):
     ) -> None:
         """Like `_run`, but call `done` with the index and output of each prompt as soon as it is finished."""
         for wave in _waves(prompts, params, self._most_at_once):
-            requests = [_request(prompts[place], views) for place in wave]
+            requests = _requests([prompts[place] for place in wave], views)
             self._stream_at_once(requests, [params[place] for place in wave], wave, done)
 
     def _stream_at_once(
@@ -396,19 +402,24 @@ class VLLMBackend(Backend):
         return Reply(text, sample.finish_reason, prompt_tokens=prompt_tokens, completion_tokens=len(tokens))
 
 
-def _request(prompt: list[int], views: Views | None) -> Any:
-    """A prompt as vLLM takes it: ids with one placeholder per image, and the pixels. The hash of the pixels is the key
-    of vLLM's cache of processed images."""
+def _requests(prompts: Sequence[list[int]], views: Views | None) -> list[Any]:
+    """Prompts as vLLM takes them: ids with one placeholder per image, and the pixels, of which there is one object for
+    all prompts. The hash of the pixels is the key of vLLM's cache of processed images, so it computes none itself."""
     from vllm import TokensPrompt
 
-    ids, images = (prompt, []) if views is None else views.sent.get(tuple(prompt), (prompt, []))
-    if not images:
-        return TokensPrompt(prompt_token_ids=ids)
-    return TokensPrompt(
-        prompt_token_ids=ids,
-        multi_modal_data={"image": [image.pillow for image in images]},
-        multi_modal_uuids={"image": [image.key for image in images]},
-    )
+    pictures: dict[str, Any] = {}
+    requests = []
+    for prompt in prompts:
+        ids, images = (prompt, []) if views is None else views.sent.get(tuple(prompt), (prompt, []))
+        request = TokensPrompt(prompt_token_ids=ids)
+        if images:
+            for image in images:
+                if image.key not in pictures:
+                    pictures[image.key] = image.pillow
+            request["multi_modal_data"] = {"image": [pictures[image.key] for image in images]}
+            request["multi_modal_uuids"] = {"image": [image.key for image in images]}
+        requests.append(request)
+    return requests
 
 
 def _answer(sample: Any, ids: Sequence[int]) -> TokenAnswer:
