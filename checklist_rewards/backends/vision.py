@@ -37,6 +37,7 @@ from checklist_rewards.backends.tokens import ChatTokenizer, Ids, TokenGroup, ch
 from checklist_rewards.errors import ModelError
 from checklist_rewards.images import Image, has_images, images_in, parts
 from checklist_rewards.prompts import chat_messages
+from checklist_rewards.scores.reasons import Reason, Unanswered
 from checklist_rewards.validation import missing
 
 logger = logging.getLogger(__name__)
@@ -44,6 +45,10 @@ logger = logging.getLogger(__name__)
 _BETWEEN = "CHECKLIST0IMAGE0END"
 _WORDS = "Look at this."
 _BREAK = "\u200b"
+
+
+class ImageError(ModelError):
+    """The processor refuses an image."""
 
 
 class Sight(NamedTuple):
@@ -251,7 +256,7 @@ class Eyes:
         return self._numbered(TokenGroup(full, [[]]), sight).prefix
 
     def processed(self, images: Sequence[Image], first: int) -> Sight:
-        """Images as the processor gives them. Raises [`ModelError`] if it fails."""
+        """Images as the processor gives them. Raises [`ImageError`] if it fails."""
         pictures = [image.pillow for image in images]
         try:
             out = self.processor(
@@ -261,7 +266,7 @@ class Eyes:
                 add_special_tokens=False,
             )
         except Exception as error:  # processors raise any error
-            raise ModelError(
+            raise ImageError(
                 f"the processor {type(self.processor).__name__} cannot process an image: {_line(error)}"
             ) from error
         ids = out.pop("input_ids")
@@ -371,6 +376,19 @@ class Eyes:
         for string in self.tokens.encoder.control:
             part = part.replace(string, string[0] + _BREAK + string[1:])
         return part
+
+
+def tokenized_apart(
+    groups: Sequence[ReadGroup], tokenize: Callable[[Sequence[ReadGroup]], list[TokenGroup]]
+) -> list[TokenGroup | Unanswered]:
+    """Tokenize groups with images. A group with an image that the processor refuses has the reason in its place."""
+    try:
+        return [*tokenize(groups)]
+    except ImageError as error:
+        if len(groups) == 1:
+            return [Unanswered(Reason.BACKEND_ERROR, str(error))]
+        half = len(groups) // 2
+        return [*tokenized_apart(groups[:half], tokenize), *tokenized_apart(groups[half:], tokenize)]
 
 
 def image_token_id(config: Any) -> int | None:

@@ -65,7 +65,7 @@ from checklist_rewards.backends.models import (
 )
 from checklist_rewards.backends.reads import TokenAnswer, read_prompts
 from checklist_rewards.backends.tokens import load_chat_tokenizer
-from checklist_rewards.backends.vision import Eyes, Views, load_processor
+from checklist_rewards.backends.vision import Eyes, ImageError, Views, load_processor, tokenized_apart
 from checklist_rewards.errors import BackendError, ModelError, UnguardedScriptError
 from checklist_rewards.images import has_images
 from checklist_rewards.scores.reasons import Reason, Unanswered
@@ -237,10 +237,20 @@ class VLLMBackend(Backend):
         views = Views(self.eyes)
         # As in a call without images, where a prompt without images has the same tokens.
         texts = iter(self.tokens.groups([group for group, sees in zip(groups, seen, strict=True) if not sees]))
-        pictured = iter(self.eyes.send([group for group, sees in zip(groups, seen, strict=True) if sees], views))
-        tokenized = [next(pictured if sees else texts) for sees in seen]
+        of_images = [group for group, sees in zip(groups, seen, strict=True) if sees]
+        pictured = iter(tokenized_apart(of_images, partial(self.eyes.send, views=views)))
+        found = [next(pictured) if sees else next(texts) for sees in seen]
+        tokenized = [group for group in found if not isinstance(group, Unanswered)]
         ask = partial(self._ask, views=views)
-        return read_prompts(self.tokens, groups, labels, ask, limit=self.limit, over_limit=over, tokenized=tokenized)
+        read, usage = read_prompts(
+            self.tokens, groups, labels, ask, limit=self.limit, over_limit=over, tokenized=tokenized
+        )
+        answers = iter(read)
+        return [
+            Answer(None, tokens) if isinstance(tokens, Unanswered) else next(answers)
+            for group, tokens in zip(groups, found, strict=True)
+            for _ in group.tails
+        ], usage
 
     @cached_property
     def eyes(self) -> Eyes:
@@ -260,14 +270,22 @@ class VLLMBackend(Backend):
         """Sample replies with vLLM's continuous batching. `arrived` is called as each prompt finishes."""
         seen = [any(has_images(message["content"]) for message in messages) for messages in prompts]
         views = Views(self.eyes) if any(seen) else None
-        ids = [
-            self.eyes.send_prompt(messages, views) if sees and views is not None else self.tokens.prompt(messages)
-            for messages, sees in zip(prompts, seen, strict=True)
-        ]
-        replies = [[Reply(None, unanswered=self.over_limit, keep=not self._reduced)] * sampling.n for _ in prompts]
-        fitting = [index for index, prompt in enumerate(ids) if len(prompt) < self.limit]
-        for index in fitting:
-            replies[index] = [Reply(None, unanswered=MISSED)] * sampling.n  # until it is done
+        replies = [[Reply(None, unanswered=MISSED)] * sampling.n for _ in prompts]  # until they are done
+        ids: dict[int, list[int]] = {}
+        for index, (messages, sees) in enumerate(zip(prompts, seen, strict=True)):
+            try:
+                if views is not None and sees:
+                    prompt = self.eyes.send_prompt(messages, views)
+                else:
+                    prompt = self.tokens.prompt(messages)
+            except ImageError as error:
+                replies[index] = [Reply(None, unanswered=Unanswered(Reason.BACKEND_ERROR, str(error)))] * sampling.n
+                continue
+            if len(prompt) < self.limit:
+                ids[index] = prompt
+            else:
+                replies[index] = [Reply(None, unanswered=self.over_limit, keep=not self._reduced)] * sampling.n
+        fitting = list(ids)
 
         def done(place: int, output: Any) -> None:
             index = fitting[place]
@@ -276,7 +294,8 @@ class VLLMBackend(Backend):
             if arrived is not None:
                 arrived(index, replies[index])
 
-        self._sample([ids[index] for index in fitting], sampling, done, views)
+        if ids:
+            self._sample(list(ids.values()), sampling, done, views)
         return replies
 
     def _sample(
@@ -333,7 +352,16 @@ class VLLMBackend(Backend):
         from vllm import SamplingParams
 
         params = SamplingParams(max_tokens=1, temperature=0, logprob_token_ids=ids, detokenize=False)
-        outputs = self._run(prompts, params, views)
+        try:
+            outputs = self._run(prompts, params, views)
+        except BackendError as error:
+            if views is None or not _is_refusal(error.__cause__):
+                raise
+            if len(prompts) == 1:
+                return [Unanswered(Reason.BACKEND_ERROR, str(error))], 0
+            half = len(prompts) // 2
+            halves = [self._ask(some, ids, views=views) for some in (prompts[:half], prompts[half:])]
+            return [answer for answers, _ in halves for answer in answers], sum(computed for _, computed in halves)
         answers = [_answer(output.outputs[0], ids) for output in outputs]
         cached = sum(output.num_cached_tokens or 0 for output in outputs)
         return answers, sum(map(len, prompts)) - cached
@@ -679,6 +707,12 @@ def _advice(error: Exception) -> str:
         "another process set gpu_memory_utilization below the share that is free, such as 0.3 (--engine-args "
         "gpu_memory_utilization=0.3)"
     )
+
+
+def _is_refusal(error: BaseException | None) -> bool:
+    """Whether vLLM has refused a call for one of its prompts, such as one with too many images, before computing any.
+    Such an error was a ValueError until vLLM got classes of its own."""
+    return bool({"ValueError", "VLLMClientError"} & {kind.__name__ for kind in type(error).__mro__})
 
 
 def _short(error: Exception) -> str:

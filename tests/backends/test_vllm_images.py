@@ -6,6 +6,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
+from PIL import Image as Pillow
 from transformers import AutoConfig
 
 from checklist_rewards.backends import ReadGroup, Sampling
@@ -13,6 +14,7 @@ from checklist_rewards.backends.tokens import chat_tokenizer, load_chat_tokenize
 from checklist_rewards.backends.transformers import TransformersBackend
 from checklist_rewards.backends.vision import Views
 from checklist_rewards.backends.vllm import VLLMBackend, _requests
+from checklist_rewards.images import image_of
 from checklist_rewards.scores.reasons import Reason, Unanswered
 from tests.backends import vision_architectures
 from tests.backends.test_vision import TEXT
@@ -110,6 +112,17 @@ def test_the_tokens_of_images_follow_the_processor_settings_of_the_engine(settin
     assert len(tiled.asked[0]) > len(whole.asked[0])
 
 
+def test_an_image_that_the_processor_refuses_costs_its_reads_only():
+    thin = image_of(Pillow.new("RGB", (1, 400)))  # Qwen takes images up to 200 times as long as wide
+    backend = unloaded("Qwen2-VL")
+    answers, _ = backend.read([GROUPS[0], ReadGroup(None, thin.mark, ("Is it red?",)), GROUPS[2], TEXT[0]], LABELS)
+    reasons = [str(answer.unanswered) for answer in answers]
+    assert "cannot process an image: absolute aspect ratio" in reasons.pop(3)
+    assert reasons == ["backend_error"] * 9 and len(backend.asked) == 9
+    [[reply]] = backend.generate([[{"role": "user", "content": thin.mark}]], Sampling())
+    assert "cannot process an image: absolute aspect ratio" in reply.unanswered
+
+
 @pytest.mark.slow
 @pytest.mark.vllm
 def test_vllm_sees_what_transformers_sees(tmp_path, monkeypatch):
@@ -133,5 +146,8 @@ def test_vllm_sees_what_transformers_sees(tmp_path, monkeypatch):
         prompt = [{"role": "user", "content": f"{RED.mark} What is it?"}]
         sampling = Sampling(max_tokens=6)
         assert theirs.generate([prompt], sampling)[0][0].text == ours.generate([prompt], sampling)[0][0].text
+        three = ReadGroup(None, RED.mark + BLUE.mark + TALL.mark, ("Is it red?",))  # more than limit_mm_per_prompt
+        *answers, refused = theirs.read([*groups, three], LABELS)[0]
+        assert all(answer.logprobs for answer in answers) and "image" in refused.unanswered.detail
     finally:
         theirs.close()
