@@ -49,6 +49,7 @@ from checklist_rewards.backends.trees import MAX_BATCH_TOKENS
 from checklist_rewards.errors import ModelError
 from checklist_rewards.images import Image, has_images, images_in, parts
 from checklist_rewards.prompts import chat_messages
+from checklist_rewards.scores.reasons import Reason, Unanswered
 from checklist_rewards.validation import missing
 
 logger = logging.getLogger(__name__)
@@ -62,6 +63,10 @@ _OF_TEXT = ("input_ids", "attention_mask")
 
 Pixels = dict[str, torch.Tensor]
 """Arguments of the forward pass, such as `pixel_values`."""
+
+
+class ImageError(ModelError):
+    """The processor refuses an image."""
 
 
 class Sight(NamedTuple):
@@ -254,23 +259,53 @@ class Eyes:
         return ids if compact else self._numbered(TokenGroup(ids, [[]]), sight).prefix
 
     def send(self, groups: Sequence[ReadGroup], views: Views) -> list[TokenGroup]:
-        """As [`groups`]; `views` gets what is sent for each prompt."""
-        found = self.groups(groups, views)
-        for group, full, short in zip(groups, found, self.groups(groups, views, compact=True), strict=True):
-            for text, tail, sent in zip(group.tails, full.tails, short.tails, strict=True):
-                images = images_in(group.prefix, text)
-                views.sent[tuple(full.prefix + tail)] = short.prefix + sent, images
+        """As [`groups`]; `views` gets what is sent for each prompt. Texts are tokenized once, with placeholders, which
+        the tokens of the images then replace, unless these could be one token with the text around them."""
+        found = []
+        for group, short in zip(groups, self.groups(groups, views, compact=True), strict=True):
+            shown = [images_in(group.prefix, tail) for tail in group.tails]
+            prompts = [short.prefix + tail for tail in short.tails]
+            if not all(self._stands_apart(images, views) for images in shown):
+                [full] = self.groups([group], views)
+            elif any(map(has_images, group.tails)):
+                expanded = (self._expanded(*one, views) for one in zip(prompts, shown, strict=True))
+                full = shared_prefix(list(expanded))
+            else:
+                full = TokenGroup(self._expanded(short.prefix, images_in(group.prefix), views), short.tails)
+            for tail, prompt, images in zip(full.tails, prompts, shown, strict=True):
+                views.sent[tuple(full.prefix + tail)] = prompt, images
+            found.append(full)
         return found
 
     def send_prompt(self, messages: Messages, views: Views) -> Ids:
         """As [`prompt`]; `views` gets what is sent for it."""
-        prompt = self.prompt(messages, views)
+        short = self.prompt(messages, views, compact=True)
         images = images_in(*(message["content"] for message in messages))
-        views.sent[tuple(prompt)] = self.prompt(messages, views, compact=True), images
+        apart = self._stands_apart(images, views)
+        prompt = self._expanded(short, images, views) if apart else self.prompt(messages, views)
+        views.sent[tuple(prompt)] = short, images
         return prompt
 
+    def _stands_apart(self, images: Sequence[Image], views: Views) -> bool:
+        """Whether the tokens of images begin and end with control tokens, so that no token reaches into the text."""
+        control = tuple(self.tokens.encoder.control)
+        texts = views.of(images).texts if images else ()
+        return all(text.startswith(control) and text.endswith(control) for text in texts)
+
+    def _expanded(self, short: Ids, images: Sequence[Image], views: Views) -> Ids:
+        """Ids with the tokens of each image, as in [`groups`], in place of its placeholder."""
+        if not images:
+            return short
+        sight = views.of(images)
+        placeholder = self.tokens.tokenizer.convert_tokens_to_ids(self.placeholder)
+        if short.count(placeholder) != len(images):
+            raise ModelError(f"the chat template of {type(self.processor).__name__} drops or repeats an image.")
+        left = iter(self.tokens.encoder.whole(sight.texts))
+        full = [own for token in short for own in (next(left) if token == placeholder else (token,))]
+        return self._numbered(TokenGroup(full, [[]]), sight).prefix
+
     def processed(self, images: Sequence[Image], first: int) -> tuple[Sight, Pixels]:
-        """Images as the processor gives them. Raises [`ModelError`] if it fails."""
+        """Images as the processor gives them. Raises [`ImageError`] if it fails."""
         pictures = [image.pillow for image in images]
         try:
             out = self.processor(
@@ -280,7 +315,7 @@ class Eyes:
                 add_special_tokens=False,
             )
         except Exception as error:  # processors raise any error
-            raise ModelError(
+            raise ImageError(
                 f"the processor {type(self.processor).__name__} cannot process an image: {_line(error)}"
             ) from error
         ids = out.pop("input_ids")
@@ -432,6 +467,19 @@ def _edges(text: str) -> tuple[str, str]:
 
 def _same(one: torch.Tensor | None, other: torch.Tensor | None) -> bool:
     return one is not None and other is not None and torch.equal(one, other)
+
+
+def tokenized_apart(
+    groups: Sequence[ReadGroup], tokenize: Callable[[Sequence[ReadGroup]], list[TokenGroup]]
+) -> list[TokenGroup | Unanswered]:
+    """Tokenize groups with images. A group with an image that the processor refuses has the reason in its place."""
+    try:
+        return [*tokenize(groups)]
+    except ImageError as error:
+        if len(groups) == 1:
+            return [Unanswered(Reason.BACKEND_ERROR, str(error))]
+        half = len(groups) // 2
+        return [*tokenized_apart(groups[:half], tokenize), *tokenized_apart(groups[half:], tokenize)]
 
 
 def image_token_id(config: Any) -> int | None:
