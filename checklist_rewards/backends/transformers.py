@@ -210,11 +210,14 @@ class TransformersBackend(Backend):
             dtype = torch.float32 if device.type == "cpu" else "auto"
 
             model_type = config_of(model, settings.get("revision")).get("model_type")
-            self._model_type, self.sees = model_type, vision_class(model_type) is not None
+            vision, text = vision_class(model_type), text_class(model_type)
+            self._model_type, self.sees = model_type, vision is not None
             self._processor_source = path, {name: settings[name] for name in _TOKENIZER_SETTINGS if name in settings}
-            kinds: list[Any] = [AutoModelForImageTextToText] if self.sees else []
-            if not kinds or text_class(model_type) not in (None, vision_class(model_type)):
-                kinds = [*(kinds if self._has_processor() else []), AutoModelForCausalLM]
+            kinds: list[Any] = [AutoModelForCausalLM]
+            if self.sees and text is None:
+                kinds = [AutoModelForImageTextToText]
+            elif self.sees and text != vision and "gguf_file" not in settings and self._has_processor():
+                kinds = [AutoModelForImageTextToText, AutoModelForCausalLM]  # the second for adapters of text alone
             loaded = self._load(kinds, path, adapter, {"dtype": dtype, **settings})
             if "device_map" not in settings and "quantization_config" not in settings:
                 loaded.to(device)
@@ -339,7 +342,7 @@ class TransformersBackend(Backend):
         processor = self._processor()
         if name != vision_class(self._model_type):
             raise ModelError(
-                f"{name} takes no images, and the adapter of this judge belongs to it; train the adapter on "
+                f"{name} takes no images, and the adapter or GGUF file of this judge belongs to it; use one of "
                 f"{vision_class(self._model_type)}."
             )
         return Eyes(self.tokens, processor, base_of(self.model).config)

@@ -111,7 +111,7 @@ def test_an_adapter_answers_prompts_with_images(tmp_path):
 def test_an_adapter_of_the_text_class_reads_text_and_refuses_images(tmp_path):
     engine = TransformersBackend(folder_of(DELTA), adapter=adapter_of(AutoModelForCausalLM, DELTA, tmp_path))
     assert engine.read(TEXT, LABELS)[0] != engine_of(DELTA).read(TEXT, LABELS)[0]
-    with pytest.raises(ModelError, match="takes no images, and the adapter of this judge belongs to it"):
+    with pytest.raises(ModelError, match="takes no images, and the adapter .* of this judge belongs to it"):
         engine.read(GROUPS, LABELS)
 
 
