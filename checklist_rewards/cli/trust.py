@@ -566,10 +566,12 @@ def _empty_targets(
             f"the file was scored by {name!r} but --model is {scorer.judge.name!r}; --contextual requires the same "
             "judge."
         )
-    columns = Columns.of(rows[0].data, **keys.columns(images="ignore"))
-    reads, places = [], []
+    columns = replace(Columns.of(rows[0].data, **keys.columns()), folder=rows[0].columns.folder)
+    reads, places, held = [], [], []
     for number, row in enumerate(rows):
-        input, history = columns.input_of(row.data, row.where)
+        input, history, images = columns.context_of(row.data, row.where)
+        held.append(images)  # in memory until the judge has answered
+        scorer.check_images(None, row.where, input=input, history=history)
         reference = columns.reference_of(row.data, row.where)
         for key, item in zip(row.keys, row.items, strict=True):
             if item.check is None:

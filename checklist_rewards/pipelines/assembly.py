@@ -173,7 +173,10 @@ class Pipeline:
         check = getattr(self.generator, "check_request", check_request)
         request = check(request, where)
         tries = next((r.name for r in self.refiners if isinstance(r, UnitTester | CheckAdmission)), None)
-        if tries is not None and not samples_of(request, ()):
+        samples: Sequence[Sample] = () if tries is None else samples_of(request, ())
+        for sample in samples:
+            self.check_sample(sample, where)
+        if tries is not None and not samples:
             raise SampleError(
                 f"{where}: {tries} tests the questions on responses, but the request has neither candidates nor a "
                 "chosen and a rejected response."

@@ -15,7 +15,7 @@ from tests.test_images import PILLOWS, RED, Seeing
 
 CHECKLIST = ["Is it red?", "Is it big?"]
 ROW = {"prompt": "What is this?", "target": "A red square.", "checklist": CHECKLIST, "label": 1}
-ROW |= {"candidates": ["A red square.", "A dog."], "said": [0.9, 0.2]}
+ROW |= {"candidates": ["A red square.", "A dog."], "said": [0.9, 0.2], "labels": [1, 0]}
 COMMANDS = {
     "score": "score rows.jsonl -o out.jsonl",
     "score, one checklist": "score rows.jsonl -o out.jsonl --checklist list.json",
@@ -32,15 +32,17 @@ COMMANDS = {
     "inspect --paraphrases": "inspect rows.jsonl --paraphrases 1",
     "replay": "replay rows.jsonl -o out.jsonl",
     "improve": "improve list.json --data rows.jsonl --label-key label -o out.json",
+    "calibrate": "calibrate rows.jsonl -o out.json --contextual",
     "score --dry-run": "score rows.jsonl -o out.jsonl --dry-run",
 }
 
 
-def write_rows(**row):
-    """Two scored rows; the second one with these columns."""
+def write_rows(judge="pocket", **row):
+    """Two rows that a judge has scored; the second one with these columns."""
     Path("list.json").write_text(json.dumps(CHECKLIST))
     PILLOWS["red"].save("red.png")
-    scored_file("rows.jsonl", ROW, ROW | {"checklist": ["Is it a square?", *CHECKLIST], "said": [0.5] * 3} | row)
+    other = {"checklist": ["Is it a square?", *CHECKLIST], "said": [0.5] * 3, "labels": [0, 1, 1]}
+    scored_file("rows.jsonl", ROW, ROW | other | row, judge=judge)
 
 
 @pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
@@ -66,7 +68,7 @@ ADDRESS = "https://example.org/red.png"
     ],
 )
 def test_an_image_that_a_model_cannot_take_is_named_before_it_is_loaded(run, vlm, no_engine, command, image, message):
-    write_rows(**{"images" if isinstance(image, list) else "image": image})
+    write_rows(vlm, **{"images" if isinstance(image, list) else "image": image})
     done = run(*COMMANDS[command].replace("pocket", vlm).split(), "--model", vlm, "--no-store")
     assert done.exit_code == 2 and "rows.jsonl, line 2" in done.stderr and message in done.stderr, done.output
 

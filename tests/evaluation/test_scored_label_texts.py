@@ -72,6 +72,16 @@ def test_id_and_text(run, caplog, command, same_id, text, refusal):  # noqa: F81
 
 
 @pytest.mark.parametrize("command", COMMANDS)
+def test_labels_of_answers_with_images_are_matched(run, command):  # noqa: F811
+    parts = [{"type": "image", "image": "gone.png"}, {"type": "text", "text": "It is red."}]
+    answer = [{"role": "assistant", "content": parts}]
+    scored(target=answer)
+    for text in (answer, "[image]It is red."):
+        gold(COMMANDS[command], target=lambda n, text=text: text)
+        assert run(*command.split()).exit_code == 0
+
+
+@pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize("column", ["target", "reply"])
 def test_texts_in_a_named_column_are_compared(run, caplog, command, column):  # noqa: F811
     """The app exports labels with a column `target`, whatever the column of the scored file."""
