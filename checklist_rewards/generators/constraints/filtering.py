@@ -206,8 +206,8 @@ _VERBAL = (
 _NOMINAL = r"(?:no|without|exclud(?:e|es|ing)|omit(?:s|ting)?|leav(?:e|ing) out|free of|devoid of|skip(?:ping)?)"
 _NEGATION = re.compile(rf"\b(?:(?P<verbal>{_VERBAL})|(?P<nominal>{_NOMINAL}))(?!\w)(?! more than)")
 _POSITIVE = pattern(
-    r"""\b(?:(?:do not|don't|dont|never) (?:forget|fail|hesitate|neglect|omit) to|no matter (?:what|how)|"
-    r"without fail)\b"""
+    r"""\b(?:(?:do not|don't|dont|never) (?:forget|fail|hesitate|neglect|omit) to|no matter (?:what|how)
+    |without fail)\b"""
 )
 _PARTICIPLE = re.compile(r"\s+[a-z]+ing\b")
 _BREAK = pattern(

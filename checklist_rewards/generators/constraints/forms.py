@@ -424,7 +424,8 @@ def _repeats_prompt(clause: Clause, match: Match) -> Found | None:
 # Parts with dividers
 
 _STARS = re.compile(
-    r"(?P<separated>\bseparat[^.\n]{0,90}?)?(?:(?<!\*)\*{6}(?!\*)|\b(?:6|six) asterisks?(?: symbols?)?(?:\W{1,3}\*{6})?)"
+    r"(?P<separated>\bseparat[^.\n]{0,90}?)?"
+    r"(?:(?<!\*)\*{6}(?!\*)|\b(?:6|six) asterisks?(?: symbols?)?(?:\W{1,3}\*{6})?)"
 )
 _MORE_THAN_TWO = pattern(
     r"""\b(?:three|four|five|several|multiple|3|4|5)\s+(?:[a-z]+\s+){0,2}[a-z]+s\b

@@ -211,9 +211,9 @@ def _placed(
     paragraph = _PARAGRAPH.search(around) if kind == "starts" and one and " " not in one else None
     if paragraph and one:
         n = number(paragraph[1]) if paragraph[1] else ORDINALS.get(paragraph[2]) or int(paragraph[2])
-        check = {"type": "paragraph_start", "paragraph": n, "word": one}
-        named = _SUBJECT_PARAGRAPH.search(head) if unit is None else None
-        return Found(named.start() if named else start, end, check, whole=True)
+        subject = _SUBJECT_PARAGRAPH.search(head)
+        start = subject.start() if subject else start
+        return Found(start, end, {"type": "paragraph_start", "paragraph": n, "word": one}, whole=True)
     if _PART_HERE.search(head if unit else around):
         return Found(start, end, reason=A_PART)
     any_of = "|".join(re.escape(value) for value in given.values)
