@@ -190,7 +190,7 @@ _OF_PART = re.compile(
 )
 _LIMITED = pattern(
     rf"""\b(?:limit|restrict|cap|confine|keep)(?:s|ing|ping)?\s+
-    (?!(?:(?:the|your|this|its|it|each|entire|whole|overall|total|length|size|of|word|count)\s+)*
+    (?!(?:(?:the|your|yourself|this|its|it|each|entire|whole|overall|total|length|size|of|word|count)\s+)*
     (?:{RESPONSE}\s+(?:length\s+)?|length\s+|count\s+|size\s+)?(?:to|at|under|below|within|between|$)\b)
     [a-z' ]+?\s+(?:to|at|under|below|within|between)\b[^,;]*$|\b(?:descriptions?|explanations?|definitions?|answers
     |examples?|reasons?|tips?|bios|{PART})\s*\([^()]{{0,30}}$"""
@@ -262,7 +262,7 @@ def polarity(before: str) -> bool | None:
             return None
     elif _BREAK.search(between):
         return True
-    if len(found) > 1 and not _BREAK.search(text, found[-2].end(), last.start()):
+    if len(found) > 1 and not _BREAK.search(text, found[-2].end(), last.end()):
         if found[-2]["verbal"] or not text[found[-2].end() : last.start()].count(","):
             return None
     if "," in between or between.count(" ") > _MOST_WORDS:

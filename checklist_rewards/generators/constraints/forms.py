@@ -36,6 +36,7 @@ _CASING = pattern(
     |\b(?:in|using|with|use) (?:english )?(?P<c>lower[- ]?cases?|upper[- ]?case|capital letters|all-?caps|capitals
     |caps)\b
     (?: letters?)?|\b(?P<d>lower-?case|upper-?case)(?: letters)? only
+    |\b(?:should|must|has to|needs to) be (?:all )?(?P<g>lower-?case|upper-?case)\b
     |\ball (?:of )?(?:the |your )?(?:letters|text|words) (?:are|is|should be|must be|to be) (?:in )?(?:all )?
     (?P<e>lower-?case|upper-?case|capital(?:i[sz]ed)?|caps)(?: letters)?
     |\b(?P<f>capitali[sz]e) (?:every|each|all)(?: of)?(?: the| your)? (?:single )?(?:letters?|words?|text
@@ -261,7 +262,7 @@ _ONE_THING = pattern(
     |simply)\s+(?:with\s+|as\s+)?{_ADVERB}(?P<a>{_KIND})(?:\s+of (?:the|your) (?:correct |right |chosen 
     |best )?(?:option
     |answer|choice|result))?{_CLOSED}
-    |\bonly\s+{_SAYS}\s+(?:with\s+)?{_ADVERB}(?P<b>{_KIND}){_CLOSED}
+    |\b(?:only|just)\s+{_SAYS}\s+(?:me\s+)?(?:with\s+)?{_ADVERB}(?P<b>{_KIND}){_CLOSED}
     |\b{_SAYS}(?:s|ing)?\b(?:\s+(?:with|as|your answer as|the answer as))*\s+{_ADVERB}(?P<c>{_KIND})\s+(?:only\b
     |alone\b
     |and nothing (?:else|more)\b)"""
