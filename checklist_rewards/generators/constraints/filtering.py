@@ -74,8 +74,7 @@ PART = (
 
 _QUESTION = pattern(
     r"""[\s\W]*(?:is|are|was|were|do|does|did|should|would|could|can|may|must|has|have|what|why|how|which|who
-    |whose|whom
-    |when|where|am|will|shall)\b"""
+    |whose|whom|when|where|am|will|shall)\b"""
 )
 _REPORTED = re.compile(
     rf",\s+(?:(?:my|the|our|his|her|their|an?) [a-z]+|he|she|they) (?:{'|'.join(REPORTS)})\b"
@@ -121,8 +120,7 @@ _EXCEPTION = pattern(
     (?!(?: [a-z]+)?,? (?:and|but)\b[^\x02]*\x02)|as needed
     |instead of|rather than|depending|outside(?: of)?|barring|when needed|if\b
     |(?<!explain )when(?:ever)?\b(?! (?:you(?:'re| are)? )?(?:writing|responding|answering|replying|write
-    |respond|answer
-    |reply)\b))|^\W*(?:should|were|had) (?:the|your|my|it|you|i|there|this)\b[^?]*,"""
+    |respond|answer|reply)\b))|^\W*(?:should|were|had) (?:the|your|my|it|you|i|there|this)\b[^?]*,"""
 )
 _BUT_JUST = re.compile(r"(?:\bnot|n't|\bdont|\bnever|\bcannot)\s+(?:just|only|simply|merely|always)\b")
 _LANGUAGES_OF_CODE = r"(?:python3?|java|javascript|typescript|c\+\+|c#|php|ruby|rust|golang|bash|sql|perl|html)"
@@ -132,8 +130,7 @@ _CODE_WORDS = tuple(
 )
 _CODE = pattern(
     rf"""\b(?:in|using) {_LANGUAGES_OF_CODE}(?!\w)|(?<!\w){_LANGUAGES_OF_CODE} (?:script|program|code|function|class
-    |method|query|page
-    |file|document|app)
+    |method|query|page|file|document|app)
     |\b(?:functions?|programs?|scripts?|code|methods?|macros?|query|queries|regex
     |algorithms?)\s+(?:that|which|to|prints?|returns?|outputs?|displays?|snippet)\b
     |\b(?:write|create|implement|give me|fix|debug|run)\s+(?:a |an |the |some |this |my )?(?:[a-z]+ )?(?:functions?
