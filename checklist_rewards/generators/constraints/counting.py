@@ -381,8 +381,7 @@ FUNCTION_WORDS = frozenset(
 """Words that are no keywords where they follow "the word"."""
 _USED = pattern(
     r"""\b(?:words?|keywords?|phrases?|terms?|names?|us(?:e|es|ing|ed)|includ\w+|mention\w*|contain\w*|appear\w*
-    |repeat\w*
-    |occur\w*|say|write|have|has|incorporat\w+|expression|hashtag|sentence)\b"""
+    |repeat\w*|occur\w*|say|write|have|has|incorporat\w+|expression|hashtag|sentence)\b"""
 )
 
 

@@ -74,8 +74,7 @@ PART = (
 
 _QUESTION = pattern(
     r"""[\s\W]*(?:is|are|was|were|do|does|did|should|would|could|can|may|must|has|have|what|why|how|which|who
-    |whose|whom
-    |when|where|am|will|shall)\b"""
+    |whose|whom|when|where|am|will|shall)\b"""
 )
 _REPORTED = re.compile(
     rf",\s+(?:(?:my|the|our|his|her|their|an?) [a-z]+|he|she|they) (?:{'|'.join(REPORTS)})\b"
@@ -121,8 +120,7 @@ _EXCEPTION = pattern(
     (?!(?: [a-z]+)?,? (?:and|but)\b[^\x02]*\x02)|as needed
     |instead of|rather than|depending|outside(?: of)?|barring|when needed|if\b
     |(?<!explain )when(?:ever)?\b(?! (?:you(?:'re| are)? )?(?:writing|responding|answering|replying|write
-    |respond|answer
-    |reply)\b))|^\W*(?:should|were|had) (?:the|your|my|it|you|i|there|this)\b[^?]*,"""
+    |respond|answer|reply)\b))|^\W*(?:should|were|had) (?:the|your|my|it|you|i|there|this)\b[^?]*,"""
 )
 _BUT_JUST = re.compile(r"(?:\bnot|n't|\bdont|\bnever|\bcannot)\s+(?:just|only|simply|merely|always)\b")
 _LANGUAGES_OF_CODE = r"(?:python3?|java|javascript|typescript|c\+\+|c#|php|ruby|rust|golang|bash|sql|perl|html)"
@@ -132,8 +130,7 @@ _CODE_WORDS = tuple(
 )
 _CODE = pattern(
     rf"""\b(?:in|using) {_LANGUAGES_OF_CODE}(?!\w)|(?<!\w){_LANGUAGES_OF_CODE} (?:script|program|code|function|class
-    |method|query|page
-    |file|document|app)
+    |method|query|page|file|document|app)
     |\b(?:functions?|programs?|scripts?|code|methods?|macros?|query|queries|regex
     |algorithms?)\s+(?:that|which|to|prints?|returns?|outputs?|displays?|snippet)\b
     |\b(?:write|create|implement|give me|fix|debug|run)\s+(?:a |an |the |some |this |my )?(?:[a-z]+ )?(?:functions?
@@ -190,7 +187,7 @@ _OF_PART = re.compile(
 )
 _LIMITED = pattern(
     rf"""\b(?:limit|restrict|cap|confine|keep)(?:s|ing|ping)?\s+
-    (?!(?:(?:the|your|this|its|it|each|entire|whole|overall|total|length|size|of|word|count)\s+)*
+    (?!(?:(?:the|your|yourself|this|its|it|each|entire|whole|overall|total|length|size|of|word|count)\s+)*
     (?:{RESPONSE}\s+(?:length\s+)?|length\s+|count\s+|size\s+)?(?:to|at|under|below|within|between|$)\b)
     [a-z' ]+?\s+(?:to|at|under|below|within|between)\b[^,;]*$|\b(?:descriptions?|explanations?|definitions?|answers
     |examples?|reasons?|tips?|bios|{PART})\s*\([^()]{{0,30}}$"""
@@ -206,8 +203,8 @@ _VERBAL = (
 _NOMINAL = r"(?:no|without|exclud(?:e|es|ing)|omit(?:s|ting)?|leav(?:e|ing) out|free of|devoid of|skip(?:ping)?)"
 _NEGATION = re.compile(rf"\b(?:(?P<verbal>{_VERBAL})|(?P<nominal>{_NOMINAL}))(?!\w)(?! more than)")
 _POSITIVE = pattern(
-    r"""\b(?:(?:do not|don't|dont|never) (?:forget|fail|hesitate|neglect|omit) to|no matter (?:what|how)|"
-    r"without fail)\b"""
+    r"""\b(?:(?:do not|don't|dont|never) (?:forget|fail|hesitate|neglect|omit) to|no matter (?:what|how)
+    |without fail)\b"""
 )
 _PARTICIPLE = re.compile(r"\s+[a-z]+ing\b")
 _BREAK = pattern(
@@ -262,7 +259,7 @@ def polarity(before: str) -> bool | None:
             return None
     elif _BREAK.search(between):
         return True
-    if len(found) > 1 and not _BREAK.search(text, found[-2].end(), last.start()):
+    if len(found) > 1 and not _BREAK.search(text, found[-2].end(), last.end()):
         if found[-2]["verbal"] or not text[found[-2].end() : last.start()].count(","):
             return None
     if "," in between or between.count(" ") > _MOST_WORDS:

@@ -34,8 +34,8 @@ _CASING = pattern(
     (?: letters?| text| characters)?
     |\b(?P<b>lower[- ]?case|upper[- ]?case|capital|small)(?: english)? (?:letters?|characters|text) only
     |\b(?:in|using|with|use) (?:english )?(?P<c>lower[- ]?cases?|upper[- ]?case|capital letters|all-?caps|capitals
-    |caps)\b
-    (?: letters?)?|\b(?P<d>lower-?case|upper-?case)(?: letters)? only
+    |caps)\b(?: letters?)?|\b(?P<d>lower-?case|upper-?case)(?: letters)? only
+    |\b(?:should|must|has to|needs to) be (?:all )?(?P<g>lower-?case|upper-?case)\b
     |\ball (?:of )?(?:the |your )?(?:letters|text|words) (?:are|is|should be|must be|to be) (?:in )?(?:all )?
     (?P<e>lower-?case|upper-?case|capital(?:i[sz]ed)?|caps)(?: letters)?
     |\b(?P<f>capitali[sz]e) (?:every|each|all)(?: of)?(?: the| your)? (?:single )?(?:letters?|words?|text
@@ -78,8 +78,7 @@ _TONGUE = "|".join(LANGUAGES)
 _LANGUAGE = pattern(
     rf"""\b(?:in|using|use)\s+(?P<only>only\s+|just\s+|entirely\s+|exclusively\s+)?(?:the\s+)?(?P<a>{_TONGUE})
     (?:\s+language)?(?=\s*(?:[.,;:!?)\n\x01]|$|(?:only|and|but|with|language|using|about|no|please|for
-    |to (?:my|our|her|his)|throughout
-    |instead)\b))
+    |to (?:my|our|her|his)|throughout|instead)\b))
     |\bonly (?:use |using )?(?:the )?(?P<b>{_TONGUE})(?: language| words)?\b|\b(?P<c>{_TONGUE})(?: language)? only\b
     |\bentirely (?:in )?(?P<d>{_TONGUE})\b
     |\bno (?:other )?languages? (?:other )?(?:than|except|besides|but|apart from) (?P<e>{_TONGUE})\b(?: is allowed)?
@@ -95,8 +94,7 @@ _LANGUAGE_OF_OTHERS = pattern(
     r"""\b(?:translat\w*|convert|from|sentences?|text|words?|phrases?|article|quote|books?|movies?|films?|released
     |called
     |meaning|means?|published|literature|terms?|poet|poems by|equivalent|say|said|known|title|names?|subtitle|class
-    |course
-    |lessons?|keywords?|grammar|fluent|proficien\w+|skills?|difference|both|either|avoid|following|given|passage
+    |course|lessons?|keywords?|grammar|fluent|proficien\w+|skills?|difference|both|either|avoid|following|given|passage
     |original
     |version|learn|learning|teach|common|used|popular|interest(?:ed)?|major(?:ed)?|degree|studies|paragraph in)\b"""
 )
@@ -196,10 +194,8 @@ def _quoted(clause: Clause, match: Match) -> Found | None:
 
 _LISTS = pattern(
     r"""\b(?:in|as|using|use|with|into|make|create|write|provide|give|be|format)\s+(?:me\s+)?(?:a |an |the |your 
-    |any )?
-    (?:(?!or\b|and\b)[a-z]+ ){0,2}?(?P<kind>numbered list|bullet(?:ed)?[- ]?(?:points(?: list)?|point list|list)
-    |bullets|markdown table
-    |ordered list)\b"""
+    |any )?(?:(?!or\b|and\b)[a-z]+ ){0,2}?(?P<kind>numbered list|bullet(?:ed)?[- ]?(?:points(?: list)?|point list|list)
+    |bullets|markdown table|ordered list)\b"""
 )
 _TABLE = (regex_check(r"(?m)^\s*\|.*\|\s*$", at_least=2), "Does the response have a Markdown table?")
 _NUMBERED = (regex_check(r"(?m)^\s*\d+[.)]\s", at_least=1), "Does the response have a numbered list?")
@@ -259,12 +255,10 @@ _CLOSED = r"(?=\s*(?:[.,;:!?\n]|$|and nothing|without|\())"
 _ONE_THING = pattern(
     rf"""\b{_SAYS}(?:s|ing)?\b(?:\s+(?:me|back|with|your answer|the answer|as|in))*\s+(?:only|just|nothing but|solely
     |simply)\s+(?:with\s+|as\s+)?{_ADVERB}(?P<a>{_KIND})(?:\s+of (?:the|your) (?:correct |right |chosen 
-    |best )?(?:option
-    |answer|choice|result))?{_CLOSED}
-    |\bonly\s+{_SAYS}\s+(?:with\s+)?{_ADVERB}(?P<b>{_KIND}){_CLOSED}
+    |best )?(?:option|answer|choice|result))?{_CLOSED}
+    |\b(?:only|just)\s+{_SAYS}\s+(?:me\s+)?(?:with\s+)?{_ADVERB}(?P<b>{_KIND}){_CLOSED}
     |\b{_SAYS}(?:s|ing)?\b(?:\s+(?:with|as|your answer as|the answer as))*\s+{_ADVERB}(?P<c>{_KIND})\s+(?:only\b
-    |alone\b
-    |and nothing (?:else|more)\b)"""
+    |alone\b|and nothing (?:else|more)\b)"""
 )
 _ALONE = {
     "l": (r"\A\W*[A-Za-z]\W*\Z", "a single letter"),
@@ -369,8 +363,7 @@ def _ending_mark(clause: Clause, match: Match) -> Found:
 _PARAGRAPH_START = pattern(
     rf"""\b(?:the )?(?:paragraph (?P<n>{NUMBER})|(?P<nth>{"|".join(ORDINALS)}) paragraph)\b(?: of [a-z ]{{0,30}})?,?\s+
     (?:must|should|has to|have to|needs to|shall|will|to)?\s*(?:always )?(?:start|begin)(?:s
-    |ning)?\s+with\s+(?:the\s+)?
-    (?:word\s+|phrase\s+)?(?P<word>[a-z][\w'-]*)(?=\s*(?:[.,;!?\n)]|$|and\b|in\b))"""
+    |ning)?\s+with\s+(?:the\s+)?(?:word\s+|phrase\s+)?(?P<word>[a-z][\w'-]*)(?=\s*(?:[.,;!?\n)]|$|and\b|in\b))"""
 )
 
 
@@ -390,8 +383,7 @@ _REPEAT = pattern(
 )
 _FIRST = pattern(
     r"""\bfirst\b|\bbefore\b|\bthen (?:give|answer|provide|respond|reply|write)|\bword[- ](?:for|by)[- ]word\b
-    |\bverbatim\b
-    |\bexactly\b|\bas is\b|\bwithout (?:any )?chang|\bunchanged\b"""
+    |\bverbatim\b|\bexactly\b|\bas is\b|\bwithout (?:any )?chang|\bunchanged\b"""
 )
 
 
@@ -424,7 +416,8 @@ def _repeats_prompt(clause: Clause, match: Match) -> Found | None:
 # Parts with dividers
 
 _STARS = re.compile(
-    r"(?P<separated>\bseparat[^.\n]{0,90}?)?(?:(?<!\*)\*{6}(?!\*)|\b(?:6|six) asterisks?(?: symbols?)?(?:\W{1,3}\*{6})?)"
+    r"(?P<separated>\bseparat[^.\n]{0,90}?)?"
+    r"(?:(?<!\*)\*{6}(?!\*)|\b(?:6|six) asterisks?(?: symbols?)?(?:\W{1,3}\*{6})?)"
 )
 _MORE_THAN_TWO = pattern(
     r"""\b(?:three|four|five|several|multiple|3|4|5)\s+(?:[a-z]+\s+){0,2}[a-z]+s\b

@@ -44,8 +44,7 @@ _NOUN_BEFORE = re.compile(
 )
 _MARKED = pattern(
     r"""\b(?:mark|label|tag|replac|highlight|annotat|fill|start|begin|end|prefix|preced|follow|titl|nam|complet
-    |substitut
-    |swap|match|compar)\w*\b[^,;]*$"""
+    |substitut|swap|match|compar)\w*\b[^,;]*$"""
 )
 """Verbs that make "with the word" another requirement than to contain the word."""
 _LETTERS = re.compile(r"\b(?:letters?|characters?|symbols?|punctuation(?: marks?)?)\b[\s:,(\[-]*$")
@@ -211,9 +210,9 @@ def _placed(
     paragraph = _PARAGRAPH.search(around) if kind == "starts" and one and " " not in one else None
     if paragraph and one:
         n = number(paragraph[1]) if paragraph[1] else ORDINALS.get(paragraph[2]) or int(paragraph[2])
-        check = {"type": "paragraph_start", "paragraph": n, "word": one}
-        named = _SUBJECT_PARAGRAPH.search(head) if unit is None else None
-        return Found(named.start() if named else start, end, check, whole=True)
+        subject = _SUBJECT_PARAGRAPH.search(head)
+        start = subject.start() if subject else start
+        return Found(start, end, {"type": "paragraph_start", "paragraph": n, "word": one}, whole=True)
     if _PART_HERE.search(head if unit else around):
         return Found(start, end, reason=A_PART)
     any_of = "|".join(re.escape(value) for value in given.values)
@@ -316,8 +315,7 @@ _UNQUOTED = pattern(
     r"""\b(?P<noun>key ?words?|words?|terms?|phrases?)(?P<colon>\s*:)?\s*[\[(]?\s*
     (?P<list>[^\x01.;!?\n\[\](]{2,160}?)\s*[\])]?(?=\s+(?:in (?:your|the|its|my|this)|somewhere|throughout|within|to
     |as|at (?:least|all|the)|anywhere|should|must|may|can|will|cannot|has to|needs to|when|while|for|into|unless
-    |except|and
-    (?:make|write|use|do|ensure|avoid|end|start|keep|then|the)|is|are|but)\b|[.;!?\n\])]|$)"""
+    |except|and(?:make|write|use|do|ensure|avoid|end|start|keep|then|the)|is|are|but)\b|[.;!?\n\])]|$)"""
 )
 _WORD = re.compile(r"[\w'#@-]+(?: [\w'-]+){0,2}")
 _COMMA = re.compile(r"\s*,\s*(?:and\s+|or\s+)?(?:the (?:key)?word )?|\s+(?:and|or)\s+(?:the (?:key)?word )?")
