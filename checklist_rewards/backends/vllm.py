@@ -289,8 +289,12 @@ class VLLMBackend(Backend):
 
         def done(place: int, output: Any) -> None:
             index = fitting[place]
-            counts = [len(ids[index]), *[0] * (sampling.n - 1)]
-            replies[index] = [self._reply(*sample) for sample in zip(output.outputs, counts, strict=True)]
+            if isinstance(output, BackendError):
+                why = Unanswered(Reason.BACKEND_ERROR, str(output))
+                replies[index] = [Reply(None, unanswered=why)] * sampling.n
+            else:
+                counts = [len(ids[index]), *[0] * (sampling.n - 1)]
+                replies[index] = [self._reply(*sample) for sample in zip(output.outputs, counts, strict=True)]
             if arrived is not None:
                 arrived(index, replies[index])
 
@@ -309,7 +313,7 @@ class VLLMBackend(Backend):
         failed: list[int] = []  # an engine may refuse a schema that vLLM has accepted, if it holds others already
 
         def sampled(place: int, output: Any) -> None:
-            if any(sample.finish_reason == "error" for sample in output.outputs):
+            if isinstance(output, BackendError) or any(s.finish_reason == "error" for s in output.outputs):
                 failed.append(place)
             else:
                 done(place, output)
@@ -322,8 +326,15 @@ class VLLMBackend(Backend):
         again = [prompts[place] for place in failed]
         # Fails too if it was not the schema.
         params = self._params(again, sampling, None, views)
-        self._stream(again, params, lambda place, output: done(failed[place], output), views)
-        if len(failed) == len(prompts):
+        replied: list[int] = []
+
+        def sampled_again(place: int, output: Any) -> None:
+            if not isinstance(output, BackendError):
+                replied.append(place)
+            done(failed[place], output)
+
+        self._stream(again, params, sampled_again, views)
+        if replied and len(failed) == len(prompts):
             logger.warning("vLLM cannot enforce the JSON schema of the replies: %s", why)
             self._refused_schemas.add(schema)
 
@@ -354,8 +365,8 @@ class VLLMBackend(Backend):
         params = SamplingParams(max_tokens=1, temperature=0, logprob_token_ids=ids, detokenize=False)
         try:
             outputs = self._run(prompts, params, views)
-        except BackendError as error:
-            if views is None or not _is_refusal(error.__cause__):
+        except _RefusedError as error:
+            if views is None:
                 raise
             if len(prompts) == 1:
                 return [Unanswered(Reason.BACKEND_ERROR, str(error))], 0
@@ -375,7 +386,7 @@ class VLLMBackend(Backend):
                 self._wake()
                 outputs = self.llm.generate(requests, params, use_tqdm=False, lora_request=self._lora())
             except Exception as error:
-                raise BackendError(f"vLLM failed: {_short(error)}") from error
+                raise _failure(error) from error
         return outputs[-len(prompts) :]  # after an interrupted call, the outputs of its requests come first
 
     def _lora(self) -> Any:
@@ -388,10 +399,21 @@ class VLLMBackend(Backend):
     def _stream(
         self, prompts: list[list[int]], params: list[Any], done: Callable[[int, Any], None], views: Views | None = None
     ) -> None:
-        """Like `_run`, but call `done` with the index and output of each prompt as soon as it is finished."""
-        for wave in _waves(prompts, params, self._most_at_once):
+        """Like `_run`, but call `done` with the index and output of each prompt as soon as it is finished. The output
+        is an error for a prompt with images that vLLM refuses."""
+        waves = list(_waves(prompts, params, self._most_at_once))
+        while waves:
+            wave = waves.pop(0)
             requests = _requests([prompts[place] for place in wave], views)
-            self._stream_at_once(requests, [params[place] for place in wave], wave, done)
+            try:
+                self._stream_at_once(requests, [params[place] for place in wave], wave, done)
+            except _RefusedError as error:
+                if views is None:
+                    raise
+                if len(wave) == 1:
+                    done(wave[0], error)
+                else:
+                    waves[:0] = [wave[: len(wave) // 2], wave[len(wave) // 2 :]]
 
     def _stream_at_once(
         self, requests: list[Any], params: list[Any], places: Sequence[int], done: Callable[[int, Any], None]
@@ -401,7 +423,7 @@ class VLLMBackend(Backend):
                 self._wake()
                 ids = self.llm.enqueue(requests, params, use_tqdm=False, lora_request=self._lora())
             except Exception as error:
-                raise BackendError(f"vLLM failed: {_short(error)}") from error
+                raise _failure(error) from error
             # An output has the id of its request; the engine's own id has a random suffix.
             waiting = {request.partition("-")[0]: place for place, request in zip(places, ids, strict=True)}
             try:
@@ -709,10 +731,15 @@ def _advice(error: Exception) -> str:
     )
 
 
-def _is_refusal(error: BaseException | None) -> bool:
-    """Whether vLLM has refused a call for one of its prompts, such as one with too many images, before computing any.
-    Such an error was a ValueError until vLLM got classes of its own."""
-    return bool({"ValueError", "VLLMClientError"} & {kind.__name__ for kind in type(error).__mro__})
+class _RefusedError(BackendError):
+    """vLLM has refused a call for one of its prompts, such as one with too many images, before computing any."""
+
+
+def _failure(error: Exception) -> BackendError:
+    """The error of a call, which vLLM may have refused with a ValueError or, later, with a class of its own."""
+    names = {kind.__name__ for kind in type(error).__mro__}
+    refused = names & {"ValueError", "VLLMClientError"}
+    return (_RefusedError if refused else BackendError)(f"vLLM failed: {_short(error)}")
 
 
 def _short(error: Exception) -> str:

@@ -148,6 +148,11 @@ def test_vllm_sees_what_transformers_sees(tmp_path, monkeypatch):
         assert theirs.generate([prompt], sampling)[0][0].text == ours.generate([prompt], sampling)[0][0].text
         three = ReadGroup(None, RED.mark + BLUE.mark + TALL.mark, ("Is it red?",))  # more than limit_mm_per_prompt
         *answers, refused = theirs.read([*groups, three], LABELS)[0]
-        assert all(answer.logprobs for answer in answers) and "image" in refused.unanswered.detail
+        assert all(answer.logprobs for answer in answers) and "At most 2 image" in refused.unanswered.detail
+        prompts = [[{"role": "user", "content": three.prefix}], prompt]
+        for schema in (None, '{"enum": ["digits"]}'):
+            [[refused], [reply]] = theirs.generate(prompts, replace(sampling, schema=schema))
+            assert "At most 2 image" in refused.unanswered.detail and reply.text
+        assert '"digits"'.startswith(reply.text)  # cut at 6 tokens
     finally:
         theirs.close()
