@@ -39,7 +39,7 @@ from checklist_rewards.backends.packaged import PACKAGED
 from checklist_rewards.backends.servers import joined, server_addresses
 from checklist_rewards.errors import ModelError, SampleError, UnguardedScriptError
 from checklist_rewards.images import NOT_FETCHED, SEEING, Image
-from checklist_rewards.validation import install, missing, unknown
+from checklist_rewards.validation import import_extra, install, missing, unknown
 
 logger = logging.getLogger(__name__)
 
@@ -406,8 +406,7 @@ class Engine:
         yet, and the user has chosen neither engine nor settings."""
         free = self.backend == "auto" and not self.settings and not self.is_loaded
         if free and prompts <= FEW_PROMPTS and choose_backend(self.model, "auto", self.base_url) == "vllm":
-            import torch
-
+            [torch] = import_extra("torch")
             if not torch.accelerator.is_available():
                 self._known["name"] = "transformers"
 
