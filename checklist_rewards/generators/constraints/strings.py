@@ -315,7 +315,7 @@ _UNQUOTED = pattern(
     r"""\b(?P<noun>key ?words?|words?|terms?|phrases?)(?P<colon>\s*:)?\s*[\[(]?\s*
     (?P<list>[^\x01.;!?\n\[\](]{2,160}?)\s*[\])]?(?=\s+(?:in (?:your|the|its|my|this)|somewhere|throughout|within|to
     |as|at (?:least|all|the)|anywhere|should|must|may|can|will|cannot|has to|needs to|when|while|for|into|unless
-    |except|and(?:make|write|use|do|ensure|avoid|end|start|keep|then|the)|is|are|but)\b|[.;!?\n\])]|$)"""
+    |except|and (?:make|write|use|do|ensure|avoid|end|start|keep|then|the)|is|are|but)\b|[.;!?\n\])]|$)"""
 )
 _WORD = re.compile(r"[\w'#@-]+(?: [\w'-]+){0,2}")
 _COMMA = re.compile(r"\s*,\s*(?:and\s+|or\s+)?(?:the (?:key)?word )?|\s+(?:and|or)\s+(?:the (?:key)?word )?")
