@@ -36,7 +36,7 @@ _NOUNS = (
 RESPONSE = _set(_NOUNS)
 """Nouns that stand for the response as a whole."""
 _IT = _set("it this that which there you everything")
-_DET = _set(
+DETERMINERS = _set(
     "a an the your my our this that these those all entire whole full complete final total overall of its any each "
     "every yours"
 )
@@ -77,7 +77,7 @@ _STATED = _set(
 )
 """Verbs that only say what a text is, if no request stands before them."""
 _FILL = (
-    _DET
+    DETERMINERS
     | RESPONSE
     | _set(
         "it this me us him them back in on with at to as into for under within using over between be been written "
@@ -172,7 +172,7 @@ def _of_another(words: list[str], form: bool) -> bool:
         word, noun = words[at], words[at - 1]
         if word in _BELONGS or (form and word == "in"):
             if noun in UNITS and word in ("with", "of", "that"):
-                return words[at - 2] in _DET
+                return words[at - 2] in DETERMINERS
             if noun in _WRITTEN or noun in RESPONSE or (noun[-1] == "s" and noun[:-1] in _WRITTEN | RESPONSE):
                 return _topic_of(words[: at - 1], form)
         if word not in _FILL and word not in _NOT:
@@ -261,7 +261,7 @@ def _order(words: list[str], at: int) -> bool:
 
 _RULES = _set("instructions rules guidelines reminder sign notice prompt policy")
 """Texts that consist of orders: "Write instructions for students: use"."""
-_PLACES = _DET | RESPONSE | _set("end start beginning top bottom of very")
+_PLACES = DETERMINERS | RESPONSE | _set("end start beginning top bottom of very")
 
 
 def _place(words: list[str]) -> bool:
@@ -308,9 +308,9 @@ def _subject(words: list[str], at: int) -> bool:
     if noun not in _IT and noun not in RESPONSE:
         return False
     end, start = start, start - 1
-    while start and words[start - 1] in _DET | RESPONSE:
+    while start and words[start - 1] in DETERMINERS | RESPONSE:
         start -= 1
-    if noun not in UNITS and words[start] not in _DET and not stated:
+    if noun not in UNITS and words[start] not in DETERMINERS and not stated:
         for first in range(max(start - 2, 1), start):
             if words[first - 1] in _OURS and all(map(_plain, words[first:start])):
                 start = first - 1
@@ -392,7 +392,7 @@ def _given(lead: list[str]) -> bool:
     told = set(lead)
     if told & _set("proofread paraphrase comment quote") or told & {"rules", "guidelines"} and "for" in told:
         return True
-    about = lead[-3:-2] in (["on"], ["about"], ["of"]) and lead[-2] in _DET and lead[-1] in _TEXTS
+    about = lead[-3:-2] in (["on"], ["about"], ["of"]) and lead[-2] in DETERMINERS and lead[-1] in _TEXTS
     return about or lead[-1:] in _SPEECH or bool(told & _GIVEN and told & _TEXTS)
 
 
