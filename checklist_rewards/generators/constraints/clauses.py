@@ -23,7 +23,7 @@ def _set(words: str) -> frozenset[str]:
 
 
 _NOUNS = (
-    "length total content response answer reply output essay text story poem letter email e-mail mail article blog "
+    "length total content response answer reply output essay text story poem letter email mail article blog "
     "post summary description message review speech script song report content writing tweet caption rap haiku "
     "limerick joke riddle list note proposal resume cv explanation translation document piece submission completion "
     "dialogue conversation monologue memo ad slogan product advert advertisement pitch bio biography outline plan "
@@ -50,9 +50,9 @@ _NOT = _set(
     "shouldn't isn't aren't nor neither exclude excluding omit abstain free nothing leave leaving out skip forbid"
 )
 ORDERS = _set(
-    "use using answer respond reply write include mention contain containing including start begin end finish "
-    "conclude limit keep say repeat add put wrap make making have having give provide create highlight italicize "
-    "capitalize organize structure format separate divide return output produce insert incorporate weave restrict "
+    "use using open close answer respond reply write include mention contain containing including start begin end "
+    "finish conclude limit keep say repeat add put wrap make making have having give provide create highlight "
+    "italicize capitalize organize structure format separate divide return output produce insert incorporate weave restrict "
     "cap stick stay summarize summarise list mark employ utilize feature featuring appear be bold underline compose "
     "draft generate describe explain tell keeping limiting restricted limited writing show need sprinkle place "
     "deliver aim go ensure break split speak confine hold state get cover work exceed ending starting let forget "
@@ -122,7 +122,7 @@ _HOW = _set("how ways why reasons tips advice means whether")
 
 def words_of(text: str) -> list[str]:
     """The words of a text in lower case, with its commas, colons and brackets."""
-    return _WORD.findall(_ASIDE.sub("", text) if "(" in text else text)
+    return _WORD.findall((_ASIDE.sub("", text) if "(" in text else text).replace("e-mail", "email"))
 
 
 _ASIDE = re.compile(r"\([^()]*\)")
@@ -475,6 +475,8 @@ def _leads(task: str, topic: list[str], filler: list[str], form: bool) -> bool:
     if ":" in told or told & _TEXT_VERBS or told & _CONDITION or (told & _TOLD and not manner):
         return False
     if _to_write(topic + filler):
+        return False
+    if not led.isdisjoint(("of", "that")) and not told.isdisjoint(("how", "why", "what")):
         return False
     if topic and topic[-1] in ("have", "is", "are", "be"):
         return False

@@ -55,7 +55,19 @@ class Found(NamedTuple):
     """The check counts words or letters, which it cannot in every language."""
 
 
-_OTHERS = ("whole thing", "entire thing", "blog ?post", "it", "this", "that", "which", "you", "there", "paragraph")
+_OTHERS = (
+    "whole thing",
+    "entire thing",
+    "blog ?post",
+    "e-mail",
+    "it",
+    "this",
+    "that",
+    "which",
+    "you",
+    "there",
+    "paragraph",
+)
 RESPONSE = rf"(?:{'|'.join(sorted({*(NOUNS - UNITS), *_OTHERS}, reverse=True))})"
 """Nouns that stand for the response as a whole."""
 _NTH = "(?:first|second|third|fourth|fifth|last|final|opening|closing|introductory|concluding|next)"

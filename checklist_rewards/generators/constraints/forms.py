@@ -47,7 +47,8 @@ _CASED_PART = pattern(
 )
 _OF_SOME = pattern(
     rf"""\s*(?:words?|terms?|keywords?|names?|titles?|headings?|headlines?|nouns?|letters? (?:for|of|in the)
-    |for (?!(?:my|our|his|her|an?)\b|(?:the |your |this )?(?:[a-z]+ )?{RESPONSE}\b)|in (?:this|these|my|each|every) (?!{RESPONSE}\b)|to emphasi
+    |for (?!(?:my|our|his|her|an?)\b|(?:the |your |this )?(?:[a-z]+ )?{RESPONSE}\b)
+    |in (?:this|these|my|each|every) (?!{RESPONSE}\b)|to emphasi
     |(?:,|and|or) (?:digits?|numbers?|symbols?|lower|upper)|at the (?:start|beginning)|at least|less|more)"""
 )
 
