@@ -52,11 +52,12 @@ _NOT = _set(
 ORDERS = _set(
     "use using open close answer respond reply write include mention contain containing including start begin end "
     "finish conclude limit keep say repeat add put wrap make making have having give provide create highlight "
-    "italicize capitalize organize structure format separate divide return output produce insert incorporate weave restrict "
-    "cap stick stay summarize summarise list mark employ utilize feature featuring appear be bold underline compose "
-    "draft generate describe explain tell keeping limiting restricted limited writing show need sprinkle place "
-    "deliver aim go ensure break split speak confine hold state get cover work exceed ending starting let forget "
-    "fail reference condense craft enclose surround consist render reproduce copy restate translate rewrite"
+    "italicize capitalize organize structure format separate divide return output produce insert incorporate weave "
+    "restrict cap stick stay summarize summarise list mark employ utilize feature featuring appear be bold "
+    "underline compose draft generate describe explain tell keeping limiting restricted limited writing show need "
+    "sprinkle place deliver aim go ensure break split speak confine hold state get cover work exceed ending "
+    "starting let forget fail reference condense craft enclose surround consist render reproduce copy restate "
+    "translate rewrite"
 )
 _TASKS = _set(
     "write give create compose draft describe explain tell summarize summarise generate make provide come produce "
