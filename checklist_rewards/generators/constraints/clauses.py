@@ -23,7 +23,7 @@ def _set(words: str) -> frozenset[str]:
 
 
 _NOUNS = (
-    "length total content response answer reply output essay text story poem letter email e-mail mail article blog "
+    "length total content response answer reply output essay text story poem letter email mail article blog "
     "post summary description message review speech script song report content writing tweet caption rap haiku "
     "limerick joke riddle list note proposal resume cv explanation translation document piece submission completion "
     "dialogue conversation monologue memo ad slogan product advert advertisement pitch bio biography outline plan "
@@ -36,7 +36,7 @@ _NOUNS = (
 RESPONSE = _set(_NOUNS)
 """Nouns that stand for the response as a whole."""
 _IT = _set("it this that which there you everything")
-_DET = _set(
+DETERMINERS = _set(
     "a an the your my our this that these those all entire whole full complete final total overall of its any each "
     "every yours"
 )
@@ -50,13 +50,14 @@ _NOT = _set(
     "shouldn't isn't aren't nor neither exclude excluding omit abstain free nothing leave leaving out skip forbid"
 )
 ORDERS = _set(
-    "use using answer respond reply write include mention contain containing including start begin end finish "
-    "conclude limit keep say repeat add put wrap make making have having give provide create highlight italicize "
-    "capitalize organize structure format separate divide return output produce insert incorporate weave restrict "
-    "cap stick stay summarize summarise list mark employ utilize feature featuring appear be bold underline compose "
-    "draft generate describe explain tell keeping limiting restricted limited writing show need sprinkle place "
-    "deliver aim go ensure break split speak confine hold state get cover work exceed ending starting let forget "
-    "fail reference condense craft enclose surround consist render reproduce copy restate translate rewrite"
+    "use using open close answer respond reply write include mention contain containing including start begin end "
+    "finish conclude limit keep say repeat add put wrap make making have having give provide create highlight "
+    "italicize capitalize organize structure format separate divide return output produce insert incorporate weave "
+    "restrict cap stick stay summarize summarise list mark employ utilize feature featuring appear be bold "
+    "underline compose draft generate describe explain tell keeping limiting restricted limited writing show need "
+    "sprinkle place deliver aim go ensure break split speak confine hold state get cover work exceed ending "
+    "starting let forget fail reference condense craft enclose surround consist render reproduce copy restate "
+    "translate rewrite"
 )
 _TASKS = _set(
     "write give create compose draft describe explain tell summarize summarise generate make provide come produce "
@@ -77,7 +78,7 @@ _STATED = _set(
 )
 """Verbs that only say what a text is, if no request stands before them."""
 _FILL = (
-    _DET
+    DETERMINERS
     | RESPONSE
     | _set(
         "it this me us him them back in on with at to as into for under within using over between be been written "
@@ -122,7 +123,7 @@ _HOW = _set("how ways why reasons tips advice means whether")
 
 def words_of(text: str) -> list[str]:
     """The words of a text in lower case, with its commas, colons and brackets."""
-    return _WORD.findall(_ASIDE.sub("", text) if "(" in text else text)
+    return _WORD.findall((_ASIDE.sub("", text) if "(" in text else text).replace("e-mail", "email"))
 
 
 _ASIDE = re.compile(r"\([^()]*\)")
@@ -172,7 +173,7 @@ def _of_another(words: list[str], form: bool) -> bool:
         word, noun = words[at], words[at - 1]
         if word in _BELONGS or (form and word == "in"):
             if noun in UNITS and word in ("with", "of", "that"):
-                return words[at - 2] in _DET
+                return words[at - 2] in DETERMINERS
             if noun in _WRITTEN or noun in RESPONSE or (noun[-1] == "s" and noun[:-1] in _WRITTEN | RESPONSE):
                 return _topic_of(words[: at - 1], form)
         if word not in _FILL and word not in _NOT:
@@ -261,7 +262,7 @@ def _order(words: list[str], at: int) -> bool:
 
 _RULES = _set("instructions rules guidelines reminder sign notice prompt policy")
 """Texts that consist of orders: "Write instructions for students: use"."""
-_PLACES = _DET | RESPONSE | _set("end start beginning top bottom of very")
+_PLACES = DETERMINERS | RESPONSE | _set("end start beginning top bottom of very")
 
 
 def _place(words: list[str]) -> bool:
@@ -308,9 +309,9 @@ def _subject(words: list[str], at: int) -> bool:
     if noun not in _IT and noun not in RESPONSE:
         return False
     end, start = start, start - 1
-    while start and words[start - 1] in _DET | RESPONSE:
+    while start and words[start - 1] in DETERMINERS | RESPONSE:
         start -= 1
-    if noun not in UNITS and words[start] not in _DET and not stated:
+    if noun not in UNITS and words[start] not in DETERMINERS and not stated:
         for first in range(max(start - 2, 1), start):
             if words[first - 1] in _OURS and all(map(_plain, words[first:start])):
                 start = first - 1
@@ -392,7 +393,7 @@ def _given(lead: list[str]) -> bool:
     told = set(lead)
     if told & _set("proofread paraphrase comment quote") or told & {"rules", "guidelines"} and "for" in told:
         return True
-    about = lead[-3:-2] in (["on"], ["about"], ["of"]) and lead[-2] in _DET and lead[-1] in _TEXTS
+    about = lead[-3:-2] in (["on"], ["about"], ["of"]) and lead[-2] in DETERMINERS and lead[-1] in _TEXTS
     return about or lead[-1:] in _SPEECH or bool(told & _GIVEN and told & _TEXTS)
 
 
@@ -475,6 +476,8 @@ def _leads(task: str, topic: list[str], filler: list[str], form: bool) -> bool:
     if ":" in told or told & _TEXT_VERBS or told & _CONDITION or (told & _TOLD and not manner):
         return False
     if _to_write(topic + filler):
+        return False
+    if not led.isdisjoint(("of", "that")) and not told.isdisjoint(("how", "why", "what")):
         return False
     if topic and topic[-1] in ("have", "is", "are", "be"):
         return False

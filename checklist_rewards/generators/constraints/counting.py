@@ -439,8 +439,8 @@ _FILLER = pattern(
     r"""(?:[\s,]+(?:any|a|an|the|single|use|using|used|usage|allowed|permitted|supposed|to|including|include|contain
     |containing|have|having|put|insert|add|write|writing|employ|of|in|your|(?:entire |whole )?response|answer|reply
     |text
-    |output|story|essay|kinds?|types?|forms?|with|or|more|ever|also|be|should|must|question|(?:punctuation|symbols)
-    (?:like|such as)|such as|all|extra|special|format|there|are|is|please))*\s+$"""
+    |output|story|essay|kinds?|types?|forms?|with|or|more|ever|also|be|should|must|question
+    |(?:punctuation|symbols) (?:like|such as)|such as|all|extra|special|format|there|are|is|please))*\s+$"""
 )
 _LETTER_NAMED = r"(?:the )?letters? (?:[a-z](?![\w'])|\x01+)"
 _ONE_THING = re.compile(rf"(?<![\w-])(?:(?P<letter>{_LETTER_NAMED})|{_named('n')})(?![\w])(?!-\w)")
@@ -448,8 +448,8 @@ _ALL_OF = r"(?:(?:\s*,\s*(?:or |and |nor )?|\s+(?:or|and|nor)\s+|/)(?:any |the )
 _THING = "|".join((_LETTER_NAMED, *(thing.noun for thing in THINGS.values() if "n" in thing.uses)))
 _LIST = re.compile(rf"(?<![\w-])(?:{_THING}){_ALL_OF}(?:{_THING}))*(?![\w])")
 _NOT_ALL = pattern(
-    r"""\s*(?:only|after|before|between|where|more than|larger|to separate|greater|from|of the|at the|in the (?:title
-    |first)|with \d|in a row)"""
+    r"""\s*(?:like|such as|only|after|before|between|where|more than|larger|to separate|greater|from|of the|at the
+    |in the (?:title|first)|with \d|in a row)"""
 )
 _FREE = re.compile(r"[- ]free\b")
 _NEGATED = re.compile(

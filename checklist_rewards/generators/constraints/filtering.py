@@ -55,7 +55,19 @@ class Found(NamedTuple):
     """The check counts words or letters, which it cannot in every language."""
 
 
-_OTHERS = ("whole thing", "entire thing", "blog ?post", "it", "this", "that", "which", "you", "there", "paragraph")
+_OTHERS = (
+    "whole thing",
+    "entire thing",
+    "blog ?post",
+    "e-mail",
+    "it",
+    "this",
+    "that",
+    "which",
+    "you",
+    "there",
+    "paragraph",
+)
 RESPONSE = rf"(?:{'|'.join(sorted({*(NOUNS - UNITS), *_OTHERS}, reverse=True))})"
 """Nouns that stand for the response as a whole."""
 _NTH = "(?:first|second|third|fourth|fifth|last|final|opening|closing|introductory|concluding|next)"
@@ -166,6 +178,7 @@ _IN_NONE = pattern(
 _EACH_AFTER = pattern(
     rf"""[^.;]{{0,40}}?\b(?:in|of|for|per|to|about|within|at the (?:start|beginning|end) of)\s+
     (?:(?:the |your |its )?(?:very )?{PART}\b|each\b|every\b)|[^.;]{{0,15}}\b(?:each|apiece|per|every)\b
+    |[^.;]{{0,40}}?\bfollowed by\b
     |\s*,? (?:and|then|and then) (?:then )?(?:explain|justify|discuss|describe)\b|\s+(?:a|per) (?:day|week
     |month|line|page)\b
     |-?(?:long )?\s*(?:sentences?|titles?|headlines?|phrases?|slogans?|taglines?|introductions?|intro|conclusions?
@@ -270,8 +283,8 @@ def polarity(before: str) -> bool | None:
 def passive(after: str) -> tuple[bool | None, int, bool]:
     """What a passive after a thing says: required or forbidden (None: nothing), where it ends, whether it permits."""
     match = _PASSIVE.match(after)
-    if match is None:
-        return None, 0, False
+    if match is None or (re.match(r"\s*(?:in|part) ", match.group()) and not (match["modal"] or match["never"])):
+        return None, 0, False  # "the word in the text"
     refused = bool(match["no"] or match["never"])
     if match["refused"]:
         return refused, match.end(), False

@@ -46,9 +46,10 @@ _CASED_PART = pattern(
     |verbs?|abbreviations?|letters? of|variables?|columns?|strings?|the letter)\b(?:(?!,\s|\band\b|\bbut\b).)*$"""
 )
 _OF_SOME = pattern(
-    r"""\s*(?:words?|terms?|keywords?|names?|titles?|headings?|headlines?|nouns?|letters? (?:for|of|in the)
-    |for (?:each|every|all|any|their)\b|for (?:the )?(?:titles?|emphasis|names?|headings?)|to emphasi
-    |for the|(?:,|and|or) (?:digits?|numbers?|symbols?|lower|upper)|at the (?:start|beginning)|at least|less|more)\b"""
+    rf"""\s*(?:words?|terms?|keywords?|names?|titles?|headings?|headlines?|nouns?|letters? (?:for|of|in the)
+    |for (?!(?:my|our|his|her|an?)\b|(?:the |your |this )?(?:[a-z]+ )?{RESPONSE}\b)
+    |in (?:this|these|my|each|every) (?!{RESPONSE}\b)|to emphasi
+    |(?:,|and|or) (?:digits?|numbers?|symbols?|lower|upper)|at the (?:start|beginning)|at least|less|more)"""
 )
 
 

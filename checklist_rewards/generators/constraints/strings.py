@@ -11,6 +11,8 @@ import re
 from collections.abc import Iterator
 
 from checklist_rewards.generators.constraints.amounts import NUMBER, number
+from checklist_rewards.generators.constraints.clauses import DETERMINERS, words_of
+from checklist_rewards.generators.constraints.clauses import RESPONSE as NOUNS
 from checklist_rewards.generators.constraints.counting import FUNCTION_WORDS, SECTION_MARK, regex_check
 from checklist_rewards.generators.constraints.filtering import A_PART, PART, RESPONSE, Found, passive, polarity
 from checklist_rewards.generators.constraints.reading import Clause, Spec, Strings, one_line, pattern
@@ -52,7 +54,7 @@ _EXAMPLES = re.compile(r"\b(?:like|such as|for example|for instance|e\.g\.)[\s:,
 _CLEAR_ALONE = ("includ", "contain", "mention", "incorporat", "insert")
 """Verbs that need no noun such as "word" before the strings."""
 _FOLLOWS = pattern(
-    r"""\s*(?:[,.;:!?)\]\n-]|$|(?:and|in|as|at|somewhere|within|throughout|when|while|to|by|for|into|but|or|on|anywhere
+    r"""\s*(?:[,.;:!?)\]\n-]|$|(?:and|in|as|at|somewhere|within|throughout|when|while|to|for|into|but|or|on|anywhere
     |inside|exactly|once|should|must|without|is|are|with|twice|so|before|after|because|using|verbatim)\b)"""
 )
 """What follows a string that is no attribute of a noun (use "formal" language)."""
@@ -215,6 +217,8 @@ def _placed(
         return Found(start, end, {"type": "paragraph_start", "paragraph": n, "word": one}, whole=True)
     if _PART_HERE.search(head if unit else around):
         return Found(start, end, reason=A_PART)
+    if verb and not _of_response(what):
+        return None
     any_of = "|".join(re.escape(value) for value in given.values)
     expression = rf"(?i)\A\W*(?:{any_of})(?!\w)" if kind == "starts" else rf"(?i)(?<!\w)(?:{any_of})\W*\Z"
     named, denied = " or ".join(map(quoted, given.values)), regex_check(expression, exactly=0)
@@ -226,6 +230,12 @@ def _placed(
     if unit == "word":
         check = regex_check(expression, exactly=1)
     return Found(start, end, check, denied, f'Does the response {kind[:-1]} with "{one}"?', refused)
+
+
+def _of_response(what: str) -> bool:
+    """Whether the object of "start" or "end" is the response: nothing, "it", "your letter", not "the experiment"."""
+    words = set(words_of(what))
+    return not words & DETERMINERS or bool(words & (NOUNS | {"it", "everything"}))
 
 
 _OF_ANOTHER = re.compile(r"\bof (?!(?:your|the|this|each|every|it|my|our|an?)\b)")
@@ -315,7 +325,7 @@ _UNQUOTED = pattern(
     r"""\b(?P<noun>key ?words?|words?|terms?|phrases?)(?P<colon>\s*:)?\s*[\[(]?\s*
     (?P<list>[^\x01.;!?\n\[\](]{2,160}?)\s*[\])]?(?=\s+(?:in (?:your|the|its|my|this)|somewhere|throughout|within|to
     |as|at (?:least|all|the)|anywhere|should|must|may|can|will|cannot|has to|needs to|when|while|for|into|unless
-    |except|and(?:make|write|use|do|ensure|avoid|end|start|keep|then|the)|is|are|but)\b|[.;!?\n\])]|$)"""
+    |except|and (?:make|write|use|do|ensure|avoid|end|start|keep|then|the)|is|are|but)\b|[.;!?\n\])]|$)"""
 )
 _WORD = re.compile(r"[\w'#@-]+(?: [\w'-]+){0,2}")
 _COMMA = re.compile(r"\s*,\s*(?:and\s+|or\s+)?(?:the (?:key)?word )?|\s+(?:and|or)\s+(?:the (?:key)?word )?")
