@@ -246,9 +246,9 @@ class RowWork:
             sample = self.columns.sample_of(data, where, ())
             if isinstance(checklist, Checklist):
                 self.pipe.check_checklist(checklist, where)
-                sample = replace(sample, checklist=checklist)
-            if self.checklists is not Source.COLUMN or checklist is not None:
-                self.pipe.check_sample(sample, where)
+            if (sample.images or sample.target_images) and (self.keeps or checklist is not None):
+                asked = replace(sample, checklist=checklist) if isinstance(checklist, Checklist) else sample
+                self.pipe.check_sample(asked, where)
         return request, sample, checklist if isinstance(checklist, Checklist) else None
 
     def process(
