@@ -34,9 +34,8 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
-from threading import Lock
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary, WeakValueDictionary
+from weakref import WeakValueDictionary
 
 from checklist_rewards.errors import SampleError
 
@@ -106,19 +105,6 @@ class Image:
         file = io.BytesIO()
         self.pillow.save(file, "PNG")
         return f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"
-
-
-_URLS: WeakKeyDictionary[Image, str] = WeakKeyDictionary()
-_ENCODING = Lock()
-
-
-def data_url(image: Image) -> str:
-    """[`Image.url`], encoded once while the image is in memory. It may be called from several threads."""
-    if image not in _URLS:
-        with _ENCODING:
-            if image not in _URLS:
-                _URLS[image] = image.url
-    return _URLS[image]
 
 
 _KNOWN: WeakValueDictionary[str, Image] = WeakValueDictionary()

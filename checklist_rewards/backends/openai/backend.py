@@ -61,7 +61,7 @@ from checklist_rewards.backends.base import (
 from checklist_rewards.backends.models import served_identity
 from checklist_rewards.backends.openai import wire
 from checklist_rewards.backends.openai.client import Connection, in_parts, run, run_streaming, together
-from checklist_rewards.backends.openai.limits import IMAGE_TOKENS, estimated_tokens
+from checklist_rewards.backends.openai.limits import estimated_tokens
 from checklist_rewards.backends.openai.replicas import prefix_key
 from checklist_rewards.backends.openai.served import PrefixCache, served_card, served_prompt
 from checklist_rewards.backends.openai.wire import Failure, neutral
@@ -70,7 +70,7 @@ from checklist_rewards.backends.servers import SERVERS, Settings, is_hosted, ser
 from checklist_rewards.backends.tokens import ChatTokenizer, load_chat_tokenizer, local_tokenizer
 from checklist_rewards.chat import CompletionReader
 from checklist_rewards.errors import ModelError
-from checklist_rewards.images import data_url, has_images, images_in, shown
+from checklist_rewards.images import has_images, images_in, shown
 from checklist_rewards.markers import Section
 from checklist_rewards.prompts import chat_messages
 from checklist_rewards.scores.reasons import Reason, Unanswered
@@ -702,7 +702,7 @@ class OpenAIBackend(Backend):
         async with self._trying_images:
             if not self._saw:
                 body = wire.image_body(self.model, self._without, self._limits) | self._extra
-                response = await self.connection.post("/chat/completions", body, tokens=IMAGE_TOKENS)
+                response = await self.connection.post("/chat/completions", body, tokens=1)
                 if not isinstance(response, Failure):
                     self._saw = self._tried = True
                 elif response.fatal and not wire.is_about_images(response):
@@ -742,7 +742,7 @@ def _pictured(messages: Messages) -> bool:
 
 def _encode(messages: Messages) -> None:
     for image in images_in(*(message["content"] for message in messages)):
-        data_url(image)
+        wire.data_url(image)
 
 
 def _may_be_thought(reply: Reply) -> bool:

@@ -44,13 +44,15 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from threading import Lock
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 from checklist_rewards.backends.base import Answer, Message, Messages, Reply, Sampling, not_logprobs
 from checklist_rewards.backends.reads import TokenAnswer, logsumexp
 from checklist_rewards.backends.tokens import THINKING_TOKENS, WORD_TOKENS, encodable, thinks
 from checklist_rewards.chat import strip_thinking
-from checklist_rewards.images import Image, data_url, has_images, parts
+from checklist_rewards.images import Image, has_images, parts
 from checklist_rewards.scores.reasons import Reason, Unanswered
 
 RATE_LIMITED = 429
@@ -582,6 +584,18 @@ def _content(message: Message, controls: Sequence[str]) -> str | list[dict[str, 
 def _sent_text(text: str, role: str, controls: Sequence[str]) -> str:
     text = encodable(text)
     return text if role == "system" else neutral(text, controls)
+
+
+_URLS: WeakKeyDictionary[Image, str] = WeakKeyDictionary()
+_ENCODING = Lock()
+
+
+def data_url(image: Image) -> str:
+    """[`Image.url`], encoded once while the image is in memory, whichever threads call this."""
+    with _ENCODING:
+        if image not in _URLS:
+            _URLS[image] = image.url
+        return _URLS[image]
 
 
 def _sampled(sampling: Sampling, without: frozenset[str]) -> dict[str, Any]:
