@@ -10,6 +10,7 @@ from PIL import Image as Pillow
 from transformers import AutoConfig
 
 from checklist_rewards.backends import ReadGroup, Sampling
+from checklist_rewards.backends.openai import OpenAIBackend
 from checklist_rewards.backends.tokens import chat_tokenizer, load_chat_tokenizer
 from checklist_rewards.backends.transformers import TransformersBackend
 from checklist_rewards.backends.vision import Views
@@ -17,6 +18,7 @@ from checklist_rewards.backends.vllm import VLLMBackend, _requests
 from checklist_rewards.images import image_of
 from checklist_rewards.scores.reasons import Reason, Unanswered
 from tests.backends import vision_architectures
+from tests.backends.conftest import vllm_serving
 from tests.backends.test_vision import TEXT
 from tests.backends.test_vision_architectures import BLUE, GROUPS, LABELS, RED, TALL, engine_of, folder_of
 from tests.backends.vision_architectures import VISION, build
@@ -123,17 +125,36 @@ def test_an_image_that_the_processor_refuses_costs_its_reads_only():
     assert "cannot process an image: absolute aspect ratio" in reply.unanswered
 
 
+@pytest.fixture
+def wide_llava(tmp_path, monkeypatch):
+    """LLaVA with heads of a size that vLLM's attention has on a CPU."""
+    wide = replace(VISION[LLAVA], text={**VISION[LLAVA].text, "head_dim": 32})
+    monkeypatch.setitem(vision_architectures.VISION, LLAVA, wide)
+    return build(LLAVA, tmp_path / "llava")
+
+
 @pytest.mark.slow
 @pytest.mark.vllm
-def test_vllm_sees_what_transformers_sees(tmp_path, monkeypatch):
+def test_a_prompt_that_a_server_refuses_for_its_images_costs_its_reads_only(wide_llava, tmp_path, vllm_installed):
+    """The server has a vision-language model in vLLM and gets the refused prompt first."""
+    options = ("--model-impl", "transformers", "--limit-mm-per-prompt", '{"image": 2}', "--max-model-len", "512")
+    three = ReadGroup(None, RED.mark + BLUE.mark + TALL.mark, ("Is it red?",))
+    with vllm_serving(wide_llava, "seeing", tmp_path / "log", *options) as url:
+        backend = OpenAIBackend("seeing", url)
+        refused, *answers = backend.read([three, *GROUPS, TEXT[0]], LABELS)[0]
+        assert "At most 2 image" in refused.unanswered.detail and all(answer.logprobs for answer in answers)
+        [[reply]] = backend.generate([[{"role": "user", "content": f"{RED.mark} What?"}]], Sampling(max_tokens=6))
+        assert reply.unanswered is None and reply.prompt_tokens > 0
+
+
+@pytest.mark.slow
+@pytest.mark.vllm
+def test_vllm_sees_what_transformers_sees(wide_llava):
     """In transformers' class of LLaVA, which vLLM can run: its own imports torchvision, and that of the index needs
     CUDA."""
-    wide = replace(VISION[LLAVA], text={**VISION[LLAVA].text, "head_dim": 32})  # vLLM's attention on a CPU has no 16
-    monkeypatch.setitem(vision_architectures.VISION, LLAVA, wide)
-    folder = build(LLAVA, tmp_path / "llava")
-    ours = TransformersBackend(folder)
+    ours = TransformersBackend(wide_llava)
     theirs = VLLMBackend(
-        folder, limit_mm_per_prompt={"image": 2}, max_model_len=512, max_num_seqs=16, model_impl="transformers"
+        wide_llava, limit_mm_per_prompt={"image": 2}, max_model_len=512, max_num_seqs=16, model_impl="transformers"
     )
     try:
         groups = [*GROUPS, TEXT[0]]

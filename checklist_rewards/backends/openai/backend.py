@@ -61,7 +61,7 @@ from checklist_rewards.backends.base import (
 from checklist_rewards.backends.models import served_identity
 from checklist_rewards.backends.openai import wire
 from checklist_rewards.backends.openai.client import Connection, in_parts, run, run_streaming, together
-from checklist_rewards.backends.openai.limits import IMAGE_TOKENS, estimated_tokens
+from checklist_rewards.backends.openai.limits import estimated_tokens
 from checklist_rewards.backends.openai.replicas import prefix_key
 from checklist_rewards.backends.openai.served import PrefixCache, served_card, served_prompt
 from checklist_rewards.backends.openai.wire import Failure, neutral
@@ -702,7 +702,7 @@ class OpenAIBackend(Backend):
         async with self._trying_images:
             if not self._saw:
                 body = wire.image_body(self.model, self._without, self._limits) | self._extra
-                response = await self.connection.post("/chat/completions", body, tokens=IMAGE_TOKENS)
+                response = await self.connection.post("/chat/completions", body, tokens=1)
                 if not isinstance(response, Failure):
                     self._saw = self._tried = True
                 elif response.fatal and not wire.is_about_images(response):

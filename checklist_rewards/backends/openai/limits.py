@@ -33,9 +33,8 @@ from checklist_rewards.images import images_in, shown
 
 CHARACTERS_PER_TOKEN = 4
 """An estimate, which only the rate of tokens depends on."""
-IMAGE_TOKENS = 1000
-"""The same for an image on the web, whose size is not known."""
-_PIXELS_PER_TOKEN = 750
+_PIXELS_PER_TOKEN, _TOKENS_WITHOUT_SIZE = 750, 1000
+"""The same for images; those on the web have no known size."""
 
 
 def estimated_tokens(*texts: str) -> int:
@@ -48,7 +47,7 @@ def estimated_tokens(*texts: str) -> int:
     (104, 2)
     """
     sizes = [image.size for image in images_in(*texts)]
-    of_images = [IMAGE_TOKENS if size is None else size[0] * size[1] // _PIXELS_PER_TOKEN for size in sizes]
+    of_images = [_TOKENS_WITHOUT_SIZE if size is None else size[0] * size[1] // _PIXELS_PER_TOKEN for size in sizes]
     return sum(of_images) + sum(len(shown(text)) for text in texts) // CHARACTERS_PER_TOKEN
 
 
