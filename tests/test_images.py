@@ -549,7 +549,7 @@ def test_a_prompt_of_several_columns_has_the_text_of_its_columns_and_the_images_
     ("row", "message"),
     [
         ({"images": [None]}, "row 1, 'images' must be a PIL image, .*; got NoneType None"),
-        ({"images": [PILLOWS["red"], None]}, "row 1, 'images' must be a PIL image, .*; got NoneType None"),
+        ({"images": [PILLOWS["red"], None]}, "row 1, 'images', image 2 must be a PIL image, .*; got NoneType None"),
         (
             {"image": PILLOWS["red"], "images": [PILLOWS["red"]]},
             "row 1: the row has images in 'images' and in 'image'",
