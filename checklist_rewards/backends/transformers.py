@@ -41,7 +41,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain
 from typing import Any, TypeVar
 
@@ -111,7 +111,14 @@ from checklist_rewards.backends.trees import (
     keep_prefixes,
     tree_rows,
 )
-from checklist_rewards.backends.vision import Eyes, Views, load_processor
+from checklist_rewards.backends.vision import (
+    Eyes,
+    ImageError,
+    Views,
+    load_processor,
+    tokenized_apart,
+    with_refused,
+)
 from checklist_rewards.errors import BackendError, ModelError
 from checklist_rewards.images import has_images
 from checklist_rewards.scores.reasons import Reason, Unanswered
@@ -320,8 +327,11 @@ class TransformersBackend(Backend):
         eyes = self.eyes
         texts, usage = self._read_texts([group for group, sees in zip(groups, seen, strict=True) if not sees], labels)
         pictured = [group for group, sees in zip(groups, seen, strict=True) if sees]
-        answers, more = self._read_images(eyes, pictured, labels)
-        of_texts, of_images = iter(texts), iter(answers)
+        views = Views(eyes, self.max_batch_tokens)
+        found = tokenized_apart(pictured, partial(eyes.groups, views=views))
+        tokenized = [tokens for tokens in found if not isinstance(tokens, Unanswered)]
+        answers, more = self._read_images(tokenized, views, eyes.tokens.label_groups(labels))
+        of_texts, of_images = iter(texts), iter(with_refused(pictured, found, answers))
         merged = [
             next(of_images if sees else of_texts)
             for group, sees in zip(groups, seen, strict=True)
@@ -348,11 +358,9 @@ class TransformersBackend(Backend):
         return Eyes(self.tokens, processor, base_of(self.model).config)
 
     def _read_images(
-        self, eyes: Eyes, groups: Sequence[ReadGroup], labels: Sequence[str]
+        self, tokenized: Sequence[TokenGroup], views: Views, forms: Sequence[tuple[int, ...]]
     ) -> tuple[list[Answer], Usage]:
         """Read groups with images. Prompts are below their beginning up to the last image, which is kept."""
-        forms, views = eyes.tokens.label_groups(labels), Views(eyes, self.max_batch_tokens)
-        tokenized = eyes.groups(groups, views)
         reads: list[list[Answer]] = [[_TOO_LONG] * len(group.tails) for group in tokenized]
         heads: dict[tuple[int, ...], list[Branch[_Place]]] = {}
         for number in in_order(tokenized):
@@ -553,14 +561,16 @@ class TransformersBackend(Backend):
         whose pixels have the same shape for each image or tile. `sampling.schema` is not enforced."""
         seen = any(has_images(message["content"]) for messages in prompts for message in messages)
         views = Views(self.eyes, self.max_batch_tokens) if seen else None
-        ids = [
-            self.tokens.prompt(messages) if views is None else self.eyes.prompt(messages, views)
-            for messages in prompts
-        ]
         too_long = Reply(None, unanswered=Unanswered(Reason.TOO_LONG))
         replies: list[list[Reply]] = [[too_long] * sampling.n for _ in prompts]
-        fitting = [index for index, prompt in enumerate(ids) if len(prompt) < self.limit]
-        shapes = [() if views is None else views.alike(prompt) for prompt in ids]
+        ids: dict[int, list[int]] = {}
+        for index, messages in enumerate(prompts):
+            try:
+                ids[index] = self.tokens.prompt(messages) if views is None else self.eyes.prompt(messages, views)
+            except ImageError as error:
+                replies[index] = [Reply(None, unanswered=Unanswered(Reason.BACKEND_ERROR, str(error)))] * sampling.n
+        fitting = [index for index, prompt in ids.items() if len(prompt) < self.limit]
+        shapes = {index: () if views is None else views.alike(prompt) for index, prompt in ids.items()}
         fitting.sort(key=lambda index: (shapes[index], len(ids[index])))
 
         def room(index: int) -> int:

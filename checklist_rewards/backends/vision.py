@@ -27,13 +27,13 @@ from __future__ import annotations
 import importlib
 import logging
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
 import torch
 
-from checklist_rewards.backends.base import Message, Messages, ReadGroup
+from checklist_rewards.backends.base import Answer, Message, Messages, ReadGroup
 from checklist_rewards.backends.inputs import Inputs
 from checklist_rewards.backends.models import from_hub
 from checklist_rewards.backends.templates import Frame
@@ -480,6 +480,18 @@ def tokenized_apart(
             return [Unanswered(Reason.BACKEND_ERROR, str(error))]
         half = len(groups) // 2
         return [*tokenized_apart(groups[:half], tokenize), *tokenized_apart(groups[half:], tokenize)]
+
+
+def with_refused(
+    groups: Sequence[ReadGroup], found: Sequence[TokenGroup | Unanswered], answers: Iterable[Answer]
+) -> list[Answer]:
+    """One answer per prompt of all groups: those of [`tokenized_apart`] that were read have `answers`, in order."""
+    left = iter(answers)
+    return [
+        Answer(None, tokens) if isinstance(tokens, Unanswered) else next(left)
+        for group, tokens in zip(groups, found, strict=True)
+        for _ in group.tails
+    ]
 
 
 def image_token_id(config: Any) -> int | None:

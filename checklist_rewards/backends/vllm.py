@@ -65,7 +65,7 @@ from checklist_rewards.backends.models import (
 )
 from checklist_rewards.backends.reads import TokenAnswer, read_prompts
 from checklist_rewards.backends.tokens import load_chat_tokenizer
-from checklist_rewards.backends.vision import Eyes, ImageError, Views, load_processor, tokenized_apart
+from checklist_rewards.backends.vision import Eyes, ImageError, Views, load_processor, tokenized_apart, with_refused
 from checklist_rewards.errors import BackendError, ModelError, UnguardedScriptError
 from checklist_rewards.images import has_images
 from checklist_rewards.scores.reasons import Reason, Unanswered
@@ -245,12 +245,7 @@ class VLLMBackend(Backend):
         read, usage = read_prompts(
             self.tokens, groups, labels, ask, limit=self.limit, over_limit=over, tokenized=tokenized
         )
-        answers = iter(read)
-        return [
-            Answer(None, tokens) if isinstance(tokens, Unanswered) else next(answers)
-            for group, tokens in zip(groups, found, strict=True)
-            for _ in group.tails
-        ], usage
+        return with_refused(groups, found, read), usage
 
     @cached_property
     def eyes(self) -> Eyes:

@@ -9,6 +9,7 @@ import pytest
 import torch
 import transformers
 from peft import LoraConfig, get_peft_model
+from PIL import Image as Pillow
 from transformers import AutoModelForCausalLM, AutoModelForImageTextToText, AutoTokenizer
 
 from checklist_rewards.backends import Engine, ReadGroup, Sampling
@@ -50,6 +51,16 @@ def test_groups_with_and_without_images_are_read_together(name):
     assert mixed[three : 2 * three] + mixed[-three:] == texts
     assert mixed[:three] + mixed[2 * three : -three] == pictured
     assert usage == Usage.total([of_texts, of_images])
+
+
+def test_an_image_that_the_processor_refuses_costs_its_reads_only():
+    engine, thin = engine_of(QWEN), image_of(Pillow.new("RGB", (1, 400)))  # Qwen takes up to 200 times as long as wide
+    alone = engine.read([GROUPS[0], TEXT[0]], LABELS)[0]
+    mixed = engine.read([GROUPS[0], ReadGroup(None, thin.mark, ("Is it red?",)), TEXT[0]], LABELS)[0]
+    assert "cannot process an image: absolute aspect ratio" in mixed.pop(len(TAILS)).unanswered and mixed == alone
+    prompts = [[{"role": "user", "content": f"{image.mark}Why?"}] for image in (thin, RED)]
+    [[refused], [reply]] = engine.generate(prompts, Sampling(max_tokens=2, temperature=0))
+    assert "cannot process an image: absolute aspect ratio" in refused.unanswered and reply.unanswered is None
 
 
 @pytest.mark.parametrize("name", [GEMMA, DELTA])
