@@ -36,14 +36,14 @@ from typing import (
 from annotated_types import Ge
 from pydantic import BaseModel, field_validator
 
-from checklist_rewards.backends import Backend, Engine, Messages, Progress, Sampling, WritingBackend
+from checklist_rewards.backends import ANSWERING, Backend, Engine, Messages, Progress, Sampling, WritingBackend
 from checklist_rewards.backends.models import UNNAMED
 from checklist_rewards.backends.replies import ask
 from checklist_rewards.config import Config, Unchecked, refuse_any
-from checklist_rewards.errors import GenerationError, PromptError, SampleError
+from checklist_rewards.errors import GenerationError, ModelError, PromptError, SampleError
 from checklist_rewards.files.store import Store, open_store
 from checklist_rewards.prompts import PromptTemplate, load_prompt
-from checklist_rewards.validation import one_of, unknown
+from checklist_rewards.validation import unknown
 
 Value = TypeVar("Value", bound=BaseModel)
 
@@ -82,8 +82,11 @@ class Writer(WriterSampling):
     @field_validator("backend")
     @classmethod
     def _can_write(cls, backend: Any) -> Any:
-        if isinstance(backend, str):
-            one_of("backend", backend, get_args(WritingBackend))
+        if isinstance(backend, str) and backend in ANSWERING:
+            raise ModelError(
+                f"backend={backend!r} neither writes nor reads prompts: it answers the items of checklists. Allowed "
+                f"for a writer: {', '.join(map(repr, get_args(WritingBackend)))}."
+            )
         return backend
 
     @cached_property

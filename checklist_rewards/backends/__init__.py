@@ -20,6 +20,7 @@ from checklist_rewards.backends.base import (
     is_kept,
 )
 from checklist_rewards.backends.engine import (
+    ANSWERING,
     BACKENDS,
     DECISIONS,
     ENCODER,
@@ -38,6 +39,7 @@ from checklist_rewards.backends.models import is_encoder, model_identity, pocket
 from checklist_rewards.scores.reasons import is_transient
 
 __all__ = [
+    "ANSWERING",
     "BACKENDS",
     "Arrived",
     "Backend",

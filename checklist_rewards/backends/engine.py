@@ -46,6 +46,8 @@ logger = logging.getLogger(__name__)
 WritingBackend = Literal["auto", "transformers", "vllm", "openai"]
 """The backends that can write texts."""
 BackendName = Literal[WritingBackend, "decisions", "encoder"]
+ANSWERING = ("decisions", "encoder", "remote")
+"""The backends of judges that cannot write texts."""
 OPENAI, DECISIONS, ENCODER = "openai", "decisions", "encoder"
 UNLOADED_CHUNK = 4096
 FEW_PROMPTS = 16

@@ -381,6 +381,36 @@ def load_whole(kind: Any, path: str, **options: Any) -> Any:
         return kind.from_pretrained(path, **options)
 
 
+def load_adapted(kinds: Sequence[Any], path: str, adapter: str | None, options: Mapping[str, Any]) -> Any:
+    """Load a model as [`load_whole`], with the first of some classes that takes all weights of a LoRA adapter. Raises
+    [`ModelError`] if none does."""
+    misfit = None
+    for kind in kinds:
+        loaded = load_whole(kind, path, **options)
+        misfit = None if adapter is None else _add_adapter(loaded, adapter)
+        if misfit is None:
+            return loaded
+        del loaded  # before the next is loaded
+    raise ModelError(
+        f"the adapter {adapter!r} cannot be loaded into the model {path!r}: {misfit}; if it belongs to this model, "
+        "merge it with merge_and_unload of peft."
+    )
+
+
+def _add_adapter(model: Any, adapter: str) -> str | None:
+    """Add an adapter to a model. Why not all of its weights are used; None if they are."""
+    try:
+        info = model.load_adapter(adapter_dir(adapter))
+    except RuntimeError as error:
+        if "ignore_mismatched_sizes" not in str(error):
+            raise
+        return "its weights have other sizes"
+    if info is None:  # older versions of transformers only log it
+        return None
+    lost = [*sorted(info.unexpected_keys), *sorted(info.missing_keys)]
+    return f"{len(lost)} of its weights have no place or are missing, such as {lost[0]}" if lost else None
+
+
 def warn_about_copies() -> None:
     """Warn, on the first rank only, if several training processes load the judge."""
     processes = int(os.environ.get("WORLD_SIZE") or 1)

@@ -38,7 +38,7 @@ from __future__ import annotations
 import logging
 import re
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import cached_property, partial
@@ -89,9 +89,8 @@ from checklist_rewards.backends.inputs import (
     tree_inputs,
 )
 from checklist_rewards.backends.models import (
-    adapter_dir,
     config_of,
-    load_whole,
+    load_adapted,
     model_identity,
     pinned,
     resolve_model,
@@ -225,7 +224,7 @@ class TransformersBackend(Backend):
                 kinds = [AutoModelForImageTextToText]
             elif self.sees and text != vision and "gguf_file" not in settings and self._has_processor():
                 kinds = [AutoModelForImageTextToText, AutoModelForCausalLM]  # the second for adapters of text alone
-            loaded = self._load(kinds, path, adapter, {"dtype": dtype, **settings})
+            loaded = load_adapted(kinds, path, adapter, {"dtype": dtype, **settings})
             if "device_map" not in settings and "quantization_config" not in settings:
                 loaded.to(device)
             self._use(loaded.eval(), tokens, max_batch_tokens)
@@ -233,21 +232,6 @@ class TransformersBackend(Backend):
             raise
         except Exception as error:  # transformers raises many types of errors while loading
             raise ModelError(f"model {model!r} cannot be loaded with transformers: {first_line(error)}") from error
-
-    @staticmethod
-    def _load(kinds: Sequence[Any], path: str, adapter: str | None, settings: Mapping[str, Any]) -> Any:
-        """Load a model with the first of some classes that takes all weights of the adapter."""
-        misfit = None
-        for kind in kinds:
-            loaded = load_whole(kind, path, **settings)
-            misfit = None if adapter is None else _add_adapter(loaded, adapter)
-            if misfit is None:
-                return loaded
-            del loaded  # before the next is loaded
-        raise ModelError(
-            f"the adapter {adapter!r} cannot be loaded into the model {path!r}: {misfit}; if it belongs to this "
-            "model, merge it with merge_and_unload of peft."
-        )
 
     def _use(self, model: Any, tokens: ChatTokenizer, max_batch_tokens: int, forward: Any = None) -> None:
         """Read with this model from now on; `forward` is called in its place if another module wraps it."""
@@ -789,20 +773,6 @@ def _enter(rows: Iterable[tuple[TreeRow[_Place], list[Answer]]], reads: list[lis
     for row, answers in rows:
         for (number, index), read in zip(row.values, answers, strict=True):
             reads[number][index] = read
-
-
-def _add_adapter(model: Any, adapter: str) -> str | None:
-    """Add an adapter to a model. Why not all of its weights are used; None if they are."""
-    try:
-        info = model.load_adapter(adapter_dir(adapter))
-    except RuntimeError as error:
-        if "ignore_mismatched_sizes" not in str(error):
-            raise
-        return "its weights have other sizes"
-    if info is None:  # older versions of transformers only log it
-        return None
-    lost = [*sorted(info.unexpected_keys), *sorted(info.missing_keys)]
-    return f"{len(lost)} of its weights have no place or are missing, such as {lost[0]}" if lost else None
 
 
 def first_line(error: BaseException) -> str:
