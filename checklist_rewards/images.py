@@ -213,8 +213,9 @@ def image_of(
         return _of_log(value, where, folder, may_read)
     if isinstance(value, Mapping):
         value, source = _of_cell(value, where)
-        # Where its file was; a client may claim any.
-        source = None if source is None or folder is None else str(Path(folder, source))
+        # Data sets keep the names of files that they have copied, and a client may claim any path.
+        placed = None if source is None or folder is None else Path(folder, source)
+        source = None if placed is None or not placed.is_file() else str(placed)
     else:
         source = None
     if isinstance(value, str) and folder is not None and _ON_THE_WEB.match(value):

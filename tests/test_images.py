@@ -359,7 +359,10 @@ def test_the_path_of_a_cell_begins_in_the_folder_and_no_client_names_one(tmp_pat
     url = f"data:image/png;base64,{base64.b64encode(content).decode()}"
     image = image_of({"bytes": url, "path": "/etc/passwd"}, folder=None)
     assert image.place is None
-    assert image_of({"bytes": content, "path": "a.png"}, folder=tmp_path).place == str(tmp_path / "a.png")
+    cell = {"bytes": content, "path": "a.png"}
+    assert image_of(cell, folder=tmp_path).place is None  # the name of a file that the data set has copied
+    (tmp_path / "a.png").write_bytes(content)
+    assert image_of(cell, folder=tmp_path).place == str(tmp_path / "a.png")
 
 
 def test_a_logged_image_is_read_only_where_files_may_be_read(tmp_path):
