@@ -1,0 +1,208 @@
+"""Train the judge and the policy of the drawn world from scratch, on a CPU.
+
+A token of an image is one cell of the drawing. The language model is trained first on *words*: a cell is the sum of
+the embeddings of its colour, its shape and its column, so that the words of a question match it from the start. Then
+the vision tower and the projector learn to make these sums from pixels. The last steps train all parts on pixels.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import json
+import random
+import re
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers
+from torch.nn.functional import cross_entropy
+from transformers import GenerationConfig, LlavaConfig, LlavaForConditionalGeneration, LlavaProcessor
+from transformers import PreTrainedTokenizerFast as Words
+from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from drawings import world
+from drawings.world import ASKED, CELL, COLOURS, COLUMNS, ITEMS, KINDS, PIXELS, SHAPES, SIDE, Drawing, Pair
+
+SPECIAL = ("<pad>", "<unk>", "<user>", "<assistant>", "<end>", "<image>")
+PAD, UNKNOWN, USER, ASSISTANT, END, IMAGE = range(len(SPECIAL))
+WORDS = (*COLOURS, *SHAPES, *SHAPES.values(), *COLUMNS, *"empty yes no : / ? 1 2 3 4 a and of the shape shapes".split())
+WORDS += tuple("what is drawn are there exactly right answer about".split())
+TEMPLATE = (
+    "{% for m in messages %}<{{ m.role }}>{% if m.content is string %}{{ m.content }}{% else %}{% for c in m.content %}"
+    "{% if c.type == 'image' %}<image>{% else %}{{ c.text }}{% endif %}{% endfor %}{% endif %}"
+    "{% if m.role == 'assistant' %}<end>{% endif %}{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}"
+)
+
+
+def processor() -> LlavaProcessor:
+    """The processor: a token per word in lower case, and a token per cell. The numbered tags around data are `:` and
+    `/`, so the tags have no numbers that a tiny model would have to ignore."""
+    vocabulary = {token: number for number, token in enumerate(dict.fromkeys((*SPECIAL, *WORDS)))}
+    core = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
+    core.normalizer = normalizers.Sequence(
+        [normalizers.Replace(Regex(f"<{slash}[a-z]+-[0-9]+>"), f" {mark} ") for slash, mark in (("/", "/"), ("", ":"))]
+        + [normalizers.Lowercase()]
+    )
+    core.pre_tokenizer = pre_tokenizers.Whitespace()
+    core.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in SPECIAL])
+    tokens = Words(
+        tokenizer_object=core,
+        pad_token="<pad>",
+        unk_token="<unk>",
+        eos_token="<end>",
+        extra_special_tokens={"image_token": "<image>"},
+        chat_template=TEMPLATE,
+        padding_side="left",
+        model_max_length=256,
+    )
+    size = {"height": PIXELS, "width": PIXELS}
+    pixels = CLIPImageProcessorPil(size={"shortest_edge": PIXELS}, crop_size=size)
+    settings: dict[str, Any] = {"patch_size": CELL, "num_additional_image_tokens": 1, "chat_template": TEMPLATE}
+    return LlavaProcessor(pixels, tokens, vision_feature_select_strategy="default", **settings)
+
+
+def build(hidden: int = 128, layers: int = 3) -> LlavaForConditionalGeneration:
+    """The model with random weights."""
+    tokens = {"pad_token_id": PAD, "eos_token_id": END, "bos_token_id": None}
+    text = {"hidden_size": hidden, "intermediate_size": 2 * hidden, "num_hidden_layers": layers, **tokens}
+    text |= {"num_attention_heads": hidden // 32, "num_key_value_heads": hidden // 32, "head_dim": 32}
+    vision = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 1, "num_attention_heads": 2}
+    config = LlavaConfig(
+        text_config={"model_type": "llama", **text, "vocab_size": len(SPECIAL) + len(set(WORDS))}
+        | {"max_position_embeddings": 256, "tie_word_embeddings": True, "initializer_range": 0.05},
+        vision_config={"model_type": "clip_vision_model", **vision, "image_size": PIXELS, "patch_size": CELL},
+        image_token_index=IMAGE,
+        vision_feature_layer=-1,
+        vision_feature_select_strategy="default",
+        tie_word_embeddings=True,
+    )
+    model = LlavaForConditionalGeneration(config)
+    model.generation_config = GenerationConfig(eos_token_id=END, pad_token_id=PAD)
+    return model
+
+
+_IDS = {token: number for number, token in enumerate(dict.fromkeys((*SPECIAL, *WORDS)))}
+
+
+@functools.cache
+def ids(text: str) -> list[int]:
+    """The ids of a text; the tokenizer's, but faster."""
+    return [_IDS.get(word, UNKNOWN) for word in re.findall(r"<[a-z]+>|\w+|[^\w\s]", text.lower())]
+
+
+def cells(drawing: Drawing) -> list[list[int]]:
+    """The words of each cell: colour, shape and column; of an empty cell, `empty`."""
+    return [
+        ids(f"{' '.join(pair)} {COLUMNS[place % SIDE]}") if pair else [*ids("empty"), PAD, PAD]
+        for place, pair in enumerate(drawing)
+    ]
+
+
+class Row(NamedTuple):
+    """A drawing with texts that share a prefix. The tokens from `learned` on of each tail are learned."""
+
+    drawing: Drawing
+    prefix: str
+    tails: list[str]
+    learned: list[int]
+
+
+def judged(drawing: Drawing, text: str, asked: Iterable[tuple[str, bool]]) -> Row:
+    """Questions under the judge's prompt (`judge.md`)."""
+    tails = [f"{question}<assistant>{'yes' if answer else 'no'}" for question, answer in asked]
+    places = " <image>" * SIDE**2
+    return Row(drawing, f"<user>:{places} {ASKED} / : {text} /", tails, [len(ids(tail)) - 1 for tail in tails])
+
+
+def described(drawing: Drawing, pairs: list[Pair]) -> Row:
+    """A description, as the policy writes it."""
+    places = " <image>" * SIDE**2
+    return Row(drawing, f"<user>{places} {ASKED} <assistant>", [f"{world.describe(pairs)} <end>"], [0])
+
+
+def row(rng: random.Random, kinds: Sequence[str], number: int, right: float) -> Row:
+    """A drawing with questions, half of them yes, about a description that is often wrong."""
+    drawing = world.draw(rng)
+    pairs = world.shown(drawing) if rng.random() < right else world.wrong(drawing, rng)
+    text = world.describe(pairs)
+    asked = [KINDS[rng.choice(kinds)](drawing, text, rng, rng.random() < 0.5) for _ in range(number)]
+    return judged(drawing, text, [one for one in asked if one])
+
+
+class Batch:
+    """Rows as tensors, all texts of a row packed behind their prefix."""
+
+    def __init__(self, rows: Sequence[Row]):
+        packed = []
+        self.targets: list[tuple[int, int, int]] = []
+        for number, row in enumerate(rows):
+            prefix = ids(row.prefix)
+            tokens, positions, segments = list(prefix), list(range(len(prefix))), [0] * len(prefix)
+            for place, (tail, learned) in enumerate(zip(row.tails, row.learned, strict=True), 1):
+                own = ids(tail)
+                start = len(tokens)
+                for at in range(learned, len(own)):
+                    before = start + at - 1 if at else len(prefix) - 1
+                    self.targets.append((number, before, own[at]))
+                tokens += own[:-1]
+                positions += range(len(prefix), len(prefix) + len(own) - 1)
+                segments += [place] * (len(own) - 1)
+            packed.append((tokens, positions, segments))
+        longest = max(len(tokens) for tokens, _, _ in packed)
+
+        def padded(which: int, fill: int) -> torch.Tensor:
+            return torch.tensor([one[which] + [fill] * (longest - len(one[which])) for one in packed])
+
+        self.ids, self.positions, self.segments = padded(0, PAD), padded(1, 0), padded(2, -1)
+        of, to = self.segments[:, None, :], self.segments[:, :, None]
+        allowed = ((of == 0) | (of == to)) & torch.ones(longest, longest, dtype=torch.bool).tril()
+        self.mask = (allowed | torch.eye(longest, dtype=torch.bool))[:, None]
+        self.cells = torch.tensor([cells(row.drawing) for row in rows])
+        self.drawings = [row.drawing for row in rows]
+
+
+def from_words(model: LlavaForConditionalGeneration, cells: torch.Tensor) -> torch.Tensor:
+    """The image tokens that the vision tower shall give: sums of embeddings."""
+    table = model.get_input_embeddings()
+    return (table(cells) * (cells != PAD)[..., None]).sum(-2)
+
+
+def from_pixels(model: LlavaForConditionalGeneration, pixels: torch.Tensor) -> torch.Tensor:
+    """The image tokens of the vision tower."""
+    seen = model.model.vision_tower(pixels).last_hidden_state[:, 1:]
+    return model.model.multi_modal_projector(seen)
+
+
+class Pixels:
+    """Images as the processor gives them."""
+
+    def __init__(self, processor: LlavaProcessor):
+        self._processor = processor.image_processor
+
+    def __call__(self, drawings: Sequence[Drawing], rng: random.Random) -> torch.Tensor:
+        images = [world.picture(drawing, rng) for drawing in drawings]
+        return torch.as_tensor(self._processor(images, return_tensors="pt")["pixel_values"])
+
+
+def logits(model: LlavaForConditionalGeneration, batch: Batch, images: torch.Tensor) -> torch.Tensor:
+    """The logits of each target."""
+    embedded = model.get_input_embeddings()(batch.ids)
+    embedded = embedded.masked_scatter((batch.ids == IMAGE)[..., None], images.to(embedded.dtype))
+    out = model.model.language_model(
+        inputs_embeds=embedded, attention_mask=batch.mask, position_ids=batch.positions, use_cache=False
+    ).last_hidden_state
+    rows, places, _ = zip(*batch.targets, strict=True)
+    return model.lm_head(out[list(rows), list(places)])
+
+
+def loss_of(model: LlavaForConditionalGeneration, batch: Batch, images: torch.Tensor) -> tuple[torch.Tensor, float]:
+    """Cross-entropy and accuracy."""
+    found = logits(model, batch, images)
+    wanted = torch.tensor([token for _, _, token in batch.targets])
+    return cross_entropy(found, wanted), (found.argmax(-1) == wanted).float().mean().item()
