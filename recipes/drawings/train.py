@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import argparse
 import functools
-import json
 import random
 import re
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -73,16 +72,18 @@ def build(hidden: int = 128, layers: int = 3) -> LlavaForConditionalGeneration:
     text = {"hidden_size": hidden, "intermediate_size": 2 * hidden, "num_hidden_layers": layers, **tokens}
     text |= {"num_attention_heads": hidden // 32, "num_key_value_heads": hidden // 32, "head_dim": 32}
     vision = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 1, "num_attention_heads": 2}
+    vision |= {"initializer_range": 0.1, "image_size": PIXELS, "patch_size": CELL}
     config = LlavaConfig(
         text_config={"model_type": "llama", **text, "vocab_size": len(SPECIAL) + len(set(WORDS))}
         | {"max_position_embeddings": 256, "tie_word_embeddings": True, "initializer_range": 0.05},
-        vision_config={"model_type": "clip_vision_model", **vision, "image_size": PIXELS, "patch_size": CELL},
+        vision_config={"model_type": "clip_vision_model", **vision},
         image_token_index=IMAGE,
         vision_feature_layer=-1,
         vision_feature_select_strategy="default",
         tie_word_embeddings=True,
     )
     model = LlavaForConditionalGeneration(config)
+    model.set_attn_implementation("eager")  # on a CPU, twice as fast with the mask of a batch
     model.generation_config = GenerationConfig(eos_token_id=END, pad_token_id=PAD)
     return model
 
@@ -90,7 +91,7 @@ def build(hidden: int = 128, layers: int = 3) -> LlavaForConditionalGeneration:
 _IDS = {token: number for number, token in enumerate(dict.fromkeys((*SPECIAL, *WORDS)))}
 
 
-@functools.cache
+@functools.lru_cache(100_000)
 def ids(text: str) -> list[int]:
     """The ids of a text; the tokenizer's, but faster."""
     return [_IDS.get(word, UNKNOWN) for word in re.findall(r"<[a-z]+>|\w+|[^\w\s]", text.lower())]
@@ -113,25 +114,36 @@ class Row(NamedTuple):
     learned: list[int]
 
 
-def judged(drawing: Drawing, text: str, asked: Iterable[tuple[str, bool]]) -> Row:
+def judged(drawing: Drawing, text: str, asked: Sequence[tuple[str, bool]]) -> Row:
     """Questions under the judge's prompt (`judge.md`)."""
     tails = [f"{question}<assistant>{'yes' if answer else 'no'}" for question, answer in asked]
     places = " <image>" * SIDE**2
     return Row(drawing, f"<user>:{places} {ASKED} / : {text} /", tails, [len(ids(tail)) - 1 for tail in tails])
 
 
-def described(drawing: Drawing, pairs: list[Pair]) -> Row:
-    """A description, as the policy writes it."""
-    places = " <image>" * SIDE**2
-    return Row(drawing, f"<user>{places} {ASKED} <assistant>", [f"{world.describe(pairs)} <end>"], [0])
+def described(rng: random.Random) -> Row:
+    """Three descriptions of a drawing, as the policy writes them."""
+    drawing, places = world.draw(rng), " <image>" * SIDE**2
+    tails = [f"{world.describe(pairs_of(drawing, rng))} <end>" for _ in range(3)]
+    return Row(drawing, f"<user>{places} {ASKED} <assistant>", tails, [0] * 3)
 
 
-def row(rng: random.Random, kinds: Sequence[str], number: int, right: float) -> Row:
-    """A drawing with questions, half of them yes, about a description that is often wrong."""
+WEIGHTS = {"one word": 1, "red circle": 1, "counting": 1, "left or right": 1.5, "answer": 2}
+"""How often each kind of question is asked."""
+RIGHT = 0.4
+"""Fraction of right descriptions, also of those that the policy learns from."""
+
+
+def pairs_of(drawing: Drawing, rng: random.Random) -> list[Pair]:
+    """The shapes of a description, which is often wrong."""
+    return world.shown(drawing) if rng.random() < RIGHT else world.wrong(drawing, rng)
+
+
+def questions(rng: random.Random, kind: str) -> Row:
+    """A drawing with eight questions, half of them yes, about a description."""
     drawing = world.draw(rng)
-    pairs = world.shown(drawing) if rng.random() < right else world.wrong(drawing, rng)
-    text = world.describe(pairs)
-    asked = [KINDS[rng.choice(kinds)](drawing, text, rng, rng.random() < 0.5) for _ in range(number)]
+    text = world.describe(pairs_of(drawing, rng))
+    asked = [KINDS[kind](drawing, text, rng, rng.random() < 0.5) for _ in range(8)]
     return judged(drawing, text, [one for one in asked if one])
 
 
@@ -162,7 +174,8 @@ class Batch:
         self.ids, self.positions, self.segments = padded(0, PAD), padded(1, 0), padded(2, -1)
         of, to = self.segments[:, None, :], self.segments[:, :, None]
         allowed = ((of == 0) | (of == to)) & torch.ones(longest, longest, dtype=torch.bool).tril()
-        self.mask = (allowed | torch.eye(longest, dtype=torch.bool))[:, None]
+        allowed |= torch.eye(longest, dtype=torch.bool)  # padding attends to itself
+        self.mask = torch.zeros(allowed.shape).masked_fill(~allowed, -1e4)[:, None]
         self.cells = torch.tensor([cells(row.drawing) for row in rows])
         self.drawings = [row.drawing for row in rows]
 
@@ -173,21 +186,13 @@ def from_words(model: LlavaForConditionalGeneration, cells: torch.Tensor) -> tor
     return (table(cells) * (cells != PAD)[..., None]).sum(-2)
 
 
-def from_pixels(model: LlavaForConditionalGeneration, pixels: torch.Tensor) -> torch.Tensor:
+def from_pixels(
+    model: LlavaForConditionalGeneration, processor: LlavaProcessor, drawings: Sequence[Drawing], rng: random.Random
+) -> torch.Tensor:
     """The image tokens of the vision tower."""
-    seen = model.model.vision_tower(pixels).last_hidden_state[:, 1:]
-    return model.model.multi_modal_projector(seen)
-
-
-class Pixels:
-    """Images as the processor gives them."""
-
-    def __init__(self, processor: LlavaProcessor):
-        self._processor = processor.image_processor
-
-    def __call__(self, drawings: Sequence[Drawing], rng: random.Random) -> torch.Tensor:
-        images = [world.picture(drawing, rng) for drawing in drawings]
-        return torch.as_tensor(self._processor(images, return_tensors="pt")["pixel_values"])
+    images = [world.picture(drawing, rng) for drawing in drawings]
+    pixels = torch.as_tensor(processor.image_processor(images, return_tensors="pt")["pixel_values"])
+    return model.model.multi_modal_projector(model.model.vision_tower(pixels).last_hidden_state[:, 1:])
 
 
 def logits(model: LlavaForConditionalGeneration, batch: Batch, images: torch.Tensor) -> torch.Tensor:
@@ -201,8 +206,77 @@ def logits(model: LlavaForConditionalGeneration, batch: Batch, images: torch.Ten
     return model.lm_head(out[list(rows), list(places)])
 
 
-def loss_of(model: LlavaForConditionalGeneration, batch: Batch, images: torch.Tensor) -> tuple[torch.Tensor, float]:
-    """Cross-entropy and accuracy."""
-    found = logits(model, batch, images)
-    wanted = torch.tensor([token for _, _, token in batch.targets])
-    return cross_entropy(found, wanted), (found.argmax(-1) == wanted).float().mean().item()
+def rows(rng: random.Random, easy: bool) -> list[Row]:
+    """Rows of questions, each of one kind: at first 48 about single shapes, then 24 of all kinds with two rows of
+    descriptions. Most descriptions are wrong: the policy has to learn."""
+    kinds = [*KINDS][: 2 if easy else None]
+    asked = rng.choices(kinds, [WEIGHTS[kind] for kind in kinds], k=48 if easy else 24)
+    made = [questions(rng, kind) for kind in asked] + [described(rng) for _ in range(0 if easy else 2)]
+    return [row for row in made if row.tails]
+
+
+EASY, WORDS_STEPS, LOOKS, PIXEL_STEPS = 200, 1500, 500, 100
+"""Steps in which only questions about single shapes are asked; steps on words, of the vision tower, and on pixels."""
+
+
+def learn(
+    model: LlavaForConditionalGeneration, reader: LlavaProcessor | None, steps: int, rate: float, rng: random.Random
+) -> None:
+    """Train on questions and descriptions: the language model on words or, with a processor, all parts on pixels."""
+    weights = list((model if reader else model.model.language_model).parameters())
+    optimizer = torch.optim.AdamW(weights, rate, betas=(0.9, 0.98), weight_decay=0.01)
+    schedule = torch.optim.lr_scheduler.LambdaLR(
+        optimizer, lambda step: min(1.0, (step + 1) / 50, 2.5 * (steps - step) / steps)
+    )
+    for step in range(steps):
+        batch = Batch(rows(rng, easy=reader is None and step < EASY))
+        with torch.autocast("cpu", torch.bfloat16):
+            seen = from_pixels(model, reader, batch.drawings, rng) if reader else from_words(model, batch.cells)
+            found = logits(model, batch, seen)
+        loss = cross_entropy(found.float(), torch.tensor([token for _, _, token in batch.targets]))
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(weights, 1.0)
+        optimizer.step()
+        schedule.step()
+        report("pixels" if reader else "words", step, loss)
+
+
+def report(stage: str, step: int, loss: torch.Tensor) -> None:
+    """Print the loss of every fiftieth step."""
+    if step % 50 == 49:
+        print(f"{time.process_time():.0f} s of a core, {stage} {step + 1}: {loss.item():.4f}", flush=True)
+
+
+def look(model: LlavaForConditionalGeneration, processor: LlavaProcessor, steps: int, rng: random.Random) -> None:
+    """Train the vision tower and the projector to give the sums of words, on drawings that are almost full."""
+    weights = [*model.model.vision_tower.parameters(), *model.model.multi_modal_projector.parameters()]
+    optimizer = torch.optim.AdamW(weights, 4e-3)
+    schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.05, steps)
+    for step in range(steps):
+        drawings = [tuple(rng.choice([None, *world.PAIRS, *world.PAIRS]) for _ in range(SIDE**2)) for _ in range(48)]
+        with torch.no_grad():
+            wanted = from_words(model, torch.tensor([cells(drawing) for drawing in drawings]))
+        error = (from_pixels(model, processor, drawings, rng) - wanted).square().mean() / wanted.var()
+        optimizer.zero_grad()
+        error.backward()
+        optimizer.step()
+        schedule.step()
+        report("vision", step, error)
+
+
+def train(output: Path, seed: int = 0) -> None:
+    """Train the model and save it, with its processor, in a folder."""
+    torch.manual_seed(seed)
+    rng, model, reader = random.Random(seed), build(), processor()
+    learn(model, None, WORDS_STEPS, 2e-3, rng)
+    look(model, reader, LOOKS, rng)
+    learn(model, reader, PIXEL_STEPS, 4e-4, rng)
+    model.save_pretrained(output)
+    reader.save_pretrained(output)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--output", type=Path, default=Path("runs/drawings/model"))
+    train(parser.parse_args().output)

@@ -1,0 +1,106 @@
+"""The drawn world: questions and gold by code, the prompts that its judge learns from, and a run from start to end."""
+
+import random
+
+import pytest
+import torch
+from drawings import run, train, world
+from drawings.train import Batch, build, from_pixels, from_words, ids, logits, processor
+from drawings.world import ASKED, ITEMS, KINDS
+
+from checklist_rewards.backends.base import ReadGroup
+from checklist_rewards.backends.transformers import TransformersBackend
+from checklist_rewards.images import image_of
+from checklist_rewards.prompts import load_prompt
+from checklist_rewards.rows import Sample
+
+RED, BLUE = ("red", "circle"), ("blue", "square")
+DRAWING = (RED, None, None, None, None, BLUE, None, RED, None)
+
+
+def test_gold_counts_shapes_and_not_their_order():
+    assert world.describe(world.shown(DRAWING)) == "a red circle and a blue square and a red circle"
+    assert world.gold(DRAWING, "a blue square and a red circle and a red circle") == 1
+    assert world.gold(DRAWING, "a red circle") == 0.5
+    assert world.gold(DRAWING, "a red square and a blue circle") == 0
+    assert world.gold(DRAWING, "circle red a and") == 0
+
+
+def test_an_item_is_about_all_shapes_of_a_colour_or_form():
+    text = "a red circle and a blue square"
+    wrong = {question for question in ITEMS if not world.right(DRAWING, text, question)}
+    assert wrong == {"Is the answer right about red shapes?", "Is the answer right about circles?"}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_questions_have_both_answers(kind):
+    rng, asked = random.Random(0), []
+    for number in range(400):
+        drawing = world.draw(rng)
+        pairs = world.wrong(drawing, rng)
+        asked.append((drawing, KINDS[kind](drawing, world.describe(pairs), rng, number % 2 == 0)))
+    known = [(drawing, *one) for drawing, one in asked if one]
+    assert {answer for _, _, answer in known} == {True, False} and len(known) > 200
+    if kind == "red circle":
+        for drawing, question, answer in known:
+            assert (tuple(question.removesuffix("?").split()[-2:]) in drawing) == answer
+
+
+def test_held_out_drawings_are_not_trained_on():
+    rng = random.Random(0)
+    trained, tested = ([world.draw(rng, test) for _ in range(200)] for test in (False, True))
+    assert not any(map(world.held_out, trained)) and all(map(world.held_out, tested))
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    torch.manual_seed(0)
+    folder = tmp_path_factory.mktemp("drawings")
+    model, reader = build(), processor()
+    model.save_pretrained(folder)
+    reader.save_pretrained(folder)
+    return folder, model, reader
+
+
+def read_by_engine(folder, image, questions, text):
+    prompt = load_prompt(run.PROMPT, "judge")
+    sample = Sample(questions, text, ASKED, images=[image])
+    group = ReadGroup(None, prompt.prefix(input=sample.input, target=text), tuple(map(prompt.tail, questions)))
+    engine = TransformersBackend(str(folder))
+    return engine.read([group], ["yes", "no"])
+
+
+def test_the_judge_is_trained_on_the_prompt_that_it_reads(saved):
+    """Questions that share their prefix in training have the log-probabilities that the engine reads."""
+    folder, model, reader = saved
+    text, asked = "a red circle", [(question, True) for question in ITEMS]
+    batch = Batch([train.judged(DRAWING, text, asked)])
+    with torch.inference_mode():
+        seen = from_pixels(model.eval(), reader, [DRAWING], random.Random(1))
+        found = logits(model, batch, seen).log_softmax(-1)
+    answers, usage = read_by_engine(folder, image_of(world.picture(DRAWING, random.Random(1))), list(ITEMS), text)
+    for answer, ours in zip(answers, found, strict=True):
+        assert answer.logprobs == pytest.approx([ours[ids(word)[0]].item() for word in ("yes", "no")], abs=1e-4)
+    assert usage.computed_tokens == usage.floor_tokens < usage.prompt_tokens / 3
+
+
+def test_training_tokenizes_as_the_processor():
+    text = "<input-123456>\nWhat is drawn?\n</input-123456>\n<target-6>\nA red circle\n</target-6>\nIs it 2?<assistant>"
+    own = ids(": what is drawn ? / : a red circle / is it 2 ? <assistant>")
+    assert processor().tokenizer.encode(text, add_special_tokens=False) == own
+
+
+def test_a_cell_is_the_sum_of_its_words():
+    model = build()
+    red, empty, *_ = from_words(model, torch.tensor([train.cells(DRAWING)]))[0]
+    table = model.get_input_embeddings().weight
+    assert torch.allclose(red, table[ids("red circle left")].sum(0))
+    assert torch.allclose(empty, table[ids("empty")[0]])
+
+
+@pytest.mark.study
+def test_a_judge_learns_to_see_and_a_policy_learns_from_it(tmp_path):
+    figures = run.main(tmp_path)
+    assert all(figures["AUC"][kind] >= 0.95 for kind in ("red circle", "counting", "left or right"))
+    assert figures["after"]["gold"] > figures["before"]["gold"]
+    assert figures["GRPO"]["unanswered"] == 0
