@@ -20,21 +20,25 @@ from typing import Any, NamedTuple
 import torch
 from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers
 from torch.nn.functional import cross_entropy
-from transformers import GenerationConfig, LlavaConfig, LlavaForConditionalGeneration, LlavaProcessor
+from transformers import GenerationConfig, LlavaConfig, LlavaProcessor
+from transformers import LlavaForConditionalGeneration as Model
 from transformers import PreTrainedTokenizerFast as Words
 from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from drawings import world
-from drawings.world import ASKED, CELL, COLOURS, COLUMNS, ITEMS, KINDS, PIXELS, SHAPES, SIDE, Drawing, Pair
+from drawings.world import ASKED, CELL, COLOURS, COLUMNS, KINDS, PIXELS, SHAPES, SIDE, Drawing, Pair
 
 SPECIAL = ("<pad>", "<unk>", "<user>", "<assistant>", "<end>", "<image>")
 PAD, UNKNOWN, USER, ASSISTANT, END, IMAGE = range(len(SPECIAL))
-WORDS = (*COLOURS, *SHAPES, *SHAPES.values(), *COLUMNS, *"empty yes no : / ? 1 2 3 4 a and of the shape shapes".split())
-WORDS += tuple("what is drawn are there exactly right answer about".split())
+_OTHERS = (
+    "empty yes no : / ? , 1 2 3 4 a and of the on shape shapes what is drawn are there exactly number every named"
+)
+WORDS = (*COLOURS, *SHAPES, *SHAPES.values(), *COLUMNS, *_OTHERS.split())
+IDS = {token: number for number, token in enumerate(dict.fromkeys((*SPECIAL, *WORDS)))}
 TEMPLATE = (
-    "{% for m in messages %}<{{ m.role }}>{% if m.content is string %}{{ m.content }}{% else %}{% for c in m.content %}"
-    "{% if c.type == 'image' %}<image>{% else %}{{ c.text }}{% endif %}{% endfor %}{% endif %}"
+    "{% for m in messages %}<{{ m.role }}>{% if m.content is string %}{{ m.content }}{% else %}"
+    "{% for c in m.content %}{% if c.type == 'image' %}<image>{% else %}{{ c.text }}{% endif %}{% endfor %}{% endif %}"
     "{% if m.role == 'assistant' %}<end>{% endif %}{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}"
 )
 
@@ -42,31 +46,23 @@ TEMPLATE = (
 def processor() -> LlavaProcessor:
     """The processor: a token per word in lower case, and a token per cell. The numbered tags around data are `:` and
     `/`, so the tags have no numbers that a tiny model would have to ignore."""
-    vocabulary = {token: number for number, token in enumerate(dict.fromkeys((*SPECIAL, *WORDS)))}
-    core = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
+    core = Tokenizer(models.WordLevel(IDS, unk_token="<unk>"))
     core.normalizer = normalizers.Sequence(
         [normalizers.Replace(Regex(f"<{slash}[a-z]+-[0-9]+>"), f" {mark} ") for slash, mark in (("/", "/"), ("", ":"))]
         + [normalizers.Lowercase()]
     )
     core.pre_tokenizer = pre_tokenizers.Whitespace()
     core.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in SPECIAL])
-    tokens = Words(
-        tokenizer_object=core,
-        pad_token="<pad>",
-        unk_token="<unk>",
-        eos_token="<end>",
-        extra_special_tokens={"image_token": "<image>"},
-        chat_template=TEMPLATE,
-        padding_side="left",
-        model_max_length=256,
-    )
+    names: dict[str, Any] = {"pad_token": "<pad>", "unk_token": "<unk>", "eos_token": "<end>", "padding_side": "left"}
+    names |= {"extra_special_tokens": {"image_token": "<image>"}, "chat_template": TEMPLATE}
+    tokens = Words(tokenizer_object=core, model_max_length=256, **names)
     size = {"height": PIXELS, "width": PIXELS}
     pixels = CLIPImageProcessorPil(size={"shortest_edge": PIXELS}, crop_size=size)
     settings: dict[str, Any] = {"patch_size": CELL, "num_additional_image_tokens": 1, "chat_template": TEMPLATE}
     return LlavaProcessor(pixels, tokens, vision_feature_select_strategy="default", **settings)
 
 
-def build(hidden: int = 128, layers: int = 3) -> LlavaForConditionalGeneration:
+def build(hidden: int = 128, layers: int = 3) -> Model:
     """The model with random weights."""
     tokens = {"pad_token_id": PAD, "eos_token_id": END, "bos_token_id": None}
     text = {"hidden_size": hidden, "intermediate_size": 2 * hidden, "num_hidden_layers": layers, **tokens}
@@ -74,7 +70,7 @@ def build(hidden: int = 128, layers: int = 3) -> LlavaForConditionalGeneration:
     vision = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 1, "num_attention_heads": 2}
     vision |= {"initializer_range": 0.1, "image_size": PIXELS, "patch_size": CELL}
     config = LlavaConfig(
-        text_config={"model_type": "llama", **text, "vocab_size": len(SPECIAL) + len(set(WORDS))}
+        text_config={"model_type": "llama", **text, "vocab_size": len(IDS)}
         | {"max_position_embeddings": 256, "tie_word_embeddings": True, "initializer_range": 0.05},
         vision_config={"model_type": "clip_vision_model", **vision},
         image_token_index=IMAGE,
@@ -82,19 +78,16 @@ def build(hidden: int = 128, layers: int = 3) -> LlavaForConditionalGeneration:
         vision_feature_select_strategy="default",
         tie_word_embeddings=True,
     )
-    model = LlavaForConditionalGeneration(config)
+    model = Model(config)
     model.set_attn_implementation("eager")  # on a CPU, twice as fast with the mask of a batch
     model.generation_config = GenerationConfig(eos_token_id=END, pad_token_id=PAD)
     return model
 
 
-_IDS = {token: number for number, token in enumerate(dict.fromkeys((*SPECIAL, *WORDS)))}
-
-
-@functools.lru_cache(100_000)
+@functools.lru_cache(200_000)
 def ids(text: str) -> list[int]:
     """The ids of a text; the tokenizer's, but faster."""
-    return [_IDS.get(word, UNKNOWN) for word in re.findall(r"<[a-z]+>|\w+|[^\w\s]", text.lower())]
+    return [IDS.get(word, UNKNOWN) for word in re.findall(r"<[a-z]+>|\w+|[^\w\s]", text.lower())]
 
 
 def cells(drawing: Drawing) -> list[list[int]]:
@@ -128,7 +121,7 @@ def described(rng: random.Random) -> Row:
     return Row(drawing, f"<user>{places} {ASKED} <assistant>", tails, [0] * 3)
 
 
-WEIGHTS = {"one word": 1, "red circle": 1, "counting": 1, "left or right": 1.5, "answer": 2}
+WEIGHTS = dict(zip(KINDS, (0.6, 1, 0.8, 1, 1.8, 1.8, 2.5, 0.8), strict=True))
 """How often each kind of question is asked."""
 RIGHT = 0.4
 """Fraction of right descriptions, also of those that the policy learns from."""
@@ -139,12 +132,13 @@ def pairs_of(drawing: Drawing, rng: random.Random) -> list[Pair]:
     return world.shown(drawing) if rng.random() < RIGHT else world.wrong(drawing, rng)
 
 
-def questions(rng: random.Random, kind: str) -> Row:
-    """A drawing with eight questions, half of them yes, about a description."""
+def questions(rng: random.Random, kinds: Sequence[str], about: bool = True) -> Row:
+    """A drawing with eight questions, half of them yes, about a description or an empty text."""
     drawing = world.draw(rng)
-    text = world.describe(pairs_of(drawing, rng))
-    asked = [KINDS[kind](drawing, text, rng, rng.random() < 0.5) for _ in range(8)]
-    return judged(drawing, text, [one for one in asked if one])
+    text = world.describe(pairs_of(drawing, rng)) if about else ""
+    asked = rng.choices(kinds, [WEIGHTS[kind] for kind in kinds], k=8)
+    answered = [KINDS[kind](drawing, text, rng, rng.random() < 0.5) for kind in asked]
+    return judged(drawing, text, [one for one in answered if one])
 
 
 class Batch:
@@ -180,22 +174,20 @@ class Batch:
         self.drawings = [row.drawing for row in rows]
 
 
-def from_words(model: LlavaForConditionalGeneration, cells: torch.Tensor) -> torch.Tensor:
+def from_words(model: Model, cells: torch.Tensor) -> torch.Tensor:
     """The image tokens that the vision tower shall give: sums of embeddings."""
     table = model.get_input_embeddings()
     return (table(cells) * (cells != PAD)[..., None]).sum(-2)
 
 
-def from_pixels(
-    model: LlavaForConditionalGeneration, processor: LlavaProcessor, drawings: Sequence[Drawing], rng: random.Random
-) -> torch.Tensor:
+def from_pixels(model: Model, reader: LlavaProcessor, drawings: Sequence[Drawing], rng: random.Random) -> torch.Tensor:
     """The image tokens of the vision tower."""
     images = [world.picture(drawing, rng) for drawing in drawings]
-    pixels = torch.as_tensor(processor.image_processor(images, return_tensors="pt")["pixel_values"])
+    pixels = torch.as_tensor(reader.image_processor(images, return_tensors="pt")["pixel_values"])
     return model.model.multi_modal_projector(model.model.vision_tower(pixels).last_hidden_state[:, 1:])
 
 
-def logits(model: LlavaForConditionalGeneration, batch: Batch, images: torch.Tensor) -> torch.Tensor:
+def logits(model: Model, batch: Batch, images: torch.Tensor) -> torch.Tensor:
     """The logits of each target."""
     embedded = model.get_input_embeddings()(batch.ids)
     embedded = embedded.masked_scatter((batch.ids == IMAGE)[..., None], images.to(embedded.dtype))
@@ -206,30 +198,30 @@ def logits(model: LlavaForConditionalGeneration, batch: Batch, images: torch.Ten
     return model.lm_head(out[list(rows), list(places)])
 
 
-def rows(rng: random.Random, easy: bool) -> list[Row]:
-    """Rows of questions, each of one kind: at first 48 about single shapes, then 24 of all kinds with two rows of
+def rows(rng: random.Random, kinds: int) -> list[Row]:
+    """64 rows of questions of the first kinds without a description or, with all kinds, 24 of questions and two of
     descriptions. Most descriptions are wrong: the policy has to learn."""
-    kinds = [*KINDS][: 2 if easy else None]
-    asked = rng.choices(kinds, [WEIGHTS[kind] for kind in kinds], k=48 if easy else 24)
-    made = [questions(rng, kind) for kind in asked] + [described(rng) for _ in range(0 if easy else 2)]
+    if kinds < len(KINDS):
+        made = [questions(rng, [*KINDS][:kinds], about=False) for _ in range(64)]
+    else:
+        made = [questions(rng, [*KINDS]) for _ in range(24)] + [described(rng) for _ in range(2)]
     return [row for row in made if row.tails]
 
 
-EASY, WORDS_STEPS, LOOKS, PIXEL_STEPS = 200, 1500, 500, 100
-"""Steps in which only questions about single shapes are asked; steps on words, of the vision tower, and on pixels."""
+SHAPES_STEPS, DRAWING_STEPS, WORDS_STEPS, LOOKS, PIXEL_STEPS = 150, 650, 1200, 500, 100
+"""Steps until which questions are about single shapes, until which they are about drawings only, and of all on words;
+steps of the vision tower, and on pixels."""
 
 
-def learn(
-    model: LlavaForConditionalGeneration, reader: LlavaProcessor | None, steps: int, rate: float, rng: random.Random
-) -> None:
+def learn(model: Model, reader: LlavaProcessor | None, steps: int, rate: float, rng: random.Random) -> None:
     """Train on questions and descriptions: the language model on words or, with a processor, all parts on pixels."""
     weights = list((model if reader else model.model.language_model).parameters())
     optimizer = torch.optim.AdamW(weights, rate, betas=(0.9, 0.98), weight_decay=0.01)
     schedule = torch.optim.lr_scheduler.LambdaLR(
-        optimizer, lambda step: min(1.0, (step + 1) / 50, 2.5 * (steps - step) / steps)
+        optimizer, lambda step: min(1.0, (step + 1) / 50, (steps - step) / (0.3 * steps))
     )
     for step in range(steps):
-        batch = Batch(rows(rng, easy=reader is None and step < EASY))
+        batch = Batch(rows(rng, 8 if reader else 2 if step < SHAPES_STEPS else 6 if step < DRAWING_STEPS else 8))
         with torch.autocast("cpu", torch.bfloat16):
             seen = from_pixels(model, reader, batch.drawings, rng) if reader else from_words(model, batch.cells)
             found = logits(model, batch, seen)
@@ -248,7 +240,7 @@ def report(stage: str, step: int, loss: torch.Tensor) -> None:
         print(f"{time.process_time():.0f} s of a core, {stage} {step + 1}: {loss.item():.4f}", flush=True)
 
 
-def look(model: LlavaForConditionalGeneration, processor: LlavaProcessor, steps: int, rng: random.Random) -> None:
+def look(model: Model, reader: LlavaProcessor, steps: int, rng: random.Random) -> None:
     """Train the vision tower and the projector to give the sums of words, on drawings that are almost full."""
     weights = [*model.model.vision_tower.parameters(), *model.model.multi_modal_projector.parameters()]
     optimizer = torch.optim.AdamW(weights, 4e-3)
@@ -257,7 +249,7 @@ def look(model: LlavaForConditionalGeneration, processor: LlavaProcessor, steps:
         drawings = [tuple(rng.choice([None, *world.PAIRS, *world.PAIRS]) for _ in range(SIDE**2)) for _ in range(48)]
         with torch.no_grad():
             wanted = from_words(model, torch.tensor([cells(drawing) for drawing in drawings]))
-        error = (from_pixels(model, processor, drawings, rng) - wanted).square().mean() / wanted.var()
+        error = (from_pixels(model, reader, drawings, rng) - wanted).square().mean() / wanted.var()
         optimizer.zero_grad()
         error.backward()
         optimizer.step()

@@ -106,13 +106,38 @@ def wrong(drawing: Drawing, rng: random.Random) -> list[Pair]:
     return pairs
 
 
+def _words(drawing: Drawing) -> list[set[str]]:
+    """The words of each cell that is not empty: colour, shape and column."""
+    return [{*pair, COLUMNS[place % SIDE]} for place, pair in enumerate(drawing) if pair]
+
+
+def _ask(*words: str) -> str:
+    """The question whether a shape with one to three of a colour, a form and a side is in the drawing."""
+    side = next((f"On the {word}, is" for word in words if word in COLUMNS), "Is")
+    shape = next((word for word in words if word in SHAPES), "shape")
+    return " ".join([side, "there a", *(word for word in words if word in COLOURS), f"{shape}?"])
+
+
+def _one(drawing: Drawing, rng: random.Random, yes: bool, words: tuple[str, ...]) -> Asked | None:
+    """A question about one of some words."""
+    of = [word for word in words if any(word in cell for cell in _words(drawing)) == yes]
+    return (_ask(rng.choice(of)), yes) if of else None
+
+
 def _part(drawing: Drawing, text: str, rng: random.Random, yes: bool) -> Asked | None:
-    words = {word for pair in shown(drawing) for word in pair}
-    words = words if yes else {*COLOURS, *SHAPES} - words
-    if not words:
-        return None
-    word = rng.choice(sorted(words))
-    return f"Is there a {word} shape?" if word in COLOURS else f"Is there a {word}?", yes
+    return _one(drawing, rng, yes, (*COLOURS, *SHAPES))
+
+
+def _at(drawing: Drawing, text: str, rng: random.Random, yes: bool) -> Asked | None:
+    return _one(drawing, rng, yes, ("left", "right"))
+
+
+def _place(drawing: Drawing, text: str, rng: random.Random, yes: bool) -> Asked | None:
+    """No is hard: the side and the word are in the drawing, but not together."""
+    words = set[str]().union(*_words(drawing))
+    pairs = [(side, word) for side in ("left", "right") for word in sorted(words - {*COLUMNS})]
+    pairs = [pair for pair in pairs if any(cell >= {*pair} for cell in _words(drawing)) == yes]
+    return (_ask(*rng.choice(pairs)), yes) if pairs else None
 
 
 def _pair(drawing: Drawing, text: str, rng: random.Random, yes: bool) -> Asked | None:
@@ -122,7 +147,7 @@ def _pair(drawing: Drawing, text: str, rng: random.Random, yes: bool) -> Asked |
     absent = [pair for pair in PAIRS if pair not in present]
     hard = [pair for pair in absent if pair[0] in colours and pair[1] in shapes]
     colour, shape = rng.choice(present if yes else hard or absent)
-    return f"Is there a {colour} {shape}?", yes
+    return _ask(colour, shape), yes
 
 
 def _count(drawing: Drawing, text: str, rng: random.Random, yes: bool) -> Asked | None:
@@ -133,39 +158,47 @@ def _count(drawing: Drawing, text: str, rng: random.Random, yes: bool) -> Asked 
 
 
 def _side(drawing: Drawing, text: str, rng: random.Random, yes: bool) -> Asked | None:
-    single = [pair for pair, number in Counter(shown(drawing)).items() if number == 1]
-    column = {pair: drawing.index(pair) % SIDE for pair in single}
-    apart = [(a, b) for a in single for b in single if column[a] != column[b]]
-    if not apart:
-        return None
-    a, b = rng.choice(apart)
-    side = "left" if (column[a] < column[b]) == yes else "right"
-    return f"Is the {' '.join(a)} {side} of the {' '.join(b)}?", yes
+    """No is hard: the shape is in the drawing, but on another side."""
+    pair = rng.choice(shown(drawing))
+    sides = [side for side in ("left", "right") if any(cell == {*pair, side} for cell in _words(drawing)) == yes]
+    return (_ask(*pair, rng.choice(sides)), yes) if sides else None
 
 
-ITEMS = {f"Is the answer right about {colour} shapes?": colour for colour in COLOURS}
-ITEMS |= {f"Is the answer right about {plural}?": shape for shape, plural in SHAPES.items()}
-"""What the reward asks about each description, the same eight items for every drawing, and the word of each."""
+ITEMS = {f"Is every named {colour} shape drawn?": colour for colour in COLOURS}
+ITEMS |= {f"Is every named {shape} drawn?": shape for shape in SHAPES}
+"""Items about each description, the same for every drawing, and the colour or form that each is about."""
+NUMBER = "Is the number of named shapes right?"
+CHECKLIST = [*({"question": question} for question in ITEMS), {"question": NUMBER, "weight": 3.0}]
+"""The checklist of the reward. Without the number, a short description would be the best."""
 
 
 def right(drawing: Drawing, text: str, question: str) -> bool:
-    """The answer to one of `ITEMS`: whether all shapes of this colour or form are named, and no others of it."""
-    true, said = (
-        Counter(pair for pair in pairs if ITEMS[question] in pair) for pairs in (shown(drawing), named(text))
-    )
-    return true == said
+    """The answer to one of `ITEMS` or to `NUMBER`."""
+    if question == NUMBER:
+        return len(named(text)) == len(shown(drawing))
+    return all(pair in drawing for pair in named(text) if ITEMS[question] in pair)
 
 
-def _answer(drawing: Drawing, text: str, rng: random.Random, yes: bool) -> Asked | None:
+def _named(drawing: Drawing, text: str, rng: random.Random, yes: bool) -> Asked | None:
+    """Mostly about words of the description: what is not named is not wrong."""
+    words = {word for pair in named(text) for word in pair}
     of = [question for question in ITEMS if right(drawing, text, question) == yes]
+    of = [question for question in of if ITEMS[question] in words or rng.random() < 0.1]
     return (rng.choice(of), yes) if of else None
+
+
+def _number(drawing: Drawing, text: str, rng: random.Random, yes: bool) -> Asked | None:
+    return (NUMBER, yes) if right(drawing, text, NUMBER) == yes else None
 
 
 KINDS: dict[str, Callable[[Drawing, str, random.Random, bool], Asked | None]] = {
     "one word": _part,
     "red circle": _pair,
-    "counting": _count,
+    "side": _at,
+    "word on a side": _place,
     "left or right": _side,
-    "answer": _answer,
+    "counting": _count,
+    "named": _named,
+    "number": _number,
 }
 """Kinds of questions, from easy to hard: drawing, description, random state and wanted answer to a question."""

@@ -6,7 +6,7 @@ import pytest
 import torch
 from drawings import run, train, world
 from drawings.train import Batch, build, from_pixels, from_words, ids, logits, processor
-from drawings.world import ASKED, ITEMS, KINDS
+from drawings.world import ASKED, ITEMS, KINDS, NUMBER
 
 from checklist_rewards.backends.base import ReadGroup
 from checklist_rewards.backends.transformers import TransformersBackend
@@ -26,10 +26,11 @@ def test_gold_counts_shapes_and_not_their_order():
     assert world.gold(DRAWING, "circle red a and") == 0
 
 
-def test_an_item_is_about_all_shapes_of_a_colour_or_form():
-    text = "a red circle and a blue square"
+def test_an_item_is_about_the_named_shapes_of_a_colour_or_form():
+    text = "a red circle and a red square"
     wrong = {question for question in ITEMS if not world.right(DRAWING, text, question)}
-    assert wrong == {"Is the answer right about red shapes?", "Is the answer right about circles?"}
+    assert wrong == {"Is every named red shape drawn?", "Is every named square drawn?"}
+    assert not world.right(DRAWING, text, NUMBER) and world.right(DRAWING, f"{text} and a red cross", NUMBER)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -40,7 +41,7 @@ def test_questions_have_both_answers(kind):
         pairs = world.wrong(drawing, rng)
         asked.append((drawing, KINDS[kind](drawing, world.describe(pairs), rng, number % 2 == 0)))
     known = [(drawing, *one) for drawing, one in asked if one]
-    assert {answer for _, _, answer in known} == {True, False} and len(known) > 200
+    assert {answer for _, _, answer in known} == {True, False} and len(known) > 150
     if kind == "red circle":
         for drawing, question, answer in known:
             assert (tuple(question.removesuffix("?").split()[-2:]) in drawing) == answer
@@ -85,8 +86,10 @@ def test_the_judge_is_trained_on_the_prompt_that_it_reads(saved):
 
 
 def test_training_tokenizes_as_the_processor():
-    text = "<input-123456>\nWhat is drawn?\n</input-123456>\n<target-6>\nA red circle\n</target-6>\nIs it 2?<assistant>"
-    own = ids(": what is drawn ? / : a red circle / is it 2 ? <assistant>")
+    text = (
+        "<input-123456>\nWhat is drawn?\n</input-123456>\n<target-6>\nA red circle\n</target-6>\nIs it 2?"
+    )
+    own = ids(": what is drawn ? / : a red circle / is it 2 ?")
     assert processor().tokenizer.encode(text, add_special_tokens=False) == own
 
 
