@@ -107,7 +107,7 @@ def grpo(model: Path, output: Path) -> dict[str, Any]:
         num_generations=N,
         max_completion_length=LENGTH,
         beta=0.0,
-        learning_rate=1e-3,
+        learning_rate=5e-4,
         lr_scheduler_type="constant_with_warmup",
         warmup_steps=2,
         max_steps=STEPS,

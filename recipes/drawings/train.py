@@ -198,19 +198,18 @@ def logits(model: Model, batch: Batch, images: torch.Tensor) -> torch.Tensor:
     return model.lm_head(out[list(rows), list(places)])
 
 
-def rows(rng: random.Random, kinds: int) -> list[Row]:
-    """64 rows of questions of the first kinds without a description or, with all kinds, 24 of questions and two of
+def rows(rng: random.Random, easy: bool) -> list[Row]:
+    """64 rows of questions of the first two kinds without a description or, later, 24 of all questions and two of
     descriptions. Most descriptions are wrong: the policy has to learn."""
-    if kinds < len(KINDS):
-        made = [questions(rng, [*KINDS][:kinds], about=False) for _ in range(64)]
+    if easy:
+        made = [questions(rng, [*KINDS][:2], about=False) for _ in range(64)]
     else:
         made = [questions(rng, [*KINDS]) for _ in range(24)] + [described(rng) for _ in range(2)]
     return [row for row in made if row.tails]
 
 
-SHAPES_STEPS, DRAWING_STEPS, WORDS_STEPS, LOOKS, PIXEL_STEPS = 150, 650, 1200, 500, 100
-"""Steps until which questions are about single shapes, until which they are about drawings only, and of all on words;
-steps of the vision tower, and on pixels."""
+EASY_STEPS, WORDS_STEPS, LOOKS, PIXEL_STEPS = 200, 1600, 500, 100
+"""Steps of the first two kinds, and of all, on words; steps of the vision tower, and on pixels."""
 
 
 def learn(model: Model, reader: LlavaProcessor | None, steps: int, rate: float, rng: random.Random) -> None:
@@ -221,7 +220,7 @@ def learn(model: Model, reader: LlavaProcessor | None, steps: int, rate: float, 
         optimizer, lambda step: min(1.0, (step + 1) / 50, (steps - step) / (0.3 * steps))
     )
     for step in range(steps):
-        batch = Batch(rows(rng, 8 if reader else 2 if step < SHAPES_STEPS else 6 if step < DRAWING_STEPS else 8))
+        batch = Batch(rows(rng, easy=reader is None and step < EASY_STEPS))
         with torch.autocast("cpu", torch.bfloat16):
             seen = from_pixels(model, reader, batch.drawings, rng) if reader else from_words(model, batch.cells)
             found = logits(model, batch, seen)

@@ -86,9 +86,7 @@ def test_the_judge_is_trained_on_the_prompt_that_it_reads(saved):
 
 
 def test_training_tokenizes_as_the_processor():
-    text = (
-        "<input-123456>\nWhat is drawn?\n</input-123456>\n<target-6>\nA red circle\n</target-6>\nIs it 2?"
-    )
+    text = "<input-123456>\nWhat is drawn?\n</input-123456>\n<target-6>\nA red circle\n</target-6>\nIs it 2?"
     own = ids(": what is drawn ? / : a red circle / is it 2 ?")
     assert processor().tokenizer.encode(text, add_special_tokens=False) == own
 
