@@ -27,7 +27,7 @@ from transformers.models.clip.image_processing_pil_clip import CLIPImageProcesso
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from drawings import world
-from drawings.world import ASKED, CELL, COLOURS, COLUMNS, KINDS, PIXELS, SHAPES, SIDE, Drawing, Pair
+from drawings.world import ASKED, CELL, COLOURS, COLUMNS, KINDS, NAMED, PIXELS, SHAPES, SIDE, Drawing
 
 SPECIAL = ("<pad>", "<unk>", "<user>", "<assistant>", "<end>", "<image>")
 PAD, UNKNOWN, USER, ASSISTANT, END, IMAGE = range(len(SPECIAL))
@@ -114,31 +114,30 @@ def judged(drawing: Drawing, text: str, asked: Sequence[tuple[str, bool]]) -> Ro
     return Row(drawing, f"<user>:{places} {ASKED} / : {text} /", tails, [len(ids(tail)) - 1 for tail in tails])
 
 
-def described(rng: random.Random) -> Row:
-    """Three descriptions of a drawing, as the policy writes them."""
-    drawing, places = world.draw(rng), " <image>" * SIDE**2
-    tails = [f"{world.describe(pairs_of(drawing, rng))} <end>" for _ in range(3)]
-    return Row(drawing, f"<user>{places} {ASKED} <assistant>", tails, [0] * 3)
-
-
-WEIGHTS = dict(zip(KINDS, (0.6, 1, 0.8, 1, 1.8, 1.8, 2.5, 0.8), strict=True))
-"""How often each kind of question is asked."""
 RIGHT = 0.4
-"""Fraction of right descriptions, also of those that the policy learns from."""
+"""Fraction of the descriptions that the policy learns from and that are right: it has something left to learn."""
 
 
-def pairs_of(drawing: Drawing, rng: random.Random) -> list[Pair]:
-    """The shapes of a description, which is often wrong."""
-    return world.shown(drawing) if rng.random() < RIGHT else world.wrong(drawing, rng)
+def described(rng: random.Random) -> Row:
+    """Four descriptions of a drawing, as the policy writes them."""
+    drawing, places = world.draw(rng), " <image>" * SIDE**2
+    pairs = [world.some(drawing, rng, rng.random() < RIGHT) for _ in range(4)]
+    tails = [f"{world.describe(pair)} <end>" for pair in pairs]
+    return Row(drawing, f"<user>{places} {ASKED} <assistant>", tails, [0] * 4)
 
 
-def questions(rng: random.Random, kinds: Sequence[str], about: bool = True) -> Row:
+def questions(rng: random.Random, kinds: Sequence[str], about: bool) -> Row:
     """A drawing with eight questions, half of them yes, about a description or an empty text."""
     drawing = world.draw(rng)
-    text = world.describe(pairs_of(drawing, rng)) if about else ""
-    asked = rng.choices(kinds, [WEIGHTS[kind] for kind in kinds], k=8)
-    answered = [KINDS[kind](drawing, text, rng, rng.random() < 0.5) for kind in asked]
-    return judged(drawing, text, [one for one in answered if one])
+    text = world.describe(world.some(drawing, rng, rng.random() < 0.5)) if about else ""
+    asked = [KINDS[rng.choice(kinds)](drawing, text, rng, rng.random() < 0.5) for _ in range(8)]
+    return judged(drawing, text, [one for one in asked if one])
+
+
+def checked(rng: random.Random) -> Row:
+    """A drawing with a description and the question about it."""
+    drawing, right = world.draw(rng), rng.random() < 0.5
+    return judged(drawing, world.describe(world.some(drawing, rng, right)), [(NAMED, right)])
 
 
 class Batch:
@@ -199,16 +198,16 @@ def logits(model: Model, batch: Batch, images: torch.Tensor) -> torch.Tensor:
 
 
 def rows(rng: random.Random, easy: bool) -> list[Row]:
-    """64 rows of questions of the first two kinds without a description or, later, 24 of all questions and two of
-    descriptions. Most descriptions are wrong: the policy has to learn."""
+    """Rows of questions about single shapes or, later, of all questions and of descriptions."""
     if easy:
         made = [questions(rng, [*KINDS][:2], about=False) for _ in range(64)]
     else:
-        made = [questions(rng, [*KINDS]) for _ in range(24)] + [described(rng) for _ in range(2)]
+        made = [questions(rng, [*KINDS][:3], about=rng.random() < 0.5) for _ in range(16)]
+        made += [checked(rng) for _ in range(48)] + [described(rng) for _ in range(4)]
     return [row for row in made if row.tails]
 
 
-EASY_STEPS, WORDS_STEPS, LOOKS, PIXEL_STEPS = 200, 1600, 500, 100
+EASY_STEPS, WORDS_STEPS, LOOKS, PIXEL_STEPS = 200, 1200, 500, 100
 """Steps of the first two kinds, and of all, on words; steps of the vision tower, and on pixels."""
 
 

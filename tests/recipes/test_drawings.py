@@ -6,7 +6,7 @@ import pytest
 import torch
 from drawings import run, train, world
 from drawings.train import Batch, build, from_pixels, from_words, ids, logits, processor
-from drawings.world import ASKED, ITEMS, KINDS, NUMBER
+from drawings.world import ASKED, KINDS, NAMED
 
 from checklist_rewards.backends.base import ReadGroup
 from checklist_rewards.backends.transformers import TransformersBackend
@@ -15,22 +15,15 @@ from checklist_rewards.prompts import load_prompt
 from checklist_rewards.rows import Sample
 
 RED, BLUE = ("red", "circle"), ("blue", "square")
+QUESTIONS = [NAMED, "Is there a red circle?", "Are there exactly 2 circles?", "Is there a cross?"]
 DRAWING = (RED, None, None, None, None, BLUE, None, RED, None)
 
 
-def test_gold_counts_shapes_and_not_their_order():
-    assert world.describe(world.shown(DRAWING)) == "a red circle and a blue square and a red circle"
-    assert world.gold(DRAWING, "a blue square and a red circle and a red circle") == 1
-    assert world.gold(DRAWING, "a red circle") == 0.5
-    assert world.gold(DRAWING, "a red square and a blue circle") == 0
+def test_gold_is_the_fraction_of_named_shapes_that_are_drawn():
+    assert world.gold(DRAWING, "a blue square") == 1
+    assert world.gold(DRAWING, "a red circle and a red square") == 0.5
+    assert world.gold(DRAWING, "a blue circle") == 0
     assert world.gold(DRAWING, "circle red a and") == 0
-
-
-def test_an_item_is_about_the_named_shapes_of_a_colour_or_form():
-    text = "a red circle and a red square"
-    wrong = {question for question in ITEMS if not world.right(DRAWING, text, question)}
-    assert wrong == {"Is every named red shape drawn?", "Is every named square drawn?"}
-    assert not world.right(DRAWING, text, NUMBER) and world.right(DRAWING, f"{text} and a red cross", NUMBER)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -38,8 +31,8 @@ def test_questions_have_both_answers(kind):
     rng, asked = random.Random(0), []
     for number in range(400):
         drawing = world.draw(rng)
-        pairs = world.wrong(drawing, rng)
-        asked.append((drawing, KINDS[kind](drawing, world.describe(pairs), rng, number % 2 == 0)))
+        text = world.describe(world.some(drawing, rng, rng.random() < 0.5))
+        asked.append((drawing, KINDS[kind](drawing, text, rng, number % 2 == 0)))
     known = [(drawing, *one) for drawing, one in asked if one]
     assert {answer for _, _, answer in known} == {True, False} and len(known) > 150
     if kind == "red circle":
@@ -74,15 +67,15 @@ def read_by_engine(folder, image, questions, text):
 def test_the_judge_is_trained_on_the_prompt_that_it_reads(saved):
     """Questions that share their prefix in training have the log-probabilities that the engine reads."""
     folder, model, reader = saved
-    text, asked = "a red circle", [(question, True) for question in ITEMS]
+    text, asked = "a red circle", [(question, True) for question in QUESTIONS]
     batch = Batch([train.judged(DRAWING, text, asked)])
     with torch.inference_mode():
         seen = from_pixels(model.eval(), reader, [DRAWING], random.Random(1))
         found = logits(model, batch, seen).log_softmax(-1)
-    answers, usage = read_by_engine(folder, image_of(world.picture(DRAWING, random.Random(1))), list(ITEMS), text)
+    answers, usage = read_by_engine(folder, image_of(world.picture(DRAWING, random.Random(1))), QUESTIONS, text)
     for answer, ours in zip(answers, found, strict=True):
         assert answer.logprobs == pytest.approx([ours[ids(word)[0]].item() for word in ("yes", "no")], abs=1e-4)
-    assert usage.computed_tokens == usage.floor_tokens < usage.prompt_tokens / 3
+    assert usage.computed_tokens == usage.floor_tokens < usage.prompt_tokens / 2
 
 
 def test_training_tokenizes_as_the_processor():
@@ -102,6 +95,5 @@ def test_a_cell_is_the_sum_of_its_words():
 @pytest.mark.study
 def test_a_judge_learns_to_see_and_a_policy_learns_from_it(tmp_path):
     figures = run.main(tmp_path)
-    assert all(figures["AUC"][kind] >= 0.95 for kind in ("red circle", "counting", "left or right"))
-    assert figures["after"]["gold"] > figures["before"]["gold"]
-    assert figures["GRPO"]["unanswered"] == 0
+    assert figures["AUC"]["red circle"] >= 0.95 and figures["AUC"]["named"] >= 0.95
+    assert figures["after"] > figures["before"] and figures["GRPO"]["unanswered"] == 0
