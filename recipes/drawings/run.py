@@ -35,7 +35,7 @@ from checklist_rewards.images import image_of
 from checklist_rewards.rewards.trl import ChecklistReward
 
 PROMPT = Path(__file__).with_name("judge.md")
-N, GROUPS, STEPS, LENGTH = 8, 8, 20, 8
+N, GROUPS, STEPS, LENGTH = 8, 16, 20, 8
 """Completions per prompt, prompts per step, steps, and tokens of a completion."""
 
 
@@ -107,7 +107,7 @@ def grpo(model: Path, output: Path) -> dict[str, Any]:
         num_generations=N,
         max_completion_length=LENGTH,
         beta=0.0,
-        learning_rate=5e-4,
+        learning_rate=1e-4,
         lr_scheduler_type="constant_with_warmup",
         warmup_steps=2,
         max_steps=STEPS,
