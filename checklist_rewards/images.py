@@ -19,8 +19,13 @@ as long as an [`Image`] with this hash exists: a sample holds those of its texts
 in memory is an error. A mark is made of two noncharacters of Unicode and the hash; [`clean`] replaces these characters
 in texts from outside, so no text can contain an image that its message did not have.
 
-Pixels are compared as the processors of models see them: rotated as the file says, in RGB. An image that is only an
-address on the web is never fetched here; its hash is that of the address, and only a server can look at it.
+Pixels are compared as the processors of models see them: rotated as the file says, in RGB, without transparency. Of a
+file with several frames, the first one is the image; of a PIL image, the frame that it shows. A PIL image is copied:
+changing it later changes no sample. An image that is only an address on the web is never fetched here; its hash is
+that of the address, and only a server can look at it.
+
+Files are decoded by Pillow, and only in the formats of `FORMATS`: Pillow starts other programs for some of the others.
+The size of an image is read from its header and bounded before it is decoded.
 """
 
 from __future__ import annotations
@@ -30,14 +35,18 @@ import binascii
 import io
 import os
 import re
-from collections.abc import Callable, Collection, Mapping
+import stat
+import threading
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
-from checklist_rewards.errors import SampleError
+from checklist_rewards.errors import ChecklistRewardsError, SampleError
 
 if TYPE_CHECKING:
     from PIL.Image import Image as Pillow
@@ -50,13 +59,28 @@ _DATA_URL = re.compile(r"data:image/[\w.+-]+(?:;[\w=.+-]+)*;base64,", re.I)
 _ON_THE_WEB = re.compile(r"https?://", re.I)
 PLACE = "[image]"
 """What stands for an image in a text for people, and for code that reads text only."""
+FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "MPO")
+"""The formats of image files that are decoded, as Pillow names them."""
 MAX_PIXELS = 64_000_000
 """Pixels of the largest image. A file may claim far more than its bytes suggest."""
+MAX_BYTES = 4 * MAX_PIXELS
+"""Bytes of the largest image file."""
+_LONGEST = 300
+"""Characters of the longest path in an error: a text that is no path may have millions."""
+_SENT = ("PNG", "JPEG", "WEBP", "GIF")
+"""Formats that servers of models accept."""
+_ORIENTATION = 0x0112
+"""Number of the Exif tag of the rotation; 1 is none."""
 SEEING = (
     "use a vision-language model, such as Qwen2.5-VL, Gemma 3 or SmolVLM, or a server of one, or omit images with "
     "images='ignore' (--images ignore)"
 )
 """What to do about a model that reads text only."""
+NOT_FETCHED = (
+    "an address, which is not fetched here; download it, use a server that fetches images, or omit images with "
+    "images='ignore' (--images ignore)"
+)
+"""What to do about an image on the web."""
 _ALLOWED = "a PIL image, the bytes of an image file, a path, a cell of datasets.Image, a data URL or an address"
 
 
@@ -69,12 +93,16 @@ class Image:
     size: tuple[int, int] | None
     """Width and height in pixels. None of an image on the web."""
     source: str | None = None
-    """The path or the address that it came from."""
+    """The path or the address that it came from, of the first value with these pixels that had one."""
     _content: bytes | Pillow | None = field(default=None, repr=False)
+    """The bytes of a file, or pixels in RGB."""
+    _format: str | None = field(default=None, repr=False)
+    """The format of a file that a server can get as it is, because each of its decoders returns the same pixels."""
+    _url: str | None = field(default=None, repr=False, init=False)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copied and pickled as the image of this process with these pixels."""
-        return _restored, (self.key, self.size, self.source, self._content)
+        return _restored, (self.key, self.size, self.source, self._content, self._format)
 
     @property
     def mark(self) -> str:
@@ -94,21 +122,68 @@ class Image:
                 f"the image {self.source} is an address, which is not fetched here; download it, or use a judge on a "
                 "server that fetches images."
             )
-        return _decoded(self._content)
+        return _in_rgb(_opened(self._content)) if isinstance(self._content, bytes) else self._content.copy()
 
     @property
     def url(self) -> str:
-        """The address of an image on the web; of all others, a data URL with the same pixels (PNG)."""
+        """The address of an image on the web; of all others, a data URL with the same pixels: of the file if every
+        decoder returns the same pixels, or else of a PNG. Made once."""
         if self._content is None:
             assert self.source is not None
             return self.source
-        file = io.BytesIO()
-        self.pillow.save(file, "PNG")
-        return f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"
+        if self._url is None:
+            content, kind = self._content, self._format
+            if kind is None or not isinstance(content, bytes):
+                file, kind = io.BytesIO(), "PNG"
+                self.pillow.save(file, kind)
+                content = file.getvalue()
+            url = f"data:image/{kind.lower()};base64,{base64.b64encode(content).decode()}"
+            object.__setattr__(self, "_url", url)
+            return url
+        return self._url
 
 
 _KNOWN: WeakValueDictionary[str, Image] = WeakValueDictionary()
 """The images in memory, by key. A key belongs to one content, so it is the same for all."""
+_LOCK = threading.Lock()
+
+
+class TooManyImages(ChecklistRewardsError):
+    """A request has more images, or more pixels, than it may have."""
+
+
+@dataclass
+class _Limits:
+    """What may be decoded for a request, and what was: `seen`, by its content."""
+
+    images: int
+    pixels: int
+    counted: int = 0
+    seen: dict[bytes, Image] = field(default_factory=dict)
+
+    def require(self, size: tuple[int, int]) -> None:
+        """Count an image before it is decoded."""
+        self.counted += size[0] * size[1]
+        for count, most, what in (
+            (len(self.seen) + 1, self.images, "images"),
+            (self.counted, self.pixels, "pixels in images"),
+        ):
+            if count > most:
+                raise TooManyImages(f"the rows have more than {most:,} {what}; send fewer rows at once.")
+
+
+_LIMITS: ContextVar[_Limits | None] = ContextVar("limits", default=None)
+
+
+@contextmanager
+def bounded(images: int, pixels: int) -> Iterator[None]:
+    """Bound the different images that [`image_of`] reads inside of this context, and their pixels together, before
+    they are decoded. Equal files are decoded once. Raises [`TooManyImages`]."""
+    before = _LIMITS.set(_Limits(images, pixels))
+    try:
+        yield
+    finally:
+        _LIMITS.reset(before)
 
 
 def image_of(
@@ -129,14 +204,17 @@ def image_of(
         may_read (callable, *optional*): Whether the file of a path may be read; by default, every file.
 
     Raises:
-        SampleError: One sentence, if the value is no image or the file cannot be read.
+        SampleError: One sentence, if the value is no image or the file cannot be read, or without Pillow.
+        TooManyImages: If a request has more than it may have; see [`bounded`].
     """
     if isinstance(value, Image):
         return value
     if is_logged(value):
-        return _of_log(value, where, folder)
+        return _of_log(value, where, folder, may_read)
     if isinstance(value, Mapping):
         value, source = _of_cell(value, where)
+        # Where its file was; a client may claim any.
+        source = None if source is None or folder is None else str(Path(folder, source))
     else:
         source = None
     if isinstance(value, str) and folder is not None and _ON_THE_WEB.match(value):
@@ -152,29 +230,37 @@ def image_of(
             raise SampleError(f"{where} must be a data URL; got {source!r:.60}.")
         source = str(Path(folder, source))
         if may_read is not None and not may_read(Path(source)):
-            raise SampleError(f"{where}: {source!r} may not be read.")
+            raise SampleError(f"{where}: {source!r:.{_LONGEST}} may not be read.")
         try:
-            value = Path(source).read_bytes()
+            value = _bytes_of(Path(source))
         except (OSError, ValueError) as error:
-            raise SampleError(
-                f"{where}: {source!r} cannot be read: {getattr(error, 'strerror', None) or error}."
-            ) from None
+            reason = getattr(error, "strerror", None) or error
+            raise SampleError(f"{where}: {source!r:.{_LONGEST}} cannot be read: {reason}.") from None
     if isinstance(value, bytes | bytearray | memoryview):
         value = bytes(value)
-    elif hasattr(value, "__array_interface__") and not hasattr(value, "convert"):
+    elif hasattr(value, "convert"):  # before its __array_interface__, which would load the pixels
+        source = source or os.fsdecode(getattr(value, "filename", "")) or None
+    elif hasattr(value, "__array_interface__"):
         value = _of_array(value, where)
-    elif hasattr(value, "convert"):
-        source = source or getattr(value, "filename", None) or None
     else:
         raise SampleError(f"{where} must be {_ALLOWED}; got {type(value).__name__} {value!r:.60}.")
-    try:
-        pixels = _decoded(value)
-        content = pixels.tobytes()
-    except Exception as error:  # a damaged file may raise anything
-        named = f" {source!r}" if source else ""
-        raise SampleError(f"{where}{named} cannot be decoded as an image: {error}.") from None
-    key = blake2b(f"{pixels.width}x{pixels.height}:".encode() + content, digest_size=16).hexdigest()
-    return _kept(Image(key, pixels.size, source, value))
+    limits, content = _LIMITS.get(), value if isinstance(value, bytes) else None
+    if limits is not None and content is not None and content in limits.seen:
+        return limits.seen[content]
+    named = f"{where} {source!r:.{_LONGEST}}" if source else where
+    with _decoding(named):
+        opened = _opened(value)
+    if limits is not None:
+        limits.require(opened.size)
+    with _decoding(named):
+        pixels = _in_rgb(opened)
+        hashed = blake2b(f"{pixels.width}x{pixels.height}:".encode(), digest_size=16)
+        hashed.update(pixels.tobytes())
+        held = (pixels,) if content is None else (content, _format_sent(opened))
+    image = _kept(Image(hashed.hexdigest(), pixels.size, source, *held))
+    if limits is not None and content is not None:
+        limits.seen[content] = image
+    return image
 
 
 def is_logged(value: Any) -> bool:
@@ -225,6 +311,11 @@ def shown(text: str) -> str:
     return _MARK.sub(PLACE, text) if _OPEN in text else text
 
 
+def words_of(text: str) -> str:
+    """The text for rules that read its words: spaces in place of each mark, so that places are those of [`shown`]."""
+    return _MARK.sub(" " * len(PLACE), text) if _OPEN in text else text
+
+
 def clean(text: str, images: Collection[Image] = ()) -> str:
     """A text from outside, without the characters of marks. The marks of the given images are kept."""
     if is_plain(text):
@@ -239,22 +330,38 @@ def clean(text: str, images: Collection[Image] = ()) -> str:
 
 
 def _kept(image: Image) -> Image:
-    """The image with this key that is in memory already, or else this one."""
-    return _KNOWN.setdefault(image.key, image)
+    """The image with this key that is in memory already, or else this one; with the source of either."""
+    with _LOCK:
+        kept = _KNOWN.setdefault(image.key, image)
+        if kept.source is None:
+            object.__setattr__(kept, "source", image.source)
+        return kept
 
 
 def _restored(*fields: Any) -> Image:
     return _kept(Image(*fields))
 
 
-def _of_log(logged: Mapping[str, Any], where: str, folder: str | Path | None) -> Image:
+def _bytes_of(path: Path) -> bytes:
+    """The content of a file. Raises `ValueError` for one that may have no end, and for one that is too large."""
+    status = path.stat()
+    if not stat.S_ISREG(status.st_mode):
+        raise ValueError("it is not a regular file")
+    if status.st_size > MAX_BYTES:
+        raise ValueError(f"it has {status.st_size:,} bytes; at most {MAX_BYTES:,} are allowed")
+    return path.read_bytes()
+
+
+def _of_log(
+    logged: Mapping[str, Any], where: str, folder: str | Path | None, may_read: Callable[[Path], bool] | None
+) -> Image:
     """The image that was logged, if its file still has the same pixels."""
     path = logged.get("path")
     if path is None:
         raise SampleError(
             f"{where} was logged without a path, so it cannot be read again; log the path, or ignore images."
         )
-    image = image_of(path, where, folder)
+    image = image_of(path, where, folder, may_read)
     if image.key != logged["hash"]:
         raise SampleError(f"{where}: {path!r} has other pixels than the image that was logged; ignore images.")
     return image
@@ -272,20 +379,75 @@ def _of_cell(cell: Mapping[str, Any], where: str) -> tuple[Any, str | None]:
 
 
 def _of_array(value: Any, where: str) -> Pillow:
-    from PIL import Image as PillowModule
-
     try:
-        return PillowModule.fromarray(value)
+        return _pillow(where).fromarray(value)
     except (TypeError, ValueError, KeyError) as error:
         raise SampleError(f"{where} is an array that is no image: {error}.") from None
 
 
-def _decoded(content: bytes | Pillow) -> Pillow:
-    """The pixels in RGB, rotated as the file says: what the processors of transformers see."""
-    from PIL import Image as PillowModule
-    from PIL import ImageOps
+def _pillow(where: str = "an image") -> Any:
+    """Pillow's module of images. Raises [`SampleError`] if Pillow is not installed."""
+    try:
+        from PIL import Image as PillowModule
+    except ImportError as error:
+        raise SampleError(f"{where} requires Pillow ({error}): pip install pillow.") from None
+    return PillowModule
 
-    opened: Any = PillowModule.open(io.BytesIO(content)) if isinstance(content, bytes) else content
+
+@contextmanager
+def _decoding(named: str) -> Iterator[None]:
+    """Convert the error of an image that cannot be decoded to a sentence."""
+    pillow = _pillow(named)
+    try:
+        yield
+    except MemoryError:  # of this machine, not of the image
+        raise
+    except (pillow.DecompressionBombError, pillow.DecompressionBombWarning):
+        raise SampleError(f"{named} has too many pixels; at most {MAX_PIXELS:,} are allowed.") from None
+    except Exception as error:  # a damaged file may raise anything
+        raise SampleError(f"{named} cannot be decoded as an image: {error}.") from None
+
+
+def _opened(content: bytes | Pillow) -> Pillow:
+    """An image of which nothing is decoded yet, in one of the formats and with no more than the pixels that are
+    allowed; or a PIL image whose pixels are in memory."""
+    pillow = _pillow()
+    opened: Any = content
+    if isinstance(content, bytes):
+        try:
+            # A file of MPO, several images of JPEG, is opened as JPEG, and then has the format MPO.
+            opened = pillow.open(io.BytesIO(content), formats=[kind for kind in FORMATS if kind != "MPO"])
+        except pillow.UnidentifiedImageError:
+            raise ValueError(f"it is damaged, or not one of {', '.join(FORMATS)}") from None
+    elif opened.format not in FORMATS and getattr(opened, "_im", vars(opened).get("im")) is None:
+        raise ValueError(
+            f"it is {opened.format}, and not one of {', '.join(FORMATS)}; load it before, if you trust it"
+        )
     if opened.width * opened.height > MAX_PIXELS:
         raise ValueError(f"it has {opened.width}x{opened.height} pixels; at most {MAX_PIXELS:,} are allowed")
-    return ImageOps.exif_transpose(opened).convert("RGB")
+    return opened
+
+
+def _in_rgb(opened: Pillow) -> Pillow:
+    """The pixels in RGB, rotated as the file says: what the processors of transformers see. Channels of 16 bits, of
+    which Pillow would show everything but the darkest as white, get their upper 8 bits."""
+    from PIL import ImageOps
+
+    turned = ImageOps.exif_transpose(opened) if _is_rotated(opened) else opened
+    if turned.mode.startswith("I;16") or (turned.mode == "I" and opened.format == "PNG"):
+        turned = turned.convert("I").point(lambda value: value * (1 / 256)).convert("L")
+    elif turned.mode in ("I", "F"):
+        raise ValueError(f"it has 32 bits per pixel (mode {turned.mode}); convert it to 8 bits per channel")
+    return turned.convert("RGB")
+
+
+def _format_sent(opened: Pillow) -> str | None:
+    """The format of an image that was decoded, if all decoders of its file return the same pixels: without rotation,
+    transparency, further frames and other colours than RGB and grey."""
+    if opened.format not in _SENT or opened.mode not in ("RGB", "L", "P", "1") or "transparency" in opened.info:
+        return None
+    return None if getattr(opened, "is_animated", False) or _is_rotated(opened) else opened.format
+
+
+def _is_rotated(opened: Pillow) -> bool:
+    return opened.getexif().get(_ORIENTATION, 1) != 1

@@ -12,7 +12,7 @@ import base64
 import binascii
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -140,7 +140,7 @@ def content_of(message: Mapping[str, Any]) -> str:
         if not isinstance(text, str):
             raise SampleError(f"the text of a content block must be a string, got {type(text).__name__} {text!r:.60}.")
         image = block.get("image")
-        texts.append(image.mark if isinstance(image, Image) else clean(text))
+        texts.append((image.mark if isinstance(image, Image) else "") + clean(text))
     return "".join(texts)
 
 
@@ -151,7 +151,13 @@ def list_of_messages(value: Any, what: str) -> Sequence[Mapping[str, Any]]:
     raise SampleError(f"{what} must be a string or a list of mappings (chat messages); got {value!r:.80}.")
 
 
-def with_images(value: Any, given: Sequence[Any] = (), what: str = "a prompt", folder: str | Path | None = "") -> Any:
+def with_images(
+    value: Any,
+    given: Sequence[Any] = (),
+    what: str = "a prompt",
+    folder: str | Path | None = "",
+    read: Callable[..., Image] = image_of,
+) -> Any:
     """Chat messages, each of whose image parts has an [`Image`]. Other values are unchanged.
 
     A part without an image, such as `{"type": "image"}`, gets the next of the given images. If no part has or lacks an
@@ -164,6 +170,7 @@ def with_images(value: Any, given: Sequence[Any] = (), what: str = "a prompt", f
         given (sequence, *optional*): The images of the row, as [`image_of`] accepts them.
         what (`str`, *optional*): What the error calls the messages.
         folder (`str` or `Path`, *optional*): As in [`image_of`].
+        read (callable, *optional*): Reads an image, with the arguments of [`image_of`].
 
     Raises:
         SampleError: If an image cannot be read, or if there are more or fewer parts without one than given images.
@@ -173,13 +180,13 @@ def with_images(value: Any, given: Sequence[Any] = (), what: str = "a prompt", f
     parts = [part for message in value for part in _image_parts(message)]
     if not parts and not given:
         return value
-    rest = [image_of(image, f"image {n} of {what}", folder) for n, image in enumerate(given, start=1)]
+    rest = [read(image, f"image {n} of {what}", folder) for n, image in enumerate(given, start=1)]
     contents = [_content_of_image(part) for part in parts]
     empty = sum(content is None for content in contents)
     if not parts:
         return _in_front(value, rest, what)
     found = [
-        None if content is None else image_of(content, f"image part {n} of {what}", folder)
+        None if content is None else read(content, f"image part {n} of {what}", folder)
         for n, content in enumerate(contents, start=1)
     ]
     if empty != len(rest) and not (empty == 0 and _in_order(rest, found)):
@@ -222,9 +229,13 @@ def with_places(value: Any, given: Sequence[Any] = ()) -> tuple[Any, list[Any]]:
 
 
 def _with_place(message: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A message with texts in place of its image parts."""
-    text = {"type": "text", "text": PLACE}
-    content = [text if isinstance(part, Mapping) and _is_image(part) else part for part in message["content"]]
+    """A message with texts in place of its image parts, each with the text of the part if it has one."""
+    content = [
+        {"type": "text", "text": f"{PLACE}{part.get('text') or ''}"}
+        if isinstance(part, Mapping) and _is_image(part)
+        else part
+        for part in message["content"]
+    ]
     return {**message, "content": content}
 
 
@@ -261,7 +272,8 @@ def _with_image(part: Any, found: Iterator[Image | None], rest: Iterator[Image])
     """A content block with its image, if it is an image part."""
     if not (isinstance(part, Mapping) and _is_image(part)):
         return part
-    return {"type": "image", "image": next(found) or next(rest)}
+    text = {"text": part["text"]} if part.get("text") else {}
+    return {"type": "image", "image": next(found) or next(rest), **text}
 
 
 def _in_order(images: Sequence[Image], found: Sequence[Image | None]) -> bool:

@@ -22,7 +22,7 @@ import math
 import random
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Annotated, Any, Literal, Self, get_args
 
@@ -73,12 +73,14 @@ class ScoredPool:
         checklist ([`Checklist`]): the checklist that the candidates were scored with.
         candidates (sequence of `str`): the full texts; a [`Candidate`] has its answer with it.
         scores (sequence of [`Score`], one per candidate): the scores of their answers, in the same order.
+        images (mapping, *optional*): the columns with the images of the prompt, copied to the rows unchanged.
     """
 
     prompt: Any
     checklist: Checklist
     candidates: Sequence[str]
     scores: Sequence[Score]
+    images: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if len(self.scores) != len(self.candidates):
@@ -160,6 +162,8 @@ class Pair:
     """Items that exactly one of the two passes, with id, question and both answers."""
     largest_difference: float
     """max |c(chosen) - c(rejected)| over items with nonzero weight, where c is the soft credit; in [0, 1]."""
+    images: Mapping[str, Any] = field(default_factory=dict)
+    """The columns with the images of the prompt."""
 
     @property
     def margin(self) -> float:
@@ -248,6 +252,7 @@ def rows_of(pair: Pair, form: Form = "dpo") -> list[dict[str, Any]]:
     if form == "kto":
         return [
             {"prompt": pair.prompt, "completion": text, "label": label, "score": score, "checklist": checklist}
+            | dict(pair.images)
             for text, label, score in ((chosen, True, pair.score_chosen), (rejected, False, pair.score_rejected))
         ]
     row = {
@@ -258,6 +263,7 @@ def rows_of(pair: Pair, form: Form = "dpo") -> list[dict[str, Any]]:
         "score_rejected": pair.score_rejected,
         "checklist": checklist,
         "flipped": [dict(item) for item in pair.flipped],
+        **pair.images,
     }
     return [row | {"margin": pair.margin} if form == "reward" else row]
 
@@ -370,6 +376,7 @@ def _pair(pool: ScoredPool, decision: _Decision) -> Pair:
         pool.checklist,
         flipped,
         max(differences, default=0.0),
+        pool.images,
     )
 
 

@@ -22,8 +22,8 @@ optional, unless the user named the column.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self, get_args
 
@@ -36,7 +36,7 @@ from checklist_rewards.files.cells import decoded, messages_in
 from checklist_rewards.files.documents import read_text
 from checklist_rewards.files.rows import SCORE_COLUMN, Row, read_rows
 from checklist_rewards.images import Image, clean, has_images, image_of, images_in, is_plain, parts, shown
-from checklist_rewards.messages import Images, chat_messages, images_of, with_images, without_images
+from checklist_rewards.messages import Images, chat_messages, images_of, with_images, with_places, without_images
 from checklist_rewards.scores import Score, TargetState, Verdict
 from checklist_rewards.validation import one_sentence
 
@@ -264,7 +264,7 @@ class Columns:
     images: Images = "show"
     """What to do with the images of a row: show them to the judge, or ignore them."""
     folder: Path | None = Path()
-    """Where relative paths of images begin; None if paths are refused."""
+    """Where relative paths of images of a prompt begin; None if paths are refused. Those of a target always are."""
     named: bool = False
     """Whether the user named the input columns. Otherwise a row is refused if a part of its prompt is elsewhere."""
 
@@ -316,10 +316,10 @@ class Columns:
     def input_of(self, row: Mapping[str, Any], where: str) -> tuple[str | None, str | None]:
         """The input and the conversation before it, as text; several columns are joined by blank lines, skipping empty
         ones. "[image]" stands in place of an image."""
-        input, history, _ = self._context(row, where)
+        input, history, _ = self.context_of(row, where)
         return input and shown(input), history and shown(history)
 
-    def _context(self, row: Mapping[str, Any], where: str) -> tuple[str | None, str | None, Sequence[Image]]:
+    def context_of(self, row: Mapping[str, Any], where: str) -> tuple[str | None, str | None, Sequence[Image]]:
         """The input, the conversation before it, and the images of both."""
         self._check_elsewhere(row, where)
         prompts = [self._prompt(row, key, where) for key in self.inputs]
@@ -395,7 +395,7 @@ class Columns:
         """The row as a [`Request`] for a checklist. Raises [`SampleError`] if the input is blank."""
         if not self.inputs:
             self.get(row, PROMPT, "--input-key", where)
-        input, history, images = self._context(row, where)
+        input, history, images = self.context_of(row, where)
         if input is None or not input.strip():
             keys = ", ".join(self.inputs)
             raise SampleError(f"{where}: the input ({keys}) is blank; a checklist requires an input.")
@@ -407,33 +407,40 @@ class Columns:
         return Request(input, history=history, images=images, **fields_of(values, where, self.writer))
 
     def messages_of(self, row: Mapping[str, Any], where: str) -> str | list[dict[str, str]] | None:
-        """The prompt as the policy receives it: chat messages are returned as chat messages."""
+        """The prompt as the policy receives it, without the images of columns: chat messages are returned as chat
+        messages. Raises [`SampleError`] for images in the messages of one of several columns, which have no place in
+        their text."""
         value = messages_in(row.get(self.inputs[0])) if len(self.inputs) == 1 else None
         if isinstance(value, str):
             return value
         if value is None:
-            return self.input_of(row, where)[0]
+            for key in self.inputs if self.images == "show" else ():
+                if not isinstance(prompt := messages_in(row.get(key)), str) and with_places(prompt)[1]:
+                    raise SampleError(
+                        f"{where}, {key!r}: an image in a message has no place in the text of several columns; name "
+                        "one input column, or put the images into the column 'images'."
+                    )
+            return replace(self, images="ignore").input_of(row, where)[0]
         input, history = self.input_of(row, where)  # raises if the value is not a conversation
         return chat_messages(value) if input or history else None
 
     def asked_of(self, row: Mapping[str, Any], where: str) -> Any:
         """[`messages_of`] with the images of the row, for a model that answers the prompt. With `images="ignore"`,
         without them."""
+        if self.images == "show" and (len(self.inputs) != 1 or row.get(self.inputs[0]) is None):
+            input, _, images = self.context_of(row, where)
+            if images:
+                content = [
+                    {"type": "text", "text": p} if isinstance(p, str) else {"type": "image", "image": p}
+                    for p in parts(input or "")
+                ]
+                return [{"role": "user", "content": content}]
         prompt = self.messages_of(row, where)
         if prompt is None or self.images == "ignore":
             return prompt and without_images(prompt)
-        if len(self.inputs) == 1:
-            messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
-            [messages], images = self._prompts_with_images(row, [messages], where)
-            return messages if images else prompt
-        input, _, images = self._context(row, where)
-        if not images:
-            return prompt
-        content = [
-            {"type": "text", "text": p} if isinstance(p, str) else {"type": "image", "image": p}
-            for p in parts(input or "")
-        ]
-        return [{"role": "user", "content": content}]
+        messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
+        [messages], images = self._prompts_with_images(row, [messages], where)
+        return messages if images else prompt
 
     def sample_of(self, row: Mapping[str, Any], where: str, checklist: Any) -> Sample:
         """The row as a [`Sample`] with this checklist. Raises [`SampleError`] for invalid columns."""
@@ -441,13 +448,13 @@ class Columns:
         if self.blank_is_null and self.inputs and all(isinstance(c, str) and not c.strip() for c in cells):
             names = ", ".join(map(repr, (*self.inputs, self.target)))
             raise SampleError(f"{where}: {names} are blank; remove the row, or fill it.")
-        input, history, images = self._context(row, where)
+        input, history, images = self.context_of(row, where)
         target, reference = self.target_of(row, where), self.reference_of(row, where)
         return Sample.of(checklist, target, input, reference, history, images)
 
     def pool_of(self, row: Mapping[str, Any], where: str, candidates: Sequence[str] = ()) -> Pool:
         """The row as a [`Pool`] of these candidates. Raises [`SampleError`] for invalid columns."""
-        input, history, images = self._context(row, where)
+        input, history, images = self.context_of(row, where)
         reference = self.reference_of(row, where)
         return Pool(self.checklist_of(row, where), candidates, input, reference, history, images=images)
 
@@ -456,7 +463,7 @@ class Columns:
         target, opened = self.get(row, self.target, "--target-key", where), self._opened(row)
         try:
             if self.images == "show":
-                target = with_images(target, what="a completion", folder=self.folder)
+                target = with_images(target, what="a completion", folder=None)  # a policy may read no files
             return self._reader.read(target, opened=opened)
         except SampleError as error:
             raise _unread(where, self.target, target, error) from None
@@ -536,13 +543,23 @@ FIELDS = Columns(
     optional=frozenset(["input", *CONTEXT]),
     named=True,
 )
-"""How rows are read that name the fields themselves: those of a pipeline, the server and the app."""
+"""How rows are read that name the fields themselves: those of a pipeline."""
+SENT = replace(FIELDS, folder=None)
+"""How rows of requests to the server and the app are read: as `FIELDS`, but their images are data URLs, because a
+request may read no file of this machine."""
 
 
-def images_of_row(row: Mapping[str, Any], where: str, folder: str | Path | None = "") -> list[Image]:
-    """The images in the column `images` of a row, or in `image`. Raises [`SampleError`] for a value that is none."""
+def images_of_row(
+    row: Mapping[str, Any], where: str, folder: str | Path | None = "", read: Callable[..., Image] = image_of
+) -> list[Image]:
+    """The images in the column `images` of a row, or in `image`. Raises [`SampleError`] for a value that is none, such
+    as null in a list, and for a row with both columns."""
     column, images = image_column(row)
-    return [image_of(image, f"{where}, {column!r}", folder) for image in images]
+    both = [name for name in IMAGE_COLUMNS if not _is_blank(row.get(name))]
+    if len(both) > 1:
+        raise SampleError(f"{where}: the row has images in {both[0]!r} and in {both[1]!r}; keep one of the columns.")
+    of = [f", image {number}" if len(images) > 1 else "" for number in range(1, len(images) + 1)]
+    return [read(image, f"{where}, {column!r}{n}", folder) for n, image in zip(of, images, strict=True)]
 
 
 def image_column(row: Mapping[str, Any]) -> tuple[str | None, list[Any]]:
@@ -551,7 +568,7 @@ def image_column(row: Mapping[str, Any]) -> tuple[str | None, list[Any]]:
     if column is None:
         return None, []
     value = decoded(row[column])
-    return column, [one for one in (value if isinstance(value, list | tuple) else [value]) if one is not None]
+    return column, list(value) if isinstance(value, list | tuple) else [value]
 
 
 def read_checklist(path: Path) -> Checklist:

@@ -26,7 +26,7 @@ from checklist_rewards.backends.models import UNNAMED
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.config import refuse_any
 from checklist_rewards.errors import SampleError
-from checklist_rewards.images import SEEING, has_images
+from checklist_rewards.images import has_images, images_in
 from checklist_rewards.judges.base import Answers, Ask, Progress
 from checklist_rewards.judges.calibration import Member, empty_targets
 from checklist_rewards.judges.checked import (
@@ -212,23 +212,31 @@ class ChecklistScorer:
                 text = getattr(sample, name)
                 if not isinstance(text, str) and (text is not None or name == "target"):
                     raise SampleError(f"{where}: {name} must be a string, got {type(text).__name__} {text!r:.60}.")
-            if sample.images or sample.target_images:
-                self._check_sees(prepared[-1], where)
+            self.check_sample(prepared[-1], where)
         return prepared
 
-    def _check_sees(self, sample: Sample, where: str) -> None:
-        """Refuse a sample with images that a judge would not see. Items that only code answers need no judge."""
-        shown = {"input": sample.input, "history": sample.history, "target": sample.target}
-        if any(item.scope is not None for item in sample.checklist.items):
-            shown["target"] = "".join([sample.target, *(message.shown for message in sample.messages)])
-        places = [name for name, text in shown.items() if has_images(text)]
-        if not places or not self.asks(sample.checklist) or not self._is_judged(sample.target_state):
+    def check_sample(self, sample: Sample, where: str) -> None:
+        """Refuse a sample with images that a judge cannot take. Items that only code answers need no judge. A sample
+        without a parsed checklist counts as one whose checklist asks the judge.
+
+        Raises:
+            SampleError: One sentence that begins with `where`. No model has been loaded.
+        """
+        if not (sample.images or sample.target_images) or not self._is_judged(sample.target_state):
             return
-        blind = next((engine for engine in self.judge.engines if not engine.sees), None)
-        if blind is not None:
-            raise SampleError(
-                f"{where}: the {places[0]} has an image, but the judge {blind.name!r} reads text only; {SEEING}."
-            )
+        checklist = sample.checklist if isinstance(sample.checklist, Checklist) else None
+        target = sample.target
+        if checklist is not None and any(item.scope is not None for item in checklist.items):
+            target = "".join([target, *(message.shown for message in sample.messages)])
+        self.check_images(checklist, where, input=sample.input, history=sample.history, target=target)
+
+    def check_images(self, checklist: Checklist | None, where: str, **texts: str | None) -> None:
+        """[`check_sample`] for the texts of a sample by their names, before there is a target or a checklist."""
+        if not any(map(has_images, texts.values())) or (checklist is not None and not self.asks(checklist)):
+            return
+        for name, text in texts.items():
+            for judge in self.judge.parts():
+                judge.check_images(images_in(text), f"{where}: the {name}")
 
     def score_prepared(
         self, samples: Sequence[Sample], progress: Progress | None = None, *, retries: int = 0

@@ -34,13 +34,13 @@ from typing import (
 )
 
 from annotated_types import Ge
-from pydantic import BaseModel
+from pydantic import BaseModel, field_validator
 
-from checklist_rewards.backends import Backend, Engine, Messages, Progress, Sampling
+from checklist_rewards.backends import ANSWERING, Backend, Engine, Messages, Progress, Sampling, WritingBackend
 from checklist_rewards.backends.models import UNNAMED
 from checklist_rewards.backends.replies import ask
 from checklist_rewards.config import Config, Unchecked, refuse_any
-from checklist_rewards.errors import GenerationError, PromptError, SampleError
+from checklist_rewards.errors import GenerationError, ModelError, PromptError, SampleError
 from checklist_rewards.files.store import Store, open_store
 from checklist_rewards.prompts import PromptTemplate, load_prompt
 from checklist_rewards.validation import unknown
@@ -52,9 +52,9 @@ class WriterSampling(Config):
     """How the replies of a writer are sampled. None stands for the default of the generator or refiner."""
 
     temperature: Annotated[float, Ge(0)] | None = None
-    """Sampling temperature. 0 is greedy: without a declared shape of the reply, no second attempt is made."""
+    """Sampling temperature of the replies. With 0, a rejected reply is written again only if its shape is declared."""
     max_tokens: Annotated[int, Ge(1)] | None = None
-    """Most tokens per reply. Thinking models need more."""
+    """Maximum tokens per reply. Thinking models need more."""
     max_attempts: Annotated[int, Ge(1)] | None = None
     """Replies per request, if the first ones cannot be used."""
     seed: int | None = None
@@ -70,12 +70,24 @@ class Writer(WriterSampling):
 
     model: Unchecked[str | Engine] = UNNAMED
     """The model that writes: "pocket", a folder, a Hub id, or, with `base_url`, the name of a served model."""
-    backend: Unchecked[str | Backend] = "auto"
-    """`auto`, `transformers`, `vllm`, `openai`, or a [`Backend`] object."""
+    backend: Unchecked[WritingBackend | Backend] = "auto"
+    """Inference engine, or in Python a [`Backend`] object. `auto`: the server at `base_url` if given, else vLLM if
+    installed (except for the pocket model), else transformers."""
     base_url: Unchecked[str | Sequence[str] | None] = None
-    """URL of an OpenAI-compatible server, such as http://localhost:8000/v1."""
+    """URL of an OpenAI-compatible server, such as http://localhost:8000/v1; or the name `openai` or `openrouter`.
+    Replicas of a server: a list of URLs, or one string with commas between them."""
     store: Unchecked[bool | str | Path | Store] = True
     """Where replies are stored; False disables it."""
+
+    @field_validator("backend")
+    @classmethod
+    def _can_write(cls, backend: Any) -> Any:
+        if isinstance(backend, str) and backend in ANSWERING:
+            raise ModelError(
+                f"backend={backend!r} neither writes nor reads prompts: it answers the items of checklists. Allowed "
+                f"for a writer: {', '.join(map(repr, get_args(WritingBackend)))}."
+            )
+        return backend
 
     @cached_property
     def engine(self) -> Engine:
@@ -138,7 +150,7 @@ class Writer(WriterSampling):
 class WriterKwargs(TypedDict, total=False):
     """The fields of [`Writer`] but `model`, for type checkers and editors."""
 
-    backend: str | Backend
+    backend: WritingBackend | Backend
     base_url: str | Sequence[str] | None
     temperature: float
     max_tokens: int

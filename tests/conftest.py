@@ -69,7 +69,8 @@ class TRLWithoutVLLM:
         """The module in which TRL asks for vLLM, with another answer."""
         if name != "trl.import_utils":
             return None
-        spec = importlib.machinery.PathFinder.find_spec(name, path)
+        if (spec := importlib.machinery.PathFinder.find_spec(name, path)) is None:
+            return None
         execute = spec.loader.exec_module
 
         def answered(module):

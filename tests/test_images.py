@@ -5,6 +5,10 @@ import gc
 import io
 import json
 import pickle
+import struct
+import sys
+import zlib
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -16,9 +20,22 @@ from PIL import ImageOps
 from checklist_rewards.backends import Engine
 from checklist_rewards.chat import CompletionReader, completion_text, prompt_text
 from checklist_rewards.errors import SampleError
-from checklist_rewards.images import clean, has_images, image_of, is_plain, outside, parts, shown
-from checklist_rewards.messages import content_of, images_of, with_images
-from checklist_rewards.rows import Columns, Pool, Request, Sample
+from checklist_rewards.images import (
+    FORMATS,
+    MAX_BYTES,
+    MAX_PIXELS,
+    TooManyImages,
+    bounded,
+    clean,
+    has_images,
+    image_of,
+    is_plain,
+    outside,
+    parts,
+    shown,
+)
+from checklist_rewards.messages import content_of, images_of, with_images, with_places
+from checklist_rewards.rows import SENT, Columns, Pool, Request, Sample
 from checklist_rewards.scorer import ChecklistScorer
 from tests.fakes import FakeBackend
 
@@ -32,9 +49,25 @@ FORGED = st.one_of(TEXTS, st.sampled_from([RED.mark, f"a {BLUE.mark}", f"{OPEN}{
 
 
 def png(pillow) -> bytes:
+    return saved(pillow, "PNG")
+
+
+def saved(pillow, kind, **settings) -> bytes:
     file = io.BytesIO()
-    pillow.save(file, "PNG")
+    pillow.save(file, kind, **settings)
     return file.getvalue()
+
+
+def claims(width, height) -> bytes:
+    """A PNG whose header claims a size, with the pixels of a small one."""
+    header = b"IHDR" + struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    return png(PILLOWS["red"]).replace(png(PILLOWS["red"])[12:33], header + struct.pack(">I", zlib.crc32(header)))
+
+
+def rotated(pillow, kind="PNG") -> bytes:
+    exif = pillow.getexif()
+    exif[0x0112] = 6
+    return saved(pillow, kind, exif=exif)
 
 
 def asks(*content):
@@ -92,12 +125,9 @@ def test_equal_pixels_are_one_image_however_they_are_given(tmp_path):
 def test_an_image_is_rotated_as_its_file_says():
     pillow = Pillow.new("RGB", (2, 1))
     pillow.putpixel((0, 0), (255, 0, 0))
-    exif = pillow.getexif()
-    exif[0x0112] = 6
-    file = io.BytesIO()
-    pillow.save(file, "PNG", exif=exif)
-    turned = image_of(file.getvalue())
-    assert turned.size == (1, 2) and turned is image_of(ImageOps.exif_transpose(Pillow.open(file)))
+    content = rotated(pillow)
+    turned = image_of(content)
+    assert turned.size == (1, 2) and turned is image_of(ImageOps.exif_transpose(Pillow.open(io.BytesIO(content))))
 
 
 def test_an_address_is_an_image_that_is_not_fetched():
@@ -112,6 +142,8 @@ def test_an_address_is_an_image_that_is_not_fetched():
     [
         ("missing.png", "row 1: 'missing.png' cannot be read: No such file"),
         ("a\0b", "cannot be read"),
+        ("/dev/zero", "row 1: '/dev/zero' cannot be read: it is not a regular file"),
+        ("A" * 10_000, "^row 1: 'A{299} cannot be read: File name too long.$"),
         (b"GIF89a", "row 1 cannot be decoded as an image"),
         ("data:image/png;base64,%%%", "row 1 is a data URL that cannot be decoded"),
         (7, "row 1 must be a PIL image, .* got int 7"),
@@ -138,6 +170,221 @@ def test_the_mark_of_an_image_that_nobody_holds_is_an_error():
     gc.collect()
     with pytest.raises(SampleError, match="is not in memory"):
         parts(f"Look: {mark}")
+
+
+# ----- files -----
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_each_format_is_read(kind):
+    image = image_of(saved(PILLOWS["white"], kind))
+    assert image.size == (8, 8) and image.pillow.getpixel((0, 0)) == (255, 255, 255)
+
+
+@pytest.mark.parametrize("kind", ["EPS", "PPM", "ICO", "JPEG2000", "PDF"])
+def test_other_formats_are_not_decoded(kind):
+    content = saved(Pillow.new("RGB", (32, 32), "red"), kind)
+    with pytest.raises(SampleError, match="^row 1 cannot be decoded as an image: it is damaged, or not one of PNG, "):
+        image_of(content, "row 1")
+
+
+def test_an_eps_file_starts_no_program(tmp_path, monkeypatch):
+    from PIL import EpsImagePlugin
+
+    (tmp_path / "gs").write_text(f"#!/bin/sh\ntouch {tmp_path}/started\n")
+    (tmp_path / "gs").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    monkeypatch.setattr(EpsImagePlugin, "gs_binary", None)
+    content = saved(PILLOWS["red"], "EPS")
+    for value in (content, Pillow.open(io.BytesIO(content))):
+        with pytest.raises(SampleError, match="not one of PNG"):
+            image_of(value)
+    assert not (tmp_path / "started").exists()
+    with pytest.raises(OSError):  # the image of the other program is missing
+        Pillow.open(io.BytesIO(content)).load()
+    assert (tmp_path / "started").exists()
+
+
+def test_a_pil_image_of_another_format_is_read_if_its_pixels_are_in_memory():
+    pillow = Pillow.open(io.BytesIO(saved(PILLOWS["red"], "PPM")))
+    with pytest.raises(SampleError, match="it is PPM, and not one of PNG, .*; load it before"):
+        image_of(pillow)
+    pillow.load()
+    assert image_of(pillow) is RED
+
+
+@pytest.mark.parametrize("kind", ["GIF", "TIFF", "WEBP", "PNG", "MPO"])
+def test_the_first_frame_of_a_file_is_the_image(kind):
+    settings = {"WEBP": {"lossless": True}, "MPO": {"quality": 100}}.get(kind, {})
+    content = saved(PILLOWS["white"], kind, save_all=True, append_images=[PILLOWS["red"]], **settings)
+    assert image_of(content) is IMAGES["white"] and image_of(Pillow.open(io.BytesIO(content))) is IMAGES["white"]
+    assert image_of(content).pillow.getpixel((0, 0)) == (255, 255, 255)
+
+
+def test_changing_a_pil_image_changes_no_image():
+    pillow = Pillow.new("RGB", (5, 5), "orange")
+    image = image_of(pillow)
+    pillow.putpixel((0, 0), (0, 0, 0))
+    image.pillow.putpixel((0, 0), (0, 0, 0))
+    assert image.pillow.getpixel((0, 0)) == (255, 165, 0) and image_of(pillow) is not image
+
+
+def odd(mode, values, kind, **settings):
+    pillow = Pillow.new(mode, (2, 1))
+    for place, value in enumerate(values):
+        pillow.putpixel((place, 0), value)
+    return saved(pillow, kind, **settings)
+
+
+def with_palette():
+    pillow = Pillow.new("P", (2, 1))
+    pillow.putpalette([10, 20, 30, 200, 100, 50])
+    pillow.putpixel((1, 0), 1)
+    return saved(pillow, "PNG", transparency=0)
+
+
+@pytest.mark.parametrize(
+    ("content", "pixels"),
+    [
+        (with_palette(), [(10, 20, 30), (200, 100, 50)]),
+        (odd("RGBA", [(10, 20, 30, 0), (200, 100, 50, 128)], "PNG"), [(10, 20, 30), (200, 100, 50)]),
+        (odd("LA", [(10, 0), (200, 128)], "PNG"), [(10,) * 3, (200,) * 3]),
+        (odd("I;16", [0x0A00, 0xC8FF], "PNG"), [(10,) * 3, (200,) * 3]),
+        (odd("I;16", [0x0A00, 0xC8FF], "TIFF"), [(10,) * 3, (200,) * 3]),
+        (odd("I;16B", [0x0A00, 0xFFFF], "TIFF"), [(10,) * 3, (255,) * 3]),
+        (odd("1", [0, 255], "PNG"), [(0,) * 3, (255,) * 3]),
+        (odd("CMYK", [(0, 0, 0, 0), (0, 0, 0, 0)], "JPEG"), [(255,) * 3] * 2),
+    ],
+    ids=["palette", "transparent", "grey", "16 bits", "16-bit TIFF", "big-endian", "1 bit", "CMYK"],
+)
+def test_key_engines_and_servers_have_the_same_pixels(content, pixels):
+    image = image_of(content)
+    assert [image.pillow.getpixel((x, 0)) for x in (0, 1)] == pixels
+    received = base64.b64decode(image.url.partition(",")[2])
+    assert Pillow.open(io.BytesIO(received)).convert("RGB").tobytes() == image.pillow.tobytes()
+    assert image_of(image.url) is image_of(image.pillow) is pickle.loads(pickle.dumps(image)) is image
+
+
+@pytest.mark.parametrize("mode", ["I", "F"])
+def test_pixels_of_32_bits_are_refused(mode):
+    with pytest.raises(SampleError, match=f"32 bits per pixel .mode {mode}.; convert it to 8 bits"):
+        image_of(saved(Pillow.new(mode, (2, 2), 1), "TIFF"))
+
+
+@pytest.mark.parametrize("kind", ["PNG", "JPEG", "WEBP", "GIF"])
+def test_a_file_is_sent_as_it_is_if_every_decoder_returns_its_pixels(kind):
+    content = saved(Pillow.effect_noise((16, 16), 50), kind)
+    image = image_of(content)
+    assert image.url == f"data:image/{kind.lower()};base64,{base64.b64encode(content).decode()}"
+    assert image.url is image.url
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        rotated(Pillow.linear_gradient("L").resize((16, 8)), "JPEG"),
+        with_palette(),
+        odd("RGBA", [(1, 2, 3, 0)], "WEBP", lossless=True),
+        odd("I;16", [7, 8], "PNG"),
+        saved(Pillow.new("CMYK", (7, 7), "teal"), "JPEG"),
+        saved(Pillow.new("RGB", (7, 7), "olive"), "BMP"),
+        saved(Pillow.new("RGB", (7, 7), "navy"), "GIF", save_all=True, append_images=[Pillow.new("RGB", (7, 7))]),
+    ],
+    ids=["rotated", "palette", "transparent", "16 bits", "CMYK", "BMP", "frames"],
+)
+def test_any_other_file_is_sent_as_a_png_of_the_pixels(content):
+    image = image_of(content)
+    assert image.url == f"data:image/png;base64,{base64.b64encode(png(image.pillow)).decode()}"
+
+
+@pytest.mark.filterwarnings("ignore:Image size:PIL.Image.DecompressionBombWarning")
+@pytest.mark.parametrize(
+    "side", [8_500, 10_000, 20_000]
+)  # Pillow warns above 89 million pixels, and refuses above 179
+def test_too_many_pixels_are_refused_by_the_header_with_file_and_row(side, tmp_path):
+    (tmp_path / "big.png").write_bytes(claims(side, side))
+    rows = [{"prompt": "What?", "images": ["big.png"], "target": ""}]
+    rows += [{"prompt": asks_by("path", "big.png"), "target": ""}]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for row, columns in Columns.each(tmp_path / "rows.jsonl"):
+        with pytest.raises(SampleError, match=f"rows.jsonl, line {row.number}, .*big.png.* at most {MAX_PIXELS:,}"):
+            columns.sample_of(row.data, row.where, ())
+
+
+def test_a_missing_pillow_is_reported_and_missing_memory_is_no_error_of_an_image(monkeypatch):
+    monkeypatch.setattr(Pillow, "open", lambda *_, **__: bytearray(2**62))
+    with pytest.raises(MemoryError):
+        image_of(png(PILLOWS["red"]))
+    content = png(PILLOWS["red"])
+    monkeypatch.setitem(sys.modules, "PIL", None)
+    with pytest.raises(SampleError, match="^row 1 requires Pillow .*: pip install pillow.$"):
+        image_of(content, "row 1")
+
+
+def test_a_file_that_is_too_large_is_not_read(tmp_path):
+    with (tmp_path / "big.png").open("wb") as file:
+        file.truncate(MAX_BYTES + 1)  # takes no space
+    with pytest.raises(
+        SampleError, match="big.png' cannot be read: it has 256,000,001 bytes; at most 256,000,000 are"
+    ):
+        image_of(tmp_path / "big.png")
+
+
+def test_a_pil_image_has_the_path_of_its_file(tmp_path):
+    (tmp_path / "a.png").write_bytes(png(Pillow.new("RGB", (3, 3), "peru")))
+    image = image_of(Pillow.open(bytes(tmp_path / "a.png")))
+    assert image.place == str(tmp_path / "a.png")
+
+
+def test_equal_images_of_several_threads_are_one():
+    with ThreadPoolExecutor(8) as threads:
+        for shade in range(200):
+            content = png(Pillow.new("RGB", (1, 1), (shade, 1, 2)))
+            found = list(threads.map(image_of, [content] * 8))
+            assert all(image is found[0] for image in found)
+
+
+def test_an_image_keeps_the_first_path_that_it_is_read_from(tmp_path):
+    content = png(Pillow.new("RGB", (3, 3), "plum"))
+    for name in ("a.png", "b.png"):
+        (tmp_path / name).write_bytes(content)
+    image = image_of(content)
+    assert image.place is None
+    for name in ("a.png", "b.png"):
+        assert image_of(name, folder=tmp_path) is image and image.place == str(tmp_path / "a.png")
+
+
+def test_the_path_of_a_cell_begins_in_the_folder_and_no_client_names_one(tmp_path):
+    content = png(Pillow.new("RGB", (3, 3), "tan"))
+    url = f"data:image/png;base64,{base64.b64encode(content).decode()}"
+    image = image_of({"bytes": url, "path": "/etc/passwd"}, folder=None)
+    assert image.place is None
+    assert image_of({"bytes": content, "path": "a.png"}, folder=tmp_path).place == str(tmp_path / "a.png")
+
+
+def test_a_logged_image_is_read_only_where_files_may_be_read(tmp_path):
+    (tmp_path / "red.png").write_bytes(png(PILLOWS["red"]))
+    logged = {"hash": RED.key, "path": str(tmp_path / "red.png")}
+    assert image_of(logged) is RED
+    with pytest.raises(SampleError, match="red.png' may not be read"):
+        image_of(logged, may_read=lambda path: path.parent != tmp_path)
+    with pytest.raises(SampleError, match="must be a data URL"):
+        image_of(logged, folder=None)
+    with pytest.raises(SampleError, match="has other pixels than the image that was logged"):
+        image_of({**logged, "hash": BLUE.key})
+
+
+def test_the_images_of_a_request_are_bounded_before_they_are_decoded():
+    url = f"data:image/png;base64,{base64.b64encode(claims(100, 100)).decode()}"
+    with bounded(2, 200):
+        for image in (RED, BLUE, RED, BLUE):  # equal files count once
+            assert image_of(image.url) is image
+        with pytest.raises(TooManyImages, match="more than 2 images; send fewer rows at once"):
+            image_of(IMAGES["green"].url)
+    with bounded(2, 200), pytest.raises(TooManyImages, match="more than 200 pixels in images"):
+        image_of(url)
+    with pytest.raises(SampleError, match="cannot be decoded"):
+        image_of(url)
 
 
 # ----- order, and forged marks -----
@@ -284,6 +531,45 @@ def test_a_sample_holds_the_images_of_its_row(row):
     assert ignoring.input == "What?" and not ignoring.images
 
 
+def test_a_prompt_of_several_columns_has_the_text_of_its_columns_and_the_images_of_its_row():
+    columns, row = Columns(("prompt", "input"), history=None), {"prompt": "What?", "input": "Why?", "image": RED}
+    assert columns.messages_of(row, "row 1") == "What?\n\nWhy?"  # of a dataset that keeps the column
+    [message] = columns.asked_of(row, "row 1")
+    assert content_of(message) == f"{RED.mark}What?\n\nWhy?"
+    row = {"prompt": asks(PILLOWS["red"], "What?"), "input": "Why?"}
+    assert content_of(columns.asked_of(row, "row 1")[0]) == f"{RED.mark}What?\n\nWhy?"
+    with pytest.raises(
+        SampleError, match="row 1, 'prompt': an image in a message has no place in the text of several"
+    ):
+        columns.messages_of(row, "row 1")
+    assert images_of(Columns(("prompt",), history=None).asked_of({"prompt": None, "image": RED}, "row 1")) == [RED]
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"images": [None]}, "row 1, 'images' must be a PIL image, .*; got NoneType None"),
+        ({"images": [PILLOWS["red"], None]}, "row 1, 'images', image 2 must be a PIL image, .*; got NoneType None"),
+        (
+            {"image": PILLOWS["red"], "images": [PILLOWS["red"]]},
+            "row 1: the row has images in 'images' and in 'image'",
+        ),
+    ],
+)
+def test_no_image_of_a_row_is_left_out(row, message):
+    row = {**row, "prompt": "What?", "target": "Red."}
+    with pytest.raises(SampleError, match=message):
+        Columns.of(row).sample_of(row, "row 1", ())
+
+
+def test_a_text_in_an_image_part_stands_after_the_image():
+    prompt = [{"role": "user", "content": [{"type": "image", "image": PILLOWS["red"], "text": "A flag."}]}]
+    seen = with_images(prompt)
+    assert prompt_text(with_images(seen)) == (f"{RED.mark}A flag.", None) and images_of(seen) == [RED]
+    assert prompt_text(prompt, images="ignore") == ("A flag.", None)
+    assert prompt_text(with_places(prompt)[0]) == ("[image]A flag.", None)
+
+
 def test_paths_begin_in_the_folder_of_the_file(tmp_path, monkeypatch):
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "red.png").write_bytes(png(PILLOWS["red"]))
@@ -296,6 +582,25 @@ def test_paths_begin_in_the_folder_of_the_file(tmp_path, monkeypatch):
     (tmp_path / "data" / "red.png").unlink()
     with pytest.raises(SampleError, match=r"rows.jsonl, line 1, 'image': 'data/red.png' cannot be read: No such file"):
         columns.sample_of(row.data, row.where, ())
+
+
+def test_a_target_may_name_no_files(tmp_path):
+    (tmp_path / "red.png").write_bytes(png(PILLOWS["red"]))
+    for image in ("red.png", str(tmp_path / "red.png")):
+        row = {"prompt": "What?", "target": [{"role": "assistant", "content": asks_by("image", image)[0]["content"]}]}
+        (tmp_path / "rows.jsonl").write_text(json.dumps(row))
+        [(row, columns)] = Columns.each(tmp_path / "rows.jsonl")
+        with pytest.raises(SampleError, match="line 1, 'target': image part 1 of a completion must be a data URL"):
+            columns.sample_of(row.data, row.where, ())
+
+
+def test_a_row_of_a_request_may_name_no_files(tmp_path):
+    (tmp_path / "red.png").write_bytes(png(PILLOWS["red"]))
+    path = str(tmp_path / "red.png")
+    prompt = asks_by("path", path)
+    for row in ({"input": "What?", "images": [path]}, {"input": prompt}, {"input": json.dumps(prompt)}):
+        with pytest.raises(SampleError, match="must be a data URL"):
+            SENT.sample_of({**row, "target": ""}, "row 1", ())
 
 
 def test_a_reference_has_no_images():

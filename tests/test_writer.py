@@ -4,7 +4,7 @@ from typing import get_type_hints
 
 import pytest
 
-from checklist_rewards.errors import SampleError
+from checklist_rewards.errors import ChecklistRewardsError, SampleError
 from checklist_rewards.evaluation.items.wording import Paraphraser
 from checklist_rewards.evolving.proposer import GroupProposer
 from checklist_rewards.evolving.rewriting import Rewriter
@@ -53,11 +53,15 @@ def test_what_a_writer_does_not_set_is_the_default_of_the_part():
         ({"temperature": -1}, "temperature=-1 is not allowed; it must be a finite number from 0 up."),
         ({"max_tokens": 0}, "max_tokens=0 is not allowed; it must be a whole number from 1 up."),
         ({"max_attempts": True}, "max_attempts=True is not allowed; it must be a whole number from 1 up."),
+        (
+            {"backend": "encoder"},
+            "backend='encoder' neither writes nor reads prompts: it answers the items of checklists.",
+        ),
         ({"max_item": 2}, "unknown argument 'max_item' (did you mean 'max_items' or 'min_items'?); allowed: model"),
     ],
 )
 def test_a_mistake_is_one_sentence(settings, sentence):
-    with pytest.raises(SampleError) as refused:
+    with pytest.raises(ChecklistRewardsError) as refused:
         DirectGenerator("pocket", **settings)
     assert str(refused.value).startswith(sentence)
 

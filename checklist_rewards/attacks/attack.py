@@ -48,6 +48,7 @@ from checklist_rewards.checklists import NO, YES, Checklist, ChecklistItem, cont
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.bootstrap import Bootstrap
 from checklist_rewards.files.rows import read_rows
+from checklist_rewards.images import shown
 from checklist_rewards.judges import Progress
 from checklist_rewards.judges.checked import run_check
 from checklist_rewards.rows import Pool
@@ -100,7 +101,7 @@ def frequent_words(rows: Sequence[Pool]) -> list[str]:
     counts = Counter(
         word for row in rows for text in row.candidates for word in set(re.findall(r"[^\W\d_]+", text.casefold()))
     )
-    asked = {word for row in rows for word in re.findall(r"[^\W\d_]+", (row.input or "").casefold())}
+    asked = {word for row in rows for word in re.findall(r"[^\W\d_]+", shown(row.input or "").casefold())}
     known = [
         (word, count)
         for word, count in counts.items()
@@ -121,7 +122,7 @@ def bad_responses(rows: Sequence[Pool]) -> list[dict[str, str]]:
     """
     found: list[dict[str, str]] = []
     for place, row in enumerate(rows):
-        bad = {"empty": "", "prompt": row.input or ""}
+        bad = {"empty": "", "prompt": shown(row.input or "")}
         others = [other for other in (*rows[place + 1 :], *rows[:place]) if other.input != row.input]
         other = next((text for each in others for text in each.candidates if text.strip()), None)
         if other is not None:
@@ -189,7 +190,7 @@ class _Reader:
 
     def sample(self, row: int, text: str) -> Sample:
         of = self.rows[row]
-        return Sample(of.checklist, text, of.input, of.reference, of.history)
+        return Sample(of.checklist, text, of.input, of.reference, of.history, images=of.images)
 
     def price(self, texts: Iterable[tuple[int, str]]) -> int:
         """The reads that the judge has still to answer: one per item, text and engine of a panel."""
@@ -297,13 +298,16 @@ class _Attacker:
         if not any(labels):
             return None
         reference = {} if row.reference is None else {"reference": row.reference}
+        images = {"images": [image.place or image.url for image in row.images]} if row.images else {}
+        front = "".join(image.mark for image in row.images)  # where a reader of the label puts them
         return {
             "target": text,
-            "input": row.input,
+            "input": row.input and shown(row.input.removeprefix(front)),
+            **images,
             **reference,
             "checklist": [item.model_dump(mode="json", exclude_defaults=True) for item in row.checklist.items],
             "labels": labels,
-            "group": row.input,
+            "group": prompt_key(row) if row.images else row.input,
             "attack": recipe.name,
             "kind": BANK[recipe.attacks[0]].kind if recipe.is_one else FOUND,
         }
@@ -387,7 +391,7 @@ def attack(
     rows = _chosen(rows, prompts, rng)
     for number, row in enumerate(rows, start=1):
         for item in scorer.prepared(row.checklist).items:
-            scorer.check_item(item, f"prompt {number} ({row.input!r:.60})")
+            scorer.check_item(item, f"prompt {number} ({row.input and shown(row.input)!r:.60})")
     intervals = Bootstrap(seed=seed) if bootstrap is None else bootstrap
     reader = _Reader(scorer, rows, budget_reads, progress)
     state = _Attacker(reader)
@@ -609,7 +613,7 @@ def _example(state: _Attacker, recipe: Recipe, outcomes: Sequence[_Outcome]) -> 
     return Example(
         attack=recipe.name,
         reason=case.reason,
-        prompt=(row.input or "")[:_SHOWN_CHARACTERS],
+        prompt=shown(row.input or "")[:_SHOWN_CHARACTERS],
         response=case.response[:_SHOWN_CHARACTERS],
         score=worst.after - (worst.rise or 0.0) - worst.earned,
         attacked=recipe(case.response, row)[:_SHOWN_CHARACTERS],

@@ -135,9 +135,9 @@ class AttackReport(BaseModel):
     examples: tuple[Example, ...]
     """The worst response of each of the three attacks with the largest rise."""
     labels: tuple[dict[str, Any], ...] = Field(default=(), exclude=True)
-    """Successful attacks on the searched prompts as labelled rows, not in files: `target`, `input`, `reference` if
-    given, `checklist`, `labels` (one per item, None for items that the attack did not raise), `group` (the prompt),
-    `attack` and `kind`."""
+    """Successful attacks on the searched prompts as labelled rows, not in files: `target`, `input`, `images` and
+    `reference` if given, `checklist`, `labels` (one per item, None for items that the attack did not raise), `group`
+    (the prompt; its hash if it has images), `attack` and `kind`."""
 
     @property
     def worst(self) -> AttackFigures | None:

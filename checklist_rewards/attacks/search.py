@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from checklist_rewards.attacks.bank import BANK, combined
+from checklist_rewards.images import shown
 from checklist_rewards.rows import Pool
 
 FINALISTS = 5
@@ -52,7 +53,7 @@ class Recipe:
 
     def __call__(self, response: str, row: Pool) -> str:
         """The attacked response."""
-        text = combined(self.attacks, response, row.input or "", row.checklist)
+        text = combined(self.attacks, response, shown(row.input or ""), row.checklist)
         return " ".join(part for part in (self.before, text, self.after) if part)
 
 

@@ -20,6 +20,7 @@ from checklist_rewards.backends.base import (
     is_kept,
 )
 from checklist_rewards.backends.engine import (
+    ANSWERING,
     BACKENDS,
     DECISIONS,
     ENCODER,
@@ -27,6 +28,7 @@ from checklist_rewards.backends.engine import (
     SERVED,
     BackendName,
     Engine,
+    WritingBackend,
     check_installed,
     choose_backend,
     close_engines,
@@ -37,6 +39,7 @@ from checklist_rewards.backends.models import is_encoder, model_identity, pocket
 from checklist_rewards.scores.reasons import is_transient
 
 __all__ = [
+    "ANSWERING",
     "BACKENDS",
     "Arrived",
     "Backend",
@@ -45,6 +48,7 @@ __all__ = [
     "OPENAI",
     "SERVED",
     "BackendName",
+    "WritingBackend",
     "Engine",
     "Answer",
     "Message",

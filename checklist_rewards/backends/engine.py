@@ -16,7 +16,7 @@ import logging
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, get_args
@@ -37,14 +37,22 @@ from checklist_rewards.backends.models import (
 )
 from checklist_rewards.backends.packaged import PACKAGED
 from checklist_rewards.backends.servers import joined, server_addresses
-from checklist_rewards.errors import ModelError, UnguardedScriptError
-from checklist_rewards.validation import install, missing, unknown
+from checklist_rewards.errors import ModelError, SampleError, UnguardedScriptError
+from checklist_rewards.images import NOT_FETCHED, SEEING, Image
+from checklist_rewards.validation import import_extra, install, missing, unknown
 
 logger = logging.getLogger(__name__)
 
-BackendName = Literal["auto", "transformers", "vllm", "openai", "decisions", "encoder"]
+WritingBackend = Literal["auto", "transformers", "vllm", "openai"]
+"""The backends that can write texts."""
+BackendName = Literal[WritingBackend, "decisions", "encoder"]
+ANSWERING = ("decisions", "encoder", "remote")
+"""The backends of judges that cannot write texts."""
 OPENAI, DECISIONS, ENCODER = "openai", "decisions", "encoder"
 UNLOADED_CHUNK = 4096
+FEW_PROMPTS = 16
+"""Up to so many prompts, a CPU writes sooner with transformers: on two cores, start and checklists took 46 and 76 s in
+transformers and 88 and 99 s in vLLM, for 3 and 10 prompts; from about 20 on, vLLM is faster."""
 SERVED = (OPENAI, DECISIONS)
 """The backends that send requests to a server."""
 BACKENDS: tuple[str, ...] = get_args(BackendName)
@@ -362,7 +370,26 @@ class Engine:
         name = choose_backend(self.model, self.backend, self.base_url)
         if name in (*SERVED, ENCODER):
             return name == OPENAI
-        return sees_images(self.model, self.settings.get("revision"))
+        if "sees" not in self._known:
+            self._known["sees"] = sees_images(self.model, self.settings.get("revision"))
+        return self._known["sees"]
+
+    def check_images(self, images: Iterable[Image], what: str, role: str = "model") -> None:
+        """Refuse images that the engine cannot take. Nothing is loaded.
+
+        Args:
+            images (iterable of [`Image`]): The images.
+            what (`str`): What has them, such as "rows.jsonl, line 3: the input"; the error begins with it.
+            role (`str`, *optional*, defaults to `"model"`): What the error calls the engine.
+
+        Raises:
+            SampleError: If the engine reads text only, or runs in this process and an image is an address.
+        """
+        for image in images:
+            if not self.sees:
+                raise SampleError(f"{what} has an image, but the {role} {self.name!r} reads text only; {SEEING}.")
+            if image.size is None and self.in_process:
+                raise SampleError(f"{what} has the image {image.source}, {NOT_FETCHED}.")
 
     @property
     def sleeps(self) -> bool:
@@ -376,6 +403,15 @@ class Engine:
             return UNLOADED_CHUNK
         return self.load().chunk_reads
 
+    def expect(self, prompts: int) -> None:
+        """Choose transformers instead of vLLM where only so many prompts will be written on a CPU, nothing is loaded
+        yet, and the user has chosen neither engine nor settings."""
+        free = self.backend == "auto" and not self.settings and not self.is_loaded
+        if free and prompts <= FEW_PROMPTS and choose_backend(self.model, "auto", self.base_url) == "vllm":
+            [torch] = import_extra("torch")
+            if not torch.accelerator.is_available():
+                self._known["name"] = "transformers"
+
     @property
     def is_loaded(self) -> bool:
         """Whether the backend is built."""
@@ -386,7 +422,7 @@ class Engine:
         if not isinstance(self.backend, str):
             return self.backend
         if "backend" not in self._known:
-            name: Any = self.backend
+            name: Any = self._known.get("name", self.backend)
             self._known["backend"] = load_backend(
                 self.model, name, self.base_url, self.settings, identity=self.identity
             )

@@ -11,7 +11,8 @@ The precision is that of the model, and autocast is that of its own forward pass
 The identity of the model, under which its reads are stored, is that of the folder or Hub model that it was loaded
 from, in the precision in which it computes, if the weights and the tokenizer in memory are those of the files. So a
 later run with the same base and precision, in any engine of the package, needs no second read. Otherwise (merged
-adapters, trained weights, quantization) it is a hash of the weights in memory ([`weights_hash`]).
+adapters, trained weights, quantization, a class without the vision of its files) it is a hash of the weights in memory
+([`weights_hash`]).
 
 Where a forward pass is collective, because each rank holds a part of the weights (FSDP, ZeRO-3), all ranks must make
 the same number of passes. There, no prefix is kept: rows are self-contained, the ranks put those of their reads
@@ -25,7 +26,7 @@ import hashlib
 import json
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from itertools import groupby
 from pathlib import Path
@@ -443,6 +444,10 @@ def _same_weights(model: Any, folder: Path) -> bool:
 
     configs = getattr(model, "peft_config", None) or {}
     live = {_plain(name): weight for name, weight in model.named_parameters() if not _of_adapter(name, configs)}
+    with suppress(Exception):  # conversions of some architectures and quantizers cannot be reverted
+        from transformers.core_model_loading import revert_weight_conversion
+
+        live = revert_weight_conversion(base_of(model), live)
     total = found = 0
     try:
         for file in sorted(folder.glob("*.safetensors")):

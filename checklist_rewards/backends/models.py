@@ -152,15 +152,20 @@ def is_encoder(model: str | Path) -> bool:
 
 
 def sees_images(model: str | Path, revision: str | None = None) -> bool:
-    """Whether a model takes images, by the type in its `config.json`. Raises [`ModelError`] as [`config_of`]."""
-    return vision_class(config_of(model, revision).get("model_type")) is not None
+    """Whether a model takes images, by the type in its `config.json`. Raises [`ModelError`] as [`config_of`]. Packaged
+    models take none; they are not prepared for the answer."""
+    return (
+        str(model) not in (POCKET, *PACKAGED)
+        and vision_class(config_of(model, revision).get("model_type")) is not None
+    )
 
 
 def vision_class(model_type: Any) -> str | None:
-    """The class of transformers that takes images and text, for a type of model. None if it takes no images."""
+    """The class of transformers that takes images as tokens of its text, for a type of model. None if there is none:
+    the text of Mllama attends to images in layers of their own, which only a server reads."""
     from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
 
-    return MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES.get(model_type)
+    return None if model_type == "mllama" else MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES.get(model_type)
 
 
 def text_class(model_type: Any) -> str | None:
@@ -374,6 +379,36 @@ def load_whole(kind: Any, path: str, **options: Any) -> Any:
     warn_about_copies()
     with _unsharded(), from_hub(path), progress_on_terminals():
         return kind.from_pretrained(path, **options)
+
+
+def load_adapted(kinds: Sequence[Any], path: str, adapter: str | None, options: Mapping[str, Any]) -> Any:
+    """Load a model as [`load_whole`], with the first of some classes that takes all weights of a LoRA adapter. Raises
+    [`ModelError`] if none does."""
+    misfit = None
+    for kind in kinds:
+        loaded = load_whole(kind, path, **options)
+        misfit = None if adapter is None else _add_adapter(loaded, adapter)
+        if misfit is None:
+            return loaded
+        del loaded  # before the next is loaded
+    raise ModelError(
+        f"the adapter {adapter!r} cannot be loaded into the model {path!r}: {misfit}; if it belongs to this model, "
+        "merge it with merge_and_unload of peft."
+    )
+
+
+def _add_adapter(model: Any, adapter: str) -> str | None:
+    """Add an adapter to a model. Why not all of its weights are used; None if they are."""
+    try:
+        info = model.load_adapter(adapter_dir(adapter))
+    except RuntimeError as error:
+        if "ignore_mismatched_sizes" not in str(error):
+            raise
+        return "its weights have other sizes"
+    if info is None:  # older versions of transformers only log it
+        return None
+    lost = [*sorted(info.unexpected_keys), *sorted(info.missing_keys)]
+    return f"{len(lost)} of its weights have no place or are missing, such as {lost[0]}" if lost else None
 
 
 def warn_about_copies() -> None:

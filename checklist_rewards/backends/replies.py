@@ -47,7 +47,7 @@ from checklist_rewards.chat import CompletionReader, Target, strip_thinking
 from checklist_rewards.checklists import Key, key_of
 from checklist_rewards.errors import BackendError, GenerationError, SampleError
 from checklist_rewards.files.store import Store
-from checklist_rewards.images import SEEING, Image, clean, has_images, is_plain
+from checklist_rewards.images import Image, clean, images_in, is_plain
 from checklist_rewards.messages import content_of, with_images
 from checklist_rewards.scores.reasons import Reason, Unanswered
 from checklist_rewards.validation import in_reply
@@ -96,10 +96,7 @@ def sample_replies(
     shown = [with_images(prompt) for prompt in prompts]  # holds the images until the engine has answered
     prompts = [_text_messages(prompt, f"prompt {number}") for number, prompt in enumerate(shown, start=1)]
     for number, prompt in enumerate(prompts, start=1):
-        if any(has_images(message["content"]) for message in prompt) and not engine.sees:
-            raise SampleError(
-                f"prompt {number} has an image, but the model {engine.name!r} reads text only; {SEEING}."
-            )
+        engine.check_images(images_in(*(message["content"] for message in prompt)), f"prompt {number}")
     keys = [key_of(base, *(part for message in prompt for part in _key_parts(message))) for prompt in prompts]
     distinct = dict(zip(keys, prompts, strict=True))
     counts = Counter(keys)

@@ -20,10 +20,12 @@ generator, so a reply depends on the other prompts in the batch. [`RowSampler`] 
 instead (the Gumbel-max trick: the argmax of logits / temperature + Gumbel noise is a sample from the softmax), and
 `generate` takes the argmax. Up to floating-point noise, a reply therefore depends only on its prompt and its seed.
 
-Groups with images (`vision.py`) are read with the model's vision-language class. The prompt up to its last image is
-computed once for all prompts that start with it, in the model's own forward pass with its pixels, and kept for the
-rows of the rest. The first such group is compared with plain passes over whole prompts. If they differ, or nothing can
-be kept, each prompt with images is computed by itself.
+A model that sees is loaded with its vision-language class, which also reads texts, if its processor can be loaded. In
+groups with images (`vision.py`), the prompt up to its last image is computed once for all prompts that start with it,
+in the model's own forward pass with its pixels, and kept for the rows of the rest. One such prefix is kept at a time,
+whatever its length, because a prompt needs the memory for it in any case. The first is compared with plain passes over
+whole prompts. If they differ, or nothing can be kept, each prompt with images is computed by itself. So is a prompt
+that shares its last image with no other prompt, as where the images stand in the questions.
 
 Models with recurrent layers (Mamba, linear attention) pass a state from token to token and cannot be packed. For these
 models, and for those that fail [`packs_exactly`], each prompt is read separately. Separate prompts are padded on the
@@ -36,10 +38,10 @@ from __future__ import annotations
 import logging
 import re
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain
 from typing import Any, TypeVar
 
@@ -87,9 +89,8 @@ from checklist_rewards.backends.inputs import (
     tree_inputs,
 )
 from checklist_rewards.backends.models import (
-    adapter_dir,
     config_of,
-    load_whole,
+    load_adapted,
     model_identity,
     pinned,
     resolve_model,
@@ -109,7 +110,14 @@ from checklist_rewards.backends.trees import (
     keep_prefixes,
     tree_rows,
 )
-from checklist_rewards.backends.vision import Eyes, Views, load_processor
+from checklist_rewards.backends.vision import (
+    Eyes,
+    ImageError,
+    Views,
+    load_processor,
+    tokenized_apart,
+    with_refused,
+)
 from checklist_rewards.errors import BackendError, ModelError
 from checklist_rewards.images import has_images
 from checklist_rewards.scores.reasons import Reason, Unanswered
@@ -207,23 +215,23 @@ class TransformersBackend(Backend):
             )
             dtype = torch.float32 if device.type == "cpu" else "auto"
 
-            def load(kind: Any) -> Any:
-                loaded = load_whole(kind, path, **{"dtype": dtype, **settings})
-                if adapter is not None:
-                    loaded.load_adapter(adapter_dir(adapter))
-                if "device_map" not in settings and "quantization_config" not in settings:
-                    loaded.to(device)
-                return loaded.eval()
-
             model_type = config_of(model, settings.get("revision")).get("model_type")
-            self.sees = vision_class(model_type) is not None
-            seeing = self.sees and text_class(model_type) is None
-            loaded = load(AutoModelForImageTextToText if seeing else AutoModelForCausalLM)
+            vision, text = vision_class(model_type), text_class(model_type)
+            self._model_type, self.sees = model_type, vision is not None
+            self._processor_source = path, {name: settings[name] for name in _TOKENIZER_SETTINGS if name in settings}
+            kinds: list[Any] = [AutoModelForCausalLM]
+            if self.sees and text is None:
+                kinds = [AutoModelForImageTextToText]
+            elif self.sees and text != vision and "gguf_file" not in settings and self._has_processor():
+                kinds = [AutoModelForImageTextToText, AutoModelForCausalLM]  # the second for adapters of text alone
+            loaded = load_adapted(kinds, path, adapter, {"dtype": dtype, **settings})
+            if "device_map" not in settings and "quantization_config" not in settings:
+                loaded.to(device)
+            self._use(loaded.eval(), tokens, max_batch_tokens)
+        except ModelError:
+            raise
         except Exception as error:  # transformers raises many types of errors while loading
             raise ModelError(f"model {model!r} cannot be loaded with transformers: {first_line(error)}") from error
-        self._load, self._model_type = load, model_type
-        self._processor_source = path, {name: settings[name] for name in _TOKENIZER_SETTINGS if name in settings}
-        self._use(loaded, tokens, max_batch_tokens)
 
     def _use(self, model: Any, tokens: ChatTokenizer, max_batch_tokens: int, forward: Any = None) -> None:
         """Read with this model from now on; `forward` is called in its place if another module wraps it."""
@@ -261,6 +269,13 @@ class TransformersBackend(Backend):
         path, settings = self._processor_source
         return load_processor(path, **settings)
 
+    def _has_processor(self) -> bool:
+        try:
+            return self._processor() is not None
+        except ModelError as error:
+            logger.info("images cannot be read: %s", error)
+            return False
+
     def _attends_alike(self, attention: str, own: str) -> bool:
         """Whether the model may read with an attention implementation that is not its own."""
         if attention == own or own == "sdpa":  # with soft-capping, the model's sdpa is wrong
@@ -296,8 +311,11 @@ class TransformersBackend(Backend):
         eyes = self.eyes
         texts, usage = self._read_texts([group for group, sees in zip(groups, seen, strict=True) if not sees], labels)
         pictured = [group for group, sees in zip(groups, seen, strict=True) if sees]
-        answers, more = self._read_images(eyes, pictured, labels)
-        of_texts, of_images = iter(texts), iter(answers)
+        views = Views(eyes, self.max_batch_tokens)
+        found = tokenized_apart(pictured, partial(eyes.groups, views=views))
+        tokenized = [tokens for tokens in found if not isinstance(tokens, Unanswered)]
+        answers, more = self._read_images(tokenized, views, eyes.tokens.label_groups(labels))
+        of_texts, of_images = iter(texts), iter(with_refused(pictured, found, answers))
         merged = [
             next(of_images if sees else of_texts)
             for group, sees in zip(groups, seen, strict=True)
@@ -307,24 +325,26 @@ class TransformersBackend(Backend):
 
     @cached_property
     def eyes(self) -> Eyes:
-        """Tokenizes prompts with images. From then on, the model's vision-language class answers all reads.
+        """Tokenizes prompts with images.
 
         Raises:
             ModelError: If the model does not see, or its processor cannot be loaded.
         """
+        name = type(base_of(self.model)).__name__
         if not self.sees:
-            raise ModelError(f"{type(base_of(self.model)).__name__} takes no images.")
+            raise ModelError(f"{name} takes no images.")
         processor = self._processor()
-        if type(base_of(self.model)).__name__ != vision_class(self._model_type):
-            self._use(self._load(AutoModelForImageTextToText), self.tokens, self.max_batch_tokens)
+        if name != vision_class(self._model_type):
+            raise ModelError(
+                f"{name} takes no images, and the adapter or GGUF file of this judge belongs to it; use one of "
+                f"{vision_class(self._model_type)}."
+            )
         return Eyes(self.tokens, processor, base_of(self.model).config)
 
     def _read_images(
-        self, eyes: Eyes, groups: Sequence[ReadGroup], labels: Sequence[str]
+        self, tokenized: Sequence[TokenGroup], views: Views, forms: Sequence[tuple[int, ...]]
     ) -> tuple[list[Answer], Usage]:
         """Read groups with images. Prompts are below their beginning up to the last image, which is kept."""
-        forms, views = eyes.tokens.label_groups(labels), Views(eyes)
-        tokenized = eyes.groups(groups, views)
         reads: list[list[Answer]] = [[_TOO_LONG] * len(group.tails) for group in tokenized]
         heads: dict[tuple[int, ...], list[Branch[_Place]]] = {}
         for number in in_order(tokenized):
@@ -332,58 +352,73 @@ class TransformersBackend(Backend):
             by_head: dict[tuple[int, ...], list[tuple[list[int], _Place]]] = {}
             for index, tail in tokenized[number].fitting(self.limit):
                 prompt = prefix + tail
-                end = 1 + max(place for place, token in enumerate(prompt) if token < 0)
+                end = 1 + max((place for place, token in enumerate(prompt) if token < 0), default=-1)
                 by_head.setdefault(tuple(prompt[:end]), []).append((prompt[max(end, len(prefix)) :], (number, index)))
             for head, tails in by_head.items():
                 heads.setdefault(head, []).append((prefix[len(head) :], tails))
         computed = cached = separate = 0
+        alone: list[Branch[_Place]] = []
         for head, branches in heads.items():
-            found: list[tuple[TreeRow[_Place], list[Answer]]] = []
-            alone: list[Branch[_Place]] = []
-            if self._shares(head, branches, views):
+            whole: list[Branch[_Place]] = [([*head, *rest], tails) for rest, tails in branches]
+            if not head or sum(len(tails) for _, tails in branches) == 1:
+                alone += whole
+            elif self._shares(head, branches, views):
+                found: list[tuple[TreeRow[_Place], list[Answer]]] = []
                 plan = keep_prefixes(branches, self._costs, head)
                 computed += self._read_below(plan, None, forms, found, alone, views)
                 cached += sum(len(row.values) for row, _ in found)
+                _enter(found, reads)
             else:
-                alone = [([*head, *rest], tails) for rest, tails in branches]
-            for start, some in alone:
-                for own, place in some:
-                    prompt = [*start, *own]
-                    found.append(
-                        (next(tree_rows([(prompt, [((), place)])], 0)), self._read_alone(prompt, views, forms))
-                    )
-                    computed += len(prompt)
-                    separate += 1
-            for row, answers in found:
-                for (number, index), read in zip(row.values, answers, strict=True):
-                    reads[number][index] = read
+                alone += whole
+                if self._shares_images is False:
+                    separate += sum(len(tails) for _, tails in branches)
+        rows = [next(tree_rows([(start, [tail])], 0)) for start, tails in alone for tail in tails]
+        _enter(zip(rows, self._read_alone([row.ids for row in rows], views, forms), strict=True), reads)
+        computed += sum(len(row.ids) for row in rows)
         prompt_tokens, floor = floor_tokens(tokenized, self.limit)
         return list(chain.from_iterable(reads)), Usage(prompt_tokens, computed, floor, separate, cached)
 
-    def _read_alone(self, prompt: list[int], views: Views, forms: Sequence[tuple[int, ...]]) -> list[Answer]:
-        """Read a prompt with images in a pass of its own."""
+    def _read_alone(
+        self, prompts: Sequence[list[int]], views: Views, forms: Sequence[tuple[int, ...]]
+    ) -> list[list[Answer]]:
+        """Read prompts with images as they are, padded to batches. One answer for each."""
 
-        def answer(batch: Sequence[list[int]]) -> list[Answer]:
+        def answer(batch: Sequence[list[int]]) -> list[list[Answer]]:
             with self.in_turn(), self._positions():
                 logprobs = _labels_of(self._logits(self._image_inputs(batch, views)), forms)
-            return [Answer(tuple(row)) for row in logprobs.tolist()]
+            return [[Answer(tuple(row))] for row in logprobs.tolist()]
 
-        return _in_memory([prompt], answer, lambda _: Answer(None, _no_memory(f"a prompt of {len(prompt)} tokens")))
+        def alike(prompt: list[int]) -> tuple[Any, ...]:
+            return views.alike(prompt), self._long(len(prompt)), 0 if self.pads else len(prompt)
+
+        def lost(prompt: list[int]) -> list[Answer]:
+            return [Answer(None, _no_memory(f"a prompt of {len(prompt)} tokens"))]
+
+        order = sorted(range(len(prompts)), key=lambda place: (alike(prompts[place]), -len(prompts[place])))
+        batches = self._batches([prompts[place] for place in order], len, self._costs.batch, alike)
+        answers = chain.from_iterable(_in_memory(batch, answer, lost) for batch in batches)
+        return [read for _, read in sorted(zip(order, answers, strict=True))]
 
     def _image_inputs(self, prompts: Sequence[Sequence[int]], views: Views) -> Inputs:
         return views.inputs(prompts, self.device, self.model.dtype)
 
     def _shares(self, head: Sequence[int], branches: Sequence[Branch[_Place]], views: Views) -> bool:
-        """Whether prompts can be read below a beginning with images that is kept. Tried once, on these prompts."""
+        """Whether prompts can be read below a beginning with images that is kept. Tried once, on the first prompts for
+        which there is enough memory."""
         if self._shares_images is None:
-            self._shares_images = self.keeps and self._boundary is None and self._agrees(head, branches, views)
-            if not self._shares_images:
+
+            def tried(some: Sequence[Sequence[Branch[_Place]]]) -> list[bool | None]:
+                return [self._agrees(head, some[0], views)]
+
+            can = self.keeps and self._boundary is None
+            [self._shares_images] = _in_memory([branches], tried, lambda _: None) if can else [False]
+            if self._shares_images is False and self.packs:  # otherwise, the warning about rows has said it
                 logger.warning(
                     "%s cannot read several questions about an image below its common beginning exactly, so every "
                     "prompt with images is read separately.",
                     type(base_of(self.model)).__name__,
                 )
-        return self._shares_images
+        return self._shares_images or False
 
     def _agrees(self, head: Sequence[int], branches: Sequence[Branch[_Place]], views: Views) -> bool:
         [longest] = sorted(branches, key=lambda branch: -len(branch[0]))[:1]
@@ -398,6 +433,8 @@ class TransformersBackend(Backend):
                 below = tree_inputs(rows, self.layers, self.model, self.device, self._head(head, views))
                 return agree(self._logits(below), plain, precision.rounding(self.device))
             except Exception as error:  # as in `packs_exactly`
+                if _is_out_of_memory(error):
+                    raise
                 logger.info("%s does not support kept images: %s", type(base_of(self.model)).__name__, error)
                 return False
 
@@ -437,9 +474,7 @@ class TransformersBackend(Backend):
         rows = [row for some in branches.values() for row in tree_rows(some, room, worth)]
         rows.sort(key=lambda row: (self._kind(row), -len(row.ids)))  # longest first to minimize padding
         answered, more = self._answered(rows, forms)
-        for row, answers in [*found, *zip(rows, answered, strict=True)]:
-            for (number, index), read in zip(row.values, answers, strict=True):
-                reads[number][index] = read
+        _enter([*found, *zip(rows, answered, strict=True)], reads)
         separate = 0 if self.packs else sum(len(row.values) for row in rows)
         prompt_tokens, floor = floor_tokens(tokenized, self.limit)
         return list(chain.from_iterable(reads)), Usage(prompt_tokens, computed + more, floor, separate, cached)
@@ -453,8 +488,8 @@ class TransformersBackend(Backend):
         lost: list[Branch[_Place]],
         views: Views | None = None,
     ) -> int:
-        """Read the rows below a prefix, and return the number of computed tokens. If the prefix does not fit into
-        memory, its prompts are added to `lost`."""
+        """Read the rows below a prefix, and return the number of computed tokens. Prompts that do not fit into memory
+        with the prefix are added to `lost`."""
 
         def prefix(ids: Sequence[Sequence[int]]) -> list[Past | None]:
             assert self.layers is not None
@@ -471,6 +506,10 @@ class TransformersBackend(Backend):
             return 0
         rows = kept.rows(self._costs)
         answered, computed = self._answered(rows, forms, past)
+        for row, answers in zip(rows, answered, strict=True):
+            for (ids, place), answer in zip(row.prompts(), answers, strict=True):
+                if answer.unanswered is not None:
+                    lost.append((kept.prefix + ids, [((), place)]))
         found += zip(rows, answered, strict=True)
         return len(kept.ids) + computed + sum(self._read_below(more, past, forms, found, lost) for more in kept.below)
 
@@ -502,17 +541,21 @@ class TransformersBackend(Backend):
     def generate(
         self, prompts: Sequence[Messages], sampling: Sampling, arrived: Arrived | None = None
     ) -> list[list[Reply]]:
-        """Sample replies. Prompts are batched by length and padded on the left. `sampling.schema` is not enforced."""
+        """Sample replies. Prompts are batched by length and padded on the left; those with images only with others
+        whose pixels have the same shape for each image or tile. `sampling.schema` is not enforced."""
         seen = any(has_images(message["content"]) for messages in prompts for message in messages)
-        views = Views(self.eyes) if seen else None
-        ids = [
-            self.tokens.prompt(messages) if views is None else self.eyes.prompt(messages, views)
-            for messages in prompts
-        ]
+        views = Views(self.eyes, self.max_batch_tokens) if seen else None
         too_long = Reply(None, unanswered=Unanswered(Reason.TOO_LONG))
         replies: list[list[Reply]] = [[too_long] * sampling.n for _ in prompts]
-        fitting = [index for index, prompt in enumerate(ids) if len(prompt) < self.limit]
-        fitting.sort(key=lambda index: len(ids[index]))
+        ids: dict[int, list[int]] = {}
+        for index, messages in enumerate(prompts):
+            try:
+                ids[index] = self.tokens.prompt(messages) if views is None else self.eyes.prompt(messages, views)
+            except ImageError as error:
+                replies[index] = [Reply(None, unanswered=Unanswered(Reason.BACKEND_ERROR, str(error)))] * sampling.n
+        fitting = [index for index, prompt in ids.items() if len(prompt) < self.limit]
+        shapes = {index: () if views is None else views.alike(prompt) for index, prompt in ids.items()}
+        fitting.sort(key=lambda index: (shapes[index], len(ids[index])))
 
         def room(index: int) -> int:
             return min(sampling.max_tokens, self.limit - len(ids[index]))
@@ -522,8 +565,7 @@ class TransformersBackend(Backend):
 
         def alike(index: int) -> tuple[Any, ...]:
             length = len(ids[index])
-            shapes = () if views is None else views.alike(ids[index])
-            return room(index), 0 if self._may_pad(length + sampling.max_tokens) else length, shapes
+            return room(index), 0 if self._may_pad(length + sampling.max_tokens) else length, shapes[index]
 
         def sample(batch: Sequence[int]) -> list[list[Reply]]:
             if is_over():
@@ -712,15 +754,25 @@ def _in_memory(batch: Sequence[T], compute: Callable[[Sequence[T]], list[R]], lo
     """
     try:
         return compute(batch)
-    except (torch.OutOfMemoryError, MemoryError):
-        torch.cuda.empty_cache()
-    except RuntimeError as error:
-        if not _CPU_OUT_OF_MEMORY.search(str(error)):
+    except (RuntimeError, MemoryError) as error:
+        if not _is_out_of_memory(error):
             raise BackendError(f"the model failed: {first_line(error)}") from error
+        torch.cuda.empty_cache()
     if len(batch) == 1:
         return [lost(batch[0])]
     middle = len(batch) // 2
     return [*_in_memory(batch[:middle], compute, lost), *_in_memory(batch[middle:], compute, lost)]
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    return isinstance(error, torch.OutOfMemoryError | MemoryError) or _CPU_OUT_OF_MEMORY.search(str(error)) is not None
+
+
+def _enter(rows: Iterable[tuple[TreeRow[_Place], list[Answer]]], reads: list[list[Answer]]) -> None:
+    """Put the answers of rows into their places."""
+    for row, answers in rows:
+        for (number, index), read in zip(row.values, answers, strict=True):
+            reads[number][index] = read
 
 
 def first_line(error: BaseException) -> str:

@@ -187,15 +187,20 @@ class TreeRow(NamedTuple, Generic[T]):
                 seen[segment] |= seen[parent]
         return seen
 
-    def halves(self) -> list[TreeRow[T]]:
-        """Two rows with half of the prompts each, in order."""
-        prompts: list[Branch[T]] = []
+    def prompts(self) -> list[tuple[list[int], T]]:
+        """The token ids of each prompt, and what belongs to it, in order."""
+        prompts = []
         before = self.parent_columns().tolist()
         for column, value in zip(self.answers, self.values, strict=True):
             columns = [column]
             while (column := before[column]) >= 0:
                 columns.append(column)
-            prompts.append(([self.ids[place] for place in reversed(columns)], [([], value)]))
+            prompts.append(([self.ids[place] for place in reversed(columns)], value))
+        return prompts
+
+    def halves(self) -> list[TreeRow[T]]:
+        """Two rows with half of the prompts each, in order."""
+        prompts: list[Branch[T]] = [(ids, [([], value)]) for ids, value in self.prompts()]
         middle = len(prompts) // 2
         return [row for some in (prompts[:middle], prompts[middle:]) for row in tree_rows(some, len(self.ids))]
 

@@ -5,15 +5,18 @@ tokenized as all data ([`TextEncoder`]). The tokens of an image come from the mo
 writes a placeholder for it, and the processor replaces it by as many tokens as the image has features.
 
 Images of a prompt are processed together, because some processors cut an image into tiles only if it is the only one.
-Equal sets of images are processed once per call ([`Views`]).
+Equal sets of images are processed once per call ([`Views`]). Pixels are kept for as many image tokens as a pass may
+have; others are made again when a pass needs them.
 
 In token ids, each token that stands for a part of an image is a negative number, which belongs to this image of this
 set. So prompts with different images differ in their tokens, and everything that compares prompts by their tokens
 (trees, the floor, batches) holds for images. [`Views.inputs`] puts the model's own token back and adds the pixels.
 
-The first prompt of each kind (system message or not, order of texts and images) is compared with the ids that the
-processor gives for the whole conversation. If they differ, prompts of that kind are tokenized by the processor, with
-control tokens inside the data broken by a zero-width space.
+Each kind of prompt (roles, order of texts and images, how the tokens of an image begin and end) is tried once, with
+fixed words: it is compared with what the processor gives for the whole conversation. If the ids differ, prompts of
+that kind are tokenized by the processor, with control tokens inside the data broken by a zero-width space. If the
+pixels or their numbers depend on the text around an image, the model is refused. A prompt without images is tokenized
+as if there were no processor. So a prompt has the same tokens alone and among others.
 
 A processor that requires torchvision only for videos is loaded without it ([`load_processor`]). If images cannot be
 processed, [`ModelError`] says why.
@@ -23,20 +26,30 @@ from __future__ import annotations
 
 import importlib
 import logging
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
 import torch
 
-from checklist_rewards.backends.base import Messages, ReadGroup
+from checklist_rewards.backends.base import Answer, Message, Messages, ReadGroup
 from checklist_rewards.backends.inputs import Inputs
 from checklist_rewards.backends.models import from_hub
 from checklist_rewards.backends.templates import Frame
-from checklist_rewards.backends.tokens import ChatTokenizer, Ids, TokenGroup, chat_tokenizer, shared_prefix
+from checklist_rewards.backends.tokens import (
+    ChatTokenizer,
+    Ids,
+    MistralChatTokenizer,
+    TokenGroup,
+    chat_tokenizer,
+    shared_prefix,
+)
+from checklist_rewards.backends.trees import MAX_BATCH_TOKENS
 from checklist_rewards.errors import ModelError
 from checklist_rewards.images import Image, has_images, images_in, parts
 from checklist_rewards.prompts import chat_messages
+from checklist_rewards.scores.reasons import Reason, Unanswered
 from checklist_rewards.validation import missing
 
 logger = logging.getLogger(__name__)
@@ -44,13 +57,24 @@ logger = logging.getLogger(__name__)
 _BETWEEN = "CHECKLIST0IMAGE0END"
 _WORDS = "Look at this."
 _BREAK = "\u200b"
+_EDGE = 8
+_OF_TEXT = ("input_ids", "attention_mask")
+
+
+Pixels = dict[str, torch.Tensor]
+"""Arguments of the forward pass, such as `pixel_values`."""
+
+
+class ImageError(ModelError):
+    """The processor refuses an image."""
 
 
 class Sight(NamedTuple):
-    """The images of one prompt as a processor gives them."""
+    """The images of one prompt as a processor gives them, without their pixels."""
 
-    features: dict[str, torch.Tensor]
-    """Arguments of the forward pass, such as `pixel_values`."""
+    images: tuple[Image, ...]
+    shapes: tuple[tuple[str, tuple[int, ...]], ...]
+    """The shape of each argument of the forward pass, without the first axis."""
     texts: tuple[str, ...]
     """What replaces the placeholder of each image."""
     kinds: dict[str, dict[int, int]]
@@ -62,15 +86,19 @@ class Sight(NamedTuple):
 
 
 class Views:
-    """The images of one call, each set processed once.
+    """The images of one call, each set processed once while its pixels are kept.
 
     Args:
         eyes ([`Eyes`]): The processor.
+        room (`int`, *optional*, defaults to `8192`): Most tokens of the images whose pixels are kept; those of the
+            last set are always kept.
     """
 
-    def __init__(self, eyes: Eyes):
-        self._eyes = eyes
+    def __init__(self, eyes: Eyes, room: int = MAX_BATCH_TOKENS):
+        self._eyes, self._room = eyes, room
         self._sights: dict[tuple[str, ...], Sight] = {}
+        self._pixels: dict[int, tuple[int, Pixels]] = {}
+        """The tokens and the pixels of each set by the number of its first image, the last used at the end."""
         self._of_image: list[tuple[Sight, Image]] = []
         self.frames: dict[tuple[str | None, str, bool, bool], Frame] = {}
         """The text around what follows the last image of a prompt."""
@@ -82,10 +110,24 @@ class Views:
         """The images of one prompt, in order."""
         keys = tuple(image.key for image in images)
         if keys not in self._sights:
-            sight = self._eyes.processed(images, len(self._of_image))
+            sight, pixels = self._eyes.processed(images, len(self._of_image))
             self._sights[keys] = sight
             self._of_image += [(sight, image) for image in images]
+            self._keep(sight, pixels)
         return self._sights[keys]
+
+    def pixels(self, sight: Sight) -> Pixels:
+        """The pixels of some images."""
+        _, pixels = self._pixels.pop(sight.first, (0, None))
+        if pixels is None:
+            _, pixels = self._eyes.processed(sight.images, sight.first)
+        self._keep(sight, pixels)
+        return pixels
+
+    def _keep(self, sight: Sight, pixels: Pixels) -> None:
+        self._pixels[sight.first] = sum(sight.counts), pixels
+        while len(self._pixels) > 1 and sum(tokens for tokens, _ in self._pixels.values()) > self._room:
+            del self._pixels[next(iter(self._pixels))]
 
     def inputs(self, prompts: Sequence[Sequence[int]], device: torch.device, dtype: torch.dtype) -> Inputs:
         """The arguments of a forward pass over prompts that [`alike`] allows together, padded on the right."""
@@ -111,12 +153,13 @@ class Views:
         given: dict[str, torch.Tensor] = {}
         if not sights:
             return given
-        for name in sights[0].features:
-            value = torch.cat([sight.features[name] for sight in sights]).to(device)
+        pixels = [self.pixels(sight) for sight in sights]
+        for name in pixels[0]:
+            value = torch.cat([of_images[name] for of_images in pixels]).to(device)
             given[name] = value.to(dtype) if value.is_floating_point() else value
-        for name, numbers in sights[0].kinds.items():
+        for name in sights[0].kinds:
             kinds = torch.zeros_like(ids)
-            for token, number in numbers.items():
+            for token, number in {pair for sight in sights for pair in sight.kinds[name].items()}:
                 kinds[ids == token] = number
             given[name] = kinds.to(device)
         return given
@@ -124,7 +167,7 @@ class Views:
     def alike(self, prompt: Sequence[int]) -> tuple[Any, ...]:
         """What prompts of one forward pass have in common: the shapes of their images."""
         sight = self._sight(prompt)
-        return () if sight is None else tuple((n, tuple(v.shape[1:])) for n, v in sight.features.items())
+        return () if sight is None else sight.shapes
 
     def _sight(self, prompt: Sequence[int]) -> Sight | None:
         return next((self._of_image[-token - 1][0] for token in prompt if token < 0), None)
@@ -139,10 +182,16 @@ class Eyes:
         config (`PreTrainedConfig`): The model's configuration.
 
     Raises:
-        ModelError: If the processor has no token for images.
+        ModelError: If the processor has no token for images, or if the tokenizer is that of mistral-common.
     """
 
     def __init__(self, tokens: ChatTokenizer, processor: Any, config: Any):
+        if isinstance(tokens, MistralChatTokenizer):
+            raise ModelError(
+                "images cannot be read here with a tokenizer of mistral-common (tekken.json); use a folder with "
+                "tokenizer.json, or a server."
+            )
+        self._without_images = tokens
         template = getattr(processor, "chat_template", None)
         if template and template != tokens.tokenizer.chat_template:  # older models keep it with the processor only
             tokens = chat_tokenizer(tokens.tokenizer)
@@ -172,15 +221,17 @@ class Eyes:
                 its tokens, as for an engine that processes images itself.
         """
         found: list[TokenGroup | None] = [None] * len(groups)
-        framed: list[tuple[int, ReadGroup, Frame, Sight | None]] = []
+        framed: list[tuple[int, ReadGroup, Frame, Sight]] = []
+        plain = [n for n, group in enumerate(groups) if not any(map(has_images, (group.prefix, *group.tails)))]
+        if plain:
+            for number, tokens in zip(plain, self._without_images.groups([groups[n] for n in plain]), strict=True):
+                found[number] = tokens
         for number, group in enumerate(groups):
             _refuse_in_system(group.system)
-            if not any(map(has_images, (group.prefix, *group.tails))):
-                framed.append((number, group, self.tokens.frame(group), None))
+            if found[number] is not None:
                 continue
-            if any(map(has_images, group.tails)) or not self._splits(
-                group.system, group.prefix, bool(group.written), views
-            ):
+            messages = chat_messages(group.system, group.prefix)
+            if any(map(has_images, group.tails)) or not self._splits(messages, bool(group.written), views):
                 found[number] = shared_prefix(self._whole(group, views, compact))
                 continue
             sight = views.of(images_in(group.prefix))
@@ -189,8 +240,8 @@ class Eyes:
             text = ReadGroup(group.system, rest, group.tails, written=group.written)
             framed.append((number, text, frame, sight))
         made = self.tokens.framed_groups([text for _, text, _, _ in framed], [frame for _, _, frame, _ in framed])
-        for (number, _, _, seen), tokens in zip(framed, made, strict=True):
-            found[number] = tokens if compact or seen is None else self._numbered(tokens, seen)
+        for (number, _, _, sight), tokens in zip(framed, made, strict=True):
+            found[number] = tokens if compact else self._numbered(tokens, sight)
         return [group for group in found if group is not None]
 
     def prompt(self, messages: Messages, views: Views, *, compact: bool = False) -> Ids:
@@ -198,30 +249,63 @@ class Eyes:
         _refuse_in_system(*(message["content"] for message in messages if message["role"] == "system"))
         images = images_in(*(message["content"] for message in messages))
         if not images:
-            return self.tokens.prompt(messages)
+            return self._without_images.prompt(messages)
         sight = views.of(images)
-        text, spans = self.tokens.template.conversation(messages, pictured=self._pictured(sight, compact))
-        ids = self.tokens.encoder.data([text], [spans])[0]
-        return ids if compact else self._numbered(TokenGroup(ids, []), sight).prefix
+        if self._splits(messages, True, views):
+            text, spans = self.tokens.template.conversation(messages, pictured=self._pictured(sight, compact))
+            ids = self.tokens.encoder.data([text], [spans])[0]
+        else:
+            ids = self._by_processor(messages, True, compact)
+        return ids if compact else self._numbered(TokenGroup(ids, [[]]), sight).prefix
 
     def send(self, groups: Sequence[ReadGroup], views: Views) -> list[TokenGroup]:
-        """As [`groups`]; `views` gets what is sent for each prompt."""
-        found = self.groups(groups, views)
-        for group, full, short in zip(groups, found, self.groups(groups, views, compact=True), strict=True):
-            for text, tail, sent in zip(group.tails, full.tails, short.tails, strict=True):
-                images = images_in(group.prefix, text)
-                views.sent[tuple(full.prefix + tail)] = short.prefix + sent, images
+        """As [`groups`]; `views` gets what is sent for each prompt. Texts are tokenized once, with placeholders, which
+        the tokens of the images then replace, unless these could be one token with the text around them."""
+        found = []
+        for group, short in zip(groups, self.groups(groups, views, compact=True), strict=True):
+            shown = [images_in(group.prefix, tail) for tail in group.tails]
+            prompts = [short.prefix + tail for tail in short.tails]
+            if not all(self._stands_apart(images, views) for images in shown):
+                [full] = self.groups([group], views)
+            elif any(map(has_images, group.tails)):
+                expanded = (self._expanded(*one, views) for one in zip(prompts, shown, strict=True))
+                full = shared_prefix(list(expanded))
+            else:
+                full = TokenGroup(self._expanded(short.prefix, images_in(group.prefix), views), short.tails)
+            for tail, prompt, images in zip(full.tails, prompts, shown, strict=True):
+                views.sent[tuple(full.prefix + tail)] = prompt, images
+            found.append(full)
         return found
 
     def send_prompt(self, messages: Messages, views: Views) -> Ids:
         """As [`prompt`]; `views` gets what is sent for it."""
-        prompt = self.prompt(messages, views)
+        short = self.prompt(messages, views, compact=True)
         images = images_in(*(message["content"] for message in messages))
-        views.sent[tuple(prompt)] = self.prompt(messages, views, compact=True), images
+        apart = self._stands_apart(images, views)
+        prompt = self._expanded(short, images, views) if apart else self.prompt(messages, views)
+        views.sent[tuple(prompt)] = short, images
         return prompt
 
-    def processed(self, images: Sequence[Image], first: int) -> Sight:
-        """Images as the processor gives them. Raises [`ModelError`] if it fails."""
+    def _stands_apart(self, images: Sequence[Image], views: Views) -> bool:
+        """Whether the tokens of images begin and end with control tokens, so that no token reaches into the text."""
+        control = tuple(self.tokens.encoder.control)
+        texts = views.of(images).texts if images else ()
+        return all(text.startswith(control) and text.endswith(control) for text in texts)
+
+    def _expanded(self, short: Ids, images: Sequence[Image], views: Views) -> Ids:
+        """Ids with the tokens of each image, as in [`groups`], in place of its placeholder."""
+        if not images:
+            return short
+        sight = views.of(images)
+        placeholder = self.tokens.tokenizer.convert_tokens_to_ids(self.placeholder)
+        if short.count(placeholder) != len(images):
+            raise ModelError(f"the chat template of {type(self.processor).__name__} drops or repeats an image.")
+        left = iter(self.tokens.encoder.whole(sight.texts))
+        full = [own for token in short for own in (next(left) if token == placeholder else (token,))]
+        return self._numbered(TokenGroup(full, [[]]), sight).prefix
+
+    def processed(self, images: Sequence[Image], first: int) -> tuple[Sight, Pixels]:
+        """Images as the processor gives them. Raises [`ImageError`] if it fails."""
         pictures = [image.pillow for image in images]
         try:
             out = self.processor(
@@ -231,7 +315,7 @@ class Eyes:
                 add_special_tokens=False,
             )
         except Exception as error:  # processors raise any error
-            raise ModelError(
+            raise ImageError(
                 f"the processor {type(self.processor).__name__} cannot process an image: {_line(error)}"
             ) from error
         ids = out.pop("input_ids")
@@ -247,7 +331,9 @@ class Eyes:
         if len(texts) != len(images):
             raise ModelError(f"the processor {type(self.processor).__name__} does not keep the places of images.")
         counts = tuple(own.count(self.image_id) for own in self.tokens.encoder.whole(texts))
-        return Sight({name: torch.as_tensor(value) for name, value in out.items()}, texts, kinds, counts, first)
+        pixels = {name: torch.as_tensor(value) for name, value in out.items()}
+        shapes = tuple((name, tuple(value.shape[1:])) for name, value in pixels.items())
+        return Sight(tuple(images), shapes, texts, kinds, counts, first), pixels
 
     def _frame(self, system: str | None, before: str, think: bool, compact: bool, views: Views) -> Frame:
         key = system, before, think, compact
@@ -286,8 +372,14 @@ class Eyes:
         prompts = []
         for index, tail in enumerate(group.tails or ("",)):
             user, written = group.prefix + tail, group.written[index : index + 1]
+            messages = chat_messages(group.system, user)
+            if not has_images(user):
+                text = ReadGroup(group.system, group.prefix, (tail,), written=written)
+                [plain] = self._without_images.groups([text])
+                prompts.append(plain.prefix + plain.tails[0])
+                continue
             sight = views.of(images_in(user))
-            if self._splits(group.system, user, bool(written), views):
+            if self._splits(messages, bool(written), views):
                 before, rest = _after_images(user)
                 frame = self._frame(group.system, before, bool(written), compact, views)
                 [made] = self.tokens.framed_groups([ReadGroup(group.system, "", (rest,), written=written)], [frame])
@@ -296,43 +388,68 @@ class Eyes:
                 raise ModelError(
                     f"a thought before a label cannot be combined with images for {type(self.processor).__name__}."
                 )
-            elif compact:
-                raise ModelError(
-                    f"the prompts of {type(self.processor).__name__} with images can only be read with "
-                    "backend='transformers'."
-                )
             else:
-                ids = self._by_processor(chat_messages(group.system, user))
+                ids = self._by_processor(messages, False, compact)
             prompts.append(ids if compact else self._numbered(TokenGroup(ids, [[]]), sight).prefix)
         return prompts
 
-    def _splits(self, system: str | None, user: str, written: bool, views: Views) -> bool:
-        """Whether a prompt may be tokenized here, because its kind has the ids that the processor gives."""
-        kind = (system is None, tuple(isinstance(part, Image) for part in parts(user)), written)
-        if kind not in self._agrees:
-            content = "".join(part.mark if isinstance(part, Image) else _WORDS for part in parts(user))
-            messages = chat_messages(system, content + _WORDS)
-            sight = views.of(images_in(user))
-            text, spans = self.tokens.template.conversation(
-                messages, think=written, pictured=self._pictured(sight, False)
-            )
+    def _splits(self, messages: Messages, think: bool, views: Views) -> bool:
+        """Whether a prompt with images may be tokenized here: its kind has the ids that the processor gives."""
+        sight = views.of(images_in(*(message["content"] for message in messages)))
+        texts = iter(sight.texts)
+        shown = [[isinstance(part, Image) for part in parts(message["content"])] for message in messages]
+        roles = tuple(message["role"] for message in messages)
+        orders = tuple(tuple(_edges(next(texts)) if image else None for image in order) for order in shown)
+        if (kind := (think, roles, orders)) not in self._agrees:
+            marks = iter([image.mark for image in sight.images])
+            contents = ["".join(next(marks) if image else _WORDS for image in order) or _WORDS for order in shown]
+            contents[-1] += _WORDS
+            alike: list[Message] = [
+                {"role": role, "content": text} for role, text in zip(roles, contents, strict=True)
+            ]
+            text, spans = self.tokens.template.conversation(alike, think=think, pictured=self._pictured(sight, False))
             end = spans[-1][1] - 1  # the last character may be one token with what follows
             ours = self.tokens.encoder.data([text[:end]], [[]])[0]
-            theirs = self._by_processor(messages, think=written)
-            self._agrees[kind] = ours == theirs[: len(ours)]
+            theirs = self._processed_whole(alike, think)
+            self._refuse_other_pixels(theirs, sight, views.pixels(sight))
+            self._agrees[kind] = ours == theirs["input_ids"][0].tolist()[: len(ours)]
             if not self._agrees[kind]:
                 logger.info("prompts with images are tokenized by %s.", type(self.processor).__name__)
         return self._agrees[kind]
 
-    def _by_processor(self, messages: Messages, think: bool = False) -> Ids:
-        """Ids of a prompt that the processor tokenizes, without control tokens inside its data."""
+    def _refuse_other_pixels(self, whole: Mapping[str, Any], sight: Sight, pixels: Pixels) -> None:
+        """Raise [`ModelError`] if the processor gives something else for images in a conversation than for images
+        alone."""
+        ids = whole["input_ids"]
+        given = {name: torch.as_tensor(value) for name, value in whole.items() if name not in _OF_TEXT}
+        ours = dict(pixels)
+        for name, numbers in sight.kinds.items():
+            ours[name] = torch.tensor([[numbers.get(token, 0) for token in ids[0].tolist()]])
+        other = [name for name in sorted(given.keys() | ours.keys()) if not _same(given.get(name), ours.get(name))]
+        if other:
+            raise ModelError(
+                f"the images of {type(self.processor).__name__} cannot be read here: its {other[0]!r} depends on the "
+                "text around an image; use another vision-language model, or a server."
+            )
+
+    def _by_processor(self, messages: Messages, think: bool, compact: bool) -> Ids:
+        """Ids of a prompt that the processor tokenizes."""
+        if compact:
+            raise ModelError(
+                f"the prompts of {type(self.processor).__name__} with images can only be read with "
+                "backend='transformers'."
+            )
+        return self._processed_whole(messages, think)["input_ids"][0].tolist()
+
+    def _processed_whole(self, messages: Messages, think: bool) -> Mapping[str, Any]:
+        """What the processor gives for a conversation without control tokens inside its data."""
         data = [{**message, "content": "".join(map(self._broken, parts(message["content"])))} for message in messages]
         text, _ = self.tokens.template.conversation(data, think=think, pictured=lambda rendered: rendered)
         bos = self.tokens.tokenizer.bos_token
         settings = {"add_special_tokens": False} if bos and text.startswith(bos) else {}
         images = images_in(*(message["content"] for message in messages))
-        out = self.processor(text=[text], images=[[image.pillow for image in images]], **settings)
-        return list(map(int, out["input_ids"][0]))
+        pictures = [[image.pillow for image in images]]
+        return self.processor(text=[text], images=pictures, return_tensors="pt", **settings)
 
     def _broken(self, part: str | Image) -> str:
         """A part of a message in which no string is a control token."""
@@ -341,6 +458,40 @@ class Eyes:
         for string in self.tokens.encoder.control:
             part = part.replace(string, string[0] + _BREAK + string[1:])
         return part
+
+
+def _edges(text: str) -> tuple[str, str]:
+    """How the tokens of an image begin and end."""
+    return text[:_EDGE], text[-_EDGE:]
+
+
+def _same(one: torch.Tensor | None, other: torch.Tensor | None) -> bool:
+    return one is not None and other is not None and torch.equal(one, other)
+
+
+def tokenized_apart(
+    groups: Sequence[ReadGroup], tokenize: Callable[[Sequence[ReadGroup]], list[TokenGroup]]
+) -> list[TokenGroup | Unanswered]:
+    """Tokenize groups with images. A group with an image that the processor refuses has the reason in its place."""
+    try:
+        return [*tokenize(groups)]
+    except ImageError as error:
+        if len(groups) == 1:
+            return [Unanswered(Reason.BACKEND_ERROR, str(error))]
+        half = len(groups) // 2
+        return [*tokenized_apart(groups[:half], tokenize), *tokenized_apart(groups[half:], tokenize)]
+
+
+def with_refused(
+    groups: Sequence[ReadGroup], found: Sequence[TokenGroup | Unanswered], answers: Iterable[Answer]
+) -> list[Answer]:
+    """One answer per prompt of all groups: those of [`tokenized_apart`] that were read have `answers`, in order."""
+    left = iter(answers)
+    return [
+        Answer(None, tokens) if isinstance(tokens, Unanswered) else next(left)
+        for group, tokens in zip(groups, found, strict=True)
+        for _ in group.tails
+    ]
 
 
 def image_token_id(config: Any) -> int | None:
@@ -410,11 +561,25 @@ def _processor_class(name: str) -> Any:
 
     for model_type, names in PROCESSOR_MAPPING_NAMES.items():
         if name in names:
-            with suppress(ImportError, AttributeError):
-                folder = model_type.replace("-", "_")
+            with suppress(ImportError, AttributeError), _pillow_only(folder := model_type.replace("-", "_")):
                 module = importlib.import_module(f"transformers.models.{folder}.processing_{folder}")
                 return getattr(module, name)
     raise ModelError(f"the processor {name} cannot be imported")
+
+
+@contextmanager
+def _pillow_only(folder: str) -> Iterator[None]:
+    """Context manager for importing a processor whose module takes a function from the image processor of torchvision:
+    that of Pillow, which has it too, is imported in its place."""
+    name = f"transformers.models.{folder}.image_processing_{folder}"
+    unused = name not in sys.modules
+    with suppress(ImportError):
+        sys.modules.setdefault(name, importlib.import_module(name.replace("processing_", "processing_pil_")))
+    try:
+        yield
+    finally:
+        if unused:
+            sys.modules.pop(name, None)
 
 
 def _with_images(processor: Any) -> Any:

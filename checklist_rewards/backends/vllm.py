@@ -35,7 +35,6 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, suppress
 from functools import cached_property, partial
-from itertools import chain
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
@@ -66,7 +65,7 @@ from checklist_rewards.backends.models import (
 )
 from checklist_rewards.backends.reads import TokenAnswer, read_prompts
 from checklist_rewards.backends.tokens import load_chat_tokenizer
-from checklist_rewards.backends.vision import Eyes, Views, load_processor
+from checklist_rewards.backends.vision import Eyes, ImageError, Views, load_processor, tokenized_apart, with_refused
 from checklist_rewards.errors import BackendError, ModelError, UnguardedScriptError
 from checklist_rewards.images import has_images
 from checklist_rewards.scores.reasons import Reason, Unanswered
@@ -81,8 +80,9 @@ _CPU_KV_CACHE_BYTES = 2**30
 
 # Environment variables of the engine's processes, unless the user has set them. vLLM logs to stdout, which would mix
 # with the output of this package.
+_LEVEL = "VLLM_LOGGING_LEVEL"
 _QUIET = {
-    "VLLM_LOGGING_LEVEL": "ERROR",
+    _LEVEL: "ERROR",
     "VLLM_LOGGING_STREAM": "ext://sys.stderr",
     "TORCH_CPP_LOG_LEVEL": "ERROR",
     "PYTHONWARNINGS": "ignore",
@@ -109,6 +109,9 @@ for fd in engine:
 """
 
 _open: weakref.WeakSet[VLLMBackend] = weakref.WeakSet()
+_loading = threading.Lock()
+"""One engine loads at a time: what its processes inherit (the environment, the filter), and which processes are its
+own, holds for this process."""
 
 
 def close_all() -> None:
@@ -159,11 +162,8 @@ class VLLMBackend(Backend):
         self._lock = threading.Lock()  # trainers may score from several threads; vLLM accepts one call at a time
         _refuse_while_importing()
         _warn_about_sharing()
-        with _without_triton_warning(), _environment(_QUIET):
-            from vllm.platforms import current_platform
-        on_cpu = current_platform.is_cpu()
         try:
-            with _ended_unless_loaded() as children, _without_triton_warning():
+            with _loading, _ended_unless_loaded() as children, _without_triton_warning():
                 self.llm = _load(path, engine)
                 if self._adapter is not None:  # now, not at the first call, when the files may have changed
                     self.llm.llm_engine.add_lora(self._lora())
@@ -175,6 +175,8 @@ class VLLMBackend(Backend):
             raise
         except Exception as error:  # vLLM raises many types of errors while loading
             raise ModelError(f"model {model!r} cannot be loaded with vLLM: {_short(error)}{_advice(error)}") from error
+        from vllm.platforms import current_platform
+
         guard = _kill_after_us(children)
         self._close = weakref.finalize(self, _shut_down, os.getpid(), self.llm, _tree(children), guard)
         _open.add(self)
@@ -188,7 +190,7 @@ class VLLMBackend(Backend):
         self.over_limit = Unanswered(Reason.TOO_LONG, detail)
         # On a CPU, vLLM 0.32 ends if it divides a prompt that is sampled with a seed: "CPU Generator does not use
         # offset".
-        self._most_at_once = _step_tokens(self.llm) if on_cpu else None
+        self._most_at_once = _step_tokens(self.llm) if current_platform.is_cpu() else None
         self._asleep = False
         self._sleep_if_unused()
 
@@ -229,12 +231,21 @@ class VLLMBackend(Backend):
     def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> tuple[list[Answer], Usage]:
         """Compute the log-probabilities of the labels. Shared prefixes are computed once by the prefix cache."""
         over = Answer(None, self.over_limit, keep=not self._reduced)
-        if not any(map(has_images, chain.from_iterable((g.system, g.prefix, *g.tails) for g in groups))):
+        seen = [any(map(has_images, (group.system, group.prefix, *group.tails))) for group in groups]
+        if not any(seen):
             return read_prompts(self.tokens, groups, labels, self._ask, limit=self.limit, over_limit=over)
         views = Views(self.eyes)
+        # As in a call without images, where a prompt without images has the same tokens.
+        texts = iter(self.tokens.groups([group for group, sees in zip(groups, seen, strict=True) if not sees]))
+        of_images = [group for group, sees in zip(groups, seen, strict=True) if sees]
+        pictured = iter(tokenized_apart(of_images, partial(self.eyes.send, views=views)))
+        found = [next(pictured) if sees else next(texts) for sees in seen]
+        tokenized = [group for group in found if not isinstance(group, Unanswered)]
         ask = partial(self._ask, views=views)
-        tokenized = self.eyes.send(groups, views)
-        return read_prompts(self.tokens, groups, labels, ask, limit=self.limit, over_limit=over, tokenized=tokenized)
+        read, usage = read_prompts(
+            self.tokens, groups, labels, ask, limit=self.limit, over_limit=over, tokenized=tokenized
+        )
+        return with_refused(groups, found, read), usage
 
     @cached_property
     def eyes(self) -> Eyes:
@@ -242,32 +253,48 @@ class VLLMBackend(Backend):
         config = self.llm.model_config
         if not self.sees:
             raise ModelError(f"{type(config.hf_config).__name__} takes no images.")
-        code = {"trust_remote_code": True} if config.trust_remote_code else {}
-        return Eyes(self.tokens, load_processor(self._path, revision=config.revision, **code), config.hf_config)
+        settings = {"trust_remote_code": True} if config.trust_remote_code else {}
+        of_images = {} if config.multimodal_config is None else config.multimodal_config.mm_processor_kwargs or {}
+        for name, value in of_images.items():
+            settings |= value if name == "images_kwargs" else {name: value}
+        return Eyes(self.tokens, load_processor(self._path, revision=config.revision, **settings), config.hf_config)
 
     def generate(
         self, prompts: Sequence[Messages], sampling: Sampling, arrived: Arrived | None = None
     ) -> list[list[Reply]]:
         """Sample replies with vLLM's continuous batching. `arrived` is called as each prompt finishes."""
-        seen = any(has_images(message["content"]) for messages in prompts for message in messages)
-        views = Views(self.eyes) if seen else None
-        ids = [
-            self.tokens.prompt(messages) if views is None else self.eyes.send_prompt(messages, views)
-            for messages in prompts
-        ]
-        replies = [[Reply(None, unanswered=self.over_limit, keep=not self._reduced)] * sampling.n for _ in prompts]
-        fitting = [index for index, prompt in enumerate(ids) if len(prompt) < self.limit]
-        for index in fitting:
-            replies[index] = [Reply(None, unanswered=MISSED)] * sampling.n  # until it is done
+        seen = [any(has_images(message["content"]) for message in messages) for messages in prompts]
+        views = Views(self.eyes) if any(seen) else None
+        replies = [[Reply(None, unanswered=MISSED)] * sampling.n for _ in prompts]  # until they are done
+        ids: dict[int, list[int]] = {}
+        for index, (messages, sees) in enumerate(zip(prompts, seen, strict=True)):
+            try:
+                if views is not None and sees:
+                    prompt = self.eyes.send_prompt(messages, views)
+                else:
+                    prompt = self.tokens.prompt(messages)
+            except ImageError as error:
+                replies[index] = [Reply(None, unanswered=Unanswered(Reason.BACKEND_ERROR, str(error)))] * sampling.n
+                continue
+            if len(prompt) < self.limit:
+                ids[index] = prompt
+            else:
+                replies[index] = [Reply(None, unanswered=self.over_limit, keep=not self._reduced)] * sampling.n
+        fitting = list(ids)
 
         def done(place: int, output: Any) -> None:
             index = fitting[place]
-            counts = [len(ids[index]), *[0] * (sampling.n - 1)]
-            replies[index] = [self._reply(*sample) for sample in zip(output.outputs, counts, strict=True)]
+            if isinstance(output, BackendError):
+                why = Unanswered(Reason.BACKEND_ERROR, str(output))
+                replies[index] = [Reply(None, unanswered=why)] * sampling.n
+            else:
+                counts = [len(ids[index]), *[0] * (sampling.n - 1)]
+                replies[index] = [self._reply(*sample) for sample in zip(output.outputs, counts, strict=True)]
             if arrived is not None:
                 arrived(index, replies[index])
 
-        self._sample([ids[index] for index in fitting], sampling, done, views)
+        if ids:
+            self._sample(list(ids.values()), sampling, done, views)
         return replies
 
     def _sample(
@@ -281,7 +308,7 @@ class VLLMBackend(Backend):
         failed: list[int] = []  # an engine may refuse a schema that vLLM has accepted, if it holds others already
 
         def sampled(place: int, output: Any) -> None:
-            if any(sample.finish_reason == "error" for sample in output.outputs):
+            if isinstance(output, BackendError) or any(s.finish_reason == "error" for s in output.outputs):
                 failed.append(place)
             else:
                 done(place, output)
@@ -294,8 +321,15 @@ class VLLMBackend(Backend):
         again = [prompts[place] for place in failed]
         # Fails too if it was not the schema.
         params = self._params(again, sampling, None, views)
-        self._stream(again, params, lambda place, output: done(failed[place], output), views)
-        if len(failed) == len(prompts):
+        replied: list[int] = []
+
+        def sampled_again(place: int, output: Any) -> None:
+            if not isinstance(output, BackendError):
+                replied.append(place)
+            done(failed[place], output)
+
+        self._stream(again, params, sampled_again, views)
+        if replied and len(failed) == len(prompts):
             logger.warning("vLLM cannot enforce the JSON schema of the replies: %s", why)
             self._refused_schemas.add(schema)
 
@@ -324,7 +358,16 @@ class VLLMBackend(Backend):
         from vllm import SamplingParams
 
         params = SamplingParams(max_tokens=1, temperature=0, logprob_token_ids=ids, detokenize=False)
-        outputs = self._run(prompts, params, views)
+        try:
+            outputs = self._run(prompts, params, views)
+        except _RefusedError as error:
+            if views is None:
+                raise
+            if len(prompts) == 1:
+                return [Unanswered(Reason.BACKEND_ERROR, str(error))], 0
+            half = len(prompts) // 2
+            halves = [self._ask(some, ids, views=views) for some in (prompts[:half], prompts[half:])]
+            return [answer for answers, _ in halves for answer in answers], sum(computed for _, computed in halves)
         answers = [_answer(output.outputs[0], ids) for output in outputs]
         cached = sum(output.num_cached_tokens or 0 for output in outputs)
         return answers, sum(map(len, prompts)) - cached
@@ -332,13 +375,13 @@ class VLLMBackend(Backend):
     def _run(self, prompts: list[list[int]], params: Any, views: Views | None = None) -> list[Any]:
         if not prompts:
             return []
-        requests = [_request(prompt, views) for prompt in prompts]
+        requests = _requests(prompts, views)
         with self.stay_awake(), self._lock:
             try:
                 self._wake()
                 outputs = self.llm.generate(requests, params, use_tqdm=False, lora_request=self._lora())
             except Exception as error:
-                raise BackendError(f"vLLM failed: {_short(error)}") from error
+                raise _failure(error) from error
         return outputs[-len(prompts) :]  # after an interrupted call, the outputs of its requests come first
 
     def _lora(self) -> Any:
@@ -351,10 +394,21 @@ class VLLMBackend(Backend):
     def _stream(
         self, prompts: list[list[int]], params: list[Any], done: Callable[[int, Any], None], views: Views | None = None
     ) -> None:
-        """Like `_run`, but call `done` with the index and output of each prompt as soon as it is finished."""
-        for wave in _waves(prompts, params, self._most_at_once):
-            requests = [_request(prompts[place], views) for place in wave]
-            self._stream_at_once(requests, [params[place] for place in wave], wave, done)
+        """Like `_run`, but call `done` with the index and output of each prompt as soon as it is finished. The output
+        is an error for a prompt with images that vLLM refuses."""
+        waves = list(_waves(prompts, params, self._most_at_once))
+        while waves:
+            wave = waves.pop(0)
+            requests = _requests([prompts[place] for place in wave], views)
+            try:
+                self._stream_at_once(requests, [params[place] for place in wave], wave, done)
+            except _RefusedError as error:
+                if views is None:
+                    raise
+                if len(wave) == 1:
+                    done(wave[0], error)
+                else:
+                    waves[:0] = [wave[: len(wave) // 2], wave[len(wave) // 2 :]]
 
     def _stream_at_once(
         self, requests: list[Any], params: list[Any], places: Sequence[int], done: Callable[[int, Any], None]
@@ -364,7 +418,7 @@ class VLLMBackend(Backend):
                 self._wake()
                 ids = self.llm.enqueue(requests, params, use_tqdm=False, lora_request=self._lora())
             except Exception as error:
-                raise BackendError(f"vLLM failed: {_short(error)}") from error
+                raise _failure(error) from error
             # An output has the id of its request; the engine's own id has a random suffix.
             waiting = {request.partition("-")[0]: place for place, request in zip(places, ids, strict=True)}
             try:
@@ -393,19 +447,24 @@ class VLLMBackend(Backend):
         return Reply(text, sample.finish_reason, prompt_tokens=prompt_tokens, completion_tokens=len(tokens))
 
 
-def _request(prompt: list[int], views: Views | None) -> Any:
-    """A prompt as vLLM takes it: ids with one placeholder per image, and the pixels. The hash of the pixels is the key
-    of vLLM's cache of processed images."""
+def _requests(prompts: Sequence[list[int]], views: Views | None) -> list[Any]:
+    """Prompts as vLLM takes them: ids with one placeholder per image, and the pixels, of which there is one object for
+    all prompts. The hash of the pixels is the key of vLLM's cache of processed images, so it computes none itself."""
     from vllm import TokensPrompt
 
-    ids, images = (prompt, []) if views is None else views.sent.get(tuple(prompt), (prompt, []))
-    if not images:
-        return TokensPrompt(prompt_token_ids=ids)
-    return TokensPrompt(
-        prompt_token_ids=ids,
-        multi_modal_data={"image": [image.pillow for image in images]},
-        multi_modal_uuids={"image": [image.key for image in images]},
-    )
+    pictures: dict[str, Any] = {}
+    requests = []
+    for prompt in prompts:
+        ids, images = (prompt, []) if views is None else views.sent.get(tuple(prompt), (prompt, []))
+        request = TokensPrompt(prompt_token_ids=ids)
+        if images:
+            for image in images:
+                if image.key not in pictures:
+                    pictures[image.key] = image.pillow
+            request["multi_modal_data"] = {"image": [pictures[image.key] for image in images]}
+            request["multi_modal_uuids"] = {"image": [image.key for image in images]}
+        requests.append(request)
+    return requests
 
 
 def _answer(sample: Any, ids: Sequence[int]) -> TokenAnswer:
@@ -535,8 +594,11 @@ class _TritonFilter(logging.Filter):
 
 @contextmanager
 def _without_triton_warning() -> Iterator[None]:
-    """Apply [`_TritonFilter`] here and in the processes that vLLM starts, unless the user has chosen vLLM's level."""
-    if "VLLM_LOGGING_LEVEL" in os.environ:
+    """Apply [`_TritonFilter`] here and in the processes that vLLM starts, unless vLLM's level shows warnings.
+
+    That a level is set does not mean that the user has chosen it: TRL sets ERROR when it is imported.
+    """
+    if os.environ.get(_LEVEL, _QUIET[_LEVEL]).upper() not in ("ERROR", "CRITICAL"):
         yield
         return
     # A process that is spawned receives the configuration of its parent before it imports what it runs.
@@ -662,6 +724,17 @@ def _advice(error: Exception) -> str:
         "another process set gpu_memory_utilization below the share that is free, such as 0.3 (--engine-args "
         "gpu_memory_utilization=0.3)"
     )
+
+
+class _RefusedError(BackendError):
+    """vLLM has refused a call for one of its prompts, such as one with too many images, before computing any."""
+
+
+def _failure(error: Exception) -> BackendError:
+    """The error of a call, which vLLM may have refused with a ValueError or, later, with a class of its own."""
+    names = {kind.__name__ for kind in type(error).__mro__}
+    refused = names & {"ValueError", "VLLMClientError"}
+    return (_RefusedError if refused else BackendError)(f"vLLM failed: {_short(error)}")
 
 
 def _short(error: Exception) -> str:

@@ -26,8 +26,10 @@ from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.bootstrap import DEFAULT_RESAMPLES, Bootstrap
 from checklist_rewards.files.atomic import write_json
 from checklist_rewards.files.rows import file_format, write_rows
+from checklist_rewards.images import shown
 from checklist_rewards.rerank import Pool
 from checklist_rewards.rows import Columns, read_checklist
+from checklist_rewards.scorer import ChecklistScorer
 
 _ATTACK = "Attack"
 _SHOWN = 20
@@ -156,11 +158,11 @@ def attack(
     if rows is None and checklist is not None:
         raise SampleError("--checklist has no effect on the packaged prompts; set CHECKLISTS, a file with prompts.")
     shared = None if checklist is None else read_checklist(checklist)
-    found = default_rows() if rows is None else _rows(rows, keys, checklist_key, shared)
-    if responses is not None:
-        found = _with_responses(found, "the packaged prompts" if rows is None else rows, responses, keys, target_key)
     work = Work.of(preset, store_options, judge=judge, concurrency=concurrency, dry=dry)
     scorer = work.scorer
+    found = default_rows() if rows is None else _rows(rows, keys, checklist_key, shared, scorer)
+    if responses is not None:
+        found = _with_responses(found, "the packaged prompts" if rows is None else rows, responses, keys, target_key)
     run = partial(attacked, scorer, found, prompts=prompts, budget_reads=budget_reads, seed=seed)
     if dry.dry_run:
         with quiet():
@@ -207,13 +209,14 @@ def _gamed(report: AttackReport, max_rise: float | None, max_beats: float | None
     return found
 
 
-def _rows(path: Path, keys: o.Keys, checklist_key: str | None, shared: object) -> list[Pool]:
+def _rows(path: Path, keys: o.Keys, checklist_key: str | None, shared: object, scorer: ChecklistScorer) -> list[Pool]:
     """The prompts with a checklist. Rows with a null checklist are left out."""
     found = []
     for row, columns in Columns.each(path, **keys.columns(checklist=checklist_key, shared=shared)):
         request = columns.request_of(row.data, row.where)
         pool = columns.pool_of(row.data, row.where)
         if pool.checklist is not None:
+            scorer.check_images(pool.checklist, row.where, input=request.input, history=pool.history)
             found.append(replace(pool, input=request.input))
     if not found:
         raise SampleError(f"{path} has no rows with a checklist.")
@@ -229,9 +232,11 @@ def _with_responses(
         SampleError: If no response belongs to any of the prompts.
     """
     answers: dict[tuple[str | None, str | None], list[str]] = {}
-    for row, columns in Columns.each(path, inputs=keys.input_key, target=target_key, history=keys.history_key):
-        text = columns.target_of(row.data, row.where).text
-        given = answers.setdefault(columns.input_of(row.data, row.where), [])
+    named = {"inputs": keys.input_key, "target": target_key, "history": keys.history_key, "images": keys.images}
+    for row, columns in Columns.each(path, **named):
+        text = shown(columns.target_of(row.data, row.where).text)
+        input, history, _images = columns.context_of(row.data, row.where)  # the texts have the marks of the images
+        given = answers.setdefault((input, history), [])
         if text.strip() and text not in given:
             given.append(text)
     prompts = {(row.input, row.history) for row in rows}

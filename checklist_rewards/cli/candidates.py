@@ -31,7 +31,9 @@ from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.scored import stored_checklist
 from checklist_rewards.files.atomic import write_text
 from checklist_rewards.files.rows import CHUNK_ROWS, Row, file_format, write_rows
+from checklist_rewards.images import Image
 from checklist_rewards.judges import Progress
+from checklist_rewards.messages import images_of
 from checklist_rewards.preferences import (
     Form,
     Pair,
@@ -51,7 +53,7 @@ from checklist_rewards.rerank import (
     sample_candidates,
     selection,
 )
-from checklist_rewards.rows import Candidate, Columns, score_from
+from checklist_rewards.rows import IMAGE_COLUMNS, Candidate, Columns, Sample, score_from
 from checklist_rewards.scorer import ChecklistScorer
 from checklist_rewards.scores import Aggregation, ItemScore, Score, rescore
 from checklist_rewards.scores.reasons import Reason, Unanswered
@@ -157,7 +159,7 @@ def rerank(
             if gold_key is not None:
                 _gold(columns, row, gold_key, candidates)
         else:
-            _prompt(columns, row, "sampling candidates")
+            engine.check_images(images_of(_asked(columns, row)), f"{row.where}: the prompt", "policy")
         total += 1
         asks = asks or (row_checklist is not None and scorer.asks(row_checklist))
         reads += 0 if row_checklist is None else len(row_checklist) * (n if engine is not None else len(candidates))
@@ -225,9 +227,12 @@ class _RerankTotals:
 
 def _checked(judge: ChecklistScorer, columns: Columns, row: Row) -> Checklist | None:
     """The row's checklist. Raises an error for a row that cannot be ranked."""
-    checklist: Checklist | None = columns.pool_of(row.data, row.where).checklist
-    for item in checklist.items if checklist is not None else ():
-        judge.check_item(item, row.where)
+    pool = columns.pool_of(row.data, row.where)
+    checklist: Checklist | None = pool.checklist
+    if checklist is not None:
+        for item in checklist.items:
+            judge.check_item(item, row.where)
+        judge.check_images(checklist, row.where, input=pool.input, history=pool.history)
     return checklist
 
 
@@ -241,12 +246,22 @@ def _gold(columns: Columns, row: Row, key: str, candidates: Sequence[str]) -> li
     return check_gold(columns.list_of(row.data, key, "--gold-key", row.where), candidates, row.where)
 
 
-def _prompt(columns: Columns, row: Row, what: str) -> str | list[dict[str, str]]:
+def _prompt(columns: Columns, row: Row) -> str | list[dict[str, str]]:
     if not columns.inputs:
         columns.get(row.data, PROMPT, "--input-key", row.where)
     prompt = columns.messages_of(row.data, row.where)
     if prompt is None:
-        raise SampleError(f"{row.where}: the input is empty; {what} requires a prompt.")
+        raise SampleError(f"{row.where}: the input is empty; a pair requires a prompt.")
+    return prompt
+
+
+def _asked(columns: Columns, row: Row) -> Any:
+    """The prompt of a row for the policy, with its images."""
+    if not columns.inputs:
+        columns.get(row.data, PROMPT, "--input-key", row.where)
+    prompt = columns.asked_of(row.data, row.where)
+    if prompt is None:
+        raise SampleError(f"{row.where}: the input is empty; sampling candidates requires a prompt.")
     return prompt
 
 
@@ -266,7 +281,10 @@ def _rankings(
 
 
 def _hashes(columns: Columns, row: Row, candidates: Sequence[str]) -> list[str]:
-    asked = json.dumps([columns.messages_of(row.data, row.where), columns.reference_of(row.data, row.where)])
+    asked = json.dumps(
+        [columns.asked_of(row.data, row.where), columns.reference_of(row.data, row.where)],
+        default=lambda value: value.key if isinstance(value, Image) else repr(value),
+    )
     return [key_of("ranked-1", asked, str(text)).hex()[:16] for text in candidates]
 
 
@@ -355,13 +373,12 @@ def pairs(
     for row in run.file:
         row_checklist = columns.checklist_of(row.data, row.where)
         items = () if row_checklist is None else row_checklist.items
-        _prompt(columns, row, "a pair")
+        _prompt(columns, row)
         columns.reference_of(row.data, row.where)
         texts = _candidates(columns, row, candidates_key)
         if row_checklist is None or (stored is not None and stored.of(row, row_checklist) is not None):
             continue
-        for item in items:
-            scorer.check_item(item, row.where)
+        _checked(scorer, columns, row)
         asks = asks or scorer.asks(row_checklist)
         reads += len(texts) * len(items)
     work.check_judge(asks)
@@ -394,7 +411,8 @@ def pairs(
                 for score in row_scores:
                     report.add(row.number, score)
                     judges |= {line.judge for line in score.items if line.judge and line.method != "check"}
-                pool = ScoredPool(_prompt(columns, row, "a pair"), asked, texts, row_scores)
+                images = {name: row.data[name] for name in IMAGE_COLUMNS if name in row.data}
+                pool = ScoredPool(_prompt(columns, row), asked, texts, row_scores, images)
                 pair_or_reason = choose_pair(pool, rule)
                 if isinstance(pair_or_reason, Pair):
                     selected.append(pair_or_reason)
@@ -582,7 +600,10 @@ def refine(
     columns, report = run.columns, run.report
     total = 0
     for row in run.file:
-        _task(columns, row, checklist_key)
+        task = _task(columns, row, checklist_key)
+        images = images_of(task.prompt)
+        engine.check_images(images, f"{row.where}: the prompt")
+        work.pipeline.check_sample(Sample(task.checklist or (), "an answer", images=images), row.where)
         total += 1
     sampling = Sampling(policy.max_tokens, policy.temperature, seed=policy.seed)
     if dry.dry_run:

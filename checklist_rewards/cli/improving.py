@@ -35,7 +35,8 @@ from checklist_rewards.evolving.rewriting import Rewriter
 from checklist_rewards.files.atomic import write_json
 from checklist_rewards.files.rows import SCORE_COLUMN, read_rows
 from checklist_rewards.judges.labels import LabelCell, read_column
-from checklist_rewards.rows import Columns, read_checklist
+from checklist_rewards.keys import prompt_identity
+from checklist_rewards.rows import read_checklist
 from checklist_rewards.scorer import ChecklistScorer
 from checklist_rewards.version import __version__
 
@@ -71,7 +72,6 @@ def fit(
             help="What has a weight of its own.",
         ),
     ] = None,
-    target_key: o.TargetKey = None,
     bootstrap: Resamples = DEFAULT_RESAMPLES,
     seed: Seed = 0,
 ) -> None:
@@ -93,15 +93,12 @@ def fit(
     check_outputs([rows, labelled.labels, pairs], output=output)
     if pairs is not None and labelled.named:
         raise SampleError(f"--pairs {pairs} and labels are two kinds of labels; set only one of them.")
-    if pairs is None:
-        o.no_effect("without --pairs", "target_key")
     labels = labelled.as_labels()
     scored = labels.read(rows)
     if pairs is None:
         found = labelled_scores(labels.of(scored)[0], by=by)
     else:
-        columns = Columns.of(scored[0].data, target=target_key)
-        names = [{row.id, text_of(row.data.get(columns.target))} for row in scored]
+        names = [{row.id, text_of(row.data.get(row.columns.target))} for row in scored]
         found = labelled_scores(scored, by=by, pairs=_pairs(pairs, names, "scored row"))
     with bars() as bar:
         fitted = fit_weights(found, Bootstrap(bootstrap, seed, bar("bootstrap draws", None)))
@@ -274,6 +271,8 @@ def improve(
     scorer: ChecklistScorer | None = None
     if work is not None:
         scorer = work.scorer
+        for row in rows:
+            scorer.check_sample(row.to_judge, row.where)
         scorer.validate()
         if writer is not None:
             engine = Engine(writer, *_place(judge.engine), judge.engine.settings)
@@ -351,7 +350,8 @@ def _labelled_rows(
                 f"{row.where}: column {SCORE_COLUMN!r} not found; score the rows first, or name a judge with --model."
             )
         sample = row.columns.sample_of(row.data, row.where, shared)
-        group = str(row.data[group_key]) if group_key is not None else str((sample.input or row.where, sample.history))
+        asked = prompt_identity((sample.input or row.where, sample.history), row.prompt_images)
+        group = str(asked if group_key is None else row.data[group_key])
         score = row.score if stored else None
         found.append(replace(row, id=row.where, score=score, group=group, labels=label, sample=sample))
         names.append({text_of(row.data.get(file.columns.target)), *([row.id] if row.has_id else [])})

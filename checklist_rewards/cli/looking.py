@@ -35,8 +35,8 @@ from checklist_rewards.evaluation.labels import same_text
 from checklist_rewards.evaluation.scored import ScoredFile, ScoredText, kind_of_row
 from checklist_rewards.files.atomic import write_json
 from checklist_rewards.files.rows import SCORE_COLUMN, read_rows, write_rows
-from checklist_rewards.images import shown
-from checklist_rewards.messages import Images
+from checklist_rewards.images import Image, shown
+from checklist_rewards.messages import Images, images_of
 from checklist_rewards.monitor.extra_reads import degenerate_replies
 from checklist_rewards.rerank import sample_candidates
 from checklist_rewards.rows import Columns
@@ -181,7 +181,9 @@ def inspect(
         if work is not None and asks:
             work.scorer.validate()
         found = _Inspection(ScoredFile(rows, **named), analyses, forecast)
-        found.read()
+        found.read(None if work is None else work.scorer)
+        if work is not None and analyses.paraphrases:
+            found.pick(work.scorer)
         if work is not None and analyses.meta:
             found.review(work.scorer)
         if work is not None and analyses.paraphrases:
@@ -202,13 +204,17 @@ class _Inspection:
         self.unscored = 0
         self.checklists: dict[str, Checklist] = {}
         self.inputs: dict[str, str | None] = {}
+        self.images: dict[str, Sequence[Image]] = {}
+        """The images of the inputs, which are in memory while they are held."""
+        self.picked: list[tuple[ScoredText, Sample]] = []
         self.generated: list[Checklist] = []
         self.human: list[Checklist] = []
         self.reviews: list[Review] = []
         self.unchanged = 0
 
-    def read(self) -> None:
-        """Read all rows. Raises [`SampleError`] for a file that `score` or `run` has not written."""
+    def read(self, scorer: ChecklistScorer | None) -> None:
+        """Read all rows. Raises [`SampleError`] for a file that `score` or `run` has not written, and for an image
+        that a reviewing judge cannot take."""
         first, columns, analyses = self.file.first, self.file.columns, self.analyses
         if kind_of_row(first.data) not in ("scored", "rewards"):
             raise SampleError(
@@ -228,15 +234,18 @@ class _Inspection:
                 if again.score is not None:
                     _repeat(self.analysis, score, again.score, row)
             if analyses.meta or analyses.paraphrases or analyses.human_key is not None:
-                self._collect(row)
+                self._collect(row, scorer)
 
-    def _collect(self, row: ScoredText) -> None:
+    def _collect(self, row: ScoredText, scorer: ChecklistScorer | None) -> None:
         columns, human_key = row.columns, self.analyses.human_key
         checklist = columns.checklist_of(row.data, row.where)
         if checklist is None or checklist.id in self.checklists:
             return
         self.checklists[checklist.id] = checklist
-        self.inputs[checklist.id] = columns.input_of(row.data, row.where)[0]
+        if self.analyses.meta and scorer is not None:
+            input, _, self.images[checklist.id] = columns.context_of(row.data, row.where)
+            scorer.check_images(None, row.where, input=input)
+            self.inputs[checklist.id] = input
         if human_key is not None:
             value = columns.get(row.data, human_key, "--human-key", row.where)
             if value is not None:
@@ -250,23 +259,27 @@ class _Inspection:
             progress = bar("meta-checklist", sum(reads_of(checklist) for checklist, _ in asked))
             self.reviews = review(asked, scorer, progress)
 
+    def pick(self, scorer: ChecklistScorer) -> None:
+        """Read the first rows, which are scored again with paraphrased items. Raises [`SampleError`] for a row with an
+        image that the judge cannot take."""
+        answered = (text for text in self.file if text.score is not None and not text.score.no_answer)
+        for text in islice(answered, self.analyses.paraphrase_rows):
+            checklist = self.file.columns.checklist_of(text.data, text.where)
+            if checklist is not None:
+                self.picked.append((text, text.asked(checklist).to_judge))
+                scorer.check_sample(self.picked[-1][1], text.where)
+
     def paraphrase(self, judge: o.JudgeOptions, work: Work) -> None:
-        """Score the first rows again with paraphrased items, and compare the answers."""
+        """Score the picked rows again with paraphrased items, and compare the answers."""
         count = self.analyses.paraphrases
         writer = Paraphraser(judge.engine, count=count, store=work.store or False)
-        answered = (text for text in self.file if text.score is not None and not text.score.no_answer)
-        picked = list(islice(answered, self.analyses.paraphrase_rows))
-        lists = [self.file.columns.checklist_of(text.data, text.where) for text in picked]
-        items = {item.id: item for checklist in lists if checklist is not None for item in checklist.items}
+        items = {item.id: item for _, sample in self.picked for item in sample.checklist.items}
         wordings = dict(zip(items, writer.reword(list(items.values())), strict=True))
         self.unchanged = writer.unchanged
         again: list[tuple[Score, Sample]] = []
-        for text, checklist in zip(picked, lists, strict=True):
-            if checklist is None:
-                continue
-            sample = text.asked(checklist).to_judge
+        for text, sample in self.picked:
             for number in range(count):
-                other = reworded(checklist, [wordings[item.id] for item in checklist.items], number)
+                other = reworded(sample.checklist, [wordings[item.id] for item in sample.checklist.items], number)
                 again.append((text.judged, replace(sample, checklist=other)))
         with bars() as bar:
             progress = bar("paraphrases", sum(len(sample.checklist) for _, sample in again))
@@ -318,7 +331,7 @@ def _scored(file: ScoredFile, repeats: Sequence[Path]) -> Iterator[tuple[ScoredT
                 f"{file.path} and the --repeat files must have the same rows, but their row counts differ."
             )
         for other in others:
-            if same_text(first.data, other.data) is False:
+            if same_text(first.data, other.data, first.columns.target) is False:
                 raise SampleError(
                     f"{other.where} is about another text than {first.where}; --repeat files have the same."
                 )
@@ -413,6 +426,8 @@ def _sample(
     found = [(row, columns.checklist_of(row.data, row.where)) for row in data]
     known = [(row, checklist) for row, checklist in found if checklist is not None]
     known = random.Random(0).sample(known, min(sampled.prompts, len(known)))
+    engine = policy.engine_beside(judge)
+    assert engine is not None
     prompts = []
     for row, checklist in known:
         prompt = columns.asked_of(row.data, row.where) if columns.inputs else None
@@ -420,9 +435,10 @@ def _sample(
             raise SampleError(f"{row.where}: the input is empty; sampling completions requires a prompt.")
         for item in checklist.items:
             scorer.check_item(item, row.where)
+        input, history, _ = columns.context_of(row.data, row.where)
+        scorer.check_images(checklist, row.where, input=input, history=history)
+        engine.check_images(images_of(prompt), f"{row.where}: the prompt", "policy")
         prompts.append(prompt)
-    engine = policy.engine_beside(judge)
-    assert engine is not None
     _ = engine.identity  # raises if the policy is not found
     scorer.validate()
     sampling = Sampling(policy.max_tokens, policy.temperature, n=sampled.n, seed=policy.seed)
@@ -471,12 +487,6 @@ def report(
         ),
     ] = MAX_ROWS,
     input_key: o.InputKey = None,
-    target_key: Annotated[
-        str | None,
-        typer.Option(
-            show_default="target, else completion", rich_help_panel=o.ROWS, help="Column of the judged text."
-        ),
-    ] = None,
     bootstrap: Resamples = DEFAULT_RESAMPLES,
     seed: Seed = 0,
 ) -> None:
@@ -511,7 +521,7 @@ def report(
             seed=seed,
             intervals=Bootstrap(bootstrap, seed),
             inputs=input_key,
-            target=target_key,
+            target=labelled.target_key,
             id_key=labelled.id_key,
             progress=bar,
         )

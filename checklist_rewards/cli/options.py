@@ -42,7 +42,7 @@ from pydantic import BaseModel, ConfigDict
 from pydantic.fields import FieldInfo
 from typer.models import ArgumentInfo, OptionInfo
 
-from checklist_rewards.backends import SERVED, Engine
+from checklist_rewards.backends import Engine
 from checklist_rewards.backends.models import UNNAMED
 from checklist_rewards.cli.help import HelpAll
 from checklist_rewards.cli.output import running
@@ -53,6 +53,7 @@ from checklist_rewards.judges.settings import ENGINE_SETTINGS, JudgeConfig, Scor
 from checklist_rewards.messages import Images
 from checklist_rewards.pipelines import PipelineConfig, WriterConfig, load_config
 from checklist_rewards.rows import read_checklist
+from checklist_rewards.writer import Writer as WriterModel
 
 ROWS, JUDGE, SCORE, WRITER = "Rows", "Judge", "Score", "Checklist writer"
 POLICY, OUTPUT, PIPELINE, CLUSTER = "Policy", "Output and store", "Pipeline", "Cluster"
@@ -610,7 +611,8 @@ class Writer(Writing):
 
     parts: ClassVar[tuple[Part, ...]] = (
         Part(WriterConfig, OF_WRITER, WRITER, short=True, only=("model",)),
-        Part(JudgeConfig, OF_WRITER, WRITER, short=True, only=("backend", "base_url", "engine_args")),
+        Part(WriterModel, OF_WRITER, WRITER, short=True, only=("base_url", "backend")),
+        Part(JudgeConfig, OF_WRITER, WRITER, short=True, only=("engine_args",)),
         *Writing.parts,
     )
 
@@ -630,7 +632,8 @@ class OwnWriter(Writing):
 
     parts: ClassVar[tuple[Part, ...]] = (
         Part(WriterConfig, OF_WRITER, WRITER, only=("model",)),
-        Part(JudgeConfig, OF_WRITER, WRITER, only=("base_url", "engine_args")),
+        Part(WriterModel, OF_WRITER, WRITER, only=("base_url",)),
+        Part(JudgeConfig, OF_WRITER, WRITER, only=("engine_args",)),
         *Writing.parts,
     )
 
@@ -659,7 +662,8 @@ class Policy(Options):
     heading = POLICY
     prefix = OF_POLICY
     parts: ClassVar[tuple[Part, ...]] = (
-        Part(JudgeConfig, OF_POLICY, POLICY, only=("model", "base_url", "engine_args"), helps={"model": _TEXTS}),
+        Part(WriterModel, OF_POLICY, POLICY, only=("model", "base_url"), helps={"model": _TEXTS}),
+        Part(JudgeConfig, OF_POLICY, POLICY, only=("engine_args",)),
     )
 
     temperature: Annotated[float, Ge(0)] = 1.0
@@ -689,8 +693,8 @@ class Policy(Options):
 
 
 def _backend_beside(judge: Any, base_url: str | None) -> Any:
-    """The backend of a second model: the judge's backend unless one of the two models is on a server."""
-    return "auto" if judge in (*SERVED, REMOTE) or base_url is not None else judge
+    """The backend of a second model: the judge's if it can write and neither of the two models is on a server."""
+    return judge if judge in ("transformers", "vllm") and base_url is None else "auto"
 
 
 class Cluster(Options):

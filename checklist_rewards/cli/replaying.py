@@ -51,8 +51,8 @@ from checklist_rewards.files.rows import CHUNK_ROWS, SCORE_COLUMN, file_format, 
 from checklist_rewards.judges.calibration import Calibration
 from checklist_rewards.judges.variants import MOST_REPEATS, how_repeated
 from checklist_rewards.judges.weights import Weights
+from checklist_rewards.keys import content_key, prompt_identity
 from checklist_rewards.progress import Bar
-from checklist_rewards.rewards.batch import content_key
 from checklist_rewards.rows import read_checklist
 from checklist_rewards.scorer import ChecklistScorer
 from checklist_rewards.scores import Aggregation, Score
@@ -280,11 +280,15 @@ class _Again:
             given = self.scorer.prepared(given, text.where)
         if self.weights is not None:
             given = self.weights.of(given, text.where)
-        return text.asked(given)
+        asked = text.asked(given)
+        if self.scorer is not None:
+            self.scorer.check_sample(asked.to_judge, text.where)
+        return asked
 
     def prompt_of(self, text: ScoredText) -> str:
         """Identity of the row's prompt."""
-        return content_key([text.data.get(name) for name in self.file.columns.inputs])
+        prompts = [text.data.get(name) for name in self.file.columns.inputs]
+        return content_key(prompt_identity(prompts, text.prompt_images))
 
     def written(self, text: ScoredText, score: Score | None) -> dict[str, Any]:
         """The row with its new score."""
@@ -448,11 +452,11 @@ def diff(
 
 def _load(matching: Matching, side: int, source: ScoredFile, named: bool, advance: Bar) -> None:
     for text in source:
-        prompt = json_text.dumps([text.step, text.prompt])
+        prompt = json_text.dumps([text.step, text.prompt_key])
         # A row without a prompt is a group of its own.
         group = prompt if text.prompt is not None else f"{prompt} {text.text}"
         # A row without an id among rows with ids is matched by its texts: its number may be the id of another row.
-        texts = json_text.dumps([text.step, text.prompt, text.text])
+        texts = json_text.dumps([text.step, text.prompt_key, text.text])
         key = texts if not named else f"id {text.id}" if text.has_id else f"texts {texts}"
         matching.add(side, _digest(key), _digest(group), packed(text))
         advance(1)

@@ -260,6 +260,8 @@ def generate(
     if dry.dry_run:
         return forecast(work, requests=(run.columns.request_of(row.data, row.where) for row in run.file))
     pipe.check_writers()
+    assert work.writer is not None
+    work.writer.expect(total)
     with write_rows(files.output) as out, bars() as bar:
         run.write(out, partial(rows.process, written=bar("checklists", total)))
     run.finish(None)

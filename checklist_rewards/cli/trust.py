@@ -80,6 +80,8 @@ class Labelled(o.Options):
     group_key: str | None = None
     """Column of groups of dependent rows, such as the document. A group is resampled and held out as one. Defaults to
     each row on its own."""
+    target_key: str | None = None
+    """Column of the judged text, by which labels of another file are matched. Defaults to target, else completion."""
     checklist: Path | None = None
     """JSON file with a checklist to use for all rows."""
     checklist_key: str | None = None
@@ -97,6 +99,7 @@ class Labelled(o.Options):
             key=self.label_key or Labels.key,
             id_key=self.id_key,
             group_key=self.group_key,
+            target_key=self.target_key,
             checklist_key=self.checklist_key,
             shared=None if self.checklist is None else read_checklist(self.checklist),
         )
@@ -563,10 +566,12 @@ def _empty_targets(
             f"the file was scored by {name!r} but --model is {scorer.judge.name!r}; --contextual requires the same "
             "judge."
         )
-    columns = Columns.of(rows[0].data, **keys.columns(images="ignore"))
-    reads, places = [], []
+    columns = replace(Columns.of(rows[0].data, **keys.columns()), folder=rows[0].columns.folder)
+    reads, places, held = [], [], []
     for number, row in enumerate(rows):
-        input, history = columns.input_of(row.data, row.where)
+        input, history, images = columns.context_of(row.data, row.where)
+        held.append(images)  # in memory until the judge has answered
+        scorer.check_images(None, row.where, input=input, history=history)
         reference = columns.reference_of(row.data, row.where)
         for key, item in zip(row.keys, row.items, strict=True):
             if item.check is None:

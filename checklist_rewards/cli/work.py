@@ -93,6 +93,16 @@ class Counter(Backend):
         return EncoderJudge(self.engine).context
 
     @property
+    def sees(self) -> bool:  # type: ignore[override]
+        """Whether the engine takes images."""
+        return self.engine.sees
+
+    @property
+    def in_process(self) -> bool:  # type: ignore[override]
+        """Whether the engine runs in this process, where addresses of images are not fetched."""
+        return self.engine.in_process
+
+    @property
     def counted(self) -> Engine:
         """The engine that counts, under the name of the model."""
         return Engine(self.engine.model, self, self.engine.base_url)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
@@ -33,7 +33,8 @@ from checklist_rewards.datasets.scoring import map_stream
 from checklist_rewards.errors import ConfigError, GenerationError, SampleError
 from checklist_rewards.files.cells import as_cell, as_text, messages_in
 from checklist_rewards.files.rows import CHUNK_ROWS
-from checklist_rewards.generators import Generator
+from checklist_rewards.generators import Generator, Request
+from checklist_rewards.generators.base import check_request
 from checklist_rewards.judges import Progress
 from checklist_rewards.pipelines import Pipeline, PipelineConfig, WriterConfig
 from checklist_rewards.pipelines import pipeline as make_pipeline
@@ -108,10 +109,11 @@ def build_checklists(
     context = _context_columns(generator, dataset.column_names, keys, reference_key)
     inputs = _inputs(dataset, keys, list(context.values()))
     columns = _columns(keys, context)
+    check = _checks(generator)
     for number, row in enumerate(inputs, start=1):
-        request = columns.request_of(row, f"row {number}")
-        if isinstance(generator, Pipeline):
-            generator.check_request(request, f"row {number}")
+        check(columns.request_of(row, f"row {number}"), f"row {number}")
+        if len(keys) > 1:
+            columns.messages_of(row, f"row {number}")  # raises for an image that the text would not have
     write = _writing(generator)
     _check(generator)
 
@@ -147,13 +149,12 @@ def _stream(
     _check_columns(names, keys, [*keys, *context.values()])
     _check(generator)
     others = [name for name in names if name not in keys]
-    columns = _columns(keys, context)
+    columns, check = _columns(keys, context), _checks(generator)
 
     def written(rows: list[dict[str, Any]], start: int) -> list[dict[str, Any]]:
         requests = [columns.request_of(row, f"row {number}") for number, row in enumerate(rows, start=start)]
-        if isinstance(generator, Pipeline):
-            for number, request in enumerate(requests, start=start):
-                generator.check_request(request, f"row {number}")
+        for number, request in enumerate(requests, start=start):
+            check(request, f"row {number}")
         failures: dict[int, GenerationError] = {}
         out: list[dict[str, Any]] = []
         for number, (row, result) in enumerate(zip(rows, _writing(generator)(requests), strict=True), start=start):
@@ -179,6 +180,11 @@ def _check(generator: Generator) -> None:
         generator.check_writers()
     else:
         generator.validate()
+
+
+def _checks(generator: Generator) -> Callable[[Request, str], Request]:
+    """The check of a request, which names its row. A generator of another author may have none of its own."""
+    return getattr(generator, "check_request", check_request)
 
 
 def _writing(generator: Generator) -> Any:
@@ -265,7 +271,7 @@ def _columns(keys: Sequence[str], context: Mapping[str, str]) -> Columns:
 
 def _prompt(columns: Columns, row: Mapping[str, Any]) -> Any:
     """The prompt of a row: the value of a single column, or the texts of several."""
-    return messages_in(row[columns.inputs[0]]) if len(columns.inputs) == 1 else columns.input_of(row, "")[0]
+    return messages_in(row[columns.inputs[0]]) if len(columns.inputs) == 1 else columns.messages_of(row, "")
 
 
 def _new_columns(keys: Sequence[str]) -> Features:

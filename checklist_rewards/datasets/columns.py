@@ -7,7 +7,9 @@ All other columns get a type that fits all of their rows (`files/spool.py`).
 
 from __future__ import annotations
 
+import io
 import secrets
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -16,6 +18,7 @@ from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import GenerationError
 from checklist_rewards.files.cells import as_cell
 from checklist_rewards.files.spool import ArrowSpool
+from checklist_rewards.images import image_of
 from checklist_rewards.rows import PROMPT
 from checklist_rewards.validation import one_of
 
@@ -115,24 +118,47 @@ class ArrowFile:
         self._writer.close()
 
 
+def _is_pillow(value: Any) -> bool:
+    """Whether a value is a PIL image. PIL, which is an optional library, is not imported."""
+    module = sys.modules.get("PIL.Image")
+    return module is not None and isinstance(value, module.Image)
+
+
+def _stored(value: Any) -> Any:
+    """A value with cells of `datasets.Image` in place of PIL images: PNG files with the pixels that models see."""
+    if _is_pillow(value):
+        file = io.BytesIO()
+        image_of(value).pillow.save(file, "PNG")
+        return {"bytes": file.getvalue(), "path": None}
+    if isinstance(value, Mapping):
+        return {name: _stored(inner) for name, inner in value.items()}
+    return [_stored(inner) for inner in value] if isinstance(value, list | tuple) else value
+
+
 def dataset_from_rows(
-    rows: Iterable[Mapping[str, Any]], declared: Sequence[str] = (), cell: Callable[[Any], str] = as_cell
+    rows: Iterable[Mapping[str, Any]], declared: Features | None = None, cell: Callable[[Any], str] = as_cell
 ) -> Dataset | None:
-    """A dataset of rows; None without rows. Columns in `declared` have the types of [`checklist_features`]; `cell` as
-    in [`ArrowSpool`]."""
-    from datasets import Features
+    """A dataset of rows; None without rows. `declared` has the types of some columns; `cell` as in [`ArrowSpool`]. PIL
+    images are stored as cells of `datasets.Image`; a column of them has this type."""
+    from datasets import Features, Image, List
     from datasets.fingerprint import get_temporary_cache_files_directory
 
-    features = Features({name: checklist_features()[name] for name in declared})
+    features = declared or Features()
     spool = ArrowSpool(
         get_temporary_cache_files_directory(), {field.name: field.type for field in features.arrow_schema}, cell
     )
+    pictured: dict[str, Any] = {}
     try:
         for row in rows:
-            spool.write(row)
+            for name, value in row.items():
+                if _is_pillow(value):
+                    pictured[name] = Image()
+                elif isinstance(value, list | tuple) and any(map(_is_pillow, value)):
+                    pictured[name] = List(Image())
+            spool.write({name: _stored(value) for name, value in row.items()})
         if not spool.columns:
             return None
-        inferred = Features.from_arrow_schema(spool.schema)
+        inferred = Features.from_arrow_schema(spool.schema) | pictured
         with ArrowFile(Features({**inferred, **features})) as file:
             for batch in spool.batches():
                 file.write_batch(batch)

@@ -1,15 +1,17 @@
 """Rows with checklists in the shapes that trainers other than TRL read; the adapters of `rewards/integrations` find
 the checklist there.
 
-The checklist is JSON text, the safest form in Parquet. Except for ms-swift, the text also has the input, the history
-and the reference, because some trainers pass no prompt to a reward. All other columns are kept, and `checklists
-import` reads the rows back.
+The checklist is JSON text, the safest form in Parquet. Except for ms-swift, the text also has the input, its images,
+the history and the reference, because some trainers pass no prompt to a reward. All other columns are kept, and
+`checklists import` reads the rows back.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import dropwhile
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from checklist_rewards.datasets.columns import CHECKLIST_COLUMNS, PROMPT
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.cells import messages_in
 from checklist_rewards.files.rows import read_rows_for, write_rows
+from checklist_rewards.images import PLACE, Image, images_in, parts, shown
 from checklist_rewards.messages import chat_messages
 from checklist_rewards.rows import REFERENCE, Columns
 from checklist_rewards.validation import one_of
@@ -48,23 +51,25 @@ EXPORTS: Mapping[str, Row] = {
 """The shape of a row by trainer; "$name" is one of its messages, its label, its items and its number."""
 
 
-def exported(row: Mapping[str, Any], to: str, number: int = 0, where: str = "the row") -> Row:
-    """A row in the shape of another trainer.
+def exported(row: Mapping[str, Any], to: str, number: int = 0, where: str = "the row", folder: str | Path = "") -> Row:
+    """A row in the shape of another trainer. Its label has the images of its prompt as data URLs.
 
     Args:
         row (mapping): A row with `prompt` and `checklist`.
         to (`str`): One of `EXPORTS`.
         number (`int`): The number of the row, from 0.
         where (`str`): The place to name in an error.
+        folder (`str` or `Path`): Where relative paths of images begin.
 
     Raises:
-        SampleError, ChecklistError: If it has no prompt or no valid checklist, or a column of the same name.
+        SampleError, ChecklistError: If it has no prompt or no valid checklist, an image that is an address, or a
+            column of the same name.
     """
     one_of("to", to, tuple(EXPORTS))
     for name in (PROMPT, "checklist"):
         if row.get(name) is None:
             raise SampleError(f"{where}: {name!r} is missing; the row has {', '.join(row) or 'no columns'}.")
-    input, history = _COLUMNS.input_of(row, where)
+    input, history, _held = replace(_COLUMNS, folder=Path(folder)).context_of(row, where)
     prompt, checklist = messages_in(row[PROMPT]), Checklist.parse(row["checklist"], where)
     items: Any = [_without_none(item.model_dump(exclude={"sources"})) for item in checklist.items]
     origin = {
@@ -73,12 +78,13 @@ def exported(row: Mapping[str, Any], to: str, number: int = 0, where: str = "the
     }
     whole = {"items": items, **_without_none(origin)} if any(origin.values()) else items
     reference = row.get(REFERENCE)
-    label = {"checklist": whole, "input": input, "history": history}
+    label = {"checklist": whole, "input": input and _worded(input), "history": history and shown(history)}
+    label |= {"images": _urls(images, where)} if (images := list(dict.fromkeys(images_in(history, input)))) else {}
     label |= {"reference": reference} if isinstance(reference, str) and reference else {}
     messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else chat_messages(prompt)
     others = {name: value for name, value in row.items() if name not in (PROMPT, *CHECKLIST_COLUMNS)}
-    parts = {"messages": messages, "label": _text(_without_none(label)), "items": _text(whole), "number": number}
-    shaped = _filled(EXPORTS[to], parts)
+    filled = {"messages": messages, "label": _text(_without_none(label)), "items": _text(whole), "number": number}
+    shaped = _filled(EXPORTS[to], filled)
     for name in others:
         if name in shaped and name != "extra_info":
             raise SampleError(f"{where}: the column {name!r} has a meaning for {to}; rename it.")
@@ -90,11 +96,24 @@ def export_file(file: Path, output: Path, to: str) -> int:
     number = 0
     with write_rows(output) as out:
         for row in read_rows_for(file, output):
-            out.write(exported(row.data, to, number, row.where))
+            out.write(exported(row.data, to, number, row.where, row.folder))
             number += 1
         if not number:
             raise SampleError(f"{file} has no rows.")
     return number
+
+
+def _worded(input: str) -> str:
+    """The text of an input. "[image]" stands for an image, unless it is in front, where those of a label are put."""
+    after = dropwhile(lambda part: isinstance(part, Image), parts(input))
+    return "".join(PLACE if isinstance(part, Image) else part for part in after)
+
+
+def _urls(images: Sequence[Image], where: str) -> list[str]:
+    """The images as data URLs."""
+    if address := next((image.source for image in images if image.size is None), None):
+        raise SampleError(f"{where}: the image {address} is an address, which a label cannot have; download it.")
+    return [image.url for image in images]
 
 
 def _filled(shape: Any, parts: Mapping[str, Any]) -> Any:

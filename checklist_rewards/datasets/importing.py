@@ -24,6 +24,7 @@ from checklist_rewards.datasets.columns import (
     CHECKLIST_COLUMNS,
     PROMPT,
     checklist_columns,
+    checklist_features,
     dataset_from_rows,
     in_order,
 )
@@ -56,7 +57,7 @@ from checklist_rewards.files.cells import at, decoded, messages_in, places, with
 from checklist_rewards.files.documents import FORMATS as DOCUMENTS
 from checklist_rewards.files.rows import Row, write_rows
 from checklist_rewards.messages import chat_messages, speaker
-from checklist_rewards.rows import Columns
+from checklist_rewards.rows import IMAGE_COLUMNS, Columns
 from checklist_rewards.scores.scales import with_abstention
 from checklist_rewards.validation import import_extra, unknown
 
@@ -181,7 +182,9 @@ def import_checklists(path: str | Path | Dataset, **settings: Any) -> Dataset:
                 )
             yield row | checklist_columns(checklist)
 
-    dataset = dataset_from_rows(rows(), CHECKLIST_COLUMNS)
+    features = checklist_features()
+    del features[PROMPT]
+    dataset = dataset_from_rows(rows(), features)
     if dataset is None:
         raise SampleError(f"{name}: the file has no rows.")
     if imported.left_out:
@@ -356,7 +359,9 @@ def _rows(rows: Iterator[Row], format: Format, reader: CriteriaReader, how: _Set
         columns: dict[str, Any] = {}
         if format.prompt and not (format.promptless and all(key not in data for key in format.prompt)):
             columns[PROMPT] = _prompt(row, format)
-            Columns((PROMPT,), history=None, named=True).request_of(columns, row.where)
+            pictured = _pictured(row) if isinstance(columns[PROMPT], list) else {}
+            reading = Columns((PROMPT,), history=None, named=True, folder=row.folder)
+            reading.request_of(pictured | columns, row.where)
             _check_prompt(columns[PROMPT], row, format, how)
         if format.target:
             columns[TARGET] = at(data, format.target)
@@ -502,7 +507,14 @@ def _prompt(row: Row, format: Format) -> Any:
                 f"one with --prompt-key {key}.KEY."
             )
         values[key] = chat_messages(value)
-    return Columns(format.prompt, history=None, named=True).messages_of(values, row.where)
+    return Columns(format.prompt, history=None, named=True, folder=row.folder).messages_of(
+        _pictured(row) | values, row.where
+    )
+
+
+def _pictured(row: Row) -> dict[str, Any]:
+    """The columns with the images of a row."""
+    return {name: row.data[name] for name in IMAGE_COLUMNS if name in row.data}
 
 
 def _check_prompt(prompt: Any, row: Row, format: Format, how: _Settings) -> None:

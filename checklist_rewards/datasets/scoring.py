@@ -6,7 +6,7 @@ properties of a stream (shards, `take`, data loaders, `push_to_hub` in shards) s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from datasets import Dataset, Features, IterableDataset, Value
@@ -16,7 +16,7 @@ from checklist_rewards.datasets.shards import in_groups
 from checklist_rewards.datasets.tasks import RowWork, Source, Totals
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.cells import as_json
-from checklist_rewards.files.rows import SCORE_COLUMN, Row
+from checklist_rewards.files.rows import SCORE_COLUMN, Row, rows_of_tables
 from checklist_rewards.pipelines import Pipeline, PipelineConfig
 from checklist_rewards.rows import Columns
 from checklist_rewards.scorer import Scorer
@@ -64,26 +64,27 @@ def score_dataset(
     )
     pipe = Pipeline(PipelineConfig(), None, (), scorer)
 
-    def scored(rows: Iterable[tuple[int, Mapping[str, Any]]]) -> list[dict[str, Any]]:
-        work = RowWork(pipe, columns, Totals(), scores=True, checklists=Source.COLUMN)
-        numbered = [Row(number, dict(data), f"row {number}") for number, data in rows]
-        return work.process(numbered)
+    def scored(rows: Sequence[Row]) -> list[dict[str, Any]]:
+        return RowWork(pipe, columns, Totals(), scores=True, checklists=Source.COLUMN).process(rows)
 
     if isinstance(dataset, Dataset):
 
         def results() -> Iterator[dict[str, Any]]:
-            rows = enumerate(dataset.with_format(None), start=1)
-            for batch in in_groups(rows, BATCH_ROWS, lambda row: row[0]):
+            rows = rows_of_tables(dataset.with_format("arrow").iter(BATCH_ROWS))
+            for batch in in_groups(rows, BATCH_ROWS, lambda row: row.number):
                 yield from scored(batch)
 
-        result = dataset_from_rows(results())
+        images = {name: feature for name, feature in dataset.features.items() if "Image(" in str(feature)}
+        result = dataset_from_rows(results(), Features(images))
         assert result is not None
         return result
 
     features = None if dataset.features is None else Features({**dataset.features, SCORE_COLUMN: Value("string")})
     return map_stream(
         dataset,
-        lambda rows, start: [_as_text(row) for row in scored(enumerate(rows, start=start))],
+        lambda rows, start: [
+            _as_text(row) for row in scored([Row(n, dict(d), f"row {n}") for n, d in enumerate(rows, start)])
+        ],
         features,
         list(dict.fromkeys([*first, SCORE_COLUMN])),
         BATCH_ROWS,
@@ -111,7 +112,7 @@ def map_stream(
         columns (sequence of `str`): the columns of the result.
         batch_rows (`int`): rows per batch.
     """
-    before, names = dataset.features, list(dataset.column_names or next(iter(dataset)))
+    names = list(dataset.column_names or next(iter(dataset)))
 
     def of_columns(batch: Mapping[str, Sequence[Any]], indices: Sequence[int]) -> dict[str, list[Any]]:
         rows = [dict(zip(batch, values, strict=True)) for values in zip(*batch.values(), strict=True)]
@@ -123,11 +124,11 @@ def map_stream(
         import pyarrow as pa
 
         assert features is not None
-        rows = [before.decode_example(row) for row in table.to_pylist()]
-        results = [features.encode_example(row) for row in function(rows, indices[0] + 1)]
+        # Not decoded, so that images keep their bytes.
+        results = [features.encode_example(row) for row in function(table.to_pylist(), indices[0] + 1)]
         return pa.Table.from_pylist(results, schema=features.arrow_schema)
 
     options: dict[str, Any] = {"batched": True, "batch_size": batch_rows, "with_indices": True}
-    if before is None or features is None or "Json(" in str(features):  # pyarrow builds no arrays of JSON
+    if features is None or "Json(" in str(features):  # pyarrow builds no arrays of JSON
         return dataset.map(of_columns, remove_columns=names, **options)
     return dataset.with_format("arrow").map(of_table, features=features, **options).with_format(None)

@@ -31,6 +31,7 @@ from checklist_rewards.datasets.columns import PROMPT, checklist_columns
 from checklist_rewards.errors import ChecklistError, ConfigError, GenerationError, SampleError
 from checklist_rewards.files.rows import SCORE_COLUMN, Row
 from checklist_rewards.files.store import Store
+from checklist_rewards.images import words_of
 from checklist_rewards.judges import Progress, Receipt
 from checklist_rewards.pipelines import PipelineConfig
 from checklist_rewards.progress import Bar
@@ -232,6 +233,8 @@ class RowWork:
         request = sample = None
         if self.writes:
             request = self.pipe.check_request(self.columns.request_of(data, where), where)
+            if not self.scores and len(self.columns.inputs) > 1:
+                self.columns.messages_of(data, where)  # raises for an image that the text would not have
             if not self.scores and PROMPT in data and self.columns.inputs != (PROMPT,):
                 raise SampleError(
                     f"{where}: the input is in {', '.join(self.columns.inputs)}, but the row also has a column "
@@ -243,6 +246,9 @@ class RowWork:
             sample = self.columns.sample_of(data, where, ())
             if isinstance(checklist, Checklist):
                 self.pipe.check_checklist(checklist, where)
+            if (sample.images or sample.target_images) and (self.keeps or checklist is not None):
+                asked = replace(sample, checklist=checklist) if isinstance(checklist, Checklist) else sample
+                self.pipe.check_sample(asked, where)
         return request, sample, checklist if isinstance(checklist, Checklist) else None
 
     def process(
@@ -299,7 +305,7 @@ class RowWork:
                 data[SCORE_COLUMN] = None if score is None else score.model_dump()
             out[place] = data
             if self.writes:
-                ruled = request.input if request is not None and self.pipe.finds_constraints else None
+                ruled = words_of(request.input) if request is not None and self.pipe.finds_constraints else None
                 self.totals.add_checklist(name, result, ruled)
             elif score is None:
                 self.totals.miss(Unanswered(Reason.NO_CHECKLIST), name)

@@ -56,14 +56,15 @@ def packed(text: ScoredText) -> str:
     """A text as JSON, small enough for [`Matching`]: what is compared, and what names the row."""
     score = text.score
     dumped = None if score is None else score.model_dump(mode="json", exclude={"items": {"__all__": _NOT_COMPARED}})
-    return json.dumps([text.name, text.step, text.prompt, text.text, dumped])
+    return json.dumps([text.name, text.step, text.prompt, text.text, dumped, text.prompt_key])
 
 
 def unpacked(body: str) -> ScoredText:
     """The text that [`packed`] wrote."""
-    name, step, prompt, text, dumped = json.loads(body)
+    name, step, prompt, text, dumped, key = json.loads(body)
     score = None if dumped is None else Score.model_validate(dumped)
-    return ScoredText(name, name, score, step=step, data={"prompt": prompt, "completion": text}, kind="rewards")
+    data = {"prompt": prompt, "completion": text, "prompt_key": key}
+    return ScoredText(name, name, score, step=step, data=data, kind="rewards")
 
 
 _NOT_COMPARED = {"votes", "reasoning", "uncalibrated"}
@@ -362,7 +363,7 @@ class Differences:
         )
 
     def _cluster(self, row: ScoredText) -> int:
-        key = _hash(row.prompt, row.text if row.prompt is None else None)
+        key = _hash(row.data["prompt_key"], row.text if row.prompt is None else None)
         if key in self._clusters:
             return self._clusters[key]
         if len(self._clusters) == _CLUSTERS:

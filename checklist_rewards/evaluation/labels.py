@@ -22,7 +22,10 @@ from checklist_rewards.errors import ChecklistError, SampleError
 from checklist_rewards.evaluation.scored import CHECKLIST, ItemAnswer, ScoredText, own_id, read_scored, shown_prompt
 from checklist_rewards.files.cells import decoded, messages_in
 from checklist_rewards.files.rows import Row, read_rows
+from checklist_rewards.images import PLACE, is_logged
 from checklist_rewards.judges.labels import LabelCell, read_column
+from checklist_rewards.keys import image_key
+from checklist_rewards.messages import with_places
 from checklist_rewards.rows import INPUTS, Columns
 
 logger = logging.getLogger(__name__)
@@ -40,7 +43,8 @@ class Labels:
         path (`Path`, *optional*): A file with the labels, matched by row id and text. Without texts (columns `target`
             or `completion`), the id alone is compared, with a warning. Defaults to the scored file.
         key (`str`, *optional*, defaults to `"labels"`): Column of the labels.
-        id_key, group_key, checklist_key, shared (*optional*): How scored files are read; see [`read_scored`].
+        id_key, group_key, target_key, checklist_key, shared (*optional*): How scored files are read; see
+            [`read_scored`].
         lenient (`bool`, *optional*, defaults to `False`): Accept rows of `path` without an `id` or without labels,
             repeated ids, of which the last counts, and rows about other texts, which are not used.
         any_scale (`bool`, *optional*, defaults to `False`): The user named the scale of the numbers; see
@@ -51,6 +55,7 @@ class Labels:
     key: str = "labels"
     id_key: str | None = None
     group_key: str | None = None
+    target_key: str | None = None
     checklist_key: str | None = None
     shared: Checklist | None = None
     lenient: bool = False
@@ -59,7 +64,12 @@ class Labels:
     def read(self, path: str | Path) -> list[ScoredText]:
         """The rows of a scored file. Raises [`SampleError`]."""
         return read_scored(
-            path, id_key=self.id_key, group_key=self.group_key, checklist=self.checklist_key, shared=self.shared
+            path,
+            id_key=self.id_key,
+            group_key=self.group_key,
+            target=self.target_key,
+            checklist=self.checklist_key,
+            shared=self.shared,
         )
 
     def of(self, rows: Sequence[ScoredText]) -> tuple[list[ScoredText], int]:
@@ -119,13 +129,14 @@ class Labels:
         for scored in rows:
             label: Row | None = None
             for candidate in labels.get(scored.id, ()):  # the last one of this text counts
-                same = same_text(scored.data, candidate.data)
+                same = same_text(scored.data, candidate.data, scored.columns.target)
                 if same is not False:
                     label = candidate
                 elif not self.lenient:
                     raise SampleError(
                         f"{candidate.where}: the label with the id {scored.id!r} is about another "
-                        f"{_difference(candidate.data, scored.data, scored.where)}; a label is of one text."
+                        f"{_difference(candidate.data, scored.data, scored.where, scored.columns.target)}; a label is "
+                        "of one text."
                     )
                 if same is None and path.resolve() not in _without_texts:
                     _without_texts.add(path.resolve())
@@ -218,7 +229,7 @@ def pairs_of(
         one, other = differing
         raise SampleError(
             f"{one.where} and {other.where} have the same id {one.id!r}, but their texts differ: "
-            f"{_text(one.data)!r:.60} and {_text(other.data)!r:.60}. Judges are compared on the same texts; for the "
+            f"{_text_in(one)!r:.60} and {_text_in(other)!r:.60}. Judges are compared on the same texts; for the "
             "rate of wins of one file over the other, label rows of both (--label-key)."
         )
     return pairs, len(rows) + len(others) - 2 * len(pairs)
@@ -229,30 +240,48 @@ def other_texts(rows: Sequence[ScoredText], others: Sequence[ScoredText]) -> tup
     partners = {row.id: row for row in others}
     for row in rows:
         if (other := partners.get(row.id)) is not None:
-            first, second = _text(row.data), _text(other.data)
+            first, second = _text_in(row), _text_in(other)
             if first is not None and second is not None and not equal_answers(first, second):
                 return row, other
     return None
 
 
-def same_text(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool | None:
+def same_text(one: Mapping[str, Any], other: Mapping[str, Any], target: str | None = None) -> bool | None:
     """Whether two rows are about the same text, and about the same prompt if both have the same column of it; None if
-    a row has no text."""
-    if not all(isinstance(messages_in(row.get(Columns.of(row).target)), str | list) for row in (one, other)):
+    a row has no text. The text is in the column `target`, or in a usual one if a row does not have it."""
+    if not all(isinstance(messages_in(row.get(_column(row, target))), str | list) for row in (one, other)):
         return None  # without a text, or with another meaning of "target", such as a number
-    return _difference(one, other, "") is None
+    return _difference(one, other, "", target) is None
 
 
-def _difference(one: Mapping[str, Any], other: Mapping[str, Any], where: str) -> str | None:
+def _difference(one: Mapping[str, Any], other: Mapping[str, Any], where: str, target: str | None = None) -> str | None:
     """In what two rows with texts differ, as the end of a sentence; None for equal ones."""
-    first, second = _text(one) or "", _text(other) or ""
+    first, second = _text(one, target) or "", _text(other, target) or ""
     if not equal_answers(first, second):
         return f"text than {where}: {first!r:.60} and {second!r:.60}"
     for name in INPUTS:
         before, after = shown_prompt(one.get(name)), shown_prompt(other.get(name))
-        if before is not None and after is not None and _lines(before) != _lines(after):
+        if before is not None and after is not None and _words(before) != _words(after):
             return f"prompt than {where}: {before!r:.60} and {after!r:.60}"
+    if _other_images(*(ScoredText("", "", data=row, columns=Columns.of(row)).prompt_images for row in (one, other))):
+        return f"image than {where}"
     return None
+
+
+def _words(prompt: str) -> str:
+    """A prompt without the places of its images: the app exports them in the text, other rows have a column."""
+    return _lines(prompt.replace(PLACE, ""))
+
+
+def _other_images(images: Sequence[Any], others: Sequence[Any]) -> bool:
+    """Whether two rows with images have different ones. Cells of two kinds, such as a path and bytes, are not
+    compared."""
+    if len(images) != len(others):
+        return bool(images and others)
+    return any(
+        type(one) is type(other) and is_logged(one) == is_logged(other) and image_key(one) != image_key(other)
+        for one, other in zip(images, others, strict=True)
+    )
 
 
 def equal_answers(one: str, other: str) -> bool:
@@ -265,13 +294,23 @@ def _lines(text: str) -> str:
     return text.replace("\r\n", "\n").strip()
 
 
-def _text(data: Mapping[str, Any]) -> str | None:
+def _text(data: Mapping[str, Any], target: str | None = None) -> str | None:
     """The text of a row; equal for the cells of JSON Lines, CSV and Parquet. None if it has none."""
-    value = data.get(Columns.of(data).target)
+    value = data.get(_column(data, target))
     return None if value is None else text_of(value)
 
 
+def _text_in(row: ScoredText) -> str | None:
+    return _text(row.data, row.columns.target)
+
+
+def _column(data: Mapping[str, Any], target: str | None) -> str:
+    """The column of the text of a row: a labels file may have a usual name where the scored file has another one."""
+    return target if target is not None and target in data else Columns.of(data).target
+
+
 def text_of(value: Any) -> str:
-    """A text to compare with others, equal for the cells of JSON Lines, CSV and Parquet: of messages, the answer."""
-    value = messages_in(value)
-    return completion_text(value) if isinstance(value, list) else str(value)
+    """A text to compare with others, equal for the cells of JSON Lines, CSV and Parquet: of messages, the answer, with
+    "[image]" for an image."""
+    value, _ = with_places(messages_in(value))
+    return completion_text(value, images="ignore") if isinstance(value, list) else str(value)

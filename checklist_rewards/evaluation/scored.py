@@ -30,6 +30,7 @@ from checklist_rewards.files.cells import messages_in
 from checklist_rewards.files.ranks import other_ranks
 from checklist_rewards.files.rows import SCORE_COLUMN, Row, input_format, read_rows, read_rows_for
 from checklist_rewards.images import is_logged
+from checklist_rewards.keys import prompt_identity
 from checklist_rewards.messages import Images, with_places
 from checklist_rewards.rows import PROMPT, Columns, image_column, require_scores, score_from
 from checklist_rewards.scorer import Sample
@@ -150,6 +151,17 @@ class ScoredText:
         return [with_places(value, given if place == owner else ()) for place, value in enumerate(values)]
 
     @cached_property
+    def prompt_images(self) -> list[Any]:
+        """The images of the prompt; see [`images`]."""
+        return [image for _, images in self._prompts for image in images]
+
+    @cached_property
+    def prompt_key(self) -> str | None:
+        """What the prompt is compared by; see [`prompt_identity`]. Rows with equal values have the same prompt."""
+        identity: str | None = prompt_identity(self.prompt, self.prompt_images)
+        return identity
+
+    @cached_property
     def text(self) -> str | None:
         """The text as people read it, with its thought; of a completion without an answer, what the policy wrote."""
         if self.kind == "rewards":
@@ -161,10 +173,9 @@ class ScoredText:
     def images(self) -> list[Any]:
         """The images of prompt and text in the order of their places, as [`image_of`] accepts them; None for one that
         the row does not have. None of them is read."""
-        found = [image for _, images in self._prompts for image in images]
         name = {"rewards": "completion", "pairs": "chosen"}.get(self.kind, self.columns.target)
         text = messages_in(self.data.get(name))
-        return found if isinstance(text, str) else [*found, *with_places(text)[1]]
+        return self.prompt_images + ([] if isinstance(text, str) else with_places(text)[1])
 
     @property
     def cell(self) -> Any:
@@ -295,7 +306,7 @@ def scored_text(
     if step is None:
         return text
     group = data.get("group")
-    return replace(text, group=f"{step}\n{group if isinstance(group, str) and group else text.prompt}")
+    return replace(text, group=f"{step}\n{group if isinstance(group, str) and group else text.prompt_key}")
 
 
 def _columns_of_log(columns: Columns, data: Mapping[str, Any], where: str) -> Columns:
@@ -308,13 +319,9 @@ def _columns_of_log(columns: Columns, data: Mapping[str, Any], where: str) -> Co
             f"{where}: the judge saw {len(data[COMPLETION_IMAGES])} images in the completion, which are not in the "
             "log; judge its text alone with --images ignore."
         )
-    images, prompt = data.get("images"), messages_in(data.get(PROMPT))
-    values: list[Any] = images if isinstance(images, list) else []
-    for message in prompt if isinstance(prompt, list) else ():
-        content = message.get("content") if isinstance(message, Mapping) else None
-        parts = content if isinstance(content, list) else ()
-        values = [*values, *(part.get("image") for part in parts if isinstance(part, Mapping))]
-    return columns if any(map(is_logged, values)) else replace(columns, images="ignore")
+    _, given = image_column(data)
+    _, images = with_places(messages_in(data.get(PROMPT)), given)
+    return columns if any(map(is_logged, (*given, *images))) else replace(columns, images="ignore")
 
 
 def own_id(data: Mapping[str, Any], key: str | None = None) -> str | None:

@@ -9,16 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from checklist_rewards.backends.embedding import near_duplicates, similarities
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import ChecklistError, GenerationError, SampleError
 from checklist_rewards.evolving.buffer import EVOLVING_CATEGORY, PromptItems
 from checklist_rewards.evolving.proposer import Group, Proposal, Proposer
+from checklist_rewards.images import shown
+from checklist_rewards.keys import content_key
 from checklist_rewards.refiners.base import Refiner, refine_all
 from checklist_rewards.refiners.deduplicator import Deduplicator
-from checklist_rewards.rewards.batch import Call, content_key
+from checklist_rewards.rewards.batch import Call
 from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores import ItemScore, Score, rescore
 
@@ -52,9 +53,10 @@ class Shown:
     """The group of the trainer; the same for all completions of a prompt if it is not known."""
 
 
-def rows_of(prompts: Sequence[Any], column: Any) -> list[Row | None] | None:
-    """The rows of a call, None for one without a checklist; None if the column cannot be used."""
-    if isinstance(column, str | Mapping) or not isinstance(column, Sequence) or len(column) != len(prompts):
+def rows_of(call: Call, name: str) -> list[Row | None] | None:
+    """The rows of a call, None for one without a checklist; None if the column of checklists cannot be used."""
+    column = call.columns.get(name)
+    if isinstance(column, str | Mapping) or not isinstance(column, Sequence) or len(column) != len(call.prompts):
         return None
     try:
         checklists = [None if value is None else Checklist.parse(value) for value in column]
@@ -62,7 +64,7 @@ def rows_of(prompts: Sequence[Any], column: Any) -> list[Row | None] | None:
         return None
     return [
         None if base is None else Row(content_key([prompt, base.id])[:_DIGITS], base)
-        for prompt, base in zip(prompts, checklists, strict=True)
+        for prompt, base in zip(call.identities, checklists, strict=True)
     ]
 
 
@@ -99,7 +101,7 @@ def group_of(some: Sequence[Shown], had: PromptItems) -> Group:
         sample.input,
         sample.history,
         sample.reference,
-        tuple(one.sample.target for one in some),
+        tuple(shown(one.sample.target) for one in some),
         tuple(one.score for one in some),
         had.persistent,
         tuple(one.item for one in had.active),
@@ -192,7 +194,7 @@ def candidates_for(
             items = _new(proposal, known[key])
             items = _not_near(items, known[key], refiners)[:MOST_CANDIDATES]
         except (ChecklistError, GenerationError) as error:
-            failures.append(f"prompt {group.input!r:.80}: {error}")
+            failures.append(f"prompt {group.input and shown(group.input)!r:.80}: {error}")
             continue
         if items:
             lists[key] = Checklist(items=tuple(items))

@@ -113,7 +113,7 @@ class Evolution:
                 f"{self.name}: checklists cannot evolve with model='reference' if the ranks hold parts of its "
                 "weights (FSDP, ZeRO-3); use DDP, or name a judge."
             )
-        rows = rows_of(call.prompts, call.columns.get(self.column))
+        rows = rows_of(call, self.column)
         if rows is None:  # the reward reports what is wrong with the column
             return call
         if call.training:

@@ -51,7 +51,9 @@ from checklist_rewards.evaluation.replay import Replay
 from checklist_rewards.evaluation.scored import ScoredText
 from checklist_rewards.evolving.proposer import Group
 from checklist_rewards.evolving.rewriting import Change, Finding, Rewriter
+from checklist_rewards.images import shown
 from checklist_rewards.judges.faults import question_fault
+from checklist_rewards.keys import prompt_identity
 from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores import EQUAL, Aggregation, ItemScore, Score, rescore
 from checklist_rewards.validation import np, whole_number
@@ -681,10 +683,10 @@ class _Loop:
         part = self.data.parts[CHOOSING]
         labels, scores = self.data.labels(CHOOSING), self.data.scores(checklist, CHOOSING)
         residuals = standardized(labels) - standardized(scores)  # of preferences, labels are wins minus losses
-        by_input: dict[tuple[str | None, str | None], list[int]] = {}
+        by_input: dict[Any, list[int]] = {}
         for place, n in enumerate(part.tolist()):
-            sample = self.data.rows[n].to_judge
-            by_input.setdefault((sample.input, sample.history), []).append(place)
+            row, sample = self.data.rows[n], self.data.rows[n].to_judge
+            by_input.setdefault(prompt_identity((sample.input, sample.history), row.prompt_images), []).append(place)
         several = [some for some in by_input.values() if len(some) > 1] or [list(range(len(part)))]
         several.sort(key=lambda some: residuals[some].min() - residuals[some].max())
         groups = []
@@ -697,7 +699,7 @@ class _Loop:
                     input=samples[0].input or "Write a response.",
                     history=samples[0].history,
                     reference=samples[0].reference,
-                    responses=tuple(sample.target for sample in samples),
+                    responses=tuple(shown(sample.target) for sample in samples),
                     scores=tuple(float(residuals[place]) for place in ends),
                     persistent=checklist.items,
                     active=(),

@@ -36,7 +36,7 @@ class Group:
     history: str | None
     reference: str | None
     responses: tuple[str, ...]
-    """The judged texts, on all ranks."""
+    """The judged texts, on all ranks, with "[image]" in place of an image."""
     scores: tuple[float | None, ...]
     """Their scores, in [0, 1]."""
     persistent: tuple[ChecklistItem, ...]

@@ -309,12 +309,12 @@ def _delimiter(header: str) -> str:
 def _read_folder(path: Path) -> Iterator[Row]:
     [datasets] = import_extra("datasets", extra="datasets")
     try:
-        dataset = datasets.load_from_disk(str(path)).with_format(None)
+        # Arrow's tables have images as bytes and paths, as Parquet files do.
+        dataset = datasets.load_from_disk(str(path)).with_format("arrow")
     except Exception as error:  # whatever the library raises for files that are missing or damaged
         reason = str(error).partition("\n")[0]
         raise SampleError(f"{path}: cannot be read as a dataset on disk ({type(error).__name__}: {reason}).") from None
-    for number, data in enumerate(dataset, start=1):
-        yield Row(number, dict(data), f"{path}, row {number}", folder=path.parent)
+    yield from rows_of_tables(dataset.iter(_PARQUET_ROWS), path)
 
 
 def _read_parquet(path: Path) -> Iterator[Row]:
@@ -325,15 +325,25 @@ def _read_parquet(path: Path) -> Iterator[Row]:
     try:
         with pq.ParquetFile(path) as file:
             check_unique(file.schema_arrow.names, path)
-            readers = {field.name: reader for field in file.schema_arrow if (reader := _reader(field))}
-            for batch in file.iter_batches(batch_size=_PARQUET_ROWS):
-                for data in batch.to_pylist():
-                    number += 1
-                    where = f"{path}, row {number}"
-                    decoded = _with_json(data, readers, where) if readers else data
-                    yield Row(number, decoded, where, folder=path.parent)
+            for row in rows_of_tables(file.iter_batches(batch_size=_PARQUET_ROWS), path):
+                number = row.number
+                yield row
     except (pa.ArrowException, OSError) as error:
         raise SampleError(f"{path}: cannot be read as Parquet after row {number} ({error}).") from error
+
+
+def rows_of_tables(tables: Iterable[pa.Table | pa.RecordBatch], path: Path | None = None) -> Iterator[Row]:
+    """The rows of Arrow tables, which have the same columns. Images are cells of `datasets.Image`, with their bytes as
+    they are stored."""
+    number, readers = 0, None
+    for table in tables:
+        if readers is None:
+            readers = {field.name: reader for field in table.schema if (reader := _reader(field))}
+        for data in table.to_pylist():
+            number += 1
+            where = f"row {number}" if path is None else f"{path}, row {number}"
+            folder = Path() if path is None else path.parent
+            yield Row(number, _with_json(data, readers, where) if readers else data, where, folder=folder)
 
 
 def _reader(field: pa.Field) -> Callable[[Any], Any] | None:

@@ -35,6 +35,7 @@ from checklist_rewards.errors import GenerationError, PromptError, SampleError
 from checklist_rewards.generators.base import Request, check_counts
 from checklist_rewards.generators.direct import DirectGenerator
 from checklist_rewards.generators.shapes import WeightedQuestions
+from checklist_rewards.images import images_in
 from checklist_rewards.prompts import PromptTemplate
 from checklist_rewards.scores.reasons import Reason, Unanswered
 from checklist_rewards.validation import finite
@@ -135,6 +136,8 @@ class ContrastiveGenerator(DirectGenerator):
                 f"{where}: the request has neither candidates nor a chosen and a rejected response; give one of them, "
                 "or set candidate_models to sample candidates."
             )
+        for engine in () if candidates else self.candidate_engines:
+            engine.check_images(images_in(request.history, request.input), f"{where}: the input")
         return request
 
     @override

@@ -29,7 +29,7 @@ from checklist_rewards.errors import GenerationError
 from checklist_rewards.generators.base import Request, check_counts, check_request
 from checklist_rewards.generators.constraints import constraint_items, covering, with_constraints
 from checklist_rewards.generators.shapes import ask_in_shape, items_of, list_field, parse_questions
-from checklist_rewards.images import Image, shown
+from checklist_rewards.images import Image, images_in, words_of
 from checklist_rewards.prompts import PromptTemplate, fence, load_prompt
 from checklist_rewards.version import __version__
 from checklist_rewards.writer import Writer, WriterKwargs, writer_of
@@ -147,19 +147,23 @@ class DirectGenerator:
         return self.write_batch(checked, progress)
 
     def check_request(self, request: str | Request, where: str) -> Request:
-        """Check one request. Raises a [`SampleError`] that begins with `where` if it is not valid."""
-        return check_request(request, where)
+        """Check one request. Raises a [`SampleError`] that begins with `where` if it is not valid, or if the writer
+        cannot take an image that its prompt shows."""
+        request = check_request(request, where)
+        shown = [getattr(request, name) for name in ("input", "history") if name in self.prompt.placeholders]
+        self.engine.check_images(images_in(*shown), f"{where}: the input")
+        return request
 
     def write_batch(
         self, requests: Sequence[Request], progress: Progress | None = None
     ) -> list[Checklist | GenerationError]:
         """[`generate_batch`] for requests that [`check_request`] has already accepted."""
-        items = [constraint_items(shown(request.input)) if self.constraints else [] for request in requests]
+        items = [constraint_items(request.input) if self.constraints else [] for request in requests]
         messages = [
             covering(self.prompt.messages(**_fields(request)), covered)
             for request, covered in zip(requests, items, strict=True)
         ]
-        inputs = [request.input for request in requests]
+        inputs = [words_of(request.input) for request in requests]
         if self.shape is None:
             results = self._write_list(messages, inputs, progress)
         else:

@@ -21,6 +21,7 @@ from checklist_rewards.scores import Verdict
 from checklist_rewards.scores.reasons import Reason, Unanswered
 
 if TYPE_CHECKING:
+    from checklist_rewards.images import Image
     from checklist_rewards.judges.questions import FewShot
     from checklist_rewards.prompts import PromptTemplate
 
@@ -108,6 +109,11 @@ class Judge(ABC):
 
     def check_item(self, item: ChecklistItem, where: str) -> None:  # noqa: B027
         """Raise a [`ChecklistError`], starting with `where`, for an item that this judge cannot answer."""
+
+    def check_images(self, images: Sequence[Image], what: str) -> None:
+        """Refuse images that the engine of this judge cannot take, as [`Engine.check_images`]."""
+        if self.engine is not None:
+            self.engine.check_images(images, what, "judge")
 
     def load(self) -> None:
         """Load the engine of this judge now instead of at the first read. Raises [`ModelError`]."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import fields
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,9 @@ _WITHOUT_EFFECT = frozenset({"store", "budget"})
 
 def judge_identity(judge: Any, *settings: Any) -> str:
     """Hash of everything on which the verdicts of a judge depend: models, prompts and settings, and those of its inner
-    judges. No model is loaded. Of a prompt and of examples, the texts count, not their paths, so a judge that is
-    installed elsewhere keeps its identity. A judge of another author is known by its class and name.
+    judges. No model is loaded, and what a judge keeps once it is used (cached properties) does not count. Of a prompt
+    and of examples, the texts count, not their paths, so a judge that is installed elsewhere keeps its identity. A
+    judge of another author is known by its class and name.
 
     Args:
         judge ([`Judge`]): The judge.
@@ -65,5 +67,11 @@ def _content_of(value: Any) -> Any:
         if hasattr(kind, "__dataclass_fields__")
         else list(vars(value))
     )
-    shown = [name for name in names if not name.startswith("_") and name not in _WITHOUT_EFFECT]
+    shown = [
+        name
+        for name in names
+        if not (
+            name.startswith("_") or name in _WITHOUT_EFFECT or isinstance(getattr(kind, name, None), cached_property)
+        )
+    ]
     return [kind.__qualname__, {name: _content_of(getattr(value, name)) for name in shown}]

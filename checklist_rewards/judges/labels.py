@@ -149,7 +149,8 @@ def read_labelled(
             its `input` and `reference`, not with its `prompt`.
 
     Raises:
-        SampleError, ChecklistError: For an invalid row, with the file and row number.
+        SampleError, ChecklistError: For an invalid row, with the file and row number, and for a row with an image,
+            because examples and training data are text.
     """
     rows = list(read_rows(path))
     if not rows:
@@ -181,9 +182,16 @@ def read_labelled(
         found[place] = list(_of_list(rows[place], listed[place], labels, soft))
     labelled = []
     for place, row in enumerate(rows):
+        input, _, images = context.context_of(row.data, row.where)
+        target = columns.target_of(row.data, row.where)
+        if images or target.images:
+            raise SampleError(
+                f"{row.where}: the row has an image, but labelled texts are read without images; remove the image, or "
+                "the row."
+            )
         about: dict[str, Any] = {
-            "input": context.input_of(row.data, row.where)[0] or None,
-            "target": columns.target_of(row.data, row.where).text,
+            "input": input or None,
+            "target": target.text,
             "reference": columns.reference_of(row.data, row.where),
             "group": _group(row, group_key),
             "where": row.where,

@@ -45,9 +45,9 @@ from checklist_rewards.backends.budget import Receipt
 from checklist_rewards.backends.models import UNNAMED
 from checklist_rewards.backends.servers import Settings
 from checklist_rewards.checklists import ChecklistItem, Key, key_of
-from checklist_rewards.errors import ModelError, NoServerError, without_password
+from checklist_rewards.errors import ModelError, NoServerError, SampleError, without_password
 from checklist_rewards.files.store import Store
-from checklist_rewards.images import images_in
+from checklist_rewards.images import NOT_FETCHED, Image, images_in
 from checklist_rewards.judges.base import Ask, Judge
 from checklist_rewards.scores import Score, Verdict, answer_of
 from checklist_rewards.scores.reasons import Reason, Unanswered
@@ -109,6 +109,12 @@ class RemoteJudge(Judge):
         self.server = RewardServer(server) if isinstance(server, str) else server
         self.name = model or self.server.address
         self._model = model or None
+
+    @override
+    def check_images(self, images: Sequence[Image], what: str) -> None:
+        """Refuse addresses, which a reward server does not fetch. Whether its judge sees is known to the server."""
+        if address := next((image.source for image in images if image.size is None), None):
+            raise SampleError(f"{what} has the image {address}, {NOT_FETCHED}.")
 
     @override
     def load(self) -> None:
@@ -327,8 +333,8 @@ class RewardServer:
 
         Args:
             rows (sequence of mappings):
-                With `checklist` and `target`, and optionally `input`, `reference`, `history`, `messages` and `as_is`
-                (true for a target whose thought is removed already).
+                With `checklist` and `target`, and optionally `input`, `reference`, `history`, `messages`, `images`
+                (each an [`Image`] or a data URL) and `as_is` (true for a target whose thought is removed already).
             received (`Callable[[int, Sequence[Score | Unanswered]], None]`, *optional*):
                 Called in this thread with the outcomes of each response when it arrives.
 
@@ -367,7 +373,8 @@ class RewardServer:
         """The outcomes of one request."""
         from checklist_rewards.backends.openai.wire import Failure
 
-        response = await connection.post("/score", {"samples": rows}, key="scores", patience=_PATIENCE)
+        body = {"samples": list(map(_with_urls, rows))}
+        response = await connection.post("/score", body, key="scores", patience=_PATIENCE)
         if not isinstance(response, Failure):
             if isinstance(response.get("judge"), str):
                 self._compare(response)
@@ -408,9 +415,11 @@ def _judge_in(reported: Mapping[str, Any]) -> ServedJudge:
 
 
 def _key(row: Mapping[str, Any], identity: str) -> Key:
-    """The key of a row under the judge of a server. Of weights, only the signs may change a verdict."""
+    """The key of a row under the judge of a server. Of weights, only the signs may change a verdict. The marks in the
+    texts are the hashes of the images."""
     items = [{**item, "weight": math.copysign(1.0, item["weight"])} for item in row["checklist"]]
-    return key_of(_FORMAT, identity, json.dumps({**row, "checklist": items}, sort_keys=True))
+    asked = {name: value for name, value in row.items() if name != "images"}
+    return key_of(_FORMAT, identity, json.dumps({**asked, "checklist": items}, sort_keys=True))
 
 
 def _is_lasting(verdicts: Sequence[Verdict]) -> bool:
@@ -420,7 +429,7 @@ def _is_lasting(verdicts: Sequence[Verdict]) -> bool:
 
 
 def _row(asks: Sequence[Ask]) -> dict[str, Any]:
-    """The row of one target."""
+    """The row of one target. Its images get their URLs when it is sent: see [`_with_urls`]."""
     first = asks[0]
     row: dict[str, Any] = {"checklist": [_item(read.item) for read in asks], "target": first.target, "as_is": True}
     messages = next((read.messages for read in asks if read.messages), ())
@@ -429,7 +438,14 @@ def _row(asks: Sequence[Ask]) -> dict[str, Any]:
     context = {"input": first.input, "reference": first.reference, "history": first.history}
     row |= {name: text for name, text in context.items() if text is not None}
     shown = images_in(*context.values(), first.target, *(message.shown for message in messages))
-    return row | ({"images": [image.url for image in dict.fromkeys(shown)]} if shown else {})
+    return row | ({"images": list(dict.fromkeys(shown))} if shown else {})
+
+
+def _with_urls(row: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A row as it is sent, with the URLs of its images."""
+    if "images" not in row:
+        return row
+    return {**row, "images": [image.url if isinstance(image, Image) else image for image in row["images"]]}
 
 
 def _item(item: ChecklistItem) -> dict[str, Any]:

@@ -98,8 +98,8 @@ class JudgeConfig(Config):
     `from_pretrained`; adapter, the folder of a LoRA adapter. Arguments that change answers are part of the store
     key."""
     mode: Mode = "item"
-    """`item`: one read per question. `batch`: one reply that answers all questions. `quality`: `batch` with a
-    justification of each answer, plus an overall grade from 1 to 5."""
+    """One read per question (`item`), one reply that answers all questions (`batch`), or such a reply with a
+    justification of each answer and an overall grade from 1 to 5 (`quality`)."""
     use_logprobs: bool | None = None
     """Read each answer as the probabilities of one token, instead of parsing the text of a reply. Defaults to True in
     mode `item`, unless `capture_reasoning`, `votes`, `temperature` or `max_tokens` require text."""

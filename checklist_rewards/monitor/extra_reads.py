@@ -18,6 +18,7 @@ from typing import Any
 from checklist_rewards.attacks.bank import BANK, CANARIES
 from checklist_rewards.checklists import Checklist, ChecklistItem, Option
 from checklist_rewards.errors import ChecklistError
+from checklist_rewards.images import shown
 from checklist_rewards.monitor.seen import SHOWN, Retest
 from checklist_rewards.monitor.text import STEERING_QUESTION
 from checklist_rewards.rewards.placement import keep_awake
@@ -233,7 +234,7 @@ def read_canaries(
     replies = [
         (name, replace(sample, target=text, state="answered"))
         for sample in chosen.values()
-        for name, text in degenerate_replies(sample.input or "", sample.checklist).items()
+        for name, text in degenerate_replies(shown(sample.input or ""), sample.checklist).items()
     ]
     judged = scorer.aggregation.no_answer == "judge"
     made = [(name, sample) for name, sample in replies if judged or sample.target_state not in NO_ANSWER_STATES]
@@ -242,7 +243,7 @@ def read_canaries(
         return [], 0
     scores = scorer.score_batch([sample for _, sample in made])
     return [
-        Canary(name, (sample.input or "")[:SHOWN], sample.target[:SHOWN], score.under(metric).primary_score)
+        Canary(name, shown(sample.input or "")[:SHOWN], sample.target[:SHOWN], score.under(metric).primary_score)
         for (name, sample), score in zip(made, scores, strict=True)
     ], reads
 

@@ -32,6 +32,7 @@ from checklist_rewards.checklists import Checklist, content_hash
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.scored import ScoredText
 from checklist_rewards.evolving.buffer import EVOLVING_CATEGORY
+from checklist_rewards.images import shown
 from checklist_rewards.judges.settings import ScorerConfig
 from checklist_rewards.monitor.detectors import Reading
 from checklist_rewards.monitor.extra_reads import (
@@ -395,7 +396,7 @@ def _show_attacks(call: Call, attacks: Sequence[Pattern]) -> Iterator[bool]:
     """Whether each completion shows one of some attacks."""
     for sample, prompt in zip(call.samples, call.prompts, strict=True):
         questions = () if sample is None else [item.question for item in sample.checklist.items]
-        yield sample is not None and any(one.shown(sample.target, asked(prompt), questions) for one in attacks)
+        yield sample is not None and any(one.shown(shown(sample.target), asked(prompt), questions) for one in attacks)
 
 
 def _penalized(call: Call, shown: Iterable[bool]) -> Call:
@@ -424,7 +425,8 @@ def _text(call: Call, place: int, sample: Sample) -> ScoredText:
     """A completion of the call, as the reader of its log returns it."""
     data = {
         "prompt": call.prompts[place],
-        "completion": sample.target,
+        "images": call.images_at(place),
+        "completion": shown(sample.target),
         "written": call.completions[place] if sample.target_state in NO_ANSWER_STATES else None,
         "checklist_hash": sample.checklist.id,
         "group": call.groups[place] if call.groups else None,

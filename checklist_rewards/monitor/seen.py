@@ -20,8 +20,8 @@ from checklist_rewards.attacks.patterns import Pattern
 from checklist_rewards.chat import prompt_text
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.scored import ScoredText
+from checklist_rewards.keys import content_key, described, prompt_identity
 from checklist_rewards.monitor import text as texts
-from checklist_rewards.rewards.batch import content_key, described
 from checklist_rewards.scores import NO_ANSWER_STATES, Score, TargetState, item_keys
 
 SHOWN = 2000
@@ -200,10 +200,10 @@ def seen_of(text: ScoredText, retests: Sequence[Retest] = (), attacks: Sequence[
         for item in (() if score is None or score.no_answer else items)
         if not item.not_needed
     )
-    question = asked(prompt)
+    question, identity = asked(prompt), prompt_identity(prompt, text.prompt_images)
     questions = [item.question for item in items]
     return Seen(
-        group if isinstance(group, str) else content_key([prompt, [item.id for item in items]]),
+        group if isinstance(group, str) else content_key([identity, [item.id for item in items]]),
         question[:SHOWN],
         (judged if written is None else _shown(written))[:SHOWN],
         text.reward,
@@ -216,7 +216,7 @@ def seen_of(text: ScoredText, retests: Sequence[Retest] = (), attacks: Sequence[
         lines,
         None if shadow is None or score is None else _shadowed(score, shadow),
         tuple(retests),
-        content_key(prompt),
+        content_key(identity),
         text.checklist_hash,
         text.state,
         tuple(pattern.name for pattern in attacks if pattern.shown(judged, question, questions)),

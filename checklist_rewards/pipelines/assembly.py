@@ -173,7 +173,10 @@ class Pipeline:
         check = getattr(self.generator, "check_request", check_request)
         request = check(request, where)
         tries = next((r.name for r in self.refiners if isinstance(r, UnitTester | CheckAdmission)), None)
-        if tries is not None and not samples_of(request, ()):
+        samples: Sequence[Sample] = () if tries is None else samples_of(request, ())
+        for sample in samples:
+            self.check_sample(sample, where)
+        if tries is not None and not samples:
             raise SampleError(
                 f"{where}: {tries} tests the questions on responses, but the request has neither candidates nor a "
                 "chosen and a rejected response."
@@ -185,6 +188,13 @@ class Pipeline:
         if isinstance(self.scorer, ChecklistScorer):
             for item in self.scorer.prepared(checklist, where).items:
                 self.scorer.check_item(item, where)
+
+    def check_sample(self, sample: Sample, where: str) -> None:
+        """Refuse a sample with images that the judge cannot take; see [`ChecklistScorer.check_sample`]. A sample
+        without a parsed checklist gets that of the generator."""
+        by_code = isinstance(self.generator, ConstraintsGenerator) and not self.config.universal
+        if isinstance(self.scorer, ChecklistScorer) and (isinstance(sample.checklist, Checklist) or not by_code):
+            self.scorer.check_sample(sample, where)
 
     def __call__(
         self,
@@ -302,9 +312,13 @@ class Pipeline:
             raise ConfigError(f"pipeline {self.name!r} requires source=... or checklist=....")
         located = [(row, f"row {number}") for number, row in enumerate(rows, start=1)]
         drafts = [_sample(row, where) for row, where in located]  # raises if a row cannot be scored
+        shared = None if checklist is None else Checklist.parse(checklist)
+        for draft, (_, where) in zip(drafts, located, strict=True):
+            if draft is not None:
+                self.check_sample(draft if shared is None else replace(draft, checklist=shared), where)
         results: list[Checklist | GenerationError]
-        if checklist is not None:
-            results = [Checklist.parse(checklist)] * len(rows)
+        if shared is not None:
+            results = [shared] * len(rows)
         elif source is not None:
             self.validate()
             results = [self.generate(source, a_few([draft for draft in drafts if draft is not None]))] * len(rows)

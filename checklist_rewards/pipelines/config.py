@@ -127,12 +127,12 @@ class WriterConfig(WriterSampling, _Part):
     shape: str | None = None
     """JSON form of a reply: questions, weighted, categorized or checked. Defaults to a plain numbered list."""
     min_items: int | None = None
-    """Fewest questions; the model is asked again for more."""
+    """Minimum number of questions. A shorter list is rejected, and the model writes another."""
     max_items: int | None = None
-    """Most questions; the model is asked again for fewer."""
+    """Maximum number of questions. A longer list is rejected, and the model writes another."""
     constraints: bool | None = None
-    """Begin each checklist with the code checks that rules find in the input; the model writes the rest. The rules are
-    under repair: they misread negations, permissions and exceptions."""
+    """Begin each checklist with the code checks that rules find in the input; the model writes the rest. A rule may
+    misread a requirement."""
     drop_faults: bool | None = None
     """Leave out faulty entries of a numbered list (statements, copies of the input, repetitions) instead of refusing
     the reply. English only."""

@@ -4,13 +4,6 @@ A [`Call`] is one call of a reward, from what the trainer passed to the rewards 
 after every shaping step, and the groups. Each [`Stage`] of a reward returns a call with more in it. The call refers to
 values of the reward, so nothing is computed twice, and the rewards are the same with and without a log.
 
-Prompts are described and hashed by content, for logs and to group the completions of a prompt. A prompt is a string or
-chat messages, which may contain images: PIL images, bytes, arrays. These cannot be written as JSON, and their `repr`
-contains a memory address, which differs between completions of one prompt and between ranks.
-
-    >>> described([{"type": "text", "text": "What is this?"}, {"type": "image", "image": b"GIF89a"}])
-    [{'type': 'text', 'text': 'What is this?'}, {'type': 'image', 'image': '<bytes 6, sha256 610f5ae4d76e3326>'}]
-
 A [`RewardLog`] has metrics and completions for trainers that pass no `log_metric` or `log_extra`. Only `GRPOTrainer`
 and `RLOOTrainer` pass these functions to a reward. For other trainers (`OnlineDPOTrainer`, `AsyncGRPOTrainer`, custom
 loops) the same metrics are kept as running means, and optionally each completion is written to a JSONL file. If the
@@ -20,18 +13,16 @@ file cannot be written, logging stops and training continues.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import inspect
 import json
 import logging
 import multiprocessing
 import os
-import pickle
 import re
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
@@ -40,76 +31,16 @@ from typing import Any, Protocol
 from checklist_rewards.chat import PARTS, CompletionReader, Part, Target
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import SampleError
-from checklist_rewards.images import Image as SeenImage
-from checklist_rewards.images import has_images, shown
+from checklist_rewards.images import Image, has_images, image_of, shown
+from checklist_rewards.keys import content_key, described, image_key, prompt_identity
 from checklist_rewards.messages import IMAGES, Images, images_of, with_images
 from checklist_rewards.rewards.ranks import gathered, rank, ranks
-from checklist_rewards.rows import IMAGE_COLUMNS, images_of_row
+from checklist_rewards.rows import IMAGE_COLUMNS, image_column, images_of_row
 from checklist_rewards.scorer import Sample
 from checklist_rewards.scores import NO_ANSWER_STATES, Score, TargetState, ratio, score_checklist
 from checklist_rewards.validation import import_extra, one_of
 
 logger = logging.getLogger(__name__)
-
-_SHOWN_DIGITS = 16
-
-
-def described(value: Any, *, paths: bool = True) -> Any:
-    """Convert a prompt, or a part of it, to JSON-compatible values.
-
-    Args:
-        value:
-            Prompt to describe. Strings, numbers, mappings and sequences are kept. Any other object becomes a short
-            text: its type, its size if known, and the first 64 bits of the SHA-256 of its content. Objects that cannot
-            be pickled are described by their type only. An image that the judge sees becomes its hash and its path.
-        paths (`bool`, *optional*, defaults to `True`):
-            Whether to describe images with their paths, which may differ for equal images.
-
-    Returns:
-        A value that `json.dumps` accepts. Equal content gives equal values in every process.
-    """
-    if value is None or isinstance(value, str | bool | int | float):
-        return value
-    if isinstance(value, SeenImage):
-        return {"hash": value.key, **({"path": value.place} if paths and value.source is not None else {})}
-    if isinstance(value, Mapping):
-        return {str(key): described(part, paths=paths) for key, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [described(part, paths=paths) for part in value]
-    name, *size = _kind(value)
-    try:
-        size.append(f"sha256 {hashlib.sha256(_content(value)).hexdigest()[:_SHOWN_DIGITS]}")
-    except Exception:  # decoding an image or pickling may raise anything; training must continue
-        pass
-    return f"<{name}{' ' if size else ''}{', '.join(size)}>"
-
-
-def content_key(value: Any) -> str:
-    """Hash of a prompt's content, equal for equal prompts in every process."""
-    return hashlib.sha256(json.dumps(described(value, paths=False), sort_keys=True).encode()).hexdigest()
-
-
-def _kind(value: Any) -> list[str]:
-    if isinstance(value, bytes | bytearray):
-        return ["bytes", str(len(value))]
-    if _is_image(value):
-        return ["image", f"{value.width}x{value.height} {value.mode}"]
-    shape = getattr(value, "shape", None)
-    return [type(value).__name__, *([] if shape is None else [f"{tuple(shape)} {getattr(value, 'dtype', '')}"])]
-
-
-def _content(value: Any) -> bytes:
-    if isinstance(value, bytes | bytearray):
-        return bytes(value)
-    if _is_image(value):  # a pickle would include the name of the image file
-        return repr((value.mode, value.size, value.getpalette())).encode() + value.tobytes()
-    return pickle.dumps(value)
-
-
-def _is_image(value: Any) -> bool:
-    """Whether the value is a PIL image, without importing PIL, which is an optional dependency."""
-    return all(hasattr(value, name) for name in ("mode", "size", "width", "height", "getpalette", "tobytes"))
-
 
 LEAVES_NONE_OUT = (1, 6)
 """The first version of TRL that leaves None out of a group's mean."""
@@ -160,7 +91,7 @@ class Call:
     """Gives name and call of each part of the checklists, if the reward is split."""
     rows: Sequence[Any] | None = None
     """The prompts and their own checklists, if these evolve; see `evolving/candidates.py`."""
-    images: Sequence[Sequence[SeenImage]] = ()
+    images: Sequence[Sequence[Image]] = ()
     """The images of each prompt, which its messages contain. Empty if the call has no images, or ignores them."""
     samples: Samples = ()
     """None for a row without a checklist."""
@@ -224,7 +155,7 @@ class Call:
         hooks = self.log_extra is not None or self.log_metric is not None
         if hooks or self.trainer_state is None or odd:
             return False
-        keys = [content_key(prompt) for prompt in self.prompts]  # arrays cannot be compared with ==
+        keys = list(map(content_key, self.identities))  # arrays cannot be compared with ==
         return keys[:half] == keys[half:]
 
     def file(self, own: Path | None, name: str) -> Path | None:
@@ -239,25 +170,50 @@ class Call:
         """The states that the trainer saves with its checkpoints, by name: None if it passes no state."""
         return getattr(self.trainer_state, "stateful_callbacks", None)
 
-    def with_images(self, name: str) -> Call:
-        """The call with its images, in its prompts and for each prompt, from the parts of messages and the columns
-        `image` and `images`. Raises [`SampleError`], starting with `name` and the row."""
+    @property
+    def identities(self) -> list[Any]:
+        """What each prompt is compared by; see [`prompt_identity`]."""
+        return [prompt_identity(prompt, self.images_at(place)) for place, prompt in enumerate(self.prompts)]
+
+    def images_at(self, place: int) -> Sequence[Any]:
+        """The images of a prompt. Where the judge does not see them, those of the columns, which are not read."""
+        if self.images and self.images[place]:
+            return self.images[place]
+        columns: dict[str, Any] = {name: self.columns.get(name) for name in IMAGE_COLUMNS}
+        return image_column({name: column[place] for name, column in columns.items() if self._is_column(column)})[1]
+
+    def _is_column(self, value: Any) -> bool:
+        """Whether a value has one value per prompt."""
+        return isinstance(value, Sized) and not isinstance(value, str | Mapping) and len(value) == len(self.prompts)
+
+    def with_images(self, name: str, judged: Collection[int]) -> Call:
+        """The call with the images of some of its prompts, in the prompts and for each, from the parts of messages and
+        the columns `image` and `images`. Each image object is decoded once.
+
+        Args:
+            name (`str`): What an error begins with, before the row.
+            judged (collection of `int`): The places of the prompts that the judge sees.
+
+        Raises:
+            SampleError: For an image that cannot be read, or a column that does not have one value per prompt.
+        """
         columns = {key: self.columns[key] for key in IMAGE_COLUMNS if key in self.columns}
         for key, column in columns.items():
-            if isinstance(column, str | Mapping) or len(column) != len(self.prompts):
+            if not self._is_column(column):
                 raise SampleError(
                     f"{name}: expected one value of {key!r} per prompt, got {len(column)} for {len(self.prompts)} "
                     "prompts."
                 )
-        prompts, images = [], []
-        for place, prompt in enumerate(self.prompts):
+        prompts, read = list(self.prompts), _once_each()
+        images: list[list[Image]] = [[] for _ in prompts]
+        for place in judged:
             where = f"{name}, row {place + 1} of the batch"
-            given = images_of_row({key: column[place] for key, column in columns.items()}, where)
+            given = images_of_row({key: column[place] for key, column in columns.items()}, where, read=read)
             try:
-                prompts.append(with_images(prompt, given))
+                prompts[place] = with_images(prompts[place], given, read=read)
             except SampleError as error:
                 raise SampleError(f"{where}: {error}") from None
-            images.append(given if isinstance(prompt, str) else images_of(prompts[-1]))
+            images[place] = given if isinstance(prompts[place], str) else images_of(prompts[place])
         return replace(self, prompts=prompts, images=images) if any(images) else self
 
     def counting(self) -> Call:
@@ -297,6 +253,20 @@ class Call:
         before: list[list[Any]] = [[UNCALIBRATED, _uncalibrated(sample.checklist, score)]] if calibrated else []
         made: list[list[Any]] = [[name, values[place]] for name, values in self.stages]
         return {**columns, "shaping": before + (made or [[score.primary_metric, score.primary_score]])}
+
+
+def _once_each() -> Callable[..., Image]:
+    """[`image_of`], which decodes the same object once: a trainer passes it in the prompt and in the column, and for
+    every completion."""
+    found: dict[Any, tuple[Any, Image]] = {}  # with the object, so that no other one gets its id
+
+    def read(value: Any, *where: Any) -> Image:
+        key = value if isinstance(value, str) else id(value)
+        if key not in found:
+            found[key] = value, image_of(value, *where)
+        return found[key][1]
+
+    return read
 
 
 class Stage(Protocol):
@@ -352,7 +322,7 @@ def groups_of(trainer: Any, call: Call, number: int) -> list[str]:
         return []
     groups = [(rank() * count + place) // size for place in range(count)]
     if call.columns.get(ENVIRONMENTS) is None and not getattr(trainer, ENVIRONMENTS, None):
-        prompts = set(zip(groups, map(content_key, call.prompts), strict=True))
+        prompts = set(zip(groups, map(content_key, call.identities), strict=True))
         if len(prompts) > len(set(groups)):  # a trainer of another framework, with an order of its own
             return []
     return [f"{number}.{group}" for group in groups]
@@ -639,10 +609,11 @@ def log_records(call: Call) -> Iterator[dict[str, Any]]:
     rows = zip(call.prompts, call.completions, call.samples, call.rewards, call.scores, strict=True)
     for place, (prompt, completion, sample, reward, score) in enumerate(rows):
         state = None if sample is None else sample.target_state
+        images = call.images_at(place) if isinstance(prompt, str) else ()
         yield {
             "step": call.step,
             "prompt": described(prompt),
-            **({"images": described(call.images[place])} if isinstance(prompt, str) and any(call.images) else {}),
+            **({"images": list(map(_logged, images))} if images else {}),
             "completion": None if sample is None else shown(sample.target),
             **({"completion_images": described(sample.target_images)} if sample and has_images(sample.target) else {}),
             "state": state,
@@ -654,6 +625,12 @@ def log_records(call: Call) -> Iterator[dict[str, Any]]:
             **({} if call.training else {"evaluation": True}),
             **(call.log_fields[place] if call.log_fields else {}),
         }
+
+
+def _logged(image: Any) -> Any:
+    """An image of a log line: its hash and path if the judge saw it, otherwise a short text, which differs between
+    images."""
+    return described(image) if isinstance(image, Image) else f"<image, sha256 {image_key(image)[:_DIGITS]}>"
 
 
 def one_line(score: Score | None) -> str:

@@ -30,8 +30,9 @@ from checklist_rewards.chat import CompletionReader, Target, completion_text, pr
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.rows import write_rows
+from checklist_rewards.keys import described
 from checklist_rewards.messages import Images, images_of, with_images
-from checklist_rewards.rewards.batch import Readers, described
+from checklist_rewards.rewards.batch import Readers
 from checklist_rewards.rewards.placement import bind_reference, together
 from checklist_rewards.rewards.ranks import wait_for_all_ranks
 from checklist_rewards.rows import images_of_row

@@ -34,6 +34,8 @@ from checklist_rewards.chat import completion_text
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.config import refuse_any
 from checklist_rewards.errors import BackendError, ChecklistRewardsError, SampleError
+from checklist_rewards.images import shown
+from checklist_rewards.keys import content_key
 from checklist_rewards.rewards.batch import (
     COMPLETION_IDS,
     ENVIRONMENTS,
@@ -49,7 +51,6 @@ from checklist_rewards.rewards.batch import (
     Scores,
     Stage,
     completion_metrics,
-    content_key,
     counts_none,
     groups_of,
     log_records,
@@ -265,10 +266,11 @@ class ChecklistReward:
             )
         for judge in self._judges if self._placed else ():
             bind_reference(judge, trainer)
+        if self.readers.images == "show":
+            checklists = self._column(self.column, call.columns, len(call.prompts), len(call.completions))
+            call = call.with_images(self.__name__, [n for n, value in enumerate(checklists) if value is not None])
         if self.evolving is not None:
             call = self.evolving.current(call)
-        if self.readers.images == "show":
-            call = call.with_images(self.__name__)
         samples = self._samples(call, trainer)
         groups = groups_of(trainer, call, self._calls)
         self._calls += 1
@@ -408,7 +410,7 @@ class ChecklistReward:
         )
         samples = []
         for place, (input, history), target in zip(judged, inputs, targets, strict=True):
-            where = f"{self.__name__}, row {place + 1} of the batch (prompt {input or history or ''!r:.80})"
+            where = f"{self.__name__}, row {place + 1} of the batch (prompt {shown(input or history or '')!r:.80})"
             checklist = Checklist.parse(checklists[place], where)
             answer = references[place]
             if answer is not None and not isinstance(answer, str):
@@ -471,9 +473,9 @@ class ChecklistReward:
                 "across the group and on_failure='group'."
             )
         checklists = {id(sample.checklist): sample.checklist for sample in call.samples if sample is not None}
-        shown = {number: repr(checklist) for number, checklist in checklists.items()}
-        rows = zip(call.prompts, call.samples, strict=True)
-        return [content_key([prompt, s and shown[id(s.checklist)], s and s.reference]) for prompt, s in rows]
+        written = {number: repr(checklist) for number, checklist in checklists.items()}
+        rows = zip(call.identities, call.samples, strict=True)
+        return [content_key([prompt, s and written[id(s.checklist)], s and s.reference]) for prompt, s in rows]
 
     def _report_states(self, scores: Scores) -> None:
         """Warn once for every state without a whole answer that many completions of a call have."""

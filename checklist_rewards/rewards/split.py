@@ -25,13 +25,13 @@ from typing import Any, Literal
 
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import SampleError
+from checklist_rewards.keys import content_key
 from checklist_rewards.rewards.batch import (
     AsyncReward,
     Call,
     Rewards,
     TrainerReward,
     completion_metrics,
-    content_key,
 )
 from checklist_rewards.scorer import Sample
 from checklist_rewards.scores import PrimaryMetric, Score
@@ -234,7 +234,7 @@ class _Shared:
     def rewards(self, part: str, call: Call) -> Rewards:
         """The rewards of one part, judged now or taken from another part's call."""
         read = [call.columns.get(name) for name in self.columns if name is not None]
-        key = content_key([list(call.prompts), list(call.completions), read])
+        key = content_key([call.identities, list(call.completions), read])
         with self._lock:
             judged = next((one for one in self._judged if one.key == key and part in one.left), None)
             judges = judged is None

@@ -9,7 +9,8 @@ and reference may be lists of chat messages; items with a scope are asked about 
 with `"as_is": true` has a target that its client has read already; see [`AsItIs`]. Its messages are in `messages`:
 objects with `role`, `text`, and `shown`, the message as in a transcript ([`chat.Message`]).
 
-Images are data URLs: in parts of chat messages, or in `images`, as in the column of this name. Texts of a row that is
+Images are data URLs: in parts of chat messages, or in `images`, as in the column of this name. Their bytes are bounded
+with the body, and their number and pixels before they are decoded. Texts of a row that is
 `as_is` may contain their marks (`images.py`). Other marks, paths and addresses are refused or cleaned.
 """
 
@@ -17,15 +18,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
 from checklist_rewards.chat import CompletionReader, Message
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import ChecklistRewardsError, SampleError
-from checklist_rewards.images import clean
+from checklist_rewards.images import MAX_PIXELS, TooManyImages, bounded, clean
 from checklist_rewards.rewards.integrations.labelled import answer_after, labelled_sample
-from checklist_rewards.rows import FIELDS, images_of_row
+from checklist_rewards.rows import SENT, images_of_row
 from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores import TargetState
 from checklist_rewards.server.guard import TooManyValues, check_nested, json_value
@@ -45,10 +45,10 @@ _TEXTS = ("target", "input", "reference", "history")
 _CHATS = _TEXTS[:3]
 """Texts that may be chat messages."""
 _FIELDS = ("checklist", *_TEXTS, "as_is", "messages", "images")
-_SERVED = replace(FIELDS, folder=None)
-"""How rows of clients are read: their images are data URLs, because a client may read no files of the server."""
 MAX_IMAGES = 256
-"""Most images of a request."""
+"""Most images of a request, equal ones counted for each row."""
+MAX_IMAGE_PIXELS = 2 * MAX_PIXELS
+"""Most pixels of the different images of a request together, by their headers."""
 _READER = CompletionReader()
 _COLUMNS = ("query", "prompts", "labels")
 
@@ -143,7 +143,7 @@ def reward_samples(content: bytes, scorer: ChecklistScorer) -> list[Sample]:
     """Parse the body of a `/reward` request: the lists `query`, `prompts` and `labels`, and optionally `images`, with
     the data URLs of each row or null.
 
-    Other fields are ignored, because OpenRLHF may add some.
+    Fields of other names are ignored, because OpenRLHF may add some.
 
     Raises:
         Refused: If a row is invalid, with an error per invalid row.
@@ -158,8 +158,11 @@ def reward_samples(content: bytes, scorer: ChecklistScorer) -> list[Sample]:
             "labels" if len(queries) == len(prompts) else "prompts",
         )
     images = body.get("images")
-    if not isinstance(images, list) or len(images) != len(queries):
+    if images is None or images == []:
         images = [None] * len(queries)
+    if not isinstance(images, list) or len(images) != len(queries):
+        got = f"{len(images)} entries" if isinstance(images, list) else _shown(images)
+        raise Refused(422, f"images must have one entry per query ({len(queries)}), or be null, got {got}.", "images")
     rows = list(zip(queries, prompts, labels, images, strict=True))
     samples, errors = _each(rows, lambda row, where: _labelled(row, where, scorer))
     if errors:
@@ -200,6 +203,16 @@ def _list(body: Mapping[str, Any], field: str) -> list[Any]:
 def _each(
     rows: Sequence[Any], read: Callable[[Any, str], Sample]
 ) -> tuple[list[tuple[int, Sample]], list[ErrorRecord]]:
+    try:
+        with bounded(MAX_IMAGES, MAX_IMAGE_PIXELS):
+            return _all_read(rows, read)
+    except TooManyImages as error:
+        raise Refused(413, str(error)) from None
+
+
+def _all_read(
+    rows: Sequence[Any], read: Callable[[Any, str], Sample]
+) -> tuple[list[tuple[int, Sample]], list[ErrorRecord]]:
     samples: list[tuple[int, Sample]] = []
     errors: list[ErrorRecord] = []
     reads = images = 0
@@ -210,7 +223,7 @@ def _each(
             errors.append(error_record(number, error.field, str(error)))
             continue
         samples.append((number, sample))
-        images += len(sample.images)
+        images += len({*sample.images, *sample.target_images})
         if images > MAX_IMAGES:
             raise Refused(413, f"the rows have more than {MAX_IMAGES} images; send fewer rows at once.")
         reads += sum(max(1, len(item.options or ())) for item in sample.checklist.items)
@@ -224,6 +237,8 @@ def _errors_in(field: str) -> Iterator[None]:
     """Convert any exception to an error of this row and field."""
     try:
         yield
+    except (TooManyImages, MemoryError):  # of the whole request
+        raise
     except ChecklistRewardsError as error:
         raise _RowError(field, str(error)) from None
     except RecursionError:
@@ -261,12 +276,12 @@ def _requested(row: Any, where: str, scorer: ChecklistScorer) -> Sample:
         return AsItIs(checklist, row["target"], *others, messages=messages, target_images=images)
     if messages:
         raise _RowError("messages", 'requires "as_is": true; give chat messages as the target otherwise.')
-    for field, read in (("input", _SERVED.input_of), ("reference", _SERVED.reference_of)):
+    for field, read in (("input", SENT.input_of), ("reference", SENT.reference_of)):
         if isinstance(row.get(field), list):
             with _errors_in(field):
                 read(row, where)
     with _errors_in("target"):
-        return _SERVED.sample_of(row, where, checklist)
+        return SENT.sample_of(row, where, checklist)
 
 
 def _messages(value: Any) -> tuple[Message, ...]:

@@ -3,8 +3,8 @@
 Endpoints give [`Work`] to the [`ScoringQueue`] and get a score or a [`Failed`] per row.
 
 Tokens are estimated: 4 bytes of text are a token, a row's texts count once (its reads share them as a prefix), its
-messages too if items are asked about them, and each read counts its question and [`READ_TOKENS`] more. The judge's own
-prompt is not counted.
+messages too if items are asked about them, each of its images counts [`IMAGE_TOKENS`], and each read its question and
+[`READ_TOKENS`] more. The judge's own prompt is not counted.
 
 Code checks (regular expressions, programs) come from clients and may take long. They run in threads before their row
 is queued ([`_Checking`]), so a row that waits for its checks delays no row of another client.
@@ -27,6 +27,7 @@ from concurrent.futures import CancelledError, Future, InvalidStateError
 from dataclasses import dataclass, replace
 from typing import cast
 
+from checklist_rewards.backends.tokens import IMAGE_TOKENS
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import BackendError, ChecklistRewardsError, ConfigError, ModelError, StoreError
 from checklist_rewards.judges import Receipt
@@ -350,7 +351,8 @@ def estimated_tokens(sample: Sample) -> int:
     if any(item.scope is not None for item in items):
         size += sum(_bytes(message.shown) for message in sample.messages)
     size += sum(_bytes(item.question) for item in items)
-    return size // _BYTES_PER_TOKEN + READ_TOKENS * len(items)
+    images = len({*sample.images, *sample.target_images})
+    return size // _BYTES_PER_TOKEN + READ_TOKENS * len(items) + IMAGE_TOKENS * images
 
 
 def _bytes(text: str) -> int:

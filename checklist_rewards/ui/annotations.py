@@ -35,6 +35,8 @@ from checklist_rewards.evaluation.labels import PROBABILITY
 from checklist_rewards.evaluation.rates import LabelSample
 from checklist_rewards.evaluation.scored import CHECKLIST, ScoredFile, ScoredText, read_scored
 from checklist_rewards.files.rows import SCORE_COLUMN, read_rows, write_rows
+from checklist_rewards.images import shown
+from checklist_rewards.keys import prompt_identity
 from checklist_rewards.scores import DEFAULT_THRESHOLD, ItemScore, Score, item_keys
 from checklist_rewards.ui.project import Project
 from checklist_rewards.validation import install, missing
@@ -64,11 +66,13 @@ class Task:
     score: Score | None = None
     """The judge's answers, for the order of the tasks only."""
     group: str | None = None
+    images: Sequence[Any] = ()
+    """The images of prompt and response, which are not read."""
 
     @property
     def text(self) -> str:
         """Hash of what people see. Answers about another text are not used."""
-        return content_hash(self.prompt, self.target)
+        return content_hash(prompt_identity(self.prompt, self.images), self.target)
 
     def shown(self) -> dict[str, Any]:
         """The task for the page."""
@@ -165,8 +169,8 @@ def _unscored(path: Path) -> list[ScoredText]:
 
 def _task(text: ScoredText) -> Task:
     items = text.checklist.items if text.score is None and text.checklist is not None else text.items
-    target = text.columns.target_of(text.data, text.where).text
-    return Task(text.id, text.prompt, target, items, item_keys(items), text.score, _group(text.data))
+    target = shown(text.columns.target_of(text.data, text.where).text)
+    return Task(text.id, text.prompt, target, items, item_keys(items), text.score, _group(text.data), text.images)
 
 
 def _group(data: Mapping[str, Any]) -> str | None:

@@ -444,7 +444,8 @@ def _report(
     given = None
     if labels is not None:
         source = None if isinstance(labels, str) else labels
-        given = Labels(source, key=column or "labels", lenient=source is not None)
+        key = column or "labels"
+        given = Labels(source, key=key, target_key=columns.get("target"), lenient=source is not None)
 
     def started(name: str, total: int | None) -> Bar:
         reading[files[0]] = bar = Bar(name, total, lambda _: None)

@@ -37,7 +37,7 @@ from checklist_rewards.pipelines import (
 from checklist_rewards.pipelines.assembly import build_generator, build_refiners
 from checklist_rewards.pipelines.registry import GENERATORS, Entry
 from checklist_rewards.refiners.base import Report
-from checklist_rewards.rows import FIELDS
+from checklist_rewards.rows import SENT
 from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores import (
     NO_ANSWER_STATES,
@@ -341,7 +341,7 @@ def _samples(body: Mapping[str, Any], checklist: Checklist) -> list[Sample]:
         target, input = (one.get("target"), one.get("input")) if isinstance(one, Mapping) else (None, None)
         if not isinstance(target, str) or not isinstance(input, str | None):
             raise SampleError(f"sample {number} must have a text as 'target', and as 'input' a text or nothing.")
-        samples.append(FIELDS.sample_of({"target": target, "input": input or None}, f"sample {number}", checklist))
+        samples.append(SENT.sample_of({"target": target, "input": input or None}, f"sample {number}", checklist))
     return samples
 
 

@@ -206,7 +206,7 @@ def loop_commands(
     options = _given(engine_arguments(judging.judge) if jury is None else {"judge": jury})
     if judges and list(judges) != [judging.name_in_scores({})]:
         options, jury = [f"--model={judges[0]}"], None
-    known = judges is None or len(judges) < 2
+    known, text = judges is None or len(judges) < 2, _given({"target_key": (columns or {}).get("target_key")})
     options = [*options, *_given(columns or {})]
     first = [["score", file, "-o", "scored.jsonl", *options]] if judges is None else []
     answers = "scored.jsonl" if judges is None else file
@@ -214,8 +214,8 @@ def loop_commands(
     with_examples = ["score", file, "-o", "with_examples.jsonl", "--judge.examples", labels, *options]
     commands = [
         *first,
-        ["agree", answers, "--labels", labels],
-        ["calibrate", answers, "--labels", labels, "-o", "calibration.json"],
+        ["agree", answers, "--labels", labels, *text],
+        ["calibrate", answers, "--labels", labels, "-o", "calibration.json", *text],
         *([calibrated] if known else []),
         *([with_examples] if known and jury is None else []),
         ["distill", labels, "-o", "judge"],

@@ -122,8 +122,8 @@ def read_log(file: ScoredFile) -> list[tuple[ScoredText, Keys]]:
             continue
         _ = text.items  # raises for unknown options
         keys: Keys = {
-            "completion": _hash(f"{text.prompt}\n{text.text}"),
-            "step": _hash(f"{text.step}\n{text.prompt}"),
+            "completion": _hash(f"{text.prompt_key}\n{text.text}"),
+            "step": _hash(f"{text.step}\n{text.prompt_key}"),
         }
         for match, key in keys.items():
             seen[key] += 1

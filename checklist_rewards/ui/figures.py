@@ -283,8 +283,8 @@ class TrainingFigures:
         if record.reward is not None:
             step.rewards.append(record.reward)
             group.append(record.reward)
-        if (checklist := record.checklist_hash) is not None and record.prompt is not None:
-            step.checklists[draw(record.prompt, 0)] = checklist
+        if (checklist := record.checklist_hash) is not None and record.prompt_key is not None:
+            step.checklists[draw(record.prompt_key, 0)] = checklist
         state = record.state
         if state is not None:
             step.states[state] += 1

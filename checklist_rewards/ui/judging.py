@@ -35,7 +35,7 @@ from checklist_rewards.judges.remote import REMOTE
 from checklist_rewards.judges.settings import FILE_SETTINGS, ScorerConfig, load_jury
 from checklist_rewards.pipelines import Pipeline, PipelineConfig, assemble, list_pipelines, load_config
 from checklist_rewards.pipelines.registry import SURROUNDINGS
-from checklist_rewards.rows import CONTEXT, FIELDS
+from checklist_rewards.rows import CONTEXT, SENT
 from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores import Score, score_checklist
 from checklist_rewards.scores.reasons import ADVICE
@@ -254,7 +254,7 @@ class Judging:
         _check_places(body, "input", "target", "history")
         checklist = Checklist.parse(body.get("checklist"))
         row = {name: _text(body, name) or None for name in ("input", "reference", "history")}
-        return FIELDS.sample_of({**row, "target": _text(body, "target") or ""}, "the response", checklist)
+        return SENT.sample_of({**row, "target": _text(body, "target") or ""}, "the response", checklist)
 
     def score(self, body: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         """Score a response: an event per item as it is answered, then one with the score and who gave it as
@@ -288,7 +288,7 @@ class Judging:
             )
         _check_places(body, "input", "history")
         row = {name: body[name] for name in CONTEXT if body.get(name)} | {"input": _text(body, "input") or ""}
-        request = pipe.check_request(FIELDS.request_of(row, "the prompt"), "the prompt")
+        request = pipe.check_request(SENT.request_of(row, "the prompt"), "the prompt")
         pipe.check_writers()
         [result] = pipe.write_batch([request])
         if isinstance(result, GenerationError):

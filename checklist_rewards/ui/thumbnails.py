@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import io
 import pickle
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
@@ -18,8 +18,7 @@ from typing import Any
 
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.scored import ScoredText
-from checklist_rewards.images import Image, image_of
-from checklist_rewards.validation import missing
+from checklist_rewards.images import Image, image_of, is_logged
 
 SIDES = (96, 64, 32)
 """Longest side in pixels. A thumbnail with too many bytes is made smaller."""
@@ -45,8 +44,12 @@ class Thumbnails:
 
     def of(self, record: ScoredText) -> list[str]:
         """The thumbnails of a row, in order; for an image without one, its address or why it is not shown."""
-        images = record.images
-        found = [self._of(image, record.columns.folder) for image in images[:MAX_OF_A_ROW]]
+        images, own = record.images, len(record.prompt_images)
+        found = [
+            # A policy may have written a path into its text. A log has the paths of the images that were seen.
+            self._of(image, record.columns.folder if place < own or is_logged(image) else None)
+            for place, image in enumerate(images[:MAX_OF_A_ROW])
+        ]
         more = len(images) - len(found)
         self.left_out += more
         return [*found, *([f"{more:,} more images are not shown"] if more > 0 else [])]
@@ -62,8 +65,6 @@ class Thumbnails:
     def _of(self, image: Any, folder: Path | None) -> str:
         if image is None:
             return "not shown: its row does not have it"
-        if missing("PIL"):
-            return "not shown: thumbnails require Pillow (pip install pillow)"
         key = blake2b(pickle.dumps((folder, image))).digest()
         if key not in self._made:
             if len(self._made) >= MAX_IMAGES:
@@ -74,10 +75,7 @@ class Thumbnails:
 
     def _read(self, image: Any, folder: Path | None) -> str:
         try:
-            found = image_of(image, "not shown: it", folder, self.may_read)
-            if isinstance(image, Mapping) and image.get("hash") not in (None, found.key):
-                return "not shown: the file has changed since it was logged"
-            return thumbnail(found)
+            return thumbnail(image_of(image, "not shown: it", folder, self.may_read))
         except (SampleError, RecursionError) as error:
             return str(error)[:_LONGEST]
 

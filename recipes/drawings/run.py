@@ -16,6 +16,7 @@ import random
 import resource
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -27,7 +28,7 @@ from trl import GRPOConfig, GRPOTrainer
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from drawings import world
 from drawings.train import train
-from drawings.world import ASKED, KINDS, NAMED
+from drawings.world import ASKED, COLUMNS, KINDS, NAMED, SHAPES
 
 from checklist_rewards import ChecklistScorer, Sample
 from checklist_rewards.backends import Sampling, load_backend
@@ -37,6 +38,8 @@ from checklist_rewards.rewards.trl import ChecklistReward
 PROMPT = Path(__file__).with_name("judge.md")
 N, GROUPS, STEPS, LENGTH = 8, 16, 20, 8
 """Completions per prompt, prompts per step, steps, and tokens of a completion."""
+EIGHT = [NAMED, *(f"Is there a {shape}?" for shape in SHAPES), *(f"Is there a {each} shape?" for each in COLUMNS)]
+"""A checklist of eight items, to measure its cost; seven of them are about the drawing alone."""
 
 
 def judge(model: Path) -> ChecklistScorer:
@@ -61,14 +64,14 @@ def measure(scorer: ChecklistScorer, number: int = 300) -> dict[str, float]:
     return found
 
 
-def rows(number: int, seed: int, test: bool = False) -> list[dict[str, Any]]:
+def rows(number: int, seed: int, test: bool = False, checklist: Sequence[str] = (NAMED,)) -> list[dict[str, Any]]:
     """Rows of a data set: the prompt, the image, the checklist and, for gold, the drawing."""
     rng = random.Random(seed)
     return [
         {
             "prompt": [{"role": "user", "content": ASKED}],
             "image": world.picture(drawing, rng),
-            "checklist": [NAMED],
+            "checklist": [*checklist],
             "drawing": json.dumps(drawing),
         }
         for drawing in (world.draw(rng, test) for _ in range(number))
@@ -94,8 +97,9 @@ def evaluate(model: Path, number: int = 100) -> float:
     return fmean(golds)
 
 
-def grpo(model: Path, output: Path) -> dict[str, Any]:
+def grpo(model: Path, output: Path, steps: int, checklist: Sequence[str]) -> dict[str, Any]:
     """Train the policy and save it in `output/policy`. Returns figures of the steps and of the reads."""
+    output.mkdir(parents=True, exist_ok=True)
     log, scorer = output / "rewards.jsonl", judge(model)
     log.unlink(missing_ok=True)
     config = GRPOConfig(
@@ -110,7 +114,7 @@ def grpo(model: Path, output: Path) -> dict[str, Any]:
         learning_rate=1e-4,
         lr_scheduler_type="constant_with_warmup",
         warmup_steps=2,
-        max_steps=STEPS,
+        max_steps=steps,
         logging_steps=1,
         save_strategy="no",
         report_to="none",
@@ -122,19 +126,19 @@ def grpo(model: Path, output: Path) -> dict[str, Any]:
     trainer = GRPOTrainer(
         model=AutoModelForImageTextToText.from_pretrained(model, dtype="float32"),
         args=config,
-        train_dataset=Dataset.from_list(rows(GROUPS * STEPS, seed=3)),
+        train_dataset=Dataset.from_list(rows(GROUPS * steps, seed=3, checklist=checklist)),
         processing_class=AutoProcessor.from_pretrained(model),
         reward_funcs=[ChecklistReward(scorer, log=log), gold],
     )
     trainer.train()
     trainer.save_model(str(output / "policy"))
     trainer.processing_class.save_pretrained(str(output / "policy"))
-    steps = [entry for entry in trainer.state.log_history if "step_time" in entry]
+    logged = [entry for entry in trainer.state.log_history if "step_time" in entry]
     counts = ("reads", "asked", "unanswered", "prompt_tokens", "computed_tokens", "floor_tokens", "engine_seconds")
     return {
-        "step seconds": fmean(step["step_time"] for step in steps),
-        "reward": [step["rewards/checklist_reward/mean"] for step in steps],
-        "gold": [step["rewards/gold/mean"] for step in steps],
+        "step seconds": fmean(step["step_time"] for step in logged[1:]),
+        "reward": [step["rewards/checklist_reward/mean"] for step in logged],
+        "gold": [step["rewards/gold/mean"] for step in logged],
     } | {name: getattr(scorer.receipt, name) for name in counts}
 
 
@@ -144,7 +148,8 @@ def main(output: Path) -> dict[str, Any]:
     if not model.exists():
         train(model)
     figures: dict[str, Any] = {"training seconds": time.perf_counter() - started}
-    figures |= {"AUC": measure(judge(model)), "before": evaluate(model), "GRPO": grpo(model, output)}
+    figures |= {"AUC": measure(judge(model)), "before": evaluate(model)}
+    figures |= {"GRPO": grpo(model, output, STEPS, [NAMED]), "eight": grpo(model, output / "eight", 4, EIGHT)}
     figures |= {"after": evaluate(output / "policy"), "seconds": time.perf_counter() - started}
     figures["peak memory, MB"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
     (output / "figures.json").write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")

@@ -126,18 +126,13 @@ def described(rng: random.Random) -> Row:
     return Row(drawing, f"<user>{places} {ASKED} <assistant>", tails, [0] * 4)
 
 
-def questions(rng: random.Random, kinds: Sequence[str], about: bool) -> Row:
-    """A drawing with eight questions, half of them yes, about a description or an empty text."""
-    drawing = world.draw(rng)
-    text = world.describe(world.some(drawing, rng, rng.random() < 0.5)) if about else ""
-    asked = [KINDS[rng.choice(kinds)](drawing, text, rng, rng.random() < 0.5) for _ in range(8)]
-    return judged(drawing, text, [one for one in asked if one])
-
-
-def checked(rng: random.Random) -> Row:
-    """A drawing with a description and the question about it."""
-    drawing, right = world.draw(rng), rng.random() < 0.5
-    return judged(drawing, world.describe(world.some(drawing, rng, right)), [(NAMED, right)])
+def questions(rng: random.Random, kinds: Sequence[str]) -> Row:
+    """A drawing with six questions, half of them yes, and with one about a description if that is among the kinds."""
+    drawing, right, about = world.draw(rng), rng.random() < 0.5, "named" in kinds
+    text = world.describe(world.some(drawing, rng, right)) if about else ""
+    of_image = [kind for kind in kinds if kind != "named"]
+    asked = [KINDS[rng.choice(of_image)](drawing, text, rng, rng.random() < 0.5) for _ in range(6)]
+    return judged(drawing, text, [one for one in asked if one] + ([(NAMED, right)] if about else []))
 
 
 class Batch:
@@ -197,18 +192,18 @@ def logits(model: Model, batch: Batch, images: torch.Tensor) -> torch.Tensor:
     return model.lm_head(out[list(rows), list(places)])
 
 
-def rows(rng: random.Random, easy: bool) -> list[Row]:
-    """Rows of questions about single shapes or, later, of all questions and of descriptions."""
-    if easy:
-        made = [questions(rng, [*KINDS][:2], about=False) for _ in range(64)]
-    else:
-        made = [questions(rng, [*KINDS][:3], about=rng.random() < 0.5) for _ in range(16)]
-        made += [checked(rng) for _ in range(48)] + [described(rng) for _ in range(4)]
+def rows(rng: random.Random, step: int | None = None) -> list[Row]:
+    """Rows of questions of the kinds that are asked from a step on; with all kinds, of descriptions too."""
+    kinds = [*KINDS][: sum(step is None or step >= start for start in FROM)]
+    made = [questions(rng, kinds) for _ in range(64)]
+    made += [described(rng) for _ in range(16)] if len(kinds) == len(KINDS) else []
     return [row for row in made if row.tails]
 
 
-EASY_STEPS, WORDS_STEPS, LOOKS, PIXEL_STEPS = 200, 1200, 500, 100
-"""Steps of the first two kinds, and of all, on words; steps of the vision tower, and on pixels."""
+FROM = (0, 100, 100, 400, 400)
+"""The step from which on each of `KINDS` is asked: one is learned in a few hundred steps if it is not among many."""
+WORDS_STEPS, LOOKS, PIXEL_STEPS = 1600, 500, 150
+"""Steps on words, of the vision tower, and of all parts on pixels."""
 
 
 def learn(model: Model, reader: LlavaProcessor | None, steps: int, rate: float, rng: random.Random) -> None:
@@ -219,7 +214,7 @@ def learn(model: Model, reader: LlavaProcessor | None, steps: int, rate: float, 
         optimizer, lambda step: min(1.0, (step + 1) / 50, (steps - step) / (0.3 * steps))
     )
     for step in range(steps):
-        batch = Batch(rows(rng, easy=reader is None and step < EASY_STEPS))
+        batch = Batch(rows(rng, None if reader else step))
         with torch.autocast("cpu", torch.bfloat16):
             seen = from_pixels(model, reader, batch.drawings, rng) if reader else from_words(model, batch.cells)
             found = logits(model, batch, seen)

@@ -95,11 +95,15 @@ def some(drawing: Drawing, rng: random.Random, right: bool) -> Pair:
     return rng.choice(present if right else [pair for pair in absent if words & {*pair}] or absent)
 
 
+def _noun(word: str) -> str:
+    return word if word in SHAPES else f"{word} shape"
+
+
 def _part(drawing: Drawing, text: str, rng: random.Random, yes: bool) -> Asked | None:
-    words = {word for pair in shown(drawing) for word in pair}
-    of = [word for word in (*COLOURS, *SHAPES) if (word in words) == yes]
-    word = rng.choice(of) if of else None
-    return (f"Is there a {word} shape?" if word in COLOURS else f"Is there a {word}?", yes) if word else None
+    words = {word for pair in shown(drawing) for word in pair} | {*_columns(drawing)}
+    of = [word for word in (*COLOURS, *SHAPES, *COLUMNS) if (word in words) == yes]
+    word = rng.choice(of) if of else ""
+    return (f"Is there a {_noun(word)}?", yes) if of else None
 
 
 def _pair(drawing: Drawing, text: str, rng: random.Random, yes: bool) -> Asked | None:
@@ -110,6 +114,19 @@ def _pair(drawing: Drawing, text: str, rng: random.Random, yes: bool) -> Asked |
     hard = [pair for pair in absent if pair[0] in colours and pair[1] in shapes]
     colour, shape = rng.choice(present if yes else hard or absent)
     return f"Is there a {colour} {shape}?", yes
+
+
+def _columns(drawing: Drawing, word: str = "") -> set[str]:
+    """The columns with a shape, or with one that has this colour or form."""
+    return {COLUMNS[place % SIDE] for place, pair in enumerate(drawing) if pair and word in ("", *pair)}
+
+
+def _side(drawing: Drawing, text: str, rng: random.Random, yes: bool) -> Asked | None:
+    """No is hard: the shape is in the drawing, in another column."""
+    word = rng.choice(rng.choice(shown(drawing)))
+    columns = _columns(drawing, word)
+    of = [column for column in COLUMNS if (column in columns) == yes]
+    return (f"Is there a {rng.choice(of)} {_noun(word)}?", yes) if of else None
 
 
 def _count(drawing: Drawing, text: str, rng: random.Random, yes: bool) -> Asked | None:
@@ -128,6 +145,7 @@ NAMED = "Is every named shape drawn?"
 KINDS: dict[str, Callable[[Drawing, str, random.Random, bool], Asked | None]] = {
     "one word": _part,
     "red circle": _pair,
+    "left or right": _side,
     "counting": _count,
     "named": _named,
 }

@@ -1,6 +1,9 @@
 """`attack`: what counts as a rise, what the search finds, the budget, failures and resuming."""
 
 import json
+import re
+from dataclasses import replace
+from itertools import cycle
 
 import pytest
 
@@ -13,7 +16,9 @@ from checklist_rewards.judges.checked import run_check
 from checklist_rewards.judges.panel import PanelJudge
 from checklist_rewards.judges.questions import FewShot
 from checklist_rewards.rerank import Pool
+from checklist_rewards.rows import Columns
 from tests.fakes import FakeBackend
+from tests.test_images import IMAGES, Seeing
 
 COLORS = ("red", "blue", "green", "grey", "pink", "brown", "black", "white")
 ROWS = [
@@ -280,3 +285,39 @@ def test_a_served_judge_is_sent_no_more_than_the_budget(fault_server):
     report = attack(judge, ROWS, attacks=["self_praise", "all_met", "colon", "bold"], budget_reads=600)
     assert report.rounds > 0 and 250 < judge.receipt.calls <= report.reads <= 600
     assert not report.unanswered and all(one.failed == 0 for one in report.attacks)
+
+
+# ----- prompts with images -----
+
+
+class Asked(Seeing):
+    """A gullible judge that keeps the images and the attacked text that it was shown."""
+
+    def _answer(self, prefix, tail):
+        super()._answer(prefix, tail)
+        return gullible(prefix, tail)
+
+
+PICTURED = [replace(row, images=[image]) for row, image in zip(ROWS, cycle(IMAGES.values()), strict=False)]
+
+
+def test_attacks_on_prompts_with_images_are_judged_with_them_and_write_no_marks():
+    backend = Asked()
+    report = attack(ChecklistScorer(backend=backend, store=False), PICTURED, **QUICK)
+    assert {len(keys) for keys in backend.shown} == {1}
+    assert {key for keys in backend.shown for key in keys} == {image.key for image in IMAGES.values()}
+    written = report.model_dump_json() + json.dumps(report.labels)
+    assert not re.search("[\ufdd0\ufdd1\ufffd]|\\\\u(fdd|fffd)", written)
+    assert report.examples[0].prompt.startswith("[image]")
+    by_input = {row.input: row for row in PICTURED}
+    for label in report.labels:  # a reader of the labels has the prompts with their images again
+        again = Columns.of(label).sample_of(label, "labels.jsonl, line 1", None)
+        assert by_input[again.input].images == again.images
+        assert label["group"] == prompt_key(by_input[again.input])
+
+
+def test_prompts_of_the_same_words_and_other_images_are_different_prompts():
+    checklist = Checklist.parse(["Is it a silver bird?"])
+    rows = [Pool(checklist, ("A bird.",), "What?", images=[image]) for image in IMAGES.values()]
+    assert len(set(map(prompt_key, rows))) == 4
+    assert all("other_prompt" in bad and bad["prompt"] == "[image]What?" for bad in bad_responses(rows))

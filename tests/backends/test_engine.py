@@ -8,7 +8,7 @@ from pathlib import Path
 import huggingface_hub
 import pytest
 import torch
-from transformers import AutoModelForSequenceClassification
+from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification
 
 from checklist_rewards import ChecklistScorer
 from checklist_rewards.backends import Engine, ReadGroup, load_backend, model_identity, pocket_dir
@@ -28,8 +28,6 @@ GROUPS = [ReadGroup(None, "The cat sat on the mat. ## Question\n\n", ("Is it sho
 def adapter(tmp_path_factory) -> str:
     """A LoRA adapter of the pocket model with random weights."""
     peft = pytest.importorskip("peft")
-    from transformers import AutoModelForCausalLM
-
     torch.manual_seed(0)
     model = AutoModelForCausalLM.from_pretrained(pocket_dir(), dtype=torch.float32)
     tuned = peft.get_peft_model(
@@ -99,6 +97,15 @@ def test_identities_of_earlier_versions_are_valid(tmp_path):
     ]
 
 
+@pytest.mark.parametrize("settings", [{"use_dora": True}, {"modules_to_save": ["lm_head"]}])
+def test_an_adapter_of_which_transformers_leaves_out_weights_is_refused(settings, tmp_path):
+    peft = pytest.importorskip("peft")
+    lora = peft.LoraConfig(r=4, target_modules=["q_proj"], **settings)
+    peft.get_peft_model(AutoModelForCausalLM.from_pretrained(pocket_dir()), lora).save_pretrained(tmp_path)
+    with pytest.raises(ModelError, match="cannot be loaded into the model .*: .* no place or are missing, such as"):
+        transformers_engine(adapter=str(tmp_path)).load()
+
+
 def test_an_adapter_counts_by_its_content(adapter, tmp_path):
     copied = Path(shutil.copytree(adapter, tmp_path / "copied"))
     first, same = transformers_engine(adapter=adapter).identity, transformers_engine(adapter=str(copied)).identity
@@ -151,6 +158,31 @@ def test_equal_engines_share_a_backend_and_a_copy_builds_its_own(adapter):
     engine.load()
     copied = pickle.loads(pickle.dumps(engine))
     assert copied == engine and "_loaded" not in vars(copied)
+
+
+@pytest.mark.parametrize(
+    ("prompts", "settings", "accelerator", "chosen"),
+    [
+        (16, {}, False, "transformers"),
+        (17, {}, False, "vllm"),
+        (3, {}, True, "vllm"),
+        (3, {"settings": {"max_model_len": 512}}, False, "vllm"),
+        (3, {"backend": "vllm"}, False, "vllm"),
+    ],
+)
+def test_few_prompts_on_a_cpu_are_written_in_transformers(
+    monkeypatch, tmp_path, prompts, settings, accelerator, chosen
+):
+    built = []
+    monkeypatch.setattr(engines, "missing", lambda *modules: [])
+    monkeypatch.setattr(engines, "_build", lambda name, *more: built.append(name) or FakeBackend())
+    monkeypatch.setattr(torch.accelerator, "is_available", lambda: accelerator)
+    shutil.copytree(pocket_dir(), tmp_path / "model")
+    engine = Engine(str(tmp_path / "model"), **settings)
+    identity = engine.identity
+    engine.expect(prompts)
+    engine.within().load()  # a copy with a budget or a bill
+    assert built == [chosen] and engine.identity == identity
 
 
 def test_the_hub_is_asked_once_for_a_model_and_a_revision_is_another_model(tmp_path, monkeypatch):

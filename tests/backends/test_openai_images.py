@@ -3,6 +3,7 @@
 import base64
 import io
 import math
+import threading
 
 import pytest
 from PIL import Image as Pillow
@@ -77,20 +78,97 @@ def test_the_sentence_of_a_server_that_does_not_see_reaches_the_user(message):
     assert message in str(e.value) and "does not take images" in str(e.value)
 
 
-def test_one_image_that_a_server_refuses_costs_its_reads_only():
-    def picky(path, body):
-        content = body["messages"][-1]["content"]
-        broken = isinstance(content, list) and len(content) == 2
-        return refusal("cannot identify image file") if broken else likely(path, body)
+def of_image(body, image):
+    """Whether a request shows an image."""
+    content = body["messages"][-1]["content"]
+    return isinstance(content, list) and any(part.get("image_url", {}).get("url") == image.url for part in content)
 
-    with answering(picky) as server:
+
+REFUSALS = [
+    (400, "cannot identify image file", "backend_error: status 400: cannot identify image file"),
+    (400, "image exceeds 5 MB maximum", "backend_error: status 400: image exceeds 5 MB maximum"),
+    (404, "the image was not found", "backend_error: status 404: the image was not found"),
+    (422, "file type not allowed", "backend_error: status 422: file type not allowed"),
+    (413, "Request Entity Too Large", "too_long: Request Entity Too Large"),
+    (400, "The context length is 4096 tokens; the image has 9000.", "too_long: The context length is 4096 tokens;"),
+]
+
+
+@pytest.mark.parametrize(("status", "message", "reason"), REFUSALS)
+@pytest.mark.parametrize("place", [0, 1])
+def test_one_image_that_a_server_refuses_costs_its_reads_only(status, message, reason, place):
+    """Whether it is the first that is sent or not, the server's sentence is the reason, and the others are read."""
+    bad = image_of(Pillow.new("RGB", (8, 8), "black"))
+    groups = [GROUPS[0], GROUPS[1]]
+    groups.insert(place, ReadGroup(None, bad.mark, ("Is it red?",)))
+    with answering(
+        lambda path, body: refusal(message, status) if of_image(body, bad) else likely(path, body)
+    ) as server:
+        answers, _ = OpenAIBackend(MODEL, server.base_url).read(groups, ("yes", "no"))
+        [[reply]] = OpenAIBackend(MODEL, server.base_url).generate(
+            [[{"role": "user", "content": f"{bad.mark} What is it?"}]], Sampling()
+        )
+    refused = answers.pop(2 * place)
+    assert refused.unanswered.startswith(reason) and reply.unanswered.startswith(reason)
+    assert all(answer.logprobs for answer in answers)
+
+
+@pytest.mark.parametrize("texts_first", [False, True])
+def test_a_server_of_texts_ends_the_run_whatever_it_says(texts_first):
+    def of_texts(path, body):
+        content = body["messages"][-1]["content"]
+        return likely(path, body) if isinstance(content, str) else refusal(f"not a string: {content!r:.60}")
+
+    with answering(of_texts) as server:
         backend = OpenAIBackend(MODEL, server.base_url)
-        groups = [GROUPS[0], ReadGroup(None, RED.mark, ("Is it red?",))]
-        answers, _ = backend.read(groups, ("yes", "no"))
-    assert answers[0].logprobs and answers[1].logprobs
-    assert (
-        answers[2].unanswered is not None and answers[2].unanswered.detail == "status 400: cannot identify image file"
-    )
+        if texts_first:
+            assert backend.read(GROUPS[1:], ("yes", "no"))[0][0].logprobs
+        message = "does not take images: not a string" if texts_first else "not a string"
+        groups = [ReadGroup(None, RED.mark, tuple(f"Is it {n}?" for n in range(9)))]
+        with pytest.raises(ModelError, match=message):
+            backend.read(groups, ("yes", "no"))
+
+
+def test_a_wrong_key_is_not_taken_for_a_server_that_does_not_see():
+    with (
+        answering(lambda path, body: refusal("invalid key", 401)) as server,
+        pytest.raises(ModelError, match="rejected a request: status 401: invalid key"),
+    ):
+        OpenAIBackend(MODEL, server.base_url).read(GROUPS[:1], ("yes", "no"))
+
+
+def test_a_reply_beside_images_has_the_room_that_the_server_counts():
+    """The context has 1000 tokens, and the prompt with its image 900. Only the server knows that."""
+
+    def narrow(path, body):
+        if body["max_tokens"] > 100:
+            return refusal("This model's maximum context length is 1000 tokens. However, you requested more.")
+        status, response = likely(path, body)
+        return status, response | {"usage": {"prompt_tokens": 900, "completion_tokens": 1}}
+
+    with answering(narrow) as server:
+        backend = OpenAIBackend(MODEL, server.base_url)
+        [[reply]] = backend.generate(
+            [[{"role": "user", "content": f"{RED.mark} What is it?"}]], Sampling(max_tokens=400)
+        )
+        asked = [body["max_tokens"] for body in server.of("/chat/completions")]
+    assert reply.text == "Yes" and asked == [400, 1, 100]
+
+
+def test_an_image_is_encoded_once_and_outside_of_the_loop(monkeypatch):
+    encoded = []
+
+    def encode(picture, file, kind, save=Pillow.Image.save):
+        encoded.append(threading.current_thread().name)
+        save(picture, file, kind)
+
+    monkeypatch.setattr(Pillow.Image, "save", encode)
+    image = image_of(Pillow.new("RGB", (8, 8), "yellow"))
+    groups = [ReadGroup(None, f"{image.mark} {n} ", ("Is it red?", "Is it big?")) for n in range(8)]
+    with answering(likely) as server:
+        OpenAIBackend(MODEL, server.base_url).read(groups, ("yes", "no"))
+    [thread] = encoded
+    assert thread != "checklist-rewards-http"
 
 
 def test_a_thought_before_a_label_is_refused_with_images(monkeypatch):

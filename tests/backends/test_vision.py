@@ -1,23 +1,40 @@
 """Prompts with images: their tokens, what is computed once, what cannot become an image, and what is refused."""
 
 import functools
+import json
+import shutil
+from pathlib import Path
 
 import pytest
 import torch
-from transformers import AutoModelForImageTextToText
+import transformers
+from peft import LoraConfig, get_peft_model
+from PIL import Image as Pillow
+from transformers import AutoModelForCausalLM, AutoModelForImageTextToText, AutoTokenizer
 
 from checklist_rewards.backends import Engine, ReadGroup, Sampling
 from checklist_rewards.backends.base import Usage
 from checklist_rewards.backends.live import LiveBackend
-from checklist_rewards.backends.models import pocket_dir
+from checklist_rewards.backends.models import pocket_dir, sees_images
+from checklist_rewards.backends.tokens import ChatTokenizer, load_chat_tokenizer
 from checklist_rewards.backends.transformers import TransformersBackend
-from checklist_rewards.backends.vision import Views, load_processor
+from checklist_rewards.backends.vision import Eyes, Views, load_processor
 from checklist_rewards.errors import ModelError
 from checklist_rewards.images import image_of
-from tests.backends.test_vision_architectures import BLUE, GROUPS, LABELS, RED, TAILS, distance, engine_of, folder_of
+from tests.backends.test_vision_architectures import (
+    BLUE,
+    GROUPS,
+    LABELS,
+    RED,
+    TAILS,
+    TALL,
+    distance,
+    engine_of,
+    folder_of,
+)
 from tests.backends.vision_architectures import drawing
 
-QWEN, GEMMA = "Qwen2.5-VL", "Gemma 3"
+QWEN, GEMMA, DELTA, LLAVA = "Qwen2.5-VL", "Gemma 3", "Qwen3.5", "LLaVA"
 TEXT = [
     ReadGroup("You judge.", "Some words are here. " * 5, TAILS),
     ReadGroup(None, "Other words stand there.", TAILS),
@@ -36,14 +53,86 @@ def test_groups_with_and_without_images_are_read_together(name):
     assert usage == Usage.total([of_texts, of_images])
 
 
-def test_text_alone_is_read_by_the_text_class_with_the_same_numbers():
-    """Gemma 3 is a text judge today: its class, its rows and its identity stay."""
-    engine = TransformersBackend(folder_of(GEMMA))
-    assert engine.packs and engine.sees and "eyes" not in vars(engine)
+def test_an_image_that_the_processor_refuses_costs_its_reads_only():
+    engine, thin = engine_of(QWEN), image_of(Pillow.new("RGB", (1, 400)))  # Qwen takes up to 200 times as long as wide
+    alone = engine.read([GROUPS[0], TEXT[0]], LABELS)[0]
+    mixed = engine.read([GROUPS[0], ReadGroup(None, thin.mark, ("Is it red?",)), TEXT[0]], LABELS)[0]
+    assert "cannot process an image: absolute aspect ratio" in mixed.pop(len(TAILS)).unanswered and mixed == alone
+    prompts = [[{"role": "user", "content": f"{image.mark}Why?"}] for image in (thin, RED)]
+    [[refused], [reply]] = engine.generate(prompts, Sampling(max_tokens=2, temperature=0))
+    assert "cannot process an image: absolute aspect ratio" in refused.unanswered and reply.unanswered is None
+
+
+@pytest.mark.parametrize("name", [GEMMA, DELTA])
+def test_text_alone_is_read_as_by_the_text_class(name):
+    """Both have a class of transformers for text alone, whose plain passes are the reference."""
+    engine = engine_of(name)
     answers, usage = engine.read(TEXT, LABELS)
-    assert usage.separate == 0 and usage.computed_tokens is not None
-    assert usage.computed_tokens < usage.prompt_tokens
-    assert "eyes" not in vars(engine)
+    model = AutoModelForCausalLM.from_pretrained(folder_of(name), dtype=torch.float32).eval()
+    forms = engine.tokens.label_groups(LABELS)
+    prompts = [group.prefix + tail for group in engine.tokens.groups(TEXT) for tail in group.tails]
+    for prompt, answer in zip(prompts, answers, strict=True):
+        with torch.inference_mode():
+            last = model(input_ids=torch.tensor([prompt])).logits[0, -1].log_softmax(-1)
+        assert answer.logprobs == pytest.approx([last[list(form)].logsumexp(-1).item() for form in forms], abs=1e-5)
+    assert (usage.separate, usage.computed_tokens < 0.6 * usage.prompt_tokens) in ((0, True), (len(answers), False))
+    assert (usage.separate == 0) == (name == GEMMA)
+
+
+def test_one_model_reads_texts_and_images_under_one_identity(monkeypatch):
+    loaded = []
+    load = AutoModelForImageTextToText.from_pretrained
+    monkeypatch.setattr(
+        AutoModelForImageTextToText, "from_pretrained", lambda *a, **k: loaded.append(a) or load(*a, **k)
+    )
+    engine = TransformersBackend(folder_of(DELTA))
+    model, identity = engine.model, engine.identity
+    engine.read([TEXT[0], GROUPS[0]], LABELS)
+    assert engine.model is model and engine.identity == identity and len(loaded) == 1
+    assert type(model).__name__ == "Qwen3_5ForConditionalGeneration"
+
+
+def test_a_model_whose_processor_cannot_be_loaded_reads_text_with_its_text_class(tmp_path):
+    folder = Path(shutil.copytree(folder_of(DELTA), tmp_path / "model"))
+    for name in ("preprocessor_config.json", "processor_config.json"):
+        (folder / name).unlink()
+    engine = TransformersBackend(str(folder))
+    assert type(engine.model).__name__ == "Qwen3_5ForCausalLM"
+    assert engine.read(TEXT, LABELS)[0] == engine_of(DELTA).read(TEXT, LABELS)[0]
+    with pytest.raises(ModelError, match="the processor of .* cannot be loaded"):
+        engine.read(GROUPS, LABELS)
+
+
+def adapter_of(kind, name: str, folder: Path) -> str:
+    """A random LoRA adapter that was trained with this class of a model."""
+    model = kind.from_pretrained(folder_of(name), dtype=torch.float32)
+    lora = LoraConfig(r=4, target_modules=["q_proj", "v_proj"], init_lora_weights=False)
+    get_peft_model(model, lora).save_pretrained(folder)
+    return str(folder)
+
+
+def test_an_adapter_answers_prompts_with_images(tmp_path):
+    adapter = adapter_of(AutoModelForImageTextToText, DELTA, tmp_path)
+    engine = TransformersBackend(folder_of(DELTA), adapter=adapter)
+    answers, _ = engine.read(GROUPS, LABELS)
+    assert distance(DELTA, answers) > 1e-3
+    assert distance(DELTA, answers, adapter) < 1e-4
+
+
+def test_an_adapter_of_the_text_class_reads_text_and_refuses_images(tmp_path):
+    engine = TransformersBackend(folder_of(DELTA), adapter=adapter_of(AutoModelForCausalLM, DELTA, tmp_path))
+    assert engine.read(TEXT, LABELS)[0] != engine_of(DELTA).read(TEXT, LABELS)[0]
+    with pytest.raises(ModelError, match="takes no images, and the adapter .* of this judge belongs to it"):
+        engine.read(GROUPS, LABELS)
+
+
+@pytest.mark.parametrize(
+    ("name", "why"), [(DELTA, "its weights have other sizes"), (GEMMA, r"\d+ of its weights have no place .*lora")]
+)
+def test_an_adapter_of_another_model_is_refused(name, why, tmp_path):
+    adapter = adapter_of(AutoModelForImageTextToText, QWEN, tmp_path)
+    with pytest.raises(ModelError, match=f"the adapter '.*' cannot be loaded into the model '.*': {why}"):
+        TransformersBackend(folder_of(name), adapter=adapter)
 
 
 def test_equal_images_are_processed_once_and_computed_once_per_prompt(monkeypatch):
@@ -84,7 +173,92 @@ def test_an_image_in_a_tail_is_read():
     alone = [engine.read([ReadGroup(None, f"{RED.mark} Some words. {tail}", ("",))], LABELS)[0][0] for tail in tails]
     for answer, other in zip(answers, alone, strict=True):
         assert answer.logprobs == pytest.approx(other.logprobs, abs=1e-5)
-    assert usage.prompt_tokens == usage.computed_tokens
+    assert usage.prompt_tokens == usage.computed_tokens and not usage.separate
+
+
+def test_only_some_questions_have_an_image():
+    tails = (TAILS[0], f"{TAILS[1]} Compare it with {BLUE.mark} at once.", f"{RED.mark}")
+    groups = [ReadGroup("You judge.", "Some words are here. ", tails), TEXT[0]]
+    alone = [ReadGroup(group.system, group.prefix, (tail,)) for group in groups for tail in group.tails]
+    answers, _ = engine_of(QWEN).read(groups, LABELS)
+    for answer, group in zip(answers, alone, strict=True):
+        [other] = engine_of(QWEN).read([group], LABELS)[0]
+        assert answer.logprobs == pytest.approx(other.logprobs, abs=1e-5)
+
+
+def test_pixels_beyond_the_limit_are_made_again(monkeypatch):
+    engine = engine_of(QWEN)
+    views = Views(engine.eyes, room=20)
+    engine.eyes.groups(GROUPS, views)
+    assert 0 < sum(tokens for tokens, _ in views._pixels.values()) <= 20
+    monkeypatch.setattr("checklist_rewards.backends.transformers.Views", lambda eyes, _: Views(eyes, room=1))
+    assert distance(QWEN, engine.read(GROUPS, LABELS)[0]) < 1e-4
+
+
+@pytest.mark.parametrize("method", ["_agrees", "_head", "_label_logprobs"])
+def test_no_read_is_lost_where_memory_is_short(method, monkeypatch):
+    """In the trial of kept images, for an image that is kept, and for the rows below it."""
+    engine, compute = TransformersBackend(folder_of(QWEN)), getattr(TransformersBackend, method)
+    full = [True]
+
+    def short(*arguments):
+        if full:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return compute(engine, *arguments)
+
+    monkeypatch.setattr(engine, method, short)
+    answers, _ = engine.read(GROUPS, LABELS)
+    assert distance(QWEN, answers) < 1e-4
+    full.clear()
+    answers, usage = engine.read(GROUPS, LABELS)
+    assert distance(QWEN, answers) < 1e-4 and usage.cached == len(answers)
+
+
+@pytest.mark.parametrize("writes", [False, True])
+def test_a_prompt_without_images_has_the_same_tokens_beside_one_with_images(writes, tmp_path):
+    """Also if the processor has a chat template and the tokenizer has none."""
+    folder = Path(shutil.copytree(folder_of(LLAVA), tmp_path / "model"))
+    template = (folder / "chat_template.jinja").read_text()
+    (folder / "chat_template.jinja").unlink()
+    tokens, processor = load_chat_tokenizer(str(folder)), load_processor(str(folder))
+    processor.chat_template = template
+    eyes = Eyes(tokens, processor, engine_of(LLAVA).model.config)
+    messages = [{"role": "user", "content": "Say it."}]
+    if writes:
+        assert eyes.prompt(messages, Views(eyes)) == tokens.prompt(messages)
+    else:
+        assert eyes.groups([GROUPS[0], TEXT[0]], Views(eyes))[1] == tokens.groups([TEXT[0]])[0]
+
+
+def test_images_that_depend_on_the_text_around_them_are_refused():
+    """Mllama attends to images in layers of their own, with a mask over the text."""
+    from transformers.models.mllama.image_processing_pil_mllama import MllamaImageProcessorPil
+    from transformers.models.mllama.processing_mllama import MllamaProcessor
+
+    tokenizer = AutoTokenizer.from_pretrained(pocket_dir(), extra_special_tokens={"image_token": "<|image|>"})
+    pixels = MllamaImageProcessorPil(size={"height": 28, "width": 28}, max_image_tiles=1)
+    template = "{% for m in messages %}{% if m.content is string %}{{ m.content }}{% else %}{% for c in m.content %}"
+    template += "{{ '<|image|>' if c.type == 'image' else c.text }}{% endfor %}{% endif %}{% endfor %}"
+    tokenizer.chat_template, tokenizer.bos_token = template, tokenizer.eos_token
+    processor = MllamaProcessor(pixels, tokenizer, chat_template=template)
+    config = transformers.MllamaConfig(image_token_index=tokenizer.convert_tokens_to_ids("<|image|>"))
+    eyes = Eyes(ChatTokenizer(tokenizer), processor, config)
+    with pytest.raises(ModelError, match="its 'cross_attention_mask' depends on the text around an image"):
+        eyes.groups(GROUPS[:1], Views(eyes))
+
+
+def test_mllama_reads_text_only(tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "mllama"}))
+    assert not sees_images(str(tmp_path)) and sees_images(folder_of(QWEN))
+
+
+def test_images_with_a_tokenizer_of_mistral_common_are_refused(tmp_path):
+    common = pytest.importorskip("mistral_common")
+    [tekken, *_] = sorted((Path(common.__file__).parent / "data").glob("tekken*.json"))
+    shutil.copy(tekken, tmp_path / "tekken.json")
+    (tmp_path / "config.json").write_text('{"model_type": "mistral3"}')
+    with pytest.raises(ModelError, match="with a tokenizer of mistral-common"):
+        Eyes(load_chat_tokenizer(str(tmp_path)), load_processor(folder_of(LLAVA)), engine_of(LLAVA).model.config)
 
 
 def test_control_tokens_inside_data_are_text():
@@ -104,12 +278,11 @@ def test_too_long_prompts_with_images_are_too_long(monkeypatch):
     assert {answer.unanswered for answer in answers} == {"too_long"} and usage.computed_tokens == 0
 
 
-def test_a_model_that_shares_nothing_reads_separate_prompts(monkeypatch, caplog):
+def test_a_model_that_shares_nothing_says_so(monkeypatch, caplog):
     engine = TransformersBackend(folder_of(QWEN))
     monkeypatch.setattr(engine, "_agrees", lambda *_: False)
-    answers, usage = engine.read(GROUPS, LABELS)
-    assert distance(QWEN, answers) < 1e-4
-    assert usage.separate == len(answers) and usage.computed_tokens == usage.prompt_tokens
+    _, usage = engine.read(GROUPS, LABELS)
+    assert usage.separate == len(GROUPS) * len(TAILS)
     assert "every prompt with images is read separately" in caplog.text
 
 
@@ -130,6 +303,21 @@ def test_sampled_replies_depend_on_their_own_image_only():
     prompts = [[{"role": "user", "content": f"{image.mark} What is it?"}] for image in (RED, BLUE)]
     both = engine.generate(prompts, sampling)
     assert both == [engine.generate([prompt], sampling)[0] for prompt in prompts]
+
+
+def test_replies_are_sampled_in_batches_of_images_with_equal_shapes(monkeypatch):
+    """Each image of LLaVA-OneVision is cut into as many tiles as its shape needs."""
+    engine, batches = engine_of("LLaVA-OneVision"), []
+    compute = engine._generated
+    monkeypatch.setattr(
+        engine, "_generated", lambda prompts, *a, **k: batches.append(prompts) or compute(prompts, *a, **k)
+    )
+    images = [RED, TALL, BLUE, TALL, RED]
+    prompts = [[{"role": "user", "content": f"{image.mark}{'Say it. ' * n}"}] for n, image in enumerate(images)]
+    assert engine._pads_exactly
+    batches.clear()
+    engine.generate(prompts, Sampling(max_tokens=2))
+    assert sorted(map(len, batches)) == [2, 3]
 
 
 @pytest.mark.parametrize("given", [True, False])

@@ -9,15 +9,18 @@ import functools
 import os
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
-from transformers import AutoModelForImageTextToText
+from transformers import AutoModelForImageTextToText, ProcessorMixin
 
 from checklist_rewards.backends import Answer, ReadGroup, Sampling
+from checklist_rewards.backends.live import LiveBackend
+from checklist_rewards.backends.tokens import load_chat_tokenizer
 from checklist_rewards.backends.transformers import TransformersBackend
-from checklist_rewards.backends.vision import load_processor
+from checklist_rewards.backends.vision import Eyes, Views, load_processor
 from checklist_rewards.images import image_of, parts
 from checklist_rewards.validation import missing
 from tests.backends.vision_architectures import VISION, build, drawing
@@ -69,7 +72,8 @@ def whole(processor, group: ReadGroup, tail: str):
     blocks = "is string" not in processor.chat_template
     rules = [{"type": "text", "text": group.system}] if blocks else group.system
     system = [{"role": "system", "content": rules}] if group.system else []
-    return processor.apply_chat_template(
+    return ProcessorMixin.apply_chat_template(  # SmolVLM's own asks the part for videos, which needs torchvision
+        processor,
         [*system, {"role": "user", "content": content}],
         tokenize=True,
         add_generation_prompt=True,
@@ -79,10 +83,12 @@ def whole(processor, group: ReadGroup, tail: str):
 
 
 @functools.cache
-def alone(name: str) -> list[torch.Tensor]:
+def alone(name: str, adapter: str | None) -> list[torch.Tensor]:
     """ln P(label) of every read by the model itself, one prompt at a time."""
     processor = load_processor(folder_of(name))
     model = AutoModelForImageTextToText.from_pretrained(folder_of(name), dtype=torch.float32).eval()
+    if adapter is not None:
+        model.load_adapter(adapter)
     forms = engine_of(name).tokens.label_groups(LABELS)
     found = []
     for group in GROUPS:
@@ -93,10 +99,10 @@ def alone(name: str) -> list[torch.Tensor]:
     return found
 
 
-def distance(name: str, answers: Sequence[Answer]) -> float:
+def distance(name: str, answers: Sequence[Answer], adapter: str | None = None) -> float:
     """The largest difference of a read's log-probabilities from those of the model itself."""
     read = [torch.tensor(answer.logprobs) for answer in answers]
-    return max((ours - theirs).abs().max().item() for ours, theirs in zip(read, alone(name), strict=True))
+    return max((ours - theirs).abs().max().item() for ours, theirs in zip(read, alone(name, adapter), strict=True))
 
 
 @pytest.mark.parametrize("name", AVAILABLE)
@@ -111,6 +117,36 @@ def test_reads_with_images_are_those_of_a_plain_forward_pass(name):
         assert usage.floor_tokens <= usage.computed_tokens < 0.6 * usage.prompt_tokens
     else:
         assert usage.separate == len(answers) and usage.computed_tokens == usage.prompt_tokens
+
+
+@pytest.mark.parametrize("name", AVAILABLE)
+def test_separate_prompts_in_padded_batches_are_read_exactly(name, monkeypatch):
+    engine = engine_of(name)
+    monkeypatch.setattr(engine, "_shares_images", False)
+    answers, usage = engine.read(GROUPS, LABELS)
+    assert distance(name, answers) < 1e-4
+    assert usage.separate == len(answers) and usage.computed_tokens == usage.prompt_tokens
+
+
+@pytest.mark.parametrize("name", AVAILABLE)
+def test_a_model_in_memory_has_the_identity_of_its_files(name):
+    """Also where transformers renames the weights of the files."""
+    model = AutoModelForImageTextToText.from_pretrained(folder_of(name), dtype=torch.float32)
+    assert LiveBackend(model, load_processor(folder_of(name))).identity == engine_of(name).identity
+
+
+@pytest.mark.parametrize("name", AVAILABLE)
+def test_a_prompt_has_the_same_tokens_alone_and_among_others(name):
+    chat, processor = load_chat_tokenizer(folder_of(name)), load_processor(folder_of(name))
+
+    def tokens(*groups):
+        eyes = Eyes(chat, processor, engine_of(name).model.config)
+        views = Views(eyes)
+        return [views.named(group.prefix + tail) for group in eyes.groups(groups, views) for tail in group.tails]
+
+    groups = [ReadGroup("You judge.", "Some words.", TAILS), *GROUPS, ReadGroup(None, f"{RED.mark}", TAILS)]
+    alone = [prompt for group in groups for tail in TAILS for prompt in tokens(replace(group, tails=(tail,)))]
+    assert tokens(*groups) == alone
 
 
 @pytest.mark.parametrize("name", AVAILABLE)

@@ -7,6 +7,8 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+import time
 from functools import partial
 from types import SimpleNamespace
 
@@ -14,7 +16,7 @@ import pytest
 
 from checklist_rewards.backends import ReadGroup, Sampling, base, choose_backend, load_backend
 from checklist_rewards.backends.base import Written, deadline
-from checklist_rewards.backends.vllm import _load, _waves, _without_triton_warning
+from checklist_rewards.backends.vllm import VLLMBackend, _load, _waves, _without_triton_warning
 from checklist_rewards.errors import ModelError
 from tests import zygote
 from tests.backends.answers import largest_difference, turned
@@ -230,8 +232,12 @@ def _warns_of_triton(generations):
         child.join(HANG)
 
 
-def test_the_engines_processes_omit_the_warning_about_triton_and_no_other(monkeypatch, capfd):
+@pytest.mark.parametrize("level", [None, "ERROR", "critical"])
+def test_the_engines_processes_omit_the_warning_about_triton_and_no_other(level, monkeypatch, capfd):
+    """ERROR is what TRL sets when it is imported."""
     monkeypatch.delenv("VLLM_LOGGING_LEVEL", raising=False)
+    if level is not None:
+        monkeypatch.setenv("VLLM_LOGGING_LEVEL", level)
     with _without_triton_warning():
         _warns_of_triton(2)
     lines = capfd.readouterr().err.splitlines()
@@ -239,9 +245,37 @@ def test_the_engines_processes_omit_the_warning_about_triton_and_no_other(monkey
         f"{generation}: another warning" for generation in (1, 0)
     ]
     assert not logging.getLogger("vllm.triton_utils.importing").filters
+
+
+def test_a_level_of_vllm_that_shows_warnings_shows_that_about_triton(monkeypatch):
     monkeypatch.setenv("VLLM_LOGGING_LEVEL", "WARNING")
     with _without_triton_warning():
         assert not logging.getLogger("vllm.triton_utils.importing").filters
+
+
+def test_two_engines_load_one_after_the_other(monkeypatch):
+    """Otherwise the first that is loaded would end what the processes of the second inherit."""
+    loading, most = [], []
+
+    def load(path, engine):
+        loading.append(path)
+        time.sleep(0.1)
+        most.append(len(loading))
+        loading.pop()
+        raise ModelError("not here")
+
+    monkeypatch.setattr("checklist_rewards.backends.vllm._load", load)
+
+    def build():
+        with pytest.raises(ModelError, match="not here"):
+            VLLMBackend("pocket")
+
+    threads = [threading.Thread(target=build) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert most == [1, 1, 1]
 
 
 @pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP])

@@ -6,49 +6,156 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
+from PIL import Image as Pillow
+from transformers import AutoConfig
 
-from checklist_rewards.backends import Sampling
+from checklist_rewards.backends import ReadGroup, Sampling
+from checklist_rewards.backends.openai import OpenAIBackend
+from checklist_rewards.backends.tokens import chat_tokenizer, load_chat_tokenizer
 from checklist_rewards.backends.transformers import TransformersBackend
 from checklist_rewards.backends.vision import Views
+from checklist_rewards.backends.vllm import VLLMBackend, _requests
+from checklist_rewards.images import image_of
+from checklist_rewards.scores.reasons import Reason, Unanswered
 from tests.backends import vision_architectures
+from tests.backends.conftest import vllm_serving
 from tests.backends.test_vision import TEXT
-from tests.backends.test_vision_architectures import BLUE, GROUPS, LABELS, RED, TALL, engine_of
+from tests.backends.test_vision_architectures import BLUE, GROUPS, LABELS, RED, TALL, engine_of, folder_of
 from tests.backends.vision_architectures import VISION, build
 
 LLAVA = "LLaVA"
+SENT = ["Qwen2-VL", "Idefics3", "LLaVA", "Gemma 3"]
 
 
-def test_a_request_has_a_placeholder_and_the_pixels_of_each_image(monkeypatch):
+@pytest.fixture
+def requests_of(monkeypatch):
+    """What is sent to vLLM for prompts."""
     monkeypatch.setitem(sys.modules, "vllm", SimpleNamespace(TokensPrompt=dict))
-    from checklist_rewards.backends.vllm import _request
+    return _requests
 
+
+def test_a_request_has_a_placeholder_and_the_pixels_of_each_image(requests_of):
     eyes = engine_of(LLAVA).eyes
     views = Views(eyes)
     placeholder = eyes.tokens.tokenizer.convert_tokens_to_ids("<image>")
     for group, tokens in zip([*GROUPS, TEXT[0]], eyes.send([*GROUPS, TEXT[0]], views), strict=True):
         images = {GROUPS[2].prefix: [BLUE], GROUPS[3].prefix: [TALL, RED], TEXT[0].prefix: []}.get(group.prefix, [RED])
-        for tail in tokens.tails:
-            request = _request(tokens.prefix + tail, views)
+        prompts = [tokens.prefix + tail for tail in tokens.tails]
+        for prompt, request in zip(prompts, requests_of(prompts, views), strict=True):
             assert request["prompt_token_ids"].count(placeholder) == len(images)
-            assert len(request["prompt_token_ids"]) <= len(tokens.prefix + tail)
+            assert len(request["prompt_token_ids"]) <= len(prompt)
             if images:
                 assert request["multi_modal_uuids"] == {"image": [image.key for image in images]}
                 assert [picture.size for picture in request["multi_modal_data"]["image"]] == [i.size for i in images]
             else:
-                assert set(request) == {"prompt_token_ids"} and request["prompt_token_ids"] == tokens.prefix + tail
+                assert set(request) == {"prompt_token_ids"} and request["prompt_token_ids"] == prompt
+
+
+def test_all_requests_share_one_object_per_image(requests_of):
+    eyes = engine_of(LLAVA).eyes
+    views = Views(eyes)
+    prompts = [tokens.prefix + tail for tokens in eyes.send(GROUPS, views) for tail in tokens.tails]
+    pictures = [picture for request in requests_of(prompts, views) for picture in request["multi_modal_data"]["image"]]
+    assert len(pictures) == 15 and len(set(map(id, pictures))) == 3  # red, blue and the tall one
+
+
+@pytest.mark.parametrize("name", SENT)
+def test_the_tokens_of_a_prompt_that_is_sent_are_those_of_the_transformers_engine(name):
+    """Texts are tokenized with placeholders, which the tokens of the images replace."""
+    eyes = engine_of(name).eyes
+    in_tails = ReadGroup(None, "Which is it? ", (f"This {RED.mark}?", f"Or this {BLUE.mark}?"))
+    groups = [*GROUPS, TEXT[0], in_tails]
+    for sent, whole in zip(eyes.send(groups, Views(eyes)), eyes.groups(groups, Views(eyes)), strict=True):
+        assert [sent.prefix + tail for tail in sent.tails] == [whole.prefix + tail for tail in whole.tails]
+    [messages] = [[{"role": "user", "content": f"{RED.mark} and {BLUE.mark} What is it?"}]]
+    assert eyes.send_prompt(messages, Views(eyes)) == eyes.prompt(messages, Views(eyes))
+
+
+def unloaded(name, **processor):
+    """A backend without its engine, which keeps the prompts that it would send in `asked`."""
+    backend = VLLMBackend.__new__(VLLMBackend)
+    folder = folder_of(name)
+    settings = SimpleNamespace(mm_processor_kwargs=processor)
+    config = SimpleNamespace(
+        hf_config=AutoConfig.from_pretrained(folder),
+        trust_remote_code=False,
+        revision=None,
+        multimodal_config=settings,
+    )
+    backend.llm = SimpleNamespace(model_config=config)
+    backend.tokens, backend._path, backend.sees, backend.limit = load_chat_tokenizer(folder), folder, True, 1024
+    backend.over_limit, backend._reduced, backend.asked = Unanswered(Reason.TOO_LONG), False, []
+
+    def ask(prompts, ids, groups=(), views=None):
+        backend.asked += prompts
+        return [Unanswered(Reason.BACKEND_ERROR)] * len(prompts), None
+
+    backend._ask = ask
+    return backend
+
+
+def test_a_prompt_without_images_has_the_same_tokens_alone_and_among_prompts_with_images():
+    """Also if the processor has a chat template of its own."""
+    backend = unloaded(LLAVA)
+    assert backend.eyes.tokens.tokenizer.chat_template == backend.tokens.tokenizer.chat_template
+    backend.tokens.tokenizer.chat_template = backend.tokens.tokenizer.chat_template.replace("ASSISTANT:", "MODEL:")
+    backend.tokens = chat_tokenizer(backend.tokens.tokenizer)
+    backend.read([TEXT[0]], LABELS)
+    alone, backend.asked = backend.asked, []
+    backend.read([GROUPS[0], TEXT[0], GROUPS[2]], LABELS)
+    assert len(backend.asked) > len(alone) and [prompt for prompt in backend.asked if prompt in alone] == alone
+
+
+@pytest.mark.parametrize("settings", [{"crop_to_patches": False}, {"images_kwargs": {"crop_to_patches": False}}])
+def test_the_tokens_of_images_follow_the_processor_settings_of_the_engine(settings):
+    tiled, whole = (unloaded("Aya Vision", **given) for given in ({}, settings))
+    for backend in (tiled, whole):
+        backend.read(GROUPS[3:], LABELS)
+    assert len(tiled.asked[0]) > len(whole.asked[0])
+
+
+def test_an_image_that_the_processor_refuses_costs_its_reads_only():
+    thin = image_of(Pillow.new("RGB", (1, 400)))  # Qwen takes images up to 200 times as long as wide
+    backend = unloaded("Qwen2-VL")
+    answers, _ = backend.read([GROUPS[0], ReadGroup(None, thin.mark, ("Is it red?",)), GROUPS[2], TEXT[0]], LABELS)
+    reasons = [str(answer.unanswered) for answer in answers]
+    assert "cannot process an image: absolute aspect ratio" in reasons.pop(3)
+    assert reasons == ["backend_error"] * 9 and len(backend.asked) == 9
+    [[reply]] = backend.generate([[{"role": "user", "content": thin.mark}]], Sampling())
+    assert "cannot process an image: absolute aspect ratio" in reply.unanswered
+
+
+@pytest.fixture
+def wide_llava(tmp_path, monkeypatch):
+    """LLaVA with heads of a size that vLLM's attention has on a CPU."""
+    wide = replace(VISION[LLAVA], text={**VISION[LLAVA].text, "head_dim": 32})
+    monkeypatch.setitem(vision_architectures.VISION, LLAVA, wide)
+    return build(LLAVA, tmp_path / "llava")
 
 
 @pytest.mark.slow
 @pytest.mark.vllm
-def test_vllm_sees_what_transformers_sees(tmp_path, monkeypatch):
-    pytest.importorskip("torchvision", reason="vLLM's class of LLaVA imports torchvision")
-    from checklist_rewards.backends.vllm import VLLMBackend
+def test_a_prompt_that_a_server_refuses_for_its_images_costs_its_reads_only(wide_llava, tmp_path, vllm_installed):
+    """The server has a vision-language model in vLLM and gets the refused prompt first."""
+    options = ("--model-impl", "transformers", "--limit-mm-per-prompt", '{"image": 2}', "--max-model-len", "512")
+    three = ReadGroup(None, RED.mark + BLUE.mark + TALL.mark, ("Is it red?",))
+    with vllm_serving(wide_llava, "seeing", tmp_path / "log", *options) as url:
+        backend = OpenAIBackend("seeing", url)
+        refused, *answers = backend.read([three, *GROUPS, TEXT[0]], LABELS)[0]
+        assert "At most 2 image" in refused.unanswered.detail and all(answer.logprobs for answer in answers)
+        [[reply]] = backend.generate([[{"role": "user", "content": f"{RED.mark} What?"}]], Sampling(max_tokens=6))
+        assert reply.unanswered is None and reply.prompt_tokens > 0
 
-    wide = replace(VISION[LLAVA], text={**VISION[LLAVA].text, "head_dim": 32})  # vLLM's attention on a CPU has no 16
-    monkeypatch.setitem(vision_architectures.VISION, LLAVA, wide)
-    folder = build(LLAVA, tmp_path / "llava")
-    ours = TransformersBackend(folder)
-    theirs = VLLMBackend(folder, limit_mm_per_prompt={"image": 2}, max_model_len=512, max_num_seqs=16)
+
+@pytest.mark.slow
+@pytest.mark.vllm
+def test_vllm_sees_what_transformers_sees(wide_llava):
+    """In transformers' class of LLaVA, which vLLM can run: its own imports torchvision, and that of the index needs
+    CUDA."""
+    ours = TransformersBackend(wide_llava)
+    theirs = VLLMBackend(
+        wide_llava, limit_mm_per_prompt={"image": 2}, max_model_len=512, max_num_seqs=16, model_impl="transformers"
+    )
     try:
         groups = [*GROUPS, TEXT[0]]
         expected, _ = ours.read(groups, LABELS)
@@ -60,5 +167,13 @@ def test_vllm_sees_what_transformers_sees(tmp_path, monkeypatch):
         prompt = [{"role": "user", "content": f"{RED.mark} What is it?"}]
         sampling = Sampling(max_tokens=6)
         assert theirs.generate([prompt], sampling)[0][0].text == ours.generate([prompt], sampling)[0][0].text
+        three = ReadGroup(None, RED.mark + BLUE.mark + TALL.mark, ("Is it red?",))  # more than limit_mm_per_prompt
+        *answers, refused = theirs.read([*groups, three], LABELS)[0]
+        assert all(answer.logprobs for answer in answers) and "At most 2 image" in refused.unanswered.detail
+        prompts = [[{"role": "user", "content": three.prefix}], prompt]
+        for schema in (None, '{"enum": ["digits"]}'):
+            [[refused], [reply]] = theirs.generate(prompts, replace(sampling, schema=schema))
+            assert "At most 2 image" in refused.unanswered.detail and reply.text
+        assert '"digits"'.startswith(reply.text)  # cut at 6 tokens
     finally:
         theirs.close()

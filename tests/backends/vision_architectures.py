@@ -80,6 +80,7 @@ class Vision:
     needs: tuple[str, ...] = ()
 
 
+_QWEN_VISION = {"depth": 2, "hidden_size": 32, "intermediate_size": 48, "num_heads": 2, "out_hidden_size": 64}
 _QWEN = Vision(
     "Qwen2VLConfig",
     {"rope_parameters": _MROPE},
@@ -93,6 +94,8 @@ _QWEN = Vision(
     | {"vision_start_token_id": "<|vision_start|>", "vision_end_token_id": "<|vision_end|>"},
 )
 
+_QWEN3_PIXELS = {"image_processor_type": "Qwen2VLImageProcessor", "patch_size": 16, "min_pixels": 32 * 32}
+_QWEN3_PIXELS |= {"max_pixels": 32 * 32 * 24}
 _SIGLIP = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 2}
 _IDEFICS = (
     "<|im_start|>{% for m in messages %}{{ m.role | capitalize }}"
@@ -135,26 +138,38 @@ VISION: dict[str, Vision] = {
     "Qwen2.5-VL": replace(
         _QWEN,
         config="Qwen2_5_VLConfig",
-        vision={"depth": 2, "hidden_size": 32, "intermediate_size": 48, "num_heads": 2, "out_hidden_size": 64}
-        | {"window_size": 56, "fullatt_block_indexes": [1], "patch_size": 14},
+        vision=_QWEN_VISION | {"window_size": 56, "fullatt_block_indexes": [1], "patch_size": 14},
         processor="Qwen2_5_VLProcessor",
     ),
     "Qwen3-VL": replace(
         _QWEN,
         config="Qwen3VLConfig",
         text={"rope_parameters": {**_MROPE, "mrope_interleaved": True}},
-        vision={"depth": 2, "hidden_size": 32, "intermediate_size": 48, "num_heads": 2, "out_hidden_size": 64}
-        | {"num_position_embeddings": 64, "deepstack_visual_indexes": [0, 1], "patch_size": 16},
+        vision=_QWEN_VISION | {"num_position_embeddings": 64, "deepstack_visual_indexes": [0, 1], "patch_size": 16},
         processor="Qwen3VLProcessor",
-        pixels={"image_processor_type": "Qwen2VLImageProcessor", "patch_size": 16, "min_pixels": 32 * 32}
-        | {"max_pixels": 32 * 32 * 24},
+        pixels=_QWEN3_PIXELS,
+    ),
+    "Qwen3.5": replace(
+        _QWEN,
+        config="Qwen3_5Config",
+        text={
+            "rope_parameters": {**_MROPE, "mrope_interleaved": True, "partial_rotary_factor": 1.0},
+            "linear_num_key_heads": 2,
+            "linear_num_value_heads": 4,
+            "linear_key_head_dim": 16,
+            "linear_value_head_dim": 16,
+            "layer_types": ["linear_attention", "full_attention"] * 2,
+        },
+        vision=_QWEN_VISION | {"num_position_embeddings": 64, "patch_size": 16},
+        processor="Qwen3VLProcessor",
+        pixels=_QWEN3_PIXELS,
+        shares=False,
     ),
     "GLM-4V": replace(
         _QWEN,
         config="Glm4vConfig",
         text={"rope_parameters": {**_MROPE, "partial_rotary_factor": 1.0}},
-        vision={"depth": 2, "hidden_size": 32, "intermediate_size": 48, "num_heads": 2, "out_hidden_size": 64}
-        | {"image_size": 56, "patch_size": 14},
+        vision=_QWEN_VISION | {"image_size": 56, "patch_size": 14},
         processor="Glm4vProcessor",
         pixels={"image_processor_type": "Glm4vImageProcessor"}
         | {"size": {"shortest_edge": 28 * 28 * 2, "longest_edge": 28 * 28 * 48}},
@@ -235,7 +250,6 @@ VISION: dict[str, Vision] = {
         {"image_token_index": "[IMG]"},
         {"vision_feature_layer": -1, "vision_feature_select_strategy": "full"},
         {"patch_size": 14},
-        needs=("torchvision",),
     ),
     "Mistral 3": Vision(
         "Mistral3Config",
@@ -249,7 +263,6 @@ VISION: dict[str, Vision] = {
         {"image_token_index": "[IMG]"},
         {"vision_feature_layer": -1, "spatial_merge_size": 2},
         {"patch_size": 14, "spatial_merge_size": 2},
-        needs=("torchvision",),
     ),
     "LLaVA": Vision(
         "LlavaConfig",
@@ -284,8 +297,7 @@ VISION: dict[str, Vision] = {
     "Gemma 3": Vision(
         "Gemma3Config",
         {"sliding_window": WINDOW, "query_pre_attn_scalar": 16, "layer_types": _LAYERS},
-        {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 2}
-        | {"image_size": 56, "patch_size": 14},
+        {**_SIGLIP, "image_size": 56, "patch_size": 14},
         "Gemma3Processor",
         {"image_processor_type": "Gemma3ImageProcessor", "size": {"height": 56, "width": 56}},
         _GEMMA,
@@ -294,6 +306,31 @@ VISION: dict[str, Vision] = {
         {"image_token_id": "<image_soft_token>", "boi_token_id": "<start_of_image>", "eoi_token_id": "<end_of_image>"},
         {"mm_tokens_per_image": 4},
         {"image_seq_length": 4},
+    ),
+    "Gemma 4": Vision(
+        "Gemma4Config",
+        {"sliding_window": WINDOW, "layer_types": _LAYERS, "global_head_dim": 16, "num_global_key_value_heads": 2}
+        | {"num_kv_shared_layers": 0, "hidden_size_per_layer_input": 8},
+        {**_SIGLIP, "num_key_value_heads": 2, "head_dim": 16, "patch_size": 14, "pooling_kernel_size": 2}
+        | {"position_embedding_size": 64},
+        "Gemma4Processor",
+        {"image_processor_type": "Gemma4ImageProcessor", "patch_size": 14, "pooling_kernel_size": 2}
+        | {"max_soft_tokens": 70},
+        _GEMMA.replace("<start_of_turn>", "<|turn>")
+        .replace("<end_of_turn>", "<turn|>")
+        .replace("<start_of_image>", "<|image|>"),
+        {
+            "bos_token": "<bos>",
+            "turn": "<|turn>",
+            "end": "<turn|>",
+            "image_token": "<|image|>",
+            "boi_token": "<|image>",
+        }
+        | {"eoi_token": "<image|>", "video_token": "<|video|>", "audio_token": "<|audio|>"}
+        | {"boa_token": "<|audio>", "eoa_token": "<audio|>"},
+        {"image_token_id": "<|image|>", "boi_token_id": "<|image>", "eoi_token_id": "<image|>"}
+        | {"video_token_id": "<|video|>", "audio_token_id": "<|audio|>", "boa_token_id": "<|audio>"}
+        | {"eoa_token_index": "<audio|>"},
     ),
 }
 

@@ -56,6 +56,14 @@ def no_engine(monkeypatch):
     monkeypatch.setattr(engines, "_build", build)
 
 
+@pytest.fixture
+def vlm(run):
+    """The folder of a model that takes images, in the working folder."""
+    Path("vlm").mkdir()
+    Path("vlm/config.json").write_text('{"model_type": "smolvlm"}')
+    return "vlm"
+
+
 def write_jsonl(path: str | Path, *rows: object) -> None:
     Path(path).write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
 

@@ -1,10 +1,12 @@
 """`attack`: the file, the table, the exit code, the price, and input that is refused."""
 
 import json
+import re
 
 import pytest
 
 from tests.cli.conftest import write_jsonl
+from tests.test_images import PILLOWS, RED
 
 COLORS = ("red", "blue", "green", "grey", "pink", "brown")
 ROWS = [{"prompt": f"Write about a {color} bird.", "checklist": [f"Is it a {color} bird?"]} for color in COLORS]
@@ -141,3 +143,23 @@ def test_too_few_prompts_and_empty_files(run, no_engine, files):
     assert done.exit_code == 2 and "needs at least 4 prompts with a checklist, half of them" in done.output
     write_jsonl("checklists.jsonl")
     assert "checklists.jsonl has no rows with a checklist." in run(*ARGUMENTS).output
+
+
+def test_responses_belong_to_the_prompt_with_the_same_words_and_images(run, engine):
+    for colour, pillow in PILLOWS.items():
+        pillow.save(f"{colour}.png")
+    rows = [{"prompt": "What?", "image": f"{colour}.png", "checklist": [f"Is it {colour}?"]} for colour in PILLOWS]
+    write_jsonl("checklists.jsonl", *rows)
+    write_jsonl("answers.jsonl", *({**row, "completion": f"Story: {row['image']}"} for row in rows[:3]))
+    backend = engine(gullible)
+    backend.sees = True
+    served = "--model", "org/judge", "--base-url", "http://localhost:1/v1"
+    done = run(*ARGUMENTS, *served, "--labels", "labels.jsonl")
+    assert done.exit_code == 0, done.output
+    assert any(RED.mark in prefix and ">\nStory: red.png\n</target" in prefix for prefix, _ in backend.asked)
+    assert json.load(open("attack.json"))["beats_before"]["value"] is not None and "are not in" not in done.output
+    texts = done.output + open("attack.json").read() + open("labels.jsonl").read()
+    assert not re.search("[\ufdd0\ufdd1\ufffd]|\\\\u(fdd|fffd)", texts)
+    write_jsonl("answers.jsonl", *({"prompt": "What?", "completion": "Red."} for row in rows))
+    refused = run(*ARGUMENTS, *served)
+    assert refused.exit_code == 2 and "none of its 1 prompts is a prompt of checklists.jsonl" in refused.stderr

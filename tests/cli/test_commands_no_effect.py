@@ -47,7 +47,6 @@ CASES = [
     (["calibrate", MISSING, *JSON], [*JUDGE, *STORE, *KEYS], ["--contextual"]),
     (["agree", MISSING, "other.jsonl"], ["--label-range"], ["--label-key", "human"]),
     (["report", MISSING], ["--group-key", "--checklist", "--checklist-key"], ["--label-key", "human"]),
-    (["fit", MISSING, *JSON], ["--target-key"], ["--pairs", "other.jsonl"]),
     (
         ["replay", MISSING, *OUT],
         ["--engine-args", "--concurrency", "--budget", "--price", *STORE],

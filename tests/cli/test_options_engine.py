@@ -7,6 +7,7 @@ import yaml
 
 from checklist_rewards import ChecklistScorer, pipeline
 from checklist_rewards.backends import Engine
+from checklist_rewards.cli.options import JudgeOptions, OwnWriter
 from checklist_rewards.judges.settings import load_jury
 from checklist_rewards.rewards.configured import configured_reward
 from tests.cli.conftest import write_jsonl
@@ -42,6 +43,28 @@ def test_settings_of_a_second_model_need_that_model(run, no_engine):
     assert (done.exit_code, "--writer.engine-args requires --writer.model" in done.output) == (2, True)
     done = run("refine", "rows.jsonl", "-o", "out.jsonl", "--policy.engine-args", "dtype=bfloat16")
     assert (done.exit_code, "--policy.engine-args dtype=bfloat16 requires --policy.model" in done.output) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("judge", "writer"),
+    [
+        ("auto", "auto"),
+        ("transformers", "transformers"),
+        ("encoder", "auto"),
+        ("decisions", "auto"),
+        ("remote", "auto"),
+    ],
+)
+def test_the_backend_of_a_second_model_is_the_judges_if_that_can_write(judge, writer):
+    options = OwnWriter(given={"writer.model": "pocket"})
+    assert options.engine_beside(JudgeOptions(given={"judge.backend": judge})).backend == writer
+
+
+def test_the_backends_of_a_writer_are_those_that_can_write(run):
+    write_jsonl("rows.jsonl", ROW)
+    done = run("generate", "rows.jsonl", "-o", "out.jsonl", "--backend", "encoder")
+    assert done.exit_code == 2
+    assert "'encoder' is not one of 'auto', 'transformers', 'vllm', 'openai'" in done.output
 
 
 def test_settings_stand_in_files_of_judges_and_of_rewards(tmp_path):

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from checklist_rewards.backends import engine
 from checklist_rewards.pipelines import get_pipeline, list_pipelines
@@ -350,8 +351,9 @@ def test_rules_alone_write_checklists_and_say_what_they_cannot_express(run, no_e
     write_jsonl(
         "rows.jsonl",
         {"prompt": "Explain tides in at most 30 words, without commas."},
-        {"prompt": "Write about 100 words on tea."},
+        {"prompt": "Write about 100 words on tea.", "image": "red.png"},
     )
+    Image.new("RGB", (2, 2), "red").save("red.png")
     options = ["--config", "rules.yaml", "--summary", "summary.json"]
     shown = run("generate", "rows.jsonl", "-o", "out.jsonl", *options)
     assert shown.exit_code == 1, shown.output  # the second row has no checklist
@@ -360,7 +362,7 @@ def test_rules_alone_write_checklists_and_say_what_they_cannot_express(run, no_e
     assert missing["checklist"] is None
     summary = json.loads(Path("summary.json").read_text())
     assert summary["items"] == {"by rules": 2} and summary["unexpressed"] == {"the number is approximate": 1}
-    assert "under repair: they misread negations" in " ".join(shown.stderr.split())
+    assert "a rule may misread a requirement" in " ".join(shown.stderr.split())
     assert "about 100 words" in shown.stderr and "pocket model" not in shown.stderr
 
 

@@ -3,14 +3,16 @@
 import json
 
 import pytest
-from datasets import Dataset, concatenate_datasets
+from datasets import Dataset, Image, List, concatenate_datasets
 
 from checklist_rewards import Checklist, __version__
 from checklist_rewards.datasets import CHECKLIST_COLUMNS, build_checklists, checklist_columns, checklist_features
 from checklist_rewards.errors import ChecklistRewardsError, GenerationError, SampleError
 from checklist_rewards.generators import DirectGenerator
+from checklist_rewards.images import image_of
 from tests.datasets.building import GOOD, build, fake
 from tests.generators.fakes import Replies
+from tests.test_images import BLUE, PILLOWS, RED, asks
 
 
 def test_prompts_become_a_dataset_with_the_declared_columns():
@@ -49,6 +51,47 @@ def test_a_list_may_mix_texts_and_messages():
     inputs = [text.split("## Instruction")[1].split("##")[0].strip() for text in asked]
     assert [one.splitlines()[-2] for one in inputs] == ["plain", "Name it.", "5", '{"a": 1}']  # messages asked once
     assert dataset["prompt"][:] == ["plain", *[json.dumps(messages)] * 2, "5", '{"a": 1}']
+
+
+PICTURED = [{"prompt": "Which?", "images": [PILLOWS["red"], PILLOWS["blue"]]}, {"prompt": "Who?", "images": []}]
+PLACES = [{"role": "user", "content": [{"type": "image"}, {"type": "image"}, {"type": "text", "text": "Which?"}]}]
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        PICTURED,
+        [{"prompt": "Which?", "images": (PILLOWS["red"], PILLOWS["blue"])}],
+        [{"prompt": PLACES, "images": [PILLOWS["red"], PILLOWS["blue"]]}],
+        Dataset.from_list(PICTURED),
+        Dataset.from_list(PICTURED).to_iterable_dataset(),
+    ],
+    ids=["rows", "tuples", "places", "dataset", "stream"],
+)
+def test_images_are_shown_to_the_writer_and_survive_parquet(tmp_path, rows):
+    generator, backend = fake()
+    backend.sees = True
+    built = build(rows, generator)
+    Dataset.from_list(list(built), features=built.features).to_parquet(tmp_path / "built.parquet")
+    asked = [text for sampled in backend.sampled for text in sampled[0]]
+    assert RED.mark + BLUE.mark in asked[0] and all(RED.mark not in text for text in asked[1:])
+    again = Dataset.from_parquet(str(tmp_path / "built.parquet"), cache_dir=str(tmp_path))
+    assert again.features["images"] == List(Image()) and [image_of(i) for i in again[0]["images"]] == [RED, BLUE]
+
+
+def test_images_in_messages_are_stored_as_cells(tmp_path):
+    generator, backend = fake()
+    backend.sees = True
+    [row] = build([asks(PILLOWS["red"], "Which?")], generator)
+    assert [image_of(part["image"]) for part in row["prompt"][0]["content"] if part["image"]] == [RED]
+
+
+def test_a_row_with_an_image_that_the_writer_cannot_take_is_named_first():
+    generator, backend = fake()
+    for rows in (PICTURED[::-1], Dataset.from_list(PICTURED[::-1])):
+        with pytest.raises(SampleError, match="row 2: the input has an image, but the model 'fake' reads text only"):
+            build(rows, generator)
+    assert not backend.sampled
 
 
 def test_all_other_columns_are_kept_as_they_are():

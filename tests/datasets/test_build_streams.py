@@ -1,15 +1,18 @@
 """Checklists and scores of a stream: as it is iterated, in shards, and equal to those of a dataset."""
 
+import io
 import logging
 
 import pytest
-from datasets import Dataset, Features, IterableDataset, Value, load_dataset
+from datasets import Dataset, Features, Image, IterableDataset, Value, load_dataset
 
 from checklist_rewards import ChecklistScorer, Score
 from checklist_rewards.datasets import CHECKLIST_COLUMNS, checklist_features, push_to_hub, score_dataset
 from checklist_rewards.errors import GenerationError, SampleError
+from checklist_rewards.images import image_of
 from tests.datasets.building import build, fake
 from tests.fakes import FakeBackend
+from tests.test_images import PILLOWS, Seeing
 
 SHORT = {"question": "At most two words?", "check": '{"type": "words", "at_most": 2}'}
 
@@ -63,6 +66,19 @@ def test_a_stream_of_files_in_shards_is_built_and_scored(tmp_path):
     assert isinstance(scored, IterableDataset) and scored.num_shards == 3
     scores = [Score.model_validate_json(row["checklist_score"]) for row in scored]
     assert [score.primary_score for score in scores] == pytest.approx([0.9] * 6) and scores[0].items[0].mass == 1
+
+
+@pytest.mark.parametrize("kind", ["dataset", "stream"])
+def test_scored_images_keep_their_bytes(kind):
+    file = io.BytesIO()
+    PILLOWS["red"].save(file, "JPEG")  # another JPEG of its pixels would have other pixels
+    rows = {"prompt": ["Which?"], "target": ["Red."], "checklist": [["Is it?"]], "image": [{"bytes": file.getvalue()}]}
+    dataset = Dataset.from_dict(rows).cast_column("image", Image())
+    scorer = ChecklistScorer("judge", backend=Seeing(), store=False)
+    scored = score_dataset(dataset if kind == "dataset" else dataset.to_iterable_dataset(), scorer)
+    assert scorer.judge.engine.backend.shown == [[image_of(file.getvalue()).key]] * (kind == "dataset")
+    [row] = scored.cast_column("image", Image(decode=False))
+    assert scored.features["image"] == Image() and row["image"]["bytes"] == file.getvalue()
 
 
 def of_text(row: dict) -> Score | None:

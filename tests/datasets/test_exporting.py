@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from checklist_rewards import Checklist, ChecklistScorer
 from checklist_rewards.checks.base import CHECKS, example_of
 from checklist_rewards.datasets.columns import checklist_columns
-from checklist_rewards.datasets.exporting import EXPORTS, exported
+from checklist_rewards.datasets.exporting import EXPORTS, export_file, exported
 from checklist_rewards.datasets.importing import imported_rows
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.cells import at
@@ -25,6 +26,7 @@ from tests.datasets.test_importing_formats import read
 from tests.fakes import FakeBackend
 from tests.rewards.conftest import adapter  # noqa: F401 - a fixture
 from tests.rewards.hosts import openrlhf_executor, swift_rewards
+from tests.test_images import PILLOWS, RED
 
 WHERE = {
     "verl": ("prompt", "reward_model.ground_truth"),
@@ -92,6 +94,34 @@ def test_verls_function_rewards_an_exported_row():
     made = exported(row, "verl")
     found = function(made["data_source"], "Bamako.", made["reward_model"]["ground_truth"], made["extra_info"])
     assert found["score"] == pytest.approx(0.5) and "Capital of Mali?" in backend.asked[0][0]
+
+
+PARTS = [{"type": "image", "image": "red.png"}, {"type": "text", "text": "Or "}, {"type": "image", "image": "red.png"}]
+
+
+@pytest.mark.parametrize(
+    ("columns", "input"),
+    [
+        ({"prompt": "Which?", "image": "red.png"}, "Which?"),
+        ({"prompt": [{"role": "user", "content": [{"type": "image"}, PARTS[1]]}], "image": "red.png"}, "Or "),
+        ({"prompt": [{"role": "user", "content": PARTS}]}, "Or [image]"),
+    ],
+)
+@pytest.mark.parametrize("to", [to for to in EXPORTS if to != "swift"])  # it passes the images
+def test_a_label_has_the_images_of_its_prompt(to, columns, input, tmp_path, monkeypatch):
+    (tmp_path / "data").mkdir()
+    PILLOWS["red"].save(tmp_path / "data" / "red.png")
+    write_jsonl(tmp_path / "data" / "rows.jsonl", columns | {"checklist": ["Is it red?"]})
+    monkeypatch.chdir(tmp_path)
+    assert export_file(Path("data/rows.jsonl"), Path("data/out.jsonl"), to) == 1
+    [row] = read_rows("data/out.jsonl")
+    sample = labelled_sample(at(row.data, WHERE[to][1]), "Red.", None, "row 1")
+    assert sample.images == (RED,) and sample.input == f"{RED.mark}{input}"
+    [(_, checklist)] = imported_rows("data/out.jsonl").rows
+    assert [item.question for item in checklist.items] == ["Is it red?"]
+    row = {"prompt": "Which?", "image": "https://example.org/red.png", "checklist": ["Is it red?"]}
+    with pytest.raises(SampleError, match="row 3: the image https://example.org/red.png is an address, which a label"):
+        exported(row, to, 2, "row 3")
 
 
 TEXTS = [

@@ -13,6 +13,7 @@ from checklist_rewards.evaluation.labels import same_text
 from checklist_rewards.ui.annotations import name_of
 from tests.cli.conftest import run, write_jsonl  # noqa: F401 - a fixture
 from tests.evaluation.agreement.files import scored_file
+from tests.test_images import RED
 
 CHECKLIST = ["Is it red?", "Is it big?"]
 PER_ITEM = ("labels", lambda n: [int(n > 10 or n % 5 == 2), int(n * 5 % 24 < 12 or n % 7 == 3)])
@@ -70,6 +71,28 @@ def test_id_and_text(run, caplog, command, same_id, text, refusal):  # noqa: F81
     assert len(said) == (not text)
 
 
+@pytest.mark.parametrize("command", COMMANDS)
+def test_labels_of_answers_with_images_are_matched(run, command):  # noqa: F811
+    parts = [{"type": "image", "image": "gone.png"}, {"type": "text", "text": "It is red."}]
+    answer = [{"role": "assistant", "content": parts}]
+    scored(target=answer)
+    for text in (answer, "[image]It is red."):
+        gold(COMMANDS[command], target=lambda n, text=text: text)
+        assert run(*command.split()).exit_code == 0
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("column", ["target", "reply"])
+def test_texts_in_a_named_column_are_compared(run, caplog, command, column):  # noqa: F811
+    """The app exports labels with a column `target`, whatever the column of the scored file."""
+    scored(reply="an answer", target=None)
+    for text, code in (("an answer", 0), ("another", 2)):
+        gold(COMMANDS[command], **{column: lambda n, text=text: text})
+        done = run(*command.split(), "--target-key", "reply")
+        assert done.exit_code == code and (not code or "is about another text than scored.jsonl" in done.output)
+    assert not [message for message in caplog.messages if "matched by" in message]
+
+
 def test_one_text_that_differs_is_enough_to_refuse(run):  # noqa: F811
     scored()
     gold(PER_ITEM, target=lambda n: "another" if n == 17 else f"text {n}")
@@ -90,6 +113,19 @@ def test_texts_are_compared_as_the_judge_saw_them(one, other):
 
 
 PROMPTS = ["Go on.", [{"role": "user", "content": "Go on."}], json.dumps([{"role": "user", "content": "Go on."}])]
+
+
+@pytest.mark.parametrize(
+    "part", [{"type": "image", "image": "gone.png"}, {"type": "image_url", "image_url": {"url": RED.url}}]
+)
+def test_answers_with_images_are_compared_by_their_texts(part):
+    def row(text):
+        return {"target": [{"role": "assistant", "content": [part, {"type": "text", "text": text}]}]}
+
+    assert same_text(row("It is red."), row("It is red.")) and same_text(
+        row("It is red."), {"target": "[image]It is red."}
+    )
+    assert same_text(row("It is red."), row("It is blue.")) is False
 
 
 @pytest.mark.parametrize(("one", "other"), list(product(PROMPTS, [*PROMPTS, "Stop."])), ids=repr)

@@ -13,10 +13,12 @@ import pytest
 from datasets import Dataset, DatasetDict
 from hypothesis import given
 from hypothesis import strategies as st
+from PIL import Image
 
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.atomic import write_text
 from checklist_rewards.files.rows import FORMATS, read_rows, read_rows_for, write_rows
+from checklist_rewards.images import image_of
 
 
 def read(path):
@@ -397,6 +399,16 @@ def test_a_folder_of_save_to_disk_is_read(tmp_path):
     assert read(tmp_path / "saved") == [rows[2], rows[0]]
     assert [row.where for row in read_rows(tmp_path / "saved")] == [f"{tmp_path}/saved, row {n}" for n in (1, 2)]
     assert [row.data for row in read_rows_for(tmp_path / "saved", "out.jsonl")] == [rows[2], rows[0]]
+
+
+def test_images_of_a_saved_dataset_are_read_as_from_parquet(tmp_path):
+    image = Image.new("RGB", (2, 2), "red")
+    saved = Dataset.from_list([{"image": image, "images": [image, image]}, {"image": None, "images": []}])
+    saved.save_to_disk(tmp_path / "saved")
+    saved.to_parquet(tmp_path / "saved.parquet")
+    rows = read(tmp_path / "saved")
+    assert rows == read(tmp_path / "saved.parquet") and rows[1] == {"image": None, "images": []}
+    assert [image_of(cell) for cell in (rows[0]["image"], *rows[0]["images"])] == [image_of(image)] * 3
 
 
 def test_another_folder_is_refused_with_what_can_be_read(tmp_path):

@@ -1,11 +1,13 @@
 """The constraints generator: alone, and before a writer with a model."""
 
 import pytest
+from PIL import Image
 
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import ChecklistError, GenerationError
 from checklist_rewards.generators import ConstraintsGenerator, ContrastiveGenerator, DirectGenerator
-from checklist_rewards.generators.constraints import constraint_items, with_constraints
+from checklist_rewards.generators.constraints import constraint_items, find_requirements, with_constraints
+from checklist_rewards.images import image_of, shown
 from checklist_rewards.pipelines import PipelineConfig, pipeline
 from tests.generators.fakes import Replies
 
@@ -32,6 +34,31 @@ def test_an_input_without_such_requirements_is_an_error_that_names_the_others():
     assert told == [2]
     with pytest.raises(GenerationError):
         ConstraintsGenerator().generate("Who was Ada?")
+
+
+RED = image_of(Image.new("RGB", (2, 2), "red"))
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [RED.mark + INPUT, f"{RED.mark * 2}\n{INPUT}", f"{INPUT}\n{RED.mark}", INPUT.replace("poem", f"poem {RED.mark}")],
+)
+def test_rules_read_the_words_of_a_prompt_with_images(prompt):
+    items = ConstraintsGenerator().generate(prompt).items
+    plain = ConstraintsGenerator().generate(INPUT).items
+    assert [(item.check, item.evidence.text) for item in items] == [(item.check, item.evidence.text) for item in plain]
+    for item in items:  # places are those of the prompt as people see it
+        assert shown(prompt)[item.evidence.start : item.evidence.end] == item.evidence.text
+    assert len(find_requirements(prompt)) == len(items)
+
+
+def test_a_writer_after_the_rules_sees_the_image():
+    writer = Replies(lambda text, sampling: POEM)
+    writer.sees = True
+    generator = DirectGenerator("writer", backend=writer, store=False, constraints=True)
+    checklist = generator.generate(RED.mark + INPUT, images=[RED])
+    assert [item.check is None for item in checklist.items] == [False, False, True, True]
+    assert RED.mark in writer.sampled[0][0][0]
 
 
 def test_a_question_about_nothing_but_a_rule_is_left_out():

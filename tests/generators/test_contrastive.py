@@ -7,6 +7,7 @@ from checklist_rewards.backends import Engine, Reply
 from checklist_rewards.errors import GenerationError, ModelError, PromptError, SampleError
 from checklist_rewards.generators import CategorizedQuestions, ContrastiveGenerator, Request
 from tests.generators.fakes import Replies
+from tests.test_images import RED
 
 GOOD = '{"questions": [{"question": "Is it short?", "weight": 90}]}'
 RULES = '{"questions": [{"question": "Is it short?", "category": "hard_rule"}]}'
@@ -69,6 +70,31 @@ def test_several_models_write_one_candidate_each():
     assert {m.sampled[0][1].temperature for m in models} == {0.7}
     assert models[0].sampled[0][0] == ["user: hello\n\na text\n\none"]
     assert "small answer" in shown(backend) and "tiny answer" in shown(backend)
+
+
+def test_images_of_a_request_are_shown_to_the_writer_and_to_the_models_of_candidates():
+    other = weak()
+    generator, backend = writes(candidate_models=[Engine("weak", other)], num_candidates=2)
+    request, given = Request("Which?", images=[RED]), Request("Which?", images=[RED], candidates=["Red."])
+    for engine, blind in ((backend, "fake"), (other, "weak")):
+        with pytest.raises(
+            SampleError, match=f"request 1: the input has an image, but the model '{blind}' reads text"
+        ):
+            generator.generate_batch([request])
+        engine.sees = True
+    other.sees = False
+    generator.generate_batch([given])  # whose candidates are not sampled
+    assert shown(backend).count(RED.mark) == 1 and not other.sampled
+    other.sees = True
+    generator.generate_batch([request])
+    assert other.sampled[0][0] == [f"{RED.mark}Which?"] and shown(backend).count(RED.mark) == 1
+
+
+def test_a_pair_about_an_image_is_shown_with_it():
+    generator, backend = writes(RULES, **PAIRWISE)
+    backend.sees = True
+    generator.generate("Which?", images=[RED], chosen="Red.", rejected="Blue.")
+    assert RED.mark in shown(backend)
 
 
 def test_only_requests_without_candidates_get_them_sampled():

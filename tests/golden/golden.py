@@ -50,15 +50,15 @@ class Case(NamedTuple):
     """Whether what a command prints is compared too: of commands that write no file."""
     quick: bool = False
     """Whether `test_golden_quick.py` runs it."""
+    tolerance: float = TOLERANCE
+    """The largest relative and absolute difference of numbers. It is larger where a model answers without the store:
+    processors round otherwise."""
 
 
 def cases() -> list[Case]:
     """All cases: the table of commands, then the functions of `entries.py`."""
     table = tomllib.loads((HERE / "commands.toml").read_text(encoding="utf-8"))
-    commands = [
-        Case(name, shlex.split(entry["run"]), prints=entry.get("prints", False), quick=entry.get("quick", False))
-        for name, entry in table.items()
-    ]
+    commands = [Case(name, shlex.split(entry.pop("run")), **entry) for name, entry in table.items()]
     if __package__:
         from tests.golden import entries
     else:  # as a script, with the package of another checkout
@@ -163,7 +163,7 @@ def plain(value: Any, folder: str) -> Any:
     return value if value is None or isinstance(value, bool | int | float) else str(value)
 
 
-def differences(given: Any, expected: Any, where: str = "") -> list[str]:
+def differences(given: Any, expected: Any, where: str = "", tolerance: float = TOLERANCE) -> list[str]:
     """Where two plain values differ, one line each."""
     if isinstance(given, dict) and isinstance(expected, dict):
         found = [f"{where}.{key} is new" for key in given.keys() - expected.keys()]
@@ -172,15 +172,15 @@ def differences(given: Any, expected: Any, where: str = "") -> list[str]:
             line
             for key in expected
             if key in given
-            for line in differences(given[key], expected[key], f"{where}.{key}")
+            for line in differences(given[key], expected[key], f"{where}.{key}", tolerance)
         ]
     if isinstance(given, list) and isinstance(expected, list) and len(given) == len(expected):
         pairs = enumerate(zip(given, expected, strict=True))
-        return [line for place, pair in pairs for line in differences(*pair, f"{where}[{place}]")]
+        return [line for place, pair in pairs for line in differences(*pair, f"{where}[{place}]", tolerance)]
     if isinstance(given, float | int) and isinstance(expected, float | int):
         return (
             []
-            if math.isclose(given, expected, rel_tol=TOLERANCE, abs_tol=TOLERANCE)
+            if math.isclose(given, expected, rel_tol=tolerance, abs_tol=tolerance)
             else [told(given, expected, where)]
         )
     return [] if given == expected else [told(given, expected, where)]
@@ -209,7 +209,7 @@ def expected(case: Case) -> Any:
 def check(case: Case, folder: Path) -> None:
     """Run a case and compare it."""
     given, added = run(case, folder)
-    found = differences(given, expected(case))
+    found = differences(given, expected(case), tolerance=case.tolerance)
     assert not found, f"{case.name} differs in {len(found)} places:\n" + "\n".join(found[:20])
     assert added == 0, f"{case.name} asked for {added} answers that the store has under other keys"
 

@@ -19,6 +19,7 @@ from checklist_rewards.judges.labels import LabelCell, label_of, read_column
 from checklist_rewards.judges.questions import FewShot
 from checklist_rewards.ui.report import report_data
 from tests.evaluation.agreement.files import scored_file
+from tests.test_images import PILLOWS, RED, asks_by
 
 PLAIN = ChecklistItem(question="Is it red?")
 GRADED = ChecklistItem(question="How clear?", options=(Option(label="poor", value=0), Option(label="fine", value=1)))
@@ -55,6 +56,16 @@ def test_every_form_of_yes_and_no_says_the_same_everywhere(tmp_path, value, name
     [text_with_labels] = labels.of(labels.read(path))[0]
     answer, none = text_with_labels.labels
     assert (answer.label, none) == (name, None)
+
+
+@pytest.mark.parametrize("images", [{"image": "red.png"}, {"target": asks_by("url", RED.url, "A flag.")}])
+def test_texts_with_images_are_not_read_as_texts_alone(tmp_path, images):
+    PILLOWS["red"].save(tmp_path / "red.png")
+    row = {"prompt": "What?", "target": "a", "question": "Is it red?", "label": 1} | images
+    (tmp_path / "l.jsonl").write_text(json.dumps(row) + "\n")
+    for read in (read_labels, FewShot.load):
+        with pytest.raises(SampleError, match="l.jsonl, line 1: the row has an image, but labelled texts are read"):
+            read(tmp_path / "l.jsonl")
 
 
 def written(path, *rows):

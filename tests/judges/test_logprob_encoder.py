@@ -52,6 +52,13 @@ def p_yes(engine, target, *words):
     return [read.logprobs and read.logprobs[0] for read in reads]
 
 
+def test_the_identity_of_a_judge_is_the_same_before_and_after_its_first_use(folder):
+    scorer = ChecklistScorer(folder, store=False)
+    before = scorer.identity
+    scorer.score([asked("cat").question], "red cat dog")
+    assert "context" in vars(scorer.judge) and scorer.identity == before
+
+
 def test_it_has_learned_what_a_text_mentions_and_says_it_of_texts_it_has_not_seen(folder):
     pairs = mentions(60, seed=1)
     judge = EncoderJudge(folder)

@@ -23,6 +23,7 @@ from checklist_rewards.chat import CompletionReader
 from checklist_rewards.errors import ModelError, SampleError
 from checklist_rewards.files.store import Store
 from checklist_rewards.generators import DirectGenerator
+from checklist_rewards.images import image_of
 from checklist_rewards.judges import PanelJudge, RemoteJudge
 from checklist_rewards.judges.remote import ROWS, RewardServer
 from checklist_rewards.rewards import placement
@@ -33,6 +34,7 @@ from tests.fakes import FakeBackend
 from tests.judges.fakes import Labels, Script
 from tests.rewards.integrations.test_queue import Held, knows
 from tests.serving import serving
+from tests.test_images import Seeing
 from tests.waiting import until
 
 CHECKLIST = [
@@ -564,6 +566,32 @@ def test_no_call_contains_verdicts_of_two_judges(after, tmp_path):
     with serving(build_app(colours())) as address:
         scores = ChecklistScorer(backend=RewardServer(address, **FAST), store=store).score_batch(samples)
     assert {score.primary_score for score in scores} == {0.9}
+
+
+def test_images_are_encoded_for_rows_that_are_sent_and_not_for_stored_ones(tmp_path):
+    from PIL import Image as Pillow
+
+    server, store = ChecklistScorer(backend=Seeing(), store=False), Store(tmp_path / "store.sqlite")
+    with serving(build_app(server)) as address:
+        scorer = ChecklistScorer(backend=RewardServer(address, **FAST), store=store)
+        image = image_of(Pillow.new("RGB", (9, 9), "khaki"))
+        for stored in (False, True):
+            object.__setattr__(image, "_url", None)
+            [score] = scorer.score_batch([Sample(["Is red?"], "red", "What?", images=[image])])
+            assert score.primary_score == 0.75 and (image._url is None) == stored
+
+
+def test_rows_with_more_images_than_a_request_may_have_are_sent_in_parts(monkeypatch):
+    from PIL import Image as Pillow
+
+    from checklist_rewards.server import rows
+
+    monkeypatch.setattr(rows, "MAX_IMAGES", 2)
+    monkeypatch.setattr(rows, "MAX_IMAGE_PIXELS", 100)
+    images = [Pillow.new("RGB", (9, 9), (shade, 0, 0)) for shade in range(5)]
+    samples = [Sample(["Is red?"], "red", "What?", images=[image]) for image in images]
+    with serving(build_app(ChecklistScorer(backend=Seeing(), store=False))) as address:
+        assert [score.primary_score for score in remote(address).score_batch(samples)] == [0.75] * 5
 
 
 def test_the_same_judge_after_a_restart_goes_on():

@@ -20,6 +20,7 @@ from checklist_rewards.rewards.settings import MonitorConfig
 from checklist_rewards.rewards.trl import ChecklistReward
 from tests.attacks.test_report import report
 from tests.monitor.fakes import CHECKLIST, OptionsBackend, call, monitored
+from tests.test_images import PILLOWS, RED, Seeing
 
 COLORS = ("red", "blue", "green", "pink")
 QUICK = dict(start=3, window=3, certainty=2.0, max_canary=None)
@@ -138,6 +139,32 @@ def test_a_judge_that_rewards_degenerate_replies_is_reported_at_the_first_call(t
     assert len(canaries) == 10  # for two prompts
     call(reward, 1, texts(seed=1))
     assert len(records(tmp_path / "monitor.jsonl", "canary")) == 10
+
+
+class SeeingOptions(Seeing, OptionsBackend):
+    """A fake engine that sees, answers options, and gives degenerate replies a high score."""
+
+    def _answer(self, prefix, tail):
+        super()._answer(prefix, tail)
+        return 0.95
+
+
+def test_the_monitor_shows_its_judge_the_images_and_people_their_places(tmp_path):
+    backend, shadow = SeeingOptions(), ChecklistScorer(backend=SeeingOptions(), store=False)
+    options = QUICK | {"max_canary": 0.5, "retest_share": 1.0, "extra_reads": 1.0, "shadow": shadow}
+    log = tmp_path / "monitor.jsonl"
+    reward = monitored(None, backend=backend, log=log, reward={"judged": "transcript"}, **options)
+    tool = {"role": "tool", "content": [{"type": "image", "image": PILLOWS["blue"]}]}
+    looks = [[tool, {"role": "assistant", "content": "Blue."}]] * 4
+    for step in range(6):
+        call(reward, step, looks, prompts=[f"What is {step}?"] * 4, image=[PILLOWS["red"]] * 4)
+    written = log.read_text() + "".join(map(str, reward.monitor.alarms))
+    assert not re.search("[\ufdd0\ufdd1\ufffd]|\\\\u(fdd|fffd)", written) and not records(log, "failure")
+    assert {keys[0] for keys in backend.shown} == {RED.key}
+    canaries = {one["canary"]: one for one in records(log, "canary")}
+    assert canaries["prompt"]["completion"] == canaries["prompt"]["prompt"] == "[image]What is 0?"
+    shown = [one.completion for alarm in reward.monitor.alarms for one in alarm.completions]
+    assert any(completion.startswith("tool: [image]") for completion in shown)
 
 
 def test_at_the_defaults_at_most_ten_percent_more_are_read():

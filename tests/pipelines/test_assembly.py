@@ -14,6 +14,7 @@ from checklist_rewards.pipelines import ConfigError, PipelineConfig, pipeline
 from checklist_rewards.pipelines.builtin import UNIVERSAL
 from tests.generators.fakes import Replies
 from tests.pipelines.fakes import Scripted
+from tests.test_images import PILLOWS
 
 ROW = {"input": "Write a note.", "target": "A note.", "reference": "The best note."}
 
@@ -56,6 +57,25 @@ def test_rocketeval_is_the_mean_probability_and_sees_the_turns_before():
     assert result.score.primary_metric == "normalized" and result.score.primary_score == pytest.approx(0.9)
     assert "Hello there." in fake.prompts[0] and "The best note." in fake.prompts[0]
     assert all("Hello there." in prefix for prefix, _, _ in fake.reads)
+
+
+LIST = "1. Is it short?\n2. Is it old?"
+
+
+@pytest.mark.parametrize("refiners", [[], ["unit_tester"]])
+def test_a_row_with_an_image_that_the_judge_cannot_take_is_named_before_its_checklist_is_written(refiners):
+    writer, judge = Scripted(lambda text: LIST), Scripted()
+    writer.sees = True
+    options = {"backend": judge, "generator_backend": writer, "refiners": refiners, "store": False}
+    pipe = pipeline("tick", model="m", **options)
+    rows = [{**ROW, "candidates": ["A note."]}, {**ROW, "candidates": ["A red note."], "image": PILLOWS["red"]}]
+    if refiners:  # which ask the judge about the candidates
+        rows = [{**row, "target": None} for row in rows]
+    with pytest.raises(SampleError, match="row 2: the input has an image, but the judge 'm' reads text only"):
+        pipe.run_batch(rows)
+    assert not writer.prompts
+    judge.sees = True
+    assert all(result.checklist is not None for result in pipe.run_batch(rows))
 
 
 @pytest.mark.parametrize("name", ["openrubrics_pairwise", "openrubrics_listwise"])

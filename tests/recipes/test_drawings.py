@@ -90,3 +90,17 @@ def test_a_cell_is_the_sum_of_its_words():
     table = model.get_input_embeddings().weight
     assert torch.allclose(red, table[ids("red circle left")].sum(0))
     assert torch.allclose(empty, table[ids("empty")[0]])
+
+
+@pytest.mark.slow
+def test_the_recipe_trains_measures_and_rewards(tmp_path, monkeypatch):
+    """With a few steps of everything; `docs/images.md` has the figures of a whole run."""
+    monkeypatch.setattr(train, "FROM", (0, 0, 0, 1, 1))
+    for name, steps in (("WORDS_STEPS", 2), ("LOOKS", 2), ("PIXEL_STEPS", 1)):
+        monkeypatch.setattr(train, name, steps)
+    monkeypatch.setattr(run, "STEPS", 2)
+    figures = run.main(tmp_path)
+    assert set(figures["AUC"]) == set(KINDS) and 0 <= figures["after"] <= 1
+    assert figures["eight"]["reads"] == 4 * run.GROUPS * run.N * len(run.EIGHT)
+    assert figures["eight"]["computed_tokens"] < 1.1 * figures["eight"]["floor_tokens"]
+    assert (tmp_path / "rewards.jsonl").exists() and (tmp_path / "figures.json").exists()

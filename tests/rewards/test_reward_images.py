@@ -5,10 +5,10 @@ import json
 import pytest
 from PIL import Image as Pillow
 
-from checklist_rewards import ChecklistScorer
+from checklist_rewards import ChecklistScorer, images
 from checklist_rewards.backends import Engine
 from checklist_rewards.checklists import Checklist
-from checklist_rewards.errors import SampleError
+from checklist_rewards.errors import ChecklistError, SampleError
 from checklist_rewards.evaluation.scored import ScoredFile
 from checklist_rewards.images import image_of
 from checklist_rewards.rewards.integrations.labelled import labelled_sample
@@ -118,14 +118,17 @@ def test_a_log_is_read_again_with_the_images_that_its_judge_saw(tmp_path, monkey
 def test_a_log_is_never_read_again_without_the_images_that_its_judge_saw(tmp_path):
     """Images of a policy or a tool have no path; those in a completion have no place in the log."""
     reward = rewarded(Seeing(), log=tmp_path / "log.jsonl", judged="transcript")
-    reward([asks(PILLOWS["red"], ASKED)], ["Red."], [["Is it?"]])
+    drawn = Pillow.new("RGB", (6, 6), "red")
+    reward([asks(drawn, ASKED)], ["Red."], [["Is it?"]])
     with pytest.raises(SampleError, match="line 1, 'prompt': image part 1 of a prompt was logged without a path"):
         asked_again(tmp_path / "log.jsonl")
-    completion = [{"role": "tool", "content": [place(PILLOWS["blue"])]}, {"role": "assistant", "content": "Blue."}]
+    completion = [{"role": "tool", "content": [place(drawn)]}, {"role": "assistant", "content": "Red."}]
     reward = rewarded(Seeing(), log=tmp_path / "tool.jsonl", judged="transcript")
     reward(["What?"], [completion], [["Is it?"]])
     [line] = map(json.loads, (tmp_path / "tool.jsonl").read_text().splitlines())
-    assert line["completion_images"] == [{"hash": BLUE.key}] and line["completion"].startswith("tool: [image]")
+    assert line["completion_images"] == [{"hash": image_of(drawn).key}] and line["completion"].startswith(
+        "tool: [image]"
+    )
     with pytest.raises(SampleError, match="line 1: the judge saw 1 images in the completion, which are not"):
         asked_again(tmp_path / "tool.jsonl")
 
@@ -136,3 +139,27 @@ def test_a_log_of_a_reward_that_ignored_images_is_read_without_them(tmp_path):
     prompts = [asks_by("image", value) for value in (PILLOWS["red"], b"GIF89a", str(tmp_path / "red.png"))]
     reward(prompts, ["Red."] * 3, [["Is it?"]] * 3, image=[PILLOWS["red"]] * 3)
     assert all(not sample.images and sample.input == "What?" for sample in asked_again(tmp_path / "log.jsonl"))
+
+
+def test_an_object_is_decoded_once_however_many_completions_have_it(monkeypatch):
+    decoded, real = [], images._opened
+    monkeypatch.setattr(images, "_opened", lambda content: decoded.append(content) or real(content))
+    red, blue = (Pillow.new("RGB", (8, 8), colour) for colour in ("red", "blue"))
+    prompts = [asks(red, ASKED)] * 4 + [ASKED] * 4
+    reward = rewarded(Seeing())
+    assert reward(prompts, ["Red."] * 8, [["Is it?"]] * 8, images=[[red]] * 4 + [[blue]] * 4) == [0.75] * 8
+    assert decoded == [red, blue] and [sample.images for sample in reward.last.samples] == [(RED,)] * 4 + [(BLUE,)] * 4
+
+
+def test_the_images_of_rows_without_a_checklist_are_not_read(tmp_path):
+    reward = rewarded(Seeing(), log=tmp_path / "log.jsonl", shaping=["centred"])
+    checklists, prompts = [["Is it?"], None, None], [ASKED, ASKED, asks("gone.png", ASKED)]
+    assert reward(prompts, ["Red."] * 3, checklists, image=[PILLOWS["red"], "gone.png", None]) == [0.0, None, None]
+    first, second, third = map(json.loads, (tmp_path / "log.jsonl").read_text().splitlines())
+    assert [each["hash"] for each in first["images"]] == [RED.key] and "images" not in third
+    assert second["images"][0].startswith("<image, sha256 ")
+
+
+def test_the_error_of_a_checklist_names_its_prompt_without_marks():
+    with pytest.raises(ChecklistError, match=r"row 1 of the batch \(prompt '\[image\]What colour is it\?'\)"):
+        rewarded(Seeing())([asks(PILLOWS["red"], ASKED)], ["Red."], [3])

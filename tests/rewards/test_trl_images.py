@@ -6,50 +6,23 @@ import warnings
 import pytest
 import torch
 from datasets import Dataset
+from transformers import AutoModelForImageTextToText
 
 from checklist_rewards import ChecklistScorer
-from checklist_rewards.backends import Engine, pocket_dir
+from checklist_rewards.backends import Engine
+from checklist_rewards.backends.vision import load_processor
 from checklist_rewards.rewards.trl import ChecklistReward
+from tests.backends.vision_architectures import build
 from tests.rewards.test_reward_images import ASKED, place
 from tests.rewards.test_trl_trainers import ON_CPU
 from tests.test_images import COLOURS, IMAGES, PILLOWS, Seeing
 
-_LLAVA = (
-    "{% for m in messages %}{{ m.role }}: {% if m.content is string %}{{ m.content }}{% else %}"
-    "{% for c in m.content %}{% if c.type == 'image' %}<image>{% else %}{{ c.text }}{% endif %}{% endfor %}"
-    "{% endif %}\n{% endfor %}"
-    "{% if add_generation_prompt %}assistant: {% endif %}"
-)
-
 
 @pytest.fixture(scope="module")
-def policy():
-    """A tiny random LLaVA with the pocket tokenizer, as a function that builds it anew, and its processor."""
-    from transformers import AutoModelForImageTextToText, AutoTokenizer, LlavaConfig, LlavaProcessor
-    from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
-
-    tokens = AutoTokenizer.from_pretrained(pocket_dir(), extra_special_tokens={"image_token": "<image>"})
-    tokens.chat_template = _LLAVA
-    pixels = CLIPImageProcessorPil(size={"shortest_edge": 28}, crop_size={"height": 28, "width": 28})
-    of_vision = {"vision_feature_select_strategy": "default"}
-    processor = LlavaProcessor(
-        pixels, tokens, patch_size=14, num_additional_image_tokens=1, chat_template=_LLAVA, **of_vision
-    )
-    small = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 1, "num_attention_heads": 2}
-    ends = {"eos_token_id": tokens.eos_token_id, "pad_token_id": tokens.pad_token_id, "bos_token_id": None}
-    config = LlavaConfig(
-        text_config={"model_type": "llama", **small, "vocab_size": len(tokens), **ends},
-        vision_config={"model_type": "clip_vision_model", **small, "image_size": 28, "patch_size": 14},
-        image_token_index=tokens.convert_tokens_to_ids("<image>"),
-        vision_feature_layer=-1,
-        **of_vision,
-    )
-
-    def build():
-        torch.manual_seed(0)
-        return AutoModelForImageTextToText.from_config(config, dtype=torch.float32)
-
-    return build, processor
+def policy(tmp_path_factory):
+    """A tiny random LLaVA with the pocket tokenizer, as a function that loads it anew, and its processor."""
+    folder = build("LLaVA", tmp_path_factory.mktemp("llava"))
+    return lambda: AutoModelForImageTextToText.from_pretrained(folder, dtype=torch.float32), load_processor(folder)
 
 
 ROWS = {
@@ -70,7 +43,7 @@ ROWS = {
 def test_the_judge_sees_the_images_of_each_row_in_order(policy, tmp_path, trainer, columns):
     import trl
 
-    build, processor = policy
+    load, processor = policy
     backend = Seeing()
     reward = ChecklistReward(ChecklistScorer(Engine(backend=backend), store=False), log=tmp_path / "log.jsonl")
     pairs = [(COLOURS[n], COLOURS[n - 1]) for n in range(len(COLOURS))]
@@ -91,7 +64,7 @@ def test_the_judge_sees_the_images_of_each_row_in_order(policy, tmp_path, traine
             **ON_CPU,
         )
         run = getattr(trl, f"{trainer}Trainer")(
-            model=build(),
+            model=load(),
             processing_class=processor,
             reward_funcs=reward,
             args=settings,

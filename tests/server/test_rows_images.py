@@ -1,5 +1,6 @@
 """Images in requests: data URLs only, where the client put them, and bounded in number."""
 
+import base64
 import json
 
 import pytest
@@ -10,12 +11,12 @@ pytest.importorskip("httpx")
 from checklist_rewards.backends import Engine
 from checklist_rewards.checklists import ChecklistItem
 from checklist_rewards.judges.base import Ask
-from checklist_rewards.judges.remote import _row
+from checklist_rewards.judges.remote import _row, _with_urls
 from checklist_rewards.scorer import ChecklistScorer
 from checklist_rewards.server import rows as read
 from checklist_rewards.server.rows import MAX_IMAGES, Refused, reward_samples, score_samples
 from tests.server.bodies import openrlhf
-from tests.test_images import BLUE, IMAGES, PILLOWS, RED, Seeing, asks, asks_by
+from tests.test_images import BLUE, IMAGES, PILLOWS, RED, Seeing, asks, asks_by, claims
 
 SCORER = ChecklistScorer(Engine(backend=Seeing()), store=False)
 
@@ -53,7 +54,7 @@ def test_a_client_reads_no_files_and_makes_the_server_fetch_nothing(value, tmp_p
 def test_the_client_of_a_server_sends_the_images_of_its_texts_and_no_other_mark_counts():
     item = ChecklistItem(question="Is it red?")
     asked = Ask(item, f"Look: {BLUE.mark}", f"{RED.mark}What?")
-    row = _row([asked])
+    row = _with_urls(_row([asked]))
     assert row["images"] == [RED.url, BLUE.url]
     sample = scored(**row)
     assert (sample.input, sample.target) == (asked.input, asked.target)
@@ -69,8 +70,48 @@ def test_reward_requests_have_images_by_row():
     assert not first.images and second.images == (BLUE,)
 
 
+def test_no_images_of_a_reward_request_may_be_null():
+    body = openrlhf("a red thing", "a blue thing")
+    for images in (None, [], [None, None]):
+        assert not any(s.images for s in reward_samples(json.dumps(body | {"images": images}).encode(), SCORER))
+
+
+@pytest.mark.parametrize(
+    ("images", "got"), [([RED.url], "1 entries"), ([None] * 3, "3 entries"), (RED.url, "str 'data"), ({}, "dict {}")]
+)
+def test_images_that_belong_to_no_row_of_a_reward_request_are_refused(images, got):
+    body = openrlhf("a red thing", "a blue thing") | {"images": images}
+    with pytest.raises(
+        Refused, match=rf"^images must have one entry per query \(2\), or be null, got {got}"
+    ) as refused:
+        reward_samples(json.dumps(body).encode(), SCORER)
+    assert (refused.value.status, refused.value.field) == (422, "images")
+
+
 def test_more_images_than_allowed_are_refused(monkeypatch):
     monkeypatch.setattr(read, "MAX_IMAGES", 2)
     assert MAX_IMAGES == 256 and scored(images=[RED.url, BLUE.url]).images == (RED, BLUE)
     with pytest.raises(Refused, match="more than 2 images"):
         scored(images=[RED.url, BLUE.url, IMAGES["green"].url])
+    rows = [{"checklist": ["Is it red?"], "target": "Red.", "images": [RED.url]}] * 3  # the judge sees it three times
+    with pytest.raises(Refused, match="more than 2 images"):
+        score_samples(json.dumps({"samples": rows}).encode(), SCORER)
+
+
+def test_pixels_of_all_rows_together_are_bounded_before_any_is_decoded(monkeypatch):
+    monkeypatch.setattr(read, "MAX_IMAGE_PIXELS", 3 * 64)
+    rows = [{"checklist": ["Is it red?"], "target": "Red.", "images": [image.url]} for image in (RED, BLUE)]
+    assert len(score_samples(json.dumps({"samples": [*rows, *rows]}).encode(), SCORER)[1]) == 4
+    huge = f"data:image/png;base64,{base64.b64encode(claims(100, 100)).decode()}"  # cannot be decoded
+    asked = asks_by("image", {"url": huge})
+    for more in ({"images": [huge]}, {"input": asked}, {"input": json.dumps(asked)}):
+        body = {"samples": [*rows, {**rows[0], "images": [], **more}]}
+        with pytest.raises(Refused, match="more than 192 pixels in images; send fewer rows at once") as refused:
+            score_samples(json.dumps(body).encode(), SCORER)
+        assert refused.value.status == 413
+
+
+def test_missing_memory_is_no_error_of_a_row(monkeypatch):
+    monkeypatch.setattr(read, "images_of_row", lambda *_: bytearray(2**62))
+    with pytest.raises(MemoryError):
+        scored(images=[RED.url])

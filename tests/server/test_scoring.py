@@ -14,6 +14,7 @@ pytest.importorskip("httpx")
 from fastapi.testclient import TestClient
 
 from checklist_rewards import ChecklistScorer, Sample
+from checklist_rewards.backends.tokens import IMAGE_TOKENS
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.checks.base import CHECKS, Check, _parsed
 from checklist_rewards.errors import SampleError
@@ -45,6 +46,14 @@ def test_tokens_are_estimated_from_the_bytes_of_the_texts_and_the_number_of_read
     assert estimated_tokens(Sample(checklist, "x" * 400)) == (40 + 4 + 400) // 4 + 2 * READ_TOKENS
     assert estimated_tokens(Sample(checklist, "语" * 400, "say")) == (40 + 4 + 1200 + 3) // 4 + 2 * READ_TOKENS
     assert estimated_tokens(Sample(checklist, "\ud800")) == (40 + 4 + 3) // 4 + 2 * READ_TOKENS
+
+
+def test_images_count_as_tokens():
+    pillow = pytest.importorskip("PIL.Image")
+    images = [pillow.new("RGB", (2, 2), colour) for colour in ("red", "blue", "red")]
+    checklist = Checklist.parse(["Is it?"])
+    plain, seen = Sample(checklist, "x"), Sample(checklist, "x", images=images)
+    assert 2 * IMAGE_TOKENS <= estimated_tokens(seen) - estimated_tokens(plain) < 2 * IMAGE_TOKENS + 40
 
 
 def test_rows_without_an_answer_say_nothing_about_the_judge():

@@ -485,6 +485,20 @@ def test_images_beyond_the_limits_are_counted_and_those_of_other_folders_are_not
     assert any("other.png' may not be read" in text for text in data["texts"])
 
 
+def test_paths_in_texts_of_the_policy_and_changed_files_are_not_shown(tmp_path):
+    pillow = pytest.importorskip("PIL.Image")
+    pillow.new("RGB", (2, 2), "red").save(tmp_path / "red.png")
+    path = str(tmp_path / "red.png")
+    target = [{"role": "assistant", "content": [{"type": "image", "image": path}, {"type": "text", "text": "Red."}]}]
+    [row] = scored_rows(1)
+    rows = [row | {"prompt": "What?", "target": target}]
+    rows += [row | {"prompt": "What?", "image": {"hash": "0" * 32, "path": path}, "id": "changed"}]
+    data = data_of(tmp_path, write(tmp_path / "scored.jsonl", rows))
+    shown = [[data["texts"][place] for place in places] for places in data["files"][0]["table"]["images"].values()]
+    assert shown[0] == [f"not shown: it must be a data URL; got {path!r:.60}."]
+    assert "has other pixels than the image that was logged" in shown[1][0]
+
+
 def bytes_of(image) -> str:
     file = io.BytesIO()
     image.save(file, "PNG")

@@ -7,7 +7,11 @@ are exact and are sent in lists of a few hundred prompts. Otherwise each read is
 token. Features that the server rejects (a JSON schema, log-probabilities) are omitted from then on.
 
 Prompts with images are chat requests, too: images are `image_url` parts with data URLs, and prompts of token ids have
-none. If a server refuses the first of them because of its images, [`ModelError`] has the server's own sentence.
+none. If a server refuses one before it has accepted any, it is sent a small white image. If it refuses that too, it
+takes no images, and [`ModelError`] has the server's own sentence. Otherwise it has refused this prompt: its read is
+unanswered, with that sentence. How many tokens an image has is known to the server only. A reply to a prompt with
+images for which `max_tokens` leaves no room is requested again with the room that is left by the server's own count of
+the prompt.
 
 A failed request affects only its own reads. Errors that no retry can fix (no server, an unknown model, a wrong key)
 raise [`ModelError`]. The same applies to a server that rejects each of its first eight requests. They are sent one
@@ -57,7 +61,7 @@ from checklist_rewards.backends.base import (
 from checklist_rewards.backends.models import served_identity
 from checklist_rewards.backends.openai import wire
 from checklist_rewards.backends.openai.client import Connection, in_parts, run, run_streaming, together
-from checklist_rewards.backends.openai.limits import CHARACTERS_PER_TOKEN
+from checklist_rewards.backends.openai.limits import estimated_tokens
 from checklist_rewards.backends.openai.replicas import prefix_key
 from checklist_rewards.backends.openai.served import PrefixCache, served_card, served_prompt
 from checklist_rewards.backends.openai.wire import Failure, neutral
@@ -66,7 +70,7 @@ from checklist_rewards.backends.servers import SERVERS, Settings, is_hosted, ser
 from checklist_rewards.backends.tokens import ChatTokenizer, load_chat_tokenizer, local_tokenizer
 from checklist_rewards.chat import CompletionReader
 from checklist_rewards.errors import ModelError
-from checklist_rewards.images import has_images
+from checklist_rewards.images import has_images, images_in, shown
 from checklist_rewards.markers import Section
 from checklist_rewards.prompts import chat_messages
 from checklist_rewards.scores.reasons import Reason, Unanswered
@@ -261,6 +265,7 @@ class OpenAIBackend(Backend):
         self._tried = False
         self._saw = False
         """Whether the server has accepted a request with images."""
+        self._trying_images = asyncio.Lock()
         self._refused: list[Failure] = []
         # By default, OpenRouter removes the middle of a prompt that is too long.
         self._extra: dict[str, Any] = {"transforms": []} if self.base_url == SERVERS["openrouter"][0] else {}
@@ -468,14 +473,22 @@ class OpenAIBackend(Backend):
             missing = sampling.n - len(replies)
 
             def body(
-                refused: frozenset[str], limits: wire.Limits, seeded: Sampling = seeded, missing: int = missing
+                refused: frozenset[str],
+                limits: wire.Limits,
+                seeded: Sampling = seeded,
+                missing: int = missing,
+                room: int = room,
             ) -> dict[str, Any]:
                 return wire.reply_body(self.model, messages, seeded, missing, room, refused, self._controls, limits)
 
             response, _ = await self._chat(body, messages, sampling.max_tokens * missing, prefix)
             if isinstance(response, Failure):
-                failed = Reply(None, unanswered=response.unanswered, keep=response.unanswered != Reason.TOO_LONG)
-                return replies + [failed] * missing
+                is_long = response.unanswered.reason == Reason.TOO_LONG
+                asked = min(room, sampling.max_tokens)
+                if is_long and (left := await self._room_beside_images(messages, asked, prefix)) is not None:
+                    room = left
+                    continue
+                return replies + [Reply(None, unanswered=response.unanswered, keep=not is_long)] * missing
             new = [await self._reply(choice) for choice in wire.choices_of(response)[:missing]]
             if not new:
                 return replies + [Reply(None, unanswered=Unanswered(Reason.ERROR_BODY))] * missing
@@ -535,15 +548,35 @@ class OpenAIBackend(Backend):
         return [replace(r, text=f"{_THINK}{r.text}") if _may_be_thought(r) else r for r in replies]
 
     def _room(self, messages: Messages) -> int:
-        """Number of tokens that the context leaves for a reply, as far as known here."""
+        """Number of tokens that the context leaves for a reply, as far as known here. An image counts as few tokens;
+        see [`_room_beside_images`]."""
         if self.tokens is None:
             return self.limit
         from jinja2 import TemplateError  # installed wherever a tokenizer is
 
         try:
-            return self.limit - len(self.tokens.prompt(messages))
+            texts = [{**message, "content": shown(message["content"])} for message in messages]
+            return self.limit - len(self.tokens.prompt(texts))
         except (ModelError, TemplateError):  # the server may use a template that accepts these messages
             return self.limit
+
+    async def _room_beside_images(self, messages: Messages, asked: int, prefix: str) -> int | None:
+        """The room for a reply to a prompt with images that is too long with a reply of `asked` tokens, by the
+        server's count of the prompt. None if there is none, or not less than that."""
+        if not _pictured(messages):
+            return None
+        response, _ = await self._chat(
+            lambda refused, limits: wire.reply_body(
+                self.model, messages, Sampling(max_tokens=1), 1, asked, refused, self._controls, limits
+            ),
+            messages,
+            1,
+            prefix,
+        )
+        if isinstance(response, Failure):
+            return None
+        left = self.limit - wire.usage_of(response)[0]
+        return left if 1 <= left < asked else None
 
     async def _each(
         self,
@@ -594,7 +627,7 @@ class OpenAIBackend(Backend):
         Returns:
             `tuple`: The response, and the features of the request that it answers.
         """
-        estimate = tokens + sum(len(message["content"]) for message in messages) // CHARACTERS_PER_TOKEN
+        estimate = tokens + estimated_tokens(*(message["content"] for message in messages))
 
         async def post(
             without: frozenset[str], limits: wire.Limits
@@ -602,7 +635,9 @@ class OpenAIBackend(Backend):
             request = body(without, limits) | self._extra
             return request, await self.connection.post("/chat/completions", request, tokens=estimate, prefix=prefix)
 
-        pictured = any(has_images(message["content"]) for message in messages)
+        pictured = _pictured(messages)
+        if pictured:  # here, since it takes longer than a request
+            await asyncio.to_thread(_encode, messages)
         without, limits, guessed = self._without, self._limits, frozenset[str]()
         last = frozenset[str]()
         unguessed = limits
@@ -613,20 +648,18 @@ class OpenAIBackend(Backend):
                 break
             first = first or response
             if not response.bad_request:
-                return self._failed(first), []
-            if pictured and not self._saw and wire.refuses_images(response):
-                raise ModelError(
-                    f"{self.model!r} at {self.base_url} does not take images: {response.message}; use a "
-                    "vision-language model, or judge by text alone with images='ignore'."
-                )
+                return self._failed(first, pictured), []
             named, demanded = wire.adapted(response, request, limits)
             if named or demanded != limits:
                 without, limits, guessed = without | named, demanded, frozenset()
                 unguessed = limits
                 continue
-            unnamed = wire.guess(response, request, guessed)
+            of_image = pictured and wire.is_about_images(response)
+            unnamed = None if of_image else wire.guess(response, request, guessed)
             if unnamed is None:
-                return self._failed(first), []
+                if pictured and (of_image or not first.fatal) and await self._takes_images(first):
+                    first = replace(first, fatal=False)
+                return self._failed(first, pictured), []
             if unnamed == "logprobs" and limits.top > wire.FEWER and not self._has_likely:
                 last, limits = frozenset(), limits._replace(top=wire.FEWER)
             else:
@@ -660,10 +693,37 @@ class OpenAIBackend(Backend):
         self._saw |= pictured
         return response, sent
 
-    def _failed(self, first: Failure) -> Failure:
-        """The failure of a request that was rejected in every form."""
-        if first.unanswered == Reason.TOO_LONG and (limit := wire.context_in(first.message)) is not None:
-            self.limit = min(self.limit, limit)
+    async def _takes_images(self, refused: Failure) -> bool:
+        """Whether the server takes images, after it has refused a prompt with images. False if it is not known.
+
+        Raises:
+            ModelError: If it refuses a small image too.
+        """
+        async with self._trying_images:
+            if not self._saw:
+                body = wire.image_body(self.model, self._without, self._limits) | self._extra
+                response = await self.connection.post("/chat/completions", body, tokens=1)
+                if not isinstance(response, Failure):
+                    self._saw = self._tried = True
+                elif response.fatal and not wire.is_about_images(response):
+                    raise self._error(response)
+                elif response.bad_request and (
+                    self._tried or wire.is_about_images(response) or response.message == refused.message
+                ):
+                    raise ModelError(
+                        f"{self.model!r} at {self.base_url} does not take images: {response.message}; use a "
+                        "vision-language model, or judge by text alone with images='ignore'."
+                    )
+            return self._saw
+
+    def _failed(self, first: Failure, pictured: bool) -> Failure:
+        """The failure of a request that was rejected in every form. That of a prompt with images has the server's
+        sentence: which of its parts is too large is known to the server only."""
+        if first.unanswered.reason == Reason.TOO_LONG:
+            if (limit := wire.context_in(first.message)) is not None:
+                self.limit = min(self.limit, limit)
+            if pictured:
+                first = replace(first, unanswered=Unanswered(Reason.TOO_LONG, first.message))
         if first.fatal:
             raise self._error(first)
         if not first.bad_request:
@@ -674,6 +734,15 @@ class OpenAIBackend(Backend):
 
     def _error(self, failure: Failure) -> ModelError:
         return ModelError(wire.rejected(self.base_url, failure))
+
+
+def _pictured(messages: Messages) -> bool:
+    return any(has_images(message["content"]) for message in messages)
+
+
+def _encode(messages: Messages) -> None:
+    for image in images_in(*(message["content"] for message in messages)):
+        _ = image.url  # made once
 
 
 def _may_be_thought(reply: Reply) -> bool:
@@ -687,7 +756,8 @@ def _may_be_thought(reply: Reply) -> bool:
 def _of_this_start(read: Answer) -> Answer:
     """Mark a read as not to be stored if the prompt is too long, because the server's context may change at a
     restart."""
-    return replace(read, keep=False) if read.unanswered == Reason.TOO_LONG else read
+    is_long = read.unanswered is not None and read.unanswered.reason == Reason.TOO_LONG
+    return replace(read, keep=False) if is_long else read
 
 
 def _special(tokens: ChatTokenizer) -> list[str]:

@@ -29,9 +29,26 @@ from typing import NamedTuple
 
 from checklist_rewards.backends.openai.replicas import Outage
 from checklist_rewards.backends.openai.wire import RATE_LIMITED, Failure
+from checklist_rewards.images import images_in, shown
 
 CHARACTERS_PER_TOKEN = 4
 """An estimate, which only the rate of tokens depends on."""
+_PIXELS_PER_TOKEN, _TOKENS_WITHOUT_SIZE = 750, 1000
+"""The same for images; those on the web have no known size."""
+
+
+def estimated_tokens(*texts: str) -> int:
+    """Tokens of some messages, in which an image counts by its pixels.
+
+    >>> from PIL import Image as Pillow
+    >>> from checklist_rewards.images import image_of
+    >>> red = image_of(Pillow.new("RGB", (750, 100), "red"))
+    >>> estimated_tokens(f"What is {red.mark}?"), estimated_tokens("What is it?")
+    (104, 2)
+    """
+    sizes = [image.size for image in images_in(*texts)]
+    of_images = [_TOKENS_WITHOUT_SIZE if size is None else size[0] * size[1] // _PIXELS_PER_TOKEN for size in sizes]
+    return sum(of_images) + sum(len(shown(text)) for text in texts) // CHARACTERS_PER_TOKEN
 
 
 class Permit(NamedTuple):

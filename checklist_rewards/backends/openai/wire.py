@@ -44,7 +44,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 from checklist_rewards.backends.base import Answer, Message, Messages, Reply, Sampling, not_logprobs
@@ -254,12 +253,17 @@ def neutral(text: str, also: Iterable[str] = ()) -> str:
     return text
 
 
+_WHITE = (
+    "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAEAAAABACAIAAAAlC+aJAAAAS0lEQVR42u3PMQ0AAAwDoPo33UrYvQQckD4XAQEBAQ"
+    "EBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAYHLAMpT0sIcNbcEAAAAAElFTkSuQmCC"
+)
+"""A white image of 64x64 pixels."""
 _ABOUT_IMAGES = re.compile(r"image|multi.?modal|vision", re.I)
 
 
-def refuses_images(failure: Failure) -> bool:
-    """Whether the server rejected a request because of the images in it, by its message."""
-    return failure.bad_request and _ABOUT_IMAGES.search(failure.message) is not None
+def is_about_images(failure: Failure) -> bool:
+    """Whether the message of a failure is about images: the server has none, or it rejects this one."""
+    return _ABOUT_IMAGES.search(failure.message) is not None
 
 
 FEATURES = {
@@ -407,6 +411,16 @@ def label_body(
     if "no_thinking" not in without:
         body["chat_template_kwargs"] = _NO_THINKING
     return body | _sampled(Sampling(), without)
+
+
+def image_body(model: str, without: frozenset[str], limits: Limits) -> dict[str, Any]:
+    """Create a request with a small white image, for one token: whether the server takes images."""
+    body = _body(model, [{"role": "user", "content": "What is it?"}], limits.least_tokens, without, ())
+    body["messages"][0]["content"] = [
+        {"type": "image_url", "image_url": {"url": _WHITE}},
+        {"type": "text", "text": "What is it?"},
+    ]
+    return body
 
 
 def reply_body(
@@ -558,7 +572,7 @@ def _content(message: Message, controls: Sequence[str]) -> str | list[dict[str, 
     if not has_images(content):
         return _sent_text(content, message["role"], controls)
     return [
-        {"type": "image_url", "image_url": {"url": _url(part)}}
+        {"type": "image_url", "image_url": {"url": part.url}}
         if isinstance(part, Image)
         else {"type": "text", "text": _sent_text(part, message["role"], controls)}
         for part in parts(content)
@@ -568,11 +582,6 @@ def _content(message: Message, controls: Sequence[str]) -> str | list[dict[str, 
 def _sent_text(text: str, role: str, controls: Sequence[str]) -> str:
     text = encodable(text)
     return text if role == "system" else neutral(text, controls)
-
-
-@lru_cache(maxsize=64)
-def _url(image: Image) -> str:
-    return image.url
 
 
 def _sampled(sampling: Sampling, without: frozenset[str]) -> dict[str, Any]:

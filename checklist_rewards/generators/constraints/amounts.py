@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from checklist_rewards.generators.constraints.reading import one_line, pattern
+from checklist_rewards.generators.constraints.reading import Clause, one_line, pattern, starts
 
 _UNITS = (
     "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
@@ -28,6 +28,14 @@ NUMBER = one_line(
 )
 """Pattern of a whole number in digits or words."""
 _NUMBER = re.compile(rf"\b(?<![.,$€£#/'])(?:{NUMBER}|{'|'.join(_REPEATED)})(?!\w|[.,]\d|%)")
+
+
+_NUMBER_WORDS = starts(" ".join((*_VALUES, *_REPEATED, "hundred thousand dozen single")))
+
+
+def has_number(clause: Clause) -> bool:
+    """Whether a clause can have a number; much faster than [`numbers`]."""
+    return clause.has(_NUMBER_WORDS) or any(start[0].isdigit() for start in clause.starts)
 
 
 def numbers(text: str) -> list[re.Match[str]]:

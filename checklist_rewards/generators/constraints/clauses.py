@@ -23,40 +23,41 @@ def _set(words: str) -> frozenset[str]:
 
 
 _NOUNS = (
-    "response answer reply output essay text story poem letter email e-mail mail "
-    "article blog post summary description "
-    "message review speech script song report content writing tweet caption rap haiku limerick joke riddle list note "
-    "proposal resume cv explanation translation document piece submission completion dialogue conversation monologue "
-    "memo ad slogan product advert advertisement pitch bio biography outline plan guide recipe narrative passage "
-    "composition analysis itinerary lyrics announcement rubric quiz template brochure statement verse thread flyer "
-    "invitation card toast obituary abstract poster blurb thing newsletter intro notice fable tale critique rant "
-    "motto tagline instructions instruction paper rewrite play sonnet ode version result versions responses options "
-    "sentence sentences introduction everything task profile complaint comment label press release contract request"
+    "length total content response answer reply output essay text story poem letter email mail article blog "
+    "post summary description message review speech script song report content writing tweet caption rap haiku "
+    "limerick joke riddle list note proposal resume cv explanation translation document piece submission completion "
+    "dialogue conversation monologue memo ad slogan product advert advertisement pitch bio biography outline plan "
+    "guide recipe narrative passage composition analysis itinerary lyrics announcement rubric quiz template "
+    "brochure statement verse thread flyer invitation card toast obituary abstract poster blurb thing newsletter "
+    "intro notice fable tale critique rant motto tagline instructions instruction paper rewrite play sonnet ode "
+    "version result versions responses options sentence sentences introduction everything task profile complaint "
+    "comment label press release contract request"
 )
 RESPONSE = _set(_NOUNS)
 """Nouns that stand for the response as a whole."""
 _IT = _set("it this that which there you everything")
-_DET = _set(
+DETERMINERS = _set(
     "a an the your my our this that these those all entire whole full complete final total overall of its any each "
     "every yours"
 )
 _POLITE = _set(
-    "please also then now finally additionally lastly kindly again just only always first second next instead and but "
-    "so or however plus note simply really very ok okay thanks hi hello remember further furthermore moreover both "
-    "explicitly either - ( try strictly let's lets particular absolutely yes together perhaps"
+    "please also then now finally additionally lastly kindly again just only always first second next instead and "
+    "but so or however plus note simply really very ok okay thanks hi hello remember further furthermore moreover "
+    "both explicitly either - ( try strictly let's lets particular absolutely yes together perhaps"
 )
 _NOT = _set(
     "not don't dont do never avoid avoids avoiding without no refrain from doesn't does cannot can't mustn't "
     "shouldn't isn't aren't nor neither exclude excluding omit abstain free nothing leave leaving out skip forbid"
 )
 ORDERS = _set(
-    "use using answer respond reply write include mention contain containing including start begin end finish "
-    "conclude limit keep say repeat add put wrap make making have having give provide create highlight italicize "
-    "capitalize organize structure format separate divide return output produce insert incorporate weave restrict cap "
-    "stick stay summarize summarise list mark employ utilize feature featuring appear be bold underline compose draft "
-    "generate describe explain tell keeping limiting restricted limited writing show need sprinkle place deliver aim "
-    "go ensure break split speak confine hold state get cover work exceed ending starting let forget fail reference "
-    "condense craft enclose surround consist render reproduce copy restate translate rewrite"
+    "use using open close answer respond reply write include mention contain containing including start begin end "
+    "finish conclude limit keep say repeat add put wrap make making have having give provide create highlight "
+    "italicize capitalize organize structure format separate divide return output produce insert incorporate weave "
+    "restrict cap stick stay summarize summarise list mark employ utilize feature featuring appear be bold "
+    "underline compose draft generate describe explain tell keeping limiting restricted limited writing show need "
+    "sprinkle place deliver aim go ensure break split speak confine hold state get cover work exceed ending "
+    "starting let forget fail reference condense craft enclose surround consist render reproduce copy restate "
+    "translate rewrite"
 )
 _TASKS = _set(
     "write give create compose draft describe explain tell summarize summarise generate make provide come produce "
@@ -64,7 +65,7 @@ _TASKS = _set(
     "expand elaborate complete continue craft prepare need want convert turn plan sing help list paraphrase edit "
     "improve shorten analyze analyse argue do pretend act propose brainstorm finish present state define introduce "
     "recommend review write- report solve take share advertise formulate build organize find rework simplify reword "
-    "sketch pen narrate talk would i'd i'm i name can could extend evaluate assess persuade teach classify choose "
+    "sketch pen narrate talk would i'd i'm i name can could say extend evaluate assess persuade teach classify choose "
     "pick condense put type rank identify return output format"
 )
 _MODAL = _set(
@@ -77,51 +78,44 @@ _STATED = _set(
 )
 """Verbs that only say what a text is, if no request stands before them."""
 _FILL = (
-    _DET
+    DETERMINERS
     | RESPONSE
     | _set(
-        "it this me us him them back in on with at to as into for under within using "
-        "over between be been written made "
-        "composed limited kept restricted long length size limit count consisting up of "
-        "form style format markdown only "
-        "just exactly precisely strictly some single short brief concise clear entirely "
-        "completely fully exclusively no "
-        "not total english following least words word number and or most more than less fewer such each every include "
-        "including contain usage containing having mention the a one two main simple "
-        "text letter letters list set series "
-        "also phrase keyword keywords - ( approximately around maximum max min minimum below above well split divided "
-        "structured organized any combined wrapped bulleted numbered title sentence "
-        "sentences paragraph paragraphs bullet "
-        "points capital lowercase uppercase caps case lower upper separated followed represented formatted indicated "
-        "small out name names line valid proper raw plain answer own three four five six seven eight ten"
+        "it this me us him them back in on with at to as into for under within using over between be been written "
+        "made composed limited kept restricted long length size limit count consisting up of form style format "
+        "markdown only just exactly precisely strictly some single short brief concise clear entirely completely "
+        "fully exclusively different no not total english following least words word number and or most more than "
+        "less fewer such each every include including contain usage containing having mention the a one two main "
+        "simple text letter letters list set series also phrase keyword keywords - ( approximately around maximum "
+        "max min minimum below above well split divided structured organized any combined wrapped bulleted numbered "
+        "title sentence sentences paragraph paragraphs bullet points capital lowercase uppercase caps case lower "
+        "upper separated followed represented formatted indicated small out name names line valid proper raw plain "
+        "answer own three four five six seven eight ten"
     )
 )
 _LINKS = _set(
     "in with of using without as into to for under within containing that which including between over no excluding "
     "omitting having wrapped formatted entirely written separated"
 )
-_STARTS = _set("in with of using without as into to under within only entirely wrapped written")
-_CONDITION = _set("if when whenever unless whether suppose supposing assuming provided until imagine case picture")
-_REPORT = _set(
-    "said says say told tells asked asks asking telling taught saying claims claimed believes thinks wants wanted "
-    "wrote heard argues argued requested requests states insists insisted expects requires required requiring forbids "
-    "demands ordered accepts allowed supposed vowed asserts reminds remind reminding"
+_STARTS = _set("in with of using without as into to under within only entirely wrapped written separated divided")
+_CONDITION = _set(
+    "if when whenever unless whether suppose supposing assuming provided until imagine case picture according"
 )
-_ASKS = _set("who whom whose how why what where which that whether while as though although")
+REPORTS = _set(
+    "said says say told tells asked asks asking telling taught saying claims claimed believes thinks wants wanted "
+    "wrote heard argues argued requested requests states insists insisted expects requires required requiring "
+    "forbids demands ordered accepts allowed supposed vowed asserts reminds remind reminding"
+)
 _TOLD = (
-    _REPORT
+    REPORTS
     | _CONDITION
     | _set(
-        "contain must should shall may might could can cannot can't would wouldn't have "
-        "has had is was were are uses used ends "
-        "starts begins contains writes answers responds replies speaks speak spoken "
-        "spell need needs never always don't "
-        "doesn't won't not nobody ways reasons tips advice i we they he she him her "
-        "though although however because than "
-        "checks check rejects function script program code regex prints print validate return returns learn learning "
-        "learns try tries trying means mean mentions mentioning read reads do does did "
-        "examples instances called titled "
-        "make makes tell ask"
+        "contain must should shall may might could can cannot can't would wouldn't have has had is was were are "
+        "uses used ends starts begins contains writes answers responds replies speaks speak spoken spell need needs "
+        "never always don't doesn't won't not nobody ways reasons tips advice i we they he she him her though "
+        "although however because than checks check rejects function script program code regex prints print "
+        "validate return returns learn learning learns try tries trying means mean mentions mentioning read reads "
+        "do does did examples instances called titled make makes tell ask"
     )
 ) - _set("have is are")
 _HOW = _set("how ways why reasons tips advice means whether")
@@ -129,7 +123,7 @@ _HOW = _set("how ways why reasons tips advice means whether")
 
 def words_of(text: str) -> list[str]:
     """The words of a text in lower case, with its commas, colons and brackets."""
-    return _WORD.findall(_ASIDE.sub("", text) if "(" in text else text)
+    return _WORD.findall((_ASIDE.sub("", text) if "(" in text else text).replace("e-mail", "email"))
 
 
 _ASIDE = re.compile(r"\([^()]*\)")
@@ -145,6 +139,8 @@ def governed(before: str, thing: str, own: bool, form: bool) -> bool:
     words = words_of(before)
     if words and words[0] in ("is", "does", "do", "are", "has"):  # a question as a statement, of a written checklist
         return all(word in _FILL or word in ORDERS or word in _NOT or word in _MODAL for word in words[1:])
+    if ":" in words and _given(words[: words.index(":")]):
+        return False
     first = _WORD.match(thing.lstrip())
     if first and (first.group() in ORDERS or first.group() in _STARTS or first.group() in _STATED):
         words.append(first.group())
@@ -157,22 +153,62 @@ def governing(words: list[str], own: bool = False, form: bool = False) -> bool:
     while at:
         word = words[at - 1]
         if word in ORDERS and _order(words, at - 1):
-            return not _of_unit(words[at:])
+            return not _of_another(words[at - 1 :], form)
         if word in _MODAL and _subject(words, at - 1):
             return True
         if word in _SURE and _sure(words, at):
             return True
         if word in _FILL or word in _NOT or word in _POLITE or word.isdigit():
+            if word == "such" and words[at : at + 1] == ["as"]:
+                return False  # an example
             at -= 1
             continue
         break
     return _bare(words, own) or _topic(words, at, form)
 
 
-def _of_unit(filler: list[str]) -> bool:
-    """Whether a part of a text has the thing: "a sentence of"."""
-    triples = zip(filler, filler[1:], filler[2:], strict=False)
-    return any(a in _DET and b in _UNITS and c in ("with", "of", "that") for a, b, c in triples)
+def _of_another(words: list[str], form: bool) -> bool:
+    """Whether what follows some words belongs to another text or to a part of one: "a poem about a book with"."""
+    for at in range(len(words) - 1, 0, -1):
+        word, noun = words[at], words[at - 1]
+        if word in _BELONGS or (form and word == "in"):
+            if noun in UNITS and word in ("with", "of", "that"):
+                return words[at - 2] in DETERMINERS
+            if noun in _WRITTEN or noun in RESPONSE or (noun[-1] == "s" and noun[:-1] in _WRITTEN | RESPONSE):
+                return _topic_of(words[: at - 1], form)
+        if word not in _FILL and word not in _NOT:
+            return False
+    return False
+
+
+def _topic_of(words: list[str], form: bool) -> bool:
+    """Whether the noun after some words is what a text is about: "write a poem about a", "describe a"."""
+    definite = False
+    for word, previous in zip(reversed(words[-4:]), reversed(["", *words][-5:-1]), strict=True):
+        if word == "of" and previous in _KINDS:
+            return False
+        if word in _SHOWS or word in _MATERIAL or word in _PREPOSITIONS:
+            return not definite or (form and word in _SHOWS)
+        if word in ORDERS or word in RESPONSE or word in _ENDS:
+            return False
+        definite = definite or word in _OURS
+    return False
+
+
+_MATERIAL = _set(
+    "shorten rewrite summarize summarise edit correct translate improve proofread expand find rephrase review"
+)
+_KINDS = _set("form format style kind type shape piece")
+_BELONGS = _set("with without of that which containing")
+_PREPOSITIONS = _set("about on describing regarding of like from")
+_SHOWS = _set("describe discuss explain compare analyze analyse evaluate list name suggest find")
+_WRITTEN = _set(
+    "keyboard keypad typewriter language alphabet font website web password sign logo country book novel page "
+    "tattoo label song film movie newspaper magazine law treaty contract form file menu name word headline banner "
+    "plaque inscription manuscript diary spell prayer test exam class course lesson blog journal paper text term "
+    "title"
+)
+"""Nouns, besides those for the response, that can have words, letters or a language of their own."""
 
 
 def _opening(words: list[str], at: int) -> int:
@@ -186,7 +222,12 @@ def _order(words: list[str], at: int) -> bool:
     """Whether a verb at `at` is an order: after nothing but polite words, "make sure to", "you should"."""
     start = _opening(words, at)
     if start == 0 or words[start - 1] in _ENDS or words[start] in _JOIN:
-        return _main(words[:start], joined=start < at and words[start] in ("and", "or", "but"))
+        lead = words[:start]
+        if start and words[start - 1] == ":" and not _RULES.isdisjoint(lead):
+            return False
+        return _main(lead, joined=start < at and words[start] in ("and", "or", "but"))
+    if _place(words[:start]):
+        return True
     last = words[start - 1]
     if start < at and (last in RESPONSE or last in _IT) and words[start] in _MODAL:
         return _subject(words, start)
@@ -209,13 +250,24 @@ def _order(words: list[str], at: int) -> bool:
             ours = words[at] in ("mention", "include") and words[0] in ("we", "i", "our") and start < 6
             return ours or _subject(words, start - 2)
         if last == "to" and words[start - 2 : start - 1] in (["allowed"], ["permitted"]):
-            return bool(_NOT & set(words[:start]))
+            you = next((n for n in range(start - 1, -1, -1) if words[n] == "you"), None)
+            return you is not None and bool(_NOT & set(words[you:start])) and _opening(words, you) == 0
         return (
             last == "to"
             and words[start - 2] in ("markdown", "syntax", "forget", "fail")
             and governing(words[: start - 1])
         )
     return last in _SURE and _sure(words, start)
+
+
+_RULES = _set("instructions rules guidelines reminder sign notice prompt policy")
+"""Texts that consist of orders: "Write instructions for students: use"."""
+_PLACES = DETERMINERS | RESPONSE | _set("end start beginning top bottom of very")
+
+
+def _place(words: list[str]) -> bool:
+    """Whether some words are a place in the response: "at the end of your answer"."""
+    return words[0] in ("at", "in") and all(word in _PLACES for word in words[1:])
 
 
 _SURE = _set("sure ensure ensuring careful certain need want like remember try supposed that have expect")
@@ -246,12 +298,24 @@ def _subject(words: list[str], at: int) -> bool:
         return False
     noun = words[start - 1]
     if noun in ("that", "which") and start > 1:
-        return words[start - 2] in ("so", "such") or _object(words[: start - 1])
+        return words[start - 2] in ("so", "such") or (
+            _object(words[: start - 1]) and not _of_another(words[:start], False)
+        )
+    tail = start
+    while tail and words[tail - 1] in _TAIL:
+        tail -= 1
+    if tail and words[tail - 1] in RESPONSE:
+        start, noun = tail, words[tail - 1]
     if noun not in _IT and noun not in RESPONSE:
         return False
     end, start = start, start - 1
-    while start and words[start - 1] in _DET | RESPONSE:
+    while start and words[start - 1] in DETERMINERS | RESPONSE:
         start -= 1
+    if noun not in UNITS and words[start] not in DETERMINERS and not stated:
+        for first in range(max(start - 2, 1), start):
+            if words[first - 1] in _OURS and all(map(_plain, words[first:start])):
+                start = first - 1
+                break
     if start < end and words[start] in ("a", "an"):
         return False
     start = _opening(words, start)
@@ -268,13 +332,23 @@ def _subject(words: list[str], at: int) -> bool:
     return False
 
 
+_OURS = _set("the your my our this")
+_TAIL = _set("to this that question request prompt you give write provide send create return produce itself here")
+
+
+def _plain(word: str) -> bool:
+    """Whether a word can be an adjective or a noun before a noun."""
+    return word.isalpha() and word not in _TOLD and word not in _POLITE and word not in _ABOUT and word not in _LINKS
+
+
 def _object(words: list[str]) -> bool:
     """Whether a relative clause after some words is about what they ask for: "write a short poem about rain"."""
     start = _opening_task(words)
     task = words[start] if start < len(words) else ""
     nouns = [word for word in words[start + 1 :] if word in RESPONSE]
     if (
-        (task not in _TASKS and not {"want", "need", "like"} & set(words[:start]))
+        task in _LISTS
+        or (task not in _TASKS and not {"want", "need", "like"} & set(words[:start]))
         or len(nouns) != 1
         or task in _MATERIAL
         or any(word in _TOLD for word in words[start + 1 :])
@@ -299,9 +373,7 @@ def _main(lead: list[str], joined: bool) -> bool:
     told = set(lead)
     if told & _CONDITION:
         return False
-    if ":" in lead and _given(lead[: lead.index(":")]):
-        return False
-    return not (joined and told & (_REPORT | _HOW) and "to" in told)
+    return not (joined and told & (REPORTS | _HOW) and "to" in told)
 
 
 _GIVEN = _set(
@@ -313,12 +385,16 @@ _TEXTS = _set(
 )
 
 
+_SPEECH = [[verb] for verb in (*REPORTS, "hears", "reads", "was", "were")]
+
+
 def _given(lead: list[str]) -> bool:
-    """Whether the words before a colon introduce a text: "explain this rule:"."""
+    """Whether the words before a colon introduce a text: "explain this rule:", "a sign reads:"."""
     told = set(lead)
     if told & _set("proofread paraphrase comment quote") or told & {"rules", "guidelines"} and "for" in told:
         return True
-    return bool(told & _GIVEN and told & _TEXTS)
+    about = lead[-3:-2] in (["on"], ["about"], ["of"]) and lead[-2] in DETERMINERS and lead[-1] in _TEXTS
+    return about or lead[-1:] in _SPEECH or bool(told & _GIVEN and told & _TEXTS)
 
 
 def _heads(words: list[str]) -> bool:
@@ -376,10 +452,6 @@ def _of_list(words: list[str]) -> bool:
 
 
 _ABOUT = _set("about on describing regarding for called titled from like")
-_OBJECTS = _set("keyboard keypad typewriter language alphabet font website web password sign logo country")
-_MATERIAL = _set(
-    "shorten rewrite summarize summarise edit correct translate improve proofread expand find rephrase review"
-)
 
 
 def _topic(words: list[str], at: int, form: bool) -> bool:
@@ -392,36 +464,36 @@ def _topic(words: list[str], at: int, form: bool) -> bool:
         start = begin + _opening_task(words[begin:at])
         asked = {"want", "need", "like", "expect"} & set(words[begin:start])
         if start < at and (words[start] in _TASKS or asked) and _main(words[:begin], words[begin - 1] == "and"):
-            return _leads(words[start], words[start + (not asked) : at], filler, form)
+            topic = words[start + (not asked) : at]
+            return _leads(words[start], topic, filler, form) and not _of_another(words[start:], form)
     return False
 
 
 def _leads(task: str, topic: list[str], filler: list[str], form: bool) -> bool:
     """Whether the words between a task and a thing are its topic and a preposition."""
-    told, led = set(topic), set(filler)
+    told, led = {word for n, word in enumerate(topic) if not n or topic[n - 1] not in _OURS}, set(filler)
     manner = not form and bool({"in", "using"} & led) and not led & RESPONSE and not {"of", "with", "that"} & led
     if ":" in told or told & _TEXT_VERBS or told & _CONDITION or (told & _TOLD and not manner):
         return False
     if _to_write(topic + filler):
         return False
-    if topic and topic[-1] in ("have", "is", "are", "be"):
+    if not led.isdisjoint(("of", "that")) and not told.isdisjoint(("how", "why", "what")):
         return False
-    if told & _ABOUT and led & RESPONSE or _of_unit(filler):
+    if topic and topic[-1] in ("have", "is", "are", "be"):
         return False
     if task in _LISTS and {"of", "that", "with", "containing"} & led or task in _MATERIAL and {"of", "that"} & led:
         return False
-    if form and topic and topic[0] == "the" and not told & RESPONSE:
-        return False
-    return not (_OBJECTS & told and {"with", "without"} & led)
+    return True
 
 
 _LISTS = _set("list name suggest find recommend think come identify")
-_UNITS = _set("sentence paragraph line bullet title sentences paragraphs points")
+UNITS = _set("sentence paragraph line bullet title sentences paragraphs points verse introduction passage")
 _TEXT_TASKS = _set(
-    "describe summarize summarise explain list give limit highlight wrap repeat put end start begin finish make keep "
-    "choose create compose draft tell rate classify add avoid capitalize separate output return provide italicize"
+    "describe summarize summarise explain list give limit highlight wrap repeat put end start begin finish make "
+    "keep choose create compose draft tell rate classify add avoid capitalize separate output return provide "
+    "italicize"
 )
 _TEXT_VERBS = _set(
-    "answer respond reply write use include mention say using saying printed said says speak speaks "
-    "answers responds replies writes wrote"
+    "answer respond reply write use include mention say using saying printed said says speak speaks answers "
+    "responds replies writes wrote"
 )

@@ -11,9 +11,18 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from checklist_rewards.generators.constraints.amounts import NUMBER, Amount, Bounds, amount, number, numbers, quantity
+from checklist_rewards.generators.constraints.amounts import (
+    NUMBER,
+    Amount,
+    Bounds,
+    amount,
+    has_number,
+    number,
+    numbers,
+    quantity,
+)
 from checklist_rewards.generators.constraints.filtering import A_PART, APPROXIMATE, UNCLEAR, Found
-from checklist_rewards.generators.constraints.reading import Clause, Spec, Strings, pattern, starts
+from checklist_rewards.generators.constraints.reading import Clause, Spec, Strings, pattern
 
 
 def regex_check(expression: str, **bounds: int) -> Spec:
@@ -165,8 +174,6 @@ _HIGHLIGHT = re.compile(r"\b(?:highlight|emphasi[sz]e|italici[sz]e)(?:s|ed|ing|d
 _HIGHLIGHTED = re.compile(
     r"[^.,;\n]{0,60}?\b(?:should|must|are|to) be (?:highlighted|emphasi[sz]ed|italici[sz]ed|in italics)\b"
 )
-_EMPHASIS = starts("highlight emphasis italic")
-_CAPITAL = starts("cap caps capital uppercase")
 _MARKUP = re.compile(r"\*|markdown|asterisk|italic", re.IGNORECASE)
 _CAPITALS_FOR = pattern(
     r"""\b(?:(?:use|using|with|in) (?:all[- ]?caps|(?:all )?capital letters|upper-?case)|capitali[sz]e)\b
@@ -194,18 +201,10 @@ _SECTIONS_LIKE = pattern(
 _DIVIDER = re.compile(r"(?:separat|divid|delimit|mark|split)[^\n]{0,80}\n?[^\n]{0,20}(?<!\*)\*{3}(?!\*)")
 
 
-_DIGIT = re.compile(r"\d")
-_NUMBERS = starts(
-    "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
-    "eighteen "
-    "nineteen twenty thirty forty fifty ninety hundred thousand dozen half single zero once twice thrice"
-)
-
-
 def counts(clause: Clause) -> Iterator[Found]:
     """The things with a number: "at least 100 words", "three paragraphs", "the word rain twice"."""
     text, done, given = clause.text, 0, list(clause.strings)
-    if not clause.has(_NUMBERS) and not _DIGIT.search(text):
+    if not has_number(clause):
         return
     for match in numbers(text):
         if match.start() < done:
@@ -243,7 +242,7 @@ def _other_noun(clause: Clause, match: re.Match[str], found: Amount) -> Iterator
 
 def _emphasis(clause: Clause, before: str) -> re.Match[str] | None:
     """The verb before a number, if it asks for Markdown emphasis: "highlight" alone may mean "mention"."""
-    found = _HIGHLIGHT.search(before) if clause.has(_EMPHASIS) else None
+    found = _HIGHLIGHT.search(before)
     return found if found and (found.group()[0] == "i" or clause.view.anywhere(_MARKUP)) else None
 
 
@@ -255,7 +254,7 @@ def _units(clause: Clause, found: Amount, name: str, unit: re.Match[str]) -> Ite
         return
     if name in ("parts", "sentences", "words", "bullets"):
         marked = _emphasis(clause, before)
-        if marked or (clause.has(_EMPHASIS) and _HIGHLIGHTED.match(after)):
+        if marked or _HIGHLIGHTED.match(after):
             start = marked.start() if marked else start
             name, found = "highlights", found.several
             yield counted(start, end, THINGS[name], found.bounds, found.denied)
@@ -263,9 +262,9 @@ def _units(clause: Clause, found: Amount, name: str, unit: re.Match[str]) -> Ite
     if name == "parts":
         yield from _sections(clause, found, unit)
         return
-    if name == "words" and (capitals := clause.has(_CAPITAL) and _CAPITALS_FOR.search(before)):
+    if name == "words" and (capitals := _CAPITALS_FOR.search(before)):
         name, start = "capital_words", capitals.start()
-    elif name == "words" and (capitals := clause.has(_CAPITAL) and _IN_CAPITALS.match(after)):
+    elif name == "words" and (capitals := _IN_CAPITALS.match(after)):
         name, end = "capital_words", unit.end() + capitals.end()
     thing = THINGS[name]
     if found.how in ("bare", "only") and (reason := _bare(text, found, name, before)) is not None:
@@ -376,14 +375,13 @@ _CAPITAL_WORDS = re.compile(
     r"upper-?case) words\b"
 )
 FUNCTION_WORDS = frozenset(
-    "that which of with in for to you and or like such as the a an is are be used should must can at on from by if it "
-    "count limit counts limits choice order per length range number appears appear more no not only than".split()
+    "that which of with in for to you and or like such as the a an is are be used should must can at on from by if "
+    "it count limit counts limits choice order per length range number appears appear more no not only than".split()
 )
 """Words that are no keywords where they follow "the word"."""
 _USED = pattern(
     r"""\b(?:words?|keywords?|phrases?|terms?|names?|us(?:e|es|ing|ed)|includ\w+|mention\w*|contain\w*|appear\w*
-    |repeat\w*
-    |occur\w*|say|write|have|has|incorporat\w+|expression|hashtag|sentence)\b"""
+    |repeat\w*|occur\w*|say|write|have|has|incorporat\w+|expression|hashtag|sentence)\b"""
 )
 
 
@@ -441,8 +439,8 @@ _FILLER = pattern(
     r"""(?:[\s,]+(?:any|a|an|the|single|use|using|used|usage|allowed|permitted|supposed|to|including|include|contain
     |containing|have|having|put|insert|add|write|writing|employ|of|in|your|(?:entire |whole )?response|answer|reply
     |text
-    |output|story|essay|kinds?|types?|forms?|with|or|more|ever|also|be|should|must|question|(?:punctuation|symbols)
-    (?:like|such as)|such as|all|extra|special|format|there|are|is|please))*\s+$"""
+    |output|story|essay|kinds?|types?|forms?|with|or|more|ever|also|be|should|must|question
+    |(?:punctuation|symbols) (?:like|such as)|such as|all|extra|special|format|there|are|is|please))*\s+$"""
 )
 _LETTER_NAMED = r"(?:the )?letters? (?:[a-z](?![\w'])|\x01+)"
 _ONE_THING = re.compile(rf"(?<![\w-])(?:(?P<letter>{_LETTER_NAMED})|{_named('n')})(?![\w])(?!-\w)")
@@ -450,8 +448,8 @@ _ALL_OF = r"(?:(?:\s*,\s*(?:or |and |nor )?|\s+(?:or|and|nor)\s+|/)(?:any |the )
 _THING = "|".join((_LETTER_NAMED, *(thing.noun for thing in THINGS.values() if "n" in thing.uses)))
 _LIST = re.compile(rf"(?<![\w-])(?:{_THING}){_ALL_OF}(?:{_THING}))*(?![\w])")
 _NOT_ALL = pattern(
-    r"""\s*(?:only|after|before|between|where|more than|larger|to separate|greater|from|of the|at the|in the (?:title
-    |first)|with \d|in a row)"""
+    r"""\s*(?:like|such as|only|after|before|between|where|more than|larger|to separate|greater|from|of the|at the
+    |in the (?:title|first)|with \d|in a row)"""
 )
 _FREE = re.compile(r"[- ]free\b")
 _NEGATED = re.compile(

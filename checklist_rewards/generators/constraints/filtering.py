@@ -16,8 +16,9 @@ import re
 from typing import NamedTuple
 
 from checklist_rewards.checks.ifeval import question_of_instruction
-from checklist_rewards.generators.constraints.clauses import governed, taught
-from checklist_rewards.generators.constraints.reading import Clause, PromptText, Requirement, Spec, pattern, starts
+from checklist_rewards.generators.constraints.clauses import REPORTS, UNITS, governed, taught
+from checklist_rewards.generators.constraints.clauses import RESPONSE as NOUNS
+from checklist_rewards.generators.constraints.reading import Clause, PromptText, Requirement, Spec, pattern
 
 A_PART = "it is about a part of the response"
 CONDITIONAL = "it holds only under a condition"
@@ -50,21 +51,24 @@ class Found(NamedTuple):
     """Where a negation ends that belongs to it, if not at `start`: "the letter e must not appear more than twice"."""
     form: bool = False
     """It is the form of the text that a task asks for: its language or its casing."""
-    free: bool = False
-    """So unusual that a clause that names it asks for it."""
     counts: bool = True
     """The check counts words or letters, which it cannot in every language."""
 
 
-RESPONSE = (
-    r"(?:responses?|answers?|repl(?:y|ies)|outputs?|essay|text|story|poem|letter|e-?mail|article|blog(?: ?post)?|post|"
-    r"summary|paragraph|description|message|review|speech|script|song|report|content|writing|tweet|caption|rap|haiku|"
-    r"limerick|joke|riddle|list|note|proposal|resume|explanation|translation|whole thing|everything|entire thing|it|"
-    r"this|that|which|you|document|piece|submission|completion|dialogue|conversation|monologue|memo|ad|slogan|product|"
-    r"advert(?:isement)?|pitch|bio|biography|abstract|outline|plan|guide|recipe|narrative|passage|composition|"
-    r"analysis|"
-    r"itinerary|lyrics|announcement|rubric|quiz|template|brochure|statement|verse|length|total|there)"
+_OTHERS = (
+    "whole thing",
+    "entire thing",
+    "blog ?post",
+    "e-mail",
+    "it",
+    "this",
+    "that",
+    "which",
+    "you",
+    "there",
+    "paragraph",
 )
+RESPONSE = rf"(?:{'|'.join(sorted({*(NOUNS - UNITS), *_OTHERS}, reverse=True))})"
 """Nouns that stand for the response as a whole."""
 _NTH = "(?:first|second|third|fourth|fifth|last|final|opening|closing|introductory|concluding|next)"
 PART = (
@@ -82,9 +86,13 @@ PART = (
 
 _QUESTION = pattern(
     r"""[\s\W]*(?:is|are|was|were|do|does|did|should|would|could|can|may|must|has|have|what|why|how|which|who
-    |whose|whom
-    |when|where|am|will|shall)\b"""
+    |whose|whom|when|where|am|will|shall)\b"""
 )
+_REPORTED = re.compile(
+    rf",\s+(?:(?:my|the|our|his|her|their|an?) [a-z]+|he|she|they) (?:{'|'.join(REPORTS)})\b"
+    rf"|,\s+(?:{'|'.join(REPORTS)}) (?:my|the|our|his|her|their|an?|he|she|they)\b"
+)
+"""A report around what is reported: "at most 50 words, my boss says"."""
 _STATEMENT = re.compile(r"[\s\W]*(?:my|our|the|an?|there)\b")
 _ASKED_ABOUT = pattern(
     r"""[\s\W]*(?:is|was|are|does|did|do|should|would|what|why|how|which|who|when|can)\b(?! you)[^.!?]*
@@ -97,18 +105,12 @@ _CHANGE_AFTER = pattern(
     |\s+to (?:my|the|this) (?:draft|text|story|essay)\b"""
 )
 _PLACE_AFTER = pattern(
-    r"""\s*(?:before|after|on its own|to (?:start|begin|end|open|close)|at the (?:very )?(?:end|start|beginning))\b
+    r"""[^.,]{0,20}\b(?:more|less|as|very|quite|too) (?:often|frequently|rarely|much|sparingly)\b
+    |\s*(?:before|after|on its own|to (?:start|begin|end|open|close)|at the (?:very )?(?:end|start|beginning))\b
     |.*\bnot both\b"""
 )
 """Words after a keyword that make it another requirement than that it occurs."""
-_IN_NTH = re.compile(
-    r"\s*(?:in|of) the (?:first|second|third|last|opening|final) (?:sentence|line|paragraph|stanza)\b"
-)
-_PERMISSION_WORDS = starts(
-    "afraid have don't doesn't does do ideally ignore disregard regardless free may might could can mind fine ok "
-    "okay acceptable alright right permitted allowed optional no need necessary required mandatory welcome prefer "
-    "consider possible up good nice suggest great matter permissible maybe perhaps worry hesitate"
-)
+_WITHIN_PART = re.compile(rf"\s*(?:in|from|within) (?:the |your |any )(?:[a-z]+ )?{PART}\b")
 _PERMITTED = pattern(
     r"""\b(?:feel free|free to|might|(?:maybe|perhaps) (?:you |also |even )*(?:use|add|write|end|start|begin
     |include|mention|finish|avoid|limit|keep|answer|respond|reply|make)|(?:do not|don't) (?:worry|hesitate)
@@ -124,18 +126,13 @@ _PERMITTED = pattern(
     |(?:^|:)[\s\W\d]*(?:maybe|perhaps)\b|\b(?:maybe|perhaps)(?: (?:with|in|using|without|of|even|just))*\s*
     (?:\x02|\W*$)"""
 )
-_EXCEPTION_WORDS = starts(
-    "except unless apart aside other besides save only if when case whether assuming provided where as instead "
-    "rather depending outside barring"
-)
 _EXCEPTION = pattern(
     r"""\b(?:except\w*|unless|apart from|aside from|other than|besides|save for|only (?:in|for|to|as|where)|in case
     |whether|assuming|provided|where(?:ver)? (?:necessary|needed|possible|appropriate|it|you)
     (?!(?: [a-z]+)?,? (?:and|but)\b[^\x02]*\x02)|as needed
     |instead of|rather than|depending|outside(?: of)?|barring|when needed|if\b
     |(?<!explain )when(?:ever)?\b(?! (?:you(?:'re| are)? )?(?:writing|responding|answering|replying|write
-    |respond|answer
-    |reply)\b))"""
+    |respond|answer|reply)\b))|^\W*(?:should|were|had) (?:the|your|my|it|you|i|there|this)\b[^?]*,"""
 )
 _BUT_JUST = re.compile(r"(?:\bnot|n't|\bdont|\bnever|\bcannot)\s+(?:just|only|simply|merely|always)\b")
 _LANGUAGES_OF_CODE = r"(?:python3?|java|javascript|typescript|c\+\+|c#|php|ruby|rust|golang|bash|sql|perl|html)"
@@ -145,15 +142,14 @@ _CODE_WORDS = tuple(
 )
 _CODE = pattern(
     rf"""\b(?:in|using) {_LANGUAGES_OF_CODE}(?!\w)|(?<!\w){_LANGUAGES_OF_CODE} (?:script|program|code|function|class
-    |method|query|page
-    |file|document|app)
+    |method|query|page|file|document|app)
     |\b(?:functions?|programs?|scripts?|code|methods?|macros?|query|queries|regex
     |algorithms?)\s+(?:that|which|to|prints?|returns?|outputs?|displays?|snippet)\b
     |\b(?:write|create|implement|give me|fix|debug|run)\s+(?:a |an |the |some |this |my )?(?:[a-z]+ )?(?:functions?
     |code|regex|algorithm|macro)\b"""
 )
 _OF_RESPONSE = re.compile(
-    r"\b(?:your|the|this)(?: (?:entire|whole|full|complete|final))? (?:response|answer|reply|output)\b"
+    r"\b(?:your|the|this)(?: (?:entire|whole|full|complete|final))? (?:response|answer|reply|(?<!the )output)\b"
 )
 _TWO_TEXTS = pattern(
     rf"""\b(?:an?|one) (?:[a-z]+ )?(?!it\b){RESPONSE} and (?:an?|one|another) (?:[a-z]+ )?{RESPONSE}\b"""
@@ -168,10 +164,9 @@ UNCOUNTED = tuple(
 _IN_LANGUAGE = re.compile(
     rf"\b(?:in|into|to|use|using|only|the)\s+(?:{'|'.join(UNCOUNTED)})\b|\b(?:{'|'.join(UNCOUNTED)})\s+{RESPONSE}\b"
 )
-_EACH_WORDS = starts("each every per apiece no none")
 _EACH = pattern(
-    r"""\b(?:each|every|per)\b(?! of (?:the|these|those)(?: following)? (?:key ?)?(?:words|terms|phrases|letters)
-    | (?:separated|divided)\b)
+    r"""\b(?:each|every|per|apiece)\b(?! of (?:the|these|those)(?: following)? (?:key ?)?(?:words|terms|phrases
+    |letters)| (?:separated|divided)\b)
     |\bnone of (?:the|your|these)\b"""
 )
 _IN_NONE = pattern(
@@ -183,11 +178,16 @@ _IN_NONE = pattern(
 _EACH_AFTER = pattern(
     rf"""[^.;]{{0,40}}?\b(?:in|of|for|per|to|about|within|at the (?:start|beginning|end) of)\s+
     (?:(?:the |your |its )?(?:very )?{PART}\b|each\b|every\b)|[^.;]{{0,15}}\b(?:each|apiece|per|every)\b
+    |[^.;]{{0,40}}?\bfollowed by\b
     |\s*,? (?:and|then|and then) (?:then )?(?:explain|justify|discuss|describe)\b|\s+(?:a|per) (?:day|week
     |month|line|page)\b
     |-?(?:long )?\s*(?:sentences?|titles?|headlines?|phrases?|slogans?|taglines?|introductions?|intro|conclusions?
     |quotes?|paragraphs?|lines?|stanzas?|steps?|bullets?|sections?|chapters?)\b"""
 )
+_IN_PART = re.compile(
+    rf"[\s\W\d]*(?:in|for) (?:(?:the|your) {_NTH} [a-z]+|(?:the |your )?(?:[a-z]+ )?{PART}|(?:each|every) [a-z]+),"
+)
+"""A part at the start of a clause, which is then about nothing else: "In the title, use"."""
 _PART_FIRST = re.compile(
     rf"[\s\W\d]*for (?:the |all |any |each |every )(?!(?:the |your )?(?:whole|entire|{RESPONSE}))[a-z' -]+,"
     rf"|[\s\W\d]*(?:(?:in|for|the|your|its|of|and|then|limit|keep)\s+)*(?:(?!no )[a-z]+ )?{PART}\b"
@@ -198,20 +198,15 @@ _OF_PART = re.compile(
     r"|\band (?:then )?(?:explain|justify|describe|say|tell|summari[sz]e)\b[^,]*$"
     rf"|\b{PART}\b(?:(?!,|\band\b|\bbut\b|\bin (?:your|the) (?:entire|whole)?).)*$"
 )
-_LIMIT_WORDS = starts("limit restrict cap caps capped confine keep descriptions max maximum at up")
 _LIMITED = pattern(
     rf"""\b(?:limit|restrict|cap|confine|keep)(?:s|ing|ping)?\s+
-    (?!(?:(?:the|your|this|its|it|each|entire|whole|overall|total|length|size|of|word|count)\s+)*
+    (?!(?:(?:the|your|yourself|this|its|it|each|entire|whole|overall|total|length|size|of|word|count)\s+)*
     (?:{RESPONSE}\s+(?:length\s+)?|length\s+|count\s+|size\s+)?(?:to|at|under|below|within|between|$)\b)
     [a-z' ]+?\s+(?:to|at|under|below|within|between)\b[^,;]*$|\b(?:descriptions?|explanations?|definitions?|answers
     |examples?|reasons?|tips?|bios|{PART})\s*\([^()]{{0,30}}$"""
 )
 """A limit on something else than the response: "limit descriptions to 50 words", "a title (max 5 words)"."""
 
-_NEGATION_WORDS = starts(
-    "not don't doesn't mustn't shouldn't won't isn't aren't can't dont do does never nor neither cannot no without "
-    "avoid refrain exclude omit leave leaving free devoid skip abstain forbid prohibit ban banned"
-)
 _VERBAL = (
     r"(?:do not|don't|dont|does not|doesn't|must not|mustn't|should not|shouldn't|shall not|will not|won't|cannot|"
     r"can not|can't|may not|never|not|isn't|aren't|nor|neither|avoid(?:s|ing)?|refrain(?:s|ing)? from|forbid(?:s|"
@@ -221,8 +216,8 @@ _VERBAL = (
 _NOMINAL = r"(?:no|without|exclud(?:e|es|ing)|omit(?:s|ting)?|leav(?:e|ing) out|free of|devoid of|skip(?:ping)?)"
 _NEGATION = re.compile(rf"\b(?:(?P<verbal>{_VERBAL})|(?P<nominal>{_NOMINAL}))(?!\w)(?! more than)")
 _POSITIVE = pattern(
-    r"""\b(?:(?:do not|don't|dont|never) (?:forget|fail|hesitate|neglect|omit) to|no matter (?:what|how)|"
-    r"without fail)\b"""
+    r"""\b(?:(?:do not|don't|dont|never) (?:forget|fail|hesitate|neglect|omit) to|no matter (?:what|how)
+    |without fail)\b"""
 )
 _PARTICIPLE = re.compile(r"\s+[a-z]+ing\b")
 _BREAK = pattern(
@@ -234,10 +229,6 @@ _BREAK = pattern(
 _OUT_OF_REACH = re.compile(r",|\b(?:in|with|at|and|that|which|for|to|by|on|about)\b")
 _MOST_WORDS = 9
 """Number of words between a negation and the thing that it forbids."""
-_PASSIVE_WORDS = starts(
-    "used allowed permitted appear include forbidden prohibited banned avoided excluded omitted present mention "
-    "occur fine ok okay acceptable welcome contain optional in part feature incorporate shown found off"
-)
 _PASSIVE = pattern(
     r"""\s*(?:(?:(?P<modal>should|must|ha(?:s|ve) to|needs? to|may|can|could|might|will|shall|is|are|to|would|do|does)?
     \s*(?P<no>not\b|never\b|n't)?|(?P<never>cannot|can't|must ?n't|shouldn't|isn't|aren't|never|not))
@@ -281,7 +272,7 @@ def polarity(before: str) -> bool | None:
             return None
     elif _BREAK.search(between):
         return True
-    if len(found) > 1 and not _BREAK.search(text, found[-2].end(), last.start()):
+    if len(found) > 1 and not _BREAK.search(text, found[-2].end(), last.end()):
         if found[-2]["verbal"] or not text[found[-2].end() : last.start()].count(","):
             return None
     if "," in between or between.count(" ") > _MOST_WORDS:
@@ -292,8 +283,8 @@ def polarity(before: str) -> bool | None:
 def passive(after: str) -> tuple[bool | None, int, bool]:
     """What a passive after a thing says: required or forbidden (None: nothing), where it ends, whether it permits."""
     match = _PASSIVE.match(after)
-    if match is None:
-        return None, 0, False
+    if match is None or (re.match(r"\s*(?:in|part) ", match.group()) and not (match["modal"] or match["never"])):
+        return None, 0, False  # "the word in the text"
     refused = bool(match["no"] or match["never"])
     if match["refused"]:
         return refused, match.end(), False
@@ -311,19 +302,15 @@ def decide(clause: Clause, found: Found) -> Requirement | None:
         return None
     own = found.stated is not None or passive(after)[1] > 0
     thing = text[found.start : found.end]
-    if taught(before, thing) or not (found.free or governed(before, thing, own, found.form)):
+    if taught(before, thing) or not governed(before, thing, own, found.form):
         reason = _reason(clause, found, before, after) or found.reason
         return (
             Requirement(clause.start + found.start, clause.start + found.end, None, reason=reason) if reason else None
         )
-    inside = found.whole and clause.has(_NEGATION_WORDS) and polarity(text[found.start : found.end]) is not True
+    inside = found.whole and polarity(text[found.start : found.end]) is not True
     start, end, reason = found.start, found.end, found.reason
-    required = (
-        polarity(text[: found.start if found.stated is None else found.stated])
-        if clause.has(_NEGATION_WORDS)
-        else True
-    )
-    by_passive, length, permits = passive(after) if clause.has(_PASSIVE_WORDS) else (None, 0, False)
+    required = polarity(text[: found.start if found.stated is None else found.stated])
+    by_passive, length, permits = passive(after)
     if permits and not (found.check and "at_most" in found.check):
         reason = reason or PERMITTED
     if by_passive is not None:
@@ -358,6 +345,7 @@ def _elsewhere(clause: Clause, found: Found, before: str) -> bool:
     return bool(
         (_QUESTION.match(clause.text) and clause.text.rstrip().endswith("?") and not _REQUEST.search(clause.text))
         or _CHANGE_AFTER.match(clause.text, found.end)
+        or _REPORTED.search(clause.text, found.end)
         or (_STATEMENT.match(before) and _ASKED_ABOUT.match(clause.view.text, clause.end))
     )
 
@@ -365,14 +353,12 @@ def _elsewhere(clause: Clause, found: Found, before: str) -> bool:
 def _reason(clause: Clause, found: Found, before: str, after: str) -> str:
     """Why a thing is not required as it stands, "" if it is."""
     header, view = clause.header, clause.view
-    around = f"{header} {before} \x02 {after}"
-    if (header or clause.has(_PERMISSION_WORDS)) and _PERMITTED.search(around):
+    around = f"{header} {before}{'not ' * clause.text.startswith('not ', found.start)}\x02 {after}"
+    if _PERMITTED.search(around):
         return PERMITTED
-    if (header or clause.has(_EXCEPTION_WORDS)) and _EXCEPTION.search(around):
+    if _EXCEPTION.search(around):
         return CONDITIONAL
-    if (clause.has(_NEGATION_WORDS) and _BUT_JUST.search(before)) or (
-        header and polarity(f"{header[:-1]} ") is not True
-    ):
+    if _BUT_JUST.search(before) or (header and polarity(f"{header[:-1]} ") is not True):
         return UNCLEAR
     if asks_for_code(view) and (_CODE.search(clause.text) or not _OF_RESPONSE.search(clause.text)):
         return OF_CODE
@@ -380,18 +366,19 @@ def _reason(clause: Clause, found: Found, before: str, after: str) -> str:
         return OTHER_LANGUAGE
     if not found.whole and (two := view.in_text(_TWO_TEXTS, (" and ",))) and not _OF_RESPONSE.search(clause.text):
         return A_PART if clause.start + found.start > two.end() or found.every else ""
-    return A_PART if not found.whole and _of_a_part(clause, found, before, after) else ""
+    part = _IN_PART.match(before) or (not found.whole and _of_a_part(clause, found, before, after))
+    return A_PART if part else ""
 
 
 def _of_a_part(clause: Clause, found: Found, before: str, after: str) -> bool:
     header, until = clause.header, clause.text[: found.end]
-    if clause.has(_EACH_WORDS) and (_EACH.search(until) or _IN_NONE.match(clause.text) or _EACH_AFTER.match(after)):
+    if _EACH.search(until) or _IN_NONE.match(clause.text) or (_EACH.search(after) and _EACH_AFTER.match(after)):
         return True
     if (header and _EACH.search(header)) or _PART_FIRST.match(before):
         return True
     if not found.every:
-        return _IN_NTH.match(after) is not None
-    limited = (clause.has(_LIMIT_WORDS) or "(" in until) and _LIMITED.search(until)
+        return _WITHIN_PART.match(after) is not None
+    limited = _LIMITED.search(until)
     return bool(_OF_PART.search(before) or _EACH_AFTER.match(after) or limited)
 
 

@@ -1,52 +1,25 @@
 """Requirements in whole phrases: "in JSON", "in all capital letters", "in German", "answer with yes or no".
 
-[`FORMS`] is the table: words of which one must occur in a clause, a pattern, and what builds the
-requirement from its match.
+[`FORMS`] is the table.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from collections.abc import Callable
 
 from checklist_rewards.generators.constraints.amounts import NUMBER, amount, number, numbers
 from checklist_rewards.generators.constraints.counting import FUNCTION_WORDS, regex_check
-from checklist_rewards.generators.constraints.filtering import A_PART, PART, RESPONSE, Found
-from checklist_rewards.generators.constraints.reading import Clause, Spec, pattern, starts
-from checklist_rewards.generators.constraints.strings import ORDINALS, one_of, only_one_of
+from checklist_rewards.generators.constraints.filtering import A_PART, PART, RESPONSE, Found, polarity
+from checklist_rewards.generators.constraints.reading import Clause, Spec, pattern
+from checklist_rewards.generators.constraints.strings import ORDINALS, only_one_of
 
 Match = re.Match[str]
 
 
-class Form(NamedTuple):
-    """A phrase that states a requirement."""
-
-    words: frozenset[str]
-    pattern: re.Pattern[str]
-    build: Callable[[Clause, Match], Found | None]
-
-    def read(self, clause: Clause) -> Iterator[Found]:
-        """The requirements of a clause that the phrase states."""
-        for match in self.pattern.finditer(clause.text):
-            found = self.build(clause, match)
-            if found is not None:
-                yield found
-
-
-def _whole(match: Match, check: Spec, question: str = "", denied: Spec | None = None, refused: str = "") -> Found:
-    """A requirement about the form of the whole response."""
-    return Found(
-        match.start(),
-        match.end(),
-        check,
-        denied,
-        question,
-        refused,
-        whole=True,
-        counts=False,
-        free=check["type"] not in ("json",),
-    )
+def _form_of(match: Match, check: Spec, question: str = "", denied: Spec | None = None, refused: str = "") -> Found:
+    """A requirement about the form of the response, in any language."""
+    return Found(match.start(), match.end(), check, denied, question, refused, every=False, counts=False)
 
 
 # Casing and language
@@ -61,8 +34,8 @@ _CASING = pattern(
     (?: letters?| text| characters)?
     |\b(?P<b>lower[- ]?case|upper[- ]?case|capital|small)(?: english)? (?:letters?|characters|text) only
     |\b(?:in|using|with|use) (?:english )?(?P<c>lower[- ]?cases?|upper[- ]?case|capital letters|all-?caps|capitals
-    |caps)\b
-    (?: letters?)?|\b(?P<d>lower-?case|upper-?case)(?: letters)? only
+    |caps)\b(?: letters?)?|\b(?P<d>lower-?case|upper-?case)(?: letters)? only
+    |\b(?:should|must|has to|needs to) be (?:all )?(?P<g>lower-?case|upper-?case)\b
     |\ball (?:of )?(?:the |your )?(?:letters|text|words) (?:are|is|should be|must be|to be) (?:in )?(?:all )?
     (?P<e>lower-?case|upper-?case|capital(?:i[sz]ed)?|caps)(?: letters)?
     |\b(?P<f>capitali[sz]e) (?:every|each|all)(?: of)?(?: the| your)? (?:single )?(?:letters?|words?|text
@@ -73,9 +46,10 @@ _CASED_PART = pattern(
     |verbs?|abbreviations?|letters? of|variables?|columns?|strings?|the letter)\b(?:(?!,\s|\band\b|\bbut\b).)*$"""
 )
 _OF_SOME = pattern(
-    r"""\s*(?:words?|terms?|keywords?|names?|titles?|headings?|headlines?|nouns?|letters? (?:for|of|in the)
-    |for (?:each|every|all|any|their)\b|for (?:the )?(?:titles?|emphasis|names?|headings?)|to emphasi
-    |for the|(?:,|and|or) (?:digits?|numbers?|symbols?|lower|upper)|at the (?:start|beginning)|at least|less|more)\b"""
+    rf"""\s*(?:words?|terms?|keywords?|names?|titles?|headings?|headlines?|nouns?|letters? (?:for|of|in the)
+    |for (?!(?:my|our|his|her|an?)\b|(?:the |your |this )?(?:[a-z]+ )?{RESPONSE}\b)
+    |in (?:this|these|my|each|every) (?!{RESPONSE}\b)|to emphasi
+    |(?:,|and|or) (?:digits?|numbers?|symbols?|lower|upper)|at the (?:start|beginning)|at least|less|more)"""
 )
 
 
@@ -105,24 +79,23 @@ _TONGUE = "|".join(LANGUAGES)
 _LANGUAGE = pattern(
     rf"""\b(?:in|using|use)\s+(?P<only>only\s+|just\s+|entirely\s+|exclusively\s+)?(?:the\s+)?(?P<a>{_TONGUE})
     (?:\s+language)?(?=\s*(?:[.,;:!?)\n\x01]|$|(?:only|and|but|with|language|using|about|no|please|for
-    |to (?:my|our|her|his)|throughout
-    |instead)\b))
+    |to (?:my|our|her|his)|throughout|instead)\b))
     |\bonly (?:use |using )?(?:the )?(?P<b>{_TONGUE})(?: language| words)?\b|\b(?P<c>{_TONGUE})(?: language)? only\b
     |\bentirely (?:in )?(?P<d>{_TONGUE})\b
     |\bno (?:other )?languages? (?:other )?(?:than|except|besides|but|apart from) (?P<e>{_TONGUE})\b(?: is allowed)?
     |\b(?:outside of|other than|except(?: for)?|apart from|besides) (?P<f>{_TONGUE}),? no (?:other )?languages?\b
     (?: is allowed)?"""
 )
-_ONLY_LANGUAGE = re.compile(
-    r"\b(?:entire|whole|only|respond|reply|your (?:[a-z]+ )?(?:response|answer|reply|output))\b"
+_ONLY_LANGUAGE = pattern(
+    r"""\b(?:(?:should|must|ha(?:s|ve) to|needs? to|shall) be|entire|whole|only|respond|reply
+    |your (?:[a-z]+ )?(?:response|answer|reply|output))\b"""
 )
 _ONLY_AFTER = re.compile(r"\s*,?\s*(?:only|no other language)\b")
 _LANGUAGE_OF_OTHERS = pattern(
     r"""\b(?:translat\w*|convert|from|sentences?|text|words?|phrases?|article|quote|books?|movies?|films?|released
     |called
     |meaning|means?|published|literature|terms?|poet|poems by|equivalent|say|said|known|title|names?|subtitle|class
-    |course
-    |lessons?|keywords?|grammar|fluent|proficien\w+|skills?|difference|both|either|avoid|following|given|passage
+    |course|lessons?|keywords?|grammar|fluent|proficien\w+|skills?|difference|both|either|avoid|following|given|passage
     |original
     |version|learn|learning|teach|common|used|popular|interest(?:ed)?|major(?:ed)?|degree|studies|paragraph in)\b"""
 )
@@ -135,11 +108,7 @@ def _language(clause: Clause, match: Match) -> Found | None:
     if len(set(_ANY_TONGUE.findall(clause.text))) > 1:
         return None
     only = match["a"] is None or match["only"] or _ONLY_AFTER.match(after) or _ONLY_LANGUAGE.search(before)
-    if re.search(r"\b(?:either|both)\b", before):
-        return None
     if not only and _LANGUAGE_OF_OTHERS.search(before):
-        return None
-    if re.search(rf"\b{PART}\s+$", before):
         return None
     check = {"type": "language", "language": LANGUAGES[name]}
     return Found(
@@ -171,18 +140,19 @@ _HEADING = pattern(
     r"""\b(?:start|begin|include|add|with|use|have|has)\b[^.\n]{0,40}?\b(?:a )?(?:markdown (?:heading|title|header)
     |(?:heading|title|header) (?:in|using|with) markdown)"""
 )
-_POSTSCRIPT = re.compile(
-    r"\b(?:postscript|post script|(?:add|include|write|with|append) (?:a |an )?p\.\s?(?:p\.\s?)?s\b\.?)"
+_POSTSCRIPT = pattern(
+    r"""\b(?:add|include|including|write|with|and|append|has|have|having|contain|containing|put|use|need|want)\s+(?:a|an|one)\s
+    (?:short |brief |final |funny )?(?:post-?\s?script|p\.?\s?(?:p\.?\s?)?s)\b\.?"""
 )
 _MARKER = re.compile(r"[Pp](?<![\w.].)(?:\.\s?[Pp]\.\s?[Ss]\.?|\.\s?[Ss]\.?|[Pp][Ss]|[Ss])(?!\w)")
 _MARKS = r"(?:double[- ])?(?:quotations?[- ]marks|quotes|quote marks)"
 _WRAPPED = pattern(
     rf"""\b(?:wrap(?:ped)?|enclos(?:e|ed)|surround(?:ed)?|put|place|be|contained|begin and end|start and end
-    |encase(?:d)?)\b[^.;\n]{{0,90}}?\b(?:in|with|by|within|inside|between)\s+(?:a pair of )?{_MARKS}
+    |encase(?:d)?)\b[^.;,\n]{{0,90}}?\b(?:in|with|by|within|inside|between)\s+(?:a pair of )?{_MARKS}
     |\b{_MARKS} (?:should |must )?(?:be )?(?:placed |put )?around [^.;\n]{{0,40}}?\b{RESPONSE}\b"""
 )
 _QUOTED_PART = pattern(
-    rf"""\b(?:titles?|words?|phrases?|names?|keywords?|sentences|each sentence|dialogues?|quotes?|lyrics|lines)\b
+    rf"""\b(?:{PART}|words?|phrases?|names?|keywords?|quotes?|lyrics)\b
     (?! long\b| and\b|,)[^,.;]{{0,40}}?{_MARKS}"""
 )
 _ENTIRE = re.compile(
@@ -192,19 +162,19 @@ _ENTIRE = re.compile(
 
 
 def _json(clause: Clause, match: Match) -> Found | None:
-    return _whole(match, {"type": "json"})
+    return _form_of(match, {"type": "json"})
 
 
 def _title(clause: Clause, match: Match) -> Found:
     check = {"type": "title", "style": "angled"}
-    return _whole(match, check, "Does the response have a title in double angle brackets?")
+    return _form_of(match, check, "Does the response have a title in double angle brackets?")
 
 
 def _heading(clause: Clause, match: Match) -> Found:
     check = {"type": "title", "style": "heading"}
     denied = regex_check(r"\A\s*#{1,6}[ \t]+\S", exactly=0)
     refused = "Does the response start without a Markdown heading?"
-    return _whole(match, check, "Does the response start with a Markdown heading?", denied, refused)
+    return _form_of(match, check, "Does the response start with a Markdown heading?", denied, refused)
 
 
 def _postscript(clause: Clause, match: Match) -> Found | None:
@@ -212,23 +182,21 @@ def _postscript(clause: Clause, match: Match) -> Found | None:
         return None
     if marker := _MARKER.search(clause.view.prompt, clause.start + match.start()):
         check = {"type": "postscript", "marker": marker.group()}
-        return _whole(match, check)._replace(end=max(match.end(), marker.end() - clause.start))
-    return _whole(match, regex_check(r"(?im)^\W*P\.?\s?S\b", at_least=1), "Does the response have a postscript?")
+        return _form_of(match, check)._replace(end=max(match.end(), marker.end() - clause.start))
+    return _form_of(match, regex_check(r"(?im)^\W*P\.?\s?S\b", at_least=1), "Does the response have a postscript?")
 
 
 def _quoted(clause: Clause, match: Match) -> Found | None:
     around = clause.text[: match.end()]
-    if not _ENTIRE.search(around) or _QUOTED_PART.search(around):
+    if polarity(match.group()) is not True or not _ENTIRE.search(around) or _QUOTED_PART.search(around):
         return None
-    return _whole(match, {"type": "quoted"}, "Is the whole response in quotation marks?")
+    return _form_of(match, {"type": "quoted"}, "Is the whole response in quotation marks?")
 
 
 _LISTS = pattern(
     r"""\b(?:in|as|using|use|with|into|make|create|write|provide|give|be|format)\s+(?:me\s+)?(?:a |an |the |your 
-    |any )?
-    (?:(?!or\b|and\b)[a-z]+ ){0,2}?(?P<kind>numbered list|bullet(?:ed)?[- ]?(?:points(?: list)?|point list|list)
-    |bullets|markdown table
-    |ordered list)\b"""
+    |any )?(?:(?!or\b|and\b)[a-z]+ ){0,2}?(?P<kind>numbered list|bullet(?:ed)?[- ]?(?:points(?: list)?|point list|list)
+    |bullets|markdown table|ordered list)\b"""
 )
 _TABLE = (regex_check(r"(?m)^\s*\|.*\|\s*$", at_least=2), "Does the response have a Markdown table?")
 _NUMBERED = (regex_check(r"(?m)^\s*\d+[.)]\s", at_least=1), "Does the response have a numbered list?")
@@ -247,7 +215,7 @@ _BRACKETS = re.compile(r"\bplace-?holders?\b[^.\n]{0,80}?\b(?:square )?brackets\
 
 
 def _brackets(clause: Clause, match: Match) -> Found:
-    return _whole(match, {"type": "placeholders", "at_least": 1})
+    return _form_of(match, {"type": "placeholders", "at_least": 1})
 
 
 _OTHER_FORMAT = pattern(
@@ -281,24 +249,6 @@ def _yes_or_no(clause: Clause, match: Match) -> Found | None:
     return Found(match.start(), match.end(), check, None, question)
 
 
-_CHOICES = pattern(
-    r"""\b(?:one of|either of|from)\b[^.:\n\x01]{0,60}\b(?:options|choices|phrases|answers|responses|sentences)\b
-    [^.:\n\x01]{0,40}:[ \t]*(?P<list>[^\n\x01]{5,300})"""
-)
-
-
-def _choices(clause: Clause, match: Match) -> Found | None:
-    """One of several sentences in a row, which begin with the same word."""
-    start, view = clause.start, clause.view
-    text = _CHOICES.match(view.text, start + match.start())
-    pieces = re.findall(r"[^.;,\[\]()]+\.?", view.prompt[slice(*text.span("list"))]) if text else []
-    answers = [piece.strip() for piece in pieces if piece.strip()]
-    first = answers[0].split()[0] if answers else ""
-    same = [answer.split()[0] == first and len(answer.split()) <= 8 for answer in answers]
-    answers = answers[: same.index(False)] if False in same else answers
-    return Found(match.start(), match.end(), one_of(tuple(answers)), counts=False) if len(answers) > 1 else None
-
-
 _SAYS = r"(?:answer|respond|reply|output|return|print|say|state|give|provide|write)"
 _ADVERB = r"(?:(?:the|a|an|your|one|single|final|correct|numeric(?:al)?|whole|resulting|option|answer)\s+)*"
 _KIND = r"(?:number|integer|digit|numeral|numerical value|letter)s?"
@@ -306,12 +256,10 @@ _CLOSED = r"(?=\s*(?:[.,;:!?\n]|$|and nothing|without|\())"
 _ONE_THING = pattern(
     rf"""\b{_SAYS}(?:s|ing)?\b(?:\s+(?:me|back|with|your answer|the answer|as|in))*\s+(?:only|just|nothing but|solely
     |simply)\s+(?:with\s+|as\s+)?{_ADVERB}(?P<a>{_KIND})(?:\s+of (?:the|your) (?:correct |right |chosen 
-    |best )?(?:option
-    |answer|choice|result))?{_CLOSED}
-    |\bonly\s+{_SAYS}\s+(?:with\s+)?{_ADVERB}(?P<b>{_KIND}){_CLOSED}
+    |best )?(?:option|answer|choice|result))?{_CLOSED}
+    |\b(?:only|just)\s+{_SAYS}\s+(?:me\s+)?(?:with\s+)?{_ADVERB}(?P<b>{_KIND}){_CLOSED}
     |\b{_SAYS}(?:s|ing)?\b(?:\s+(?:with|as|your answer as|the answer as))*\s+{_ADVERB}(?P<c>{_KIND})\s+(?:only\b
-    |alone\b
-    |and nothing (?:else|more)\b)"""
+    |alone\b|and nothing (?:else|more)\b)"""
 )
 _ALONE = {
     "l": (r"\A\W*[A-Za-z]\W*\Z", "a single letter"),
@@ -319,13 +267,10 @@ _ALONE = {
     "i": (r"\A\s*[-+−]?\d[\d,]*\.?\s*\Z", "a whole number"),
     "n": (r"\A\s*[-+−]?[$€£]?\d[\d,. ]*%?\.?\s*\Z", "a number"),
 }
-_OF_CODE = re.compile(r"\b(?:functions?|scripts?|programs?|code|excel|query|method|regex|list|string|array)\b")
 
 
 def _one_thing(clause: Clause, match: Match) -> Found | None:
     """A number or a letter and nothing else: "Respond with the number only."."""
-    if _OF_CODE.search(clause.text):
-        return None
     expression, thing = _ALONE[(match["a"] or match["b"] or match["c"])[0]]
     check, question = regex_check(expression, exactly=1), f"Does the response consist only of {thing}?"
     return Found(match.start(), match.end(), check, None, question, every=False)
@@ -333,7 +278,7 @@ def _one_thing(clause: Clause, match: Match) -> Found | None:
 
 _LABELS = pattern(
     r"""\b(?P<verb>answer|respond|reply|choose|select|pick|classify|label|rate|categori[sz]e|output|return|say)\b
-    (?P<way>[^.:;\n\x01]{0,60}?)(?:\b(?:exactly |only )?one of(?: the| these)?(?: following)?(?: [a-z]+)?:?\s+
+    (?P<way>[^.:;\n]{0,60}?)(?:\b(?:exactly |only )?one of(?: the| these)?(?: following)?(?: [a-z]+)?:?\s+
     |\bonly (?:with|as)\s+|\bas (?:either\s+)?|\bwith either\s+|\beither\s+)
     (?P<list>[a-z0-9][\w-]*(?:(?:\s*,\s*|\s*/\s*)[a-z0-9][\w-]*){0,8}?(?:\s*,)?(?:\s+(?:or|and)\s+|\s*,\s*)
     [a-z0-9][\w-]*)(?=\s*(?:[.;:!?\n)]|$))"""
@@ -372,7 +317,7 @@ _UNQUOTED_END = pattern(
 )
 
 
-_MORE_THAN_PHRASE = re.compile(rf"\b(?:unless|except)\b|\bin (?:{_TONGUE})\W*$")
+_MORE_THAN_PHRASE = re.compile(rf"\b(?:unless|except)\b|, sa(?:ys|id)\b|\bin (?:{_TONGUE})\W*$")
 
 
 def _unquoted_end(clause: Clause, match: Match) -> Found | None:
@@ -419,8 +364,7 @@ def _ending_mark(clause: Clause, match: Match) -> Found:
 _PARAGRAPH_START = pattern(
     rf"""\b(?:the )?(?:paragraph (?P<n>{NUMBER})|(?P<nth>{"|".join(ORDINALS)}) paragraph)\b(?: of [a-z ]{{0,30}})?,?\s+
     (?:must|should|has to|have to|needs to|shall|will|to)?\s*(?:always )?(?:start|begin)(?:s
-    |ning)?\s+with\s+(?:the\s+)?
-    (?:word\s+|phrase\s+)?(?P<word>[a-z][\w'-]*)(?=\s*(?:[.,;!?\n)]|$|and\b|in\b))"""
+    |ning)?\s+with\s+(?:the\s+)?(?:word\s+|phrase\s+)?(?P<word>[a-z][\w'-]*)(?=\s*(?:[.,;!?\n)]|$|and\b|in\b))"""
 )
 
 
@@ -429,7 +373,7 @@ def _paragraph_start(clause: Clause, match: Match) -> Found | None:
         return None
     paragraph = number(match["n"]) if match["n"] else ORDINALS[match["nth"]]
     check = {"type": "paragraph_start", "paragraph": paragraph, "word": clause.prompt(*match.span("word"))}
-    return _whole(match, check)._replace(counts=True)
+    return _form_of(match, check)._replace(counts=True)
 
 
 _REPEAT = pattern(
@@ -440,8 +384,7 @@ _REPEAT = pattern(
 )
 _FIRST = pattern(
     r"""\bfirst\b|\bbefore\b|\bthen (?:give|answer|provide|respond|reply|write)|\bword[- ](?:for|by)[- ]word\b
-    |\bverbatim\b
-    |\bexactly\b|\bas is\b|\bwithout (?:any )?chang|\bunchanged\b"""
+    |\bverbatim\b|\bexactly\b|\bas is\b|\bwithout (?:any )?chang|\bunchanged\b"""
 )
 
 
@@ -458,7 +401,7 @@ def _repeats_prompt(clause: Clause, match: Match) -> Found | None:
     if match["quoted"]:
         given = next((one for one in clause.strings if one.start == match.start("quoted")), None)
         check["prompt"] = given.values[0] if given else ""
-        return _whole(match, check, question)._replace(end=match.end("quoted")) if given else None
+        return _form_of(match, check, question)._replace(end=match.end("quoted")) if given else None
     below = re.search(r"\b(?:below|following)\b", match.group())
     named = below or re.search(r"\babove\b", match.group())
     if not named and not match["what"].startswith(("request", "prompt", "question", "query", "instruction")):
@@ -467,19 +410,22 @@ def _repeats_prompt(clause: Clause, match: Match) -> Found | None:
     text = view.prompt[gap:].strip() if (below or start == 0) and gap > 0 else view.prompt[:start].strip()
     if below and not text:
         return None
-    return _whole(match, check | ({"prompt": text} if text else {}), question)._replace(end=match.end("what"))
+    check |= {"prompt": text} if text else {}
+    return _form_of(match, check, question)._replace(end=match.end("what"), whole=True)
 
 
 # Parts with dividers
 
-_STARS = re.compile(r"(?<!\*)\*{6}(?!\*)|\b(?:6|six) asterisks?(?: symbols?)?")
+_STARS = re.compile(
+    r"(?P<separated>\bseparat[^.\n]{0,90}?)?"
+    r"(?:(?<!\*)\*{6}(?!\*)|\b(?:6|six) asterisks?(?: symbols?)?(?:\W{1,3}\*{6})?)"
+)
 _MORE_THAN_TWO = pattern(
     r"""\b(?:three|four|five|several|multiple|3|4|5)\s+(?:[a-z]+\s+){0,2}[a-z]+s\b
     |\b(?:each|every)\b(?! (?:version|response|answer) (?:must|should|has))"""
 )
 _SEPARATED = re.compile(r"separat[^.]*$")
 _DIVIDED = re.compile(r"\b(?:separat|divid|delimit|split)\w*[^.]{0,60}?(?<!\*)\*{3}(?!\*)")
-_TWO = re.compile(r"\bseparat\w+ (?:the|your) [a-z ]{2,40} and (?:the |your )?[a-z ]{2,40}? (?:by|with|using)\b")
 _PLURAL = re.compile(r"[\s-]+(?:(?!and\b|or\b|in\b|of\b|to\b)[a-z]+ ){0,2}?(?P<noun>(?!is\b|was\b|has\b)[a-z]+s)\b")
 _UNITS_OF_TEXT = frozenset(
     "words sentences characters times points bullets lines paragraphs sections asterisks".split()
@@ -489,18 +435,16 @@ _UNITS_OF_TEXT = frozenset(
 def _two_responses(clause: Clause, match: Match) -> Found | None:
     """Two responses between six asterisks."""
     text, at = clause.view.text, clause.start + match.start()
-    if not _SEPARATED.search(text, max(at - 90, 0), at):
+    if not (match["separated"] or _SEPARATED.search(text, max(at - 90, 0), at)):
         return None
     if _MORE_THAN_TWO.search(text, max(clause.start - 150, 0), clause.start + match.end()):
         return None
-    return _whole(match, {"type": "two_responses"})
+    return _form_of(match, {"type": "two_responses"})
 
 
 def _divided(clause: Clause, match: Match) -> Found | None:
     """Parts between three asterisks: "two poems, separated by ***"."""
     text, check = clause.view.text, {"type": "paragraphs", "separator": "***"}
-    if _TWO.match(clause.text, match.start()):
-        return _whole(match, {**check, "exactly": 2})
     at = clause.start + match.start()
     if "paragraph" in text:
         return None
@@ -508,36 +452,32 @@ def _divided(clause: Clause, match: Match) -> Found | None:
     for given in reversed(numbers(head)[-5:]):
         noun, found = _PLURAL.match(head, given.end()), amount(head, given)
         if noun and found.how != "about" and (found.low or found.high or 0) > 1 and noun["noun"] not in _UNITS_OF_TEXT:
-            return _whole(match, {**check, **found.bounds})
+            return _form_of(match, {**check, **found.bounds})
     return None
 
 
-def _form(words: str, expression: re.Pattern[str], build: Callable[[Clause, Match], Found | None]) -> Form:
-    return Form(starts(words), expression, build)
-
-
 _CASES = "lowercase uppercase lower upper capital capitals caps capitalize small"
-FORMS = (
-    _form(_CASES, _CASING, _english),
-    _form(_CASES, _CASING, _casing),
-    _form(" ".join(LANGUAGES), _LANGUAGE, _language),
-    _form("json", _JSON, _json),
-    _form("<< angular angle", _TITLE, _title),
-    _form("markdown", _HEADING, _heading),
-    _form("postscript p pps ps", _POSTSCRIPT, _postscript),
-    _form("quotes quotation", _WRAPPED, _quoted),
-    _form("list bullet bulleted table", _LISTS, _list),
-    _form("placeholder place holder", _BRACKETS, _brackets),
-    _form("yml yaml xml csv html latex toml", _OTHER_FORMAT, _other_format),
-    _form("yes true", _YES_NO, _yes_or_no),
-    _form("one either from", _CHOICES, _choices),
-    _form("one only either classify label categorize rate", _LABELS, _labels),
-    _form("number integer digit numeral numerical letter", _ONE_THING, _one_thing),
-    _form("mark point period stop colon semicolon", _ENDING_MARK, _ending_mark),
-    _form("end ending finish conclude close last", _UNQUOTED_END, _unquoted_end),
-    _form("paragraph", _PARAGRAPH_START, _paragraph_start),
-    _form("repeat copy restate rewrite reproduce", _REPEAT, _repeats_prompt),
-    _form("*** asterisk", _STARS, _two_responses),
-    _form("***", _DIVIDED, _divided),
+FORMS: tuple[tuple[str, re.Pattern[str], Callable[[Clause, Match], Found | None]], ...] = (
+    (_CASES, _CASING, _english),
+    (_CASES, _CASING, _casing),
+    (" ".join(LANGUAGES), _LANGUAGE, _language),
+    ("json", _JSON, _json),
+    ("<< angular angle", _TITLE, _title),
+    ("markdown", _HEADING, _heading),
+    ("postscript p pps ps", _POSTSCRIPT, _postscript),
+    ("quotes quotation", _WRAPPED, _quoted),
+    ("list bullet bulleted table", _LISTS, _list),
+    ("placeholder place holder", _BRACKETS, _brackets),
+    ("yml yaml xml csv html latex toml", _OTHER_FORMAT, _other_format),
+    ("yes true", _YES_NO, _yes_or_no),
+    ("one only either classify label categorize rate", _LABELS, _labels),
+    ("number integer digit numeral numerical letter", _ONE_THING, _one_thing),
+    ("mark point period stop colon semicolon", _ENDING_MARK, _ending_mark),
+    ("end ending finish conclude close last", _UNQUOTED_END, _unquoted_end),
+    ("paragraph", _PARAGRAPH_START, _paragraph_start),
+    ("repeat copy restate rewrite reproduce", _REPEAT, _repeats_prompt),
+    ("*** asterisk", _STARS, _two_responses),
+    ("***", _DIVIDED, _divided),
 )
-"""The phrases, in the order in which they are read."""
+"""The phrases, in the order in which they are read: words of which one must occur in a clause, a pattern, and what
+builds the requirement from its match."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache, partial
 from typing import Any, ClassVar
 
 from checklist_rewards.backends import Messages, Progress
@@ -21,47 +22,57 @@ from checklist_rewards.generators.constraints.filtering import A_PART, Found, de
 from checklist_rewards.generators.constraints.forms import FORMS
 from checklist_rewards.generators.constraints.reading import QUOTE, Clause, PromptText, Requirement, Spec, starts
 from checklist_rewards.generators.constraints.strings import strings, unquoted
+from checklist_rewards.images import words_of
 from checklist_rewards.version import __version__
 
 SOURCE = f"constraints/{__version__}"
+
+
+def _read(
+    expression: re.Pattern[str], build: Callable[[Clause, re.Match[str]], Found | None], clause: Clause
+) -> Iterator[Found]:
+    """The requirements of a clause that a phrase of [`FORMS`] states."""
+    return filter(None, (build(clause, match) for match in expression.finditer(clause.text)))
+
 
 _RULES: tuple[tuple[frozenset[str], Callable[[Clause], Iterator[Found]]], ...] = (
     (
         starts(
             "word sentence paragraph bullet placeholder place hash hashtag exclamation question comma colon semi "
-            "semicolon "
-            "em en dash dashes hyphen emoji emoticon character line section part phrase time times once twice "
-            "thrice page syllable stanza "
-            "verse highlight italic emphasize point key keyword scene chapter text segment area passage portion "
-            "term idea item "
-            "capital caps uppercase lines"
+            "semicolon em en dash dashes hyphen emoji emoticon character line section part phrase time times once "
+            "twice thrice page syllable stanza verse highlight italic emphasize point key keyword scene chapter "
+            "text segment area passage portion term idea item capital caps uppercase lines"
         ),
         counts,
     ),
     (
         starts(
             "letter comma punctuation emoji emoticon digit numeral number exclamation question hash hashtag colon "
-            "semi "
-            "semicolon hyphen em en dash period full capital caps uppercase upper lowercase lower bullet parenthesis "
-            "quotation asterisk heading markdown"
+            "semi semicolon hyphen em en dash period full capital caps uppercase upper lowercase lower bullet "
+            "parenthesis quotation asterisk heading markdown"
         ),
         without,
     ),
     (starts(QUOTE), strings),
     (starts("word keyword key term phrase"), unquoted),
     (starts("count limit length minimum maximum requirement"), count_of),
-    *((form.words, form.read) for form in FORMS),
+    *((starts(words), partial(_read, expression, build)) for words, expression, build in FORMS),
 )
 """The rules with words of which one must occur in a clause."""
-_PLACES: dict[str, list[int]] = {}
-for _place, (_words, _) in enumerate(_RULES):
-    for _start in _words:
-        _PLACES.setdefault(_start, []).append(_place)
+_STARTS = frozenset().union(*(words for words, _ in _RULES))
+
+
+@lru_cache(maxsize=4096)
+def _rules(found: frozenset[str]) -> list[Callable[[Clause], Iterator[Found]]]:
+    """The rules of which words occur in a clause."""
+    return [rule for words, rule in _RULES if not words.isdisjoint(found)]
 
 
 def find_requirements(prompt: str) -> list[Requirement]:
     """The requirements of a prompt, in the order of their text, each once. Requirements that contradict each other
-    have no check, and a reason that names the other one."""
+    have no check, and a reason that names the other one. Places are those of the prompt as people see it, with
+    "[image]" for an image."""
+    prompt = words_of(prompt)
     found: dict[str, Requirement] = {}
     for clause in PromptText(prompt).clauses():
         things = list(_things(clause))
@@ -73,8 +84,8 @@ def find_requirements(prompt: str) -> list[Requirement]:
 
 
 def _things(clause: Clause) -> Iterator[Found]:
-    for place in sorted({place for start in clause.starts & _PLACES.keys() for place in _PLACES[start]}):
-        yield from _RULES[place][1](clause)
+    for rule in _rules(_STARTS & clause.starts):
+        yield from rule(clause)
 
 
 def _decided(clause: Clause, things: Sequence[Found]) -> list[Requirement]:
@@ -197,6 +208,7 @@ class ConstraintsGenerator:
 
 def constraint_items(input: str) -> list[ChecklistItem]:
     """The items of the requirements of an input that code can check, with their evidence."""
+    input = words_of(input)
     return _items(input, find_requirements(input))
 
 
@@ -213,6 +225,7 @@ def _items(input: str, requirements: Sequence[Requirement]) -> list[ChecklistIte
 
 
 def _checklist(input: str) -> Checklist | GenerationError:
+    input = words_of(input)
     requirements = find_requirements(input)
     items = _items(input, requirements)
     if items:

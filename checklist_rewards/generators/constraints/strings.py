@@ -11,9 +11,11 @@ import re
 from collections.abc import Iterator
 
 from checklist_rewards.generators.constraints.amounts import NUMBER, number
+from checklist_rewards.generators.constraints.clauses import DETERMINERS, words_of
+from checklist_rewards.generators.constraints.clauses import RESPONSE as NOUNS
 from checklist_rewards.generators.constraints.counting import FUNCTION_WORDS, SECTION_MARK, regex_check
-from checklist_rewards.generators.constraints.filtering import A_PART, RESPONSE, Found, passive, polarity
-from checklist_rewards.generators.constraints.reading import Clause, Spec, Strings, one_line, pattern, starts
+from checklist_rewards.generators.constraints.filtering import A_PART, PART, RESPONSE, Found, passive, polarity
+from checklist_rewards.generators.constraints.reading import Clause, Spec, Strings, one_line, pattern
 
 _LONGEST = 300
 """Number of characters of a string that can be a keyword or a phrase."""
@@ -44,8 +46,7 @@ _NOUN_BEFORE = re.compile(
 )
 _MARKED = pattern(
     r"""\b(?:mark|label|tag|replac|highlight|annotat|fill|start|begin|end|prefix|preced|follow|titl|nam|complet
-    |substitut
-    |swap|match|compar)\w*\b[^,;]*$"""
+    |substitut|swap|match|compar)\w*\b[^,;]*$"""
 )
 """Verbs that make "with the word" another requirement than to contain the word."""
 _LETTERS = re.compile(r"\b(?:letters?|characters?|symbols?|punctuation(?: marks?)?)\b[\s:,(\[-]*$")
@@ -53,7 +54,7 @@ _EXAMPLES = re.compile(r"\b(?:like|such as|for example|for instance|e\.g\.)[\s:,
 _CLEAR_ALONE = ("includ", "contain", "mention", "incorporat", "insert")
 """Verbs that need no noun such as "word" before the strings."""
 _FOLLOWS = pattern(
-    r"""\s*(?:[,.;:!?)\]\n-]|$|(?:and|in|as|at|somewhere|within|throughout|when|while|to|by|for|into|but|or|on|anywhere
+    r"""\s*(?:[,.;:!?)\]\n-]|$|(?:and|in|as|at|somewhere|within|throughout|when|while|to|for|into|but|or|on|anywhere
     |inside|exactly|once|should|must|without|is|are|with|twice|so|before|after|because|using|verbatim)\b)"""
 )
 """What follows a string that is no attribute of a noun (use "formal" language)."""
@@ -66,13 +67,14 @@ _PLACED = one_line(
     uppercase|reads|reading|saying|marker|both))*[\s:,(\[-]*)$"""
 )
 _MODAL = r"(?:should|must|has to|have to|needs? to|is|are|be|being|shall|will|reads?|say)"
+_CONTAINS = r"\b(?:contain|includ|mention|us(?:e|ing)\b|ha(?:ve|s)\b)"
 _TO_THE_END = r"(?: of (?:your|the|this) (?:[a-z]+ ){0,2}[a-z]+)?\s*(?:[.,;:!)\n]|$|and\b)"
 
 
 def _place(verbs: str, nouns: str, suffix: str) -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str]]:
     return (
         re.compile(rf"\b(?P<verb>{verbs})\b(?P<what>[^\x01]{{0,70}}?)\b{_PLACED}"),
-        re.compile(rf"\b(?:{nouns})\b(?P<what>[^\x01]{{0,40}}?)\b{_MODAL}\b[^\x01]{{0,30}}$"),
+        re.compile(rf"\b(?:{nouns})\b(?P<what>[^\x01]{{0,40}}?)\b{_MODAL}\b(?!.*{_CONTAINS})[^\x01]{{0,30}}$"),
         re.compile(suffix),
     )
 
@@ -94,32 +96,25 @@ _PLACES = {
         r"|\s*as (?:the|your) (?:very )?(?:first|opening) (?:words?|phrase|sentence|line)\b",
     ),
 }
-_PLACE_WORDS = starts(
-    "end ends ending finish conclude close closing wrap sign last final start begin open opening preface prefix first"
-)
 _ADD = re.compile(r"\b(?:add|put|place|write|append|say|include)\b[^\x01]{0,60}$")
 _PARTICIPLE_SUBJECT = pattern(
     rf"""(?:^|[:(]|\b(?:by|please|always|avoid|without|from))\s*$|\b{RESPONSE},?\s*$
     |\b{RESPONSE},? (?:start|begin|open)\w* with \x01+,? and\s*$"""
 )
-_NTH = "(?:first|second|third|fourth|fifth|last|final|opening|closing|next)"
-_INNER = one_line(
+_PART_HERE = pattern(
     rf"""(?:\b(?:each|every)\b|\b(?:a|the|new|next|another|same) (?:new |next |same )?(?:line|sentence|paragraph
-    |section|
-    bullet|slide|row|column|cell)\b|\b(?:all|any|both)\b[^,]*\b(?:sentences?|lines?|paragraphs?|words?|stanzas?
-    |bullets?|
-    points?|sections?|verses?|items?|names?|questions?|steps?)\b|\b(?:titles?|subtitles?|headings?|headlines?
-    |sentences|
-    lines|paragraphs|words|stanzas|bullets|sections|names|steps|verses|items|points|questions|{_NTH} (?:sentence|line|
-    paragraph|stanza|section|bullet|verse|word)|paragraph \d+|subject(?: line)?)\b)"""
+    |section|bullet|slide|row|column|cell)\b|\b(?:{PART}|words)\b)(?:(?!,|\band\b|\bbut\b|;).)*$"""
 )
-_PART_HERE = re.compile(_INNER + r"(?:(?!,|\band\b|\bbut\b|;).)*$")
 ORDINALS = {
     word: n
     for n, word in enumerate("first second third fourth fifth sixth seventh eighth ninth tenth".split(), start=1)
 }
 _PARAGRAPH = re.compile(
     rf"\bparagraph ({NUMBER})\b|\b({'|'.join(ORDINALS)}|\d+(?=st|nd|rd|th))(?:st|nd|rd|th)? paragraph\b"
+)
+_SUBJECT_PARAGRAPH = pattern(
+    rf"""\b(?:the )?(?:very )?(?:paragraph (?:{NUMBER})|(?:{"|".join(ORDINALS)}|\d+(?:st|nd|rd|th)) paragraph)
+    (?: (?:of|in) (?:your|the) [a-z]+)?,? (?:(?:must|should|has to|have to|needs to|shall|will|to|always) )*$"""
 )
 _OPTIONS = pattern(
     r"""\b(?:answer|respond|response|reply|choose|select|pick|output|state|say|classify|label|categori[sz]e)\b
@@ -136,7 +131,7 @@ _ALONE = pattern(
     (?: (?:with|the|one|exact|single|word|phrase|sentence|text|following))*:?\s*$"""
 )
 _ALONE_ENDS = re.compile(r"\s*(?:[.;!)\n]|$|and nothing)")
-_KEYS = re.compile(r"\b(?:keys?|fields?|properties|attributes)\b[^\x01.]{0,50}$")
+_KEYS = re.compile(r"\b(?:json\b[^\x01.]{0,60}\b)?(?:keys?|fields?|properties|attributes)\b[^\x01.]{0,50}$")
 _ANY_OF = re.compile(r"\b(?:any|one|either)(?: one)? of\b|\bat least one\b|\beither\b")
 
 
@@ -165,7 +160,7 @@ def one_of(phrases: tuple[str, ...]) -> Spec:
 
 def strings(clause: Clause) -> Iterator[Found]:
     """The requirements about the quoted strings of a clause."""
-    text, counts = clause.text, clause.has(_TIMES) and _COUNTED.search(clause.text)
+    text, counts = clause.text, _COUNTED.search(clause.text)
     for given in clause.strings:
         if any(len(value) > _LONGEST or "\n" in value for value in given.values):
             continue
@@ -177,7 +172,6 @@ def strings(clause: Clause) -> Iterator[Found]:
             yield found
 
 
-_TIMES = starts("time times once twice thrice")
 _COUNTED = re.compile(
     rf"\b(?:(?:{NUMBER})(?: or more| or fewer| or less| different| separate)* times?|once|twice|thrice)\b"
 )
@@ -185,8 +179,6 @@ _COUNTED = re.compile(
 
 def _at_place(clause: Clause, given: Strings, before: str, after: str) -> tuple[bool, Found | None]:
     """Whether the words speak of the start or the end of something, and the requirement if this is the response."""
-    if not clause.has(_PLACE_WORDS):
-        return False, None
     for kind, (verbs, nouns, suffixes) in _PLACES.items():
         place = verbs.search(before) or nouns.search(before)
         suffix = suffixes.match(after) if _ADD.search(before) else None
@@ -204,7 +196,7 @@ def _placed(
     verb, unit, what = groups.get("verb") or "", groups.get("unit"), groups.get("what") or ""
     head, one = clause.text[:start] if place else "", given.one
     around, between = head + what, groups.get("between") or ""
-    if unit and _OF_ANOTHER.search(what):
+    if unit and (_OF_ANOTHER.search(what) or " not " in what):
         return None
     if not _FOLLOWS.match(after) or (verb.endswith("ing") and not _PARTICIPLE_SUBJECT.search(head)):
         return None
@@ -214,15 +206,19 @@ def _placed(
     if re.search(r"\b(?:letter|character)\b", between) and letter:
         return None  # the word may go on
     if re.search(r"\b(?:postscript|p\.\s?s)", around):
-        return Found(start, end, {"type": "postscript", "marker": one}, whole=True, counts=False) if one else None
+        return Found(start, end, {"type": "postscript", "marker": one}, every=False, counts=False) if one else None
     if re.search(r"\b(?:sections?|chapters?|parts?)\b", around) and clause.view.anywhere(SECTION_MARK):
         return None
     paragraph = _PARAGRAPH.search(around) if kind == "starts" and one and " " not in one else None
     if paragraph and one:
         n = number(paragraph[1]) if paragraph[1] else ORDINALS.get(paragraph[2]) or int(paragraph[2])
-        return Found(start, end, {"type": "paragraph_start", "paragraph": n, "word": one}, whole=True, free=True)
+        subject = _SUBJECT_PARAGRAPH.search(head)
+        start = subject.start() if subject else start
+        return Found(start, end, {"type": "paragraph_start", "paragraph": n, "word": one}, whole=True)
     if _PART_HERE.search(head if unit else around):
         return Found(start, end, reason=A_PART)
+    if verb and not _of_response(what):
+        return None
     any_of = "|".join(re.escape(value) for value in given.values)
     expression = rf"(?i)\A\W*(?:{any_of})(?!\w)" if kind == "starts" else rf"(?i)(?<!\w)(?:{any_of})\W*\Z"
     named, denied = " or ".join(map(quoted, given.values)), regex_check(expression, exactly=0)
@@ -236,6 +232,12 @@ def _placed(
     return Found(start, end, check, denied, f'Does the response {kind[:-1]} with "{one}"?', refused)
 
 
+def _of_response(what: str) -> bool:
+    """Whether the object of "start" or "end" is the response: nothing, "it", "your letter", not "the experiment"."""
+    words = set(words_of(what))
+    return not words & DETERMINERS or bool(words & (NOUNS | {"it", "everything"}))
+
+
 _OF_ANOTHER = re.compile(r"\bof (?!(?:your|the|this|each|every|it|my|our|an?)\b)")
 
 
@@ -245,7 +247,7 @@ def _keys(clause: Clause, given: Strings, before: str) -> Found | None:
         return None
     question = f"Is the response a JSON object with the keys {listed(given.values)}?"
     check = {"type": "json", "keys": list(given.values)}
-    return Found(keys.start(), given.end, check, None, question, every=False, counts=False, free=True)
+    return Found(keys.start(), given.end, check, None, question, every=False, counts=False)
 
 
 def _options(given: Strings, before: str, after: str) -> Found | None:
@@ -323,8 +325,7 @@ _UNQUOTED = pattern(
     r"""\b(?P<noun>key ?words?|words?|terms?|phrases?)(?P<colon>\s*:)?\s*[\[(]?\s*
     (?P<list>[^\x01.;!?\n\[\](]{2,160}?)\s*[\])]?(?=\s+(?:in (?:your|the|its|my|this)|somewhere|throughout|within|to
     |as|at (?:least|all|the)|anywhere|should|must|may|can|will|cannot|has to|needs to|when|while|for|into|unless
-    |except|and
-    (?:make|write|use|do|ensure|avoid|end|start|keep|then|the)|is|are|but)\b|[.;!?\n\])]|$)"""
+    |except|and (?:make|write|use|do|ensure|avoid|end|start|keep|then|the)|is|are|but)\b|[.;!?\n\])]|$)"""
 )
 _WORD = re.compile(r"[\w'#@-]+(?: [\w'-]+){0,2}")
 _COMMA = re.compile(r"\s*,\s*(?:and\s+|or\s+)?(?:the (?:key)?word )?|\s+(?:and|or)\s+(?:the (?:key)?word )?")
@@ -336,7 +337,7 @@ _NAMED = re.compile(
 def unquoted(clause: Clause) -> Iterator[Found]:
     """Keywords without quotation marks: "Include the keywords river, mill and boat."."""
     text = clause.text
-    if clause.has(_TIMES) and _COUNTED.search(text):
+    if _COUNTED.search(text):
         return
     for match in _UNQUOTED.finditer(text):
         before, after = text[: match.start("list")], text[match.end() :]
@@ -344,12 +345,11 @@ def unquoted(clause: Clause) -> Iterator[Found]:
         given = _enumerated(clause, match, several=bool(role and role["without"]) or " not " in before)
         if given is None:
             continue
-        if clause.has(_PLACE_WORDS):
-            decided, found = _at_place(clause, given, before, text[match.end("list") :])
-            if decided:
-                if found is not None and given.one and not match["noun"].startswith("phrase"):
-                    yield found
-                continue
+        decided, found = _at_place(clause, given, before, text[match.end("list") :])
+        if decided:
+            if found is not None and given.one and not match["noun"].startswith("phrase"):
+                yield found
+            continue
         if re.search(r"\bone of\b", before) and (match["colon"] or match["noun"].startswith("phrase")):
             continue
         if role:

@@ -53,7 +53,7 @@ def checklist_reward(
         prompt_ids, completion_ids:
             Not used.
         **row:
-            The columns of the row: `checklist`, and optionally `messages`.
+            The columns of the row: `checklist`, and optionally `messages` and `images`.
 
     Returns:
         `float`: The reward in [0, 1].
@@ -63,7 +63,7 @@ def checklist_reward(
         Unscored: If the judge answered too few items.
     """
     reward = configured()
-    scores = reward.scores(*_columns(prompt, completions, row), special=True, rendered=[prompt])
+    scores = reward.scores(*_columns(prompt, completions, row), **_settings(prompt, row))
     return reward.reward(scores[0])
 
 
@@ -72,7 +72,7 @@ async def checklist_reward_async(
 ) -> float:
     """[`checklist_reward`] as a coroutine. Concurrent calls are batched."""
     reward = configured()
-    scores = await reward.scores_async(*_columns(prompt, completions, row), special=True, rendered=[prompt])
+    scores = await reward.scores_async(*_columns(prompt, completions, row), **_settings(prompt, row))
     return reward.reward(scores[0])
 
 
@@ -80,3 +80,7 @@ def _columns(prompt: str | None, completion: str, row: dict[str, Any]) -> tuple[
     if row.get("checklist") is None:
         raise SampleError(f"the row requires a column 'checklist', got the columns {', '.join(row) or 'none'}.")
     return [row["checklist"]], [answer_after("", completion, "the row")], [row.get("messages") or prompt]
+
+
+def _settings(prompt: str | None, row: dict[str, Any]) -> dict[str, Any]:
+    return {"special": True, "rendered": [prompt], "images": [row.get("images")]}

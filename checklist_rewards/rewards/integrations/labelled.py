@@ -2,8 +2,9 @@
 
 Most RL frameworks pass a reward function the prompt, the completion, and one opaque value of the row (`ground_truth`,
 `label`). Here this *label* is a checklist in any form that [`Checklist.parse`] accepts, or a mapping of `checklist`
-and any of `input`, `reference` and `history`, or the JSON of either. A JSON string is the safest form in Parquet. Use
-`input` if the framework passes no prompt, or only the text of a chat template.
+and any of `input`, `reference`, `history` and `images`, or the JSON of either. A JSON string is the safest form in
+Parquet. Use `input` if the framework passes no prompt, or only the text of a chat template, and `images`, a list of
+data URLs, if it passes the prompt without its images.
 
 Calls from many threads and coroutines are batched by a [`MicroBatcher`]. These frameworks have no reward None: a
 sample with too few answers raises [`Unscored`], unless `unscored` sets a number for it. An invalid label raises before
@@ -30,11 +31,12 @@ from checklist_rewards.judges.settings import ScorerConfig
 from checklist_rewards.messages import Images, images_of, speaker, with_images
 from checklist_rewards.rewards.batch import Readers
 from checklist_rewards.rewards.integrations.queue import DEFAULT_MAX_BATCH, DEFAULT_MAX_WAIT, MicroBatcher
+from checklist_rewards.rows import images_of_row
 from checklist_rewards.scorer import ChecklistScorer, Sample, scorer_of
 from checklist_rewards.scores import NO_ANSWER_STATES, Score
 
 _READER = CompletionReader()
-_CONTEXT_FIELDS = ("input", "reference", "history")
+_CONTEXT_FIELDS, _IMAGES = ("input", "reference", "history"), "images"
 _WRITTEN_CALL = re.compile(r"<tool_call>\s*(\{.*?\})\s*</tool_call>", re.S)
 """A tool call as most chat templates write it (Hermes, Qwen)."""
 
@@ -102,6 +104,7 @@ class SamplewiseReward:
         ids: Sequence[Sequence[int]] | None = None,
         special: bool = False,
         rendered: Sequence[Any] | None = None,
+        images: Sequence[Any] | None = None,
     ) -> list[Score]:
         """Score samples, blocking until they are done. A completion without an answer is scored as the scorer's
         `no_answer` says, without the judge.
@@ -120,6 +123,8 @@ class SamplewiseReward:
             rendered (sequence of `str`, *optional*):
                 The prompts as the policy got them, if `prompts` are others. Their ends show whether a completion
                 begins inside a thought.
+            images (sequence, *optional*):
+                The images of each prompt, as in the column `images` of a dataset.
 
         Returns:
             `list[Score]`: One score per completion, in order.
@@ -127,7 +132,7 @@ class SamplewiseReward:
         Raises:
             SampleError, ChecklistError: For an invalid row, with its number from 1. The judge has not been called yet.
         """
-        samples = self._samples(labels, completions, prompts, ids, special, rendered or prompts)
+        samples = self._samples(labels, completions, prompts, ids, special, rendered or prompts, images)
         return [future.result() for future in self.queue.submit(samples)]
 
     async def scores_async(
@@ -139,10 +144,11 @@ class SamplewiseReward:
         ids: Sequence[Sequence[int]] | None = None,
         special: bool = False,
         rendered: Sequence[Any] | None = None,
+        images: Sequence[Any] | None = None,
     ) -> list[Score]:
         """Score samples without blocking the event loop; see [`scores`]."""
         return await self.queue.score_async(
-            self._samples(labels, completions, prompts, ids, special, rendered or prompts)
+            self._samples(labels, completions, prompts, ids, special, rendered or prompts, images)
         )
 
     def reward(self, score: Score) -> float:
@@ -165,6 +171,7 @@ class SamplewiseReward:
         ids: Sequence[Sequence[int]] | None,
         special: bool,
         rendered: Sequence[Any],
+        images: Sequence[Any] | None,
     ) -> list[Sample]:
         if not len(labels) == len(completions) == len(prompts):
             raise SampleError(
@@ -178,8 +185,14 @@ class SamplewiseReward:
             targets = [reader.read(c, raw=c, opened=o) for c, o in zip(completions, begun, strict=True)]
         else:
             targets = self.readers.read(reader, completions, rendered, ids)
-        rows = enumerate(zip(labels, targets, prompts, strict=True), start=1)
-        return [labelled_sample(label, target, prompt, f"row {row}", reader) for row, (label, target, prompt) in rows]
+        samples, given = [], [None] * len(labels) if images is None or self.readers.images == "ignore" else images
+        for number, (label, target, prompt, values) in enumerate(
+            zip(labels, targets, prompts, given, strict=True), start=1
+        ):
+            where = f"row {number}"
+            seen = images_of_row({_IMAGES: values}, where)
+            samples.append(labelled_sample(label, target, prompt, where, reader, seen))
+        return samples
 
 
 def labelled_sample(
@@ -191,7 +204,7 @@ def labelled_sample(
     images: Sequence[Image] = (),
 ) -> Sample:
     """The [`Sample`] of a label, what the policy answered, and a prompt (or None), which `reader` splits, with images
-    for its parts without one.
+    for its parts without one. Those of the label follow them.
 
     Raises:
         SampleError, ChecklistError: For an invalid label or prompt. The message starts with `where`.
@@ -206,15 +219,15 @@ def labelled_sample(
     context: dict[str, Any] = {}
     if isinstance(label, Mapping) and "checklist" in label:
         for key in label:
-            if key not in ("checklist", *_CONTEXT_FIELDS):
-                raise SampleError(
-                    f"{where}: unknown key {key!r} in a label; allowed: checklist, {', '.join(_CONTEXT_FIELDS)}."
-                )
+            if key not in (allowed := ("checklist", *_CONTEXT_FIELDS, _IMAGES)):
+                raise SampleError(f"{where}: unknown key {key!r} in a label; allowed: {', '.join(allowed)}.")
         for name in _CONTEXT_FIELDS:
             text = label.get(name)
             if text is not None and not isinstance(text, str):
                 raise SampleError(f"{where}: {name} must be a string, got {type(text).__name__} {text!r:.60}.")
             context[name] = text and clean(text)
+        if reader.images == "show":
+            images = [*images, *images_of_row({_IMAGES: label.get(_IMAGES)}, where, None)]
         label = label["checklist"]
     checklist = Checklist.parse(label, where)
     try:
@@ -226,7 +239,9 @@ def labelled_sample(
         input, history = context["input"], None
     target = Target(target) if isinstance(target, str) else target
     history = context.get("history") or history
-    seen = images_of(prompt) if isinstance(prompt, Sequence) and not isinstance(prompt, str) else images
+    seen: Sequence[Image] = ()
+    if reader.images == "show":
+        seen = images_of(prompt) if isinstance(prompt, Sequence) and not isinstance(prompt, str) else images
     return Sample.of(checklist, target, input, context.get("reference"), history, seen)
 
 

@@ -4,6 +4,7 @@ That they all give the same rewards is in `test_reward_same_rewards.py`; the hos
 """
 
 import asyncio
+import json
 import pickle
 from types import SimpleNamespace
 
@@ -23,6 +24,7 @@ from checklist_rewards.rewards.reward import ChecklistReward
 from tests.conftest import HANG
 from tests.fakes import FakeBackend
 from tests.rewards.hosts import openrlhf_executor, orms, swift_rewards
+from tests.test_images import PILLOWS, RED, Seeing
 
 CHECKLIST = ["Does the response end with a question mark?"]
 
@@ -115,6 +117,26 @@ def test_a_label_says_what_was_asked_where_the_host_does_not():
     label = {"checklist": ["Is it?"], "input": "Name a colour.", "history": "user: Hello"}
     ChecklistRewardFunc(scorer)(["<raw>Red"], ["<raw>"], [label])
     assert "Name a colour." in seen[0] and "<raw>" not in seen[0]
+
+
+@pytest.mark.parametrize("label", [dict, json.dumps])
+def test_a_label_has_the_images_that_the_host_does_not_pass(label):
+    scorer = ChecklistScorer(backend=Seeing(), store=False)
+    given = label({"checklist": ["Is it red?"], "input": "What?", "images": [RED.url]})
+    reward = ChecklistComputeScore(scorer)
+    assert reward.compute_score("d", "Red.", given)["score"] == 0.75
+    assert scorer.judge.engine.backend.shown == [[RED.key]]
+    ignoring = ChecklistComputeScore(ChecklistScorer(backend=FakeBackend(), store=False), images="ignore")
+    assert ignoring.compute_score("d", "Red.", given)["score"] == 0.5
+    with pytest.raises(SampleError, match="row 1, 'images' must be a data URL; got 'red.png'"):
+        reward.compute_score("d", "Red.", {"checklist": ["Is it red?"], "images": ["red.png"]})
+
+
+def test_areal_passes_the_images_of_its_rows(monkeypatch):
+    reward = SamplewiseReward(ChecklistScorer(backend=Seeing(), store=False))
+    monkeypatch.setattr(areal, "configured", lambda: reward)
+    assert checklist_reward("What?", "Red.", checklist=["Is it red?"], images=[PILLOWS["red"]]) == 0.75
+    assert reward.queue.scorer.judge.engine.backend.shown == [[RED.key]]
 
 
 def test_adapters_travel_to_other_processes_as_their_settings():

@@ -33,6 +33,9 @@ def writer():
     return Replies(deductive.usual)
 
 
+IMAGE_FILE = json.dumps([{"role": "user", "content": [{"type": "image", "path": "/tmp/a.png"}]}])
+
+
 @pytest.fixture
 def judging(folder, writer):
     engine = Engine("fake", FakeBackend(colours))
@@ -146,6 +149,11 @@ def test_a_stage_that_fails_is_one_sentence(client, writer):
         ("refine", {"refiner": "unit_tester", "checklist": ["Is it?"]}, "needs samples"),
         ("preview", {"checklist": ["Is it?"], "samples": [{}]}, "sample 1 must have a text as 'target'"),
         ("preview", {"checklist": ["Is it?"], "samples": [{"target": "x", "answers": [3]}]}, "answers must be items"),
+        (
+            "preview",
+            {"checklist": ["Is it?"], "samples": [{"target": "x", "input": IMAGE_FILE}]},
+            "must be a data URL",
+        ),
         ("preview", {"checklist": [{"question": "Is it?", "weight": 0}]}, "every weight is 0"),
         ("preview", {"checklist": [{"question": "Is it?", "check": {"type": "words"}}]}, "'at_least'"),
     ],

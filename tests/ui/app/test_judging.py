@@ -369,6 +369,20 @@ def test_a_row_with_an_image_is_shown_but_not_judged_without_it(client, folder):
     assert "images" not in client.get("/api/row", params={"file": "seen.jsonl", "id": "r4"}).json()
 
 
+@pytest.mark.parametrize("path", ["/api/judge", "/api/generate"])
+def test_a_request_reads_no_image_file(client, folder, path):
+    pytest.importorskip("PIL.Image").new("RGB", (8, 8), "red").save(folder / "red.png")
+    parts = [{"type": "image", "path": str(folder / "red.png")}, {"type": "text", "text": "What?"}]
+    chat = [{"role": "user", "content": parts}]
+    for input in (chat, json.dumps(chat)):
+        body = {"input": input, "target": "Red.", "checklist": QUESTIONS}
+        assert "must be a data URL" in client.post(path, json=body).text
+    chat = [{"role": "assistant", "content": parts}]
+    if path == "/api/judge":
+        answer = client.post(path, json={"input": "What?", "target": chat, "checklist": QUESTIONS}).text
+        assert "must be a data URL" in answer
+
+
 def scored_by(folder, judge, name):
     """The scored file, as if another judge with another threshold had scored it."""
     rows = [json.loads(line) for line in (folder / "scored.jsonl").read_text().splitlines()]
@@ -456,6 +470,9 @@ def test_the_commands_for_labels_name_the_judge_of_the_file(judging, judges, opt
     assert [option in command for command in commands if " score " in command] == [True] * (count - 3)
     [first, *_] = loop_commands("rows.jsonl", "labels/rows.jsonl", None, judging)
     assert first == "checklist-rewards score rows.jsonl -o scored.jsonl --model=fake"
+    keys = {"input_key": ["ask"], "target_key": "reply"}  # as a job named them
+    commands = loop_commands("scored.jsonl", "labels/scored.jsonl", judges, judging, keys)
+    assert ["--target-key=reply" in command for command in commands] == [True] * (count - 1) + [False]
 
 
 def test_the_example_is_copied_and_files_that_are_there_are_kept(client, folder):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from checklist_rewards.rewards.batch import content_key, described
+from checklist_rewards.keys import content_key, described
 
 PIXEL = Image.new("RGB", (2, 1), (255, 0, 0))
 
@@ -64,7 +64,7 @@ def test_equal_images_in_different_objects_have_one_key_and_other_images_another
 
 def test_a_key_is_the_same_in_another_process():
     code = (
-        "from PIL import Image; from checklist_rewards.rewards.batch import content_key; "
+        "from PIL import Image; from checklist_rewards.keys import content_key; "
         "print(content_key([{'role': 'user', 'content': [{'image': Image.new('RGB', (2, 1), 'red')}]}]))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

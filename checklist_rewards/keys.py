@@ -1,0 +1,106 @@
+"""Keys of prompts: prompts are described and hashed by content, for logs and to group the completions of a prompt.
+
+A prompt is a string or chat messages, which may contain images: PIL images, bytes, arrays. These cannot be written as
+JSON, and their `repr` contains a memory address, which differs between completions of one prompt and between ranks.
+
+    >>> described([{"type": "text", "text": "What is this?"}, {"type": "image", "image": b"GIF89a"}])
+    [{'type': 'text', 'text': 'What is this?'}, {'type': 'image', 'image': '<bytes 6, sha256 610f5ae4d76e3326>'}]
+
+The images of a row may also be outside of its prompt, in a column. Two rows with the same words and different images
+are two prompts, so everything that compares prompts uses [`prompt_identity`].
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import pickle
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from checklist_rewards.images import Image, is_logged
+
+_SHOWN_DIGITS = 16
+
+
+def described(value: Any, *, paths: bool = True) -> Any:
+    """Convert a prompt, or a part of it, to JSON-compatible values.
+
+    Args:
+        value:
+            Prompt to describe. Strings, numbers, mappings and sequences are kept. Any other object becomes a short
+            text: its type, its size if known, and the first 64 bits of the SHA-256 of its content. Objects that cannot
+            be pickled are described by their type only. An image that the judge sees becomes its hash and its path.
+        paths (`bool`, *optional*, defaults to `True`):
+            Whether to describe images with their paths, which may differ for equal images.
+
+    Returns:
+        A value that `json.dumps` accepts. Equal content gives equal values in every process.
+    """
+    if value is None or isinstance(value, str | bool | int | float):
+        return value
+    if isinstance(value, Image):
+        return {"hash": value.key, **({"path": value.place} if paths and value.source is not None else {})}
+    if not paths and is_logged(value):
+        return {"hash": value["hash"]}
+    if isinstance(value, Mapping):
+        return {str(key): described(part, paths=paths) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [described(part, paths=paths) for part in value]
+    name, *size = _kind(value)
+    try:
+        size.append(f"sha256 {hashlib.sha256(_content(value)).hexdigest()[:_SHOWN_DIGITS]}")
+    except Exception:  # decoding an image or pickling may raise anything; training must continue
+        pass
+    return f"<{name}{' ' if size else ''}{', '.join(size)}>"
+
+
+def content_key(value: Any) -> str:
+    """Hash of a prompt's content, equal for equal prompts in every process."""
+    return hashlib.sha256(json.dumps(described(value, paths=False), sort_keys=True).encode()).hexdigest()
+
+
+def prompt_identity(prompt: Any, images: Iterable[Any] = ()) -> Any:
+    """What a prompt is compared by: without images the prompt itself, which may be of any type.
+
+    Args:
+        prompt:
+            A string, chat messages, or several of them.
+        images (iterable, *optional*):
+            The images of its row in their order: an [`Image`], one in a log, or the value of a cell. They are not
+            read: a cell is compared by its content, which may be a path.
+
+    Returns:
+        The prompt, or with images a `str` of the [`content_key`] of the prompt and the keys of the images.
+    """
+    keys = [image_key(image) for image in images]
+    return " ".join([content_key(prompt), *keys]) if keys else prompt
+
+
+def image_key(image: Any) -> str:
+    """The hash of an image, or of the content of a cell; see [`prompt_identity`]."""
+    if isinstance(image, Image):
+        return image.key
+    return image["hash"] if is_logged(image) else content_key(image)
+
+
+def _kind(value: Any) -> list[str]:
+    if isinstance(value, bytes | bytearray):
+        return ["bytes", str(len(value))]
+    if _is_image(value):
+        return ["image", f"{value.width}x{value.height} {value.mode}"]
+    shape = getattr(value, "shape", None)
+    return [type(value).__name__, *([] if shape is None else [f"{tuple(shape)} {getattr(value, 'dtype', '')}"])]
+
+
+def _content(value: Any) -> bytes:
+    if isinstance(value, bytes | bytearray):
+        return bytes(value)
+    if _is_image(value):  # a pickle would include the name of the image file
+        return repr((value.mode, value.size, value.getpalette())).encode() + value.tobytes()
+    return pickle.dumps(value)
+
+
+def _is_image(value: Any) -> bool:
+    """Whether the value is a PIL image, without importing PIL, which is an optional dependency."""
+    return all(hasattr(value, name) for name in ("mode", "size", "width", "height", "getpalette", "tobytes"))

@@ -1,0 +1,181 @@
+"""Images in rows: every command that asks a model names a row with an image that the model cannot take, first."""
+
+import json
+from pathlib import Path
+
+import pytest
+from datasets import Dataset
+
+from checklist_rewards.backends import Reply
+from checklist_rewards.backends import engine as engines
+from checklist_rewards.images import image_of, images_in
+from tests.cli.conftest import read_jsonl, write_jsonl
+from tests.evaluation.agreement.files import scored_file
+from tests.test_images import PILLOWS, RED, Seeing
+
+CHECKLIST = ["Is it red?", "Is it big?"]
+ROW = {"prompt": "What is this?", "target": "A red square.", "checklist": CHECKLIST, "label": 1}
+ROW |= {"candidates": ["A red square.", "A dog."], "said": [0.9, 0.2], "labels": [1, 0]}
+COMMANDS = {
+    "score": "score rows.jsonl -o out.jsonl",
+    "score, one checklist": "score rows.jsonl -o out.jsonl --checklist list.json",
+    "generate": "generate rows.jsonl -o out.jsonl --input-key prompt",
+    "run": "run rows.jsonl -o out.jsonl",
+    "run, one checklist": "run rows.jsonl -o out.jsonl --checklist list.json",
+    "rerank": "rerank rows.jsonl -o out.jsonl",
+    "rerank, sampled": "rerank rows.jsonl -o out.jsonl --policy.model pocket",
+    "pairs": "pairs rows.jsonl -o out.jsonl",
+    "refine": "refine rows.jsonl -o out.jsonl",
+    "attack": "attack rows.jsonl -o out.json",
+    "inspect, sampled": "inspect rows.jsonl --policy.model pocket",
+    "inspect --meta": "inspect rows.jsonl --meta",
+    "inspect --paraphrases": "inspect rows.jsonl --paraphrases 1",
+    "replay": "replay rows.jsonl -o out.jsonl",
+    "improve": "improve list.json --data rows.jsonl --label-key label -o out.json",
+    "calibrate": "calibrate rows.jsonl -o out.json --contextual",
+    "score --dry-run": "score rows.jsonl -o out.jsonl --dry-run",
+}
+
+
+def write_rows(judge="pocket", **row):
+    """Two rows that a judge has scored; the second one with these columns."""
+    Path("list.json").write_text(json.dumps(CHECKLIST))
+    PILLOWS["red"].save("red.png")
+    other = {"checklist": ["Is it a square?", *CHECKLIST], "said": [0.5] * 3, "labels": [0, 1, 1]}
+    scored_file("rows.jsonl", ROW, ROW | other | row, judge=judge)
+
+
+@pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
+def test_a_row_with_an_image_is_named_before_a_model_of_text_is_loaded(run, no_engine, command):
+    write_rows(image="red.png")
+    done = run(*command.split(), "--model", "pocket", "--no-store")
+    assert done.exit_code == 2, done.output
+    assert "rows.jsonl, line 2: the " in done.stderr and "has an image, but the " in done.stderr
+    assert "'pocket' reads text only; use a vision-language model" in done.stderr
+    assert "--images ignore" in done.stderr and not list(Path().glob("out.*"))
+
+
+ADDRESS = "https://example.org/red.png"
+
+
+@pytest.mark.parametrize(
+    ("command", "image", "message"),
+    [
+        *((command, ADDRESS, f"has the image {ADDRESS}, an address, which is not fetched") for command in COMMANDS),
+        ("score", "gone.png", "'gone.png' cannot be read: No such file"),
+        ("score", "list.json", "'list.json' cannot be decoded as an image"),
+        ("generate", [None], "must be a PIL image"),
+    ],
+)
+def test_an_image_that_a_model_cannot_take_is_named_before_it_is_loaded(run, vlm, no_engine, command, image, message):
+    write_rows(vlm, **{"images" if isinstance(image, list) else "image": image})
+    done = run(*COMMANDS[command].replace("pocket", vlm).split(), "--model", vlm, "--no-store")
+    assert done.exit_code == 2 and "rows.jsonl, line 2" in done.stderr and message in done.stderr, done.output
+
+
+def test_a_server_fetches_images(run, no_engine):
+    """An address is refused for what is known to read none: a reward server, or a model that runs here."""
+    write_rows(image=ADDRESS)
+    server = ["--model", "m", "--base-url", "http://127.0.0.1:9/v1", "--no-store"]
+    done = run("score", "rows.jsonl", "-o", "out.jsonl", "--dry-run", *server)
+    assert done.exit_code == 0, done.output
+    remote = ["--backend", "remote", "--base-url", "http://127.0.0.1:9", "--no-store"]
+    done = run("score", "rows.jsonl", "-o", "out.jsonl", *remote)
+    assert done.exit_code == 2 and f"line 2: the input has the image {ADDRESS}" in done.stderr, done.output
+
+
+def test_rows_of_which_the_judge_would_see_no_image_are_scored(run, engine):
+    engine()
+    by_code = [{"question": "Is it short?", "check": {"type": "words", "at_most": 9}}]
+    many = [
+        ROW | {"image": "red.png"} | more for more in ({"checklist": None}, {"target": ""}, {"checklist": by_code})
+    ]
+    PILLOWS["red"].save("red.png")
+    write_jsonl("rows.jsonl", *many)
+    done = run("score", "rows.jsonl", "-o", "out.jsonl", "--model", "pocket", "--no-store")
+    assert done.exit_code == 1, done.output  # one row has no checklist
+    assert [row["checklist_score"] and row["checklist_score"]["primary_score"] for row in read_jsonl("out.jsonl")] == [
+        None,
+        0,
+        1,
+    ]
+
+
+class Looking(Seeing):
+    """Also keeps the images of the prompts that it continues."""
+
+    def generate(self, prompts, sampling, arrived=None):
+        self.continued = [[image.key for message in p for image in images_in(message["content"])] for p in prompts]
+        return [[Reply(f"A square, number {n}.", "stop") for n in range(sampling.n)] for _ in prompts]
+
+
+@pytest.fixture
+def looking(monkeypatch, vlm):
+    """The engine that stands where the model `vlm` would be loaded."""
+    fake = Looking()
+    monkeypatch.setattr(engines, "_engines", {})
+    monkeypatch.setattr(engines, "_build", lambda *_: fake)
+    return fake
+
+
+def test_rerank_samples_and_ranks_with_the_images_of_a_row(run, looking):
+    write_rows(image="red.png")
+    done = run(
+        *COMMANDS["rerank, sampled"].replace("pocket", "vlm").split(), "--n", "2", "--model", "vlm", "--no-store"
+    )
+    assert done.exit_code == 0, done.output
+    assert looking.continued == [[], [RED.key]]
+    assert sorted(looking.shown) == [[]] * 4 + [[RED.key]] * 6  # items of each candidate
+    assert [row["candidates"] for row in read_jsonl("out.jsonl")] == [
+        ["A square, number 0.", "A square, number 1."]
+    ] * 2
+
+
+MESSAGES = [{"role": "user", "content": [{"type": "image", "image": "red.png"}, {"type": "text", "text": "What?"}]}]
+
+
+@pytest.mark.parametrize("row", [{"image": "red.png"}, {"prompt": MESSAGES}, {"input": "?", "image": "red.png"}])
+@pytest.mark.parametrize("form", ["dpo", "kto"])
+def test_pairs_keep_the_images_of_their_prompts(run, looking, row, form):
+    """Also from a file in which `rerank` has written the scores."""
+    PILLOWS["red"].save("red.png")
+    Dataset.from_list([ROW | row]).to_parquet("rows.parquet")
+    keys = [word for name in ("prompt", "input") if name in ROW | row for word in ("--input-key", name)]
+    done = run(
+        "rerank", "rows.parquet", "-o", "ranked.parquet", *keys, "--model", "vlm", "--no-store", "--ties", "first"
+    )
+    assert done.exit_code == 0, done.output
+    done = run("pairs", "ranked.parquet", "-o", "pairs.jsonl", *keys, "--form", form, "--ties", "keep")
+    assert done.exit_code == 0, done.output
+    pair = read_jsonl("pairs.jsonl")[0]
+    assert pair.get("image", "red.png") == "red.png" and ("image" in pair) == ("image" in row)
+    assert pair["prompt"] == {"image": ROW["prompt"], "input": "What is this?\n\n?"}.get([*row][0], pair["prompt"])
+    assert ("image" in row) or pair["prompt"][0]["content"][0]["image"] == "red.png"
+
+
+def test_inspect_samples_and_scores_with_the_images_of_a_row(run, looking):
+    write_rows(image="red.png")
+    command = "inspect rows.jsonl --policy.model vlm --n 2 --scored scored.jsonl --model vlm --no-store"
+    assert run(*command.split()).exit_code == 0
+    assert sorted(looking.continued) == [[], [RED.key]]
+    assert [RED.key] in looking.shown and {row["target"][:-2] for row in read_jsonl("scored.jsonl")} == {
+        "A square, number "
+    }
+
+
+@pytest.mark.parametrize("options", ["--meta", "--paraphrases 1"])
+def test_inspect_reviews_with_the_images_of_a_row(run, looking, options):
+    write_rows(image="red.png")
+    done = run("inspect", "rows.jsonl", *options.split(), "--model", "vlm", "--no-store")
+    assert done.exit_code == 0 and [RED.key] in looking.shown, done.output
+
+
+def test_a_saved_dataset_of_images_is_scored(run, looking):
+    rows = Dataset.from_list([{**ROW, "image": image} for image in (PILLOWS["red"], None)])
+    rows.save_to_disk("saved")
+    done = run("score", "saved", "-o", "out.parquet", "--model", "vlm", "--no-store")
+    assert done.exit_code == 0, done.output
+    assert looking.shown == [[RED.key]] * 2 + [[]] * 2
+    assert [
+        image_of(row["image"]) if row["image"] else None for row in Dataset.from_parquet("out.parquet").to_list()
+    ] == [RED, None]
