@@ -25,6 +25,18 @@ def policy(tmp_path_factory):
     return lambda: AutoModelForImageTextToText.from_pretrained(folder, dtype=torch.float32), load_processor(folder)
 
 
+@pytest.fixture(scope="module")
+def settings(tmp_path_factory):
+    return dict(
+        output_dir=str(tmp_path_factory.mktemp("out")),
+        per_device_train_batch_size=8,
+        num_generations=2,
+        max_completion_length=4,
+        remove_unused_columns=False,
+        **ON_CPU,
+    )
+
+
 ROWS = {
     "image": lambda a, b: ({"prompt": [{"role": "user", "content": ASKED}], "image": a}, f"{{a}}{ASKED}"),
     "images": lambda a, b: ({"prompt": [{"role": "user", "content": ASKED}], "images": [a, b]}, f"{{a}}{{b}}{ASKED}"),
@@ -40,7 +52,7 @@ ROWS = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("trainer", "columns"), [("GRPO", "places"), ("GRPO", "image"), ("RLOO", "images")])
-def test_the_judge_sees_the_images_of_each_row_in_order(policy, tmp_path, trainer, columns):
+def test_the_judge_sees_the_images_of_each_row_in_order(policy, settings, tmp_path, trainer, columns):
     import trl
 
     load, processor = policy
@@ -54,20 +66,11 @@ def test_the_judge_sees_the_images_of_each_row_in_order(policy, tmp_path, traine
     }
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        settings = getattr(trl, f"{trainer}Config")(
-            output_dir=str(tmp_path / "out"),
-            per_device_train_batch_size=8,
-            num_generations=2,
-            max_completion_length=4,
-            max_steps=1,
-            remove_unused_columns=False,
-            **ON_CPU,
-        )
         run = getattr(trl, f"{trainer}Trainer")(
             model=load(),
             processing_class=processor,
             reward_funcs=reward,
-            args=settings,
+            args=getattr(trl, f"{trainer}Config")(max_steps=1, **settings),
             train_dataset=Dataset.from_list(data),
         )
         run.train()
@@ -82,3 +85,32 @@ def test_the_judge_sees_the_images_of_each_row_in_order(policy, tmp_path, traine
     found = [part["image"] for part in logged[0]["prompt"][0]["content"] if part["type"] == "image"]
     assert found == [{"hash": image.key} for image in reward.last.samples[0].images]
     assert sorted(logged[0]["prompt"][0]["content"][0]) == ["image", "type"]
+
+
+@pytest.mark.slow
+def test_the_base_of_a_lora_policy_that_sees_rewards_like_a_separate_copy(policy, settings, tmp_path):
+    """Two steps: in the second, the adapter has other weights than the base that judges."""
+    import trl
+    from peft import LoraConfig
+
+    load, processor = policy
+    shared = {"mass_floor": 0.0, "store": tmp_path / "store"}
+    rewards = [
+        ChecklistReward(model="reference", name="own", **shared),
+        ChecklistReward(model=load().name_or_path, backend="transformers", name="copy", **shared),
+    ]
+    data = [ROWS["places"](PILLOWS[a], PILLOWS["red"])[0] | {"checklist": ["Is it red?"]} for a in COLOURS]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        trl.GRPOTrainer(
+            model=load(),
+            processing_class=processor,
+            reward_funcs=rewards,
+            args=trl.GRPOConfig(**{**settings, "max_steps": 2, "beta": 0.0, "learning_rate": 0.1}),
+            train_dataset=Dataset.from_list(data),
+            peft_config=LoraConfig(r=4, target_modules=["q_proj", "v_proj"]),
+        ).train()
+    own, copy = ([score.primary_score for score in reward.last.scores] for reward in rewards)
+    assert own == copy and len(set(own)) > 1 and rewards[0].last.samples[0].images
+    asked = [reward.scorer.receipt.asked for reward in rewards]
+    assert asked[0] > 0 and asked[1] == 0  # every read was in the store: one identity
