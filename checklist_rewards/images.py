@@ -93,7 +93,7 @@ class Image:
     size: tuple[int, int] | None
     """Width and height in pixels. None of an image on the web."""
     source: str | None = None
-    """The path or the address that it came from, of the first value with these pixels that had one."""
+    """The address, or the absolute path, that it came from, of the first value with these pixels that had one."""
     _content: bytes | Pillow | None = field(default=None, repr=False)
     """The bytes of a file, or pixels in RGB."""
     _format: str | None = field(default=None, repr=False)
@@ -108,11 +108,6 @@ class Image:
     def mark(self) -> str:
         """What stands for the image in a text."""
         return f"{_OPEN}{self.key}{_CLOSE}"
-
-    @property
-    def place(self) -> str | None:
-        """The source, with a path from the root, so that it is found from other folders."""
-        return self.source if self.source is None or _ON_THE_WEB.match(self.source) else os.path.abspath(self.source)
 
     @property
     def pillow(self) -> Pillow:
@@ -258,7 +253,8 @@ def image_of(
         hashed = blake2b(f"{pixels.width}x{pixels.height}:".encode(), digest_size=16)
         hashed.update(pixels.tobytes())
         held = (pixels,) if content is None else (content, _format_sent(opened))
-    image = _kept(Image(hashed.hexdigest(), pixels.size, source, *held))
+    absolute = source and os.path.abspath(source)
+    image = _kept(Image(hashed.hexdigest(), pixels.size, absolute, *held))
     if limits is not None and content is not None:
         limits.seen[content] = image
     return image

@@ -40,7 +40,7 @@ def described(value: Any, *, paths: bool = True) -> Any:
     if value is None or isinstance(value, str | bool | int | float):
         return value
     if isinstance(value, Image):
-        return {"hash": value.key, **({"path": value.place} if paths and value.source is not None else {})}
+        return {"hash": value.key, **({"path": value.source} if paths and value.source is not None else {})}
     if not paths and is_logged(value):
         return {"hash": value["hash"]}
     if isinstance(value, Mapping):

@@ -333,7 +333,7 @@ def test_a_file_that_is_too_large_is_not_read(tmp_path):
 def test_a_pil_image_has_the_path_of_its_file(tmp_path):
     (tmp_path / "a.png").write_bytes(png(Pillow.new("RGB", (3, 3), "peru")))
     image = image_of(Pillow.open(bytes(tmp_path / "a.png")))
-    assert image.place == str(tmp_path / "a.png")
+    assert image.source == str(tmp_path / "a.png")
 
 
 def test_equal_images_of_several_threads_are_one():
@@ -349,20 +349,20 @@ def test_an_image_keeps_the_first_path_that_it_is_read_from(tmp_path):
     for name in ("a.png", "b.png"):
         (tmp_path / name).write_bytes(content)
     image = image_of(content)
-    assert image.place is None
+    assert image.source is None
     for name in ("a.png", "b.png"):
-        assert image_of(name, folder=tmp_path) is image and image.place == str(tmp_path / "a.png")
+        assert image_of(name, folder=tmp_path) is image and image.source == str(tmp_path / "a.png")
 
 
 def test_the_path_of_a_cell_begins_in_the_folder_and_no_client_names_one(tmp_path):
     content = png(Pillow.new("RGB", (3, 3), "tan"))
     url = f"data:image/png;base64,{base64.b64encode(content).decode()}"
     image = image_of({"bytes": url, "path": "/etc/passwd"}, folder=None)
-    assert image.place is None
+    assert image.source is None
     cell = {"bytes": content, "path": "a.png"}
-    assert image_of(cell, folder=tmp_path).place is None  # the name of a file that the data set has copied
+    assert image_of(cell, folder=tmp_path).source is None  # the name of a file that the data set has copied
     (tmp_path / "a.png").write_bytes(content)
-    assert image_of(cell, folder=tmp_path).place == str(tmp_path / "a.png")
+    assert image_of(cell, folder=tmp_path).source == str(tmp_path / "a.png")
 
 
 def test_a_logged_image_is_read_only_where_files_may_be_read(tmp_path):

@@ -298,7 +298,7 @@ class _Attacker:
         if not any(labels):
             return None
         reference = {} if row.reference is None else {"reference": row.reference}
-        images = {"images": [image.place or image.url for image in row.images]} if row.images else {}
+        images = {"images": [image.source or image.url for image in row.images]} if row.images else {}
         front = "".join(image.mark for image in row.images)  # where a reader of the label puts them
         return {
             "target": text,

@@ -83,7 +83,7 @@ def test_the_judge_sees_the_images_of_each_row_in_order(policy, settings, tmp_pa
         assert keys in [[image.key for image in sample.images] for sample in reward.last.samples]
     logged = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
     found = [part["image"] for part in logged[0]["prompt"][0]["content"] if part["type"] == "image"]
-    assert found == [{"hash": image.key} for image in reward.last.samples[0].images]
+    assert [image["hash"] for image in found] == [image.key for image in reward.last.samples[0].images]
     assert sorted(logged[0]["prompt"][0]["content"][0]) == ["image", "type"]
 
 
