@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from pydantic_core import PydanticSerializationError
 
 from checklist_rewards.errors import ChecklistError, shown
-from checklist_rewards.validation import one_sentence
+from checklist_rewards.validation import one_sentence, without_marks
 
 Key = bytes
 
@@ -73,6 +73,11 @@ class Option(BaseModel):
     @classmethod
     def _none_is_absent(cls, data: Any) -> Any:
         return _without_none(data) if isinstance(data, Mapping) else data
+
+    @field_validator("label")
+    @classmethod
+    def _without_images(cls, label: str) -> str:
+        return without_marks(label)
 
     @model_validator(mode="after")
     def _value_unless_na(self) -> Option:
@@ -138,7 +143,7 @@ class ChecklistItem(BaseModel):
     def _not_blank(cls, question: str) -> str:
         if not question.strip():
             raise ValueError("the question is blank")
-        return question
+        return without_marks(question)
 
     @field_validator("weight", mode="before")
     @classmethod

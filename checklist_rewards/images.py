@@ -47,14 +47,14 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 from checklist_rewards.errors import ChecklistRewardsError, SampleError
+from checklist_rewards.validation import MARKS, without_marks
 
 if TYPE_CHECKING:
     from PIL.Image import Image as Pillow
 
-_OPEN, _CLOSE = "\ufdd0", "\ufdd1"
+_OPEN, _CLOSE = MARKS
 _MARK = re.compile(f"{_OPEN}([0-9a-f]{{32}}){_CLOSE}")
 _MARK_LENGTH = 34
-_FOREIGN = str.maketrans(dict.fromkeys((_OPEN, _CLOSE), "\ufffd"))
 _DATA_URL = re.compile(r"data:image/[\w.+-]+(?:;[\w=.+-]+)*;base64,", re.I)
 _ON_THE_WEB = re.compile(r"https?://", re.I)
 PLACE = "[image]"
@@ -320,9 +320,9 @@ def clean(text: str, images: Collection[Image] = ()) -> str:
     known = {image.key for image in images}
     pieces = _MARK.split(text)  # texts, and between them keys
     for place, piece in enumerate(pieces):
-        pieces[place] = f"{_OPEN}{piece}{_CLOSE}" if place % 2 else piece.translate(_FOREIGN)
+        pieces[place] = f"{_OPEN}{piece}{_CLOSE}" if place % 2 else without_marks(piece)
         if place % 2 and piece not in known:
-            pieces[place] = pieces[place].translate(_FOREIGN)
+            pieces[place] = without_marks(pieces[place])
     return "".join(pieces)
 
 

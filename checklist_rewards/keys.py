@@ -18,6 +18,7 @@ import pickle
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from checklist_rewards.errors import SampleError
 from checklist_rewards.images import Image, is_logged
 
 _SHOWN_DIGITS = 16
@@ -36,6 +37,9 @@ def described(value: Any, *, paths: bool = True) -> Any:
 
     Returns:
         A value that `json.dumps` accepts. Equal content gives equal values in every process.
+
+    Raises:
+        SampleError: Without `paths`, for a PIL image that cannot be decoded.
     """
     if value is None or isinstance(value, str | bool | int | float):
         return value
@@ -50,13 +54,17 @@ def described(value: Any, *, paths: bool = True) -> Any:
     name, *size = _kind(value)
     try:
         size.append(f"sha256 {hashlib.sha256(_content(value)).hexdigest()[:_SHOWN_DIGITS]}")
-    except Exception:  # decoding an image or pickling may raise anything; training must continue
-        pass
+    except MemoryError:
+        raise
+    except Exception as error:  # decoding an image or pickling may raise anything; training must continue
+        if not paths and _is_image(value):  # a key without the pixels would be that of other images too
+            raise SampleError(f"an image of a prompt cannot be decoded: {error}") from error
     return f"<{name}{' ' if size else ''}{', '.join(size)}>"
 
 
 def content_key(value: Any) -> str:
-    """Hash of a prompt's content, equal for equal prompts in every process."""
+    """Hash of a prompt's content, equal for equal prompts in every process. Raises [`SampleError`] for an image that
+    cannot be decoded."""
     return hashlib.sha256(json.dumps(described(value, paths=False), sort_keys=True).encode()).hexdigest()
 
 

@@ -18,6 +18,15 @@ from pydantic_core import ErrorDetails
 
 from checklist_rewards.errors import SampleError, shown
 
+MARKS = ("\ufdd0", "\ufdd1")
+"""The noncharacters of Unicode around the hash of an image in a text; see `images.py`."""
+_WITHOUT_MARKS = str.maketrans(dict.fromkeys(MARKS, "\ufffd"))
+
+
+def without_marks(text: str) -> str:
+    """A text that contains no image: each character of a mark becomes U+FFFD."""
+    return text.translate(_WITHOUT_MARKS)
+
 
 def one_of(name: str, value: object, allowed: Iterable[object]) -> None:
     """Check that `value` is one of `allowed`.

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from PIL import Image as Pillow
 from PIL import ImageOps
 
+from checklist_rewards import Checklist
 from checklist_rewards.backends import Engine
 from checklist_rewards.chat import CompletionReader, completion_text, prompt_text
 from checklist_rewards.errors import SampleError
@@ -163,6 +164,13 @@ def test_paths_are_refused_where_a_client_may_not_read_files(tmp_path):
     with pytest.raises(SampleError, match="must be a data URL"):
         image_of(str(tmp_path / "red.png"), folder=None)
     assert image_of(RED.url, folder=None) is RED
+
+
+def test_no_question_and_no_option_contains_an_image():
+    options = [{"label": f"good{RED.mark}", "value": 1}, {"label": "bad", "value": 0}]
+    [item] = Checklist.parse([{"question": f"Is it {RED.mark}?", "options": options}]).items
+    assert not any(map(has_images, (item.question, *(option.label for option in item.options))))
+    assert item.question.startswith("Is it ") and item.options[0].label.startswith("good")
 
 
 def test_the_mark_of_an_image_that_nobody_holds_is_an_error():

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from checklist_rewards.errors import SampleError
 from checklist_rewards.keys import content_key, described
 
 PIXEL = Image.new("RGB", (2, 1), (255, 0, 0))
@@ -74,3 +75,5 @@ def test_a_key_is_the_same_in_another_process():
 def test_an_image_that_cannot_be_decoded_is_described_without_its_content():
     cut = Image.open(io.BytesIO(png(Image.effect_noise((64, 64), 50))[:500]))
     assert described(cut) == "<image 64x64 L>"
+    with pytest.raises(SampleError, match="an image of a prompt cannot be decoded"):
+        content_key([cut])  # it would be the key of other images too

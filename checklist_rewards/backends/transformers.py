@@ -194,6 +194,9 @@ class TransformersBackend(Backend):
     chunk_reads = 512
     in_process = True
     continues = True
+    _loaded_processor: Any = None
+    _no_processor: ModelError | None = None
+    """Why the class for text alone was loaded, if it was for want of a processor."""
     sharded = False
     """Whether a forward pass is collective, so that rows are self-contained: nothing is kept."""
 
@@ -266,14 +269,17 @@ class TransformersBackend(Backend):
             )
 
     def _processor(self) -> Any:
-        path, settings = self._processor_source
-        return load_processor(path, **settings)
+        if self._loaded_processor is None:
+            path, settings = self._processor_source
+            self._loaded_processor = load_processor(path, **settings)
+        return self._loaded_processor
 
     def _has_processor(self) -> bool:
         try:
             return self._processor() is not None
         except ModelError as error:
             logger.info("images cannot be read: %s", error)
+            self._no_processor = error
             return False
 
     def _attends_alike(self, attention: str, own: str) -> bool:
@@ -333,6 +339,8 @@ class TransformersBackend(Backend):
         name = type(base_of(self.model)).__name__
         if not self.sees:
             raise ModelError(f"{name} takes no images.")
+        if self._no_processor is not None:  # the class for text was loaded
+            raise self._no_processor
         processor = self._processor()
         if name != vision_class(self._model_type):
             raise ModelError(

@@ -200,9 +200,9 @@ class Call:
         columns = {key: self.columns[key] for key in IMAGE_COLUMNS if key in self.columns}
         for key, column in columns.items():
             if not self._is_column(column):
+                got = len(column) if isinstance(column, Sized) else type(column).__name__
                 raise SampleError(
-                    f"{name}: expected one value of {key!r} per prompt, got {len(column)} for {len(self.prompts)} "
-                    "prompts."
+                    f"{name}: expected one value of {key!r} per prompt, got {got} for {len(self.prompts)} prompts."
                 )
         prompts, read = list(self.prompts), _once_each()
         images: list[list[Image]] = [[] for _ in prompts]

@@ -103,6 +103,17 @@ def test_a_model_whose_processor_cannot_be_loaded_reads_text_with_its_text_class
         engine.read(GROUPS, LABELS)
 
 
+def test_a_processor_that_cannot_be_loaded_at_first_is_the_reason_later(monkeypatch):
+    def unreachable(path, **settings):
+        raise ModelError("the processor cannot be loaded: timeout")
+
+    with monkeypatch.context() as first:
+        first.setattr("checklist_rewards.backends.transformers.load_processor", unreachable)
+        engine = TransformersBackend(folder_of(DELTA))
+    with pytest.raises(ModelError, match="the processor cannot be loaded: timeout"):
+        engine.read(GROUPS, LABELS)
+
+
 def adapter_of(kind, name: str, folder: Path) -> str:
     """A random LoRA adapter that was trained with this class of a model."""
     model = kind.from_pretrained(folder_of(name), dtype=torch.float32)
@@ -137,6 +148,7 @@ def test_an_adapter_of_another_model_is_refused(name, why, tmp_path):
 
 def test_equal_images_are_processed_once_and_computed_once_per_prompt(monkeypatch):
     engine, seen, passes = engine_of(QWEN), list[object](), list[object]()
+    engine.read(GROUPS, LABELS)  # the first images are also tried in a pass of their own
     process, compute = type(engine.eyes).processed, TransformersBackend._head
 
     def processed(self, images, first):
