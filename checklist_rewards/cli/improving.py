@@ -91,6 +91,8 @@ def fit(
     ```
     """
     check_outputs([rows, labelled.labels, pairs], output=output)
+    if pairs is None and labelled.labels is None:
+        o.no_effect("without --labels or --pairs", "target_key")
     if pairs is not None and labelled.named:
         raise SampleError(f"--pairs {pairs} and labels are two kinds of labels; set only one of them.")
     labels = labelled.as_labels()

@@ -105,7 +105,7 @@ class RunReport(Totals):
         if self.items:
             lines["items"] = ", ".join(f"{count} {origin}" for origin, count in sorted(self.items.items()))
         if self.items[BY_RULES]:
-            lines["rules"] = "a rule may misread a requirement; read their items"
+            lines["rules"] = "a rule may misread a requirement; read the items of rules"
         if self.unexpressed:
             lines["requirements without a check"] = "; ".join(
                 f"{found.count} because {reason} (rows {found.shown_rows}; first {found.detail})"

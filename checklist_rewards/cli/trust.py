@@ -81,7 +81,7 @@ class Labelled(o.Options):
     """Column of groups of dependent rows, such as the document. A group is resampled and held out as one. Defaults to
     each row on its own."""
     target_key: str | None = None
-    """Column of the judged text, by which labels of another file are matched. Defaults to target, else completion."""
+    """Column of the judged text. Labels of another file are matched by it. Defaults to target, else completion."""
     checklist: Path | None = None
     """JSON file with a checklist to use for all rows."""
     checklist_key: str | None = None
@@ -165,6 +165,8 @@ def agree(
     check_plots(plots)
     if len(files) > 1 and not labelled.named:
         o.no_effect("without --labels or --label-key", "label_range")
+    if len(files) == 1 and labelled.labels is None:
+        o.no_effect("without --labels", "target_key")
     scale = _range(label_range)
     labels = replace(labelled.as_labels(), any_scale=scale != (0, 1))
     scored = {str(path): labels.read(path) for path in files}
@@ -502,6 +504,8 @@ def calibrate(
     check_plots(plots)
     if fit_threshold != "cost":
         o.no_effect("without --fit-threshold cost", "costs")
+    if labelled.labels is None:
+        o.no_effect("without --labels", "target_key")
     if not contextual:
         o.no_effect("without --contextual, which needs the judge", o.JudgeOptions, o.Keys, o.StoreOptions)
     threshold = None if fit_threshold is None else ThresholdChoice(fit_threshold, *_costs(costs))

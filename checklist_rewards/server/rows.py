@@ -10,7 +10,7 @@ with `"as_is": true` has a target that its client has read already; see [`AsItIs
 objects with `role`, `text`, and `shown`, the message as in a transcript ([`chat.Message`]).
 
 Images are data URLs: in parts of chat messages, or in `images`, as in the column of this name. Their bytes are bounded
-with the body, and their number and pixels before they are decoded. Texts of a row that is
+with the body, and each is counted by its header, before it is decoded. Texts of a row that is
 `as_is` may contain their marks (`images.py`). Other marks, paths and addresses are refused or cleaned.
 """
 

@@ -92,7 +92,9 @@ def evaluate(model: Path, number: int = 100) -> float:
     chats = [[{"role": "user", "content": f"{image.mark}{ASKED}"}] for image in images]
     sampling = Sampling(max_tokens=LENGTH, temperature=1.0, n=4, seed=0)
     replies = load_backend(str(model), "transformers").generate(chats, sampling)
-    said = [[{"content": reply.text or ""}] for group in replies for reply in group]
+    if lost := [reply.unanswered for group in replies for reply in group if reply.text is None]:
+        raise RuntimeError(f"{len(lost)} replies are missing: {lost[0]}")
+    said = [[{"content": reply.text}] for group in replies for reply in group]
     golds = gold(said, [row["drawing"] for row in tested for _ in range(4)])
     return fmean(golds)
 

@@ -46,6 +46,9 @@ CASES = [
     (["calibrate", MISSING, *JSON, "--fit-threshold", "f1"], ["--costs"], None),
     (["calibrate", MISSING, *JSON], [*JUDGE, *STORE, *KEYS], ["--contextual"]),
     (["agree", MISSING, "other.jsonl"], ["--label-range"], ["--label-key", "human"]),
+    (["agree", MISSING], ["--target-key"], ["--labels", "other.jsonl"]),
+    (["calibrate", MISSING, *JSON], ["--target-key"], ["--labels", "other.jsonl"]),
+    (["fit", MISSING, *JSON], ["--target-key"], ["--pairs", "other.jsonl"]),
     (["report", MISSING], ["--group-key", "--checklist", "--checklist-key"], ["--label-key", "human"]),
     (
         ["replay", MISSING, *OUT],

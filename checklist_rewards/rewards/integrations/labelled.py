@@ -178,6 +178,8 @@ class SamplewiseReward:
                 f"expected one label and one prompt per completion, got {len(completions)} completions, "
                 f"{len(labels)} labels and {len(prompts)} prompts."
             )
+        if images is not None and len(images) != len(labels):
+            raise SampleError(f"expected the images of each of {len(labels)} prompts, got {len(images)}.")
         reader = self.readers.of()
         if special:
             opened = self.readers.thinking_opened
@@ -204,7 +206,7 @@ def labelled_sample(
     images: Sequence[Image] = (),
 ) -> Sample:
     """The [`Sample`] of a label, what the policy answered, and a prompt (or None), which `reader` splits, with images
-    for its parts without one. Those of the label follow them.
+    for its parts without one. Those of the label are used where the framework passes none.
 
     Raises:
         SampleError, ChecklistError: For an invalid label or prompt. The message starts with `where`.
@@ -227,7 +229,7 @@ def labelled_sample(
                 raise SampleError(f"{where}: {name} must be a string, got {type(text).__name__} {text!r:.60}.")
             context[name] = text and clean(text)
         if reader.images == "show":
-            images = [*images, *images_of_row({_IMAGES: label.get(_IMAGES)}, where, None)]
+            images = images or images_of_row({_IMAGES: label.get(_IMAGES)}, where, None)
         label = label["checklist"]
     checklist = Checklist.parse(label, where)
     try:

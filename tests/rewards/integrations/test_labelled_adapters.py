@@ -17,7 +17,7 @@ from checklist_rewards.errors import ChecklistError, SampleError
 from checklist_rewards.rewards.configured import configured
 from checklist_rewards.rewards.integrations import areal
 from checklist_rewards.rewards.integrations.areal import checklist_reward
-from checklist_rewards.rewards.integrations.labelled import SamplewiseReward, Unscored, answer_after
+from checklist_rewards.rewards.integrations.labelled import SamplewiseReward, Unscored, answer_after, labelled_sample
 from checklist_rewards.rewards.integrations.openrlhf import ChecklistRewardFunc
 from checklist_rewards.rewards.integrations.verl import ChecklistComputeScore
 from checklist_rewards.rewards.reward import ChecklistReward
@@ -126,6 +126,10 @@ def test_a_label_has_the_images_that_the_host_does_not_pass(label):
     reward = ChecklistComputeScore(scorer)
     assert reward.compute_score("d", "Red.", given)["score"] == 0.75
     assert scorer.judge.engine.backend.shown == [[RED.key]]
+    sample = labelled_sample(
+        {"checklist": ["Is it red?"], "images": [RED.url]}, "Red.", "What?", "row 1", images=[RED]
+    )
+    assert sample.images == (RED,)  # passed by the host too
     ignoring = ChecklistComputeScore(ChecklistScorer(backend=FakeBackend(), store=False), images="ignore")
     assert ignoring.compute_score("d", "Red.", given)["score"] == 0.5
     with pytest.raises(SampleError, match="row 1, 'images' must be a data URL; got 'red.png'"):
